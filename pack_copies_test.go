@@ -230,6 +230,26 @@ func TestServerThatDoesNotCopyIsRead(t *testing.T) {
 	}
 }
 
+func TestServerThatRefusesCopiesIsNotAskedForEver(t *testing.T) {
+	s, source, target := buckets(t)
+	want := map[string][]byte{}
+	for i := range 12 {
+		want[fmt.Sprintf("%02d", i)] = numbered(10<<20+i, i)
+	}
+	for name, content := range want {
+		s.Put("source", name, content)
+	}
+	n := copying(s, func(_ int32, w http.ResponseWriter, r *http.Request) bool {
+		s3test.Refuse(w, r, 403, "AccessDenied")
+		return true
+	})
+	sum, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), copyOptions)
+	if err != nil || sum.Proven["md5"] != 12 || n.Load() != 8 {
+		t.Errorf("%+v, %v, %d copies", sum, err, n.Load())
+	}
+	holds(t, target, "x.caf", want)
+}
+
 // ranges cuts an object into pieces of n bytes, of which those that live are ranges of it.
 func ranges(st store.Store, info store.Info, content []byte, n int, live func(i int) bool, digests bool) (iter.Seq2[pack.Object, error], map[string][]byte) {
 	var all []pack.Object

@@ -54,6 +54,9 @@ type Abilities struct {
 	// List enumerates the objects whose names begin with prefix, by name.
 	List func(ctx context.Context, prefix string) iter.Seq2[Info, error]
 
+	// ListFrom is List from a name on that is not less than from.
+	ListFrom func(ctx context.Context, prefix, from string) iter.Seq2[Info, error]
+
 	// Level tells what is directly below a prefix, as far as the next slash behind it,
 	// so that what is further below can be listed in parallel. It returns the
 	// branches of the prefix, in byte order, or reports that it has more than most.
@@ -296,6 +299,24 @@ func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
 	}
 	return func(yield func(Info, error) bool) {
 		yield(Info{}, fmt.Errorf("list %q: %w", prefix, errors.ErrUnsupported))
+	}
+}
+
+// ListFrom is List from a name on that is not less than from. A store that cannot is listed from its
+// beginning.
+func ListFrom(ctx context.Context, st Store, prefix, from string) iter.Seq2[Info, error] {
+	if list := st.Can().ListFrom; list != nil && from > prefix {
+		return list(ctx, prefix, from)
+	}
+	return func(yield func(Info, error) bool) {
+		for info, err := range List(ctx, st, prefix) {
+			if err == nil && info.Name < from {
+				continue
+			}
+			if !yield(info, err) {
+				return
+			}
+		}
 	}
 }
 

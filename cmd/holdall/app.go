@@ -49,6 +49,7 @@ type app struct {
 
 	db      string                  // --db
 	shelves map[string]*shelf.Shelf // catalogues that are open as archives, by their addresses
+	through []string                // buckets whose objects these show, too
 	queue   string                  // how chunks get to workers
 
 	verb    string // at work, for error lines

@@ -435,31 +435,97 @@ func folderPrefix(folder string) string {
 }
 
 func (a *app) catalogRemoveCommand() *cobra.Command {
-	return &cobra.Command{
+	var files bool
+	cmd := &cobra.Command{
 		Use:   "rm ARCHIVE...",
-		Short: "Forget archives",
+		Short: "Forget archives, or delete files",
 		Long: `Forgets archives and what is in them; the archives themselves stay as they are.
-The exit code is 1 if the catalogue does not know one.`,
+With --files the names are those of files, or of folders if they end in a slash:
+these are deleted, so that nobody sees them any more by the catalogue, in no
+version. Their bytes stay in the archives until 'holdall fleet compact' writes
+those anew. The exit code is 1 if the catalogue does not know a name.`,
+		Example: `  holdall catalog rm s3://packed/photos-00001.caf
+  holdall catalog rm --files 2026/05/a.jpg 2025/`,
 		Args: args(1, -1, "an archive"),
-		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
+		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {
+			remove := a.forgetArchive
+			if files {
+				remove = a.deleteFile
+			}
 			var no error
-			for _, address := range args {
-				x, err := a.knownArchive(ctx, c, address)
-				if err == nil {
-					x, err = c.Remove(ctx, x.Address)
-				}
+			for _, name := range names {
+				err := remove(ctx, c, name)
 				if errors.Is(err, fs.ErrNotExist) {
-					a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(address)))
+					a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(name)))
 					no = errNo
-					continue
 				} else if err != nil {
 					return err
 				}
-				a.tellAdded("removed", x)
 			}
 			return no
 		}),
 	}
+	cmd.Flags().BoolVar(&files, "files", false, "the names are those of files: delete them")
+	return cmd
+}
+
+func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address string) error {
+	x, err := a.knownArchive(ctx, c, address)
+	if err == nil {
+		x, err = c.Remove(ctx, x.Address)
+	}
+	if err == nil {
+		a.tellAdded("removed", x)
+	}
+	return err
+}
+
+// deleteFile deletes a file, or all that is in a folder, some at a time.
+func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) error {
+	if !strings.HasSuffix(name, "/") {
+		found, err := newestOf(ctx, c, name)
+		if err != nil {
+			return err
+		}
+		n, err := c.Delete(ctx, "", []string{found.Path})
+		if err == nil {
+			a.tellDeleted(name, n)
+		}
+		return err
+	}
+	const batch = 1000
+	prefix, deleted := folderPrefix(name), int64(0)
+	for from := prefix; ; {
+		var paths []string
+		for l, err := range c.Between(ctx, from, "", nil) {
+			if err != nil {
+				return err
+			}
+			if len(paths) == batch || !strings.HasPrefix(l.Path, prefix) {
+				break
+			}
+			paths = append(paths, l.Path)
+		}
+		if len(paths) == 0 {
+			break
+		}
+		n, err := c.Delete(ctx, "", paths)
+		if deleted += n; err != nil {
+			return err
+		}
+		from = paths[len(paths)-1] + "\x00"
+	}
+	if deleted == 0 {
+		return absentHere(name)
+	}
+	a.tellDeleted(name, deleted)
+	return nil
+}
+
+func (a *app) tellDeleted(name string, files int64) {
+	a.tell(map[string]any{"did": "deleted", "path": format.Escape(name), "files": files}, func() {
+		fmt.Fprintf(a.out, "%s: deleted, %s\n", format.Escape(name), count(files, "file"))
+	})
 }
 
 // knownArchive finds what a catalogue knows of an archive, which need not be there

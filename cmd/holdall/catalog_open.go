@@ -95,7 +95,7 @@ func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog) (*shelf.Shelf, er
 	if err != nil {
 		return nil, err
 	}
-	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, NoVerify: a.noVerify})
+	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify})
 }
 
 // openTree opens a catalogue, which is open, as one archive.

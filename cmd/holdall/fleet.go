@@ -41,7 +41,7 @@ one.`,
   holdall fleet status`,
 	}
 	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
-	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
+	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetRetireCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
 	return cmd
 }
 
@@ -363,6 +363,7 @@ func (a *app) tellWork(e fleet.Event) {
 
 func (a *app) fleetStatusCommand() *cobra.Command {
 	var watch time.Duration
+	var originals bool
 	cmd := &cobra.Command{
 		Use:   "status [PLAN...]",
 		Short: "Say how far plans are",
@@ -372,7 +373,7 @@ rate. Packed objects are counted by the bucket's checksum that they were
 compared with, and objects that are damaged at the source are named.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
-				if err := a.fleetStatus(ctx, c, names); err != nil || watch <= 0 {
+				if err := a.fleetStatus(ctx, c, names, originals); err != nil || watch <= 0 {
 					return err
 				}
 				select {
@@ -384,6 +385,7 @@ compared with, and objects that are damaged at the source are named.`,
 		}),
 	}
 	cmd.Flags().DurationVar(&watch, "watch", 0, "say it again after a while: 5s")
+	cmd.Flags().BoolVar(&originals, "originals", false, "also count the originals that are retired, which takes a look at every file")
 	return cmd
 }
 
@@ -404,14 +406,21 @@ func (a *app) plansNamed(ctx context.Context, c *catalog.Catalog, names []string
 	return all(plans, do)
 }
 
-func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string) error {
+func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []string, originals bool) error {
 	gap := ""
 	return a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
 		s, err := fleet.StatusOf(ctx, c, p)
+		var n *originalsJSON
+		if err == nil && originals {
+			n, err = originalsOf(ctx, c, p)
+		}
 		if err == nil {
-			a.tell(statusAsJSON(s), func() {
+			j := statusAsJSON(s)
+			j.Originals = n
+			a.tell(j, func() {
 				fmt.Fprint(a.out, gap)
 				a.tellStatus(s)
+				a.tellOriginals(n)
 			})
 			gap = "\n"
 		}
@@ -581,6 +590,7 @@ type statusJSON struct {
 	Left      float64              `json:"seconds_left,omitempty"`
 	Running   []chunkJSON          `json:"running"`
 	Problems  []chunkJSON          `json:"problems"`
+	Originals *originalsJSON       `json:"originals,omitempty"`
 }
 
 // joined makes one word of several, for JSON.

@@ -28,6 +28,7 @@ type infoJSON struct {
 	Unproven    int64             `json:"unproven,omitempty"`        // files that nothing vouches for
 	Ranges      int64             `json:"unproven_ranges,omitempty"` // files that are compared only when all of one is read
 	Bytes       int64             `json:"bytes"`
+	Shared      int64             `json:"shared_bytes,omitempty"` // stored as another entry's
 	StoredBytes int64             `json:"stored_bytes"`
 	IndexBytes  int64             `json:"index_bytes"`
 	Ratio       float64           `json:"ratio"`
@@ -116,7 +117,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		return nil, err
 	}
 	i := &infoJSON{Format: in.Format().Name, Title: in.Format().Title, Views: in.Format().Views, Version: about.Version,
-		IndexBytes: about.IndexBytes, Volumes: about.Volumes, notes: about.Notes, Facts: map[string]string{}}
+		IndexBytes: about.IndexBytes, Shared: about.Shared, Volumes: about.Volumes, notes: about.Notes, Facts: map[string]string{}}
 	if i.StoredBytes, err = in.StoredSize(ctx); err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 	}
 	i.Dirs = int64(len(dirs))
 	if i.StoredBytes > 0 {
-		i.Ratio = float64(i.Bytes) / float64(i.StoredBytes)
+		i.Ratio = float64(i.Bytes-i.Shared) / float64(i.StoredBytes)
 	}
 	i.addFacts(about.Facts)
 	for _, p := range about.Notes {
@@ -179,6 +180,10 @@ func (a *app) printInfo(i *infoJSON) {
 	line("files", "%s", thousands(i.Files))
 	line("folders", "%s", thousands(i.Dirs))
 	line("content", "%s", a.humanSize(i.Bytes))
+	if i.Shared > 0 {
+		line("shared", "%s", a.humanSize(i.Shared))
+	}
+	once := i.Bytes - i.Shared // content as it is stored
 	line("stored", "%s in %s", a.humanSize(i.StoredBytes), count(int64(len(i.Volumes)), "volume"))
 	perEntry := ""
 	if i.Entries > 0 {
@@ -186,10 +191,10 @@ func (a *app) printInfo(i *infoJSON) {
 	}
 	line("index", "%s%s", a.humanSize(i.IndexBytes), perEntry)
 	switch {
-	case i.StoredBytes > 0 && i.StoredBytes < i.Bytes:
-		line("compressed", "to %.1f%%", 100*float64(i.StoredBytes)/float64(i.Bytes))
+	case i.StoredBytes > 0 && i.StoredBytes < once:
+		line("compressed", "to %.1f%%", 100*float64(i.StoredBytes)/float64(once))
 	case i.StoredBytes > 0:
-		line("overhead", "%s (%.2f%%)", a.humanSize(i.StoredBytes-i.Bytes), 100*float64(i.StoredBytes-i.Bytes)/float64(i.StoredBytes))
+		line("overhead", "%s (%.2f%%)", a.humanSize(i.StoredBytes-once), 100*float64(i.StoredBytes-once)/float64(i.StoredBytes))
 	}
 	if p := i.Parity; p != nil && p.Unused == "" {
 		line("parity", "%s, %s", format.Escape(p.String()), a.humanSize(p.Parity))

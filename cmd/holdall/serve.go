@@ -52,6 +52,9 @@ Only this machine is answered, unless --addr says otherwise.`,
 			if len(args) == 0 && o.catalog == "" {
 				return usage("expected an archive, or --catalog")
 			}
+			if len(a.through) > 0 && o.catalog == "" {
+				return usage("--through: expected --catalog, too")
+			}
 			if err := a.checkServing(&o); err != nil {
 				return &usageError{err}
 			}
@@ -70,6 +73,7 @@ Only this machine is answered, unless --addr says otherwise.`,
 	f.StringVar(&o.cert, "tls-cert", "", "certificate, in PEM")
 	f.StringVar(&o.key, "tls-key", "", "its key, in PEM")
 	f.StringVar(&o.catalog, "catalog", "", "serve the buckets that archives of this catalogue were packed from, as they were")
+	f.StringArrayVar(&a.through, "through", nil, "with --catalog: show what is not packed yet of this bucket, too, as it is there; may come several times")
 	f.IntVar(&o.maxRequests, "max-requests", 512, "requests answered at a time")
 	f.IntVar(&o.maxOpen, "max-open", 32, "archives of folders held open that nobody uses")
 	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")

@@ -98,6 +98,76 @@ func TestEqualContentsAreStoredOnce(t *testing.T) {
 	}
 }
 
+// Nobody has seen what a store copied: what is right is not given up for it.
+func TestContentThatNobodyHasSeenStandsForNoOther(t *testing.T) {
+	st, wrong, right := &storetest.Mem{}, []byte("damaged"), []byte("content")
+	if err := storetest.Put(t.Context(), st, "source", wrong); err != nil {
+		t.Fatal(err)
+	}
+	o := storetest.Open(t, st, "source")
+	w, err := create(t.Context(), st, "x.caf", format.CreateOptions{Param: map[string]string{"dedupe": "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	sum := blake3.Sum256(right)
+	e := format.Entry{Size: 7, Digest: format.Digest{Algo: "blake3", Sum: string(sum[:])}}
+	s := format.NewSection(t.Context(), o, 0, 7)
+	s.Far, s.Unread = true, true
+	for name, r := range []io.Reader{s, bytes.NewReader(right), bytes.NewReader(right), s} {
+		e.Name = fmt.Sprint(name)
+		if err := w.Add(t.Context(), e, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := w.Commit(t.Context()); err != nil || got.Shared != 14 || !bytes.HasPrefix(st.Get("x.caf"), []byte("damagedcontent{")) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// An archive with something in front, and without its footer, is mended, and files share
+// their bytes still.
+func TestSharedContentsAreMended(t *testing.T) {
+	st := &storetest.Mem{}
+	w, err := create(t.Context(), st, "x.caf", format.CreateOptions{Param: map[string]string{"dedupe": "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents := []string{"first of all", "the second", "first of all", "the second", "third", "first of all"}
+	for i, c := range contents {
+		if err := w.Add(t.Context(), format.Entry{Name: fmt.Sprint(i), Size: int64(len(c))}, strings.NewReader(c)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	whole := st.Get("x.caf")
+	for what, damaged := range map[string][]byte{"no footer": whole[:len(whole)-4], "in front": append([]byte("something"), whole...)} {
+		p, err := repair(t.Context(), mem(damaged), "x.caf", format.OpenOptions{}, func(format.Problem) {})
+		if err != nil || p.Partial || len(p.Lost) > 0 || len(p.Edits) == 0 {
+			t.Fatalf("%s: %+v, %v", what, p, err)
+		}
+		mended := apply(t, damaged, p)
+		r, err := openReader(t.Context(), mem(mended), "x.caf", format.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range contents {
+			e, err := r.Lookup(t.Context(), fmt.Sprint(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x, ok := r.Run(e); !ok || string(mended[x.Off:x.Off+x.Len]) != c {
+				t.Errorf("%s: %d is at %d", what, i, x.Off)
+			}
+		}
+		if about, err := r.About(t.Context()); err != nil || about.Shared != 34 {
+			t.Errorf("%+v, %v", about, err)
+		}
+	}
+}
+
 func TestEqualContentsFitAChunkTogether(t *testing.T) {
 	w, err := create(t.Context(), &storetest.Mem{}, "x.caf", format.CreateOptions{ChunkSize: 150, Chunk: &format.Chunk{Number: 1}, Param: map[string]string{"dedupe": "true"}})
 	if err != nil {

@@ -332,6 +332,7 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 		}
 		a.Facts = append(a.Facts, [2]string{"chunk", said})
 	}
+	_, a.Shared = t.shared()
 	if len(t.digests) > 0 {
 		a.Facts = append(a.Facts, [2]string{"digests", "blake3"})
 	}

@@ -143,7 +143,6 @@ func (t *table) reportConflict(x *format.Index, r record, name, above string, re
 // bytes are equal, and only counted.
 func (t *table) checkPlaces(report func(format.Problem)) {
 	var furthest, last record
-	shared, bytes := 0, int64(0)
 	for i, r := range t.rows {
 		if r.end == r.start || t.rowFault(r) != nil {
 			continue
@@ -151,7 +150,6 @@ func (t *table) checkPlaces(report func(format.Problem)) {
 		name := t.Name(i)
 		switch {
 		case r.span == last.span:
-			shared, bytes = shared+1, bytes+r.end-r.start
 		case r.start < furthest.end:
 			t.report(report, format.Warning, "overlap", r.start, &name, "begins at %d, within %q, which ends at %d", r.start, t.nameOf(furthest), furthest.end)
 		}
@@ -159,8 +157,8 @@ func (t *table) checkPlaces(report func(format.Problem)) {
 			furthest = r
 		}
 	}
-	if shared > 0 {
-		t.report(report, format.Note, "shared", -1, nil, "%d files share all their bytes with another, %d bytes in all", shared, bytes)
+	if n, bytes := t.shared(); n > 0 {
+		t.report(report, format.Note, "shared", -1, nil, "%d files share all their bytes with another, %d bytes in all", n, bytes)
 	}
 	for _, gap := range t.gaps() {
 		n := gap.To - gap.From
@@ -171,6 +169,21 @@ func (t *table) checkPlaces(report func(format.Problem)) {
 		}
 		t.report(report, format.Note, "gap", gap.From, nil, "%d bytes belong to no file", n)
 	}
+}
+
+// shared counts the files that lie just where another does, but for the first, and their bytes.
+func (t *table) shared() (n int, bytes int64) {
+	var last record
+	for _, r := range t.rows {
+		if r.end == r.start || t.rowFault(r) != nil {
+			continue
+		}
+		if r.span == last.span {
+			n, bytes = n+1, bytes+r.end-r.start
+		}
+		last = r
+	}
+	return n, bytes
 }
 
 // gaps are the runs of data that no row covers, replaced rows included.

@@ -137,7 +137,8 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		first, is := w.contents.place(digest, e.Size)
 		if again = is && w.TakeBack(start); again {
 			start = first
-		} else if !is {
+		} else if s, ok := r.(*format.Section); !is && !(ok && s.Far) {
+			// Of what a store copies nobody has seen that it has its digest.
 			w.contents.add(digest, start, e.Size)
 		}
 	}

@@ -200,18 +200,26 @@ func (w *counting) Write(p []byte) (int, error) {
 // Open returns e's content from off on. Only from its beginning can it be compared with
 // e's digest.
 func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
+	return s.openAt(ctx, e, off, false)
+}
+
+// openAt is Open of what will be read to its end, if whole.
+func (s *Source) openAt(ctx context.Context, e Entry, off int64, whole bool) Content {
 	if s.heal != nil && s.comparesWhole(e) && !s.proves(e) {
 		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
 		return Content{Entry: e, r: r, trusted: true}
 	}
-	return s.healing(ctx, s.by(ctx, e, e.Size-off > Small).open(ctx, e, off), off, true)
+	return s.healing(ctx, s.by(ctx, e, e.Size-off > Small).open(ctx, e, off, whole), off, true)
 }
 
-func (s *Source) open(ctx context.Context, e Entry, off int64) Content {
+func (s *Source) open(ctx context.Context, e Entry, off int64, whole bool) Content {
 	if s.proves(e) {
 		return Content{Entry: e, r: s.newProvenReader(ctx, e, off), vouched: true}
 	}
 	r := s.engine.NewReaderAt(ctx, s.Reader.Extents(ctx, e, off, e.Size-off), off, e.Size)
+	if whole {
+		r.Whole()
+	}
 	if off > 0 {
 		return s.stored(e, &named{r, e})
 	}
@@ -245,7 +253,7 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 		_, err := w.Write(*b)
 		return err
 	}
-	c := s.Open(ctx, e, 0)
+	c := s.openAt(ctx, e, 0, true)
 	defer c.Close()
 	known, err := s.Known(ctx, e)
 	if err != nil {

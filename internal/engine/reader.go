@@ -31,7 +31,15 @@ type Reader struct {
 	stream *stream
 	cursor *cursor
 	units  ahead
+	all    bool // of it will be read
 	err    error
+}
+
+// Whole says that the content will be read to its end: then as much as may be is asked for from
+// the beginning.
+func (r *Reader) Whole() *Reader {
+	r.all = true
+	return r
 }
 
 // NewReader returns the content that extents describe, of the given size. Holes
@@ -154,7 +162,9 @@ func (r *Reader) nextRun() error {
 		if err := r.join(&e); err != nil {
 			return err
 		}
-		r.stream = newStream(r.ctx, o, e.Off, e.Len, r.g.limits)
+		if r.stream = newStream(r.ctx, o, e.Off, e.Len, r.g.limits); r.all {
+			r.stream.whole()
+		}
 		r.cur = r.stream
 	case inUnit(e):
 		r.peeked = &e

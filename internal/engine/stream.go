@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"io"
+	"math"
 
 	"github.com/holdall/holdall/store"
 )
@@ -45,6 +46,13 @@ const firstWindow = 64 << 10
 
 func newStream(ctx context.Context, o store.Object, off, n int64, l Limits) *stream {
 	return &stream{ctx: ctx, o: o, off: off, end: off + n, window: min(firstWindow, l.Request), most: l.Request, ahead: l.Ahead}
+}
+
+// whole says that all will be read. Where nothing is read ahead, windows stay what they are.
+func (s *stream) whole() {
+	if s.ahead > 0 {
+		s.window, s.used = s.most, math.MaxInt64/4
+	}
 }
 
 // wait ends when nothing is under way any more; cancel ctx to make it soon.

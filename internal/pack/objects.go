@@ -368,7 +368,7 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 		if c.last {
 			e.Digest = c.digest
 		} else if c.of.has {
-			r.sum = newWitness(e.Name, c.of.sum, e.Size)
+			r.sum = NewWitness(e.Name, c.of.sum, e.Size)
 			r.sum.again = q.again
 		}
 		added := p.added

@@ -186,6 +186,7 @@ type packer struct {
 
 	unread  int // objects, one after the other
 	sources [2]copySource
+	refused atomic.Int32 // copies, one after the other
 	perLoad atomic.Int32 // files that are likely to fill a load
 	spare   chan *load
 }

@@ -216,7 +216,7 @@ func (q *pieces) read(c *piece) {
 	if c.of.copy {
 		if c.of.more != nil {
 			c.err = c.of.stillThere(q.ctx)
-		} else if q.headers {
+		} else if q.headers && !c.of.ranged { // a range has its own
 			var o store.Object
 			if o, c.err = c.of.open(q.ctx); c.err == nil {
 				c.err = c.of.keep(q.ctx, o)
@@ -264,14 +264,14 @@ func (q *pieces) expect(c *piece, o store.Object) error {
 // right is read once more. Of others it finds out what that is.
 func (q *pieces) compare(c *piece, o store.Object) (err error) {
 	of := c.of
-	if of.sum, of.has, err = sumOf(q.ctx, o); err != nil || !of.has || !c.last {
+	if of.sum, of.has, err = SumOf(q.ctx, o); err != nil || !of.has || !c.last {
 		return err
 	}
 	check := func() error {
-		w := newWitness(of.name, of.sum, of.info.Size)
+		w := NewWitness(of.name, of.sum, of.info.Size)
 		w.again = true
 		w.Write(c.buf)
-		return w.wrong()
+		return w.Wrong()
 	}
 	if check() == nil {
 		return nil
@@ -394,7 +394,7 @@ type pieceReader struct {
 	end   bool // the last piece was taken to its end
 	algo  string
 	hash  hash.Hash
-	sum   *witness // of an object of several pieces whose service vouches for it
+	sum   *Witness // of an object of several pieces whose service vouches for it
 	meter *meter.Meter
 }
 
@@ -410,7 +410,7 @@ func (r *pieceReader) next() error {
 	if r.cur.last {
 		r.end = true
 		if r.sum != nil {
-			if r.err = r.sum.wrong(); r.err != nil {
+			if r.err = r.sum.Wrong(); r.err != nil {
 				return r.err
 			}
 		}

@@ -24,6 +24,10 @@ const (
 	mostJoined = 1 << 15
 	longestRun = 1 << 30
 
+	// mostRefused is how many copies a store may refuse, one after the other, before it is
+	// not asked any more: what is read then is read ahead.
+	mostRefused = 8
+
 	// memberRoom is about what one of them takes in memory.
 	memberRoom = 512
 )
@@ -72,7 +76,7 @@ func (it item) follows(x item) bool {
 
 // mayCopy reports whether the target's store copies what an item is of by itself.
 func (p *packer) mayCopy(it item) bool {
-	if !p.o.Copy || p.o.Protect > 0 || !p.f.CopiesUnread || p.f.NeedsDigests || it.info.Version == "" || it.misplaced() != nil {
+	if !p.o.Copy || p.o.Protect > 0 || !p.f.CopiesUnread || p.f.NeedsDigests || it.info.Version == "" || it.misplaced() != nil || p.refused.Load() >= mostRefused {
 		return false
 	}
 	from := p.st.Store.Can().CopiesFrom
@@ -189,8 +193,10 @@ func (p *packer) copyItem(ctx context.Context, it item) (done bool, err error) {
 		s := format.NewSection(ctx, o, it.off, it.bytes())
 		s.Far, s.Unread, s.AtOnce = true, true, true
 		if err = p.addItem(ctx, it, s, "copied"); errors.Is(err, errors.ErrUnsupported) {
+			p.refused.Add(1)
 			return false, nil
 		}
+		p.refused.Store(0)
 		return true, err
 	}
 	for _, m := range it.more {

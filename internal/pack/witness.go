@@ -13,9 +13,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A witness compares what is read of an object, from its beginning, with a checksum that
+// A Witness compares what is read of an object, from its beginning, with a checksum that
 // the object's service vouches for. It is for one goroutine.
-type witness struct {
+type Witness struct {
 	name  string
 	want  store.Sum
 	hash  hash.Hash
@@ -50,8 +50,8 @@ func sumFor(sums []store.Sum) (store.Sum, bool) {
 	return sums[i], true
 }
 
-// sumOf finds out what the service of an object vouches for, once something was read.
-func sumOf(ctx context.Context, o store.Object) (store.Sum, bool, error) {
+// SumOf finds out what the service of an object vouches for, once something was read.
+func SumOf(ctx context.Context, o store.Object) (store.Sum, bool, error) {
 	sums := o.Can().Sums
 	if sums == nil {
 		return store.Sum{}, false, nil
@@ -67,9 +67,9 @@ var manyMD5 = sync.OnceValue(md5simd.NewServer)
 // worthMany is from which length on that is faster.
 const worthMany = 64 << 10
 
-// newWitness is of an object whose length is n.
-func newWitness(name string, want store.Sum, n int64) *witness {
-	w := &witness{name: name, want: want, left: want.Part}
+// NewWitness is of an object whose length is n.
+func NewWitness(name string, want store.Sum, n int64) *Witness {
+	w := &Witness{name: name, want: want, left: want.Part}
 	if want.Algo == "md5" && n >= worthMany && n <= pieceSize {
 		w.hash = manyMD5().NewHash()
 	} else {
@@ -78,7 +78,7 @@ func newWitness(name string, want store.Sum, n int64) *witness {
 	return w
 }
 
-func (w *witness) Write(p []byte) (int, error) {
+func (w *Witness) Write(p []byte) (int, error) {
 	n := len(p)
 	for w.want.Part > 0 && int64(len(p)) >= w.left {
 		w.hash.Write(p[:w.left])
@@ -90,14 +90,14 @@ func (w *witness) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (w *witness) endPart() {
+func (w *Witness) endPart() {
 	w.parts = w.hash.Sum(w.parts)
 	w.hash.Reset()
 	w.left = w.want.Part
 }
 
-// wrong returns a *SumError if what was written is not what it should be.
-func (w *witness) wrong() error {
+// Wrong returns a *SumError if what was written is not what it should be.
+func (w *Witness) Wrong() error {
 	if w.want.Part > 0 {
 		if w.left < w.want.Part {
 			w.endPart()
@@ -114,16 +114,22 @@ func (w *witness) wrong() error {
 	return &SumError{w.name, w.want, got, w.again}
 }
 
+// ProvenBy names a checksum as Summary.Proven does.
+func ProvenBy(sum store.Sum) string {
+	if sum.Part > 0 {
+		return sum.Algo + "_of_parts"
+	}
+	return sum.Algo
+}
+
 // provenBy is the checksum that an object was compared with, as Summary.Proven names it; ""
 // for what has none.
 func (o *opened) provenBy() string {
 	switch {
 	case o.dir:
 		return ""
-	case o.has && o.sum.Part > 0:
-		return o.sum.Algo + "_of_parts"
 	case o.has:
-		return o.sum.Algo
+		return ProvenBy(o.sum)
 	case o.bytes() == 0:
 		return "size"
 	}

@@ -130,11 +130,11 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "</UncommittedBlocks></BlockList>")
 	case b == nil:
 		refuse(w, http.StatusNotFound, "BlobNotFound")
+	case r.Header.Get("If-Match") != "" && r.Header.Get("If-Match") != b.etag:
+		refuse(w, http.StatusPreconditionFailed, "ConditionNotMet")
 	case r.Method == http.MethodDelete:
 		delete(d.blobs, name)
 		w.WriteHeader(http.StatusAccepted)
-	case r.Header.Get("If-Match") != "" && r.Header.Get("If-Match") != b.etag:
-		refuse(w, http.StatusPreconditionFailed, "ConditionNotMet")
 	case strings.HasPrefix(r.Header.Get("Range"), "bytes=-"):
 		refuse(w, http.StatusBadRequest, "InvalidHeaderValue")
 	case r.Header.Get("Range") != "" && len(b.content) == 0:

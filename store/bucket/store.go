@@ -226,7 +226,7 @@ func (st *Store) Address(name string) string {
 
 // Can returns what buckets can do.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, Level: st.Level, OpenAs: st.OpenAs, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
+	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
 		Unfinished: st.Unfinished, Abandon: st.Abandon, CopiesFrom: st.CopiesFrom}
 }
 
@@ -257,8 +257,42 @@ func (st *Store) open(info store.Info, open func() (store.Object, error)) (store
 // bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
 // is listed all the same.
 func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	return st.list(ctx, prefix, "")
+}
+
+// ListFrom is List from a name on.
+func (st *Store) ListFrom(ctx context.Context, prefix, from string) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		for info, err := range st.list(ctx, prefix, beginAt(from)) {
+			if err == nil && info.Name < from {
+				continue
+			}
+			if !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// beginAt is what a listing may begin behind, for what is not less than a name: with few keys in
+// between, since S3 does not list what it is told to begin behind.
+func beginAt(name string) string {
+	if short, ok := strings.CutSuffix(name, "\x00"); ok {
+		return short
+	}
+	last := len(name) - 1
+	if last < 0 || name[last] <= ' ' || name[last] >= utf8.RuneSelf {
+		return name[:max(last, 0)]
+	}
+	return name[:last] + string(rune(name[last]-1)) + string(utf8.MaxRune)
+}
+
+func (st *Store) list(ctx context.Context, prefix, after string) iter.Seq2[store.Info, error] {
 	owner := false
 	o := minio.ListObjectsOptions{Prefix: st.prefix + prefix, Recursive: true, FetchOwner: &owner}
+	if after != "" && utf8.ValidString(after) && len(st.prefix+after) <= maxKey {
+		o.StartAfter = st.prefix + after
+	}
 	return far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
 		if len(o.Prefix) > maxKey || !utf8.ValidString(prefix) {
 			return // no key can begin like that

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name st
 		{"writer", testWriters},
 		{"lister", testLister},
 		{"remover", testRemover},
+		{"remover of one version", testRemoverAs},
 		{"amendments", testAmendments},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -367,3 +367,60 @@ func testRemover(t *testing.T, s *suite) {
 		s.wantContent(t, "object", []byte("again"))
 	})
 }
+
+func testRemoverAs(t *testing.T, s *suite) {
+	if s.st.Can().RemoveAs == nil {
+		t.Skip("this store removes no version of its own")
+	}
+	infos := func() map[string]store.Info {
+		all := map[string]store.Info{}
+		for info, err := range store.List(t.Context(), s.st, "dir/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[info.Name] = info
+		}
+		return all
+	}
+	remove := func(info store.Info) error { return store.RemoveAs(t.Context(), s.st, info) }
+	for _, name := range []string{"dir/object", "dir/object 2", "dir/other"} {
+		s.put(t, name, []byte(name))
+	}
+	s.put(t, "dir/empty", nil)
+	before := infos()
+	t.Run("the version that is there is gone, its neighbours stay", func(t *testing.T) {
+		for _, name := range []string{"dir/object", "dir/empty"} {
+			if err := remove(before[name]); err != nil {
+				t.Fatal(err)
+			}
+			s.wantMissing(t, name)
+		}
+		s.wantContent(t, "dir/object 2", []byte("dir/object 2"))
+	})
+	t.Run("missing object is fs.ErrNotExist", func(t *testing.T) {
+		if err := remove(before["dir/object"]); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("expected an error wrapping fs.ErrNotExist, found %v", err)
+		}
+	})
+	t.Run("another version stays", func(t *testing.T) {
+		for name, content := range map[string]string{"dir/object": "of another length", "dir/object 2": "DIR/OBJECT 2"} {
+			s.put(t, name, []byte(content))
+			if err := remove(before[name]); !errors.Is(err, store.ErrChanged) {
+				t.Errorf("remove %q: expected ErrChanged, found %v", name, err)
+			}
+			s.wantContent(t, name, []byte(content))
+			if err := remove(infos()[name]); err != nil {
+				t.Error(err)
+			}
+			s.wantMissing(t, name)
+		}
+	})
+	t.Run("nothing goes of which no version is known", func(t *testing.T) {
+		info := before["dir/other"]
+		info.Version = ""
+		if err := remove(info); err == nil {
+			t.Error("expected an error")
+		}
+		s.wantContent(t, "dir/other", []byte("dir/other"))
+	})
+}

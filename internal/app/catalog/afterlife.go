@@ -12,12 +12,22 @@ import (
 // What becomes of files and archives after they were packed: originals that are removed, files
 // that are deleted, archives that are written anew.
 
-// Mark records what becomes of the originals of files.
+// Mark records what becomes of the originals of files. One that was removed stays removed. Archives that
+// are written anew take over what is recorded of those that leave, or they are in the catalogue
+// when Mark returns.
 func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
-	set := Location{Original: o}.marks()
+	set, only := Location{Original: o}.marks(), ""
+	if o != OriginalLeft {
+		only = " AND kind & 1024 = 0"
+	}
 	return c.db.write(ctx, nil, func(s session) error {
+		if o == OriginalLeaving {
+			if _, err := s.exec(ctx, lockPublishing); err != nil {
+				return err
+			}
+		}
 		for _, l := range all {
-			if _, err := s.exec(ctx, "UPDATE locations SET kind = (kind & ~1536) | $3 WHERE archive = $2 AND {path = $1}", blob(l.Path), l.Archive, set); err != nil {
+			if _, err := s.exec(ctx, "UPDATE locations SET kind = (kind & ~1536) | $3 WHERE archive = $2 AND {path = $1}"+only, blob(l.Path), l.Archive, set); err != nil {
 				return err
 			}
 		}

@@ -164,6 +164,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		l := catalog.Member{Path: path, Origin: j.originOf(path), Outcome: catalog.SetAside, Note: format.Escape(err.Error())}
 		_, refused := errors.AsType[entryError](err)
 		_, wrong := errors.AsType[*pack.SumError](err)
+		if _, damaged := errors.AsType[*holdall.DigestError](err); damaged && k.Rewrites {
+			wrong = true
+		}
 		switch {
 		case errors.Is(err, store.ErrChanged):
 			l.Outcome = catalog.Changed
@@ -234,10 +237,10 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	return nil
 }
 
-// source opens the object that a member is at its source.
+// source opens the object that a member is at its source, in its version.
 func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
 	o := j.origins[m.Origin]
-	return o.st.Open(ctx, strings.TrimPrefix(m.Path, o.prefix))
+	return store.OpenAs(ctx, o.st, store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version})
 }
 
 // originOf is the number of the source that a path is from.
@@ -414,8 +417,11 @@ func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 		}
 		o.Close()
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		m.Outcome, m.Note = catalog.Vanished, format.Escape(err.Error())
+	case errors.Is(err, store.ErrChanged):
+		m.Outcome, m.Note = catalog.Changed, store.ErrChanged.Error()
 	}
 	return m
 }

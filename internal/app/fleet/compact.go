@@ -272,11 +272,6 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 	defer gone.Close()
 	var next func() (catalog.Member, error, bool)
 	if !o.Unlisted {
-		for _, origin := range j.origins {
-			if err := origin.reachable(ctx); err != nil {
-				return err
-			}
-		}
 		made, err := j.made(ctx, c)
 		if err != nil {
 			return err
@@ -303,6 +298,13 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path)
 		if next != nil && l.Original == catalog.OriginalStays {
 			originals++
+		}
+		if missing && done.Gone == 0 {
+			for _, origin := range j.origins {
+				if err := origin.reachable(ctx); err != nil {
+					return err
+				}
+			}
 		}
 		switch {
 		case missing:

@@ -2,14 +2,22 @@ package fleet
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
@@ -188,6 +196,33 @@ func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 	s.reads()
 }
 
+// Large objects are copied by the server again, and keep what was known of them.
+func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
+	s := newSite(t)
+	one := spec
+	one.ChunkSize = 1 << 30
+	s.put("a", 1000)
+	s.put("large", 12<<20)
+	s.put("z", 8<<20)
+	s.S3.Describe("from", "large", map[string]string{"Content-Type": "x/large"})
+	s.plan(one)
+	s.work(WorkOptions{})
+	before, err := s.C.Newest(t.Context(), "large")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.S3.Remove("from", "z")
+	delete(s.Want, "z")
+	if done := s.compact(CompactOptions{}); done.Removed != 1 {
+		t.Errorf("%+v", done)
+	}
+	after, err := s.C.Newest(t.Context(), "large")
+	if err != nil || after.Archive == before.Archive || after.ETag != before.ETag || after.Headers != before.Headers || !after.Modified.Equal(before.Modified) {
+		t.Errorf("%+v, before %+v, %v", after, before, err)
+	}
+	s.reads()
+}
+
 // A source of which most is gone is taken for a mistake.
 func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	s := newSite(t)
@@ -209,5 +244,119 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	s.reads()
 	if done, err := Compact(t.Context(), s.C, p, CompactOptions{Gone: 1}); err != nil || done.Gone != 39 {
 		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// What is deleted or replaced while an archive is written anew stays so.
+func TestWhatChangesDuringACompactionStays(t *testing.T) {
+	onEachSite(t, func(t *testing.T, s *site) {
+		ctx := t.Context()
+		s.some(60, 2000)
+		one := spec
+		one.ChunkSize = 1 << 30
+		s.plan(one)
+		s.work(WorkOptions{})
+		names := slices.Sorted(maps.Keys(s.Want))
+		for _, name := range names[:20] {
+			s.S3.Remove("from", name)
+			delete(s.Want, name)
+		}
+		p, err := s.C.Plan(ctx, spec.Target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Chunks != 1 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		deleted, replaced := names[30], names[40]
+		left, err := s.C.Newest(ctx, names[50])
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := s.C.Newest(ctx, replaced)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var once sync.Once
+		s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut && r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, "/out/") {
+				return false
+			}
+			once.Do(func() {
+				if n, err := s.C.Delete(ctx, old.In.Roots, []string{deleted}); err != nil || n != 1 {
+					t.Error(n, err)
+				}
+				if err := s.C.Mark(ctx, []catalog.Location{left.Location}, catalog.OriginalLeft); err != nil {
+					t.Error(err)
+				}
+				newer := old.In
+				newer.ID, newer.Address = 0, "s3://out/newer.caf"
+				if _, err := s.C.Add(ctx, catalog.Addition{Archive: newer, Rows: func(yield func(catalog.Location, error) bool) {
+					yield(catalog.Location{Path: replaced, Size: 7, Raw: true, ETag: `"new"`}, nil)
+				}}); err != nil {
+					t.Error(err)
+				}
+			})
+			return false
+		})
+		s.work(WorkOptions{})
+		s.Meet(nil)
+		if _, err := s.C.Newest(ctx, deleted); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("what was deleted is there: %v", err)
+		}
+		if f, err := s.C.Newest(ctx, replaced); err != nil || f.ETag != `"new"` || f.Size != 7 {
+			t.Errorf("what was replaced is %+v, %v", f, err)
+		}
+		if f, err := s.C.Newest(ctx, names[50]); err != nil || f.Archive == left.Archive || f.Original != catalog.OriginalLeft {
+			t.Errorf("what was retired is %+v, %v", f, err)
+		}
+		if _, removed, err := Tidy(ctx, s.C, p, 0); err != nil || removed != 1 {
+			t.Errorf("removed %d, %v", removed, err)
+		}
+		if got := s.S3.Keys("out"); len(got) != 1 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// A compaction that breaks off anywhere is finished by the next one.
+func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
+	s := newSite(t)
+	s.some(200, 3000)
+	s.plan(spec)
+	s.work(WorkOptions{})
+	for round := range 12 {
+		for i, name := range slices.Sorted(maps.Keys(s.Want)) {
+			if i%9 == round%9 {
+				s.S3.Remove("from", name)
+				delete(s.Want, name)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var n atomic.Int64
+		at := int64(5 + 7*round)
+		s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+			if n.Add(1) == at {
+				cancel()
+			}
+			return false
+		})
+		p, err := s.C.Plan(t.Context(), spec.Target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Compact(ctx, s.C, p, CompactOptions{Dead: 0.05}); err == nil {
+			if _, err = Work(ctx, s.C, WorkOptions{Look: 5 * time.Millisecond, Pause: time.Millisecond, Lease: 50 * time.Millisecond}); err == nil {
+				Tidy(ctx, s.C, p, 0)
+			}
+		}
+		cancel()
+		s.Meet(nil)
+		s.work(WorkOptions{})
+	}
+	s.compact(CompactOptions{Dead: 0.05})
+	s.reads()
+	if n := s.S3.Uploads(); n != 0 {
+		t.Errorf("%d uploads are left", n)
 	}
 }

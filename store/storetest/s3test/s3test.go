@@ -514,6 +514,9 @@ func (s *Server) list(w http.ResponseWriter, objs map[string]*object, q url.Valu
 	if err != nil || q.Get("encoding-type") != "url" { // a key may hold what XML cannot
 		return "InvalidArgument"
 	}
+	if len(after) == 0 {
+		after = []byte(q.Get("start-after"))
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "<EncodingType>url</EncodingType>")
 	n, truncated, last := 0, false, ""

@@ -46,7 +46,7 @@ func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) 
 	if name != Tree {
 		r.bucket = strings.TrimPrefix(name, buckets)
 		scopes, err := r.find(ctx)
-		if err == nil && len(scopes) == 0 {
+		if err == nil && len(scopes)+len(r.through()) == 0 {
 			err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 		}
 		if err != nil {
@@ -168,6 +168,9 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	if newest.Archive > 0 {
 		return r.entry(ctx, name, newest.Location, true)
 	}
+	if e, err := r.atSource(ctx, name); !errors.Is(err, fs.ErrNotExist) {
+		return e, err
+	}
 	if format.ValidPath(name) {
 		for _, err := range r.keys(ctx, name+"/", "", false) {
 			return format.Entry{Name: name, Kind: format.Dir}, err
@@ -181,11 +184,14 @@ type item struct {
 	name  string // of a folder with a slash at its end
 	where catalog.Location
 	dir   bool
+	at    *format.Entry // of one that is not packed
 }
 
 // keys yields what has a name that begins with prefix, by name, from one on.
 func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter.Seq2[format.Entry, error] {
-	return r.merged(ctx, whole, func(c scope) iter.Seq2[item, error] {
+	return r.merged(ctx, whole, func(i int) iter.Seq2[item, error] {
+		return r.s.originals(ctx, i, prefix, from, false)
+	}, func(c scope) iter.Seq2[item, error] {
 		// Names that begin with both.
 		first, last := max(prefix, from, c.names), after(prefix)
 		if !strings.HasPrefix(prefix, c.names) && !strings.HasPrefix(c.names, prefix) {
@@ -231,7 +237,9 @@ func after(prefix string) string {
 
 // list yields what is directly below a folder, by name; that of a folder has a slash at its end.
 func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format.Entry, error] {
-	return r.merged(ctx, false, func(c scope) iter.Seq2[item, error] {
+	return r.merged(ctx, false, func(i int) iter.Seq2[item, error] {
+		return r.s.originals(ctx, i, folder, from, true)
+	}, func(c scope) iter.Seq2[item, error] {
 		if deeper, ok := strings.CutPrefix(c.names, folder); ok && deeper != "" {
 			// All of it is in one folder there.
 			name, _, _ := strings.Cut(deeper, "/")
@@ -265,7 +273,7 @@ func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format
 }
 
 // merged yields what all scopes have, by name, of each the newest.
-func (r *reader) merged(ctx context.Context, whole bool, of func(scope) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
+func (r *reader) merged(ctx context.Context, whole bool, at func(source int) iter.Seq2[item, error], of func(scope) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		scopes, err := r.find(ctx)
 		if err != nil {
@@ -278,10 +286,17 @@ func (r *reader) merged(ctx context.Context, whole bool, of func(scope) iter.Seq
 				all = append(all, seq)
 			}
 		}
+		for _, i := range r.through() {
+			if seq := at(i); seq != nil {
+				all = append(all, seq)
+			}
+		}
 		for x, err := range merge(all) {
 			var e format.Entry
 			switch {
 			case err != nil:
+			case x.at != nil:
+				e = *x.at
 			case x.dir:
 				e = format.Entry{Name: strings.TrimSuffix(x.name, "/"), Kind: format.Dir}
 			default:
@@ -459,6 +474,10 @@ func (r *reader) now(ctx context.Context, e format.Entry) (catalog.Location, err
 func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		if n <= 0 || !e.Kind.HasContent() {
+			return
+		}
+		if o, ok := e.Ref.(original); ok {
+			r.s.extents(o, off, n)(yield)
 			return
 		}
 		l, err := r.now(ctx, e)

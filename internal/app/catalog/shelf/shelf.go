@@ -44,6 +44,9 @@ type Options struct {
 	Address string
 	// Open finds where an archive lies; nil is store.OpenAddress.
 	Open func(ctx context.Context, address string) (store.Store, string, error)
+	// Through are addresses of buckets, or of what is below a prefix there: what is not packed
+	// is shown as it is there.
+	Through []string
 	// NoVerify has contents of archives' own readers not compared.
 	NoVerify bool
 }
@@ -63,6 +66,8 @@ type Shelf struct {
 	held  map[string]*held
 	ins   map[int64]*inner
 	near  bool
+
+	through []source
 }
 
 // known is what was found out about an archive.
@@ -87,6 +92,9 @@ func New(ctx context.Context, c *catalog.Catalog, o Options) (*Shelf, error) {
 	for _, a := range all {
 		scheme := store.Scheme(a.Address)
 		s.near = s.near && (scheme == "" || scheme == "file")
+	}
+	if err == nil {
+		err = s.openSources(ctx)
 	}
 	return s, err
 }
@@ -160,6 +168,9 @@ func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
 				found = append(found, Bucket{Name: name, Address: scheme + "://" + name, Of: buckets + scheme + "/" + name})
 			}
 		}
+	}
+	for _, x := range s.through {
+		found = append(found, Bucket{Name: x.bucket, Address: x.scheme + "://" + x.bucket, Of: buckets + x.scheme + "/" + x.bucket})
 	}
 	slices.SortFunc(found, func(a, b Bucket) int { return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Of, b.Of)) })
 	return slices.Compact(found), err

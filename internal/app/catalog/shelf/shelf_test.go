@@ -1,0 +1,283 @@
+package shelf_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/app/fleet"
+	"github.com/holdall/holdall/internal/testkit/fleettest"
+	"github.com/holdall/holdall/internal/testkit/pgtest"
+	"github.com/holdall/holdall/store"
+
+	_ "github.com/holdall/holdall/format/all"
+	_ "github.com/holdall/holdall/store/all"
+)
+
+// on runs a test with a catalogue of each kind.
+func on(t *testing.T, do func(t *testing.T, s *fleettest.Site)) {
+	t.Run("sqlite", func(t *testing.T) {
+		do(t, fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{}))
+	})
+	t.Run("postgres", func(t *testing.T) { do(t, fleettest.New(t, pgtest.Database(t), catalog.Options{})) })
+}
+
+// pack packs sources.
+func pack(t *testing.T, s *fleettest.Site, spec fleet.Spec) {
+	t.Helper()
+	if _, err := fleet.Plan(t.Context(), s.C, spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	o := fleet.WorkOptions{Look: 5 * time.Millisecond, Pause: time.Millisecond}
+	if _, err := fleet.Work(t.Context(), s.C, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open opens a tree of the catalogue.
+func open(t *testing.T, s *fleettest.Site, name string) *holdall.Archive {
+	t.Helper()
+	sh, err := shelf.New(t.Context(), s.C, shelf.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sh.Close() })
+	in, err := holdall.OpenStore(t.Context(), sh, name, holdall.OpenOptions{Formats: []*format.Format{shelf.Format}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return in
+}
+
+func names(t *testing.T, seq func(func(holdall.Entry, error) bool)) (all []string) {
+	t.Helper()
+	for e, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := e.Name
+		if e.Kind == format.Dir {
+			name += "/"
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+func read(t *testing.T, in *holdall.Archive, name string) string {
+	t.Helper()
+	e, err := in.Lookup(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := in.WriteContent(t.Context(), &b, e); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestABucketIsAsItWas(t *testing.T) {
+	on(t, func(t *testing.T, s *fleettest.Site) {
+		for _, key := range []string{"a", "a-b", "a/1", "a/2", "a//3", "/top", "b/../c", "z"} {
+			s.Put(key, []byte("content of "+key))
+		}
+		s.S3.Describe("from", "a/1", map[string]string{"Content-Type": "text/x-one", "X-Amz-Meta-Colour": "blue"})
+		written := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+		s.S3.Touch("from", "a/1", written)
+		pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 3})
+		in := open(t, s, "buckets/s3/from")
+		ctx := t.Context()
+		for _, c := range []struct {
+			prefix, from string
+			want         string
+		}{
+			{"", "", "/top a a-b a/1 a//3 a/2 b/../c z"},
+			{"a", "", "a a-b a/1 a//3 a/2"},
+			{"a/", "", "a/1 a//3 a/2"},
+			{"a/", "a/2", "a/2"},
+			{"", "b", "b/../c z"},
+			{"y", "", ""},
+		} {
+			got, want := names(t, in.Keys(ctx, c.prefix, c.from)), strings.Fields(c.want)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("keys of %q from %q: %q, want %q", c.prefix, c.from, got, want)
+			}
+		}
+		if got := names(t, in.ReadDir(ctx, ".")); !slices.Equal(got, []string{"/top", "a", "a-b", "a/", "b/", "z"}) {
+			t.Errorf("the root has %q", got)
+		}
+		if got := names(t, in.ReadDir(ctx, "a")); !slices.Equal(got, []string{"a/1", "a/2"}) {
+			t.Errorf("a has %q", got)
+		}
+		for key := range s.Want {
+			if got := read(t, in, key); got != "content of "+key {
+				t.Errorf("%q: %q", key, got)
+			}
+		}
+		e, err := in.Lookup(ctx, "a/1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Attr["content-type"] != "text/x-one" || e.Attr["x-amz-meta-colour"] != "blue" || !strings.HasPrefix(e.Attr[format.ETagAttr], `"`) || !e.ModTime.Equal(written) {
+			t.Errorf("%+v of %s", e.Attr, e.ModTime)
+		}
+		if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+		// What is replaced is seen as soon as it is packed, and what is deleted no more.
+		s.Put("a/2", []byte("newer"))
+		pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 3})
+		if got := read(t, open(t, s, shelf.Tree), "a/2"); got != "newer" {
+			t.Errorf("%q", got)
+		}
+		if n, err := s.C.Delete(ctx, "", []string{"a/2", "absent"}); err != nil || n != 1 {
+			t.Errorf("%d, %v", n, err)
+		}
+		if _, err := in.Lookup(ctx, "a/2"); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+}
+
+// Several plans pack parts of one bucket, others those of another: each is what it was.
+func TestBucketsOfSeveralPlans(t *testing.T) {
+	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	for i := range 20 {
+		s.Put(fmt.Sprintf("2025/%02d", i), []byte("old"))
+		s.Put(fmt.Sprintf("2026/%02d", i), []byte("new"))
+	}
+	s.S3.Put("out", "other/2025/00", []byte("of another"))
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from/2025", "s3://from/2026"}, Target: "s3://out/a.caf", ChunkObjects: 7})
+	pack(t, s, fleet.Spec{Sources: []string{"s3://out/other"}, Target: "s3://out/b.caf"})
+	s.Put("2026/00", []byte("newest"))
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from/2026*"}, Target: "s3://out/c.caf"})
+	in := open(t, s, "buckets/s3/from")
+	got := names(t, in.Keys(t.Context(), "", ""))
+	if len(got) != 40 || !slices.IsSorted(got) {
+		t.Errorf("%q", got)
+	}
+	if got := names(t, in.ReadDir(t.Context(), ".")); !slices.Equal(got, []string{"2025/", "2026/"}) {
+		t.Errorf("%q", got)
+	}
+	for name, want := range map[string]string{"2025/00": "old", "2026/00": "newest", "2026/01": "new"} {
+		if got := read(t, in, name); got != want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if got := read(t, open(t, s, "buckets/s3/out"), "other/2025/00"); got != "of another" {
+		t.Errorf("%q", got)
+	}
+}
+
+// What is no run of its archive's bytes is read by the archive's own index.
+func TestArchivesThatAreNoRuns(t *testing.T) {
+	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	for i := range 50 {
+		s.Put(fmt.Sprintf("d/%02d", i), bytes.Repeat([]byte{byte(i)}, 3000))
+	}
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.bundle", Format: "databundle"})
+	in := open(t, s, shelf.Tree)
+	for i := range 50 {
+		if got := read(t, in, fmt.Sprintf("d/%02d", i)); got != strings.Repeat(string([]byte{byte(i)}), 3000) {
+			t.Errorf("%d: %d bytes", i, len(got))
+		}
+	}
+}
+
+// An archive that is another now is told, not read.
+func TestAnArchiveThatWasReplacedIsNotRead(t *testing.T) {
+	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	s.Put("a", []byte("first"))
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"})
+	in := open(t, s, shelf.Tree)
+	if got := read(t, in, "a"); got != "first" {
+		t.Errorf("%q", got)
+	}
+	s.S3.Put("out", "x-00001.caf", []byte("something else, which is longer than it was before, by far"))
+	in = open(t, s, shelf.Tree)
+	e, err := in.Lookup(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := in.WriteContent(t.Context(), &b, e); err == nil || !strings.Contains(err.Error(), "changed since it was added") {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
+// What is not packed yet is seen through the catalogue, if its source is named.
+func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
+	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
+	for _, key := range []string{"a/1", "a/2", "b", "c/x/1"} {
+		s.Put(key, []byte("packed "+key))
+	}
+	pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"})
+	s.S3.Remove("from", "a/1")
+	for _, key := range []string{"a/1b", "a/2", "a/3", "c/y", "d/e/f", "z"} {
+		s.S3.Put("from", key, []byte("source "+key))
+	}
+	s.S3.Describe("from", "z", map[string]string{"Content-Type": "text/z"})
+	s.S3.Page = 2
+	ctx := t.Context()
+	sh, err := shelf.New(ctx, s.C, shelf.Options{Through: []string{"s3://from"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sh.Close()
+	in, err := holdall.OpenStore(ctx, sh, "buckets/s3/from", holdall.OpenOptions{Formats: []*format.Format{shelf.Format}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	want := []string{"a/1", "a/1b", "a/2", "a/3", "b", "c/x/1", "c/y", "d/e/f", "z"}
+	if got := names(t, in.Keys(ctx, "", "")); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	for i, from := range want {
+		if got := names(t, in.Keys(ctx, "", from)); !slices.Equal(got, want[i:]) {
+			t.Errorf("from %q: %q", from, got)
+		}
+		if got := names(t, in.Keys(ctx, "", from+"\x00")); !slices.Equal(got, want[i+1:]) {
+			t.Errorf("behind %q: %q", from, got)
+		}
+	}
+	for dir, want := range map[string][]string{".": {"a/", "b", "c/", "d/", "z"}, "a": {"a/1", "a/1b", "a/2", "a/3"}, "c": {"c/x/", "c/y"}, "d": {"d/e/"}} {
+		if got := names(t, in.ReadDir(ctx, dir)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q", dir, got)
+		}
+	}
+	for key, want := range map[string]string{"a/1": "packed a/1", "a/2": "packed a/2", "a/3": "source a/3", "z": "source z"} {
+		if got := read(t, in, key); got != want {
+			t.Errorf("%s: %q", key, got)
+		}
+	}
+	if e, err := in.Lookup(ctx, "z"); err != nil || e.Attr["content-type"] != "text/z" || e.Attr[format.ETagAttr] == "" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	// What is another by now is not half of each.
+	e, err := in.Lookup(ctx, "a/3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.S3.Put("from", "a/3", []byte("changed a/3"))
+	var b bytes.Buffer
+	if err := in.WriteContent(ctx, &b, e); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}

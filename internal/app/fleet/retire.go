@@ -1,0 +1,621 @@
+package fleet
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	contents "github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// A Reason says why an original is left where it is.
+type Reason string
+
+// Reasons.
+const (
+	NotPacked       Reason = "not packed"       // by the newest chunk that has it, in the version that the archive has
+	NoVersion       Reason = "no version"       // it is not known which version was packed
+	TooYoung        Reason = "too young"        // it was packed too lately
+	NoChecksum      Reason = "no checksum"      // its service has none, and it is not to be read again
+	OriginalChanged Reason = "original changed" // it is another by now
+	OriginalGone    Reason = "original gone"    // it is not there, and was not retired
+	Moved           Reason = "moved"            // its archive was written anew meanwhile
+	Refused         Reason = "refused"          // its service does not let us ask for it, or remove it
+	ArchiveChanged  Reason = "archive changed"  // it is not the one that the catalogue knows, or is gone
+	ArchiveDamaged  Reason = "archive damaged"  // what is packed is not what the catalogue says it is
+	Unreadable      Reason = "unreadable"       // the archive cannot be read
+	Differs         Reason = "differs"          // what is packed is not what the original's service says it is
+)
+
+// Fault reports whether a reason is one that somebody should look into.
+func (r Reason) Fault() bool {
+	switch r {
+	case Refused, ArchiveChanged, ArchiveDamaged, Unreadable, Differs:
+		return true
+	}
+	return false
+}
+
+// RetireOptions are wishes for a retirement.
+type RetireOptions struct {
+	// OlderThan leaves what was packed later than that long ago.
+	OlderThan time.Duration
+	// Limit and LimitBytes bound what is retired; 0 is no bound.
+	Limit, LimitBytes int64
+	// NoReread leaves originals that have no checksum, which are read again otherwise.
+	NoReread bool
+	// Jobs is how many originals are asked for, or removed, at once; 0 is 16.
+	Jobs int
+	// DryRun proves, and removes nothing.
+	DryRun bool
+	// Going hears of originals before they are removed. Its error keeps them.
+	Going func([]Retirement) error
+	// Gone hears of each that was removed, Kept of each that was looked at and is left. Calls
+	// come one at a time.
+	Gone func(Retirement)
+	Kept func(Keeping)
+	// Meter counts what was looked at.
+	Meter *holdall.Meter
+}
+
+// A Retirement is an original that is removed.
+type Retirement struct {
+	Path, Original string // Original is its address
+	Version        string
+	Size           int64
+	Archive        string // the address of that which has it
+	By             string // what it was proven by: a checksum, "bytes" or "size"
+}
+
+// A Keeping is an original that is left, and why.
+type Keeping struct {
+	Retirement
+	Why   Reason
+	Err   error // says more, if it is not nil
+	Going bool  // Going had heard of it
+}
+
+// Retired says what a retirement did.
+type Retired struct {
+	Objects, Bytes int64 // that were removed
+	Finished       int64 // that an earlier run had removed, and not recorded
+	Proven         map[string]int64
+	Left           map[Reason]int64
+	Limited        bool // there is more, beyond the limit
+}
+
+const (
+	// retireBatch is how many originals are proven and removed together, and retireBytes how
+	// much content they have, unless it is one alone.
+	retireBatch = 500
+	retireBytes = 64 << 20
+)
+
+// A retirer retires originals of a plan.
+type retirer struct {
+	c     *catalog.Catalog
+	j     *job
+	o     RetireOptions
+	scope map[int64]catalog.Archive
+	done  Retired
+}
+
+// An original is one that may be retired.
+type original struct {
+	liveFile
+	st    store.Store
+	name  string
+	young bool
+	sum   store.Sum // that its service vouches for
+	has   bool
+	by    string
+	why   Reason // it is left
+	err   error
+
+	gone   bool
+	sure   bool // it is there, in this version or another
+	marked bool // by this run
+	going  bool
+}
+
+func (x *original) leave(why Reason, err error) { x.why, x.err = why, err }
+
+// was reports whether an earlier run was about to remove it, and may have.
+func (x *original) was() bool { return x.Original == catalog.OriginalLeaving }
+
+func (x *original) info() store.Info {
+	return store.Info{Name: x.name, Size: x.m.Size, Version: x.m.Version}
+}
+
+// Retire removes the originals of a plan that are proven: what is packed is read back, and
+// compared with the checksum that the original's service has of it now, or with the original.
+// What is not proven is left. Who is killed meanwhile leaves nothing undone that the next run
+// does not find.
+func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOptions) (Retired, error) {
+	r := &retirer{c: c, o: o, done: Retired{Proven: map[string]int64{}, Left: map[Reason]int64{}}}
+	r.o.Jobs = cmp.Or(o.Jobs, 16)
+	var err error
+	if r.j, err = open(ctx, p); err != nil {
+		return r.done, err
+	}
+	if !o.DryRun {
+		if err := c.SetRoots(ctx, p.ID, r.j.roots()); err != nil {
+			return r.done, err
+		}
+	}
+	// Where a source cannot be listed its objects are not gone.
+	for _, origin := range r.j.origins {
+		for _, err := range store.List(ctx, origin.st, origin.begin) {
+			if err != nil {
+				return r.done, err
+			}
+			break
+		}
+	}
+	if r.scope, err = r.j.scope(ctx, c); err != nil {
+		return r.done, err
+	}
+	err = r.run(ctx)
+	return r.done, err
+}
+
+func (r *retirer) in(id int64) bool { _, ok := r.scope[id]; return ok }
+
+// run takes batch after batch.
+func (r *retirer) run(ctx context.Context) error {
+	var batch []*original
+	size := int64(0)
+	flush := func() error {
+		err := r.retire(ctx, batch)
+		batch, size = nil, 0
+		return err
+	}
+	for f, err := range r.j.live(ctx, r.c, r.in) {
+		if err != nil {
+			return err
+		}
+		if f.Original == catalog.OriginalLeft || !f.Kind.HasContent() {
+			continue
+		}
+		x := &original{liveFile: f}
+		switch {
+		case f.m.Outcome != catalog.Packed || f.m.Origin >= len(r.j.origins):
+			x.why = NotPacked
+		case f.m.Version == "":
+			x.why = NoVersion
+		case r.o.OlderThan > 0 && time.Since(r.scope[f.Archive].Added) < r.o.OlderThan:
+			if x.young = true; !x.was() {
+				x.why = TooYoung
+			}
+		}
+		if x.why != "" {
+			r.done.Left[x.why]++
+			continue
+		}
+		if r.beyond(len(batch), size+f.Size) {
+			// Some of the batch may be left.
+			if err := flush(); err != nil {
+				return err
+			}
+			if r.beyond(0, f.Size) {
+				r.done.Limited = true
+				return nil
+			}
+		}
+		if len(batch) > 0 && (len(batch) == retireBatch || size+f.Size > retireBytes) {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		origin := r.j.origins[f.m.Origin]
+		x.st, x.name = origin.st, strings.TrimPrefix(f.Path, origin.prefix)
+		batch, size = append(batch, x), size+f.Size
+	}
+	return flush()
+}
+
+// beyond reports whether one more than n would go beyond the limit, of which all have so many bytes.
+func (r *retirer) beyond(n int, bytes int64) bool {
+	return r.o.Limit > 0 && r.done.Objects+int64(n) >= r.o.Limit || r.o.LimitBytes > 0 && r.done.Bytes+bytes > r.o.LimitBytes
+}
+
+// retire proves a batch, and removes what is proven.
+func (r *retirer) retire(ctx context.Context, batch []*original) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := pipe.Each(ctx, pipe.All(batch), r.o.Jobs, r.ask); err != nil {
+		return err
+	}
+	if err := r.prove(ctx, batch); err != nil {
+		return err
+	}
+	if r.o.DryRun {
+		for _, x := range batch {
+			x.gone = x.gone || x.why == ""
+		}
+		r.tell(batch)
+		return nil
+	}
+	err := r.remove(ctx, batch)
+	// What was done is recorded, whoever ends the run: else the next one finds it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err = cmp.Or(err, r.record(ctx, batch))
+	r.tell(batch)
+	return err
+}
+
+// ask asks for an original as it is now, and for what its service vouches for.
+func (r *retirer) ask(ctx context.Context, x *original) error {
+	o, err := x.st.Open(ctx, x.name)
+	var is store.Info
+	if err == nil {
+		defer o.Close()
+		is, err = o.Info(ctx)
+	}
+	if err == nil && (is.Size != x.m.Size || x.m.Size > 0 && is.Version != x.m.Version) { // an answer about nothing may have no version
+		x.leave(OriginalChanged, nil)
+		return nil
+	}
+	if err == nil {
+		x.sure = true
+		if x.m.Size > 0 {
+			x.sum, x.has, err = pack.SumOf(ctx, o)
+		}
+	}
+	switch {
+	case err == nil && x.young:
+		x.leave(TooYoung, nil)
+	case err == nil && x.m.Size == 0:
+		x.by = "size"
+	case err == nil && x.has:
+		x.by = pack.ProvenBy(x.sum)
+	case err == nil && r.o.NoReread:
+		x.leave(NoChecksum, nil)
+	case err == nil:
+		x.by = "bytes"
+	default:
+		return x.amiss(ctx, err)
+	}
+	return nil
+}
+
+// amiss leaves an original that cannot be asked for, unless that may be otherwise in a while.
+func (x *original) amiss(ctx context.Context, err error) error {
+	x.sure = false
+	switch {
+	case ctx.Err() != nil || store.Temporary(err):
+		return err
+	case errors.Is(err, store.ErrChanged):
+		x.leave(OriginalChanged, nil)
+	case !errors.Is(err, fs.ErrNotExist):
+		x.leave(Refused, err)
+	case x.was():
+		x.leave(OriginalGone, nil)
+		x.gone = true
+	default:
+		x.leave(OriginalGone, nil)
+	}
+	return nil
+}
+
+// prove reads back what is packed of a batch, and compares it.
+func (r *retirer) prove(ctx context.Context, batch []*original) error {
+	var all []*original
+	of := map[string]*original{}
+	for _, x := range batch {
+		if x.why == "" && x.Size > 0 {
+			all = append(all, x)
+			of[x.Path] = x
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	// Neighbours are read together.
+	slices.SortFunc(all, func(a, b *original) int {
+		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Off, b.Off), strings.Compare(a.Path, b.Path))
+	})
+	// Each batch opens the archives anew: one that is lost meanwhile proves nothing.
+	sh, err := shelf.New(ctx, r.c, shelf.Options{})
+	if err != nil {
+		return err
+	}
+	defer sh.Close()
+	in, err := holdall.OpenStore(ctx, sh, shelf.Tree, holdall.OpenOptions{Format: shelf.Format.Name, Formats: []*format.Format{shelf.Format}, Parity: holdall.NoParity})
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	entries := func(yield func(format.Entry, error) bool) {
+		for _, x := range all {
+			if !yield(format.Entry{Name: x.Path, Kind: x.Kind, Size: x.Size, Digest: x.Digest, Ref: x.Location}, nil) {
+				return
+			}
+		}
+	}
+	met := map[string]bool{}
+	var mu sync.Mutex
+	err = in.Source().Sweep(ctx, entries, false, func(c contents.Content, err error) error {
+		x := of[c.Entry.Name]
+		mu.Lock()
+		met[x.Path] = true
+		mu.Unlock()
+		if err == nil {
+			err = x.compare(ctx, c.Checked())
+		}
+		r.o.Meter.Add(1, x.Size)
+		return x.judge(ctx, err)
+	})
+	if err == nil && len(met) < len(all) {
+		err = fmt.Errorf("%d of %d files were read", len(met), len(all))
+	}
+	return err
+}
+
+// judge leaves an original whose proof failed, unless that may be otherwise in a while.
+func (x *original) judge(ctx context.Context, err error) error {
+	wrong, differs := errors.AsType[*differsError](err)
+	_, stale := errors.AsType[*shelf.StaleError](err)
+	asked, original := errors.AsType[*originalError](err)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil || store.Temporary(err):
+		return err
+	case original:
+		return x.amiss(ctx, asked.error)
+	case differs:
+		x.leave(Differs, wrong)
+	case stale || errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrNotExist):
+		x.leave(ArchiveChanged, err)
+	case errors.Is(err, format.ErrCorrupt):
+		x.leave(ArchiveDamaged, err)
+	default:
+		x.leave(Unreadable, err)
+	}
+	return nil
+}
+
+// A differsError says that what is packed is not what its original is.
+type differsError struct{ what string }
+
+func (e *differsError) Error() string { return e.what }
+
+// An originalError is one of an original, not of what is packed of it.
+type originalError struct{ error }
+
+// compare reads what is packed of an original to its end, and compares it with the checksum of
+// the original's service, or with the original.
+func (x *original) compare(ctx context.Context, packed io.Reader) error {
+	var n int64
+	var err, wrong error
+	if x.has {
+		w := pack.NewWitness(x.Path, x.sum, x.Size)
+		n, err = io.Copy(w, packed)
+		if wrong = w.Wrong(); wrong != nil {
+			what := fmt.Sprintf("its service has another %s of it", strings.ReplaceAll(x.by, "_", " "))
+			wrong = &differsError{what}
+		}
+	} else {
+		n, err = x.reread(ctx, packed)
+	}
+	if err == nil && n != x.Size {
+		err = fmt.Errorf("%s: expected %d bytes, found %d: %w", format.Escape(x.Path), x.Size, n, format.ErrCorrupt)
+	}
+	return cmp.Or(err, wrong)
+}
+
+// rereadBlock is how much of an original is read at once.
+const rereadBlock = 1 << 20
+
+// reread compares what is packed with the original, byte by byte.
+func (x *original) reread(ctx context.Context, packed io.Reader) (n int64, err error) {
+	o, err := store.OpenAs(ctx, x.st, x.info())
+	if err != nil {
+		return 0, &originalError{err}
+	}
+	defer o.Close()
+	a, b := make([]byte, min(x.Size, rereadBlock)), make([]byte, min(x.Size, rereadBlock))
+	var differs error
+	for {
+		k, err := io.ReadFull(packed, a)
+		if k > 0 && differs == nil && n+int64(k) <= x.Size {
+			if err := o.ReadAt(ctx, b[:k], n); err != nil {
+				return n, &originalError{err}
+			}
+			if !bytes.Equal(a[:k], b[:k]) {
+				differs = &differsError{fmt.Sprintf("the original has other bytes, in those from %d on", n)}
+			}
+		}
+		n += int64(k)
+		switch err {
+		case nil:
+		case io.EOF, io.ErrUnexpectedEOF:
+			return n, differs
+		default:
+			return n, err
+		}
+	}
+}
+
+// remove removes what is proven of a batch.
+func (r *retirer) remove(ctx context.Context, batch []*original) error {
+	going, err := r.mark(ctx, those(batch, func(x *original) bool { return x.why == "" }))
+	if err != nil || len(going) == 0 {
+		return err
+	}
+	if r.o.Going != nil {
+		var all []Retirement
+		for _, x := range going {
+			all = append(all, r.told(x))
+		}
+		if err := r.o.Going(all); err != nil {
+			return err
+		}
+	}
+	for _, x := range going {
+		x.sure, x.going = false, true
+	}
+	return pipe.Each(ctx, pipe.All(going), r.o.Jobs, func(ctx context.Context, x *original) error {
+		err := store.RemoveAs(ctx, x.st, x.info())
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			x.gone = true
+			return nil
+		}
+		return x.failed(ctx, err)
+	})
+}
+
+// mark records that originals are about to be removed, and returns those that may be.
+func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if err := r.c.Mark(ctx, locations(all), catalog.OriginalLeaving); err != nil {
+		return nil, err
+	}
+	unseen := map[string]*original{}
+	first, last := all[0].Path, all[0].Path
+	for _, x := range all {
+		x.marked, unseen[x.Path] = true, x
+		first, last = min(first, x.Path), max(last, x.Path)
+	}
+	// Who writes archives anew takes the mark over from now on; what had none yet is seen here.
+	for l, err := range r.c.Between(ctx, first, last+"\x00", r.in) {
+		if err != nil {
+			return nil, err
+		}
+		if x := unseen[l.Path]; x != nil && l.Archive == x.Archive && l.Original == catalog.OriginalLeaving {
+			delete(unseen, l.Path)
+		}
+	}
+	for _, x := range unseen {
+		x.leave(Moved, nil)
+	}
+	return those(all, func(x *original) bool { return x.why == "" }), nil
+}
+
+// failed finds out what became of an original that was not removed. One of which nobody knows
+// stays marked, for the next run.
+func (x *original) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil || store.Temporary(err) {
+		return err
+	}
+	_, is := store.Briefly(x.st, x.name).Info(ctx)
+	switch {
+	case errors.Is(is, fs.ErrNotExist): // the answer to an earlier try was lost
+		x.gone = true
+	case errors.Is(err, store.ErrChanged):
+		x.leave(OriginalChanged, nil)
+	default:
+		x.leave(Refused, err)
+	}
+	x.sure = is == nil
+	return nil
+}
+
+// record records what became of a batch. What an earlier run was about to remove stays marked
+// unless it is gone: that may be on its way still.
+func (r *retirer) record(ctx context.Context, batch []*original) error {
+	gone := those(batch, func(x *original) bool { return x.gone })
+	stay := those(batch, func(x *original) bool { return x.marked && x.sure && !x.gone && !x.was() })
+	var err error
+	if len(gone) > 0 {
+		err = r.c.Mark(ctx, locations(gone), catalog.OriginalLeft)
+	}
+	if err == nil && len(stay) > 0 {
+		err = r.c.Mark(ctx, locations(stay), catalog.OriginalStays)
+	}
+	return err
+}
+
+// tell counts a batch, and tells what became of it.
+func (r *retirer) tell(batch []*original) {
+	for _, x := range batch {
+		switch {
+		case x.gone && x.why == OriginalGone:
+			r.done.Finished++
+		case x.gone:
+			r.done.Objects++
+			r.done.Bytes += x.Size
+			r.done.Proven[x.by]++
+			if r.o.Gone != nil {
+				r.o.Gone(r.told(x))
+			}
+		case x.why != "":
+			r.done.Left[x.why]++
+			if r.o.Kept != nil {
+				r.o.Kept(Keeping{r.told(x), x.why, x.err, x.going})
+			}
+		}
+	}
+}
+
+func (r *retirer) told(x *original) Retirement {
+	return Retirement{x.Path, store.AddressOf(x.st, x.name), x.m.Version, x.Size, r.scope[x.Archive].Address, x.by}
+}
+
+func those(all []*original, is func(*original) bool) (some []*original) {
+	for _, x := range all {
+		if is(x) {
+			some = append(some, x)
+		}
+	}
+	return some
+}
+
+func locations(all []*original) (some []catalog.Location) {
+	for _, x := range all {
+		some = append(some, x.Location)
+	}
+	return some
+}
+
+// Originals counts what became of the originals of the files that are seen of a plan's archives.
+type Originals struct {
+	Stay    int64
+	Leaving int64 // a run that did not end was about to remove them, or did
+	Retired int64
+}
+
+// OriginalsOf looks at all files of a plan's archives.
+func OriginalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (n Originals, err error) {
+	j, err := open(ctx, p)
+	if err != nil {
+		return n, err
+	}
+	scope, err := j.scope(ctx, c)
+	if err != nil {
+		return n, err
+	}
+	for l, err := range c.Between(ctx, "", "", func(id int64) bool { _, ok := scope[id]; return ok }) {
+		if err != nil {
+			return n, err
+		}
+		switch l.Original {
+		case catalog.OriginalLeft:
+			n.Retired++
+		case catalog.OriginalLeaving:
+			n.Leaving++
+		default:
+			n.Stay++
+		}
+	}
+	return n, nil
+}
