@@ -692,36 +692,14 @@ func (l *life) mend() (lost []string) {
 			whole = x.Path
 		}
 	}
-	var hit catalog.Location
-	for x, err := range c.Locations(ctx, bad) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if x.Size > 1000 && x.Size < 9000 && x.Raw && !x.Gone && x.Digest.Algo != "" && len(l.allowed(x.Path)) > 0 {
-			hit = x
-		}
-	}
+	hit := l.digested(c, bad)
 	if whole == "" || hit.Path == "" {
 		t.Fatalf("nothing to damage: %q, %+v", whole, hit)
 	}
 	if err := os.Remove(file(gone)); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(file(bad), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 1)
-	if _, err := f.ReadAt(b, hit.Off+hit.Size/2); err != nil {
-		t.Fatal(err)
-	}
-	b[0] ^= 0x20
-	if _, err := f.WriteAt(b, hit.Off+hit.Size/2); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	l.flip(bad, hit)
 	var were []version
 	for _, key := range []string{whole, hit.Path} {
 		if err := l.source.RemoveObject(ctx, l.from, key, minio.RemoveObjectOptions{}); err != nil {
@@ -761,6 +739,40 @@ func (l *life) mend() (lost []string) {
 	return lost
 }
 
+// digested finds a small file of an archive that lives.
+func (l *life) digested(c *catalog.Catalog, a catalog.Archive) (found catalog.Location) {
+	for x, err := range c.Locations(l.t.Context(), a) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if x.Size > 1000 && x.Size < 9000 && x.Raw && !x.Gone && x.Digest.Algo != "" && len(l.allowed(x.Path)) > 0 {
+			found = x
+		}
+	}
+	if found.Path == "" {
+		l.t.Fatalf("%s has nothing that lives", a.Address)
+	}
+	return found
+}
+
+// flip changes a bit in the middle of a file in its archive.
+func (l *life) flip(a catalog.Archive, x catalog.Location) {
+	f, err := os.OpenFile(filepath.Join(l.dir, strings.TrimPrefix(a.Address, "s3://")), os.O_RDWR, 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 1)
+	_, err = f.ReadAt(b, x.Off+x.Size/2)
+	b[0] ^= 0x20
+	if err == nil {
+		_, err = f.WriteAt(b, x.Off+x.Size/2)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // refuses runs a command that says no, and returns all that it says.
 func (l *life) refuses(code int, args ...string) string {
 	l.t.Helper()
@@ -779,9 +791,46 @@ func (l *life) retire(plan, compact []string) {
 		t.Log("this holdall has no 'fleet retire'")
 		return
 	}
+	c, err := catalog.Open(ctx, l.db, catalog.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	all, err := c.Archives(ctx)
+	if err != nil || len(all) < 2 {
+		t.Fatalf("%d archives, %v", len(all), err)
+	}
+	// One is damaged in its archive, another is a new version: their originals stay.
+	bad, other := l.digested(c, all[0]), l.digested(c, all[1])
+	l.flip(all[0], bad)
+	v := l.version(3, 7)
+	v.kind, v.cache, v.meta = "text/x-new", "no-store", map[string]string{"Owner": "new", "Number": "7"}
+	if err := l.put(ctx, other.Path, &v); err != nil {
+		t.Fatal(err)
+	}
+	l.live[other.Path] = append(l.live[other.Path], v)
 	l.proxy.worse.Store(true)
-	l.tortured(4, time.Second, "fleet", "retire")
+	for range 4 {
+		cmd := l.command("fleet", "retire")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(200*time.Millisecond+time.Duration(l.r.Int64N(int64(time.Second))), func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait() // killed, or not
+		timer.Stop()
+	}
 	l.proxy.worse.Store(false)
+	t.Logf("fleet retire says:\n%s", l.refuses(1, "fleet", "retire"))
+	for _, key := range []string{bad.Path, other.Path} {
+		if _, err := l.source.StatObject(ctx, l.from, key, minio.StatObjectOptions{}); err != nil {
+			t.Errorf("%q is not proven, and retired: %v", key, err)
+		}
+	}
+	l.flip(all[0], bad) // as it was
+	t.Logf("fleet retire says:\n%s", l.run("fleet", "retire"))
+	if _, err := l.source.StatObject(ctx, l.from, other.Path, minio.StatObjectOptions{}); err != nil {
+		t.Errorf("%q was never packed, and retired: %v", other.Path, err)
+	}
 	retired := 0
 	for _, key := range l.keys() {
 		_, err := l.source.StatObject(ctx, l.from, key, minio.StatObjectOptions{})
@@ -800,11 +849,14 @@ func (l *life) retire(plan, compact []string) {
 		t.Error("nothing was retired")
 	}
 	t.Logf("%d of %d originals retired", retired, len(l.keys()))
-	before := l.archives()
-	t.Logf("%s%s", l.run(plan...), l.run(append(compact, "--grace", "0s")...))
-	if after := l.archives(); !maps.Equal(before, after) {
-		t.Errorf("archives after it: %v, before %v", after, before)
+	// Nothing is taken for gone, and nothing but the new version for new.
+	said := l.run(append([]string{"--json"}, plan...)...)
+	l.run("fleet", "work")
+	said += l.run(append([]string{"--json"}, append(compact, "--grace", "0s")...)...)
+	if !strings.Contains(said, `"objects":1,`) || !strings.Contains(said, `"gone":0,`) {
+		t.Errorf("after that: %s", said)
 	}
+	l.settle()
 	for _, key := range l.keys() {
 		b, info, err := get(ctx, l.served, l.from, key, minio.GetObjectOptions{})
 		if err != nil {
