@@ -727,8 +727,13 @@ func (l *life) mend() (lost []string) {
 	t.Logf("fleet repair says:\n%s", said)
 	// What is lost for good is an error, unless the server has it in memory: never other bytes.
 	for i, key := range lost {
-		if b, _, err := get(ctx, l.served, l.from, key, minio.GetObjectOptions{}); err == nil && !bytes.Equal(b, l.bytes(key, were[i])) {
-			t.Errorf("%q was lost, and %d other bytes are read", key, len(b))
+		if b, info, err := get(ctx, l.served, l.from, key, minio.GetObjectOptions{}); err == nil && !bytes.Equal(b, l.bytes(key, were[i])) {
+			want := l.bytes(key, were[i])
+			at := 0
+			for at < min(len(b), len(want)) && b[at] == want[at] {
+				at++
+			}
+			t.Errorf("%q was lost, and %d other bytes are read, from byte %d on, with ETag %s; it was %+v", key, len(b), at, info.ETag, were[i])
 		}
 		if b, err := l.directly("catalog", "cat", "--", key).Output(); err == nil {
 			t.Errorf("%q was lost, and catalog cat writes %d bytes of it", key, len(b))
