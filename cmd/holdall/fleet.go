@@ -270,12 +270,14 @@ packed. 'holdall fleet left' names it, then and later.`,
 	fs.IntVar(&o.Workers, "workers", 1, "chunks packed at once")
 	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "objects of a chunk read at once (default 16)")
 	fs.IntVar(&o.Tries, "tries", 5, "how often a chunk may fail before it is set aside")
-	fs.DurationVar(&o.Lease, "lease", 45*time.Second, "how long a chunk is kept from others by a worker that does not answer any more")
+	fs.DurationVar(&o.Lease, "lease", 45*time.Second, leaseUsage)
 	fs.BoolVar(&o.NoCopy, "no-copy", false, "read everything, so that every object is compared with its bucket's checksum and has a digest")
 	fs.BoolVar(&o.Stay, "stay", false, "wait for more when nothing is left")
 	a.queueFlag(cmd)
 	return cmd
 }
+
+const leaseUsage = "how long a chunk is kept from others by a worker that does not answer any more"
 
 type workedJSON struct {
 	Done     int   `json:"done"`

@@ -25,6 +25,7 @@ func (r *rewriting) flags(a *app, cmd *cobra.Command) {
 	fs.DurationVar(&r.grace, "grace", time.Hour, "how long an old archive stays when everything in it is in others")
 	fs.IntVar(&r.work.Workers, "workers", 1, "archives written at once")
 	fs.IntVarP(&r.work.Jobs, "jobs", "j", 0, "objects of an archive read at once (default 16)")
+	fs.DurationVar(&r.work.Lease, "lease", 45*time.Second, leaseUsage)
 	a.queueFlag(cmd)
 }
 
@@ -33,6 +34,9 @@ func (r *rewriting) flags(a *app, cmd *cobra.Command) {
 func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan func(c *catalog.Catalog, p catalog.Plan) (chunks int, err error)) error {
 	if r.work.Workers < 1 {
 		return usage("--workers: expected at least 1, found %d", r.work.Workers)
+	}
+	if r.work.Lease < time.Second {
+		return usage("--lease: expected at least 1s, found %s", r.work.Lease)
 	}
 	no := false
 	err := a.withFleet(ctx, r.work.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
@@ -46,7 +50,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 			}
 			if chunks > 0 {
 				o := r.work
-				o.Plan, o.Feed, o.NoVerify, o.Tries, o.Lease = p.Name, feed, a.noVerify, 5, 45*time.Second
+				o.Plan, o.Feed, o.NoVerify, o.Tries = p.Name, feed, a.noVerify, 5
 				if err := a.fleetWork(ctx, c, o); err != nil && err != errNo {
 					return err
 				} else if err != nil {

@@ -174,7 +174,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 			l.Outcome = catalog.Changed
 		case errors.Is(err, fs.ErrNotExist):
 			l.Outcome = catalog.Vanished
-		case wrong:
+		case wrong, k.Rewrites && errors.Is(err, format.ErrCorrupt): // archives do not get well
 			l.Outcome = catalog.Damaged
 		case errors.Is(err, fs.ErrPermission) && !last && !k.Rewrites:
 			forbidden = append(forbidden, l) // it is asked for again when all others are there

@@ -90,7 +90,7 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 			done.Dead++
 		}
 	}
-	rewritten := choose(of, cmp.Or(o.Dead, 0.2), j.set.ChunkSize)
+	rewritten := choose(of, cmp.Or(o.Dead, 0.2), j.set)
 	for _, a := range rewritten {
 		done.Old++
 		done.Rewritten += a.bytes
@@ -108,6 +108,14 @@ type seenOf struct {
 	files, bytes int64
 	all          int64 // bytes of all its files
 	spread       bool  // something of it is no run of its bytes
+}
+
+// dead is the share of an archive that is not seen: of its contents, and of its index, by files.
+// An archive of a few large files is not copied for many small ones that are gone.
+func (a *seenOf) dead() float64 {
+	size := max(a.Size, a.all) // files may share bytes
+	index := float64(size-a.all) * float64(a.Entries-a.files) / float64(max(a.Entries, 1))
+	return (float64(a.all-a.bytes) + index) / float64(max(size, 1))
 }
 
 // seen finds out how much of each archive of a plan is seen.
@@ -143,14 +151,14 @@ func (j *job) seen(ctx context.Context, c *catalog.Catalog) (map[int64]*seenOf, 
 
 // choose returns the archives that are worth being written anew: those with much that is not
 // seen, and small ones, if there are several that together are twice as large as the largest.
-func choose(of map[int64]*seenOf, dead float64, size int64) (chosen []*seenOf) {
+func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf) {
 	var small []*seenOf
 	for _, a := range of {
 		switch {
 		case a.files == 0 || a.spread:
-		case float64(a.all-a.bytes) > dead*float64(a.all) || float64(a.Entries-a.files) > dead*float64(a.Entries):
+		case a.dead() > dead:
 			chosen = append(chosen, a)
-		case a.bytes < size/4:
+		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // else its chunk is full, of either
 			small = append(small, a)
 		}
 	}
@@ -163,7 +171,7 @@ func choose(of map[int64]*seenOf, dead float64, size int64) (chosen []*seenOf) {
 		sum += a.bytes
 	}
 	// What is written anew anyway has room for one more.
-	if len(chosen) > 0 && most == 0 && len(small) > 0 && small[0].bytes <= size/16 {
+	if len(chosen) > 0 && most == 0 && len(small) > 0 && small[0].bytes <= set.ChunkSize/16 {
 		most = 1
 	}
 	return append(chosen, small[:most]...)
@@ -202,17 +210,24 @@ type liveFile struct {
 	m catalog.Member
 }
 
-// rewrite plans chunks of what is seen of some archives.
+// rewrite plans chunks of what is seen of some archives. Where such chunks are left of a run that
+// was interrupted, these are gone on with, and no others are planned.
 func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenOf, kind catalog.NewChunk) (int, error) {
-	number := 0
+	number, left := 0, 0
 	for k, err := range c.Chunks(ctx, j.plan.ID) {
 		if err != nil {
 			return 0, err
 		}
-		if k.Rewrites && (k.State == catalog.ChunkPlanned || k.State == catalog.ChunkLeased || k.State == catalog.ChunkSetAside) {
-			return 0, fmt.Errorf("%s: archives are being written anew already: 'holdall fleet work' does that", format.Escape(j.plan.Name))
+		switch {
+		case k.Rewrites && (k.State == catalog.ChunkPlanned || k.State == catalog.ChunkLeased):
+			left++
+		case k.Rewrites && k.State == catalog.ChunkSetAside && (k.Mends || !kind.Mends):
+			return 0, fmt.Errorf("%s was to be written anew and is set aside (%s): 'holdall fleet retry' has it tried again", format.Escape(k.Name), k.Problem)
 		}
 		number = max(number, k.Number+1)
+	}
+	if left > 0 {
+		return left, nil
 	}
 	if err := j.vacant(ctx, number, seat{}); err != nil {
 		return 0, err

@@ -161,6 +161,41 @@ func TestSmallArchivesAreJoined(t *testing.T) {
 	s.reads()
 }
 
+// Archives that are small in bytes, since their chunks are full of objects, are not joined: that
+// would never end.
+func TestArchivesThatAreFullOfObjectsAreNotJoined(t *testing.T) {
+	s := newSite(t)
+	s.some(100, 300)
+	full := spec
+	full.ChunkObjects = 20
+	s.plan(full)
+	s.work(WorkOptions{})
+	if done := s.compact(CompactOptions{}); done.Archives != 5 || done.Chunks != 0 {
+		t.Errorf("%+v", done)
+	}
+	s.reads()
+}
+
+// An archive is not written anew for files of which it is hardly smaller.
+func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
+	s := newSite(t)
+	s.put("large", 60_000)
+	for i := range 10 {
+		s.put(fmt.Sprintf("small/%d", i), 100)
+	}
+	s.plan(spec)
+	s.work(WorkOptions{})
+	for i := range 5 {
+		name := fmt.Sprintf("small/%d", i)
+		s.S3.Remove("from", name)
+		delete(s.Want, name)
+	}
+	if done := s.compact(CompactOptions{}); done.Gone != 5 || done.Chunks != 0 {
+		t.Errorf("%+v", done)
+	}
+	s.reads()
+}
+
 // Large objects are copied by the server again, and keep what was known of them.
 func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 	s := newSite(t)

@@ -3,6 +3,7 @@ package fleet
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/holdall/holdall/internal/app/catalog"
@@ -105,4 +106,57 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	s.reads()
+}
+
+// What neither originals nor archives have is named at the first try: neither gets well.
+func TestWhatCannotBeRepairedIsNamedAtOnce(t *testing.T) {
+	onEachSite(t, func(t *testing.T, s *site) {
+		s.some(120, 5000)
+		s.plan(spec)
+		s.work(WorkOptions{})
+		ctx := t.Context()
+		all, err := s.C.Archives(ctx)
+		if err != nil || len(all) < 3 {
+			t.Fatalf("%d archives, %v", len(all), err)
+		}
+		one := func(a catalog.Archive) (found catalog.Location) {
+			for l, err := range s.C.Locations(ctx, a) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l.Size > 100 {
+					found = l
+				}
+			}
+			s.S3.Remove("from", found.Path)
+			delete(s.Want, found.Path)
+			return found
+		}
+		key := func(a catalog.Archive) string { return strings.TrimPrefix(a.Address, "s3://out/") }
+		none, bad := one(all[0]), one(all[1])
+		s.S3.Remove("out", key(all[0]))
+		s.S3.Rot("out", key(all[1]), int(bad.Off+bad.Size/2))
+		p, err := s.C.Plan(ctx, spec.Target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := Repair(ctx, s.C, p, RepairOptions{Contents: true})
+		if err != nil || done.Damaged != 2 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		left := map[string]catalog.Outcome{}
+		s.work(WorkOptions{Tries: 5, Tell: func(e Event) {
+			if e.Err != nil {
+				t.Errorf("%s: %v", e.What, e.Err)
+			}
+			for _, m := range e.Left {
+				left[m.Path] = m.Outcome
+			}
+		}})
+		if want := map[string]catalog.Outcome{none.Path: catalog.Vanished, bad.Path: catalog.Damaged}; !maps.Equal(left, want) {
+			t.Errorf("left %v, expected %v", left, want)
+		}
+		s.compact(CompactOptions{})
+		s.reads()
+	})
 }

@@ -40,6 +40,9 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 		}
 		head.Set(name, value)
 	}
+	if h.bucket && e.Attr["cache-control"] == "" && keptTag(e) != "" {
+		head.Del("Cache-Control") // the bucket said nothing of caches, and copies are to be as it was
+	}
 }
 
 // dropKept takes them away from an answer that says no.
