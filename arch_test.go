@@ -130,7 +130,7 @@ var offThePath = map[string]bool{
 	"docs":                        true,
 	"interop/azure":               true,
 	"interop/databundle":          true,
-	"interop/fleet":                      " internal/app/catalog internal/testkit/pgtest store store/bucket format/all store/all",
+	"interop/fleet":               true,
 	"interop/hdf5":                true,
 	"interop/lindi":               true,
 	"interop/oak":                 true,
