@@ -487,7 +487,7 @@ func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) e
 		if err != nil {
 			return err
 		}
-		n, err := c.Delete(ctx, "", []string{found.Path})
+		n, err := c.Delete(ctx, "", []string{found.Path}, 0)
 		if err == nil {
 			a.tellDeleted(name, n)
 		}
@@ -509,7 +509,7 @@ func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) e
 		if len(paths) == 0 {
 			break
 		}
-		n, err := c.Delete(ctx, "", paths)
+		n, err := c.Delete(ctx, "", paths, 0)
 		if deleted += n; err != nil {
 			return err
 		}

@@ -43,6 +43,7 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 		return nil, "", err
 	}
 	if bucket == "" {
+		a.address = "catalog " + s.Called()
 		return s, shelf.Tree, nil
 	}
 	all, err := s.Buckets(ctx)
@@ -74,7 +75,7 @@ func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	s, err := a.shelfOf(ctx, c)
+	s, err := a.shelfOf(ctx, c, address)
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -90,17 +91,17 @@ func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 }
 
 // shelfOf is a catalogue, which is open, as a store.
-func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog) (*shelf.Shelf, error) {
-	address, _, err := a.catalogAddress()
-	if err != nil {
-		return nil, err
-	}
+func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog, address string) (*shelf.Shelf, error) {
 	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify})
 }
 
 // openTree opens a catalogue, which is open, as one archive.
 func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archive, func(), error) {
-	s, err := a.shelfOf(ctx, c)
+	address, _, err := a.catalogAddress()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := a.shelfOf(ctx, c, address)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -167,7 +167,9 @@ func (a *app) hint(err error) string {
 	case is[*noCatalogError](err):
 		return "'holdall catalog init' makes one"
 	case is[*shelf.StaleError](err):
-		return "'holdall catalog add' looks at it again"
+		return "'holdall catalog add' looks at it again; if a fleet packed it, 'holdall fleet repair' makes it again"
+	case is[*shelf.LostError](err):
+		return "'holdall fleet repair' makes it again, if a fleet packed it"
 	case schema != nil && schema.Found < schema.Known:
 		return "'holdall catalog init' brings it up to date"
 	case errors.Is(err, mend.ErrNoProof):

@@ -26,6 +26,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/app/serve"
@@ -582,6 +583,10 @@ func versionIn(ctx context.Context, st store.Store, name string) string {
 func archiveName(address string) string {
 	if address == "-" {
 		return "stdin"
+	}
+	address = strings.TrimPrefix(address, catalogScheme)
+	if address == "" {
+		return shelf.Tree
 	}
 	name := filepath.ToSlash(address)
 	if u, err := url.Parse(address); err == nil && store.Scheme(address) != "" {

@@ -1,9 +1,11 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -55,12 +57,14 @@ func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
 
 // Delete has nobody see files any more that are in archives of some roots, or in any if these are
 // empty. Their bytes stay until the archives are written anew. Plans take what has such
-// a path for new. It returns how many paths were seen before.
-func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string) (n int64, err error) {
+// a path for new. Archives that were added after one, whose ID is last, keep theirs; 0 is no such.
+// It returns how many paths were seen before.
+func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string, last int64) (n int64, err error) {
+	last = cmp.Or(last, math.MaxInt64)
 	return write(ctx, c, nil, func(s session) (n int64, err error) {
 		for _, path := range paths {
-			changed, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.archive, &m.size} }, "UPDATE locations SET kind = kind | 256 WHERE {path = $1} AND kind & 256 = 0 AND (CAST($3 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2)) RETURNING archive, size",
-				blob(path), blob(roots), boolean(roots == ""))
+			changed, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.archive, &m.size} }, "UPDATE locations SET kind = kind | 256 WHERE {path = $1} AND kind & 256 = 0 AND archive <= $4 AND (CAST($3 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2)) RETURNING archive, size",
+				blob(path), blob(roots), boolean(roots == ""), last)
 			if err != nil {
 				return 0, err
 			}
@@ -74,8 +78,8 @@ func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string) (n in
 			}
 			// A member that is packed is known by its plan.
 			members, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, `SELECT m.chunk, m.size FROM members AS m
-				WHERE m.chunk IN (SELECT id FROM chunks WHERE state = $3 AND first <= $1 AND last >= $1 AND (CAST($4 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))) AND {m.path = $1} AND coalesce(m.outcome, $5) = $5`,
-				blob(path), blob(roots), int(ChunkDone), boolean(roots == ""), int(Packed))
+				WHERE m.chunk IN (SELECT id FROM chunks WHERE state = $3 AND first <= $1 AND last >= $1 AND archive <= $6 AND (CAST($4 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))) AND {m.path = $1} AND coalesce(m.outcome, $5) = $5`,
+				blob(path), blob(roots), int(ChunkDone), boolean(roots == ""), int(Packed), last)
 			if err != nil {
 				return 0, err
 			}

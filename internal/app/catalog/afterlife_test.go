@@ -16,7 +16,7 @@ func TestAddingAgainKeepsWhatBecameOfFiles(t *testing.T) {
 		if err := c.Mark(t.Context(), []Location{{Path: "b", Archive: a.ID}}, OriginalLeft); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := c.Delete(t.Context(), roots, []string{"c", "absent"}); err != nil || n != 1 {
+		if n, err := c.Delete(t.Context(), roots, []string{"c", "absent"}, 0); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		b := add(t, c, Archive{Address: "x"}, files("a", "b", "c", "d"))

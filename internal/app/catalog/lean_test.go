@@ -98,12 +98,12 @@ func TestPackedMembersAreNoRowsOfTheirOwn(t *testing.T) {
 		}
 		totals(8)
 		// What is deleted was not planned; one is a row, one is not.
-		if n, err := c.Delete(t.Context(), twoRoots, []string{"a/22", "a/4444", "a/none"}); err != nil || n != 2 {
+		if n, err := c.Delete(t.Context(), twoRoots, []string{"a/22", "a/4444", "a/none"}, 0); err != nil || n != 2 {
 			t.Error(n, err)
 		}
 		want = slices.Delete(slices.Delete(want, 3, 4), 1, 2)
 		totals(6)
-		if n, err := c.Delete(t.Context(), twoRoots, []string{"a/22"}); err != nil || n != 0 {
+		if n, err := c.Delete(t.Context(), twoRoots, []string{"a/22"}, 0); err != nil || n != 0 {
 			t.Error(n, err)
 		}
 		totals(6)
@@ -146,7 +146,7 @@ func TestAnArchiveThatIsRemovedLeavesItsMembers(t *testing.T) {
 		if done, err = c.Finish(t.Context(), k, as(k, twoRoots, all...), nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Delete(t.Context(), twoRoots, []string{"a/1", "a/2", "b/1"}); err != nil {
+		if _, err := c.Delete(t.Context(), twoRoots, []string{"a/1", "a/2", "b/1"}, 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Spare(t.Context(), []int64{done.ID}, nil); err != nil {
@@ -182,7 +182,7 @@ func TestWhatALaterChunkHasIsNotLeftOut(t *testing.T) {
 		if got := damaged(t, c, p); len(got) > 0 {
 			t.Errorf("%+v", got)
 		}
-		if _, err := c.Delete(t.Context(), twoRoots, []string{"a/2"}); err != nil {
+		if _, err := c.Delete(t.Context(), twoRoots, []string{"a/2"}, 0); err != nil {
 			t.Fatal(err)
 		}
 		if got := damaged(t, c, p); len(got) != 1 {

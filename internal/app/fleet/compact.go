@@ -268,6 +268,11 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		return err
 	}
 	in := func(id int64) bool { _, ok := scope[id]; return ok }
+	// What is packed from here on was there when the sources were listed, or is newer.
+	last := int64(0)
+	for id := range scope {
+		last = max(last, id)
+	}
 	gone := sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile})
 	defer gone.Close()
 	var next func() (catalog.Member, error, bool)
@@ -326,7 +331,7 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 	}
 	var paths []string
 	flush := func() error {
-		_, err := c.Delete(ctx, j.roots(), paths)
+		_, err := c.Delete(ctx, j.roots(), paths, last)
 		paths = paths[:0]
 		return err
 	}

@@ -283,7 +283,7 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 				return false
 			}
 			once.Do(func() {
-				if n, err := s.C.Delete(ctx, old.In.Roots, []string{deleted}); err != nil || n != 1 {
+				if n, err := s.C.Delete(ctx, old.In.Roots, []string{deleted}, 0); err != nil || n != 1 {
 					t.Error(n, err)
 				}
 				if err := s.C.Mark(ctx, []catalog.Location{left.Location}, catalog.OriginalLeft); err != nil {
@@ -317,6 +317,46 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+// What comes back, and is packed, while the sources are listed is not deleted.
+func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	s.some(30, 500)
+	s.plan(spec)
+	s.work(WorkOptions{})
+	name := slices.Sorted(maps.Keys(s.Want))[3]
+	old, err := s.C.Newest(ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.S3.Remove("from", name)
+	var once sync.Once
+	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Has("list-type") {
+			once.Do(func() {
+				newer := old.In
+				newer.Address = "s3://out/newer.caf"
+				if _, err := s.C.Add(ctx, catalog.Addition{Archive: newer, Rows: func(yield func(catalog.Location, error) bool) {
+					yield(catalog.Location{Path: name, Size: 7, Raw: true}, nil)
+				}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return false
+	})
+	p, err := s.C.Plan(ctx, spec.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := s.C.Newest(ctx, name); err != nil || f.Size != 7 {
+		t.Errorf("%+v, %v", f, err)
+	}
 }
 
 // A compaction that breaks off anywhere is finished by the next one.

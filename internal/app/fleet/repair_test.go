@@ -102,7 +102,7 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if n, err := s.C.Delete(ctx, "", []string{bad.Path}); err != nil || n != 1 {
+	if n, err := s.C.Delete(ctx, "", []string{bad.Path}, 0); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	s.reads()

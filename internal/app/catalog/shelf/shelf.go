@@ -191,6 +191,9 @@ func place(address string) (scheme, bucket, prefix string, ok bool) {
 	return scheme, u.Host, path, true
 }
 
+// Called is what the catalogue is called: without secrets.
+func (s *Shelf) Called() string { return s.o.Address }
+
 // Can says that a shelf is as near as all its archives.
 func (s *Shelf) Can() store.Abilities { return store.Abilities{Near: s.near, Address: s.address} }
 
@@ -323,6 +326,9 @@ func (o *object) use(ctx context.Context) (*held, func(), error) {
 		}
 	}
 	in, err := st.Open(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &LostError{o.of.Address, err}
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -353,6 +359,9 @@ func (s *Shelf) makeRoom() {
 }
 
 func (s *Shelf) drop(h *held) {
+	if h.gone {
+		return
+	}
 	if s.held[h.name] == h {
 		delete(s.held, h.name)
 	}
@@ -388,6 +397,9 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	}
 	defer release()
 	err = h.o.ReadAt(ctx, p, off)
+	if errors.Is(err, fs.ErrNotExist) {
+		return o.lost(h, err)
+	}
 	if h.same {
 		return err
 	}
@@ -409,9 +421,29 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
+// lost says that the archive is not there, and has it opened anew by the next read.
+func (o *object) lost(h *held, err error) error {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	o.s.drop(h)
+	return &LostError{o.of.Address, err}
+}
+
 func (o *object) Close() error { return nil }
 
 func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+// A LostError means that an archive that a catalogue knows is not there.
+type LostError struct {
+	Address string
+	err     error
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("%s: the archive is not there any more", store.Redact(e.Address))
+}
+
+func (e *LostError) Unwrap() error { return e.err }
 
 // A StaleError means that an archive is not the one that a catalogue knows.
 type StaleError struct {

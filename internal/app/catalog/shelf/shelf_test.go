@@ -143,7 +143,7 @@ func TestABucketIsAsItWas(t *testing.T) {
 		if got := read(t, open(t, s, shelf.Tree), "a/2"); got != "newer" {
 			t.Errorf("%q", got)
 		}
-		if n, err := s.C.Delete(ctx, "", []string{"a/2", "absent"}); err != nil || n != 1 {
+		if n, err := s.C.Delete(ctx, "", []string{"a/2", "absent"}, 0); err != nil || n != 1 {
 			t.Errorf("%d, %v", n, err)
 		}
 		if _, err := in.Lookup(ctx, "a/2"); !errors.Is(err, fs.ErrNotExist) {
