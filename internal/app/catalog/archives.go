@@ -385,7 +385,7 @@ func (c *Catalog) Between(ctx context.Context, from, before string, in Scope) it
 // Below yields the newest location of each path that begins with prefix, in byte
 // order.
 func (c *Catalog) Below(ctx context.Context, prefix string) iter.Seq2[Location, error] {
-	return c.Between(ctx, prefix, after(prefix), nil)
+	return c.Between(ctx, prefix, After(prefix), nil)
 }
 
 // Check looks for damage in the database itself, and for archives that have more

@@ -281,7 +281,7 @@ func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, err
 // that do not count have paths among those that do, it goes through them.
 func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		from, before, more := max(prefix, from), after(prefix), true
+		from, before, more := max(prefix, from), After(prefix), true
 		var some []Listed
 		for n := 16; more; n = min(4*n, 1024) {
 			some = some[:0]
@@ -311,7 +311,7 @@ func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, in 
 		name, _, deeper := strings.Cut(l.Path[len(prefix):], "/")
 		if deeper {
 			folder := prefix + name + "/"
-			next := after(folder)
+			next := After(folder)
 			return append(some, Listed{Location: Location{Path: folder, Kind: format.Dir}, Folder: true}), next, next != "", nil
 		}
 		if some = append(some, Listed{Location: l}); len(some) >= n {
@@ -321,9 +321,9 @@ func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, in 
 	return some, "", false, nil
 }
 
-// after returns the first string behind all that begin with prefix, empty if there
+// After returns the first string behind all that begin with prefix, empty if there
 // is none.
-func after(prefix string) string {
+func After(prefix string) string {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] < 0xff {
 			return prefix[:i] + string([]byte{prefix[i] + 1})

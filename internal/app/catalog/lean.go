@@ -21,7 +21,7 @@ func (a Archive) spans(first, last string) (all []span) {
 	const most = 16
 	roots := a.Roots.All()
 	for i, r := range roots {
-		if s := (span{i, r.Prefix, after(r.Prefix)}); s.from <= last && (s.before == "" || s.before > first) {
+		if s := (span{i, r.Prefix, After(r.Prefix)}); s.from <= last && (s.before == "" || s.before > first) {
 			if all = append(all, s); len(all) > most {
 				return nil
 			}

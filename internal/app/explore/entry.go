@@ -56,7 +56,10 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	}
 	j.Stored, _ = v.in.StoredSize(ctx)
 	if !v.in.IsDir() {
-		j.Can = append(j.Can, "map", "verify")
+		if volumes, err := v.in.Volumes(ctx); err != nil || len(volumes) > 0 { // else nothing could be drawn
+			j.Can = append(j.Can, "map")
+		}
+		j.Can = append(j.Can, "verify")
 	}
 	if v.name == zarrView {
 		j.Can = append(j.Can, "arrays")

@@ -17,36 +17,36 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// A scope is what one root of archives is in a tree: names that begin with names are paths that
+// A stem is what one root of archives is in a tree: names that begin with names are paths that
 // begin with paths, of some archives.
-type scope struct {
+type stem struct {
 	names, paths string
 	in           catalog.Scope
 }
 
-func (c scope) path(name string) (string, bool) {
+func (c stem) path(name string) (string, bool) {
 	rest, ok := strings.CutPrefix(name, c.names)
 	return c.paths + rest, ok
 }
 
-func (c scope) name(path string) string { return c.names + path[len(c.paths):] }
+func (c stem) name(path string) string { return c.names + path[len(c.paths):] }
 
 // A reader reads a tree.
 type reader struct {
 	s      *Shelf
 	bucket string // SCHEME/BUCKET, empty of the tree of all
 
-	mu     sync.Mutex
-	scopes []scope
-	count  int // Shelf.count when they were found
+	mu    sync.Mutex
+	stems []stem
+	count int // Shelf.count when they were found
 }
 
 func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) {
 	r := &reader{s: s, count: -1}
 	if name != Tree {
 		r.bucket = strings.TrimPrefix(name, buckets)
-		scopes, err := r.find(ctx)
-		if err == nil && len(scopes)+len(r.through()) == 0 {
+		stems, err := r.find(ctx)
+		if err == nil && len(stems)+len(r.through()) == 0 {
 			err = &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 		}
 		if err != nil {
@@ -56,10 +56,10 @@ func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) 
 	return r, nil
 }
 
-// find returns the scopes of the tree as they are now.
-func (r *reader) find(ctx context.Context) ([]scope, error) {
+// find returns the stems of the tree as they are now.
+func (r *reader) find(ctx context.Context) ([]stem, error) {
 	if r.bucket == "" {
-		return []scope{{}}, nil
+		return []stem{{}}, nil
 	}
 	all, err := r.s.archives(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *reader) find(ctx context.Context) ([]scope, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.count == count {
-		return r.scopes, nil
+		return r.stems, nil
 	}
 	type key struct{ names, paths string }
 	of := map[key]map[int64]bool{}
@@ -88,15 +88,15 @@ func (r *reader) find(ctx context.Context) ([]scope, error) {
 			of[k][a.ID] = true
 		}
 	}
-	r.scopes, r.count = nil, count
+	r.stems, r.count = nil, count
 	for k, ids := range of {
-		c := scope{names: k.names, paths: k.paths}
+		c := stem{names: k.names, paths: k.paths}
 		if len(of) > 1 || len(ids) < len(all) { // else all count, which need not be asked
 			c.in = func(id int64) bool { return ids[id] }
 		}
-		r.scopes = append(r.scopes, c)
+		r.stems = append(r.stems, c)
 	}
-	return r.scopes, nil
+	return r.stems, nil
 }
 
 // entry makes an entry of a location. What is asked for as a whole is told also what only the
@@ -148,12 +148,12 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	if name == "." {
 		return format.Entry{Name: ".", Kind: format.Dir}, nil
 	}
-	scopes, err := r.find(ctx)
+	stems, err := r.find(ctx)
 	if err != nil {
 		return format.Entry{}, err
 	}
 	var newest catalog.Found
-	for _, c := range scopes {
+	for _, c := range stems {
 		path, ok := c.path(name)
 		if !ok {
 			continue
@@ -179,7 +179,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// An item is what a scope yields.
+// An item is what a stem yields.
 type item struct {
 	name  string // of a folder with a slash at its end
 	where catalog.Location
@@ -191,13 +191,13 @@ type item struct {
 func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter.Seq2[format.Entry, error] {
 	return r.merged(ctx, whole, func(i int) iter.Seq2[item, error] {
 		return r.s.originals(ctx, i, prefix, from, false)
-	}, func(c scope) iter.Seq2[item, error] {
+	}, func(c stem) iter.Seq2[item, error] {
 		// Names that begin with both.
-		first, last := max(prefix, from, c.names), after(prefix)
+		first, last := max(prefix, from, c.names), catalog.After(prefix)
 		if !strings.HasPrefix(prefix, c.names) && !strings.HasPrefix(c.names, prefix) {
 			return nil
 		}
-		if end := after(c.names); last == "" || end != "" && end < last {
+		if end := catalog.After(c.names); last == "" || end != "" && end < last {
 			last = end
 		}
 		if last != "" && first >= last {
@@ -207,7 +207,7 @@ func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter
 		if !ok {
 			return nil
 		}
-		before := after(c.paths)
+		before := catalog.After(c.paths)
 		if last != "" && strings.HasPrefix(last, c.names) {
 			before, _ = c.path(last)
 		}
@@ -225,21 +225,11 @@ func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter
 	})
 }
 
-// after returns the first string behind all that begin with prefix, empty if there is none.
-func after(prefix string) string {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if prefix[i] < 0xff {
-			return prefix[:i] + string([]byte{prefix[i] + 1})
-		}
-	}
-	return ""
-}
-
 // list yields what is directly below a folder, by name; that of a folder has a slash at its end.
 func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format.Entry, error] {
 	return r.merged(ctx, false, func(i int) iter.Seq2[item, error] {
 		return r.s.originals(ctx, i, folder, from, true)
-	}, func(c scope) iter.Seq2[item, error] {
+	}, func(c stem) iter.Seq2[item, error] {
 		if deeper, ok := strings.CutPrefix(c.names, folder); ok && deeper != "" {
 			// All of it is in one folder there.
 			name, _, _ := strings.Cut(deeper, "/")
@@ -247,7 +237,7 @@ func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format
 				return nil
 			}
 			return func(yield func(item, error) bool) {
-				for _, err := range r.s.c.Between(ctx, c.paths, after(c.paths), c.in) {
+				for _, err := range r.s.c.Between(ctx, c.paths, catalog.After(c.paths), c.in) {
 					yield(item{name: name, dir: true}, err)
 					return
 				}
@@ -272,16 +262,16 @@ func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format
 	})
 }
 
-// merged yields what all scopes have, by name, of each the newest.
-func (r *reader) merged(ctx context.Context, whole bool, at func(source int) iter.Seq2[item, error], of func(scope) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
+// merged yields what all stems have, by name, of each the newest.
+func (r *reader) merged(ctx context.Context, whole bool, at func(source int) iter.Seq2[item, error], of func(stem) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
-		scopes, err := r.find(ctx)
+		stems, err := r.find(ctx)
 		if err != nil {
 			yield(format.Entry{}, err)
 			return
 		}
 		var all []iter.Seq2[item, error]
-		for _, c := range scopes {
+		for _, c := range stems {
 			if seq := of(c); seq != nil {
 				all = append(all, seq)
 			}

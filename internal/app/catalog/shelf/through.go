@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store"
 )
 
@@ -157,7 +158,7 @@ func (s *Shelf) originals(ctx context.Context, i int, prefix, from string, folde
 						if !yield(item{name: folder, dir: true}, nil) {
 							return
 						}
-						at = after(folder)
+						at = catalog.After(folder)
 						more = at != ""
 						break
 					}
