@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -74,6 +76,9 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 	if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil && !o.DryRun {
 		return done, err
 	}
+	if err := j.shared(ctx, c); err != nil {
+		return done, err
+	}
 	if err := j.bury(ctx, c, o, &done); err != nil {
 		return done, err
 	}
@@ -86,7 +91,7 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 		done.Bytes += a.Size
 		done.Live += a.files
 		done.LiveBytes += a.bytes
-		if a.files == 0 {
+		if a.files == 0 && a.own {
 			done.Dead++
 		}
 	}
@@ -102,12 +107,42 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 	return done, err
 }
 
+// A SharedError means that another plan packs the same sources: which of their archives are to stay,
+// nobody has said.
+type SharedError struct{ Plan, Other string }
+
+func (e *SharedError) Error() string {
+	return fmt.Sprintf("plan %s packs the same as plan %s, and nothing of either is removed: forget one of them", format.Escape(e.Other), format.Escape(e.Plan))
+}
+
+// shared says which other plan packs the same sources.
+func (j *job) shared(ctx context.Context, c *catalog.Catalog) error {
+	plans, err := c.Plans(ctx)
+	for _, p := range plans {
+		if p.ID == j.plan.ID {
+			continue
+		}
+		if other, err := open(ctx, p); err == nil && other.roots() == j.roots() {
+			return &SharedError{j.plan.Name, p.Name}
+		}
+	}
+	return err
+}
+
+// owns reports whether an archive is called as those of a plan are: others are never removed.
+func (j *job) owns(a catalog.Archive) bool {
+	dir, _ := path.Split(j.name)
+	name := dir + a.Address[strings.LastIndexAny(a.Address, "/\\")+1:]
+	return j.number(name) >= 0 && store.AddressOf(j.target, name) == a.Address
+}
+
 // seenOf is how much of an archive is seen.
 type seenOf struct {
 	catalog.Archive
 	files, bytes int64
 	all          int64 // bytes of all its files
 	spread       bool  // something of it is no run of its bytes
+	own          bool  // the plan's
 }
 
 // dead is the share of an archive that is not seen: of its contents, and of its index, by files.
@@ -126,7 +161,7 @@ func (j *job) seen(ctx context.Context, c *catalog.Catalog) (map[int64]*seenOf, 
 	}
 	of := map[int64]*seenOf{}
 	for id, a := range scope {
-		of[id] = &seenOf{Archive: a}
+		of[id] = &seenOf{Archive: a, own: j.owns(a)}
 	}
 	last, any := "", false
 	for l, err := range c.Every(ctx) {
@@ -155,7 +190,7 @@ func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf)
 	var small []*seenOf
 	for _, a := range of {
 		switch {
-		case a.files == 0 || a.spread:
+		case a.files == 0 || a.spread || !a.own:
 		case a.dead() > dead:
 			chosen = append(chosen, a)
 		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // else its chunk is full, of either
@@ -359,10 +394,15 @@ func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Du
 	if err != nil {
 		return 0, 0, err
 	}
+	err = j.shared(ctx, c)
+	_, shared := errors.AsType[*SharedError](err)
+	if err != nil && !shared {
+		return 0, 0, err
+	}
 	var gone, alive []int64
 	for id, a := range of {
 		switch {
-		case a.files == 0:
+		case a.files == 0 && a.own && !shared:
 			gone = append(gone, id)
 		case !a.Dead.IsZero():
 			alive = append(alive, id)

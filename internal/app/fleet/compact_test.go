@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -317,6 +318,80 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
+}
+
+// Archives may be files of this machine.
+func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	s.some(20, 500)
+	local := spec
+	local.Target = filepath.Join(t.TempDir(), "set.caf")
+	s.plan(local)
+	s.work(WorkOptions{})
+	for _, name := range slices.Sorted(maps.Keys(s.Want))[:10] {
+		s.S3.Remove("from", name)
+		delete(s.Want, name)
+	}
+	p, err := s.C.Plan(ctx, local.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Gone != 10 || done.Chunks != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	s.work(WorkOptions{})
+	if _, removed, err := Tidy(ctx, s.C, p, 0); err != nil || removed != 1 {
+		t.Errorf("%d, %v", removed, err)
+	}
+	s.reads()
+}
+
+// Two plans of one source are two copies: neither is removed because of the other.
+func TestACopyOfAnotherPlanStays(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	s.some(30, 500)
+	s.plan(spec)
+	s.work(WorkOptions{})
+	second := spec
+	second.Target = "s3://out/copy.caf"
+	s.plan(second)
+	s.work(WorkOptions{})
+	before := s.S3.Keys("out")
+	for _, name := range []string{spec.Target, second.Target} {
+		p, err := s.C.Plan(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Compact(ctx, s.C, p, CompactOptions{}); err == nil || !strings.Contains(err.Error(), "packs the same") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if dead, removed, err := Tidy(ctx, s.C, p, 0); err != nil || dead+removed > 0 {
+			t.Errorf("%s: %d, %d, %v", name, dead, removed, err)
+		}
+	}
+	first, err := s.C.Plan(ctx, spec.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.C.ForgetPlan(ctx, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	other, err := s.C.Plan(ctx, second.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compact(ctx, s.C, other, CompactOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, removed, err := Tidy(ctx, s.C, other, 0); err != nil || removed > 0 {
+		t.Errorf("%d, %v", removed, err)
+	}
+	if got := s.S3.Keys("out"); !slices.Equal(got, before) {
+		t.Errorf("%q, before %q", got, before)
+	}
+	s.reads()
 }
 
 // What comes back, and is packed, while the sources are listed is not deleted.
