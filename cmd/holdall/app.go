@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -395,7 +396,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain, none, or auto: a bar on a terminal")
 	f.BoolVar(&a.exact, "bytes", false, "sizes in bytes")
 	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
-	a.formatFlag(root, f, "format of the archive, if its bytes do not tell: ", format.All())
+	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format }) // which is called by its address
+	a.formatFlag(root, f, "format of the archive, if its bytes do not tell: ", named)
 	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
 	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
 	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")

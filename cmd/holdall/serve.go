@@ -74,7 +74,7 @@ Only this machine is answered, unless --addr says otherwise.`,
 	f.StringVar(&o.cert, "tls-cert", "", "certificate, in PEM")
 	f.StringVar(&o.key, "tls-key", "", "its key, in PEM")
 	f.StringVar(&o.catalog, "catalog", "", "serve the buckets that archives of this catalogue were packed from, as they were")
-	f.StringArrayVar(&a.through, "through", nil, "with --catalog: show what is not packed yet of this bucket, too, as it is there; may come several times")
+	f.StringArrayVar(&a.through, "through", nil, "with --catalog: show what is not packed yet of this `bucket`, too, as it is there; may come several times")
 	f.IntVar(&o.maxRequests, "max-requests", 512, "requests answered at a time")
 	f.IntVar(&o.maxOpen, "max-open", 32, "archives of folders held open that nobody uses")
 	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")
