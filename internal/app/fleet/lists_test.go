@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/holdall/holdall/internal/app/catalog"
@@ -38,9 +39,11 @@ func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 		lines = append(lines, name)
 	}
 	lines = append(lines, "", "gone/1", lines[0]+"\r", "gone/2", lines[1])
-	listing := false
+	var listing atomic.Bool
 	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
-		listing = listing || r.URL.Query().Get("list-type") != "" && strings.HasPrefix(r.URL.Path, "/from")
+		if r.URL.Query().Get("list-type") != "" && strings.HasPrefix(r.URL.Path, "/from") {
+			listing.Store(true)
+		}
 		return false
 	})
 	with := spec
@@ -51,7 +54,7 @@ func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 	if p.Objects != 61 || p.Skipped != (Skipped{Vanished: 2, Doubles: 2}) || strings.Join(missing, " ") != "gone/1 gone/2" {
 		t.Errorf("planned %+v, missing %q", p, missing)
 	}
-	if listing {
+	if listing.Load() {
 		t.Error("the source was listed")
 	}
 	s.work(WorkOptions{Workers: 2})

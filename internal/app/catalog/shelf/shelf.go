@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/holdall/holdall"
@@ -287,7 +288,7 @@ type held struct {
 	name string
 	o    store.Object
 	near bool
-	same bool // its version was compared
+	same atomic.Bool // its version was compared
 	used int
 	elem *list.Element
 	gone bool // it is to be closed when nobody uses it
@@ -338,7 +339,8 @@ func (o *object) use(ctx context.Context) (*held, func(), error) {
 		in.Close()
 	} else {
 		// What is one of several objects has no version of its own here.
-		h = &held{name: o.name, o: in, near: st.Can().Near, same: several}
+		h = &held{name: o.name, o: in, near: st.Can().Near}
+		h.same.Store(several)
 		h.elem = s.used.PushFront(h)
 		s.held[o.name] = h
 		s.makeRoom()
@@ -400,7 +402,7 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return o.lost(h, err)
 	}
-	if h.same {
+	if h.same.Load() {
 		return err
 	}
 	info, ierr := h.o.Info(ctx)
@@ -415,9 +417,7 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 		o.s.mu.Unlock()
 		return err
 	}
-	o.s.mu.Lock()
-	h.same = true
-	o.s.mu.Unlock()
+	h.same.Store(true)
 	return err
 }
 
