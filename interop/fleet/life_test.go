@@ -570,7 +570,7 @@ func (l *life) settled(dead []string) {
 }
 
 func TestLifeOfABucket(t *testing.T) {
-	objects := 3000
+	objects := 1500
 	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > objects {
 		objects = n
 	}
