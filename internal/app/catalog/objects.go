@@ -20,7 +20,7 @@ import (
 )
 
 // A Root says that what has a path that begins with Prefix was packed from what lies at Address
-// and the rest of its path. Address ends in a slash.
+// and the rest of its path.
 type Root struct{ Prefix, Address string }
 
 // Roots are those of an archive, in words that are the same for the same ones.

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/kept"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
 
@@ -335,7 +336,8 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 			return err
 		}
 		expired := o.Expire > 0 && !l.Modified.IsZero() && l.Modified.Before(old)
-		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path)
+		// What is not to be planned is not listed, either.
+		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path) && !tree.Excluded(l.Path, j.set.Exclude)
 		if next != nil && l.Original == catalog.OriginalStays {
 			originals++
 		}

@@ -320,6 +320,49 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 	})
 }
 
+// What other plans packed of the same folder is not gone because this one does not list it.
+func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	for i := range 10 {
+		s.put(fmt.Sprintf("2025-%d", i), 300)
+		s.put(fmt.Sprintf("2026-%d", i), 300)
+		s.put(fmt.Sprintf("2026-%d.tmp", i), 300)
+	}
+	older := Spec{Sources: []string{"s3://from/2025-*"}, Target: "s3://out/older.caf"}
+	all := Spec{Sources: []string{"s3://from/2026-*"}, Target: "s3://out/all.caf"}
+	s.plan(older)
+	s.plan(all)
+	s.work(WorkOptions{})
+	p, err := s.C.Plan(ctx, all.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Gone != 0 || done.Live != 20 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	newer := all
+	newer.Target, newer.Exclude = "s3://out/newer.caf", []string{"*.tmp"}
+	s.plan(newer)
+	s.work(WorkOptions{})
+	for _, name := range []string{older.Target, all.Target} {
+		p, err := s.C.Plan(ctx, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.C.ForgetPlan(ctx, p.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err = s.C.Plan(ctx, newer.Target); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := Compact(ctx, s.C, p, CompactOptions{Gone: 1}); err != nil || done.Gone != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	s.reads()
+}
+
 // Archives may be files of this machine.
 func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	s := newSite(t)

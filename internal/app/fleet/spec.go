@@ -258,12 +258,16 @@ func (j *job) around() (head, tail string) {
 	return name[:i], name[i+len("00000"):]
 }
 
-// roots are where what the plan's archives have was before.
+// roots are where what the plan's archives have was before. What begins with a string has a root of
+// its own: nothing else of its folder is the plan's.
 func (j *job) roots() catalog.Roots {
 	var all []catalog.Root
 	for _, o := range j.origins {
-		at := store.AddressOf(o.st, "")
-		all = append(all, catalog.Root{Prefix: o.prefix, Address: strings.TrimRight(at, "/") + "/"})
+		at := store.AddressOf(o.st, o.begin)
+		if o.begin == "" {
+			at = strings.TrimRight(at, "/") + "/"
+		}
+		all = append(all, catalog.Root{Prefix: o.prefix + o.begin, Address: at})
 	}
 	return catalog.RootsOf(all)
 }
