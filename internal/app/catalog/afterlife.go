@@ -157,7 +157,7 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 			err = fmt.Errorf("%s: %s is seen in it", format.Escape(b.address), format.Escape(seen[0]))
 		}
 		if err == nil {
-			_, err = s.exec(ctx, "INSERT INTO removals (address) VALUES ($1)", blob(b.address))
+			_, err = s.exec(ctx, "INSERT INTO removals (address, size, version) SELECT address, size, version FROM archives WHERE id = $1", id)
 		}
 		// What it was planned to have is in other chunks by now, but for what was left out.
 		if err == nil {
@@ -173,15 +173,28 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 	})
 }
 
-// Removals returns the addresses of archives that are to be removed.
-func (c *Catalog) Removals(ctx context.Context) (all []string, err error) {
-	return read(ctx, c, pathIn, "SELECT address FROM removals ORDER BY id")
+// A Removal is an archive that the catalogue has forgotten, and that is to be removed: the version
+// that it knew, and no other that may be there by now.
+type Removal struct {
+	id      int64
+	Address string
+	Size    int64
+	Version string
+}
+
+func (r *Removal) columns() []any {
+	return []any{&r.id, (*blob)(&r.Address), &r.Size, (*blob)(&r.Version)}
+}
+
+// Removals returns the archives that are to be removed.
+func (c *Catalog) Removals(ctx context.Context) ([]Removal, error) {
+	return read(ctx, c, (*Removal).columns, "SELECT id, address, size, version FROM removals ORDER BY id")
 }
 
 // Removed records that an archive was removed.
-func (c *Catalog) Removed(ctx context.Context, address string) error {
+func (c *Catalog) Removed(ctx context.Context, r Removal) error {
 	return c.db.write(ctx, nil, func(s session) error {
-		_, err := s.exec(ctx, "DELETE FROM removals WHERE address = $1", blob(address))
+		_, err := s.exec(ctx, "DELETE FROM removals WHERE id = $1", r.id)
 		return err
 	})
 }

@@ -63,14 +63,15 @@ func TestArchivesAreDroppedWhenNothingOfThemIsSeen(t *testing.T) {
 		if err := c.Drop(ctx, old.ID, 0); err != nil {
 			t.Error(err)
 		}
-		if all, err := c.Removals(ctx); err != nil || !slices.Equal(all, []string{"old"}) {
-			t.Errorf("%q, %v", all, err)
+		all, err := c.Removals(ctx)
+		if err != nil || len(all) != 1 || all[0].Address != "old" || all[0].Size != old.Size {
+			t.Fatalf("%+v, %v", all, err)
 		}
-		if err := c.Removed(ctx, "old"); err != nil {
+		if err := c.Removed(ctx, all[0]); err != nil {
 			t.Error(err)
 		}
 		if all, err := c.Removals(ctx); err != nil || len(all) > 0 {
-			t.Errorf("%q, %v", all, err)
+			t.Errorf("%+v, %v", all, err)
 		}
 		sound(t, c)
 	})

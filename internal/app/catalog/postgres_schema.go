@@ -113,7 +113,9 @@ ALTER TABLE archives ADD COLUMN roots bytea NOT NULL DEFAULT '';
 ALTER TABLE archives ADD COLUMN dead bigint NOT NULL DEFAULT 0;
 CREATE TABLE removals (
 	id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-	address bytea NOT NULL
+	address bytea NOT NULL,
+	size    bigint NOT NULL,
+	version bytea NOT NULL
 );
 ALTER TABLE locations ADD COLUMN object bytea;
 -- Of a chunk that is done, 1 says that what its archive has of its paths is packed, too: members

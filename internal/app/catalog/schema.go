@@ -99,7 +99,9 @@ ALTER TABLE archives ADD COLUMN roots BLOB NOT NULL DEFAULT x'';
 ALTER TABLE archives ADD COLUMN dead INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE removals (
 	id      INTEGER PRIMARY KEY,
-	address BLOB NOT NULL
+	address BLOB NOT NULL,
+	size    INTEGER NOT NULL,
+	version BLOB NOT NULL
 ) STRICT;
 ALTER TABLE locations ADD COLUMN object BLOB;
 -- Of a chunk that is done, 1 says that what its archive has of its paths is packed, too: members

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/app/catalog/survey"
 	"github.com/holdall/holdall/internal/kept"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/sorter"
@@ -426,28 +427,51 @@ func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Du
 	if err != nil {
 		return dead, removed, err
 	}
-	for _, address := range all {
-		if err := remove(ctx, address); err != nil {
+	for _, r := range all {
+		is, err := remove(ctx, r)
+		if err == nil {
+			err = c.Removed(ctx, r)
+		}
+		if err != nil {
 			return dead, removed, err
 		}
-		if err := c.Removed(ctx, address); err != nil {
-			return dead, removed, err
+		if is {
+			removed++
 		}
-		removed++
 	}
 	return dead, removed, nil
 }
 
-// remove removes an archive and what lies beside it.
-func remove(ctx context.Context, address string) error {
-	st, name, err := store.OpenAddress(ctx, address)
+// remove removes an archive and what lies beside it, and reports whether it was there. What has its
+// name by now, and is another, is somebody else's.
+func remove(ctx context.Context, r catalog.Removal) (bool, error) {
+	st, name, err := store.OpenAddress(ctx, r.Address)
 	if err != nil {
-		return err
+		return false, err
 	}
-	for _, beside := range []string{kept.Suffix, parity.Suffix, ""} {
+	info, err := store.Briefly(st, name).Info(ctx)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // an earlier try removed it, perhaps not what lies beside it
+	case err != nil:
+		return false, err
+	case !survey.Is(info, st.Can().Near, catalog.Archive{Size: r.Size, Version: r.Version}):
+		return false, nil
+	}
+	there := err == nil
+	for _, beside := range []string{kept.Suffix, parity.Suffix} {
 		if err := store.Remove(ctx, st, name+beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	if !there {
+		return false, nil
+	}
+	info.Name = name
+	switch err := store.RemoveAs(ctx, st, info); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, store.ErrChanged):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, nil
 }

@@ -363,6 +363,49 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	s.reads()
 }
 
+// What has the name of an archive that is to be removed is removed only if it is that archive.
+func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
+	s := newSite(t)
+	ctx := t.Context()
+	s.some(10, 500)
+	one := spec
+	one.ChunkSize = 1 << 30
+	s.plan(one)
+	s.work(WorkOptions{})
+	a, err := s.C.Archive(ctx, "s3://out/set-00001.caf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for name := range s.Want {
+		paths = append(paths, name)
+	}
+	if _, err := s.C.Delete(ctx, a.Roots, paths, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.C.Spare(ctx, []int64{a.ID}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.C.Drop(ctx, a.ID, 0); err != nil {
+		t.Fatal(err)
+	}
+	// Whoever was to remove it was killed here, and the name is taken again.
+	s.S3.Put("out", "set-00001.caf", []byte("another"))
+	p, err := s.C.Plan(ctx, spec.Target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, removed, err := Tidy(ctx, s.C, p, 0); err != nil || removed != 0 {
+		t.Errorf("%d, %v", removed, err)
+	}
+	if got := s.S3.Get("out", "set-00001.caf"); string(got) != "another" {
+		t.Errorf("%q", got)
+	}
+	if left, err := s.C.Removals(ctx); err != nil || len(left) > 0 {
+		t.Errorf("%+v, %v", left, err)
+	}
+}
+
 // Archives may be files of this machine.
 func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	s := newSite(t)

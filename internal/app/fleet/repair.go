@@ -91,7 +91,7 @@ func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o Repai
 		return "it is lost", nil
 	case err != nil:
 		return "", err
-	case info.Size != a.Size || survey.Version(info, st.Can().Near) != a.Version:
+	case !survey.Is(info, st.Can().Near, a):
 		return "it is another than was packed", nil
 	case !o.Contents:
 		return "", nil

@@ -165,7 +165,7 @@ func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, 
 			return x, nil
 		}
 		// Its index is damaged: what the digest proves is good enough.
-	} else if a.err == nil && survey.Version(a.info, a.st.Can().Near) != a.Version {
+	} else if a.err == nil && !survey.Is(a.info, a.st.Can().Near, a.Archive) {
 		return x, &store.Error{Op: "read", Name: a.name, Off: -1, Err: store.ErrChanged}
 	}
 	x.From, x.Info, x.Off = a.st, store.Info{Name: a.name, Size: a.Size, Version: a.info.Version}, l.Off

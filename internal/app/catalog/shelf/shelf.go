@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"slices"
@@ -263,12 +264,8 @@ func (r *root) Info(context.Context) (store.Info, error) {
 }
 
 func (r *root) ReadAt(_ context.Context, p []byte, off int64) error {
-	return readFrom(magic, p, off)
-}
-
-func readFrom(text string, p []byte, off int64) error {
-	if off < 0 || off > int64(len(text)) || copy(p, text[off:]) < len(p) {
-		return fs.ErrInvalid
+	if off < 0 || off > int64(len(magic)) || copy(p, magic[off:]) < len(p) {
+		return io.ErrUnexpectedEOF
 	}
 	return nil
 }
@@ -411,11 +408,11 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	}
 	// An archive that is shorter now is no damaged one, so this is looked at even if the read
 	// failed.
-	if err := Current(o.of, info, h.near); err != nil {
+	if !survey.Is(info, h.near, o.of) {
 		o.s.mu.Lock()
 		o.s.drop(h) // it may be what it was when it is opened again
 		o.s.mu.Unlock()
-		return err
+		return &StaleError{o.of.Address, ShownVersion(o.of.Size, o.of.Version), ShownVersion(info.Size, survey.Version(info, h.near))}
 	}
 	h.same.Store(true)
 	return err
@@ -453,14 +450,6 @@ type StaleError struct {
 
 func (e *StaleError) Error() string {
 	return fmt.Sprintf("%s: changed since it was added: expected %s, found %s", store.Redact(e.Address), e.Known, e.Found)
-}
-
-// Current says why an archive is not what the catalogue knows, if what is there is info.
-func Current(a catalog.Archive, info store.Info, near bool) error {
-	if v := survey.Version(info, near); v != a.Version || info.Size != a.Size {
-		return &StaleError{a.Address, ShownVersion(a.Size, a.Version), ShownVersion(info.Size, v)}
-	}
-	return nil
 }
 
 // ShownVersion is a version of an archive for people.

@@ -187,6 +187,11 @@ func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, 
 	return l, nil
 }
 
+// Is reports whether an object is an archive in the version that a catalogue knows.
+func Is(info store.Info, near bool, a catalog.Archive) bool {
+	return info.Size == a.Size && Version(info, near) == a.Version
+}
+
 // Version is what a catalogue keeps of an object's version. A file's is its time:
 // what else a store tells of a file does not survive its being restored or copied.
 func Version(info store.Info, near bool) string {
