@@ -35,6 +35,9 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 	if r.work.Workers < 1 {
 		return usage("--workers: expected at least 1, found %d", r.work.Workers)
 	}
+	if r.grace < 0 {
+		return usage("--grace: expected a time, found %s", r.grace)
+	}
 	if r.work.Lease < time.Second {
 		return usage("--lease: expected at least 1s, found %s", r.work.Lease)
 	}
@@ -105,7 +108,10 @@ is changed. It may be killed at any time, and goes on when it is called again.`,
   holdall fleet compact --dead 10% --grace 24h s3://packed/photos.caf
   holdall fleet compact --expire 2160h --dry-run`,
 		RunE: run(func(ctx context.Context, names []string) error {
-			o.Dead, o.Gone, o.Grace, o.DryRun = float64(dead), float64(gone), r.grace, r.dryRun
+			if o.Expire < 0 {
+				return usage("--expire: expected a time, found %s", o.Expire)
+			}
+			o.Dead, o.Gone, o.DryRun = float64(dead), float64(gone), r.dryRun
 			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
 				done, err := fleet.Compact(ctx, c, p, o)
 				if err != nil {

@@ -147,8 +147,6 @@ func scan(stmt *sqlite.Stmt, into []any) error {
 			*x = stmt.ColumnInt64(i)
 		case *int:
 			*x = stmt.ColumnInt(i)
-		case *Original:
-			*x = Original(stmt.ColumnInt64(i))
 		case *Outcome:
 			*x = Outcome(stmt.ColumnInt64(i))
 		case *ChunkState:

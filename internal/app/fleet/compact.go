@@ -27,9 +27,6 @@ type CompactOptions struct {
 	// Dead is the share of an archive that nobody sees any more, from which on it is written
 	// anew; 0 is a fifth.
 	Dead float64
-	// Grace is for how long an archive of which nothing is seen stays. Who reads has a
-	// moment to notice that what it was in is elsewhere.
-	Grace time.Duration
 	// Expire, if it is not 0, deletes what was written longer ago.
 	Expire time.Duration
 	// Unlisted does not list the sources for what is gone there.
@@ -50,8 +47,6 @@ type Compacted struct {
 	// Old are archives that are written anew, by Chunks.
 	Old, Chunks int
 	Rewritten   int64 // bytes
-	// Dead are archives of which nothing is seen, Removed those that were removed.
-	Dead, Removed int
 }
 
 // A GoneError means that so much is gone at a plan's sources that it may be a mistake.
@@ -75,8 +70,10 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 	if !j.format.Chunked {
 		return done, fmt.Errorf("%s archives are not compacted: %w", j.format.Name, errors.ErrUnsupported)
 	}
-	if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil && !o.DryRun {
-		return done, err
+	if !o.DryRun {
+		if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil {
+			return done, err
+		}
 	}
 	if err := j.shared(ctx, c); err != nil {
 		return done, err
@@ -93,9 +90,6 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 		done.Bytes += a.Size
 		done.Live += a.files
 		done.LiveBytes += a.bytes
-		if a.files == 0 && a.own {
-			done.Dead++
-		}
 	}
 	rewritten := choose(of, cmp.Or(o.Dead, 0.2), j.set)
 	for _, a := range rewritten {
@@ -278,7 +272,7 @@ func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenO
 		old[a.ID] = true
 	}
 	members := func(yield func(catalog.Member, error) bool) {
-		for f, err := range j.live(ctx, c, func(id int64) bool { _, ok := scope[id]; return ok }) {
+		for f, err := range j.live(ctx, c, scope.has) {
 			if err == nil && !old[f.Archive] {
 				continue
 			}
@@ -304,7 +298,6 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 	if err != nil {
 		return err
 	}
-	in := func(id int64) bool { _, ok := scope[id]; return ok }
 	// What is packed from here on was there when the sources were listed, or is newer.
 	last := int64(0)
 	for id := range scope {
@@ -329,7 +322,7 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		m, err, more = next()
 	}
 	old := time.Now().Add(-o.Expire)
-	for l, lerr := range c.Between(ctx, "", "", in) {
+	for l, lerr := range c.Between(ctx, "", "", scope.has) {
 		for err == nil && lerr == nil && more && m.Path < l.Path {
 			m, err, more = next()
 		}
@@ -387,7 +380,8 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 }
 
 // Tidy removes archives of a plan of which nothing was seen for a while, and what lies beside
-// them. It returns how many wait for that, and how many were removed.
+// them. It returns how many wait for that, and how many were removed. Until then whoever reads has
+// the time to notice that what was in them is elsewhere.
 func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Duration) (dead, removed int, err error) {
 	j, err := open(ctx, p)
 	if err != nil {

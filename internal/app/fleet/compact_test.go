@@ -63,19 +63,24 @@ func (s *site) reads() {
 	}
 }
 
+// compacted is what a compaction and what came after it did.
+type compacted struct {
+	Compacted
+	Dead, Removed int
+}
+
 // compact compacts, works and tidies.
-func (s *site) compact(o CompactOptions) Compacted {
+func (s *site) compact(o CompactOptions) (done compacted) {
 	s.T.Helper()
 	p, err := s.C.Plan(s.T.Context(), spec.Target)
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	done, err := Compact(s.T.Context(), s.C, p, o)
-	if err != nil {
+	if done.Compacted, err = Compact(s.T.Context(), s.C, p, o); err != nil {
 		s.T.Fatal(err)
 	}
 	s.work(WorkOptions{})
-	if done.Dead, done.Removed, err = Tidy(s.T.Context(), s.C, p, o.Grace); err != nil {
+	if done.Dead, done.Removed, err = Tidy(s.T.Context(), s.C, p, 0); err != nil {
 		s.T.Fatal(err)
 	}
 	return done

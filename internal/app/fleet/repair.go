@@ -45,8 +45,15 @@ func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOpt
 	if !j.format.Chunked {
 		return done, fmt.Errorf("%s archives are not made again: %w", j.format.Name, errors.ErrUnsupported)
 	}
-	if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil && !o.DryRun {
-		return done, err
+	if !o.DryRun {
+		if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil {
+			return done, err
+		}
+	}
+	for _, address := range o.Archives { // else one that is mistyped would be found sound
+		if _, err := c.Archive(ctx, address); err != nil {
+			return done, err
+		}
 	}
 	of, err := j.seen(ctx, c)
 	if err != nil {
@@ -115,6 +122,8 @@ func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o Repai
 		return fmt.Sprintf("%s, and %d more", first, n-1), nil
 	case n == 1:
 		return first, nil
+	case o.DryRun:
+		return "", nil
 	}
 	return "", c.Verified(ctx, a.ID, time.Now())
 }

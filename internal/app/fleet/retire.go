@@ -111,7 +111,7 @@ type retirer struct {
 	c     *catalog.Catalog
 	j     *job
 	o     RetireOptions
-	scope map[int64]catalog.Archive
+	scope scope
 	done  Retired
 }
 
@@ -174,8 +174,6 @@ func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOpt
 	return r.done, err
 }
 
-func (r *retirer) in(id int64) bool { _, ok := r.scope[id]; return ok }
-
 // run takes batch after batch.
 func (r *retirer) run(ctx context.Context) error {
 	var batch []*original
@@ -185,7 +183,7 @@ func (r *retirer) run(ctx context.Context) error {
 		batch, size = nil, 0
 		return err
 	}
-	for f, err := range r.j.live(ctx, r.c, r.in) {
+	for f, err := range r.j.live(ctx, r.c, r.scope.has) {
 		if err != nil {
 			return err
 		}
@@ -497,7 +495,7 @@ func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error
 		first, last = min(first, x.Path), max(last, x.Path)
 	}
 	// Who writes archives anew takes the mark over from now on; what had none yet is seen here.
-	for l, err := range r.c.Between(ctx, first, last+"\x00", r.in) {
+	for l, err := range r.c.Between(ctx, first, last+"\x00", r.scope.has) {
 		if err != nil {
 			return nil, err
 		}
@@ -604,7 +602,7 @@ func OriginalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (n Ori
 	if err != nil {
 		return n, err
 	}
-	for l, err := range c.Between(ctx, "", "", func(id int64) bool { _, ok := scope[id]; return ok }) {
+	for l, err := range c.Between(ctx, "", "", scope.has) {
 		if err != nil {
 			return n, err
 		}

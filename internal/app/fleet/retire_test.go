@@ -494,7 +494,7 @@ func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all []*original
-		for f, err := range j.live(t.Context(), s.C, r.in) {
+		for f, err := range j.live(t.Context(), s.C, r.scope.has) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,10 +33,15 @@ type archive struct {
 	open store.Store // of one that is mended: its files
 }
 
+// A scope is archives that were packed from the same, by their IDs.
+type scope map[int64]catalog.Archive
+
+func (s scope) has(id int64) bool { _, ok := s[id]; return ok }
+
 // scope are the archives that were packed from the same as a plan's.
-func (j *job) scope(ctx context.Context, c *catalog.Catalog) (map[int64]catalog.Archive, error) {
+func (j *job) scope(ctx context.Context, c *catalog.Catalog) (scope, error) {
 	all, err := c.Archives(ctx)
-	of, roots := map[int64]catalog.Archive{}, j.roots()
+	of, roots := scope{}, j.roots()
 	for _, a := range all {
 		if a.Roots == roots {
 			of[a.ID] = a
@@ -47,7 +52,7 @@ func (j *job) scope(ctx context.Context, c *catalog.Catalog) (map[int64]catalog.
 
 func (w *worker) packed(ctx context.Context, j *job) (*packed, error) {
 	of, err := j.scope(ctx, w.c)
-	p := &packed{w: w, j: j, known: map[int64]*archive{}, in: func(id int64) bool { _, ok := of[id]; return ok }}
+	p := &packed{w: w, j: j, known: map[int64]*archive{}, in: of.has}
 	for id, a := range of {
 		p.known[id] = &archive{Archive: a}
 	}
