@@ -430,3 +430,21 @@ func TestPackThatBrokeOffAmongCopiesGoesOn(t *testing.T) {
 	}
 	holds(t, target, "1.caf", want)
 }
+
+// What a store does not copy is read, and keeps what its bucket kept.
+func TestWhatIsReadInsteadKeepsItsHeaders(t *testing.T) {
+	s, source, target := buckets(t)
+	s.Put("source", "large", numbered(6<<20, 1))
+	s.Describe("source", "large", map[string]string{"Content-Type": "x/large"})
+	copying(s, func(_ int32, w http.ResponseWriter, r *http.Request) bool {
+		s3test.Refuse(w, r, http.StatusNotImplemented, "NotImplemented")
+		return true
+	})
+	if _, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), copyOptions); err != nil {
+		t.Fatal(err)
+	}
+	a := holds(t, target, "x.caf", map[string][]byte{"large": numbered(6<<20, 1)})
+	if e, err := a.Lookup(t.Context(), "large"); err != nil || e.Attr["content-type"] != "x/large" {
+		t.Errorf("%+v, %v", e.Attr, err)
+	}
+}

@@ -357,7 +357,7 @@ func RemoveAs(ctx context.Context, st Store, info Info) error {
 // Unchanged says why an object is not the version that info tells of, if it is now.
 func Unchanged(info, now Info) error {
 	if info.Size != now.Size || info.Version != now.Version {
-		return &Error{Op: "remove", Name: info.Name, Off: -1, Err: ErrChanged}
+		return &Error{Op: "compare", Name: info.Name, Off: -1, Err: ErrChanged}
 	}
 	return nil
 }

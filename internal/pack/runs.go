@@ -13,9 +13,6 @@ import (
 )
 
 const (
-	// minCopy is the least that a store is asked to copy.
-	minCopy = 5 << 20
-
 	// unsent is about how much a store gathers before it sends a part.
 	unsent = 8 << 20
 
@@ -98,9 +95,9 @@ func (p *packer) runs(items iter.Seq2[item, error], may bool) iter.Seq2[item, er
 		worth := func(it item, n int64) bool {
 			fill := int64(0)
 			if k := passed % unsent; k > 0 {
-				fill = max(0, minCopy-k)
+				fill = max(0, LeastCopy-k)
 			}
-			return may && !it.dir && n >= fill+minCopy && p.mayCopy(it)
+			return may && !it.dir && n >= fill+LeastCopy && p.mayCopy(it)
 		}
 		flush := func() bool {
 			defer func() { run, size = nil, 0 }()
@@ -238,8 +235,8 @@ func (o *opened) stillThere(ctx context.Context) error {
 	}
 	defer is.Close()
 	now, err := is.Info(ctx)
-	if err == nil && (now.Size != o.info.Size || now.Version != o.info.Version) {
-		err = &store.Error{Op: "open", Name: o.info.Name, Off: -1, Err: store.ErrChanged}
+	if err == nil {
+		err = store.Unchanged(o.info, now)
 	}
 	return err
 }
@@ -320,7 +317,7 @@ func (q *pieces) compareRanges(c *piece, o store.Object) error {
 // readInstead reads, and adds, what the store did not copy.
 func (p *packer) readInstead(ctx context.Context, q *pieces, it item) error {
 	r := newPieces(ctx, q.jobs, q.algo)
-	r.lenient, r.stale, r.trusting, r.room.most = q.lenient, q.stale, q.trusting, 2*pieceSize
+	r.lenient, r.stale, r.trusting, r.headers, r.room.most = q.lenient, q.stale, q.trusting, q.headers, 2*pieceSize
 	defer r.stop()
 	r.start(p.runs(func(yield func(item, error) bool) {
 		for _, m := range it.members() {

@@ -10,3 +10,7 @@ func Parts(n int64) (parts int64) {
 	}
 	return parts
 }
+
+// Copies is in how many parts a range of n bytes is copied by the server, as long as what is
+// written is not so long that all its parts are.
+func Copies(n int64) int64 { return (n + copyPart - 1) / copyPart }

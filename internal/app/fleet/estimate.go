@@ -18,11 +18,9 @@ import (
 )
 
 // What an estimate counts by. Where the code that does the work says so itself, it is
-// asked: pack.PieceSize, bucket.Parts.
+// asked: pack.PieceSize, pack.LeastCopy, bucket.Parts, bucket.Copies.
 const (
 	keysListed = 1000    // by one request
-	leastCopy  = 5 << 20 // the shortest part that a server copies
-	mostCopy   = 5 << 30 // and the longest
 	readAtOnce = 4 << 20 // of an archive, by one request, when much of it is read
 	gigabyte   = 1 << 30 // as services count what they keep
 )
@@ -172,10 +170,10 @@ func (s *summer) object(m catalog.Member) {
 	if from.far {
 		e.ReadBefore++
 	}
-	if from.copies && m.Size >= leastCopy {
+	if from.copies && m.Size >= pack.LeastCopy {
 		e.Copied.add(m.Size)
-		s.copied += (m.Size + mostCopy - 1) / mostCopy
-		e.Requests.Get++ // whether it still is that version
+		s.copied += bucket.Copies(m.Size)
+		e.Requests.Get += 2 // what is kept with it, and whether it still is that version
 		return
 	}
 	e.Small.add(m.Size)
@@ -206,7 +204,7 @@ func (s *summer) chunk(bytes int64) {
 		return
 	}
 	parts := bucket.Parts(s.sent) + s.copied
-	if s.copied > 0 && s.sent > 0 {
+	if s.copied > 0 { // the index behind them is sent
 		parts = max(parts, s.copied+1)
 	}
 	if parts == 0 {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/pack"
 )
 
 func (s *site) dry(c *catalog.Catalog, spec Spec, measure int) Estimate {
@@ -90,14 +91,42 @@ func TestADryRunRefusesWhatAPlanRefuses(t *testing.T) {
 
 func TestLongObjectsAreCountedAsCopiedByTheServerThatHasThem(t *testing.T) {
 	s := newSite(t)
-	s.put("long", leastCopy)
-	s.put("short", leastCopy-1)
+	s.put("long", pack.LeastCopy)
+	s.put("short", pack.LeastCopy-1)
 	e := s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf"}, 0)
-	if e.Copied != (Share{1, leastCopy}) || e.Small != (Share{1, leastCopy - 1}) || e.Through != leastCopy-1 || e.Requests.Copy != 1 || e.Requests.Put != 3 {
+	if e.Copied != (Share{1, pack.LeastCopy}) || e.Small != (Share{1, pack.LeastCopy - 1}) || e.Through != pack.LeastCopy-1 || e.Requests.Copy != 1 || e.Requests.Put != 3 {
 		t.Errorf("%+v", e)
 	}
 	if e = s.dry(nil, Spec{Sources: []string{"s3://from"}, Target: filepath.Join(t.TempDir(), "x.caf")}, 0); e.Copied.Objects != 0 || e.Small.Objects != 2 || e.Requests.Put != 0 {
 		t.Errorf("to a disk: %+v", e)
+	}
+}
+
+// What a dry run says of copies is what the work asks for.
+func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
+	s := newSite(t)
+	s.put("a", 70<<20)
+	s.put("b", 6<<20)
+	s.put("c", 40<<20)
+	one := spec
+	one.ChunkSize = 1 << 30
+	e := s.dry(s.C, one, 0)
+	s.plan(one)
+	var copies atomic.Int64
+	s.Meet(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Header.Get("X-Amz-Copy-Source") != "" {
+			copies.Add(1)
+		}
+		return false
+	})
+	s.S3.Took()
+	s.work(WorkOptions{})
+	took := s.took()
+	if e.Copied.Objects != 3 || e.Requests.Copy != copies.Load() || took.Put-copies.Load() != e.Requests.Put {
+		t.Errorf("%d copies, took %+v, expected %+v of %+v", copies.Load(), took, e.Requests, e.Copied)
+	}
+	if diff := took.Get - e.Requests.Get; diff < -2 || diff > 2 {
+		t.Errorf("took %+v, expected %+v", took, e.Requests)
 	}
 }
 
