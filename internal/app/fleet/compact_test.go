@@ -86,6 +86,17 @@ func (s *site) compact(o CompactOptions) (done compacted) {
 	return done
 }
 
+// newer records an archive that has another version, of 7 bytes, of a file.
+func (s *site) newer(old catalog.Found, etag string) {
+	a := old.In
+	a.Address = "s3://out/newer.caf"
+	if _, err := s.C.Add(s.T.Context(), catalog.Addition{Archive: a, Rows: func(yield func(catalog.Location, error) bool) {
+		yield(catalog.Location{Path: old.Path, Size: 7, Raw: true, ETag: etag}, nil)
+	}}); err != nil {
+		s.T.Error(err)
+	}
+}
+
 // stored is how many bytes the archives have.
 func (s *site) stored() (n int64) {
 	for _, name := range s.S3.Keys("out") {
@@ -295,13 +306,7 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 				if err := s.C.Mark(ctx, []catalog.Location{left.Location}, catalog.OriginalLeft); err != nil {
 					t.Error(err)
 				}
-				newer := old.In
-				newer.ID, newer.Address = 0, "s3://out/newer.caf"
-				if _, err := s.C.Add(ctx, catalog.Addition{Archive: newer, Rows: func(yield func(catalog.Location, error) bool) {
-					yield(catalog.Location{Path: replaced, Size: 7, Raw: true, ETag: `"new"`}, nil)
-				}}); err != nil {
-					t.Error(err)
-				}
+				s.newer(old, `"new"`)
 			})
 			return false
 		})
@@ -502,13 +507,7 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Has("list-type") {
 			once.Do(func() {
-				newer := old.In
-				newer.Address = "s3://out/newer.caf"
-				if _, err := s.C.Add(ctx, catalog.Addition{Archive: newer, Rows: func(yield func(catalog.Location, error) bool) {
-					yield(catalog.Location{Path: name, Size: 7, Raw: true}, nil)
-				}}); err != nil {
-					t.Error(err)
-				}
+				s.newer(old, "")
 			})
 		}
 		return false
