@@ -14,7 +14,7 @@ import (
 var Format = &format.Format{
 	Name:     "oak",
 	Title:    "Oak segment store",
-	Views:    []string{treeView, segmentsView},
+	Views:    views[:],
 	Overview: segmentsView,
 	Keeps:    format.KeepsTimes | format.KeepsDirs | format.KeepsProperties,
 	Params: []format.Param{
@@ -78,4 +78,7 @@ func IsTar(name string) (number int, letter byte, ok bool) { return tarfile.Pars
 const (
 	segmentsView = "segments" // as files, in a folder for each tar
 	treeView     = "tree"     // of nodes, as folders, with their properties
+	filesView    = "files"    // of a tree, as files
 )
+
+var views = [...]string{treeView, filesView, segmentsView} // the usual one first

@@ -24,7 +24,7 @@ import (
 )
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
-	if o.View != "" && o.View != segmentsView && o.View != treeView {
+	if o.View != "" && !slices.Contains(views[:], o.View) {
 		return nil, fmt.Errorf("oak has no view %q: %w", o.View, errors.ErrUnsupported)
 	}
 	r, err := openSegments(ctx, st, name, o)
@@ -32,10 +32,13 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		return nil, err
 	}
 	// Of a tar by itself nothing says which tree.
-	if o.View == treeView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
+	if o.View == treeView || o.View == filesView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
 		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trusting: r.trusting}), o)
 		if err != nil {
 			return nil, errors.Join(err, r.close())
+		}
+		if o.View == filesView {
+			return &filesReader{t}, nil
 		}
 		return t, nil
 	}

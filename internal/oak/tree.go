@@ -235,7 +235,7 @@ func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID,
 	}
 	for c, err := range t.children(ctx, s) {
 		if err == nil && c.lost == nil && slices.Contains(above, c.id) {
-			c.lost = &segment.Error{Class: segment.Corrupt, Segment: c.id.Segment, Record: c.id.Number, Off: -1, What: "node: expected a new one, found an ancestor of itself"}
+			c.lost = belowItself(c.id)
 		}
 		var e format.Entry
 		if err == nil {
@@ -252,6 +252,10 @@ func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID,
 		}
 	}
 	return nil
+}
+
+func belowItself(id segment.RecordID) error {
+	return &segment.Error{Class: segment.Corrupt, Segment: id.Segment, Record: id.Number, Off: -1, What: "node: expected a new one, found an ancestor of itself"}
 }
 
 // recordSet is a set of records: a bit for each, in pages, since a damaged segment can

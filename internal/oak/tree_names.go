@@ -47,6 +47,16 @@ func readTreeName(elem string, top bool) (n treeName, ok bool) {
 	return n, writeTreeName(n.name, top) == text
 }
 
+// readFileName reads an element of a path of files, which is as the tree has it or, where
+// it has a % that means nothing there, the name itself.
+func readFileName(elem string, top bool) (treeName, bool) {
+	said, ok := readTreeName(elem, top)
+	if !ok && strings.ReplaceAll(writeTreeName(elem, top), "%25", "%") == elem {
+		return treeName{name: elem}, true
+	}
+	return said, ok
+}
+
 // readIndex reads a number without zeros before it.
 func readIndex(s string) (int, bool) {
 	i, err := strconv.Atoi(s)

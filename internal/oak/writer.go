@@ -134,11 +134,7 @@ func (w *treeWriter) path(e format.Entry) ([]string, error) {
 	}
 	elems := strings.Split(e.Name, "/")
 	for i, elem := range elems {
-		said, ok := readTreeName(elem, i == 0)
-		if !ok && strings.ReplaceAll(writeTreeName(elem, i == 0), "%25", "%") == elem {
-			// It is no name that the tree shows, for it has a % that means nothing.
-			said, ok = treeName{name: elem}, true
-		}
+		said, ok := readFileName(elem, i == 0)
 		isProperty := i == len(elems)-1 && (e.Kind == format.Property || e.Attr[typeAttr] != "")
 		if !ok || said.lost > 0 || said.property && !isProperty {
 			return nil, noPlace(e, "expected names as the tree has them, found %.100q", elem)
