@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -118,50 +120,138 @@ func (a *app) printSizes(n *oak.SizeNode, level int) {
 }
 
 func (a *app) oakBlobsCommand() *cobra.Command {
-	var missing, unused bool
+	var missing, unused, remove, dry bool
+	var older time.Duration
 	cmd := &cobra.Command{
-		Use:   "blobs STORE",
-		Short: "List binaries that are in a data store",
+		Use:   "blobs STORE...",
+		Short: "List binaries that are in a data store, and remove what is unused",
 		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by
 id: length, how many values use it, and the path of the first. What trees share
 counts once. With --datastore it is asked for each: what it does not have makes
-the exit code 1; --missing lists only that, --unused what it has and none of
-these uses; older revisions may.`,
-		Example: "  holdall oak blobs segmentstore\n  holdall oak blobs --datastore datastore --missing segmentstore",
-		Args:    args(1, 1, "a store"),
+the exit code 1; --missing lists only that.
+
+--unused lists what the data store has and nothing uses: no segment of the
+STOREs, whatever revision or checkpoint that is of. What it got in the last
+day, or was last asked for, is left out: --older-than says how long. --delete
+removes it, if it still is what was listed, and if all repositories that have
+put their mark into the data store are among the STOREs.`,
+		Example: `  holdall oak blobs segmentstore
+  holdall oak blobs --datastore datastore --missing segmentstore
+  holdall oak blobs --datastore datastore --unused --delete --older-than 72h author/segmentstore publish/segmentstore`,
+		Args: args(1, -1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			datastore := a.params["datastore"]
-			if (missing || unused) && datastore == "" {
+			address := a.params["datastore"]
+			switch {
+			case (missing || unused) && address == "":
 				return usage("--missing, --unused: expected --datastore")
+			case missing && unused:
+				return usage("--missing, --unused: expected one of them")
+			case remove && !unused:
+				return usage("--delete: expected --unused")
+			case older < 0:
+				return usage("--older-than: a time is no less than none")
+			case len(args) > 1 && !unused:
+				return usage("several stores: expected --unused")
 			}
-			o := oak.BlobOptions{Scratch: pack.NewScratch, Unused: unused}
-			if datastore != "" {
+			var in oak.Datastore
+			if address != "" {
 				var err error
-				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], datastore)); err != nil {
+				address = besides(args[0], address)
+				if in.Store, in.Dir, err = a.locate(ctx, address); err != nil {
 					return err
 				}
+				in.Cloud = oak.IsCloud(address)
 			}
-			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
-				absent, lost := false, int64(0)
-				err := each(t.Blobs(ctx, o, &lost), func(b oak.Blob) error {
-					used := b.Uses > 0
-					absent = absent || used && b.Problem != ""
-					if !missing && !unused || missing && used && b.Problem != "" || unused && !used {
-						a.tell(b, func() { a.printBlob(b) })
-					}
-					return nil
-				})
-				if err == nil && lost > 0 {
-					a.out.Flush()
-					a.warn("%d places of the tree cannot be read: what they use is not known", lost)
-				}
-				return cmp.Or(err, answer(absent || lost > 0))
-			})
+			if unused {
+				return a.oakGarbage(ctx, args, in, older, remove, dry)
+			}
+			return a.withTree(ctx, args[0], func(t *oak.Tree) error { return a.oakBlobs(ctx, t, in, missing) })
 		}),
 	}
 	cmd.Flags().BoolVar(&missing, "missing", false, "only what the data store does not have")
 	cmd.Flags().BoolVar(&unused, "unused", false, "what the data store has and nothing uses")
+	cmd.Flags().BoolVar(&remove, "delete", false, "remove what is unused")
+	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "of what is unused, only what is as old")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what --delete would remove")
 	return cmd
+}
+
+func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, missing bool) error {
+	absent, lost := false, int64(0)
+	err := each(t.Blobs(ctx, oak.BlobOptions{Scratch: pack.NewScratch, Datastore: in}, &lost), func(b oak.Blob) error {
+		absent = absent || b.Problem != ""
+		if !missing || b.Problem != "" {
+			a.tell(b, func() { a.printBlob(b) })
+		}
+		return nil
+	})
+	if err == nil && lost > 0 {
+		a.out.Flush()
+		a.warn("%d places of the tree cannot be read: what they use is not known", lost)
+	}
+	return cmp.Or(err, answer(absent || lost > 0))
+}
+
+// oakGarbage lists, or removes, what none of the stores uses.
+func (a *app) oakGarbage(ctx context.Context, addresses []string, in oak.Datastore, older time.Duration, remove, dry bool) error {
+	o := oak.GarbageOptions{Datastore: in, Scratch: pack.NewScratch, Before: time.Now().Add(-older)}
+	var stores []*oak.Store
+	// Each is open until all is done.
+	var open func(rest []string) error
+	open = func(rest []string) error {
+		if len(rest) > 0 {
+			return a.withOak(ctx, rest[0], false, func(s *oak.Store) error {
+				stores = append(stores, s)
+				return open(rest[1:])
+			})
+		}
+		strangers, err := in.Strangers(ctx, stores)
+		if err != nil {
+			return err
+		}
+		if len(strangers) > 0 {
+			said := "repositories that are not named use the data store, too: " + printable(strings.Join(strangers, ", "))
+			if remove {
+				return errors.New(said)
+			}
+			a.warn("%s", said)
+		}
+		return a.removeGarbage(ctx, stores, o, remove, dry)
+	}
+	return open(addresses)
+}
+
+func (a *app) removeGarbage(ctx context.Context, stores []*oak.Store, o oak.GarbageOptions, remove, dry bool) error {
+	n, bytes, kept := int64(0), int64(0), int64(0)
+	err := each(oak.Garbage(ctx, stores, o), func(b oak.Blob) error {
+		if remove && !dry {
+			gone, err := o.Delete(ctx, b)
+			if err != nil {
+				return err
+			}
+			if !gone {
+				kept++
+				return nil
+			}
+		}
+		n, bytes = n+1, bytes+b.Length
+		a.tell(b, func() { a.printBlob(b) })
+		return nil
+	})
+	what := "unused"
+	if remove {
+		what = "removed"
+		if dry {
+			what = "would be removed"
+		}
+	}
+	if !a.json && (n > 0 || remove) {
+		fmt.Fprintf(a.out, "%s %s, %s\n", count(n, "binary"), what, a.humanSize(bytes))
+	}
+	if kept > 0 {
+		a.warn("%s changed meanwhile: kept", count(kept, "binary"))
+	}
+	return err
 }
 
 func (a *app) printBlob(b oak.Blob) {

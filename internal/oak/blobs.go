@@ -3,13 +3,9 @@ package oak
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"io/fs"
 	"iter"
-	"path"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -27,16 +23,16 @@ type Blob struct {
 	Object string `json:"object,omitempty"`
 	// Problem says why the data store cannot give it: empty if it can, or was not asked.
 	Problem string `json:"problem,omitempty"`
+	// Modified is when the data store got what nothing uses, or was last asked to keep it.
+	Modified *time.Time `json:"modified,omitempty"`
+
+	info store.Info
 }
 
 type BlobOptions struct {
 	// Scratch opens temporary room for ids that do not fit in memory.
 	Scratch func() (format.Scratch, error)
-	// Datastore has the blobs, below Dir; nil asks none.
-	Datastore store.Store
-	Dir       string
-	// Unused adds what the data store has and nothing uses.
-	Unused bool
+	Datastore
 }
 
 // Blobs yields all blobs that the tree uses, and the checkpoints of its revision
@@ -51,15 +47,15 @@ func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[
 			return err
 		}
 		*lost = w.lost + c.lost
-		if o.Unused && *lost > 0 {
-			return fmt.Errorf("oak: %d places of the tree cannot be read: nobody knows what is unused", *lost)
+		use := func(b Blob) error {
+			if b.Uses == 0 {
+				return nil
+			}
+			if err := o.ask(ctx, &b); err != nil {
+				return err
+			}
+			return tell(b)
 		}
-		l := &blobList{ctx: ctx, o: o, tell: tell}
-		stop := func() {}
-		if o.Unused && o.Datastore != nil {
-			l.stored, stop = iter.Pull2(store.List(ctx, o.Datastore, l.dir()+"/"))
-		}
-		defer stop()
 		var b Blob // of the rows of one id
 		for row, err := range rows.Sorted() {
 			if err != nil {
@@ -70,15 +66,12 @@ func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[
 				b.Uses++
 				continue
 			}
-			if err := l.used(b); err != nil {
+			if err := use(b); err != nil {
 				return err
 			}
 			b = Blob{ID: id, Length: -1, Uses: 1, Path: string(row.Value)}
 		}
-		if err := l.used(b); err != nil {
-			return err
-		}
-		return l.unusedBefore("")
+		return use(b)
 	})
 }
 
@@ -124,80 +117,4 @@ func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error 
 		}
 	}
 	return nil
-}
-
-// A blobList compares blobs, in the order of their ids, with a data store.
-type blobList struct {
-	ctx    context.Context
-	o      BlobOptions
-	tell   func(Blob) error
-	stored func() (store.Info, error, bool) // nil if what is unused does not matter
-	next   Blob                             // that was listed and not yet compared
-}
-
-func (l *blobList) dir() string { return strings.TrimSuffix(l.o.Dir, "/") }
-
-// used tells of a blob, if it is used, and of those before it that are not.
-func (l *blobList) used(b Blob) error {
-	if b.Uses == 0 {
-		return nil
-	}
-	size, object, what := blobPlace(b.ID)
-	if b.Problem = what; object != "" {
-		b.Length, b.Object = size, object
-		if err := l.unusedBefore(object); err != nil {
-			return err
-		}
-	}
-	if object != "" && l.o.Datastore != nil {
-		found, err := sizeOf(l.ctx, l.o.Datastore, path.Join(l.dir(), object))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			b.Problem = "the data store does not have it"
-		case err != nil:
-			return err
-		case found != size:
-			b.Problem = fmt.Sprintf("expected %d bytes, found %d", size, found)
-		}
-	}
-	return l.tell(b)
-}
-
-// unusedBefore tells of what the data store has up to an object, or to its end.
-func (l *blobList) unusedBefore(object string) error {
-	for l.stored != nil {
-		if l.next.Object == "" {
-			if more, err := l.advance(); !more {
-				return err
-			}
-		}
-		if at := l.next.Object; object != "" && at > object {
-			return nil
-		} else if at != object {
-			if err := l.tell(l.next); err != nil {
-				return err
-			}
-		}
-		l.next = Blob{}
-	}
-	return nil
-}
-
-// advance goes to the next blob that the data store has. Uploads under way are none.
-func (l *blobList) advance() (more bool, err error) {
-	for {
-		info, err, there := l.stored()
-		if !there {
-			l.stored = nil
-			return false, nil
-		}
-		if err != nil {
-			return false, err
-		}
-		name := strings.TrimPrefix(info.Name, l.dir()+"/")
-		if _, place, _ := blobPlace(path.Base(name) + "#0"); place == name {
-			l.next = Blob{Length: info.Size, Object: name, Problem: "nothing uses it"}
-			return true, nil
-		}
-	}
 }

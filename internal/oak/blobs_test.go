@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -71,31 +70,28 @@ func TestBlobsAreThoseThatNodesHave(t *testing.T) {
 func TestADataStoreIsComparedWithItsBlobs(t *testing.T) {
 	st := fixture(t, "datastore")
 	datastoreOf(t, st, "datastore")
-	all := blobsIn(t, st, BlobOptions{Datastore: st, Dir: "datastore", Unused: true})
+	in := Datastore{Store: st, Dir: "datastore"}
 	var objects []string
-	for _, b := range all {
+	for _, b := range blobsIn(t, st, BlobOptions{Datastore: in}) {
 		if b.Problem != "" || b.Object == "" {
 			t.Errorf("%+v", b)
 		}
 		objects = append(objects, b.Object)
 	}
 	slices.Sort(objects)
-	first, second, last := objects[0], objects[1], objects[len(objects)-1]
+	first, second := objects[0], objects[1]
 	if err := st.Remove(t.Context(), "datastore/"+first); err != nil {
 		t.Fatal(err)
 	}
 	st.Put("datastore/"+second, []byte("torn"))
-	for _, name := range []string{"00/00/00/000000", "ff/ff/ff/ffffffff", "tmp/upload1", "ff/ff/fe/ffffffff"} {
-		st.Put("datastore/"+name, []byte("x"))
-	}
+	in.Dir = "datastore/"
 	problems := map[string]string{}
-	for _, b := range blobsIn(t, st, BlobOptions{Datastore: st, Dir: "datastore/", Unused: true}) {
+	for _, b := range blobsIn(t, st, BlobOptions{Datastore: in}) {
 		if b.Problem != "" {
 			problems[b.Object] = b.Problem
 		}
 	}
-	if len(problems) != 4 || problems[first] != "the data store does not have it" || !strings.HasSuffix(problems[second], "found 4") ||
-		problems["00/00/00/000000"] != "nothing uses it" || problems["ff/ff/ff/ffffffff"] != "nothing uses it" || problems[last] != "" {
+	if len(problems) != 2 || problems[first] != "the data store does not have it" || !strings.HasSuffix(problems[second], "found 4") {
 		t.Errorf("%q", problems)
 	}
 }
@@ -227,31 +223,5 @@ func TestNodesThatNeedASegmentAreFound(t *testing.T) {
 	}
 	if x, err := treeOf(t, s, nil).Referrers(t.Context(), "00000000-0000-4000-a000-000000000000", 0); err == nil {
 		t.Errorf("%+v", x)
-	}
-}
-
-// Who deletes what nothing uses must not be told so by half a tree.
-func TestWhatIsUnusedIsNotSaidOfADamagedTree(t *testing.T) {
-	var gone segment.ID
-	root := func(m maker) segment.RecordID {
-		other := m.node([]segment.NewProperty{single("b", segment.Binary, m.blob("0123456789#5"))})
-		if err := m.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		gone = other.Segment
-		return m.node(nil, segment.Child{Name: "other", Node: other})
-	}
-	madeStore(t, root)
-	st := madeStore(t, root, gone)
-	st.Put("blobs/01/23/45/0123456789", []byte("12345"))
-	o := BlobOptions{Scratch: pack.NewScratch, Datastore: st, Dir: "blobs", Unused: true}
-	lost := int64(0)
-	for b, err := range treeOf(t, openStoreOf(t, st), nil).Blobs(t.Context(), o, &lost) {
-		if err == nil {
-			t.Errorf("%+v", b)
-		}
-	}
-	if lost == 0 {
-		t.Error("nothing was lost")
 	}
 }

@@ -276,10 +276,17 @@ func (r *segmentReader) Can() format.Abilities {
 // left returns what the scan of a tar without an index left out, if it did.
 func (r *segmentReader) left() *format.Problem {
 	for _, t := range r.tars {
-		for _, p := range t.trash {
-			if _, there := t.Find(p.Segment); !there && (p.Class == tarfile.BadChecksum || p.Class == tarfile.BadHeader) {
-				return &fault(tarFault, t.path, p.Off, "it has no index, and a scan left out a segment: %s", p.What).Problem
-			}
+		if p := t.left(); p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+func (t *segmentTar) left() *format.Problem {
+	for _, p := range t.trash {
+		if _, there := t.Find(p.Segment); !there && (p.Class == tarfile.BadChecksum || p.Class == tarfile.BadHeader) {
+			return &fault(tarFault, t.path, p.Off, "it has no index, and a scan left out a segment: %s", p.What).Problem
 		}
 	}
 	return nil

@@ -204,7 +204,7 @@ func (m *measure) value(ctx context.Context, id segment.RecordID, isBinary bool,
 		if err != nil {
 			return err
 		}
-		size, _, _ := blobPlace(name)
+		size, _, _ := blobPlace(name, false)
 		sum.External += size
 		sum.Records += aligned(int64(len(name)) + 2)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,7 +131,7 @@ func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Val
 		return err
 	}
 	e.Attr[blobAttr] = id
-	size, object, what := blobPlace(id)
+	size, object, what := blobPlace(id, IsCloud(t.datastore))
 	e.Size = size
 	if t.datastore == "" {
 		what = "the content is in a data store, and none is given"
@@ -142,21 +141,6 @@ func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Val
 	}
 	e.Ref = blobRef(strings.TrimSuffix(t.datastore, "/") + "/" + object)
 	return nil
-}
-
-// blobPlace is where a FileDataStore has what is named: ID#LENGTH lies in
-// ID[0:2]/ID[2:4]/ID[4:6]/ID. If it cannot have it, what says why.
-func blobPlace(name string) (size int64, object, what string) {
-	id, length, ok := strings.Cut(name, "#")
-	size, err := strconv.ParseInt(length, 10, 64)
-	if !ok || err != nil || size < 0 {
-		return 0, "", "expected a name that ends in # and a length"
-	}
-	// Anything else could lead out of the data store.
-	if len(id) < 6 || len(id) > 255 || strings.Trim(id, "0123456789abcdef") != "" {
-		return size, "", "expected a name of digits in lower-case hex, as a FileDataStore has them"
-	}
-	return size, path.Join(id[:2], id[2:4], id[4:6], id), ""
 }
 
 // Extents of a value are inline where it lies among records, which were read to find

@@ -107,7 +107,7 @@ func (w Where) value(ctx context.Context, typ segment.PropertyType, v segment.Va
 			if err != nil {
 				return false, err
 			}
-			size, _, _ = blobPlace(id)
+			size, _, _ = blobPlace(id, false)
 		}
 		return w.number != nil && w.ordered(new(big.Float).SetInt64(size).Cmp(w.number)), nil
 	}

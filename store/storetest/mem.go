@@ -98,7 +98,7 @@ func (m *Mem) current(name string) *memVersion {
 
 // Can returns all that a Mem can do.
 func (m *Mem) Can() store.Abilities {
-	return store.Abilities{List: m.List, Create: m.CreateAs, Remove: m.Remove, Amend: m.Amend}
+	return store.Abilities{List: m.List, Create: m.CreateAs, Remove: m.Remove, RemoveAs: m.RemoveAs, Amend: m.Amend}
 }
 
 // Open returns the current version of the named object.
@@ -144,14 +144,24 @@ func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[store.Info, err
 
 // Remove deletes the named object.
 func (m *Mem) Remove(ctx context.Context, name string) error {
+	return m.remove(ctx, name, func(store.Info) error { return nil })
+}
+
+// RemoveAs deletes an object that is the version that info tells of.
+func (m *Mem) RemoveAs(ctx context.Context, info store.Info) error {
+	return m.remove(ctx, info.Name, func(now store.Info) error { return store.Unchanged(info, now) })
+}
+
+func (m *Mem) remove(ctx context.Context, name string, may func(now store.Info) error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := ctx.Err()
-	switch {
-	case err != nil:
-	case m.objs[name] == nil:
+	if v := m.objs[name]; err == nil && v == nil {
 		err = fs.ErrNotExist
-	default:
+	} else if err == nil {
+		err = may(v.info)
+	}
+	if err == nil {
 		delete(m.objs, name)
 	}
 	return failed("remove", name, -1, 0, err)

@@ -1,0 +1,357 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"maps"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// A Datastore is where stores have binaries that are not in their segments. The zero value
+// is none.
+type Datastore struct {
+	Store store.Store
+	Dir   string
+	// Cloud says that it lies as S3DataStore and AzureDataStore have it, not as FileDataStore.
+	Cloud bool
+}
+
+// IsCloud reports whether a data store of an address is taken for one in objects.
+func IsCloud(address string) bool {
+	switch store.Scheme(address) {
+	case "s3", "gs", "az":
+		return true
+	}
+	return false
+}
+
+// blobPlace is where a data store has what is named ID#LENGTH: a FileDataStore in
+// ID[0:2]/ID[2:4]/ID[4:6]/ID, one in objects in ID[0:4]-ID[4:]. If it cannot have it, what
+// says why.
+func blobPlace(name string, cloud bool) (size int64, object, what string) {
+	id, length, ok := strings.Cut(name, "#")
+	size, err := strconv.ParseInt(length, 10, 64)
+	if !ok || err != nil || size < 0 {
+		return 0, "", "expected a name that ends in # and a length"
+	}
+	// Anything else could lead out of the data store.
+	if len(id) < 6 || len(id) > 255 || strings.Trim(id, "0123456789abcdef") != "" {
+		return size, "", "expected a name of digits in lower-case hex, as data stores have them"
+	}
+	if cloud {
+		return size, id[:4] + "-" + id[4:], ""
+	}
+	return size, path.Join(id[:2], id[2:4], id[4:6], id), ""
+}
+
+// blobID is the inverse of blobPlace: of an object that is none of a binary it is empty.
+func (d Datastore) blobID(object string) string {
+	id := path.Base(object)
+	if d.Cloud {
+		id = strings.Replace(object, "-", "", 1)
+	}
+	if _, place, _ := blobPlace(id+"#0", d.Cloud); place != object {
+		return ""
+	}
+	return id
+}
+
+func (d Datastore) path(object string) string {
+	if dir := strings.TrimSuffix(d.Dir, "/"); dir != "" {
+		return dir + "/" + object
+	}
+	return object
+}
+
+// ask says of a blob that is used where it is, and what keeps the data store from giving it.
+func (d Datastore) ask(ctx context.Context, b *Blob) error {
+	size, object, what := blobPlace(b.ID, d.Cloud)
+	if b.Problem = what; object == "" {
+		return nil
+	}
+	if b.Length, b.Object = size, object; d.Store == nil {
+		return nil
+	}
+	found, err := sizeOf(ctx, d.Store, d.path(object))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		b.Problem = "the data store does not have it"
+	case err != nil:
+		return err
+	case found != size:
+		b.Problem = fmt.Sprintf("expected %d bytes, found %d", size, found)
+	}
+	return nil
+}
+
+// GarbageOptions say what of a data store is garbage.
+type GarbageOptions struct {
+	Datastore
+	// Scratch opens temporary room for ids that do not fit in memory.
+	Scratch func() (format.Scratch, error)
+	// Before is a time: what the data store got later, or was asked for later, is no garbage.
+	Before time.Time
+}
+
+// Garbage yields what a data store has and none of the stores uses: no revision, no
+// checkpoint, and no segment that waits for a cleanup. It goes by all segments, and by what
+// tars say of those that are damaged. If anything could be used of which nobody can know, it
+// is an error.
+func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[Blob, error] {
+	return pipe.Told(func(tell func(Blob) error) error {
+		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
+		defer rows.Close()
+		n := uint64(0)
+		for _, s := range stores {
+			err := s.uses(ctx, func(id string) error {
+				_, object, what := blobPlace(id, o.Cloud)
+				if what != "" {
+					return fmt.Errorf("oak: %s: blob %.200q: %s: nobody knows what it uses of the data store", s.r.name, id, what)
+				}
+				n++
+				return rows.Add(fmt.Appendf(nil, "%s\x00%016x", object, n), nil)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		next, stop := iter.Pull2(rows.Sorted())
+		defer stop()
+		used := "" // the first object that is used and not less than what is looked at
+		more := true
+		prefix := o.path("")
+		for info, err := range store.List(ctx, o.Store, prefix) {
+			if err != nil {
+				return err
+			}
+			object := strings.TrimPrefix(info.Name, prefix)
+			if o.blobID(object) == "" || !info.ModTime.Before(o.Before) {
+				continue
+			}
+			for more && used < object {
+				row, err, there := next()
+				if err != nil {
+					return err
+				}
+				if more = there; there {
+					used, _, _ = strings.Cut(string(row.Key), "\x00")
+				}
+			}
+			if used == object {
+				continue
+			}
+			at := info.ModTime.UTC()
+			if err := tell(Blob{Length: info.Size, Object: object, Problem: "nothing uses it", Modified: &at, info: info}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Delete takes garbage out of the data store, if it still is what was listed. Whoever uses it
+// meanwhile has touched it: then it stays, and gone is false.
+func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
+	err = store.RemoveAs(ctx, d.Store, b.info)
+	if errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// uses tells of the ids of all binaries that segments of a store refer to, some of them again
+// and again.
+func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
+	if s.r.single {
+		return fmt.Errorf("oak: %s: one tar of a store does not say what the others use: %w", s.r.name, errors.ErrUnsupported)
+	}
+	if err := s.allThere(ctx); err != nil {
+		return err
+	}
+	for _, t := range s.r.tars {
+		listed, err := t.listed(ctx, tell)
+		if err == nil {
+			err = s.usesOf(ctx, t, listed, tell)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listed tells of the ids that the tar has a list of, if that is sound.
+func (t *segmentTar) listed(ctx context.Context, tell func(id string) error) (bool, error) {
+	if t.file == nil {
+		return false, nil
+	}
+	refs, err := t.file.Binaries(ctx)
+	if err != nil {
+		if _, damaged := errors.AsType[*tarfile.Error](err); damaged {
+			err = nil
+		}
+		return false, err
+	}
+	for x := range refs.All() {
+		for id := range x.Refs.All() {
+			if err := tell(id); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// usesOf is uses of the records of a tar. Listed says that the tar has a list of its own.
+func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell func(id string) error) error {
+	type some struct {
+		e   tarfile.Entry
+		ids []string
+		err error
+	}
+	if p := t.left(); p != nil {
+		return &format.CorruptError{Format: "oak", Problem: *p}
+	}
+	work := func(ctx context.Context, x *some) {
+		source := &parsed{r: s.r}
+		g, err := source.parse(ctx, t, x.e)
+		if err == nil {
+			source.keep(g)
+			records := segment.NewReader(source)
+			for record := range g.External() {
+				id, ierr := records.BlobID(ctx, record, mostBlobID)
+				if ierr != nil {
+					err = ierr
+					continue
+				}
+				x.ids = append(x.ids, id)
+			}
+		}
+		if err != nil && s.r.damage(s.r.storeFault(err)) != nil && listed {
+			err = nil // its tar has told
+		}
+		x.err = err
+	}
+	entries := func(yield func(*some, error) bool) {
+		for _, i := range t.ByPosition() {
+			if e := t.At(int(i)); e.ID.IsData() && !yield(&some{e: e}, nil) {
+				return
+			}
+		}
+	}
+	return pipe.Ordered(ctx, entries, runtime.GOMAXPROCS(0), work, func(x *some) error {
+		if x.err != nil {
+			return fmt.Errorf("oak: %s: segment %s: what binaries it uses is not known: %w", t.path, x.e.ID, s.r.storeFault(x.err))
+		}
+		for _, id := range x.ids {
+			if err := tell(id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(*some) {})
+}
+
+// allThere is an error if the newest revision needs a segment that is in no tar: it may have
+// used binaries of which nobody knows.
+func (s *Store) allThere(ctx context.Context) error {
+	head, err := s.r.head(ctx)
+	if err != nil {
+		return err
+	}
+	if head.Rewound+head.Bad > 0 {
+		return refuse("%s: the newest %d revisions of the journal are lost: nobody knows what binaries they use", s.r.name, head.Rewound+head.Bad)
+	}
+	r := &segmentReader{repository: s.r}
+	seen := map[segment.ID]bool{head.Segment: true}
+	for queue := []segment.ID{head.Segment}; len(queue) > 0; queue = queue[1:] {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t, e, ok := r.locate(queue[0])
+		if !ok {
+			return refuse("%s: segment %s, which the newest revision needs, is in no tar: nobody knows what binaries it uses", s.r.name, queue[0])
+		}
+		to, err := r.targets(ctx, t, e)
+		if err != nil {
+			return err
+		}
+		for id := range to.All() {
+			if !seen[id] && id.IsData() {
+				if seen[id] = true; int64(len(seen))*wayBytes > r.limits.Index {
+					return fault(indexLimit, t.path, -1, "segments of the newest revision: more than %d bytes", r.limits.Index)
+				}
+				queue = append(queue, id)
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	clusterNode     = ":clusterConfig"
+	clusterProperty = ":clusterId"
+	repositoryMark  = "repository-"
+)
+
+// RepositoryID is what a store is called in a data store that it shares, empty if it is not
+// called anything.
+func (s *Store) RepositoryID(ctx context.Context) (string, error) {
+	head, err := s.r.head(ctx)
+	if err != nil {
+		return "", err
+	}
+	id, missing, err := s.records.Down(ctx, head.Revision, rootName, clusterNode)
+	if missing != "" {
+		return "", nil
+	}
+	var n segment.Node
+	if err == nil {
+		n, err = s.records.Node(ctx, id)
+	}
+	var text string
+	if err == nil {
+		text, err = textProperty(ctx, n, clusterProperty, mostWords)
+	}
+	return text, s.r.corrupt(err, clusterNode)
+}
+
+// Strangers are the repositories that say of themselves, in the data store, that they use it,
+// and are none of the stores.
+func (d Datastore) Strangers(ctx context.Context, stores []*Store) ([]string, error) {
+	strange := map[string]bool{}
+	for _, prefix := range []string{d.path(repositoryMark), d.path("META/" + repositoryMark)} {
+		for info, err := range store.List(ctx, d.Store, prefix) {
+			if err != nil {
+				return nil, err
+			}
+			if id := strings.TrimPrefix(info.Name, prefix); !strings.Contains(id, "/") {
+				id, _, _ = strings.Cut(id, "_")
+				strange[id] = true
+			}
+		}
+	}
+	for _, s := range stores {
+		id, err := s.RepositoryID(ctx)
+		if err != nil {
+			return nil, err
+		}
+		delete(strange, id)
+	}
+	return slices.Sorted(maps.Keys(strange)), nil
+}
