@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -71,4 +72,38 @@ func (a *app) oakFind(ctx context.Context, t *oak.Tree, name string, o oak.FindO
 		}
 	}
 	return cmp.Or(answer(lost > 0), answer(found == 0))
+}
+
+func (a *app) oakIndexesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "indexes STORE [PATH]",
+		Short: "List the definitions of indexes, with what they take",
+		Long: `Lists the definitions of indexes at and below PATH (usual /oak:index): type, the
+lane that keeps it up to date, how often it was made anew, nodes, and bytes of
+records, of binaries in the store and of binaries in a data store.
+
+The files of a Lucene index are files in the view of files: 'holdall extract
+--view files STORE oak:index/NAME -C DIR' writes them.`,
+		Example: "  holdall oak indexes segmentstore\n  holdall oak indexes segmentstore /\n  holdall extract --view files segmentstore oak:index/lucene/:data -C files",
+		Args:    args(1, 2, "a store and the path of a node"),
+		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
+			lost := false
+			if !a.json {
+				fmt.Fprintf(a.out, "%10s  %10s  %10s  %9s  %-10s  %-14s  %6s  path\n", "records", "binaries", "external", "nodes", "type", "async", "made")
+			}
+			err := each(t.Indexes(ctx, argOr(args, 1, oak.IndexesPath)), func(x oak.QueryIndex) error {
+				lost = lost || x.Lost > 0 || x.Problem != ""
+				note := x.Problem
+				if x.Reindex && note == "" {
+					note = "to be made anew"
+				}
+				a.tell(x, func() {
+					fmt.Fprintf(a.out, "%10s  %10s  %10s  %9d  %-10s  %-14s  %6d  %s%s\n", a.humanSize(x.Records), a.humanSize(x.Binaries), a.humanSize(x.External), x.Nodes,
+						printable(x.Type), printable(cmp.Or(x.Async, "-")), x.ReindexCount, printable(x.Path), ifAny(" (%s)", note))
+				})
+				return nil
+			})
+			return cmp.Or(err, answer(lost))
+		}),
+	}
 }

@@ -161,3 +161,39 @@ func FuzzWhere(f *testing.F) {
 		}
 	})
 }
+
+func TestIndexesAreListedWithWhatTheyTake(t *testing.T) {
+	st := madeStore(t, func(m maker) segment.RecordID {
+		definition := func(children []segment.Child, props ...segment.NewProperty) segment.RecordID {
+			return m.node(typed(definitionType, props...), children...)
+		}
+		data := m.node(nil, segment.Child{Name: "_0.cfs", Node: m.node([]segment.NewProperty{single(dataName, segment.Binary, m.binary(noise(50_000)))})})
+		lucene := definition([]segment.Child{{Name: ":data", Node: data}}, single("type", segment.String, text("lucene")), several("async", segment.String, text("async"), text("nrt")), single("reindexCount", segment.Integer, text("3")))
+		property := definition(nil, single("type", segment.String, text("property")), single("reindex", segment.Boolean, text("true")))
+		return m.node(nil, segment.Child{Name: "oak:index", Node: m.node(nil, segment.Child{Name: "lucene", Node: lucene}, segment.Child{Name: "other", Node: m.node(nil)})},
+			segment.Child{Name: "content", Node: m.node(nil, segment.Child{Name: "oak:index", Node: m.node(nil, segment.Child{Name: "p", Node: property})})})
+	})
+	tree := openNodes(t, st, nil)
+	list := func(path string) (all []QueryIndex) {
+		for x, err := range tree.Indexes(t.Context(), path) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if x.Records == 0 {
+				t.Errorf("%+v takes nothing", x)
+			}
+			x.Records = 0
+			all = append(all, x)
+		}
+		slices.SortFunc(all, func(a, b QueryIndex) int { return strings.Compare(a.Path, b.Path) })
+		return all
+	}
+	l := QueryIndex{Path: "/oak:index/lucene", Type: "lucene", Async: "async", ReindexCount: 3, Nodes: 3, Binaries: 50_000}
+	p := QueryIndex{Path: "/content/oak:index/p", Type: "property", Reindex: true, Nodes: 1}
+	if got := list(IndexesPath); !slices.Equal(got, []QueryIndex{l}) {
+		t.Errorf("%+v", got)
+	}
+	if got := list("/"); !slices.Equal(got, []QueryIndex{p, l}) {
+		t.Errorf("%+v", got)
+	}
+}

@@ -15,8 +15,9 @@ import (
 )
 
 // filesReader shows the files of a tree as files. What is a file is a node with the binary
-// jcr:content/jcr:data, whatever its type is, and an asset of AEM, by its original. The other
-// nodes are folders if they have children or are of a type of folders. Paths are those of the tree.
+// jcr:content/jcr:data, whatever its type is, an asset of AEM, by its original, and a file of a
+// Lucene index. The other nodes are folders if they have children or are of a type of folders.
+// Paths are those of the tree.
 type filesReader struct{ *treeReader }
 
 // folderTypes are folders though there is nothing in them.
@@ -191,8 +192,13 @@ func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown 
 	if p := n.Template().Primary; p != nil {
 		primary = p.Text
 	}
-	if n.Template().Rule != segment.NoChild && s.depth > 0 {
-		file, err := f.file(ctx, &e, n, primary)
+	if lucene := isLucene(n.Template()); s.depth > 0 && (lucene || n.Template().Rule != segment.NoChild) {
+		file := lucene
+		if lucene {
+			err = f.lucene(ctx, &e, n)
+		} else {
+			file, err = f.file(ctx, &e, n, primary)
+		}
 		if err != nil || file {
 			return e, true, err
 		}

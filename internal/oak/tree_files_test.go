@@ -1,8 +1,10 @@
 package oak
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -148,5 +150,68 @@ func TestFilesThatAreLostAreNamed(t *testing.T) {
 	}
 	if !slices.Equal(lost, []string{"dam/photo.jpg"}) {
 		t.Errorf("lost: %q", lost)
+	}
+}
+
+// Files of a Lucene index are in parts, each with a key behind it that is none of the content.
+func TestFilesOfIndexesAreFiles(t *testing.T) {
+	key := []byte("0123456789abcdef")
+	const id = "0123456789abcdef0123456789abcdef01234567"
+	whole := noise(100_000)
+	with := func(part []byte) []byte { return append(slices.Clip(part), key...) }
+	hex := single(uniqueKeyName, segment.String, text("30313233343536373839616263646566"))
+	st := madeStore(t, func(m maker) segment.RecordID {
+		file := func(props ...segment.NewProperty) segment.RecordID {
+			return m.node(append(props, single(lastModified, segment.Integer, text("1767323045678"))))
+		}
+		parts := func(blob int, data []byte) (all []segment.NewValue) {
+			for part := range slices.Chunk(data, blob) {
+				all = append(all, m.binary(with(part)))
+			}
+			return all
+		}
+		return m.node(nil, segment.Child{Name: ":data", Node: m.node(nil,
+			segment.Child{Name: "one", Node: file(hex, single(dataName, segment.Binary, m.binary(with(whole))))},
+			segment.Child{Name: "parts", Node: file(hex, single(blobSizeName, segment.Integer, text("30000")), several(dataName, segment.Binary, parts(30000, whole)...))},
+			segment.Child{Name: "usual", Node: file(hex, several(dataName, segment.Binary, parts(usualBlobSize, whole)...))},
+			segment.Child{Name: "keyless", Node: file(single(blobSizeName, segment.Integer, text("100000")), several(dataName, segment.Binary, m.binary(whole)))},
+			segment.Child{Name: "empty", Node: file(hex, several(dataName, segment.Binary))},
+			segment.Child{Name: "away", Node: file(hex, single(blobSizeName, segment.Integer, text("50000")), several(dataName, segment.Binary, m.binary(with(whole[:50000])), m.blob(id+"#50016")))},
+			segment.Child{Name: "short", Node: file(hex, single(dataName, segment.Binary, m.binary([]byte("x"))))},
+			segment.Child{Name: "odd", Node: file(hex, single(blobSizeName, segment.Integer, text("-1")), several(dataName, segment.Binary, m.binary(whole)))},
+			segment.Child{Name: "torn", Node: file(hex, single(blobSizeName, segment.Integer, text("40000")), several(dataName, segment.Binary, m.binary(whole[:100]), m.binary(with(whole[:200]))))},
+		)})
+	})
+	st.Put("blobs/01/23/45/"+id, with(whole[50000:]))
+	a := openFiles(t, st, map[string]string{datastoreParam: "blobs"})
+	for _, name := range []string{"one", "parts", "usual", "keyless", "empty", "away"} {
+		want := whole
+		if name == "empty" {
+			want = nil
+		}
+		e, err := a.Lookup(t.Context(), ":data/"+name)
+		if err != nil || e.Kind != format.File || e.Size != int64(len(want)) || e.Fault != nil || e.ModTime.UnixMilli() != 1767323045678 {
+			t.Errorf("%s: %+v, %v", name, e, err)
+			continue
+		}
+		for _, off := range []int64{0, 1, 29_999, 50_000, 65_536, 99_999} {
+			b := make([]byte, 70_000)
+			n, err := a.ReadAt(t.Context(), e, b, off)
+			if to := min(off+70_000, e.Size); off < e.Size && !bytes.Equal(b[:n], want[off:to]) || err != nil && err != io.EOF {
+				t.Errorf("%s from %d: %d bytes, %v", name, off, n, err)
+			}
+		}
+	}
+	for _, name := range []string{"short", "odd"} {
+		if e, err := a.Lookup(t.Context(), ":data/"+name); err != nil || e.Fault == nil {
+			t.Errorf("%s: %+v, %v", name, e, err)
+		}
+	}
+	torn, err := a.Lookup(t.Context(), ":data/torn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.ReadAt(t.Context(), torn, make([]byte, torn.Size), 0); !errors.Is(err, format.ErrCorrupt) {
+		t.Errorf("torn: %v", err)
 	}
 }

@@ -183,6 +183,9 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 func (t *treeReader) Can() format.Abilities {
 	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Compares: func(e format.Entry) bool {
 		_, external := e.Ref.(blobRef)
+		if x, ok := e.Ref.(luceneRef); ok {
+			external = x.away
+		}
 		return !t.trusting && e.Ref != nil && !external
 	}}
 }

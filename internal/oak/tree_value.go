@@ -126,21 +126,30 @@ func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Val
 		e.Size, e.Ref = v.Len(), valueRef(v.ID())
 		return nil
 	}
-	id, err := v.BlobID(ctx, mostBlobID)
-	if err != nil {
-		return err
+	id, size, ref, err := t.external(ctx, v)
+	if id != "" {
+		e.Attr[blobAttr] = id
 	}
-	e.Attr[blobAttr] = id
+	if e.Size = size; err == nil {
+		e.Ref = ref
+	}
+	return err
+}
+
+// external says of a value in a data store what it is called, how long it is and where it is.
+func (t *treeReader) external(ctx context.Context, v segment.Value) (id string, size int64, ref blobRef, err error) {
+	id, err = v.BlobID(ctx, mostBlobID)
+	if err != nil {
+		return "", 0, "", err
+	}
 	size, object, what := blobPlace(id, IsCloud(t.datastore))
-	e.Size = size
 	if t.datastore == "" {
 		what = "the content is in a data store, and none is given"
 	}
 	if what != "" {
-		return t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: %s", id, what)
+		return id, size, "", t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: %s", id, what)
 	}
-	e.Ref = blobRef(strings.TrimSuffix(t.datastore, "/") + "/" + object)
-	return nil
+	return id, size, blobRef(strings.TrimSuffix(t.datastore, "/") + "/" + object), nil
 }
 
 // Extents of a value are inline where it lies among records, which were read to find
@@ -157,6 +166,10 @@ func (t *treeReader) Extents(ctx context.Context, e format.Entry, off, n int64) 
 		case arrayRef:
 			if n = min(n, e.Size-off); n > 0 {
 				err = t.arrayExtents(ctx, ref, off, off+n, yield)
+			}
+		case luceneRef:
+			if n = min(n, e.Size-off); n > 0 {
+				err = t.luceneExtents(ctx, ref, e.Size, off, off+n, yield)
 			}
 		case blobRef:
 			if n > 0 && off < e.Size {
