@@ -56,3 +56,21 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 		t.Errorf("%d were mended", mended)
 	}
 }
+
+// Each wrong bit of the frame's last block is mended, whatever it makes of that.
+func TestTheLastBlockIsMadeAgain(t *testing.T) {
+	whole := fixture(t, "ext-sections")
+	for at := len(whole) - len(lastBlock); at < len(whole); at++ {
+		for bit := range 8 {
+			b := bytes.Clone(whole)
+			b[at] ^= 1 << bit
+			st := &storetest.Mem{}
+			st.Put("x.rvn", b)
+			plan, err := repair(t.Context(), st, "x.rvn", format.OpenOptions{}, func(format.Problem) {})
+			if err != nil || !plan.Changes() || len(plan.Lost) > 0 {
+				t.Fatalf("bit %d of byte %d: %v, %+v", bit, at, err, plan)
+			}
+			wantSound(t, apply(t, b, plan), 4)
+		}
+	}
+}

@@ -34,6 +34,9 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		} else if p.Severity > format.Note && mends(p) {
 			wrong++
 		}
+		if p.Class == frameEnd {
+			m.last = p.Off
+		}
 		report(p)
 	})
 	if err != nil {
@@ -67,8 +70,9 @@ type mending struct {
 	sums    map[int]string  // of files that have no digest
 	notes   []string
 	lost    []string
-	rewrite bool // the contents too
-	found   int  // files that had no place
+	rewrite bool  // the contents too
+	last    int64 // where the frame's last block should be, if it is damaged
+	found   int   // files that had no place
 }
 
 // kept is a record that the mended archive has.
@@ -338,6 +342,13 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 		return err
 	}
 	plan.Edits = []format.Edit{edit}
+	if m.last > 0 && !m.rewrite {
+		plan.Edits = append(plan.Edits, format.Edit{Object: a.name, Off: m.last, Len: int64(len(lastBlock)), Write: func(w io.Writer) error {
+			_, err := w.Write(lastBlock)
+			return err
+		}})
+		plan.Notes = append(plan.Notes, "the frame's last block is made again")
+	}
 	return plan, err
 }
 

@@ -243,6 +243,9 @@ func trailingZeros(b []byte) int {
 	return len(b) - n
 }
 
+// frameEnd is the class of a last block that is not as it was written.
+const frameEnd = "frame-end"
+
 // checkContents checks the frame around the contents, without decoding it.
 func (a *archive) checkContents(ctx context.Context, report func(format.Problem)) error {
 	c := a.block[contentBlock]
@@ -264,7 +267,7 @@ func (a *archive) checkContents(ctx context.Context, report func(format.Problem)
 				return w.err
 			}
 			if string(b) != string(lastBlock) {
-				report(a.problem(format.BadData, "frame-end", format.Error, end, "expected the frame's last block, found % x: stock readers fail there", b))
+				report(a.problem(format.BadData, frameEnd, format.Error, end, "expected the frame's last block, found % x: stock readers fail there", b))
 			}
 		}
 	}
