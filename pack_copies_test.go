@@ -19,6 +19,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/storetest/s3test"
@@ -152,6 +153,7 @@ func TestObjectBetweenSmallOnesLendsItsBeginning(t *testing.T) {
 }
 
 func TestObjectThatChangesWhileItIsCopiedIsLeftOut(t *testing.T) {
+	testkit.Serial(t)
 	for _, careless := range []bool{false, true} {
 		s, source, target := buckets(t)
 		s.Careless = careless
@@ -186,6 +188,7 @@ func TestObjectThatChangesWhileItIsCopiedIsLeftOut(t *testing.T) {
 }
 
 func TestServerThatDoesNotCopyIsRead(t *testing.T) {
+	testkit.Serial(t)
 	want := map[string][]byte{"a": numbered(20<<20, 1), "b": numbered(7<<20, 2), "c": numbered(10, 3), "d": numbered(7<<20, 4)}
 	for what, refuse := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
 		"501": func(w http.ResponseWriter, r *http.Request) bool {
@@ -231,6 +234,7 @@ func TestServerThatDoesNotCopyIsRead(t *testing.T) {
 }
 
 func TestServerThatRefusesCopiesIsNotAskedForEver(t *testing.T) {
+	testkit.Serial(t)
 	s, source, target := buckets(t)
 	want := map[string][]byte{}
 	for i := range 12 {
@@ -338,6 +342,7 @@ func TestRangesAreCopiedOrReadTogether(t *testing.T) {
 }
 
 func TestRangesThatAreWrongAreLeftOutByThemselves(t *testing.T) {
+	testkit.Serial(t)
 	s, source, target := buckets(t)
 	content := numbered(40<<20, 1)
 	s.Put("source", "old.caf", content)

@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/tar"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/storetest"
@@ -56,6 +57,7 @@ func numbered(n, seed int) []byte {
 }
 
 func TestObjectIsReadByOneRequestForEachSixteenMegabytes(t *testing.T) {
+	testkit.Serial(t)
 	s, source, target := buckets(t)
 	s.Page = 7
 	want := map[string][]byte{"large": numbered(33<<20, 1), "edge": numbered(16<<20, 2), "empty": nil}
@@ -227,6 +229,7 @@ func TestPackThatBrokeOffGoesOnWithWhatWasSent(t *testing.T) {
 
 // What is kept with an empty object takes a request; else there is none.
 func TestManyEmptyObjectsArePackedWithoutReading(t *testing.T) {
+	testkit.Serial(t)
 	s, source, _ := buckets(t)
 	var names []string
 	for i := range 3000 {
@@ -279,6 +282,9 @@ func TestDamageAtTheSourceIsNotPacked(t *testing.T) {
 		{name: "encrypted, without sums", encrypts: true, unnoticed: true}, {name: "not compared", noVerify: true, unnoticed: true},
 	} {
 		t.Run(k.name, func(t *testing.T) {
+			if k.name != "md5" {
+				testkit.Serial(t)
+			}
 			s, source, target := buckets(t)
 			if k.google {
 				s3test.Setenv(t, "")

@@ -291,6 +291,7 @@ func TestWhatWasDamagedBeforeIsNotVouchedFor(t *testing.T) {
 // TestAnIndexThatLosesItsDigestsIsNotPassedOver damages the pages of digests: nothing is
 // read without proof because of that.
 func TestAnIndexThatLosesItsDigestsIsNotPassedOver(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	p := prove(t, someFiles(rnd), nil)
 	index := p.Get("x.caf.holdall")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -33,7 +34,11 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	parts := []string{"a", "a-", "a0", "b", "é", "..", "", "x y", "\xff", "c%2F", "~"}
-	for round := range 12 {
+	rounds := 12
+	if testkit.Race() {
+		rounds = 3
+	}
+	for round := range rounds {
 		s := newSite(t)
 		s.S3.Page = 1 + r.IntN(20)
 		for range r.IntN(600) {
