@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -137,7 +136,10 @@ these uses; older revisions may.`,
 			o := oak.BlobOptions{Scratch: pack.NewScratch, Unused: unused}
 			if datastore != "" {
 				var err error
-				if o.Datastore, o.Dir, err = a.locate(ctx, besides(args[0], datastore)); err != nil {
+				if o.Datastore, o.Dir, err = a.locate(ctx, datastore); err != nil {
+					return err
+				}
+				if err := o.Found(ctx); err != nil {
 					return err
 				}
 			}
@@ -170,19 +172,6 @@ func (a *app) printBlob(b oak.Blob) {
 		name = b.Object
 	}
 	fmt.Fprintf(a.out, "%s  %s  %d%s%s\n", printable(name), a.humanSize(b.Length), b.Uses, ifAny("  %s", b.Path), ifAny(" (%s)", b.Problem))
-}
-
-// besides is an address as the view tree takes that of a data store: a path is from
-// the folder that the store lies in.
-func besides(own, address string) string {
-	if store.Scheme(address) != "" || filepath.IsAbs(address) {
-		return address
-	}
-	if store.Scheme(own) == "" {
-		return filepath.Join(filepath.Dir(filepath.Clean(own)), address)
-	}
-	own = strings.TrimRight(own, "/")
-	return own[:strings.LastIndexByte(own, '/')+1] + filepath.ToSlash(address)
 }
 
 func (a *app) oakRefsCommand() *cobra.Command {

@@ -39,6 +39,22 @@ type BlobOptions struct {
 	Unused bool
 }
 
+// Found says that there is no data store, where that can be told by listing it: nothing of
+// what is asked for would be there.
+func (o BlobOptions) Found(ctx context.Context) error {
+	dir := (&blobList{o: o}).dir()
+	if o.Datastore.Can().Near {
+		return nil // an empty folder may be one
+	}
+	for _, err := range store.List(ctx, o.Datastore, dir+"/") {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		return err
+	}
+	return fmt.Errorf("oak: data store %s: there is nothing in it: %w", store.AddressOf(o.Datastore, dir), fs.ErrNotExist)
+}
+
 // Blobs yields all blobs that the tree uses, and the checkpoints of its revision
 // unless it is of one itself, by id. Lost is how many nodes damage hid.
 func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[Blob, error] {
