@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -182,31 +183,52 @@ func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
 	if r.writer == "" || journal == nil {
 		return r.writer == "" || now.Journal == nil, nil
 	}
-	if whole, err := endsWithLine(ctx, r.moment[repo.GCLog]); !whole || err != nil {
+	if err := r.cutLines(ctx); err != nil {
 		return false, err
 	}
-	for e, err := range repo.Entries(ctx, journal) {
+	for e, err := range r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {
-			return false, nil // it is being written
-		}
-		if err != nil {
-			return false, err
+			continue
 		}
 		_, _, there := r.locate(e.Segment)
-		return there && e.Ended, nil
+		return there, err
 	}
 	return true, nil
 }
 
-// endsWithLine reports whether the last line of a file has an end. There may be no file.
-func endsWithLine(ctx context.Context, o store.Object) (bool, error) {
-	if o == nil {
-		return true, nil
+// cutLines takes the ends of lines for the ends of files of lines: what stands behind the
+// last one is being written.
+func (r *repository) cutLines(ctx context.Context) error {
+	for _, f := range []*repo.File{r.list.Journal, r.list.GCLog} {
+		if f == nil || r.moment[f.Name] == nil {
+			continue
+		}
+		o := r.moment[f.Name]
+		tail := make([]byte, min(tailGuess, f.Size))
+		if err := o.ReadAt(ctx, tail, f.Size-int64(len(tail))); err != nil {
+			return err
+		}
+		if i := bytes.LastIndexByte(tail, '\n'); i+1 < len(tail) && (i >= 0 || len(tail) < tailGuess) {
+			f.Size -= int64(len(tail) - i - 1)
+			r.moment[f.Name] = &beginning{o, f.Size}
+		}
 	}
-	var last [1]byte
-	n, err := store.ReadTail(ctx, o, last[:])
-	return n == 0 || last[0] == '\n', err
+	return nil
 }
+
+// beginning is an object as far as some size.
+type beginning struct {
+	store.Object
+	size int64
+}
+
+func (b *beginning) Info(ctx context.Context) (store.Info, error) {
+	info, err := b.Object.Info(ctx)
+	info.Size = b.size
+	return info, err
+}
+
+func (b *beginning) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 // changed reports whether tars have gone, or were written anew. That there are newer ones
 // is no change: the revision that is looked at does not need them.

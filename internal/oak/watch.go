@@ -132,7 +132,7 @@ func (w *Watcher) news(ctx context.Context) (all []repo.Entry, found bool, err e
 			return nil, false, err
 		case e.Revision == w.last.Revision:
 			return all, true, nil
-		case !e.Ended && (w.s.r.writer != "" || !w.s.r.st.Can().Near): // it is being written
+		case !e.Ended && !w.s.r.st.Can().Near: // it may be being written
 			continue
 		case len(all) > 0 && all[len(all)-1].Revision == e.Revision: // it was written again
 			continue

@@ -319,6 +319,43 @@ func TestAKilledWriterIsNoWriter(t *testing.T) {
 	}
 }
 
+// A watch tells of each commit of the reference, through compactions and cleanups.
+func TestAWatchFollowsTheReference(t *testing.T) {
+	l := oaktest.OpenLive(t, rand.Int64())
+	w, err := oak.Watch(t.Context(), local.New(filepath.Dir(l.Store)), filepath.Base(l.Store), format.OpenOptions{}, oak.WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	from := l.Last().Commit
+	next := func() {
+		t.Helper()
+		told := map[string]oak.Arrival{}
+		for a, err := range w.Next(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told[a.Revision] = a; a.Gap || a.Lost != "" {
+				t.Errorf("%+v", a)
+			}
+		}
+		for n := from + 1; n <= l.Last().Commit; n++ {
+			a, ok := told[l.Numbered(t, n).Revision]
+			want := fmt.Sprintf(`{"type":"Long","value":"%d"}`, n)
+			if !ok || !slices.ContainsFunc(a.Changes, func(c oak.Change) bool { return c.Property == "commit" && string(c.After) == want }) {
+				t.Errorf("commit %d: %+v", n, a)
+			}
+		}
+		from = l.Last().Commit
+	}
+	for _, line := range []string{"commit", "commit 20", "gc full", "commit", "gc tail", "gc full", "commit 3"} {
+		l.Do(t, line)
+		next()
+	}
+	l.Close(t)
+	next()
+}
+
 // Verbs that change a store refuse one that is open, and reading it first does not take
 // the lock away from whoever has it.
 func TestReadingTakesNoLock(t *testing.T) {
