@@ -72,7 +72,7 @@ const mostPrinted = 20
 
 func (a *app) printChecked(c checkedJSON, list bool) {
 	if c.BeingWritten {
-		a.notes([]string{c.By + " writes to the store: this is of it as it was when it was opened"})
+		a.notes([]string{c.By + " is writing to the store: this is its state when it was opened"})
 	}
 	for i, l := range c.Losses {
 		if i == mostPrinted {

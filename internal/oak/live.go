@@ -292,7 +292,7 @@ func (r *repository) beingWritten(ctx context.Context) (*format.Problem, error) 
 	if by == "" || err != nil {
 		return nil, err
 	}
-	c := fault(beingWritten, r.list.Dir, -1, "%s writes to the store: this is of it as it was when it was opened", by)
+	c := fault(beingWritten, r.list.Dir, -1, "%s is writing to the store: this is its state when it was opened", by)
 	c.Severity = format.Note
 	return &c.Problem, nil
 }
