@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly || solaris
 
 package sysfile
 
@@ -10,8 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // recorded are the files whose locks this process has by [LockRecord]. A lock of fcntl is
@@ -26,9 +25,9 @@ var recorded struct {
 func LockRecord(f *os.File) (by string, err error) {
 	recorded.Lock()
 	defer recorded.Unlock()
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
-	err = unix.FcntlFlock(f.Fd(), unix.F_SETLK, &lock)
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Whence: io.SeekStart}
+	err = syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &lock)
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
 		if by, err = holder(f); by == "" && err == nil {
 			by = "another program" // it has ended since, or the system does not tell
 		}
@@ -79,8 +78,8 @@ func openRegular(name string, fi os.FileInfo) (*os.File, error) {
 
 // holder asks who else has a lock on f.
 func holder(f *os.File) (by string, err error) {
-	lock := unix.Flock_t{Type: unix.F_RDLCK, Whence: io.SeekStart}
-	if err := unix.FcntlFlock(f.Fd(), unix.F_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK {
+	lock := syscall.Flock_t{Type: syscall.F_RDLCK, Whence: io.SeekStart}
+	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &lock); err != nil || lock.Type == syscall.F_UNLCK {
 		return "", err
 	}
 	if lock.Pid <= 0 {

@@ -1,5 +1,3 @@
-//go:build unix
-
 package main
 
 import (
@@ -12,7 +10,8 @@ import (
 )
 
 // lockRepository takes the lock of a segment store, which is one of fcntl over all of
-// repo.lock. Oak waits for it without a word; this says who has it.
+// repo.lock. Oak waits for it without a word; this says who has it. Systems without such
+// locks need none: a running Oak has its files open, which cannot be removed there.
 func lockRepository(dir string) (unlock func(), err error) {
 	name := filepath.Join(dir, "repo.lock")
 	_, existed := os.Lstat(name)
@@ -24,7 +23,7 @@ func lockRepository(dir string) (unlock func(), err error) {
 	if by != "" {
 		err = fmt.Errorf("the store is open: %s has the lock on %s", by, name)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() {
