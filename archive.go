@@ -279,6 +279,9 @@ func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by 
 	}
 	a.took = time.Since(start)
 	a.src.Read(f, r)
+	if by == st {
+		a.src.Borrow()
+	}
 	return a, nil
 }
 

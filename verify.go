@@ -34,6 +34,9 @@ type Verified struct {
 	Bytes    int64  `json:"bytes"` // content that was right
 	Errors   int64  `json:"errors"`
 	Warnings int64  `json:"warnings"`
+	// BeingWritten says that another program writes to the archive right now: what it is
+	// about to end is no fault.
+	BeingWritten bool `json:"being_written,omitempty"`
 	// Proven counts the files whose content was found right.
 	Proven Proven `json:"proven"`
 	// Unproven counts files whose content nothing vouches for.
@@ -82,6 +85,7 @@ func (c *check) tell(p Problem) {
 	if !p.HasEntry {
 		c.told[p] = true
 	}
+	c.sum.BeingWritten = c.sum.BeingWritten || p.Code == format.BeingWritten
 	switch p.Severity {
 	case format.Error:
 		c.sum.Errors++

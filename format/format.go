@@ -179,6 +179,11 @@ type Abilities struct {
 	// on a disk, is a third faster by it.
 	Run func(e Entry) (Extent, bool)
 
+	// Object returns an object that the reader itself holds open; nil for others. Contents
+	// are read of it, and not of what has its name by then: another program may write to
+	// the archive meanwhile. It stays the reader's.
+	Object func(name string) store.Object
+
 	// EntriesBelow yields what is below a directory, in stored order, without going
 	// through the rest: for trees too large to be walked.
 	EntriesBelow func(ctx context.Context, dir string) iter.Seq2[Entry, error]

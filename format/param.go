@@ -46,7 +46,8 @@ const (
 	ParamWord                    // one of Param.Words
 	ParamSwitch                  // true or false
 	ParamNumber
-	ParamSize // a number of bytes; the command takes 4MiB, too
+	ParamSize   // a number of bytes; the command takes 4MiB, too
+	ParamFolder // an address, or a path; the command makes a path absolute, and lets the archive lead there
 )
 
 // A ParamError says that a format does not take a parameter, or not with that value. It
@@ -101,7 +102,7 @@ func (f *Format) CheckParams(op Op, given map[string]string) error {
 
 func (p *Param) takes(v string) bool {
 	switch {
-	case v == "" || p.Kind == ParamText || slices.Contains(p.Words, v):
+	case v == "" || p.Kind == ParamText || p.Kind == ParamFolder || slices.Contains(p.Words, v):
 		return true
 	case p.Kind == ParamSwitch:
 		return v == "true" || v == "false"

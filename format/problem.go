@@ -31,7 +31,8 @@ const (
 	MissingIndex  Code = "missing-index"
 	Unsupported   Code = "unsupported"
 	Limit         Code = "limit"
-	Exists        Code = "exists" // a file is there already, of extractions
+	Exists        Code = "exists"        // a file is there already, of extractions
+	BeingWritten  Code = "being-written" // another program writes to the archive: no damage
 )
 
 // A Problem is one thing a check found.

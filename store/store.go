@@ -66,6 +66,15 @@ type Abilities struct {
 	// request for what is known: reads of another version fail with ErrChanged.
 	OpenAs func(ctx context.Context, info Info) (Object, error)
 
+	// OpenGrowing is Open of an object that is only ever written to at its end: who calls it
+	// vouches for that. What it had when it was first asked can be read for as long as it
+	// is open, while it grows, and Info goes on telling of that.
+	OpenGrowing func(ctx context.Context, name string) (Object, error)
+
+	// Locked says which other program has a lock on an object, in words for people; empty
+	// is none. It takes no lock.
+	Locked func(ctx context.Context, name string) (by string, err error)
+
 	// Fetch asks at once for what later reads will find. It returns when all answers
 	// are there, or errors, which the reads will meet again. What was fetched may be
 	// forgotten after release.
@@ -290,6 +299,15 @@ func Inner[O Object](o Object) (found O, ok bool) {
 		}
 	}
 	return found, ok
+}
+
+// OpenGrowing opens an object that is only ever written to at its end. In a store that does
+// not know of such, reads fail once it has grown.
+func OpenGrowing(ctx context.Context, st Store, name string) (Object, error) {
+	if open := st.Can().OpenGrowing; open != nil {
+		return open(ctx, name)
+	}
+	return st.Open(ctx, name)
 }
 
 // List enumerates the objects of st whose names begin with prefix.

@@ -130,7 +130,7 @@ func (a *app) warn(format string, args ...any) {
 
 // openOptions are the wishes that flags have for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
+	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
 }
 
 // saysHealed says of the archive at work that it is damaged, when the first of that is healed.

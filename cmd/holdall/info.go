@@ -35,6 +35,7 @@ type infoJSON struct {
 	Volumes     []string          `json:"volumes"`
 	Facts       map[string]string `json:"facts,omitempty"`
 	Unusual     []problemJSON     `json:"unusual,omitempty"`
+	Written     bool              `json:"being_written,omitempty"` // by another program, right now
 	NWB         *hierarchy.NWB    `json:"nwb,omitempty"`
 	Arrays      []*arrayJSON      `json:"arrays,omitempty"`
 
@@ -166,6 +167,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 	i.addFacts(about.Facts)
 	for _, p := range about.Notes {
 		i.Unusual = append(i.Unusual, problemAsJSON(p))
+		i.Written = i.Written || p.Code == format.BeingWritten
 	}
 	return i, nil
 }

@@ -71,6 +71,9 @@ func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fi
 const mostPrinted = 20
 
 func (a *app) printChecked(c checkedJSON, list bool) {
+	if c.BeingWritten {
+		a.notes([]string{c.By + " is writing to the store: this is its state when it was opened"})
+	}
 	for i, l := range c.Losses {
 		if i == mostPrinted {
 			fmt.Fprintf(a.out, "and %d more; --json has the first 10,000\n", c.Lost-mostPrinted)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -156,8 +155,10 @@ put their mark into the data store are among the STOREs.`,
 			var in oak.Datastore
 			if address != "" {
 				var err error
-				address = besides(args[0], address)
 				if in.Store, in.Dir, err = a.locate(ctx, address); err != nil {
+					return err
+				}
+				if err := in.Found(ctx); err != nil {
 					return err
 				}
 				in.Cloud = oak.IsCloud(address)
@@ -260,19 +261,6 @@ func (a *app) printBlob(b oak.Blob) {
 		name = b.Object
 	}
 	fmt.Fprintf(a.out, "%s  %s  %d%s%s\n", printable(name), a.humanSize(b.Length), b.Uses, ifAny("  %s", b.Path), ifAny(" (%s)", b.Problem))
-}
-
-// besides is an address as the view tree takes that of a data store: a path is from
-// the folder that the store lies in.
-func besides(own, address string) string {
-	if store.Scheme(address) != "" || filepath.IsAbs(address) {
-		return address
-	}
-	if store.Scheme(own) == "" {
-		return filepath.Join(filepath.Dir(filepath.Clean(own)), address)
-	}
-	own = strings.TrimRight(own, "/")
-	return own[:strings.LastIndexByte(own, '/')+1] + filepath.ToSlash(address)
 }
 
 func (a *app) oakRefsCommand() *cobra.Command {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
 )
 
 // paramFlag is a flag that formats have a parameter for.
@@ -31,7 +34,7 @@ func flagOf(p *format.Param) string { return cmp.Or(p.Flag, p.Name) }
 func (f *paramFlag) String() string { return "" }
 
 func (f *paramFlag) Type() string {
-	return [...]string{"string", "word", "bool", "int", "size"}[f.of[0].Kind]
+	return [...]string{"string", "word", "bool", "int", "size", "folder"}[f.of[0].Kind]
 }
 
 func (f *paramFlag) Set(s string) error {
@@ -44,11 +47,46 @@ func (f *paramFlag) Set(s string) error {
 			return fmt.Errorf("%w%s", err, strings.Join(append([]string{""}, p.Words...), ", or "))
 		}
 		s = fmt.Sprint(n)
+	} else if p.Kind == format.ParamFolder && s != "" {
+		var err error
+		if s, err = folderAt(s); err != nil {
+			return err
+		}
 	}
 	if f.to[f.name] = s; s == "" && p.Kind != format.ParamText || s == "0" && p.Least > 0 {
 		delete(f.to, f.name) // as if it was not given
 	}
 	return nil
+}
+
+// folderAt is a folder of this machine by its whole path, as nothing else than the command
+// line says from where a path is meant. Other addresses stay as they are.
+func folderAt(address string) (string, error) {
+	if store.Scheme(address) != "" {
+		return address, nil
+	}
+	whole, err := filepath.Abs(address)
+	if err != nil {
+		return "", err
+	}
+	if fi, err := os.Stat(whole); err != nil || !fi.IsDir() {
+		return "", fmt.Errorf("there is no folder %s", whole)
+	}
+	return filepath.ToSlash(whole), nil
+}
+
+// mayLead is where an archive may lead: as --external says, and to the folders that flags
+// name.
+func (a *app) mayLead() []string {
+	all := slices.Clone(a.external)
+	for _, f := range format.All() {
+		for _, p := range f.Params {
+			if v := a.params[flagOf(&p)]; v != "" && p.Kind == format.ParamFolder {
+				all = append(all, v)
+			}
+		}
+	}
+	return all
 }
 
 // opensAnArchive marks the verbs for which flags about archives mean something.

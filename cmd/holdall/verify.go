@@ -119,6 +119,9 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	if !quick {
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
 	}
+	if sum.BeingWritten {
+		line += "; it is being written"
+	}
 	fmt.Fprintln(a.out, line)
 	a.printParity(shownAddress, sum.Parity, quick)
 	return sum, nil

@@ -41,7 +41,7 @@ func Wrap(st store.Store, limit int64) store.Store {
 	}
 	c := &cached{Store: st, limit: limit, objs: map[string]*object{}}
 	below := st.Can()
-	c.can = store.Abilities{Address: below.Address, List: below.List, Fetch: c.fetch}
+	c.can = store.Abilities{Address: below.Address, List: below.List, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
 	return c
 }
 
@@ -58,13 +58,22 @@ type cached struct {
 // Open returns the one object of that name: all readers of an archive see the
 // same version, and share what is known of it.
 func (c *cached) Open(ctx context.Context, name string) (store.Object, error) {
+	return c.open(name, func() (store.Object, error) { return c.Store.Open(ctx, name) })
+}
+
+// openGrowing is Open of what only grows, for whoever opens it first.
+func (c *cached) openGrowing(ctx context.Context, name string) (store.Object, error) {
+	return c.open(name, func() (store.Object, error) { return store.OpenGrowing(ctx, c.Store, name) })
+}
+
+func (c *cached) open(name string, open func() (store.Object, error)) (store.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o := c.objs[name]; o != nil {
 		o.users++
 		return &handle{object: o}, nil
 	}
-	inner, err := c.Store.Open(ctx, name)
+	inner, err := open()
 	if err != nil {
 		return nil, err
 	}

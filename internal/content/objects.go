@@ -19,6 +19,8 @@ type objects struct {
 	rule  outside.Rule
 	stale atomic.Pointer[error] // why nothing is read any more
 
+	borrowed func(name string) store.Object // what the format holds open; nil if it tells of none
+
 	mu sync.RWMutex
 	m  map[objectKey]store.Object // nil once closed
 }
@@ -39,6 +41,11 @@ const maxOpen = 256
 func (x *objects) open(ctx context.Context, name string, external bool) (store.Object, error) {
 	if err := x.stale.Load(); err != nil {
 		return nil, *err
+	}
+	if x.borrowed != nil && !external {
+		if o := x.borrowed(name); o != nil {
+			return o, nil
+		}
 	}
 	key := objectKey{name, external}
 	x.mu.RLock()

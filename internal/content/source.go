@@ -76,6 +76,10 @@ func (s *Source) Read(f *format.Format, r format.Reader) {
 	s.Format, s.Reader, s.runs, s.compares = f, r, can.Run, can.Compares
 }
 
+// Borrow makes s read by the objects that its reader holds open, where it has some: those
+// of the store that s reads from.
+func (s *Source) Borrow() { s.objects.borrowed = s.Reader.Can().Object }
+
 // UseIndex makes s take from an index what it has for reading: digests of pieces,
 // and points in long units from which they can be decoded.
 func (s *Source) UseIndex(x *kept.Index) {

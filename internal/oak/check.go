@@ -55,6 +55,9 @@ type CheckResult struct {
 	Losses   []Loss `json:"losses"` // the first 10,000
 	Lost     int64  `json:"lost"`   // how many there are of these
 	Nodes    int64  `json:"nodes"`  // that were read, each once for all revisions
+	// BeingWritten says that another program writes to the store right now, and By which.
+	BeingWritten bool   `json:"being_written,omitempty"`
+	By           string `json:"by,omitempty"`
 
 	end int64 // of the good line and those before it, in the journal
 }
@@ -105,10 +108,15 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 		return CheckResult{}, fmt.Errorf("oak: %s: a tar by itself has no journal to check: %w", s.r.name, errors.ErrUnsupported)
 	}
 	c := checker{trees: s.trees(o.Binaries, o.Workers), s: s, o: o, res: CheckResult{Revisions: []CheckedRevision{}, Trees: []CheckedTree{}, Losses: []Loss{}}}
+	by, err := s.r.writtenBy(ctx)
+	if err != nil {
+		return CheckResult{}, err
+	}
+	c.res.BeingWritten, c.res.By = by != "", by
 	if err := c.begin(ctx); err != nil {
 		return CheckResult{}, err
 	}
-	err := s.eachLine(ctx, func(e repo.Entry, bad *repo.Error) (more bool, err error) {
+	err = s.eachLine(ctx, func(e repo.Entry, bad *repo.Error) (more bool, err error) {
 		line := lineOf(e, bad, c.res.Looked)
 		if c.res.Newest == nil {
 			c.res.Newest = &line

@@ -59,6 +59,21 @@ func blobPlace(name string, cloud bool) (size int64, object, what string) {
 	return size, path.Join(id[:2], id[2:4], id[4:6], id), ""
 }
 
+// Found says that there is no data store, where that can be told by listing it: nothing of
+// what is asked for would be there.
+func (d Datastore) Found(ctx context.Context) error {
+	if d.Store.Can().Near {
+		return nil // an empty folder may be one
+	}
+	for _, err := range store.List(ctx, d.Store, d.path("")) {
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		return err
+	}
+	return fmt.Errorf("oak: data store %s: there is nothing in it: %w", store.AddressOf(d.Store, d.Dir), fs.ErrNotExist)
+}
+
 // blobID is the inverse of blobPlace: of an object that is none of a binary it is empty.
 func (d Datastore) blobID(object string) string {
 	id := path.Base(object)

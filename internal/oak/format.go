@@ -21,7 +21,7 @@ var Format = &format.Format{
 		{Name: revisionParam, For: format.ToOpen, Help: "another tree: the revision UUID:NUMBER, or a time: the newest revision that is not after it"},
 		{Name: checkpointParam, For: format.ToOpen, Help: "the tree of the checkpoint of this name"},
 		{Name: superParam, Flag: "-", For: format.ToOpen, Kind: format.ParamSwitch},
-		{Name: datastoreParam, For: format.ToOpen, Help: "the folder of a data store, for binaries that are there"},
+		{Name: datastoreParam, For: format.ToOpen, Kind: format.ParamFolder, Help: "the folder of a data store, for binaries that are there"},
 		{Name: tarSizeParam, For: format.ToCreate, Kind: format.ParamSize, Least: leastTar, Most: mostTar, Help: "length after which a tar ends"},
 		{Name: timeParam, For: format.ToCreate, Help: "time of the revision, as 2006-01-02T15:04:05Z (default the newest entry's)"},
 	},

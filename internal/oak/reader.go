@@ -270,7 +270,7 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 }
 
 func (r *segmentReader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run, Doubt: r.left}
+	return format.Abilities{Run: r.Run, Doubt: r.left, Object: r.objectNamed}
 }
 
 // left returns what the scan of a tar without an index left out, if it did.
@@ -312,9 +312,16 @@ func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
 
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: "segment tars"}
+	written, err := r.beingWritten(ctx)
+	if err != nil {
+		return about, err
+	}
+	if written != nil {
+		about.Notes = append(about.Notes, *written)
+	}
 	// What was odd about the tars and did not keep them from being read.
 	for _, t := range slices.Backward(r.tars) {
-		if t.none != nil {
+		if t.none != nil && (written == nil || t.Number != r.tars[0].Number) {
 			c := fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)
 			c.Severity = format.Warning
 			about.Notes = append(about.Notes, c.Problem)

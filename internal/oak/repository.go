@@ -25,11 +25,16 @@ type repository struct {
 	single   bool   // one tar
 	list     repo.Listing
 	tars     []*segmentTar // that count: as listed, newest number first
-	shadowed []repo.Tar    // that do not
+	byPath   map[string]*segmentTar
+	shadowed []repo.Tar // that do not
 	limits   format.Limits
 	trusting bool   // segments are not compared with their checksums
 	held     int64  // bytes of indexes
 	release  func() // of what was fetched ahead
+
+	moment map[string]store.Object // files besides the tars that count, as they were when the store was opened
+	had    map[string]*segmentTar  // of the same store, which may serve again
+	writer string                  // who writes to it right now, as far as is known
 
 	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest
 
@@ -46,6 +51,7 @@ type segmentTar struct {
 	file           *tarfile.Tar // nil if it has no index
 	none           *tarfile.NoIndex
 	trash          []tarfile.Problem // that the scan met
+	scanned        int64             // up to where it need not be scanned again
 }
 
 // fetchedAhead is how many tails are asked for at once.
@@ -88,27 +94,33 @@ func openSegments(ctx context.Context, st store.Store, name string, o format.Ope
 		if err == nil {
 			r.single = true
 			r.list = repo.Listing{Dir: repo.Dir(path.Dir(name)), Tars: []repo.Tar{{File: repo.File{Name: path.Base(name), Size: size}, Number: number, Letter: letter}}}
+			r.writer = r.lockedBy(ctx)
 			return r, r.openTars(ctx)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	if r.list, err = repo.List(ctx, st, dir); err != nil {
-		return nil, err
+	return r, r.openMoment(ctx, dir)
+}
+
+// find lists the files of a store, and knows what is none.
+func (r *repository) find(ctx context.Context, dir string) (err error) {
+	if r.list, err = repo.List(ctx, r.st, dir); err != nil {
+		return err
 	}
 	if len(r.list.Tars) == 0 && r.list.Journal == nil {
 		if err := r.beside(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if len(r.list.Tars) == 0 && r.list.Journal == nil && r.list.Manifest == nil {
 		if err := r.missing(ctx, dir); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, fault(notAStore, name, -1, "there are no tars named data00000a.tar and on, no %s and no %s", repo.Journal, repo.Manifest)
+		return fault(notAStore, r.name, -1, "there are no tars named data00000a.tar and on, no %s and no %s", repo.Journal, repo.Manifest)
 	}
-	return r, r.openTars(ctx)
+	return nil
 }
 
 // missing tells nothing of that name from something else.
@@ -141,16 +153,42 @@ func (r *repository) openTars(ctx context.Context) error {
 	for len(numbers) > 0 {
 		some := numbers[:min(len(numbers), fetchedAhead)]
 		numbers = numbers[len(some):]
-		var ahead []store.Range
-		for _, letters := range some {
-			ahead = append(ahead, store.Range{Name: r.list.Path(letters[0].Name), Tail: true, Len: tailGuess})
+		if err := r.openNumbers(ctx, some); err != nil {
+			return err
 		}
-		r.release()
-		r.release = formatkit.Fetch(ctx, r.st, ahead)
-		for _, letters := range some {
-			if err := r.openNumber(ctx, letters); err != nil {
-				return err
+	}
+	if err := r.holdShadowed(ctx); err != nil {
+		return err
+	}
+	r.byPath = map[string]*segmentTar{}
+	for _, t := range r.tars {
+		r.byPath[t.path] = t
+	}
+	return nil
+}
+
+func (r *repository) openNumbers(ctx context.Context, some [][]repo.Tar) (err error) {
+	var ahead []store.Range
+	first := make([]store.Object, len(some)) // of each number, opened as what grows
+	defer func() {
+		for _, o := range first {
+			if o != nil {
+				err = errors.Join(err, o.Close())
 			}
+		}
+	}()
+	for i, letters := range some {
+		name := r.list.Path(letters[0].Name)
+		if first[i], err = store.OpenGrowing(ctx, r.st, name); err != nil {
+			return err
+		}
+		ahead = append(ahead, store.Range{Name: name, Tail: true, Len: tailGuess})
+	}
+	r.release()
+	r.release = formatkit.Fetch(ctx, r.st, ahead)
+	for _, letters := range some {
+		if err := r.openNumber(ctx, letters); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -168,8 +206,13 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err er
 		}
 	}()
 	for i, l := range letters {
+		if t := r.again(l); t != nil {
+			r.tars = append(r.tars, t)
+			r.shadowed = slices.Concat(r.shadowed, letters[:i], letters[i+1:])
+			return nil
+		}
 		t := &segmentTar{Tar: l, path: r.list.Path(l.Name)}
-		if t.obj, err = r.st.Open(ctx, t.path); err != nil {
+		if t.obj, err = store.OpenGrowing(ctx, r.st, t.path); err != nil {
 			return err
 		}
 		opened = append(opened, t)
@@ -213,8 +256,8 @@ func (r *repository) scan(ctx context.Context, t *segmentTar) error {
 			t.trash = append(t.trash, p)
 		}
 	}
-	var found []tarfile.Entry
-	for f, err := range tarfile.Scan(ctx, t.obj, t.size, report) {
+	found := r.before(t)
+	for f, err := range tarfile.ScanFrom(ctx, t.obj, t.scanned, t.size, report) {
 		if err != nil {
 			return r.storeFault(err)
 		}
@@ -226,6 +269,9 @@ func (r *repository) scan(ctx context.Context, t *segmentTar) error {
 			return fault(indexLimit, t.path, -1, "indexes of more than %d bytes", r.limits.Index)
 		}
 		found = append(found, e)
+		if len(t.trash) == 0 {
+			t.scanned = e.Whole().Off + e.Whole().Len
+		}
 	}
 	t.Index = tarfile.NewIndex(found)
 	return nil
@@ -249,7 +295,7 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	if r.list.Journal == nil {
 		return repo.Head{}, repo.NoHead("there is no journal")
 	}
-	o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
+	o, err := r.file(ctx, repo.Journal)
 	if err != nil {
 		return repo.Head{}, err
 	}
@@ -275,7 +321,7 @@ func (r *repository) rewound(lines int) {
 // journal gives the lines of the journal as [repo.Entries] does.
 func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
-		o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
+		o, err := r.file(ctx, repo.Journal)
 		if err != nil {
 			yield(repo.Entry{}, err)
 			return
@@ -299,7 +345,7 @@ func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error]
 }
 
 func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {
-	o, err := r.st.Open(ctx, r.list.Path(repo.Manifest))
+	o, err := r.file(ctx, repo.Manifest)
 	if err != nil {
 		return repo.Properties{}, err
 	}
@@ -314,25 +360,30 @@ func (r *repository) close() error {
 	for _, t := range r.tars {
 		errs = append(errs, t.obj.Close())
 	}
-	r.tars = nil
+	for _, o := range r.moment {
+		errs = append(errs, o.Close())
+	}
+	r.tars, r.moment = nil, nil
 	return errors.Join(errs...)
 }
 
 // Classes of what can be wrong, and the general words for them.
 const (
-	notAStore   = "not-a-store"
-	indexLimit  = "index-limit"
-	tarFault    = "tar"
-	noIndex     = "no-index"
-	outOfBounds = "bounds"
+	notAStore    = "not-a-store"
+	indexLimit   = "index-limit"
+	tarFault     = "tar"
+	noIndex      = "no-index"
+	outOfBounds  = "bounds"
+	beingWritten = "being-written"
 )
 
 var codes = map[string]format.Code{
-	notAStore:   format.MissingIndex,
-	indexLimit:  format.Limit,
-	tarFault:    format.BadIndex,
-	noIndex:     format.MissingIndex,
-	outOfBounds: format.OutOfBounds,
+	notAStore:    format.MissingIndex,
+	indexLimit:   format.Limit,
+	tarFault:     format.BadIndex,
+	noIndex:      format.MissingIndex,
+	outOfBounds:  format.OutOfBounds,
+	beingWritten: format.BeingWritten,
 
 	noRoot:         format.Dangling,
 	headRewound:    format.Dangling,

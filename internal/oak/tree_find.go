@@ -181,7 +181,7 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 }
 
 func (t *treeReader) Can() format.Abilities {
-	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Compares: func(e format.Entry) bool {
+	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Object: t.objectNamed, Compares: func(e format.Entry) bool {
 		_, external := e.Ref.(blobRef)
 		if x, ok := e.Ref.(luceneRef); ok {
 			external = x.away

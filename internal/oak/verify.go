@@ -29,18 +29,29 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			err = errors.Join(err, obj.Close())
 		}
 	}()
+	written, err := r.beingWritten(ctx)
+	if err != nil {
+		return err
+	}
+	if written != nil {
+		report(*written)
+	}
 	a, err := audit.Open(ctx, audit.Source{
 		Listing: r.list,
+		Written: written != nil,
 		Tar: func(ctx context.Context, t repo.Tar) (store.Object, *tarfile.Tar, error) {
-			obj, err := st.Open(ctx, r.list.Path(t.Name))
-			if err != nil {
-				return nil, nil, err
+			obj := r.objectNamed(r.list.Path(t.Name))
+			if obj == nil {
+				var err error
+				if obj, err = store.OpenGrowing(ctx, st, r.list.Path(t.Name)); err != nil {
+					return nil, nil, err
+				}
+				opened = append(opened, obj)
 			}
-			opened = append(opened, obj)
 			tar, err := tarfile.Open(ctx, obj, t.Name, tarfile.Options{Tail: tailGuess})
 			return obj, tar, err
 		},
-		File: func(ctx context.Context, name string) (store.Object, error) { return st.Open(ctx, r.list.Path(name)) },
+		File: r.file,
 	})
 	if err != nil {
 		return err
@@ -54,6 +65,9 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	if err == nil && !o.Quick {
 		err = checkSegments(ctx, a, tell)
+	}
+	if err == nil && o.Quick && written != nil {
+		err = a.Unfinished(ctx, tell)
 	}
 	if err == nil && !r.single {
 		err = a.Across(ctx, tell)

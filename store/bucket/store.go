@@ -226,13 +226,18 @@ func (st *Store) Address(name string) string {
 
 // Can returns what buckets can do.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
+	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
 		Unfinished: st.Unfinished, Abandon: st.Abandon, CopiesFrom: st.CopiesFrom}
 }
 
 // Open returns the named object. It sends no request.
 func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	return st.open(store.Info{Name: name}, func() (store.Object, error) { return st.web.Open(ctx, name) })
+}
+
+// OpenGrowing returns an object of which later versions only have more. It sends no request.
+func (st *Store) OpenGrowing(ctx context.Context, name string) (store.Object, error) {
+	return st.open(store.Info{Name: name}, func() (store.Object, error) { return st.web.OpenGrowing(ctx, name) })
 }
 
 // OpenAs returns an object as it was listed. It sends no request.

@@ -52,7 +52,7 @@ func New(dir string) *Store {
 		dir = "."
 	}
 	s := &Store{dir: dir, recheck: recheckEvery, lock: sysfile.TryLock}
-	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, Create: s.CreateAs, Folder: s.Folder, Remove: s.Remove, RemoveAs: s.RemoveAs, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
+	s.can = store.Abilities{Near: true, Address: s.Address, List: s.List, OpenGrowing: s.OpenGrowing, Locked: s.Locked, Create: s.CreateAs, Folder: s.Folder, Remove: s.Remove, RemoveAs: s.RemoveAs, Amend: s.Amend, Owns: s.Owns, Adopt: s.Adopt}
 	return s
 }
 

@@ -31,6 +31,8 @@ type object struct {
 	info    store.Info
 	recheck time.Duration
 
+	grows bool // it is only written to at its end: that is no change of what was there
+
 	next    atomic.Int64 // when to look again, on the clock that ticks counts
 	changed atomic.Bool
 	can     store.ObjectAbilities
@@ -39,6 +41,16 @@ type object struct {
 // Open opens a regular file for reading. It never waits: a named pipe is
 // refused, not opened.
 func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
+	return s.openAs(ctx, name, false)
+}
+
+// OpenGrowing opens a file that is only written to at its end. What it had then can be
+// read though it grows, or is removed.
+func (s *Store) OpenGrowing(ctx context.Context, name string) (store.Object, error) {
+	return s.openAs(ctx, name, true)
+}
+
+func (s *Store) openAs(ctx context.Context, name string, grows bool) (store.Object, error) {
 	p, err := s.path(name)
 	if err == nil {
 		err = ctx.Err()
@@ -50,7 +62,23 @@ func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	if err != nil {
 		return nil, failed("open", p, err)
 	}
+	o.grows = grows
 	return o, nil
+}
+
+// Locked says which other process has a lock of fcntl on a file, as Java programs take it.
+// Other locks it does not know, and on systems without these it is an error that wraps
+// errors.ErrUnsupported.
+func (s *Store) Locked(ctx context.Context, name string) (by string, err error) {
+	p, err := s.path(name)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		by, err = sysfile.RecordLocked(p)
+		err = missing(err)
+	}
+	return by, failed("lock", name, err)
 }
 
 // open opens the file of that name at p.
@@ -174,6 +202,9 @@ func (o *object) look() error {
 	fi, err := o.f.Stat()
 	if err != nil {
 		return cause(err)
+	}
+	if o.grows && fi.Size() >= o.info.Size {
+		return nil
 	}
 	if fi.Size() != o.info.Size || !fi.ModTime().Equal(o.info.ModTime) {
 		o.changed.Store(true)

@@ -23,6 +23,51 @@ func touch(t *testing.T, p string) {
 	}
 }
 
+func TestWhatGrowsIsReadAsItWas(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "x", "0123456789")
+	st := New(dir)
+	st.recheck = 0
+	o, err := store.OpenGrowing(t.Context(), st, "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	want := func(what string) {
+		t.Helper()
+		b := make([]byte, 10)
+		if err := o.ReadAt(t.Context(), b, 0); err != nil || string(b) != "0123456789" {
+			t.Errorf("%s: %q, %v", what, b, err)
+		}
+		if info, err := o.Info(t.Context()); err != nil || info.Size != 10 {
+			t.Errorf("%s: %+v, %v", what, info, err)
+		}
+		if _, err := o.Can().File(t.Context()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	want("first")
+	f, err := os.OpenFile(filepath.Join(dir, "x"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("abc"); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	touch(t, filepath.Join(dir, "x"))
+	want("grown")
+	if err := o.ReadAt(t.Context(), make([]byte, 11), 0); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("past its end: %v", err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "x"), 9); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.ReadAt(t.Context(), make([]byte, 2), 0); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("shorter: expected ErrChanged, found %v", err)
+	}
+}
+
 func TestReadOfAFileChangedInPlaceFailsAndStaysFailed(t *testing.T) {
 	const before = "0123456789"
 	for name, change := range map[string]func(t *testing.T, p string) error{

@@ -198,7 +198,7 @@ func transport(parallel int) *http.Transport {
 
 // Can says that objects have addresses, and are opened as they were listed elsewhere.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, OpenAs: st.OpenAs}
+	return store.Abilities{Address: st.Address, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing}
 }
 
 // Open returns the named object. It sends no request.
@@ -208,6 +208,16 @@ func (st *Store) Open(_ context.Context, name string) (store.Object, error) {
 		return nil, &store.Error{Op: "open", Name: fmt.Sprintf("%s %q", redact(st.base), name), Off: -1, Err: err}
 	}
 	return &object{st: st, name: name, url: u, ver: version{size: -1}}, nil
+}
+
+// OpenGrowing returns an object that is only written to at its end: it is what the first
+// answer tells of it, whatever it grows to. It sends no request.
+func (st *Store) OpenGrowing(ctx context.Context, name string) (store.Object, error) {
+	o, err := st.Open(ctx, name)
+	if err == nil {
+		o.(*object).ver.grows = true
+	}
+	return o, err
 }
 
 // OpenAs returns the version of an object that info tells of, and sends no request. A

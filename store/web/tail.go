@@ -104,6 +104,9 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 	if err := o.heard(got.size, resp.Header); err != nil {
 		return 0, 0, err
 	}
+	if o.ver.grows && got.size != o.ver.known() {
+		return 0, 0, errNoSuffix // another answer was first, and it has grown since
+	}
 	if got.size < 0 || got.off+got.n != got.size || got.n != min(got.size, int64(len(p))) {
 		if got.whole {
 			return 0, 0, errNoSuffix

@@ -21,6 +21,10 @@ type version struct {
 	// answer for one name, and those that know no ETag would fail If-Match.
 	mixed    bool
 	answered bool
+
+	// grows says that the name is only written to at its end: what is longer than it was
+	// begins with the same bytes, whatever the server calls it.
+	grows bool
 }
 
 // agree takes over what an answer tells, or fails with ErrChanged if it tells
@@ -29,6 +33,9 @@ type version struct {
 func (v *version) agree(size int64, h http.Header, bytes bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.grows && v.size >= 0 && size >= v.size {
+		return nil
+	}
 	if v.size >= 0 && size >= 0 && size != v.size {
 		return fmt.Errorf("size was %d, is %d: %w", v.size, size, store.ErrChanged)
 	}
@@ -76,6 +83,7 @@ func (v *version) condition() (key, value string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
+	case v.grows:
 	case v.etag != "" && !v.mixed:
 		return "If-Match", v.etag
 	case v.lastMod != "":

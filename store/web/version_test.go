@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -111,6 +112,35 @@ func TestReplicasWithAndWithoutETagAreOneVersion(t *testing.T) {
 	replicas[3].etag = `"b"`
 	if _, err := read(t, o, 0, 1); !errors.Is(err, store.ErrChanged) {
 		t.Errorf("another ETag: expected ErrChanged, found %v", err)
+	}
+}
+
+func TestWhatGrowsIsReadAsItWas(t *testing.T) {
+	now := edition{`"a"`, servedAt, "0123456789", false}
+	s := site{hook: func(w http.ResponseWriter, r *http.Request) bool {
+		now.answer(w, r)
+		return true
+	}}
+	o, err := store.OpenGrowing(t.Context(), serve(t, &s), "object")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRead(t, o, 2, "234")
+	now.etag, now.content = `"b"`, "0123456789abc"
+	wantRead(t, o, 5, "56789")
+	end := make([]byte, 4)
+	if n, err := store.ReadTail(t.Context(), o, end); err != nil || string(end[:n]) != "6789" {
+		t.Errorf("end: %q, %v", end[:n], err)
+	}
+	if info, err := o.Info(t.Context()); err != nil || info.Size != 10 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, err := read(t, o, 8, 4); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("past its end: %v", err)
+	}
+	now.content = "01234567"
+	if _, err := read(t, o, 0, 4); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("shorter: expected ErrChanged, found %v", err)
 	}
 }
 

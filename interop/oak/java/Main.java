@@ -42,6 +42,7 @@ final class Main {
             + "  unindex FILE           cuts off a tar all but its segments\n"
             + "  measure open|segments|nodes|check|check-head|recover DIR\n"
             + "  measure read DIR FILE  the nodes at the paths in a file\n"
+            + "  live DIR SEED          opens a store and writes to it as lines of stdin say: see LiveStore\n"
             + "  batch                  command lines, as arrays of JSON, line by line from stdin\n"
             + "A command works on a copy of a store, unless --in-place; measure, unindex and what\n"
             + "makes stores work in place.";
@@ -82,6 +83,15 @@ final class Main {
         if (line.isEmpty()) {
             System.err.println(USAGE);
             System.exit(2);
+        }
+        if (line.get(0).equals("live") && line.size() == 3) {
+            try {
+                LiveStore.run(new File(line.get(1)), Long.parseLong(line.get(2)), new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)), answers);
+                System.exit(0);
+            } catch (Exception e) {
+                e.printStackTrace();
+                System.exit(2);
+            }
         }
         if (!line.equals(Arrays.asList("batch"))) {
             Map<String, Object> answer = answer(line);

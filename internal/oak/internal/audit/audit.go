@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -14,6 +15,10 @@ import (
 
 type Source struct {
 	Listing repo.Listing
+
+	// Written says that another program writes to the store right now: what it is about to
+	// end is no fault.
+	Written bool
 
 	// Tar opens a tar, which stays the caller's and open until the audit is over. A
 	// [*tarfile.NoIndex] comes with the object.
@@ -55,6 +60,8 @@ func Open(ctx context.Context, src Source) (*Audit, error) {
 			var err error
 			if t.obj, t.t, err = src.Tar(ctx, l); err == nil {
 				t.Index = t.t.Index()
+			} else if src.Written && len(letters) > 1 && errors.Is(err, fs.ErrNotExist) {
+				continue // a cleanup has removed it since
 			} else if e, ok := errors.AsType[*tarfile.NoIndex](err); ok {
 				t.none = e
 			} else if e, ok := errors.AsType[*tarfile.Error](err); ok {
@@ -63,6 +70,9 @@ func Open(ctx context.Context, src Source) (*Audit, error) {
 				return nil, err
 			}
 			tars = append(tars, t)
+		}
+		if len(tars) == 0 {
+			continue
 		}
 		a.numbers = append(a.numbers, tars)
 		a.tars = append(a.tars, counting(tars)...)
@@ -80,6 +90,24 @@ func counting(letters []*unit) []*unit {
 		}
 	}
 	return letters
+}
+
+// isWritten reports whether a tar is the one that another program adds to.
+func (a *Audit) isWritten(x *unit) bool {
+	return a.src.Written && x.t == nil && x.damage == nil && x.Number == a.tars[0].Number
+}
+
+// Unfinished does what Segments does with the tars that are being written: without their
+// segments nothing could be said of the newest revision.
+func (a *Audit) Unfinished(ctx context.Context, report func(Problem)) error {
+	for i, x := range a.tars {
+		if a.isWritten(x) {
+			if err := a.Segments(ctx, i, report); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Len is how many tars have units of their own.

@@ -53,6 +53,7 @@ func (a *Audit) letters(t *teller) {
 		keep := counting(letters)
 		switch {
 		case len(letters) == 1 || letters[1].Letter == newest.Letter:
+		case a.src.Written && len(keep) == 1: // a cleanup is at work
 		case newest.t == nil && len(keep) == 1:
 			t.about(Letters, Error, newest.Name, -1,
 				"it has no valid index (%s), and %s has one: an open that may write shows %s and deletes %s, one that may not shows what can be recovered of %s: the two may have different heads",

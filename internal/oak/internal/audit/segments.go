@@ -23,7 +23,7 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 		if x.damage != nil {
 			return nil
 		}
-		return x.scan(ctx, t, x.Number == a.tars[0].Number)
+		return x.scan(ctx, t, x.Number == a.tars[0].Number, a.isWritten(x))
 	}
 	c := segmentsCheck{x: x, t: t}
 	c.find = func(p tarfile.Problem) { c.found = append(c.found, p) }
@@ -169,10 +169,13 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 }
 
 // scan looks for the segments of a tar that a recovery would find.
-func (x *unit) scan(ctx context.Context, t *teller, newest bool) error {
+func (x *unit) scan(ctx context.Context, t *teller, newest, written bool) error {
 	var found []tarfile.Entry
 	refs := map[tarfile.ID]tarfile.IDs{}
 	report := func(p tarfile.Problem) {
+		if written && p.Class == tarfile.Truncated {
+			return
+		}
 		s := Error
 		if newest && p.Class == tarfile.Truncated {
 			s = Warning // what was just being written; if a revision needs it, Across tells
@@ -197,7 +200,7 @@ func (x *unit) scan(ctx context.Context, t *teller, newest bool) error {
 		}
 		found = append(found, e)
 	}
-	if len(found) == 0 && x.Size > 2*tarfile.BlockSize {
+	if len(found) == 0 && !written && x.Size > 2*tarfile.BlockSize {
 		t.about(EmptyTar, Error, x.Name, 0, "file: %d bytes, expected a segment", x.Size)
 	}
 	x.Index, x.refs = tarfile.NewIndex(found), refs
@@ -211,7 +214,7 @@ func (a *Audit) Tail(ctx context.Context, i int, report func(Problem)) error {
 	t := newTeller(report)
 	defer t.end()
 	if x.t == nil {
-		x.noIndex(t, x.Number == a.tars[0].Number)
+		x.noIndex(t, x.Number == a.tars[0].Number, a.isWritten(x))
 		return nil
 	}
 	var gaps []tarfile.Problem
@@ -240,21 +243,22 @@ func (a *Audit) Tail(ctx context.Context, i int, report func(Problem)) error {
 }
 
 // noIndex tells of a tar without an index. The newest most often was not closed.
-func (x *unit) noIndex(t *teller, newest bool) {
+func (x *unit) noIndex(t *teller, newest, written bool) {
 	if x.damage != nil {
 		t.about(UnknownFile, Error, x.Name, -1, "%v", x.damage)
+		return
+	}
+	unfinished := x.none.Reason == tarfile.UnknownMagic || x.none.Reason == tarfile.LengthNotBlocks || x.none.Reason == tarfile.TooShort
+	if written && unfinished {
 		return
 	}
 	if x.Size <= 2*tarfile.BlockSize {
 		t.about(EmptyTar, Error, x.Name, 0, "file: %d bytes, expected a segment", x.Size)
 		return
 	}
-	switch x.none.Reason {
-	case tarfile.UnknownMagic, tarfile.LengthNotBlocks, tarfile.TooShort:
-		if newest {
-			t.about(NotClosed, Warning, x.Name, x.none.Offset, "%s", x.none.What)
-			return
-		}
+	if newest && unfinished {
+		t.about(NotClosed, Warning, x.Name, x.none.Offset, "%s", x.none.What)
+		return
 	}
 	t.about(NoIndex, Error, x.Name, x.none.Offset, "%s", x.none.What)
 }

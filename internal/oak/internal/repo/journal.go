@@ -29,6 +29,7 @@ type Entry struct {
 	Millis int64  // since 1970; -1 if the line does not say
 	Offset int64  // of the line
 	Text   string // of the line, as far as 4096 bytes
+	Ended  bool   // the line has an end, as the last one has not that is just being written
 }
 
 // AppendLine appends the line of a journal that Oak writes for a revision.
@@ -50,6 +51,7 @@ func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] 
 				continue
 			}
 			e, err := parseEntry(string(l.text), l.off)
+			e.Ended = !l.torn && err == nil
 			if bad, ok := err.(*Error); ok && l.torn {
 				bad.What += ", in a last line that has no end"
 			}

@@ -290,7 +290,7 @@ func (g *guesser) try(names ...string) (found []bool, err error) {
 		all[i] = &wanted{File: File{Name: name}}
 	}
 	err = pipe.Each(g.ctx, pipe.All(all), atOnce, func(ctx context.Context, f *wanted) (err error) {
-		if f.obj, err = g.st.Open(ctx, g.l.Path(f.Name)); err != nil {
+		if f.obj, err = store.OpenGrowing(ctx, g.st, g.l.Path(f.Name)); err != nil {
 			return unlessMissing(err)
 		}
 		if f.Name == Journal || strings.HasSuffix(f.Name, ".tar") {

@@ -55,9 +55,14 @@ const (
 // It tries to mend a damaged header: see mend.go. What was found is reported, with
 // what was skipped; an error is one of the store.
 func Scan(ctx context.Context, obj store.Object, size int64, report func(Problem)) iter.Seq2[Found, error] {
+	return ScanFrom(ctx, obj, 0, size, report)
+}
+
+// ScanFrom is Scan from the end of an entry on.
+func ScanFrom(ctx context.Context, obj store.Object, from, size int64, report func(Problem)) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
-		s := &scan{ctx: ctx, obj: obj, size: size, report: report, lost: -1, effort: scanEffort*size + scanStart}
-		s.buf = make([]byte, 0, min(scanRun+scanWindow, max(size, 0)))
+		s := &scan{ctx: ctx, obj: obj, at: from, base: from, size: size, report: report, lost: -1, effort: scanEffort*(size-from) + scanStart}
+		s.buf = make([]byte, 0, min(scanRun+scanWindow, max(size-from, 0)))
 		for s.at < size {
 			w, err := s.view()
 			if err != nil {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak"
+)
+
+func (a *app) oakWatchCommand() *cobra.Command {
+	var o oak.WatchOptions
+	var every time.Duration
+	var once bool
+	cmd := &cobra.Command{
+		Use:   "watch STORE [PATH]",
+		Short: "Follow a store that is being written: what each revision changes",
+		Long: `Tells of each revision that the journal gets, when it comes, and of what changed
+from the one before, as diff has it. With PATH it tells of those that changed
+something there; the node may come later. It goes on until it is interrupted,
+which is no failure; the store need not be open in another program.
+
+--from begins behind a revision of the journal, or a time, and --once ends when
+all is told that there is. The journal is looked at every --interval; a
+revision that came and was removed by a cleanup in between is told as lost.`,
+		Example: "  holdall oak watch segmentstore /content\n  holdall oak watch --json --from 2026-11-20T00:00:00Z --once segmentstore",
+		Args:    args(1, 2, "a store and the path of a node"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if every < 0 {
+				return usage("--interval: expected a time that is not negative")
+			}
+			o.Path = argOr(args, 1, "/")
+			err := a.oakWatch(ctx, args[0], o, every, once)
+			if errors.Is(context.Cause(ctx), errInterrupted) {
+				return nil
+			}
+			return err
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.From, "from", "", "begin behind this revision, UUID:NUMBER or a time (default the newest)")
+	f.DurationVar(&every, "interval", time.Second, "how often to look")
+	f.BoolVar(&once, "once", false, "end when all is told that there is")
+	return cmd
+}
+
+func (a *app) oakWatch(ctx context.Context, address string, o oak.WatchOptions, every time.Duration, once bool) (err error) {
+	st, name, err := a.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	w, err := oak.Watch(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify}, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	doubt := w.Doubt()
+	if doubt != nil {
+		a.report(&format.CorruptError{Format: oak.Format.Name, Problem: *doubt})
+	}
+	for {
+		err := each(w.Next(ctx), func(r oak.Arrival) error {
+			a.tell(r, func() { a.printArrival(r) })
+			return a.out.Flush()
+		})
+		if err != nil || once {
+			return errors.Join(err, answer(doubt != nil))
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(every):
+		}
+	}
+}
+
+func (a *app) printArrival(r oak.Arrival) {
+	if r.Gap {
+		fmt.Fprintln(a.out, "note: the journal was written anew: what came before this revision is not known")
+	}
+	fmt.Fprintf(a.out, "%s%s%s\n", r.Revision, timeIn(r.Time), ifAny(": %s", r.Lost))
+	for _, c := range r.Changes {
+		fmt.Fprintln(a.out, "    "+printable(c.String()))
+	}
+	if r.More {
+		fmt.Fprintln(a.out, "    and others")
+	}
+}

@@ -1,0 +1,325 @@
+package oak
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// A store may be written to while it is read. Oak writes segments first and the line of
+// the journal that needs them afterwards, and only ever at the end of a file; a cleanup
+// writes tars anew under another letter and removes those of before. So the journal is
+// looked at first, which settles the revision, and then the tars; what is open then stays
+// as it was. A tar that is not closed yet has no index: its segments are found by a scan,
+// as far as they are whole.
+
+// mostTries is how often a store is opened anew because it has changed meanwhile.
+const mostTries = 16
+
+// openMoment opens the store in a folder as it is at one moment.
+func (r *repository) openMoment(ctx context.Context, dir string) error {
+	for try := 1; ; try++ {
+		err := r.openOnce(ctx, dir)
+		settled := err == nil
+		if settled && r.st.Can().Near && !r.list.Guessed {
+			settled, err = r.settled(ctx, dir)
+		}
+		gone := errors.Is(err, fs.ErrNotExist) && len(r.list.Tars) > 0 // listed, and not there
+		if try == mostTries || err == nil && settled || err != nil && !gone {
+			return err
+		}
+		if err := r.close(); err != nil {
+			return err
+		}
+		r.shadowed, r.list, r.held = nil, repo.Listing{}, 0
+	}
+}
+
+func (r *repository) openOnce(ctx context.Context, dir string) error {
+	r.list.Dir, r.moment = repo.Dir(dir), map[string]store.Object{}
+	near := r.st.Can().Near
+	if near {
+		r.writer = r.lockedBy(ctx)
+	}
+	names := []string{repo.Journal}
+	if near { // elsewhere each of them is a request
+		names = append(names, repo.GCLog, repo.Manifest)
+	}
+	for _, name := range names {
+		if err := r.hold(ctx, name); err != nil {
+			return err
+		}
+	}
+	if err := r.find(ctx, dir); err != nil {
+		return err
+	}
+	for _, f := range []*repo.File{r.list.Journal, r.list.GCLog, r.list.Manifest} {
+		if f == nil || r.moment[f.Name] == nil {
+			continue
+		}
+		info, err := r.moment[f.Name].Info(ctx)
+		if err != nil {
+			return err
+		}
+		f.Size = info.Size
+	}
+	return r.openTars(ctx)
+}
+
+// hold opens a file besides the tars that count, if it is there, and settles what of it is looked at.
+func (r *repository) hold(ctx context.Context, name string) error {
+	o, err := store.OpenGrowing(ctx, r.st, r.list.Path(name))
+	if err == nil && !r.st.Can().Near {
+		// What is read next of it: no more than was to be asked for anyway.
+		_, err = store.ReadTail(ctx, o, make([]byte, tailGuess))
+	}
+	if err != nil {
+		if o != nil {
+			err = errors.Join(err, o.Close())
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	r.moment[name] = o
+	return nil
+}
+
+// holdShadowed opens the tars that do not count, where that costs nothing: they may go any
+// time. Those that have are forgotten.
+func (r *repository) holdShadowed(ctx context.Context) error {
+	if !r.st.Can().Near || len(r.shadowed) == 0 {
+		return nil
+	}
+	var there []repo.Tar
+	for _, t := range r.shadowed {
+		if err := r.hold(ctx, t.Name); err != nil {
+			return err
+		}
+		if r.moment[t.Name] != nil {
+			there = append(there, t)
+		}
+	}
+	r.shadowed = there
+	return nil
+}
+
+// file opens a file beside the tars, as it was when the store was opened.
+func (r *repository) file(ctx context.Context, name string) (store.Object, error) {
+	if o := r.moment[name]; o != nil {
+		return lent{o}, nil
+	}
+	return store.OpenGrowing(ctx, r.st, r.list.Path(name))
+}
+
+// lent is an object that another one closes.
+type lent struct{ store.Object }
+
+func (l lent) Close() error { return nil }
+
+func (l lent) Can() store.ObjectAbilities {
+	can := l.Object.Can()
+	can.Inner = l.Object
+	return can
+}
+
+// objectNamed returns what is open of the store.
+func (r *repository) objectNamed(name string) store.Object {
+	if dir, base := path.Split(name); repo.Dir(dir) == r.list.Dir && r.moment[base] != nil {
+		return r.moment[base]
+	}
+	if t := r.byPath[name]; t != nil {
+		return t.obj
+	}
+	return nil
+}
+
+// lockedBy says who has the lock by which Oak keeps others from writing; empty is nobody,
+// or that this cannot be told.
+func (r *repository) lockedBy(ctx context.Context) string {
+	locked := r.st.Can().Locked
+	if locked == nil {
+		return ""
+	}
+	by, err := locked(ctx, r.list.Path(repo.Lock))
+	if err != nil {
+		return "" // there is no such file, or no such lock here
+	}
+	return by
+}
+
+// anotherProgram writes, and nothing tells which.
+const anotherProgram = "another program"
+
+// settled reports whether what was opened is of one moment: no tar has gone meanwhile or
+// got another letter, and the newest revision is there. If nobody writes to the store, all
+// that is missing is lost.
+func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
+	now, err := repo.List(ctx, r.st, dir)
+	if err != nil {
+		return false, err
+	}
+	defer now.Release()
+	if r.changed(now) {
+		r.writer = r.lockedBy(ctx)
+		return false, nil
+	}
+	if r.writer == "" {
+		r.writer = r.lockedBy(ctx)
+	}
+	if r.writer == "" && r.grown(now) {
+		r.writer = anotherProgram
+	}
+	journal := r.moment[repo.Journal]
+	if r.writer == "" || journal == nil {
+		return r.writer == "" || now.Journal == nil, nil
+	}
+	if err := r.cutLines(ctx); err != nil {
+		return false, err
+	}
+	for e, err := range r.journal(ctx) {
+		if _, bad := err.(*repo.Error); bad {
+			continue
+		}
+		_, _, there := r.locate(e.Segment)
+		return there, err
+	}
+	return true, nil
+}
+
+// cutLines takes the ends of lines for the ends of files of lines: what stands behind the
+// last one is being written.
+func (r *repository) cutLines(ctx context.Context) error {
+	for _, f := range []*repo.File{r.list.Journal, r.list.GCLog} {
+		if f == nil || r.moment[f.Name] == nil {
+			continue
+		}
+		o := r.moment[f.Name]
+		tail := make([]byte, min(tailGuess, f.Size))
+		if err := o.ReadAt(ctx, tail, f.Size-int64(len(tail))); err != nil {
+			return err
+		}
+		if i := bytes.LastIndexByte(tail, '\n'); i+1 < len(tail) && (i >= 0 || len(tail) < tailGuess) {
+			f.Size -= int64(len(tail) - i - 1)
+			r.moment[f.Name] = &beginning{o, f.Size}
+		}
+	}
+	return nil
+}
+
+// beginning is an object as far as some size.
+type beginning struct {
+	store.Object
+	size int64
+}
+
+func (b *beginning) Info(ctx context.Context) (store.Info, error) {
+	info, err := b.Object.Info(ctx)
+	info.Size = b.size
+	return info, err
+}
+
+func (b *beginning) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+// changed reports whether tars have gone, or were written anew. That there are newer ones
+// is no change: the revision that is looked at does not need them.
+func (r *repository) changed(now repo.Listing) bool {
+	newest := -1
+	for _, t := range r.list.Tars {
+		newest = max(newest, t.Number)
+	}
+	names := func(l repo.Listing) (all []string) {
+		for _, t := range l.Tars {
+			if t.Number <= newest {
+				all = append(all, t.Name)
+			}
+		}
+		return all
+	}
+	return !slices.Equal(names(r.list), names(now))
+}
+
+// grown reports whether journal or tars are longer than when they were opened, or more.
+func (r *repository) grown(now repo.Listing) bool {
+	if len(now.Tars) != len(r.list.Tars) || r.changed(now) {
+		return true
+	}
+	if was, is := r.list.Journal, now.Journal; (was == nil) != (is == nil) || was != nil && is.Size != was.Size {
+		return true
+	}
+	for _, t := range r.tars {
+		i := slices.IndexFunc(now.Tars, func(o repo.Tar) bool { return o.Name == t.Name })
+		if i < 0 || now.Tars[i].Size != t.size {
+			return true
+		}
+	}
+	return false
+}
+
+// writtenBy says who writes to the store right now; empty is nobody, as far as can be told.
+// Of a store that is not near only its growth tells.
+func (r *repository) writtenBy(ctx context.Context) (string, error) {
+	if r.writer != "" || r.list.Guessed || !slices.ContainsFunc(r.tars, func(t *segmentTar) bool { return t.none != nil }) {
+		return r.writer, nil
+	}
+	now, err := repo.List(ctx, r.st, r.list.Dir)
+	if err != nil {
+		return "", err
+	}
+	defer now.Release()
+	if r.single {
+		now.Journal = nil
+		now.Tars = slices.DeleteFunc(now.Tars, func(t repo.Tar) bool { return t.Name != r.list.Tars[0].Name })
+	}
+	if r.grown(now) {
+		r.writer = anotherProgram
+	}
+	return r.writer, nil
+}
+
+// beingWritten is what is said of a store that somebody writes to; nil if nobody does.
+func (r *repository) beingWritten(ctx context.Context) (*format.Problem, error) {
+	by, err := r.writtenBy(ctx)
+	if by == "" || err != nil {
+		return nil, err
+	}
+	c := fault(beingWritten, r.list.Dir, -1, "%s is writing to the store: this is its state when it was opened", by)
+	c.Severity = format.Note
+	return &c.Problem, nil
+}
+
+// again returns a tar that is open already, and as it was.
+func (r *repository) again(l repo.Tar) *segmentTar {
+	t := r.had[l.Name]
+	if t == nil || t.file == nil || t.size != l.Size {
+		return nil
+	}
+	delete(r.had, l.Name)
+	r.held += int64(t.Len()) * 33
+	return t
+}
+
+// before returns what an earlier scan of a tar has found, behind which this one begins.
+func (r *repository) before(t *segmentTar) (found []tarfile.Entry) {
+	was := r.had[t.Name]
+	if was == nil || was.file != nil || was.scanned == 0 || was.scanned > t.size {
+		return nil
+	}
+	t.scanned = was.scanned
+	for _, e := range was.All() {
+		if e.Pos < t.scanned {
+			found = append(found, e)
+		}
+	}
+	r.held += int64(len(found)) * scannedLen
+	return found
+}
