@@ -58,6 +58,9 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 	for _, t := range s.r.list.Tars {
 		taken[t.Name] = true
 	}
+	if s.r.writer != "" {
+		return nil, refuse("%s is writing to the store", s.r.writer)
+	}
 	var tars []sweep.Tar
 	for _, t := range s.r.tars {
 		if t.file == nil {

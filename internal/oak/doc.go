@@ -16,15 +16,17 @@
 // counts. A tar whose writer was killed has no index: it is scanned, and never
 // written for that.
 //
-// The code goes by these things: repository.go opens tars, and reader.go shows their
-// segments as entries. The tree of nodes is another view: tree_open.go chooses a revision,
+// The code goes by these things: repository.go opens tars, live.go sees to it that they are
+// of one moment though another program writes to them, and reader.go shows their segments
+// as entries. The tree of nodes is another view: tree_open.go chooses a revision,
 // tree.go walks, tree_find.go goes to a path, tree_names.go makes paths of names,
-// tree_value.go contents of values. tree_files.go shows what are files in it as files, tree_lucene.go
-// those of indexes. search.go and where.go look for nodes, indexes.go for definitions of indexes;
-// datastore.go knows what lies in a data store, and what nothing uses of that. regions.go has what is no content in either. export.go
-// writes nodes as JSON; changes.go and history.go compare revisions, refs.go, blobs.go and
-// sizes.go say what takes room. verify.go, repair.go and cleanup.go put the closets to
-// work, inspect.go is for looking at single segments and records. What the bytes mean is in
-// closets: tarfile, segment, repo (journal and such), nodejson, audit (what is wrong),
-// rescue (what can be saved), sweep (what is garbage).
+// tree_value.go contents of values; tree_files.go shows what are files in it as files,
+// tree_lucene.go those of indexes. search.go and where.go look for nodes, indexes.go for
+// definitions of indexes, datastore.go for what lies in a data store. regions.go has what is
+// no content in any view. export.go writes nodes as JSON; changes.go and history.go compare
+// revisions, watch.go those that come, refs.go, blobs.go and sizes.go say what takes room.
+// verify.go, repair.go and cleanup.go put the closets to work, inspect.go is for looking at
+// single segments and records. What the bytes mean is in closets: tarfile, segment, repo
+// (journal and such), nodejson, audit (what is wrong), rescue (what can be saved), sweep
+// (what is garbage).
 package oak

@@ -276,9 +276,12 @@ func TestAStoreThatTheReferenceWritesToIsReadWithoutAlarm(t *testing.T) {
 	}
 	long = opened(t, l.Store, "tree") // of which nothing has been read when tars go
 	l.Begin(t, "run 5 15")
-	for range rounds {
+	for n := range rounds {
 		if readLive(t, l); t.Failed() {
 			break
+		}
+		if n%100 == 99 {
+			t.Logf("%d rounds, %d commits", n+1, l.Last().Commit)
 		}
 	}
 	if is := contentsOf(t, long); !maps.Equal(was, is) {

@@ -122,6 +122,9 @@ func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 // cleanup takes for the last of the newest compaction: what is compacted and newer
 // is for it the leftovers of one that failed.
 func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
+	if a.src.Listing.GCLog == nil { // who opens it from afar would hear of that later
+		return nil
+	}
 	obj, err := a.open(ctx, repo.GCLog)
 	if err != nil || obj == nil {
 		return err

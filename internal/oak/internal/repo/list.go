@@ -328,7 +328,7 @@ func (g *guesser) hasHead() (bool, error) {
 	if g.l.Journal == nil {
 		return false, nil
 	}
-	journal, err := g.st.Open(g.ctx, g.l.Path(Journal))
+	journal, err := store.OpenGrowing(g.ctx, g.st, g.l.Path(Journal))
 	if err != nil {
 		return false, err
 	}
@@ -353,7 +353,7 @@ func (g *guesser) hasHead() (bool, error) {
 
 // has reports whether a tar has a segment, by its index, if it has one.
 func (g *guesser) has(t Tar, id tarfile.ID) (bool, error) {
-	o, err := g.st.Open(g.ctx, g.l.Path(t.Name))
+	o, err := store.OpenGrowing(g.ctx, g.st, g.l.Path(t.Name))
 	if err != nil {
 		return false, err
 	}
