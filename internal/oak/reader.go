@@ -39,7 +39,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		}
 		return t, nil
 	}
-	if err := r.beside(ctx); err != nil {
+	if err := errors.Join(r.beside(ctx), r.complete(ctx)); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return &segmentReader{repository: r}, nil
@@ -129,8 +129,9 @@ func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.En
 }
 
 func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
+	object, off := t.lies(x.Pos)
 	e := format.Entry{
-		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{t.path, x.Pos},
+		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{object, off},
 		Attr: map[string]string{
 			kindAttr: kindOf(x.ID), generationAttr: strconv.Itoa(int(x.Generation.Gen)), fullAttr: strconv.Itoa(int(x.Generation.Full)),
 			compactedAttr: strconv.FormatBool(x.Generation.Compacted), positionAttr: strconv.FormatInt(x.Pos, 10),
@@ -156,8 +157,12 @@ func (t *segmentTar) holds(x tarfile.Entry) bool {
 
 // files are those beside the tars.
 func (r *repository) files() (all []repo.File) {
+	parts := r.journalParts()
+	for _, f := range parts {
+		all = append(all, repo.File{Name: f.Name, Size: f.Size})
+	}
 	for _, f := range []*repo.File{r.list.GCLog, r.list.Journal, r.list.Manifest} {
-		if f != nil {
+		if f != nil && (f != r.list.Journal || parts == nil) {
 			all = append(all, *f)
 		}
 	}

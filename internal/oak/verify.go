@@ -32,21 +32,22 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	a, err := audit.Open(ctx, audit.Source{
 		Listing: r.list,
 		Tar: func(ctx context.Context, t repo.Tar) (store.Object, *tarfile.Tar, error) {
-			obj, err := st.Open(ctx, r.list.Path(t.Name))
+			obj, err := r.st.Open(ctx, r.list.Path(t.Name))
 			if err != nil {
 				return nil, nil, err
 			}
 			opened = append(opened, obj)
-			tar, err := tarfile.Open(ctx, obj, t.Name, tarfile.Options{Tail: tailGuess})
+			tar, err := r.openTar(ctx, obj, t.Name, t.Name)
 			return obj, tar, err
 		},
-		File: func(ctx context.Context, name string) (store.Object, error) { return st.Open(ctx, r.list.Path(name)) },
+		File: func(ctx context.Context, name string) (store.Object, error) { return r.st.Open(ctx, r.list.Path(name)) },
 	})
 	if err != nil {
 		return err
 	}
 	tell := func(p audit.Problem) { report(r.problemOf(p)) }
 	if !r.single {
+		r.blobProblems(report)
 		err = a.Directory(ctx, tell)
 	}
 	for i := 0; i < a.Len() && err == nil; i++ {

@@ -124,6 +124,10 @@ func (st *Store) once(ctx context.Context, c call) (*http.Response, error) {
 	r.Header.Set("User-Agent", "holdall")
 	r.Header.Set("Accept-Encoding", "identity")
 	for k, v := range c.header {
+		if strings.HasPrefix(k, metaPrefix) {
+			r.Header[k] = []string{v} // names of metadata keep their capitals
+			continue
+		}
 		r.Header.Set(k, v)
 	}
 	resp, err := st.client.Do(r)
@@ -159,6 +163,8 @@ var (
 	// errListGone means that blocks are no longer there that were sent.
 	errListGone = errors.New("the server no longer has the blocks: another writer of this name has finished")
 
+	errLeased = fmt.Errorf("another program holds its lease: %w", fs.ErrExist)
+
 	errThere = fmt.Errorf("an object of that name is there: %w", fs.ErrExist)
 )
 
@@ -184,6 +190,10 @@ func (s *signer) meaning(resp *http.Response) error {
 		return store.ErrChanged
 	case "BlobAlreadyExists":
 		return errThere
+	case "AppendPositionConditionNotMet":
+		return store.ErrChanged
+	case "LeaseAlreadyPresent", "LeaseIdMissing":
+		return errLeased
 	case "InvalidBlockList":
 		return errListGone
 	case "AuthenticationFailed":
