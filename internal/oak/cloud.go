@@ -32,6 +32,17 @@ func (r *repository) openTar(ctx context.Context, obj store.Object, name, called
 	return t, err
 }
 
+// errBlobs is that nothing changes a store of blobs in its place.
+var errBlobs = fmt.Errorf("segments are blobs of their own here, and such a store is not changed in its place: 'holdall oak copy' makes tars of it: %w", errors.ErrUnsupported)
+
+// Fixed says why the store is not changed in its place, nil if it can be.
+func (s *Store) Fixed() error {
+	if s.r.list.Blobs != nil {
+		return errBlobs
+	}
+	return nil
+}
+
 // complete finds out what reading nodes does not need: generations of segments that are
 // listed without them. Nobody may read meanwhile.
 func (r *repository) complete(ctx context.Context) error {
@@ -64,7 +75,24 @@ func (t *segmentTar) lies(pos int64) (object string, off int64) {
 	if t.blobs == nil {
 		return t.path, pos
 	}
-	return t.path[:len(t.path)-len(t.Name)] + t.blobs.At(pos), 0
+	name, off := t.blobs.At(pos)
+	return t.path[:len(t.path)-len(t.Name)] + name, off
+}
+
+// liesAt is lies for a problem: of what is in no blob there is no place.
+func (r *repository) liesAt(tar string, pos int64) (object string, off int64) {
+	for _, t := range r.tars {
+		if t.blobs != nil && t.Name == tar {
+			if pos < 0 || pos >= t.size {
+				return t.path, -1
+			}
+			return t.lies(pos)
+		}
+	}
+	if r.list.Blobs.Archive(tar) != nil {
+		pos = -1
+	}
+	return r.list.Path(tar), pos
 }
 
 // journalParts are what the journal is put together of, if it is.

@@ -458,24 +458,41 @@ func wholeFile(ctx context.Context, r *repository, name string, f *repo.File) ([
 	return b, o.ReadAt(ctx, b, 0)
 }
 
+// besideOf is what a store has of the name of a file beside its archives, nil if there is none.
+func besideOf(r *repository, name string) *repo.File {
+	switch {
+	case r == nil:
+		return nil
+	case name == repo.GCLog:
+		return r.list.GCLog
+	}
+	return r.list.Manifest
+}
+
+// files reads one that lies beside the archives, here and there, and tells whether they say the
+// same: of a manifest, in which Java writes the time, the version.
+func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same bool, err error) {
+	from, at := besideOf(j.s.r, name), besideOf(j.there, name)
+	if b, err = wholeFile(ctx, j.s.r, name, from); err != nil || from == nil {
+		return nil, nil, true, err
+	}
+	if old, err = wholeFile(ctx, j.there, name, at); err != nil || at == nil {
+		return b, nil, false, err
+	}
+	if name == repo.Manifest {
+		x, err := j.s.r.manifest(ctx)
+		y, err2 := j.there.manifest(ctx)
+		if err == nil && err2 == nil && x.Version == y.Version {
+			return b, old, true, nil
+		}
+	}
+	return b, old, bytes.Equal(b, old), nil
+}
+
 // file copies one that lies beside the archives.
 func (j *copyJob) file(ctx context.Context, name string) error {
-	of := func(r *repository) *repo.File {
-		switch {
-		case r == nil:
-			return nil
-		case name == repo.GCLog:
-			return r.list.GCLog
-		}
-		return r.list.Manifest
-	}
-	from := of(j.s.r)
-	b, err := wholeFile(ctx, j.s.r, name, from)
-	if err != nil || from == nil {
-		return err
-	}
-	old, err := wholeFile(ctx, j.there, name, of(j.there))
-	if err != nil || of(j.there) != nil && bytes.Equal(old, b) {
+	b, old, same, err := j.files(ctx, name)
+	if err != nil || same {
 		return err
 	}
 	add := j.to.Can().Append
@@ -646,28 +663,13 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 	}
 	c.Behind = j.c.Revisions
 	for _, name := range [...]string{repo.Manifest, repo.GCLog} {
-		if same, err := j.sameFile(ctx, name); err != nil {
+		if _, _, same, err := j.files(ctx, name); err != nil {
 			return nil, err
 		} else if !same {
 			differ("", "", name+" is not that of the source")
 		}
 	}
 	return c, nil
-}
-
-func (j *copyJob) sameFile(ctx context.Context, name string) (bool, error) {
-	of := func(r *repository) *repo.File {
-		if name == repo.GCLog {
-			return r.list.GCLog
-		}
-		return r.list.Manifest
-	}
-	want, err := wholeFile(ctx, j.s.r, name, of(j.s.r))
-	if err != nil || of(j.s.r) == nil {
-		return err == nil, err
-	}
-	have, err := wholeFile(ctx, j.there, name, of(j.there))
-	return bytes.Equal(want, have), err
 }
 
 // compare compares an archive with its copy.

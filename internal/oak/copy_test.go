@@ -2,9 +2,12 @@ package oak
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -109,3 +112,40 @@ func TestACopyIsReadAsItsSource(t *testing.T) {
 }
 
 var _ = []any{errors.New, io.EOF, fs.ErrExist, filepath.Join, slices.Sort[[]int], holdall.NoParity, cloud.Closed, tarfile.BlockSize, testkit.Main}
+
+// Without a word about the format: by names, in both views, with all that the engine does.
+func TestBlobsAreKnownByTheirNamesAndReadLikeTars(t *testing.T) {
+	for _, name := range []string{"types", "datastore", "multitar"} {
+		src, to := fixture(t, name), &storetest.Container{}
+		copied(t, src, "s", to, "s", CopyOptions{})
+		for _, view := range []string{segmentsView, treeView} {
+			var got [2]map[string]string
+			for i, st := range []store.Store{src, to} {
+				got[i] = map[string]string{}
+				a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{View: view, Formats: []*format.Format{Format}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for e, err := range a.Entries(t.Context()) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if e.Kind == format.Dir || !strings.Contains(e.Name, "/") {
+						continue
+					}
+					var b bytes.Buffer
+					if err := a.WriteContent(t.Context(), &b, e); err != nil && e.Fault == nil && name != "datastore" {
+						t.Fatal(err)
+					}
+					got[i][e.Name] = fmt.Sprintf("%d %x", e.Size, sha256.Sum256(b.Bytes()))
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			if len(got[0]) == 0 || !maps.Equal(got[0], got[1]) {
+				t.Errorf("%s, %s: %d and %d entries, and they differ", name, view, len(got[0]), len(got[1]))
+			}
+		}
+	}
+}

@@ -155,14 +155,24 @@ func (t *segmentTar) holds(x tarfile.Entry) bool {
 	return x.Pos >= tarfile.BlockSize && x.Len <= tarfile.MaxSegment && x.Pos+int64(x.Len) <= t.size
 }
 
-// files are those beside the tars.
+// files are those beside the tars, as they lie in the store.
 func (r *repository) files() (all []repo.File) {
 	parts := r.journalParts()
 	for _, f := range parts {
 		all = append(all, repo.File{Name: f.Name, Size: f.Size})
 	}
+	for _, f := range r.shown() {
+		if f.Name != repo.Journal || parts == nil {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// shown are the files beside the tars: of parts of a journal, the journal.
+func (r *repository) shown() (all []repo.File) {
 	for _, f := range []*repo.File{r.list.GCLog, r.list.Journal, r.list.Manifest} {
-		if f != nil && (f != r.list.Journal || parts == nil) {
+		if f != nil {
 			all = append(all, *f)
 		}
 	}

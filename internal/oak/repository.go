@@ -361,7 +361,11 @@ var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
 // storeFault makes a CorruptError of an error that says what is wrong with a tar.
 func (r *repository) storeFault(err error) error {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
-		c := fault(tarFault, e.Object, e.Offset, "%s", e.What)
+		object, off := e.Object, e.Offset
+		if r.list.Blobs != nil {
+			object, off = r.liesAt(path.Base(e.Object), e.Offset)
+		}
+		c := fault(tarFault, object, off, "%s", e.What)
 		c.Err = e.Err
 		return c
 	}

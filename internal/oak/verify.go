@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io/fs"
 	"runtime"
+	"slices"
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
@@ -40,7 +42,13 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			tar, err := r.openTar(ctx, obj, t.Name, t.Name)
 			return obj, tar, err
 		},
-		File: func(ctx context.Context, name string) (store.Object, error) { return r.st.Open(ctx, r.list.Path(name)) },
+		File: func(ctx context.Context, name string) (store.Object, error) {
+			// A store behind a network opens what is not there.
+			if !r.list.Guessed && !slices.ContainsFunc(r.shown(), func(f repo.File) bool { return f.Name == name }) {
+				return nil, &fs.PathError{Op: "open", Path: r.list.Path(name), Err: fs.ErrNotExist}
+			}
+			return r.st.Open(ctx, r.list.Path(name))
+		},
 	})
 	if err != nil {
 		return err
@@ -90,7 +98,7 @@ func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)
 func (r *repository) problemOf(p audit.Problem) format.Problem {
 	out := format.Problem{Code: p.Class.Code, Class: p.Class.String(), Severity: p.Severity, Volume: r.list.Dir, Off: p.Off, Message: p.What + ": " + p.Class.Meaning}
 	if p.Tar != "" {
-		out.Volume = r.list.Path(p.Tar)
+		out.Volume, out.Off = r.liesAt(p.Tar, p.Off)
 	}
 	if p.HasSegment {
 		out.Entry, out.HasEntry = p.Segment.String(), true

@@ -193,8 +193,20 @@ func (a *Archive) BlobOf(i int) string {
 	return a.Name + "/" + BlobName(int(a.segments[i].number), a.segments[i].ID)
 }
 
-// At returns the name of the blob of the segment that is at pos in the tar.
-func (a *Archive) At(pos int64) string { return a.BlobOf(a.at(pos)) }
+// At says where a place in the tar is: the name of a blob, in the folder of the store, and an
+// offset in it; the folder of the archive, and -1, for what is only made.
+func (a *Archive) At(pos int64) (name string, off int64) {
+	if i := a.at(pos); i < len(a.segments) {
+		return a.BlobOf(i), min(max(pos-a.segments[i].Pos, 0), int64(a.segments[i].Len))
+	}
+	parts, _ := a.parts("")
+	for _, p := range parts {
+		if p.object != "" && pos >= p.at && pos < p.at+p.n {
+			return p.object, pos - p.at
+		}
+	}
+	return a.Name, -1
+}
 
 // at is the segment that is at pos, or the next one.
 func (a *Archive) at(pos int64) int {
