@@ -25,11 +25,10 @@ func (r *repository) openTar(ctx context.Context, obj store.Object, name, called
 	if a == nil {
 		return tarfile.Open(ctx, obj, called, tarfile.Options{Tail: tailGuess})
 	}
-	t, err := tarfile.Open(ctx, obj, called, tarfile.Options{Tail: a.TailLen(), Blobs: true})
-	if none, ok := errors.AsType[*tarfile.NoIndex](err); ok && !a.Closed {
-		none.Offset, none.What = -1, "the archive is not closed"
+	if !a.Closed {
+		return nil, &tarfile.NoIndex{Reason: tarfile.UnknownMagic, Object: called, Offset: -1, What: "the archive is not closed"}
 	}
-	return t, err
+	return tarfile.Open(ctx, obj, called, tarfile.Options{Tail: a.TailLen(), Blobs: true})
 }
 
 // errBlobs is that nothing changes a store of blobs in its place.

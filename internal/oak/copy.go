@@ -62,9 +62,9 @@ func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOpt
 		return nil, err
 	}
 	if lease := to.Can().Lease; lease != nil && !o.DryRun {
-		held, release, err := lease(ctx, j.dir.Path(repo.Lock))
-		if err != nil {
-			return nil, err
+		held, release, refused := lease(ctx, j.dir.Path(repo.Lock))
+		if refused != nil {
+			return nil, refused
 		}
 		defer func() {
 			if lost := context.Cause(held); lost != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strconv"
 	"sync"
@@ -71,6 +72,15 @@ const leaseSeconds = 60
 // leaseRenewed is how often a lease is renewed.
 var leaseRenewed = 15 * time.Second
 
+// errLeased means that a lease is not to be had.
+var errLeased = fmt.Errorf("another program holds its lease: %w", fs.ErrExist)
+
+// refused reports whether an error is the server's refusal by that word.
+func refused(err error, word string) bool {
+	r, ok := errors.AsType[*refusal](err)
+	return ok && r.what == word
+}
+
 // errLeaseLost means that a lease has ended, and what it was for must not go on.
 var errLeaseLost = errors.New("its lease is lost: somebody broke it, or it could not be renewed in time")
 
@@ -80,8 +90,8 @@ func (st *Store) Lease(ctx context.Context, name string) (held context.Context, 
 	key, err := st.key(name)
 	if err == nil {
 		err = drop(st.do(ctx, call{method: http.MethodPut, url: st.address(key), header: map[string]string{"X-Ms-Blob-Type": "BlockBlob", "If-None-Match": "*"}}))
-		if errors.Is(err, errThere) || errors.Is(err, store.ErrChanged) {
-			err = nil
+		if errors.Is(err, errThere) || errors.Is(err, store.ErrChanged) || refused(err, "LeaseIdMissing") {
+			err = nil // it is there
 		}
 	}
 	id := leaseID()
@@ -93,6 +103,9 @@ func (st *Store) Lease(ctx context.Context, name string) (held context.Context, 
 	}
 	if err == nil {
 		err = lease(ctx, "acquire", map[string]string{"X-Ms-Lease-Duration": strconv.Itoa(leaseSeconds), "X-Ms-Proposed-Lease-Id": id})
+		if refused(err, "LeaseAlreadyPresent") {
+			err = errLeased
+		}
 	}
 	if err != nil {
 		return nil, nil, st.fail("lease", name, err)

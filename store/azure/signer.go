@@ -163,8 +163,6 @@ var (
 	// errListGone means that blocks are no longer there that were sent.
 	errListGone = errors.New("the server no longer has the blocks: another writer of this name has finished")
 
-	errLeased = fmt.Errorf("another program holds its lease: %w", fs.ErrExist)
-
 	errThere = fmt.Errorf("an object of that name is there: %w", fs.ErrExist)
 )
 
@@ -192,8 +190,6 @@ func (s *signer) meaning(resp *http.Response) error {
 		return errThere
 	case "AppendPositionConditionNotMet":
 		return store.ErrChanged
-	case "LeaseAlreadyPresent", "LeaseIdMissing":
-		return errLeased
 	case "InvalidBlockList":
 		return errListGone
 	case "AuthenticationFailed":

@@ -132,15 +132,11 @@ func (a *Archive) parts(dir string) (all []piece, end int64) {
 	return all, end
 }
 
-// openTail is what stands behind the segments of an archive that is not closed: zeros, where a
-// tar has an index before its last two blocks.
-const openTail = 3 * tarfile.BlockSize
+// openTail is what stands behind the segments of an archive that is not closed: zeros.
+const openTail = 2 * tarfile.BlockSize
 
-// TailLen is how much of the tar's end is not read from blobs.
+// TailLen is how much of a closed archive's end is not read from blobs.
 func (a *Archive) TailLen() int {
-	if !a.Closed {
-		return openTail
-	}
 	const footer = 16
 	return tarfile.BlockSize + int(blocks(int64(len(a.segments)*indexRow+footer))) + 2*tarfile.BlockSize
 }
