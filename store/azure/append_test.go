@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -135,5 +136,24 @@ func TestHeadersThatAreWishedForAreListed(t *testing.T) {
 	}
 	if n != 4 {
 		t.Errorf("%d of 4 listed", n)
+	}
+}
+
+// A store of 5,000 segments takes one request, and one for what is beside them.
+func TestFiveThousandAreListedAtOnce(t *testing.T) {
+	d := &double{}
+	st := serve(t, d, "p/")
+	for i := range 5002 {
+		d.set(fmt.Sprintf("p/%05d", i), nil, "")
+	}
+	n := 0
+	for _, err := range st.ListHeaders(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 5002 || len(d.took) != 2 {
+		t.Errorf("%d listed by %d requests", n, len(d.took))
 	}
 }
