@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -100,6 +101,18 @@ func (r *repository) journalParts() []cloud.File {
 		return nil
 	}
 	return r.list.Blobs.Parts
+}
+
+// blobs are the objects of archives that are shown as tars.
+func (r *repository) blobs() (all []repo.File) {
+	for _, l := range r.list.Tars {
+		if a := r.list.Blobs.Archive(l.Name); a != nil {
+			for _, f := range a.Blobs() {
+				all = append(all, repo.File{Name: f.Name, Size: f.Size})
+			}
+		}
+	}
+	return all
 }
 
 // blobRegions are the blobs of an archive that are no segments.

@@ -282,7 +282,11 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 }
 
 func (r *segmentReader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run, Doubt: r.left}
+	can := format.Abilities{Run: r.Run, Doubt: r.left}
+	if r.list.Blobs != nil {
+		can.Compares = func(format.Entry) bool { return false } // nothing vouches for blobs
+	}
+	return can
 }
 
 // left returns what the scan of a tar without an index left out, if it did.
@@ -341,7 +345,9 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	var data, bulk total
 	generations := map[tarfile.Generation]total{}
 	for _, t := range slices.Backward(r.tars) {
-		about.Volumes = append(about.Volumes, t.path)
+		if t.blobs == nil {
+			about.Volumes = append(about.Volumes, t.path)
+		}
 		for i := range t.Len() {
 			x := t.At(i)
 			to := &bulk
@@ -352,7 +358,11 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 			}
 			to.segments, to.bytes = to.segments+1, to.bytes+int64(x.Len)
 		}
-		if t.file != nil {
+		if t.blobs != nil {
+			for _, f := range t.blobs.Beside() {
+				about.IndexBytes += f.Size
+			}
+		} else if t.file != nil {
 			l, err := t.file.Layout(ctx)
 			if err != nil {
 				return about, r.storeFault(err)
@@ -361,7 +371,17 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 		}
 	}
 	for _, t := range r.shadowed {
-		about.Volumes = append(about.Volumes, r.list.Path(t.Name))
+		if r.list.Blobs.Archive(t.Name) == nil {
+			about.Volumes = append(about.Volumes, r.list.Path(t.Name))
+		}
+	}
+	if r.list.Blobs != nil { // of which there are thousands: they were listed, and are not asked
+		for _, f := range slices.Concat(r.blobs(), r.files()) {
+			about.Stored += f.Size
+		}
+		for _, f := range r.blobs() {
+			about.Volumes = append(about.Volumes, r.list.Path(f.Name))
+		}
 	}
 	if !r.single {
 		if err := r.aboutStore(ctx, fact); err != nil {

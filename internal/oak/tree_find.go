@@ -183,7 +183,7 @@ func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[for
 func (t *treeReader) Can() format.Abilities {
 	return format.Abilities{EntriesBelow: t.EntriesBelow, Doubt: t.doubt.Load, Compares: func(e format.Entry) bool {
 		_, external := e.Ref.(blobRef)
-		return !t.trusting && e.Ref != nil && !external
+		return !t.trusting && t.list.Blobs == nil && e.Ref != nil && !external
 	}}
 }
 

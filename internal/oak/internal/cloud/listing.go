@@ -228,6 +228,18 @@ func (a *Archive) Beside() (all []File) {
 	return all
 }
 
+// Blobs are all the objects of an archive.
+func (a *Archive) Blobs() []File {
+	all := a.Beside()
+	if a.Closed {
+		all = append(all, File{Name: a.Name + "/" + Closed})
+	}
+	for i, b := range a.segments {
+		all = append(all, File{Name: a.BlobOf(i), Size: int64(b.Len)})
+	}
+	return all
+}
+
 // SizeOf is how long the blob of an archive with that end is, or -1.
 func (a *Archive) SizeOf(end string) int64 {
 	if n, ok := a.sizes[a.Name+end]; ok {
