@@ -2,7 +2,10 @@ package azure_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -158,6 +161,45 @@ func TestTheReferenceKeepsStoresInContainers(t *testing.T) {
 			ask("azure-check", third)
 		})
 	}
+}
+
+// What a process that was killed left goes as it would be recovered; and of two that write, the
+// one that has not the lease is refused, whoever that is.
+func TestKilledStoresAndLeases(t *testing.T) {
+	settings(t)
+	testkit.Needs(t, oaktest.Var)
+	p := oaktest.Random(t, 11, true)
+	name := container(t)
+	st := at(t, name, "")
+	words := func(command string, more ...string) []string {
+		return p.With(append([]string{command, connection(), name, "ours"}, more...)...)
+	}
+	source := opened(t, local.New(p.Store+"/.."), "segmentstore")
+	held, release, err := st.Lease(t.Context(), "ours/repo.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Copy(t.Context(), st, "ours", oak.CopyOptions{}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("copied to what is leased: %v", err)
+	}
+	if a := oaktest.Run(t, words("azure-commit", "x")...); a.OK {
+		t.Error("the reference wrote to what is leased")
+	}
+	if held.Err() != nil {
+		t.Error(context.Cause(held))
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Copy(t.Context(), st, "ours", oak.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, source, st, "ours")
+	oaktest.Well(t, words("azure-same", p.Store)...)
+	oaktest.Well(t, words("azure-check")...)
+	oaktest.Well(t, words("azure-commit", "x")...)
+	oaktest.Well(t, words("azure-check")...)
+	wantSound(t, st, "ours")
 }
 
 // shown are blobs line by line, without what is a matter of taste: marks of the journal's end.
