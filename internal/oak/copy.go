@@ -115,13 +115,14 @@ type copyJob struct {
 type copiedArchive struct {
 	from    *segmentTar
 	order   []uint32 // of entries
-	missing []int    // numbers of the segments that are to be copied
+	numbers []int    // that blobs of these have: of tars, their order
+	missing []int    // which of these are to be copied
 	there   *segmentTar
 	whole   bool // with all that an archive has besides
 	told    *CopiedArchive
 }
 
-func (a *copiedArchive) at(number int) tarfile.Entry { return plain(a.from.At(int(a.order[number]))) }
+func (a *copiedArchive) at(i int) tarfile.Entry { return plain(a.from.At(int(a.order[i]))) }
 
 // plain is an entry as Oak writes it since 1.8: only data segments have a generation.
 func plain(e tarfile.Entry) tarfile.Entry {
@@ -152,7 +153,14 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 		if t.Len() == 0 {
 			continue
 		}
-		j.archives = append(j.archives, &copiedArchive{from: t, order: t.ByPosition()})
+		a := &copiedArchive{from: t, order: t.ByPosition()}
+		a.numbers = make([]int, len(a.order))
+		for k := range a.numbers {
+			if a.numbers[k] = k; t.blobs != nil { // what is missing between them may still come
+				a.numbers[k], _ = t.blobs.Number(k)
+			}
+		}
+		j.archives = append(j.archives, a)
 	}
 	return j, nil
 }
@@ -240,30 +248,43 @@ func (j *copyJob) missing(a *copiedArchive) error {
 			}
 			j.unmade(a)
 		} else {
-			for number, i := range t.ByPosition() {
-				have[number] = plain(t.At(int(i)))
+			byID := make(map[segment.ID]int, len(a.order))
+			for i, number := range a.numbers {
+				byID[a.at(i).ID] = number
+			}
+			for _, e := range t.All() {
+				number, ok := byID[e.ID]
+				if !ok {
+					number = -1
+				}
+				have[number] = plain(e)
 			}
 		}
+		places := make(map[int]int, len(a.numbers))
+		for i, number := range a.numbers {
+			places[number] = i
+		}
 		for number, e := range have {
-			if number >= len(a.order) || a.at(number).ID != e.ID {
-				return refuse("%s: segment %s is number %d of it, and not in the source: expected a copy of the source, found another store", t.path, e.ID, number)
+			i, ok := places[number]
+			if !ok || a.at(i).ID != e.ID {
+				return refuse("%s: segment %s is in it, and not in the source, or not there: expected a copy of the source, found another store", t.path, e.ID)
 			}
-			if want := a.at(number); want.Len != e.Len || want.Generation != e.Generation || unseen[number] {
+			if want := a.at(i); want.Len != e.Len || want.Generation != e.Generation || unseen[number] {
 				delete(have, number)
 			}
 		}
 	}
-	for number := range a.order {
+	for i, number := range a.numbers {
 		if _, ok := have[number]; !ok {
-			a.missing = append(a.missing, number)
+			a.missing = append(a.missing, i)
 		}
 	}
 	if len(a.missing) > 0 {
 		a.whole = false
 		if j.tars { // a tar is written as a whole
 			a.missing = a.missing[:0]
-			for number := range a.order {
-				a.missing = append(a.missing, number)
+			for i := range a.order {
+				a.missing = append(a.missing, i)
 			}
 		}
 	}
@@ -290,8 +311,8 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 			return err
 		}
 	}
-	err := pipe.Each(ctx, pipe.All(a.missing), copiesAtOnce, func(ctx context.Context, number int) error {
-		e := a.at(number)
+	err := pipe.Each(ctx, pipe.All(a.missing), copiesAtOnce, func(ctx context.Context, i int) error {
+		e, number := a.at(i), a.numbers[i]
 		b, err := j.s.segmentOf(ctx, a.from, e)
 		if err != nil {
 			return err
@@ -317,8 +338,8 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	}
 	if j.to.Can().ListHeaders == nil { // nothing else tells of generations
 		var rows []byte
-		for number := range a.order {
-			rows = cloud.AppendRow(rows, number, a.at(number))
+		for i, number := range a.numbers {
+			rows = cloud.AppendRow(rows, number, a.at(i))
 		}
 		if err := j.put(ctx, dir+a.from.Name+cloud.Index, rows, nil); err != nil {
 			return err
@@ -358,8 +379,8 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 			err error
 		}
 		all := make([]*part, len(a.order))
-		for number := range a.order {
-			all[number] = &part{Entry: a.at(number)}
+		for i := range a.order {
+			all[i] = &part{Entry: a.at(i)}
 		}
 		err := pipe.Ordered(ctx, pipe.All(all), copiesAtOnce, func(ctx context.Context, p *part) { p.b, p.err = j.s.segmentOf(ctx, a.from, p.Entry) },
 			func(p *part) error {
