@@ -321,6 +321,9 @@ func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
 
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: "segment tars"}
+	if r.list.Blobs != nil {
+		about.Version = "segment blobs"
+	}
 	// What was odd about the tars and did not keep them from being read.
 	for _, t := range slices.Backward(r.tars) {
 		if t.none != nil {
