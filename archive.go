@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"iter"
 	"path"
 	"slices"
@@ -373,6 +374,12 @@ func probe(ctx context.Context, st store.Store, name string) (format.Probe, erro
 		headLen, headErr = store.ReadHead(ctx, o, head)
 	}
 	if err := errors.Join(err, headErr); err != nil {
+		// A store behind a network opens what is not there, as a folder is not.
+		if errors.Is(err, fs.ErrNotExist) {
+			if p.Names = namesBelow(ctx, st, name); p.Names != nil {
+				err = nil
+			}
+		}
 		return p, err
 	}
 	info, err := o.Info(ctx)

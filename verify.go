@@ -247,7 +247,10 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			if !o.Quick {
 				c.sum.Bytes += e.Size
 			}
-			if !o.Quick && c.sum.Errors == 0 { // else nobody says which are right
+			switch compares := src.Reader.Can().Compares; {
+			case compares != nil && !compares(e):
+				c.sum.Unproven++ // it was read, and nothing vouches for it
+			case !o.Quick && c.sum.Errors == 0: // else nobody says which are right
 				c.sum.Proven.Checksum++
 			}
 			return false

@@ -237,6 +237,7 @@ type About struct {
 	Version    string      // of the format
 	IndexBytes int64       // stored bytes that serve finding, not content
 	Volumes    []string    // the objects the archive is made of
+	Stored     int64       // how long these are together; 0 leaves it to whoever asks each of them
 	Shared     int64       // content bytes that are stored as another entry's
 	Facts      [][2]string // what else is worth knowing: keys and values, in order
 	Notes      []Problem   // what the reader assumed or noticed

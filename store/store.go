@@ -57,6 +57,10 @@ type Abilities struct {
 	// ListFrom is List from a name on that is not less than from.
 	ListFrom func(ctx context.Context, prefix, from string) iter.Seq2[Info, error]
 
+	// ListHeaders is List with what the service keeps with each object, where a listing
+	// tells it: headers as [ObjectAbilities] has them, never nil.
+	ListHeaders func(ctx context.Context, prefix string) iter.Seq2[Headed, error]
+
 	// Level tells what is directly below a prefix, as far as the next slash behind it,
 	// so that what is further below can be listed in parallel. It returns the
 	// branches of the prefix, in byte order, or reports that it has more than most.
@@ -84,6 +88,16 @@ type Abilities struct {
 	// created once says so by an error wrapping errors.ErrUnsupported; one that
 	// cannot resume begins anew.
 	Create func(ctx context.Context, name string, wish Wishes) (Writer, error)
+
+	// Append adds p to the end of an object that is appended to, also by others, and
+	// is at bytes long; at 0 it is made if it is not there. Another length is
+	// ErrChanged. What is no longer than 4 MiB is added whole or not at all.
+	Append func(ctx context.Context, name string, p []byte, at int64) error
+
+	// Lease takes an object for a lock, as other programs do, and makes it if it is not there.
+	// The context that it returns ends with ctx, and when the lock is lost. release
+	// removes the object. That another program has it is an error that wraps fs.ErrExist.
+	Lease func(ctx context.Context, name string) (held context.Context, release func() error, err error)
 
 	// Folder begins a folder that appears whole. It says by an error wrapping
 	// errors.ErrUnsupported that it cannot, as where something has the name.
@@ -253,6 +267,12 @@ type Info struct {
 	Version string // ETag, generation, or inode and times: equal means same bytes
 }
 
+// Headed is an object with its headers; they are nil where nothing tells them.
+type Headed struct {
+	Info
+	Headers map[string]string
+}
+
 // A Range is a run of bytes at the beginning or, if Tail, at the end of an object.
 type Range struct {
 	Name string
@@ -332,6 +352,21 @@ func ListFrom(ctx context.Context, st Store, prefix, from string) iter.Seq2[Info
 				continue
 			}
 			if !yield(info, err) {
+				return
+			}
+		}
+	}
+}
+
+// ListHeaders enumerates the objects of st whose names begin with prefix, with their headers
+// if the store can list those.
+func ListHeaders(ctx context.Context, st Store, prefix string) iter.Seq2[Headed, error] {
+	if list := st.Can().ListHeaders; list != nil {
+		return list(ctx, prefix)
+	}
+	return func(yield func(Headed, error) bool) {
+		for info, err := range List(ctx, st, prefix) {
+			if !yield(Headed{Info: info}, err) {
 				return
 			}
 		}

@@ -21,6 +21,11 @@ type Wishes struct {
 	// same bytes: what differs is sent. It is no more than a wish, and where nothing
 	// was kept everything is sent.
 	Resume bool
+
+	// Headers are kept with the object, as [ObjectAbilities.Headers] has them, but for
+	// capitals, which a service may keep. It is no more than a wish: a disk keeps
+	// none, and buckets of S3 are not told.
+	Headers map[string]string
 }
 
 // Keep ends w and keeps what was sent, where the store can; else it aborts w.

@@ -31,7 +31,7 @@ one of these. Reading never writes anything beside them, whatever state they are
 in.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
-		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakWatchCommand())
+		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakWatchCommand(), a.oakCopyCommand())
 	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakFindCommand(), a.oakIndexesCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
 	}
@@ -55,7 +55,9 @@ func (a *app) withOak(ctx context.Context, address string, change bool, do func(
 		if err != nil {
 			return err
 		}
-		err = do(s)
+		if err = s.Fixed(); err == nil || !change {
+			err = do(s)
+		}
 		if p := s.Doubt(); p != nil && err == nil {
 			a.report(&format.CorruptError{Format: oak.Format.Name, Problem: *p})
 			err = errNo

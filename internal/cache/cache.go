@@ -41,7 +41,7 @@ func Wrap(st store.Store, limit int64) store.Store {
 	}
 	c := &cached{Store: st, limit: limit, objs: map[string]*object{}}
 	below := st.Can()
-	c.can = store.Abilities{Address: below.Address, List: below.List, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
+	c.can = store.Abilities{Address: below.Address, List: below.List, ListHeaders: below.ListHeaders, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
 	return c
 }
 

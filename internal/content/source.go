@@ -460,6 +460,12 @@ func (s *Source) StoredSize(ctx context.Context) (n int64, err error) {
 	if s.Loose > 0 {
 		return s.Loose, nil
 	}
+	if _, kept := s.Reader.(*kept.Reader); !kept {
+		about, err := s.Reader.About(ctx)
+		if err != nil || about.Stored > 0 {
+			return about.Stored, err
+		}
+	}
 	volumes, err := s.Volumes(ctx)
 	for _, v := range volumes {
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
@@ -39,6 +40,8 @@ func detect(p format.Probe) format.Match {
 		tars := slices.ContainsFunc(p.Names, isTar)
 		said := slices.Contains(p.Names, repo.Journal) || slices.Contains(p.Names, repo.Manifest)
 		switch {
+		case slices.ContainsFunc(p.Names, isBlob):
+			return format.Certain
 		case tars && said:
 			return format.Certain
 		case tars:
@@ -69,6 +72,13 @@ func detect(p format.Probe) format.Match {
 func isTar(name string) bool {
 	_, _, ok := IsTar(name)
 	return ok && !strings.Contains(name, "/")
+}
+
+// isBlob reports whether a name below a folder is that of a segment that is kept by itself.
+func isBlob(name string) bool {
+	dir, base, _ := strings.Cut(name, "/")
+	_, _, ok := cloud.ParseBlobName(base)
+	return ok && isTar(dir)
 }
 
 // IsTar takes the name of a tar of a store apart.

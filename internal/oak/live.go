@@ -24,13 +24,21 @@ import (
 // mostTries is how often a store is opened anew because it has changed meanwhile.
 const mostTries = 16
 
+// mostListings is how often blobs are listed for a revision whose segment was not listed: a
+// listing of many pages may have the journal from later.
+const mostListings = 3
+
 // openMoment opens the store in a folder as it is at one moment.
 func (r *repository) openMoment(ctx context.Context, dir string) error {
+	st := r.st
 	for try := 1; ; try++ {
+		r.st = st // of blobs another view is made each time
 		err := r.openOnce(ctx, dir)
 		settled := err == nil
 		if settled && r.st.Can().Near && !r.list.Guessed {
 			settled, err = r.settled(ctx, dir)
+		} else if settled && r.list.Blobs != nil && r.list.Journal != nil && try < mostListings {
+			settled, err = r.newestThere(ctx)
 		}
 		gone := errors.Is(err, fs.ErrNotExist) && len(r.list.Tars) > 0 // listed, and not there
 		if try == mostTries || err == nil && settled || err != nil && !gone {
@@ -121,6 +129,14 @@ func (r *repository) file(ctx context.Context, name string) (store.Object, error
 	return store.OpenGrowing(ctx, r.st, r.list.Path(name))
 }
 
+// shownFile is file of those that are there. A store behind a network opens what is not.
+func (r *repository) shownFile(ctx context.Context, name string) (store.Object, error) {
+	if !r.list.Guessed && !slices.ContainsFunc(r.shown(), func(f repo.File) bool { return f.Name == name }) {
+		return nil, &fs.PathError{Op: "open", Path: r.list.Path(name), Err: fs.ErrNotExist}
+	}
+	return r.file(ctx, name)
+}
+
 // lent is an object that another one closes.
 type lent struct{ store.Object }
 
@@ -186,6 +202,11 @@ func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
 	if err := r.cutLines(ctx); err != nil {
 		return false, err
 	}
+	return r.newestThere(ctx)
+}
+
+// newestThere reports whether the newest line of the journal leads to a segment that is there.
+func (r *repository) newestThere(ctx context.Context) (bool, error) {
 	for e, err := range r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {
 			continue

@@ -42,7 +42,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		}
 		return t, nil
 	}
-	if err := r.beside(ctx); err != nil {
+	if err := errors.Join(r.beside(ctx), r.complete(ctx)); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return &segmentReader{repository: r}, nil
@@ -132,8 +132,9 @@ func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.En
 }
 
 func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
+	object, off := t.lies(x.Pos)
 	e := format.Entry{
-		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{t.path, x.Pos},
+		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{object, off},
 		Attr: map[string]string{
 			kindAttr: kindOf(x.ID), generationAttr: strconv.Itoa(int(x.Generation.Gen)), fullAttr: strconv.Itoa(int(x.Generation.Full)),
 			compactedAttr: strconv.FormatBool(x.Generation.Compacted), positionAttr: strconv.FormatInt(x.Pos, 10),
@@ -157,8 +158,22 @@ func (t *segmentTar) holds(x tarfile.Entry) bool {
 	return x.Pos >= tarfile.BlockSize && x.Len <= tarfile.MaxSegment && x.Pos+int64(x.Len) <= t.size
 }
 
-// files are those beside the tars.
+// files are those beside the tars, as they lie in the store.
 func (r *repository) files() (all []repo.File) {
+	parts := r.journalParts()
+	for _, f := range parts {
+		all = append(all, repo.File{Name: f.Name, Size: f.Size})
+	}
+	for _, f := range r.shown() {
+		if f.Name != repo.Journal || parts == nil {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// shown are the files beside the tars: of parts of a journal, the journal.
+func (r *repository) shown() (all []repo.File) {
 	for _, f := range []*repo.File{r.list.GCLog, r.list.Journal, r.list.Manifest} {
 		if f != nil {
 			all = append(all, *f)
@@ -270,7 +285,11 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 }
 
 func (r *segmentReader) Can() format.Abilities {
-	return format.Abilities{Run: r.Run, Doubt: r.left, Object: r.objectNamed}
+	can := format.Abilities{Run: r.Run, Doubt: r.left, Object: r.objectNamed}
+	if r.list.Blobs != nil {
+		can.Compares = func(format.Entry) bool { return false } // nothing vouches for blobs
+	}
+	return can
 }
 
 // left returns what the scan of a tar without an index left out, if it did.
@@ -312,6 +331,9 @@ func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
 
 func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: "segment tars"}
+	if r.list.Blobs != nil {
+		about.Version = "segment blobs"
+	}
 	written, err := r.beingWritten(ctx)
 	if err != nil {
 		return about, err
@@ -343,7 +365,9 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	var data, bulk total
 	generations := map[tarfile.Generation]total{}
 	for _, t := range slices.Backward(r.tars) {
-		about.Volumes = append(about.Volumes, t.path)
+		if t.blobs == nil {
+			about.Volumes = append(about.Volumes, t.path)
+		}
 		for i := range t.Len() {
 			x := t.At(i)
 			to := &bulk
@@ -354,7 +378,11 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 			}
 			to.segments, to.bytes = to.segments+1, to.bytes+int64(x.Len)
 		}
-		if t.file != nil {
+		if t.blobs != nil {
+			for _, f := range t.blobs.Beside() {
+				about.IndexBytes += f.Size
+			}
+		} else if t.file != nil {
 			l, err := t.file.Layout(ctx)
 			if err != nil {
 				return about, r.storeFault(err)
@@ -363,7 +391,17 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 		}
 	}
 	for _, t := range r.shadowed {
-		about.Volumes = append(about.Volumes, r.list.Path(t.Name))
+		if r.list.Blobs.Archive(t.Name) == nil {
+			about.Volumes = append(about.Volumes, r.list.Path(t.Name))
+		}
+	}
+	if r.list.Blobs != nil { // of which there are thousands: they were listed, and are not asked
+		for _, f := range slices.Concat(r.blobs(), r.files()) {
+			about.Stored += f.Size
+		}
+		for _, f := range r.blobs() {
+			about.Volumes = append(about.Volumes, r.list.Path(f.Name))
+		}
 	}
 	if !r.single {
 		if err := r.aboutStore(ctx, fact); err != nil {

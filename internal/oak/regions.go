@@ -29,7 +29,7 @@ func (r *repository) regions(ctx context.Context, tell func(format.Region) error
 		}
 	}
 	for _, t := range r.shadowed {
-		if t.Size == 0 {
+		if t.Size == 0 || r.list.Blobs.Archive(t.Name) != nil {
 			continue
 		}
 		if err := tell(format.Region{Object: r.list.Path(t.Name), Len: t.Size, Use: format.Trash, Label: "a letter that does not count"}); err != nil {
@@ -40,6 +40,9 @@ func (r *repository) regions(ctx context.Context, tell func(format.Region) error
 }
 
 func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error, headed func(*segmentTar, tarfile.Entry) bool) (err error) {
+	if t.blobs != nil {
+		return t.blobRegions(tell)
+	}
 	at := int64(0)
 	put := func(to int64, use format.Use, label string) {
 		if to = min(to, t.size); to > at && err == nil {
@@ -123,11 +126,12 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 				if !tar.holds(e) {
 					continue
 				}
-				g := format.Region{Object: tar.path, Off: e.Pos, Len: int64(e.Len), Use: format.IndexData, Label: "data segment"}
+				g := format.Region{Len: int64(e.Len), Use: format.IndexData, Label: "data segment"}
+				g.Object, g.Off = tar.lies(e.Pos)
 				free := []formatkit.Range{{From: g.Off, To: g.Off + g.Len}}
 				if !e.ID.IsData() {
 					g.Use, g.Label = format.Unknown, "bulk segment of no value that is shown"
-					free = used[tar.path].Gaps(g.Off, g.Off+g.Len)
+					free = used[g.Object].Gaps(g.Off, g.Off+g.Len)
 				}
 				for _, gap := range free {
 					g.Off, g.Len = gap.From, gap.To-gap.From

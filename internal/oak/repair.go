@@ -423,6 +423,9 @@ func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*seg
 // build writes the mended store: all of it, or in place what changes. What is replaced
 // there is kept beside it, as Oak's own recovery does.
 func (m *mending) build(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
+	if inPlace && m.r.list.Blobs != nil {
+		return errBlobs
+	}
 	again, err := openRepository(ctx, m.r.st, m.r.name, format.OpenOptions{Limits: m.r.limits})
 	if err != nil {
 		return err
@@ -445,7 +448,7 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 	if again.single {
 		return nil
 	}
-	for _, f := range again.files() {
+	for _, f := range again.shown() {
 		var end []byte
 		if m.torn && f.Name == repo.Journal {
 			end = []byte{'\n'}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -44,8 +45,9 @@ type repository struct {
 
 type segmentTar struct {
 	repo.Tar
-	*tarfile.Index        // or what a scan found
-	path           string // of the object
+	*tarfile.Index                // or what a scan found
+	path           string         // of the object
+	blobs          *cloud.Archive // which path then shows as a tar, or nil
 	obj            store.Object
 	size           int64
 	file           *tarfile.Tar // nil if it has no index
@@ -63,7 +65,7 @@ func openRepository(ctx context.Context, st store.Store, name string, o format.O
 	if err != nil {
 		return nil, err
 	}
-	if err := r.beside(ctx); err != nil {
+	if err := errors.Join(r.beside(ctx), r.complete(ctx)); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
@@ -109,6 +111,7 @@ func (r *repository) find(ctx context.Context, dir string) (err error) {
 	if r.list, err = repo.List(ctx, r.st, dir); err != nil {
 		return err
 	}
+	r.showBlobs()
 	if len(r.list.Tars) == 0 && r.list.Journal == nil {
 		if err := r.beside(ctx); err != nil {
 			return err
@@ -211,12 +214,12 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err er
 			r.shadowed = slices.Concat(r.shadowed, letters[:i], letters[i+1:])
 			return nil
 		}
-		t := &segmentTar{Tar: l, path: r.list.Path(l.Name)}
+		t := &segmentTar{Tar: l, path: r.list.Path(l.Name), blobs: r.list.Blobs.Archive(l.Name)}
 		if t.obj, err = store.OpenGrowing(ctx, r.st, t.path); err != nil {
 			return err
 		}
 		opened = append(opened, t)
-		t.file, err = tarfile.Open(ctx, t.obj, t.path, tarfile.Options{Tail: tailGuess})
+		t.file, err = r.openTar(ctx, t.obj, l.Name, t.path)
 		if none, ok := errors.AsType[*tarfile.NoIndex](err); ok {
 			info, err := t.obj.Info(ctx)
 			if err != nil {
@@ -251,6 +254,11 @@ const mostNotes = 100
 
 // scan finds the segments of a tar without an index.
 func (r *repository) scan(ctx context.Context, t *segmentTar) error {
+	if t.blobs != nil {
+		t.Index = tarfile.NewIndex(t.blobs.Entries())
+		r.held += scannedLen * int64(t.Len())
+		return nil
+	}
 	report := func(p tarfile.Problem) {
 		if len(t.trash) < mostNotes {
 			t.trash = append(t.trash, p)
@@ -385,6 +393,10 @@ var codes = map[string]format.Code{
 	outOfBounds:  format.OutOfBounds,
 	beingWritten: format.BeingWritten,
 
+	unseenBlobs:  format.MissingIndex,
+	ignoredBlobs: format.BadIndex,
+	missingBlobs: format.Dangling,
+
 	noRoot:         format.Dangling,
 	headRewound:    format.Dangling,
 	missingSegment: format.Dangling,
@@ -400,7 +412,11 @@ var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
 // storeFault makes a CorruptError of an error that says what is wrong with a tar.
 func (r *repository) storeFault(err error) error {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
-		c := fault(tarFault, e.Object, e.Offset, "%s", e.What)
+		object, off := e.Object, e.Offset
+		if r.list.Blobs != nil {
+			object, off = r.liesAt(path.Base(e.Object), e.Offset)
+		}
+		c := fault(tarFault, object, off, "%s", e.What)
 		c.Err = e.Err
 		return c
 	}

@@ -207,7 +207,7 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 // extent is where n bytes from off on of a segment lie, which are content from at on.
 func (r *repository) extent(tar string, pos int64, size, off, n int, at int64) format.Extent {
 	x := format.Extent{At: at, Size: int64(n), Object: tar, Off: pos + int64(off), Len: int64(n)}
-	if !r.trusting {
+	if !r.trusting && pos > 0 { // else it is a blob of its own, without a header
 		x.Codec, x.Unit, x.Skip = wholeSegment, int64(size), int64(off)
 		x.Off, x.Len = pos-tarfile.BlockSize, int64(tarfile.BlockSize+size)
 	}

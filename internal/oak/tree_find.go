@@ -186,7 +186,7 @@ func (t *treeReader) Can() format.Abilities {
 		if x, ok := e.Ref.(luceneRef); ok {
 			external = x.away
 		}
-		return !t.trusting && e.Ref != nil && !external
+		return !t.trusting && t.list.Blobs == nil && e.Ref != nil && !external
 	}}
 }
 

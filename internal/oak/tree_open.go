@@ -162,8 +162,8 @@ const (
 func (r *repository) treeFault(class string, id segment.ID, off int64, msg string, args ...any) *format.CorruptError {
 	c := fault(class, r.list.Dir, -1, msg, args...)
 	if tar, e, ok := r.locate(id); ok {
-		c.Volume = tar.path
-		c.Off = e.Pos + max(off, 0)
+		c.Volume, c.Off = tar.lies(e.Pos)
+		c.Off += max(off, 0)
 	}
 	return c
 }

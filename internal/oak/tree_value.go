@@ -222,13 +222,15 @@ func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piec
 		if !ok || !tar.holds(e) || p.Off+p.Len > e.Len {
 			return t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: %d bytes are said to be at %d of it, and no tar holds them", p.Segment, p.Len, p.Off)
 		}
-		*x = t.extent(tar.path, e.Pos, e.Len, p.Off, p.Len, x.At)
+		object, pos := tar.lies(e.Pos)
+		*x = t.extent(object, pos, e.Len, p.Off, p.Len, x.At)
 		return nil
 	}
 	b, err := t.pieceBytes(ctx, p)
 	x.Codec, x.Data = codec.Inline, b
 	if ok {
-		x.Object, x.Off = tar.path, e.Pos+int64(p.Off)
+		x.Object, x.Off = tar.lies(e.Pos)
+		x.Off += int64(p.Off)
 	}
 	return err
 }
@@ -263,7 +265,8 @@ func (t *treeReader) arrayExtents(ctx context.Context, ref arrayRef, off, end in
 	}
 	x := format.Extent{At: off, Codec: codec.Inline}
 	if tar, e, ok := t.locate(ref.node.Segment); ok {
-		x.Object, x.Off, x.Len = tar.path, e.Pos, int64(e.Len)
+		x.Object, x.Off = tar.lies(e.Pos)
+		x.Len = int64(e.Len)
 	}
 	at, stopped := int64(0), false
 	err = t.array(ctx, p, func(b []byte) bool {

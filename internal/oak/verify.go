@@ -43,21 +43,22 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			obj := r.objectNamed(r.list.Path(t.Name))
 			if obj == nil {
 				var err error
-				if obj, err = store.OpenGrowing(ctx, st, r.list.Path(t.Name)); err != nil {
+				if obj, err = store.OpenGrowing(ctx, r.st, r.list.Path(t.Name)); err != nil {
 					return nil, nil, err
 				}
 				opened = append(opened, obj)
 			}
-			tar, err := tarfile.Open(ctx, obj, t.Name, tarfile.Options{Tail: tailGuess})
+			tar, err := r.openTar(ctx, obj, t.Name, t.Name)
 			return obj, tar, err
 		},
-		File: r.file,
+		File: r.shownFile,
 	})
 	if err != nil {
 		return err
 	}
 	tell := func(p audit.Problem) { report(r.problemOf(p)) }
 	if !r.single {
+		r.blobProblems(report)
 		err = a.Directory(ctx, tell)
 	}
 	for i := 0; i < a.Len() && err == nil; i++ {
@@ -103,7 +104,7 @@ func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)
 func (r *repository) problemOf(p audit.Problem) format.Problem {
 	out := format.Problem{Code: p.Class.Code, Class: p.Class.String(), Severity: p.Severity, Volume: r.list.Dir, Off: p.Off, Message: p.What + ": " + p.Class.Meaning}
 	if p.Tar != "" {
-		out.Volume = r.list.Path(p.Tar)
+		out.Volume, out.Off = r.liesAt(p.Tar, p.Off)
 	}
 	if p.HasSegment {
 		out.Entry, out.HasEntry = p.Segment.String(), true

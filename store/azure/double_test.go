@@ -47,6 +47,8 @@ type blob struct {
 	blocks  map[string][]byte // that it is made of
 	md5     string            // that its writer said
 	headers map[string]string // that are kept with it
+	lease   string
+	appends bool // it is an append blob
 }
 
 func serve(t *testing.T, d *double, prefix string) *Store {
@@ -76,7 +78,7 @@ func quiet(t *testing.T) {
 
 func (d *double) set(name string, content []byte, meta string) string {
 	d.last++
-	b := &blob{bytes.Clone(content), fmt.Sprintf(`"0x8D%d"`, d.last), time.Now(), meta, nil, "", nil}
+	b := &blob{bytes.Clone(content), fmt.Sprintf(`"0x8D%d"`, d.last), time.Now(), meta, nil, "", nil, "", false}
 	d.blobs[name] = b
 	return b.etag
 }
@@ -118,6 +120,25 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.list(w, q)
 	case !in:
 		refuse(w, http.StatusNotFound, "ContainerNotFound")
+	case r.Method == http.MethodPut && q.Get("comp") == "lease":
+		d.lease(w, r, b)
+	case b != nil && b.lease != "" && r.Method != http.MethodGet && r.Method != http.MethodHead && r.Header.Get("X-Ms-Lease-Id") != b.lease:
+		refuse(w, http.StatusPreconditionFailed, "LeaseIdMissing")
+	case r.Method == http.MethodPut && q.Get("comp") == "appendblock":
+		switch {
+		case b == nil:
+			refuse(w, http.StatusNotFound, "BlobNotFound")
+		case !b.appends:
+			refuse(w, http.StatusConflict, "InvalidBlobType")
+		case r.Header.Get("X-Ms-Blob-Condition-Appendpos") != strconv.Itoa(len(b.content)):
+			refuse(w, http.StatusPreconditionFailed, "AppendPositionConditionNotMet")
+		case len(body) > appendBlock:
+			refuse(w, http.StatusRequestEntityTooLarge, "RequestBodyTooLarge")
+		default:
+			d.set(name, append(b.content, body...), "")
+			d.blobs[name].appends = true
+			w.WriteHeader(http.StatusCreated)
+		}
 	case r.Method == http.MethodPut && q.Get("comp") == "block":
 		d.block(w, r, q, name, body)
 	case r.Method == http.MethodPut:
@@ -206,7 +227,7 @@ func (d *double) put(w http.ResponseWriter, r *http.Request, q url.Values, name 
 			}
 			content, listed[id] = append(content, p...), p
 		}
-	} else if r.Header.Get("X-Ms-Blob-Type") != "BlockBlob" {
+	} else if kind := r.Header.Get("X-Ms-Blob-Type"); kind != "BlockBlob" && (kind != "AppendBlob" || len(body) > 0) {
 		refuse(w, http.StatusBadRequest, "MissingRequiredHeader")
 		return
 	}
@@ -215,9 +236,30 @@ func (d *double) put(w http.ResponseWriter, r *http.Request, q url.Values, name 
 		return
 	}
 	w.Header().Set("ETag", d.set(name, content, r.Header.Get("X-Ms-Meta-Holdallwriter")))
-	d.blobs[name].blocks = listed
+	d.blobs[name].blocks, d.blobs[name].appends = listed, r.Header.Get("X-Ms-Blob-Type") == "AppendBlob"
+	d.blobs[name].headers = map[string]string{}
+	for k, v := range r.Header {
+		if strings.HasPrefix(strings.ToLower(k), metaPrefix) {
+			d.blobs[name].headers[k] = v[0]
+		}
+	}
 	delete(d.blocks, name)
 	w.WriteHeader(http.StatusCreated)
+}
+
+func (d *double) lease(w http.ResponseWriter, r *http.Request, b *blob) {
+	id := r.Header.Get("X-Ms-Lease-Id")
+	switch action := r.Header.Get("X-Ms-Lease-Action"); {
+	case b == nil:
+		refuse(w, http.StatusNotFound, "BlobNotFound")
+	case action == "acquire" && b.lease != "" && b.lease != r.Header.Get("X-Ms-Proposed-Lease-Id"):
+		refuse(w, http.StatusConflict, "LeaseAlreadyPresent")
+	case action == "acquire":
+		b.lease = r.Header.Get("X-Ms-Proposed-Lease-Id")
+		w.WriteHeader(http.StatusCreated)
+	case id != b.lease:
+		refuse(w, http.StatusConflict, "LeaseIdMismatchWithLeaseOperation")
+	}
 }
 
 func (d *double) list(w http.ResponseWriter, q url.Values) {
@@ -240,8 +282,18 @@ func (d *double) list(w http.ResponseWriter, q url.Values) {
 			shown = `<Name Encoded="true">` + url.PathEscape(name) + "</Name>"
 		}
 		b := d.blobs[name]
-		fmt.Fprintf(w, "<Blob>%s<Properties><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length></Properties></Blob>",
-			shown, b.mod.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.content))
+		meta := ""
+		if q.Get("include") == "metadata" {
+			meta = "<Metadata>"
+			for _, k := range slices.Sorted(maps.Keys(b.headers)) {
+				if m := k[min(len(k), len(metaPrefix)):]; strings.HasPrefix(strings.ToLower(k), metaPrefix) {
+					meta += "<" + m + ">" + escaped(b.headers[k]) + "</" + m + ">"
+				}
+			}
+			meta += "</Metadata>"
+		}
+		fmt.Fprintf(w, "<Blob>%s<Properties><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length></Properties>%s</Blob>",
+			shown, b.mod.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.content), meta)
 	}
 	fmt.Fprintf(w, "</Blobs><NextMarker>%s</NextMarker></EnumerationResults>", escaped(next))
 }

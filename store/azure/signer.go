@@ -124,6 +124,10 @@ func (st *Store) once(ctx context.Context, c call) (*http.Response, error) {
 	r.Header.Set("User-Agent", "holdall")
 	r.Header.Set("Accept-Encoding", "identity")
 	for k, v := range c.header {
+		if strings.HasPrefix(k, metaPrefix) {
+			r.Header[k] = []string{v} // names of metadata keep their capitals
+			continue
+		}
 		r.Header.Set(k, v)
 	}
 	resp, err := st.client.Do(r)
@@ -184,6 +188,8 @@ func (s *signer) meaning(resp *http.Response) error {
 		return store.ErrChanged
 	case "BlobAlreadyExists":
 		return errThere
+	case "AppendPositionConditionNotMet":
+		return store.ErrChanged
 	case "InvalidBlockList":
 		return errListGone
 	case "AuthenticationFailed":

@@ -61,6 +61,11 @@ const (
 	// for each.
 	perPage    = 1000
 	maxListing = 32 << 20
+
+	// With metadata, which have some 200 bytes and may have 8 KiB for each, as many are asked for
+	// as the server gives.
+	perFullPage    = 5000
+	maxFullListing = 128 << 20
 )
 
 // A Store is what lies below one prefix of a container: names are keys without it.
@@ -179,7 +184,7 @@ func (st *Store) Address(name string) string {
 
 // Can returns what containers can do.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, Create: st.CreateAs, Remove: st.Remove}
+	return store.Abilities{Address: st.Address, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, Append: st.Append, Lease: st.Lease}
 }
 
 // Open returns the named object. It sends no request.
@@ -208,6 +213,19 @@ type page struct {
 			ETag     string `xml:"Etag"`
 			Modified string `xml:"Last-Modified"`
 			Type     string `xml:"ResourceType"`
+
+			// What is kept with the blob.
+			ContentType        string `xml:"Content-Type"`
+			CacheControl       string `xml:"Cache-Control"`
+			ContentDisposition string `xml:"Content-Disposition"`
+			ContentEncoding    string `xml:"Content-Encoding"`
+			ContentLanguage    string `xml:"Content-Language"`
+		}
+		Metadata struct {
+			All []struct {
+				XMLName xml.Name
+				Value   string `xml:",chardata"`
+			} `xml:",any"`
 		}
 	} `xml:"Blobs>Blob"`
 	Next string `xml:"NextMarker"`
@@ -217,12 +235,28 @@ type page struct {
 // bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
 // is listed all the same.
 func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
+	return func(yield func(store.Info, error) bool) {
+		for h, err := range st.list(ctx, prefix, false) {
+			if !yield(h.Info, err) {
+				return
+			}
+		}
+	}
+}
+
+// ListHeaders is List with headers and metadata, five thousand for a request.
+func (st *Store) ListHeaders(ctx context.Context, prefix string) iter.Seq2[store.Headed, error] {
+	return st.list(ctx, prefix, true)
+}
+
+func (st *Store) list(ctx context.Context, prefix string, full bool) iter.Seq2[store.Headed, error] {
+	var headers map[string]string // of what is yielded next
+	infos := far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
 		if utf8.RuneCountInString(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) || strings.IndexByte(prefix, 0) >= 0 {
 			return // no key can begin like that
 		}
 		for marker := ""; ; {
-			p, err := st.page(ctx, st.prefix+prefix, marker)
+			p, err := st.page(ctx, st.prefix+prefix, marker, full)
 			if err != nil {
 				yield(store.Info{}, err)
 				return
@@ -242,6 +276,23 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 					info.Size = -1
 				}
 				info.ModTime, _ = http.ParseTime(b.Properties.Modified) // zero if it is none
+				if full {
+					h := http.Header{}
+					for k, v := range map[string]string{
+						"Content-Type": b.Properties.ContentType, "Cache-Control": b.Properties.CacheControl, "Content-Disposition": b.Properties.ContentDisposition,
+						"Content-Encoding": b.Properties.ContentEncoding, "Content-Language": b.Properties.ContentLanguage,
+					} {
+						if v != "" {
+							h.Set(k, v)
+						}
+					}
+					for _, m := range b.Metadata.All {
+						h.Set(metaPrefix+m.XMLName.Local, m.Value)
+					}
+					if headers = headersOf(h); headers == nil {
+						headers = map[string]string{}
+					}
+				}
 				if !yield(info, err) {
 					return
 				}
@@ -256,10 +307,24 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 			marker = p.Next
 		}
 	}, func(err error) error { return st.fail("list", prefix, err) })
+	return func(yield func(store.Headed, error) bool) {
+		for info, err := range infos {
+			if !yield(store.Headed{Info: info, Headers: headers}, err) {
+				return
+			}
+		}
+	}
 }
 
-func (st *Store) page(ctx context.Context, prefix, marker string) (*page, error) {
-	q := url.Values{"restype": {"container"}, "comp": {"list"}, "maxresults": {strconv.Itoa(perPage)}}
+func (st *Store) page(ctx context.Context, prefix, marker string, full bool) (*page, error) {
+	most, limit := perPage, int64(maxListing)
+	if full {
+		most, limit = perFullPage, maxFullListing
+	}
+	q := url.Values{"restype": {"container"}, "comp": {"list"}, "maxresults": {strconv.Itoa(most)}}
+	if full {
+		q.Set("include", "metadata")
+	}
 	if prefix != "" {
 		q.Set("prefix", prefix)
 	}
@@ -275,14 +340,14 @@ func (st *Store) page(ctx context.Context, prefix, marker string) (*page, error)
 	}
 	defer resp.Body.Close()
 	var p page
-	body := &io.LimitedReader{R: resp.Body, N: maxListing}
+	body := &io.LimitedReader{R: resp.Body, N: limit}
 	switch err := xml.NewDecoder(body).Decode(&p); {
 	case err == nil:
 		return &p, nil
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case body.N <= 0:
-		return nil, fmt.Errorf("a listing of more than %d bytes", maxListing)
+		return nil, fmt.Errorf("a listing of more than %d bytes", limit)
 	default:
 		return nil, errors.New("the server's listing makes no sense, or broke off")
 	}
@@ -328,7 +393,10 @@ func (o *object) Info(ctx context.Context) (store.Info, error) {
 }
 
 // headersOf is what the server keeps with a blob, of an answer about it.
-func headersOf(h http.Header) map[string]string { return far.Headers(h, "x-ms-meta-") }
+func headersOf(h http.Header) map[string]string { return far.Headers(h, metaPrefix) }
+
+// metaPrefix is how headers of metadata begin.
+const metaPrefix = "x-ms-meta-"
 
 // headers are those that came with a read. Of a blob of which nothing was read the header
 // is asked for.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/internal/far"
@@ -50,7 +51,7 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	}
 	// Blocks that wait are the name's, not a writer's, so their ids are made to
 	// differ from those of all others.
-	w := &writer{st: st, name: name, key: key, id: rand.Text(), once: wish.Once}
+	w := &writer{st: st, name: name, key: key, id: rand.Text(), once: wish.Once, headers: wish.Headers}
 	w.Parts = far.Parts{Size: blockSize, Most: maxBlocks, Word: "block", Put: w.put, Fail: w.fail}
 	w.Start(ctx)
 	w.can.WriteRange = w.WriteRange
@@ -64,6 +65,7 @@ type writer struct {
 	name, key string
 	id        string
 	once      bool
+	headers   map[string]string
 	can       store.WriterAbilities
 	copies    map[string]int64 // lengths of the blocks that the server copied
 }
@@ -122,6 +124,13 @@ func (w *writer) finish(ctx context.Context) (etag string, err error) {
 		c.body = w.list()
 	}
 	c.header["Content-Md5"] = sum(c.body)
+	for name, value := range w.headers {
+		if meta, ok := strings.CutPrefix(name, store.MetaHeader); ok {
+			c.header[metaPrefix+meta] = value
+		} else if name != "expires" { // which it does not know
+			c.header["X-Ms-Blob-"+name] = value
+		}
+	}
 	if w.once {
 		c.header["If-None-Match"] = "*"
 		c.header[ownMark] = w.id

@@ -191,7 +191,7 @@ func (w *writer) putPart(p []byte, number int) (etag string, err error) {
 		minio.PutObjectPartOptions{Md5Base64: w.st.where.contentMD5(p), Sha256Hex: hex.EncodeToString(sum[:]), DisableContentSha256: true})
 	if err != nil {
 		err = w.st.meaning(w.Ctx, err)
-		if errors.Is(err, errNoUpload) && w.wish != (store.Wishes{}) {
+		if errors.Is(err, errNoUpload) && (w.wish.Once || w.wish.Resume) {
 			// Another writer of these bytes may have come first. What they are
 			// is all that is left to be found out.
 			w.mu.Lock()
@@ -296,7 +296,7 @@ func (w *writer) complete(ctx context.Context) (etag string, err error) {
 		return w.there(ctx, want, errNoUpload)
 	}
 	if err := w.checkCopies(ctx); err != nil {
-		if errors.Is(err, errNoUpload) && w.wish != (store.Wishes{}) {
+		if errors.Is(err, errNoUpload) && (w.wish.Once || w.wish.Resume) {
 			return w.there(ctx, want, err)
 		}
 		return "", err

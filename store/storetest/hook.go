@@ -63,6 +63,20 @@ func newHooked(st store.Store, do hook) *hooked {
 			return below.List(ctx, prefix)
 		}
 	}
+	if below.ListHeaders != nil {
+		h.can.ListHeaders = func(ctx context.Context, prefix string) iter.Seq2[store.Headed, error] {
+			if err := do(request{op: "list", name: prefix, off: -1}, func(int64) error { return nil }); err != nil {
+				return func(yield func(store.Headed, error) bool) { yield(store.Headed{}, err) }
+			}
+			return below.ListHeaders(ctx, prefix)
+		}
+	}
+	if below.Append != nil {
+		h.can.Append = func(ctx context.Context, name string, p []byte, at int64) error {
+			return do(request{op: "append", name: name, off: -1}, func(int64) error { return below.Append(ctx, name, p, at) })
+		}
+	}
+	h.can.Lease = below.Lease
 	if below.Remove != nil {
 		h.can.Remove = func(ctx context.Context, name string) error {
 			return do(request{op: "remove", name: name, off: -1}, func(int64) error { return below.Remove(ctx, name) })

@@ -38,7 +38,7 @@ final class Checks {
     private static final int MOST_FAULTS = 40;
     private static final int MOST_LINES = 60;
     /** The node that commits of ours change. */
-    private static final String MARK = "holdall:check";
+    static final String MARK = "holdall:check";
 
     private Checks() {}
 
@@ -140,7 +140,7 @@ final class Checks {
     }
 
     /** Properties by path, without record ids and in an order of their own. */
-    private static Map<String, Object> byPath(List<?> nodes) {
+    static Map<String, Object> byPath(List<?> nodes) {
         Map<String, Object> out = new TreeMap<>();
         for (Object o : nodes) {
             Map<?, ?> n = (Map<?, ?>) o;
@@ -158,7 +158,7 @@ final class Checks {
         return out;
     }
 
-    private static void same(String where, Object want, Object got, List<String> faults) {
+    static void same(String where, Object want, Object got, List<String> faults) {
         if (want instanceof Map && got instanceof Map) {
             Set<Object> keys = new LinkedHashSet<>(((Map<?, ?>) want).keySet());
             keys.addAll(((Map<?, ?>) got).keySet());
@@ -203,7 +203,7 @@ final class Checks {
         }
     }
 
-    private static void commitMark(FileStore s, String mark) throws Exception {
+    static void commitMark(FileStore s, String mark) throws Exception {
         SegmentNodeStore ns = SegmentNodeStoreBuilders.builder(s).build();
         NodeBuilder b = ns.getRoot().builder();
         b.child(MARK).setProperty("mark", mark).setProperty("list", Arrays.asList("a", "b", "c"), Type.STRINGS);

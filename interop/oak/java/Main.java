@@ -40,6 +40,12 @@ final class Main {
             + "  random-open DIR SEED   the same, as a process that was killed left it\n"
             + "  big DIR [SECTIONS]     makes a store of 436 MB in DIR, or of 1/20 of that a section\n"
             + "  unindex FILE           cuts off a tar all but its segments\n"
+            + "  azure-put CONNECTION CONTAINER PREFIX DIR   the reference's copy of a store to Azure\n"
+            + "  azure-get CONNECTION CONTAINER PREFIX DIR   and back\n"
+            + "  azure-same CONNECTION CONTAINER PREFIX DIR  nodes, records and head there are those of a store\n"
+            + "  azure-commit CONNECTION CONTAINER PREFIX WORD  a store there takes a commit and keeps what it had\n"
+            + "  azure-check CONNECTION CONTAINER PREFIX     the reference's check of a store there\n"
+            + "  azure-list CONNECTION CONTAINER PREFIX      names, lengths, types and metadata of blobs\n"
             + "  measure open|segments|nodes|check|check-head|recover DIR\n"
             + "  measure read DIR FILE  the nodes at the paths in a file\n"
             + "  live DIR SEED          opens a store and writes to it as lines of stdin say: see LiveStore\n"
@@ -166,6 +172,13 @@ final class Main {
                 return answer("length", Tar.unindex(file(1)));
             case "measure":
                 return Measure.run(this);
+            case "azure-put":
+            case "azure-get":
+            case "azure-same":
+            case "azure-commit":
+            case "azure-check":
+            case "azure-list":
+                return Azure.run(this);
             default:
                 throw new IllegalArgumentException("no such command");
         }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
@@ -57,6 +58,10 @@ type Listing struct {
 
 	// Those that there may be one of; nil is none.
 	Journal, Manifest, GCLog, Lock *File
+
+	// Blobs is set where archives are folders of blobs: Tars and Journal are then what they
+	// are shown as, by [cloud.View].
+	Blobs *cloud.Listing
 
 	// Guessed says that the store cannot list: what [Listing.Beside] looks for is not
 	// known yet, and tars after a long gap are not found.
@@ -105,7 +110,8 @@ func (l *Listing) Clashes() [][2]Tar {
 func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
 	l := Listing{Dir: Dir(dir)}
 	prefix := in(l.Dir, "")
-	for info, err := range store.List(ctx, st, prefix) {
+	var blobs cloud.Listing
+	for info, err := range store.ListHeaders(ctx, st, prefix) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return guess(ctx, st, l.Dir)
 		}
@@ -113,12 +119,37 @@ func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
 			return Listing{}, err
 		}
 		name := strings.TrimPrefix(info.Name, prefix)
-		if !strings.Contains(name, "/") {
+		if taken, err := blobs.Add(name, info.Size, info.Headers); err != nil {
+			return Listing{}, &store.Error{Op: "list", Name: prefix, Off: -1, Err: err}
+		} else if !taken && !strings.Contains(name, "/") {
 			l.add(File{name, info.Size})
 		}
 	}
+	l.blobs(&blobs)
 	l.sort()
 	return l, nil
+}
+
+// blobs adds what archives and journal are shown as that are of blobs. Beside tars, parts of a
+// journal are nothing.
+func (l *Listing) blobs(b *cloud.Listing) {
+	archives := b.Settle()
+	if len(archives) == 0 && (len(l.Tars) > 0 || l.Journal != nil) {
+		for _, p := range b.Parts {
+			l.add(File{p.Name, p.Size})
+		}
+		return
+	}
+	if !b.Any() {
+		return
+	}
+	l.Blobs = b
+	if len(b.Parts) > 0 {
+		l.Journal = &File{Journal, cloud.JournalSize(b.Parts)}
+	}
+	for _, a := range archives {
+		l.add(File{a.Name, a.Size()})
+	}
 }
 
 // Dir is how a folder is written here: the store itself is "".

@@ -168,6 +168,18 @@ type Head struct {
 	Refs       IDs // in the segment
 }
 
+// GenerationLen is how much of a data segment tells its generation.
+const GenerationLen = headerLen
+
+// GenerationOf reads the generation of a data segment, of which b is the beginning.
+func GenerationOf(b []byte) (g Generation, ok bool) {
+	if len(b) < headerLen || string(b[:versionOff]) != magic {
+		return g, false
+	}
+	version, g := versionOf(b)
+	return g, version != 0
+}
+
 // ParseHead reads the header and the table of references of a data segment.
 func ParseHead(b []byte) (h Head, ok bool) {
 	if len(b) < headerLen || string(b[:versionOff]) != magic {

@@ -13,6 +13,11 @@ import (
 type Options struct {
 	Tail    int   // how much of the end to read at first; 0 is 64 KiB
 	MaxPart int64 // what graph and binary references may be long; 0 is 256 MiB
+
+	// Blobs says that the tar is a view of an archive that keeps each segment by itself:
+	// headers are made, and say nothing of segments, and nothing is read with a
+	// part that lies before it.
+	Blobs bool
 }
 
 // A Tar is a file whose index is sound. Its methods may be called in parallel.
@@ -146,7 +151,10 @@ const tailRun = 64 << 10
 
 func (w *window) at(ctx context.Context, off, n int64) ([]byte, error) {
 	if off < w.off || off+n > w.off+int64(len(w.b)) {
-		from := min(off, max(0, off+n-tailRun))
+		from := off
+		if !w.t.o.Blobs {
+			from = min(off, max(0, off+n-tailRun))
+		}
 		b := make([]byte, off+n-from)
 		if err := w.t.obj.ReadAt(ctx, b, from); err != nil {
 			return nil, readError(w.t.name, from, err)
@@ -241,4 +249,24 @@ func (t *Tar) Graph(ctx context.Context) (*Graph, error) {
 func (t *Tar) Binaries(ctx context.Context) (*BinaryRefs, error) {
 	r, _, err := (&window{t: t}).binaries(ctx)
 	return r, err
+}
+
+// Raw returns references to binaries and graph with their footers, as they stand in the tar. An
+// [*Error] says that either is damaged.
+func (t *Tar) Raw(ctx context.Context) (binaries, graph []byte, err error) {
+	w := &window{t: t}
+	raw := func(p part, err error) ([]byte, error) {
+		if err != nil {
+			return nil, err
+		}
+		b, err := w.at(ctx, p.content(), int64(p.f.size))
+		return bytes.Clone(b), err
+	}
+	_, p, err := w.graph(ctx)
+	if graph, err = raw(p, err); err != nil {
+		return nil, nil, err
+	}
+	_, p, err = w.binaries(ctx)
+	binaries, err = raw(p, err)
+	return binaries, graph, err
 }

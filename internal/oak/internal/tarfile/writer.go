@@ -68,32 +68,51 @@ func (t *Tail) size() int64 {
 	return int64(t.binaries.maxSize()) + int64(t.graph.size()) + int64(len(t.entries)+footerLen) + 6*BlockSize + trailerLen
 }
 
+// Parts are the references to binaries and the graph, with their footers, as they stand in a
+// tar.
+func (t *Tail) Parts() (binaries, graph []byte) {
+	return t.binaries.append(nil), t.graph.append(nil)
+}
+
 // Append appends the tail of the tar of the given name. A tar without segments can
 // have none. mtime is asked once for each of three headers.
 func (t *Tail) Append(b []byte, name string, mtime func() time.Time) ([]byte, error) {
+	binaries, graph := t.Parts()
+	return t.appendParts(b, name, mtime, binaries, graph)
+}
+
+func (t *Tail) appendParts(b []byte, name string, mtime func() time.Time, binaries, graph []byte) ([]byte, error) {
 	if t.Len() == 0 {
 		return b, fmt.Errorf("%s: no segments, expected at least one", name)
 	}
 	if len(name)+len(".idx") > nameLen {
 		return b, fmt.Errorf("%s: a name of %d bytes, expected at most %d", name, len(name), nameLen-len(".idx"))
 	}
-	var content []byte
 	for _, p := range []struct {
-		suffix string
-		append func([]byte) []byte
-	}{
-		{".brf", t.binaries.append},
-		{".gph", t.graph.append},
-		{".idx", func(b []byte) []byte { return appendIndex(b, t.entries) }},
-	} {
-		content = p.append(content[:0])
-		n := len(content) + pad(len(content))
+		suffix  string
+		content []byte
+	}{{".brf", binaries}, {".gph", graph}, {".idx", appendIndex(nil, t.entries)}} {
+		n := len(p.content) + pad(len(p.content))
 		b = AppendHeader(b, name+p.suffix, int64(n), mtime())
-		b = append(b, zeros[:n-len(content)]...)
-		b = append(b, content...)
+		b = append(b, zeros[:n-len(p.content)]...)
+		b = append(b, p.content...)
 	}
 	b = append(b, zeros[:]...)
 	return append(b, zeros[:]...), nil
+}
+
+// AppendIndexTail appends the index of the tar of the given name, with its header, and the end of
+// the tar. Entries come in any order.
+func AppendIndexTail(b []byte, name string, all []Entry) []byte {
+	var entries []byte
+	for _, e := range all {
+		entries = appendEntry(entries, e)
+	}
+	content := appendIndex(nil, entries)
+	b = AppendHeader(b, name+".idx", int64(len(content)), time.Unix(0, 0))
+	b = append(b, content...)
+	b = append(b, zeros[:]...)
+	return append(b, zeros[:]...)
 }
 
 // A Writer writes a tar from front to back: segments as they come, and at last what
@@ -167,11 +186,15 @@ func (w *Writer) Full(limit int64) bool {
 }
 
 // Close writes what stands behind the segments. There must be one at least.
-func (w *Writer) Close() error {
+func (w *Writer) Close() error { return w.CloseWith(w.tail.Parts()) }
+
+// CloseWith is Close with references to binaries and a graph that are there already, as they
+// stand in another tar of these segments.
+func (w *Writer) CloseWith(binaries, graph []byte) error {
 	if w.err != nil {
 		return w.err
 	}
-	b, err := w.tail.Append(w.buf[:0], w.name, w.mtime)
+	b, err := w.tail.appendParts(w.buf[:0], w.name, w.mtime, binaries, graph)
 	if err != nil {
 		return err
 	}

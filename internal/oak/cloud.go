@@ -1,0 +1,165 @@
+package oak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// showBlobs has archives of blobs read as tars.
+func (r *repository) showBlobs() {
+	if r.list.Blobs != nil {
+		r.st = cloud.View(r.st, r.list.Path(""), r.list.Blobs)
+	}
+}
+
+// openTar opens a tar, or an archive of blobs. name is that in the folder, called that
+// for messages.
+func (r *repository) openTar(ctx context.Context, obj store.Object, name, called string) (*tarfile.Tar, error) {
+	a := r.list.Blobs.Archive(name)
+	if a == nil {
+		return tarfile.Open(ctx, obj, called, tarfile.Options{Tail: tailGuess})
+	}
+	if !a.Closed {
+		return nil, &tarfile.NoIndex{Reason: tarfile.UnknownMagic, Object: called, Offset: -1, What: "the archive is not closed"}
+	}
+	return tarfile.Open(ctx, obj, called, tarfile.Options{Tail: a.TailLen(), Blobs: true})
+}
+
+// errBlobs is that nothing changes a store of blobs in its place.
+var errBlobs = fmt.Errorf("segments are blobs of their own here, and such a store is not changed in its place: 'holdall oak copy' makes tars of it: %w", errors.ErrUnsupported)
+
+// Fixed says why the store is not changed in its place, nil if it can be.
+func (s *Store) Fixed() error {
+	if s.r.list.Blobs != nil {
+		return errBlobs
+	}
+	return nil
+}
+
+// complete finds out what reading nodes does not need: generations of segments that are
+// listed without them. Nobody may read meanwhile.
+func (r *repository) complete(ctx context.Context) error {
+	if r.list.Blobs == nil {
+		return nil
+	}
+	v := r.list.Path("")
+	changed, err := r.list.Blobs.Complete(ctx, r.st, v)
+	if err != nil {
+		return err
+	}
+	for _, t := range r.tars {
+		if !changed[t.Name] {
+			continue
+		}
+		if t.file == nil {
+			t.Index = tarfile.NewIndex(t.blobs.Entries())
+			continue
+		}
+		if t.file, err = r.openTar(ctx, t.obj, t.Name, t.path); err != nil {
+			return r.storeFault(err)
+		}
+		t.Index = t.file.Index()
+	}
+	return nil
+}
+
+// lies says where a place in the tar is: an object, and an offset in it.
+func (t *segmentTar) lies(pos int64) (object string, off int64) {
+	if t.blobs == nil {
+		return t.path, pos
+	}
+	name, off := t.blobs.At(pos)
+	return t.path[:len(t.path)-len(t.Name)] + name, off
+}
+
+// liesAt is lies for a problem: of what is in no blob there is no place.
+func (r *repository) liesAt(tar string, pos int64) (object string, off int64) {
+	for _, t := range r.tars {
+		if t.blobs != nil && t.Name == tar {
+			if pos < 0 || pos >= t.size {
+				return t.path, -1
+			}
+			return t.lies(pos)
+		}
+	}
+	if r.list.Blobs.Archive(tar) != nil {
+		pos = -1
+	}
+	return r.list.Path(tar), pos
+}
+
+// journalParts are what the journal is put together of, if it is.
+func (r *repository) journalParts() []cloud.File {
+	if r.list.Blobs == nil {
+		return nil
+	}
+	return r.list.Blobs.Parts
+}
+
+// blobs are the objects of archives that are shown as tars.
+func (r *repository) blobs() (all []repo.File) {
+	for _, l := range r.list.Tars {
+		if a := r.list.Blobs.Archive(l.Name); a != nil {
+			for _, f := range a.Blobs() {
+				all = append(all, repo.File{Name: f.Name, Size: f.Size})
+			}
+		}
+	}
+	return all
+}
+
+// blobRegions are the blobs of an archive that are no segments.
+func (t *segmentTar) blobRegions(tell func(format.Region) error) error {
+	dir := t.path[:len(t.path)-len(t.Name)]
+	for _, f := range t.blobs.Beside() {
+		if f.Size == 0 {
+			continue
+		}
+		if err := tell(format.Region{Object: dir + f.Name, Len: f.Size, Use: format.IndexData, Label: f.Name[len(t.Name)+1:]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What can be wrong with an archive of blobs, besides what can be with a tar.
+const (
+	unseenBlobs  = "unseen-blobs"
+	ignoredBlobs = "ignored-blobs"
+	missingBlobs = "missing-blobs"
+)
+
+// blobProblems tells what Oak makes of names and metadata of blobs.
+func (r *repository) blobProblems(report func(format.Problem)) {
+	for _, l := range r.list.Tars {
+		a := r.list.Blobs.Archive(l.Name)
+		if a == nil {
+			continue
+		}
+		tell := func(class string, s format.Severity, msg string, args ...any) {
+			p := fault(class, r.list.Path(l.Name), -1, "%s", fmt.Sprintf(msg, args...)).Problem
+			p.Severity = s
+			report(p)
+		}
+		if a.Unseen > 0 {
+			tell(unseenBlobs, format.Error, "%d segments lack the metadata by which Oak finds them: it does not see them; 'holdall oak copy' to another place writes them anew", a.Unseen)
+		}
+		if a.Ignored > 0 {
+			tell(ignoredBlobs, format.Warning, "%d blobs are named like segments and are none: they are empty, too long, or there twice", a.Ignored)
+		}
+		if a.Gap >= 0 {
+			s, what := format.Warning, ""
+			if !a.Closed {
+				s, what = format.Error, ": Oak's recovery takes nothing of what comes after it"
+			}
+			tell(missingBlobs, s, "segment number %d is missing, and later ones are there%s", a.Gap, what)
+		}
+	}
+}

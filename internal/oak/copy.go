@@ -1,0 +1,754 @@
+package oak
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/cloud"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// CopyOptions of [Store.Copy]. The zero value copies all.
+type CopyOptions struct {
+	Last   int  // how many revisions the journal is given at most; 0 is all
+	DryRun bool // write nothing
+
+	Progress func(segments, bytes int64) // what was done since the last call
+}
+
+// Copied is what a copy did, or would do.
+type Copied struct {
+	Head      string          `json:"head"`
+	Archives  []CopiedArchive `json:"archives"` // oldest first
+	Segments  int64           `json:"segments"` // that were copied
+	Bytes     int64           `json:"bytes"`
+	There     int64           `json:"segments_there"` // that were there before
+	Revisions int             `json:"revisions"`      // lines that the journal was given
+	Stay      []string        `json:"stay"`           // archives that the source does not have
+	Notes     []string        `json:"notes"`
+}
+
+type CopiedArchive struct {
+	Name     string `json:"name"`
+	Segments int    `json:"segments"`
+	Copied   int    `json:"copied"`
+	Bytes    int64  `json:"bytes"` // of these
+}
+
+// copiesAtOnce is how many segments are under way, of at most 256 KiB each.
+const copiesAtOnce = 16
+
+// mostJournal bounds a journal that is copied: some ten million revisions.
+const mostJournal = 1 << 30
+
+// Copy copies the store to the folder name of to: as tars where that is near, else as a blob
+// for each segment. What is there already is not copied again; the journal comes last. A
+// store that has what this one does not is left as it is, with an error.
+func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOptions) (_ *Copied, err error) {
+	j, err := s.copyJob(ctx, to, name, o)
+	if err != nil {
+		return nil, err
+	}
+	if lease := to.Can().Lease; lease != nil && !o.DryRun {
+		held, release, refused := lease(ctx, j.dir.Path(repo.Lock))
+		if refused != nil {
+			return nil, refused
+		}
+		defer func() {
+			if lost := context.Cause(held); lost != nil {
+				err = errors.Join(lost, err)
+			}
+			err = errors.Join(err, release())
+		}()
+		ctx = held
+	}
+	if err := j.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	if err := j.plan(ctx); err != nil || o.DryRun {
+		return &j.c, err
+	}
+	for _, a := range j.archives {
+		if err := j.archive(ctx, a); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range [...]string{repo.Manifest, repo.GCLog} {
+		if err := j.file(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return &j.c, j.writeJournal(ctx)
+}
+
+// A copyJob is a copy under way.
+type copyJob struct {
+	s  *Store
+	to store.Store
+	o  CopyOptions
+	c  Copied
+
+	dir      repo.Listing // of the folder, for names in it
+	tars     bool         // or else blobs
+	there    *repository  // what is in the folder; nil is nothing
+	head     repo.Head
+	archives []*copiedArchive
+	added    []byte // lines for the journal
+	old      []byte // the journal that is there
+
+	mu sync.Mutex // for progress
+}
+
+type copiedArchive struct {
+	from    *segmentTar
+	order   []uint32 // of entries
+	numbers []int    // that blobs of these have: of tars, their order
+	missing []int    // which of these are to be copied
+	there   *segmentTar
+	whole   bool // with all that an archive has besides
+	told    *CopiedArchive
+}
+
+func (a *copiedArchive) at(i int) tarfile.Entry { return plain(a.from.At(int(a.order[i]))) }
+
+// plain is an entry as Oak writes it since 1.8: only data segments have a generation.
+func plain(e tarfile.Entry) tarfile.Entry {
+	if !e.ID.IsData() {
+		e.Generation = tarfile.Generation{}
+	}
+	return e
+}
+
+func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o CopyOptions) (*copyJob, error) {
+	if s.r.single {
+		return nil, fmt.Errorf("%s is one tar of a store: expected the folder: %w", s.r.name, errors.ErrUnsupported)
+	}
+	j := &copyJob{s: s, to: to, o: o, dir: repo.Listing{Dir: repo.Dir(name)}, tars: to.Can().Near}
+	j.c = Copied{Archives: []CopiedArchive{}, Stay: []string{}, Notes: []string{}}
+	var err error
+	if j.head, err = s.r.head(ctx); err != nil {
+		return nil, err
+	}
+	j.c.Head = j.head.Revision.String()
+	if n := j.head.Rewound + j.head.Bad; n > 0 {
+		j.c.Notes = append(j.c.Notes, fmt.Sprintf("the newest %d lines of the journal lead nowhere: they are not copied", n))
+	}
+	for i, t := range slices.Backward(s.r.tars) {
+		if i > 0 && s.r.tars[i-1].Number == t.Number {
+			return nil, refuse("%s and %s are both without an index, and belong together: 'holdall repair' makes one of them", s.r.tars[i-1].Name, t.Name)
+		}
+		if t.Len() == 0 {
+			continue
+		}
+		a := &copiedArchive{from: t, order: t.ByPosition()}
+		a.numbers = make([]int, len(a.order))
+		for k := range a.numbers {
+			if a.numbers[k] = k; t.blobs != nil { // what is missing between them may still come
+				a.numbers[k], _ = t.blobs.Number(k)
+			}
+		}
+		j.archives = append(j.archives, a)
+	}
+	return j, nil
+}
+
+// open looks at what is in the folder.
+func (j *copyJob) open(ctx context.Context) error {
+	r, err := openSegments(ctx, j.to, j.dir.Dir, format.OpenOptions{Limits: j.s.r.limits})
+	if err == nil {
+		j.there = r
+		if err = r.complete(ctx); err == nil && len(r.tars) > 0 && j.tars == (r.list.Blobs != nil) {
+			err = refuse("%s: what is there is of another kind: tars cannot lie among blobs", store.AddressOf(j.to, j.dir.Dir))
+		}
+		if err != nil {
+			err = errors.Join(err, j.close())
+		}
+		return err
+	}
+	c, corrupt := errors.AsType[*format.CorruptError](err)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case !corrupt || c.Class != notAStore:
+		return err
+	}
+	l, err := repo.List(ctx, j.to, j.dir.Dir)
+	if err == nil && slices.ContainsFunc(l.Others, func(f repo.File) bool { return !strings.HasPrefix(f.Name, ".") }) {
+		err = refuse("%s: it is there, and is no segment store", store.AddressOf(j.to, j.dir.Dir))
+	}
+	return err
+}
+
+func (j *copyJob) close() error {
+	if j.there == nil {
+		return nil
+	}
+	r := j.there
+	j.there = nil
+	return r.close()
+}
+
+// plan finds out what is missing, and refuses what would destroy something.
+func (j *copyJob) plan(ctx context.Context) error {
+	known := map[string]bool{}
+	j.c.Archives = make([]CopiedArchive, len(j.archives))
+	for i, a := range j.archives {
+		known[a.from.Name] = true
+		a.told = &j.c.Archives[i]
+		*a.told = CopiedArchive{Name: a.from.Name, Segments: len(a.order)}
+		if err := j.missing(a); err != nil {
+			return err
+		}
+		for _, n := range a.missing {
+			a.told.Bytes += int64(a.at(n).Len)
+		}
+		a.told.Copied = len(a.missing)
+		j.c.Segments, j.c.Bytes = j.c.Segments+int64(a.told.Copied), j.c.Bytes+a.told.Bytes
+		j.c.There += int64(len(a.order) - len(a.missing))
+	}
+	if j.there != nil {
+		for _, t := range slices.Backward(j.there.list.Tars) {
+			if !known[t.Name] {
+				j.c.Stay = append(j.c.Stay, t.Name)
+			}
+		}
+	}
+	return j.planJournal(ctx)
+}
+
+// missing finds what of an archive is to be copied.
+func (j *copyJob) missing(a *copiedArchive) error {
+	var have map[int]tarfile.Entry
+	if j.there != nil {
+		if i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name }); i >= 0 {
+			a.there = j.there.tars[i]
+		}
+	}
+	if t := a.there; t != nil {
+		a.whole = t.file != nil
+		have = make(map[int]tarfile.Entry, t.Len())
+		unseen := map[int]bool{}
+		if t.blobs != nil {
+			for i, e := range t.blobs.Entries() {
+				number, seen := t.blobs.Number(i)
+				have[number], unseen[number] = e, !seen
+			}
+			j.unmade(a)
+		} else {
+			byID := make(map[segment.ID]int, len(a.order))
+			for i, number := range a.numbers {
+				byID[a.at(i).ID] = number
+			}
+			for _, e := range t.All() {
+				number, ok := byID[e.ID]
+				if !ok {
+					number = -1
+				}
+				have[number] = plain(e)
+			}
+		}
+		places := make(map[int]int, len(a.numbers))
+		for i, number := range a.numbers {
+			places[number] = i
+		}
+		for number, e := range have {
+			i, ok := places[number]
+			if !ok || a.at(i).ID != e.ID {
+				return refuse("%s: segment %s is in it, and not in the source, or not there: expected a copy of the source, found another store", t.path, e.ID)
+			}
+			if want := a.at(i); want.Len != e.Len || want.Generation != e.Generation || unseen[number] {
+				delete(have, number)
+			}
+		}
+	}
+	for i, number := range a.numbers {
+		if _, ok := have[number]; !ok {
+			a.missing = append(a.missing, i)
+		}
+	}
+	if len(a.missing) > 0 {
+		a.whole = false
+		if j.tars { // a tar is written as a whole
+			a.missing = a.missing[:0]
+			for i := range a.order {
+				a.missing = append(a.missing, i)
+			}
+		}
+	}
+	return nil
+}
+
+// unmade looks for what an archive of blobs has besides segments.
+func (j *copyJob) unmade(a *copiedArchive) {
+	b := a.there.blobs
+	a.whole = a.whole && b.SizeOf(cloud.Binaries) > 0 && b.SizeOf(cloud.Graph) > 0 && (j.to.Can().ListHeaders != nil || b.SizeOf(cloud.Index) > 0)
+}
+
+// archive copies one.
+func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
+	switch {
+	case a.whole:
+		return nil
+	case j.tars:
+		return j.tar(ctx, a)
+	}
+	dir := j.dir.Path(a.from.Name) + "/"
+	if a.there != nil && a.there.blobs.Closed {
+		if err := store.Remove(ctx, j.to, dir+cloud.Closed); err != nil {
+			return err
+		}
+	}
+	err := pipe.Each(ctx, pipe.All(a.missing), copiesAtOnce, func(ctx context.Context, i int) error {
+		e, number := a.at(i), a.numbers[i]
+		b, err := j.s.segmentOf(ctx, a.from, e)
+		if err != nil {
+			return err
+		}
+		if err := j.put(ctx, dir+cloud.BlobName(number, e.ID), b, cloud.Metadata(number, e)); err != nil {
+			return err
+		}
+		j.progress(1, int64(e.Len))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	binaries, graph, err := j.s.parts(ctx, a.from)
+	if err != nil {
+		return err
+	}
+	if err := j.put(ctx, dir+a.from.Name+cloud.Binaries, binaries, nil); err != nil {
+		return err
+	}
+	if err := j.put(ctx, dir+a.from.Name+cloud.Graph, graph, nil); err != nil {
+		return err
+	}
+	if j.to.Can().ListHeaders == nil { // nothing else tells of generations
+		var rows []byte
+		for i, number := range a.numbers {
+			rows = cloud.AppendRow(rows, number, a.at(i))
+		}
+		if err := j.put(ctx, dir+a.from.Name+cloud.Index, rows, nil); err != nil {
+			return err
+		}
+	}
+	return j.put(ctx, dir+cloud.Closed, nil, nil)
+}
+
+func (j *copyJob) put(ctx context.Context, name string, b []byte, headers map[string]string) error {
+	w, err := store.CreateAs(ctx, j.to, name, store.Wishes{Headers: headers})
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	_, err = w.Commit(ctx)
+	return err
+}
+
+func (j *copyJob) progress(segments, bytes int64) {
+	if j.o.Progress != nil {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.o.Progress(segments, bytes)
+	}
+}
+
+// tar writes an archive as a tar.
+func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
+	_, err := store.Write(ctx, j.to, j.dir.Path(a.from.Name), func(out store.Writer) error {
+		w := tarfile.NewWriter(out, a.from.Name, nil)
+		type part struct {
+			tarfile.Entry
+			b   []byte
+			err error
+		}
+		all := make([]*part, len(a.order))
+		for i := range a.order {
+			all[i] = &part{Entry: a.at(i)}
+		}
+		err := pipe.Ordered(ctx, pipe.All(all), copiesAtOnce, func(ctx context.Context, p *part) { p.b, p.err = j.s.segmentOf(ctx, a.from, p.Entry) },
+			func(p *part) error {
+				if p.err != nil {
+					return p.err
+				}
+				err := w.Add(p.ID, p.Generation, p.b, nil, nil)
+				j.progress(1, int64(p.Len))
+				p.b = nil
+				return err
+			}, func(*part) {})
+		if err != nil {
+			return err
+		}
+		binaries, graph, err := j.s.parts(ctx, a.from)
+		if err != nil {
+			return err
+		}
+		return w.CloseWith(binaries, graph)
+	})
+	return err
+}
+
+// segmentOf reads a segment to be copied. One that is not what was written ends it: a copy
+// would vouch for it.
+func (s *Store) segmentOf(ctx context.Context, t *segmentTar, e tarfile.Entry) ([]byte, error) {
+	b, err := t.read(ctx, e, nil, s.r.trusting)
+	if err == nil && e.ID.IsData() && !s.r.trusting {
+		if _, ok := segment.ParseHead(b); !ok {
+			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin as a data segment does"}
+		}
+	}
+	return b, s.r.corrupt(s.r.storeFault(err), "")
+}
+
+// mostName bounds the name of a binary.
+const mostName = 1 << 20
+
+// parts are an archive's references to binaries and graph, which are made anew where it has none.
+func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byte, err error) {
+	if t.file != nil {
+		binaries, graph, err = t.file.Raw(ctx)
+		if err == nil || !tarfile.IsDamage(err) {
+			return binaries, graph, err
+		}
+	}
+	var tail tarfile.Tail
+	for _, e := range t.All() {
+		if !e.ID.IsData() {
+			continue
+		}
+		b, err := t.read(ctx, e, nil, s.r.trusting)
+		if err != nil {
+			return nil, nil, s.r.corrupt(s.r.storeFault(err), "")
+		}
+		g, err := segment.Parse(e.ID, b)
+		if err != nil {
+			return nil, nil, s.r.corrupt(err, "")
+		}
+		var names []string
+		for record := range g.External() {
+			name, err := s.records.BlobID(ctx, record, mostName)
+			if err != nil {
+				return nil, nil, s.r.corrupt(err, "")
+			}
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		h, _ := segment.ParseHead(b)
+		if err := tail.Add(e, h.Refs, slices.Compact(names)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", t.path, err)
+		}
+	}
+	binaries, graph = tail.Parts()
+	return binaries, graph, nil
+}
+
+// wholeFile reads a file of a store whole; nil is none.
+func wholeFile(ctx context.Context, r *repository, name string, f *repo.File) ([]byte, error) {
+	if r == nil || f == nil {
+		return nil, nil
+	}
+	o, err := r.st.Open(ctx, r.list.Path(name))
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	if err == nil && info.Size > mostJournal {
+		err = fault(indexLimit, r.list.Path(name), -1, "a file of more than %d bytes", mostJournal)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, info.Size)
+	return b, o.ReadAt(ctx, b, 0)
+}
+
+// besideOf is what a store has of the name of a file beside its archives, nil if there is none.
+func besideOf(r *repository, name string) *repo.File {
+	switch {
+	case r == nil:
+		return nil
+	case name == repo.GCLog:
+		return r.list.GCLog
+	}
+	return r.list.Manifest
+}
+
+// files reads one that lies beside the archives, here and there, and tells whether they say the
+// same: of a manifest, in which Java writes the time, the version.
+func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same bool, err error) {
+	from, at := besideOf(j.s.r, name), besideOf(j.there, name)
+	if b, err = wholeFile(ctx, j.s.r, name, from); err != nil || from == nil {
+		return nil, nil, true, err
+	}
+	if old, err = wholeFile(ctx, j.there, name, at); err != nil || at == nil {
+		return b, nil, false, err
+	}
+	if name == repo.Manifest {
+		x, err := j.s.r.manifest(ctx)
+		y, err2 := j.there.manifest(ctx)
+		if err == nil && err2 == nil && x.Version == y.Version {
+			return b, old, true, nil
+		}
+	}
+	return b, old, bytes.Equal(b, old), nil
+}
+
+// file copies one that lies beside the archives.
+func (j *copyJob) file(ctx context.Context, name string) error {
+	b, old, same, err := j.files(ctx, name)
+	if err != nil || same {
+		return err
+	}
+	add := j.to.Can().Append
+	if add == nil || name == repo.Manifest {
+		return j.put(ctx, j.dir.Path(name), b, nil)
+	}
+	if !bytes.HasPrefix(b, old) {
+		if err := store.Remove(ctx, j.to, j.dir.Path(name)); err != nil {
+			return err
+		}
+		old = nil
+	}
+	return add(ctx, j.dir.Path(name), b[len(old):], int64(len(old)))
+}
+
+// planJournal finds which lines are to be added.
+func (j *copyJob) planJournal(ctx context.Context) error {
+	all, err := wholeFile(ctx, j.s.r, repo.Journal, j.s.r.list.Journal)
+	if err != nil {
+		return err
+	}
+	// What comes after the head leads to no segment that was listed.
+	end := min(int64(len(all)), j.head.Offset+int64(len(j.head.Text)))
+	all = append(all[:end:end], '\n')
+	if j.there != nil {
+		if j.old, err = wholeFile(ctx, j.there, repo.Journal, j.there.list.Journal); err != nil {
+			return err
+		}
+	}
+	j.added = all
+	if last := lastLine(j.old); last != "" {
+		at := bytes.LastIndex(append([]byte{'\n'}, all...), []byte("\n"+last+"\n"))
+		if at < 0 {
+			return refuse("%s: its newest revision is none of the source: expected a copy of the source, found another store: %.100s", store.AddressOf(j.to, j.dir.Path(repo.Journal)), last)
+		}
+		j.added = all[at+len(last)+1:]
+	}
+	if j.o.Last > 0 {
+		lines := bytes.SplitAfter(j.added, []byte{'\n'})
+		lines = lines[:len(lines)-1]
+		j.added = bytes.Join(lines[max(0, len(lines)-j.o.Last):], nil)
+	}
+	j.c.Revisions = bytes.Count(j.added, []byte{'\n'})
+	return nil
+}
+
+// lastLine is the last line that is not empty.
+func lastLine(b []byte) string {
+	b = bytes.TrimRight(b, "\r\n")
+	return string(b[bytes.LastIndexByte(b, '\n')+1:])
+}
+
+// partLines is how many lines Oak writes into a part of the journal.
+const partLines = 40_000
+
+func (j *copyJob) writeJournal(ctx context.Context) error {
+	if len(j.added) == 0 {
+		return nil
+	}
+	if n := len(j.old); n > 0 && j.old[n-1] != '\n' {
+		j.added = append([]byte{'\n'}, j.added...)
+	}
+	var parts []cloud.File
+	if j.there != nil {
+		parts = j.there.journalParts()
+	}
+	add := j.to.Can().Append
+	if add == nil && len(parts) == 0 {
+		return j.put(ctx, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added), nil)
+	}
+	// Oak takes the last line of a part that it has written itself from its metadata: the
+	// next part is for what is written here.
+	number, at, lines := 1, int64(0), 0
+	if n := len(parts); n > 0 {
+		last := parts[n-1]
+		number, at = cloud.PartNumber(last.Name), last.Size
+		lines = bytes.Count(j.old[int64(len(j.old))-last.Size:], []byte{'\n'})
+		if last.Marked || add == nil {
+			lines = partLines
+		}
+	}
+	for rest := j.added; len(rest) > 0; {
+		if lines >= partLines {
+			number, at, lines = number+1, 0, 0
+		}
+		n := 0
+		for n < len(rest) && lines < partLines {
+			n += bytes.IndexByte(rest[n:], '\n') + 1
+			lines++
+		}
+		name := j.dir.Path(cloud.JournalPart(number))
+		if add == nil {
+			if err := j.put(ctx, name, rest[:n], nil); err != nil {
+				return err
+			}
+		} else if err := add(ctx, name, rest[:n], at); err != nil {
+			return err
+		}
+		rest, at = rest[n:], at+int64(n)
+	}
+	return nil
+}
+
+// CopyCheck is how a copy differs from its source.
+type CopyCheck struct {
+	Segments    int64        `json:"segments"` // that were compared
+	Bytes       int64        `json:"bytes"`
+	Different   int64        `json:"different"`
+	Differences []Difference `json:"differences"` // the first of them
+	Behind      int          `json:"behind"`      // revisions that the copy lacks
+	Stay        []string     `json:"stay"`
+}
+
+// A Difference is one thing that a copy lacks or has differently.
+type Difference struct {
+	Archive string `json:"archive,omitempty"`
+	Segment string `json:"segment,omitempty"`
+	What    string `json:"what"`
+}
+
+// mostDifferences is how many are listed.
+const mostDifferences = 1000
+
+// CheckCopy compares a copy in the folder name of to with the store, byte by byte. Nothing is
+// written. Archives that the copy alone has are no difference.
+func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o CopyOptions) (_ *CopyCheck, err error) {
+	j, err := s.copyJob(ctx, to, name, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	c := &CopyCheck{Differences: []Difference{}, Stay: []string{}}
+	differ := func(archive, segment, what string) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if c.Different++; len(c.Differences) < mostDifferences {
+			c.Differences = append(c.Differences, Difference{archive, segment, what})
+		}
+	}
+	if j.there == nil {
+		return nil, &fs.PathError{Op: "open", Path: store.AddressOf(to, j.dir.Dir), Err: fs.ErrNotExist}
+	}
+	for _, a := range j.archives {
+		i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name })
+		if i < 0 {
+			differ(a.from.Name, "", "the copy does not have it")
+			continue
+		}
+		if err := j.compare(ctx, a, j.there.tars[i], c, differ); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(c.Differences, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Segment, b.Segment))
+	})
+	for _, t := range j.there.list.Tars {
+		if !slices.ContainsFunc(j.archives, func(a *copiedArchive) bool { return a.from.Name == t.Name }) {
+			c.Stay = append(c.Stay, t.Name)
+		}
+	}
+	if err := j.planJournal(ctx); refused(err) {
+		differ("", "", err.Error())
+	} else if err != nil {
+		return nil, err
+	}
+	c.Behind = j.c.Revisions
+	for _, name := range [...]string{repo.Manifest, repo.GCLog} {
+		if _, _, same, err := j.files(ctx, name); err != nil {
+			return nil, err
+		} else if !same {
+			differ("", "", name+" is not that of the source")
+		}
+	}
+	return c, nil
+}
+
+// compare compares an archive with its copy.
+func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, c *CopyCheck, differ func(archive, segment, what string)) error {
+	err := pipe.Each(ctx, pipe.All(a.order), copiesAtOnce, func(ctx context.Context, i uint32) error {
+		e := plain(a.from.At(int(i)))
+		k, ok := t.Find(e.ID)
+		if !ok {
+			differ(a.from.Name, e.ID.String(), "the copy does not have it")
+			return nil
+		}
+		x := plain(t.At(k))
+		want, err := a.from.read(ctx, e, nil, true)
+		if err != nil {
+			return err
+		}
+		have, err := t.read(ctx, x, nil, true)
+		if errors.Is(err, fs.ErrNotExist) {
+			differ(a.from.Name, e.ID.String(), "the copy does not have it")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case !bytes.Equal(want, have):
+			differ(a.from.Name, e.ID.String(), "its bytes differ")
+		case e.Generation != x.Generation:
+			differ(a.from.Name, e.ID.String(), fmt.Sprintf("generation %s, expected %s", x.Generation, e.Generation))
+		}
+		j.mu.Lock()
+		c.Segments, c.Bytes = c.Segments+1, c.Bytes+int64(e.Len)
+		j.mu.Unlock()
+		j.progress(1, int64(e.Len))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if t.file == nil {
+		differ(a.from.Name, "", "the copy is not closed")
+		return nil
+	}
+	binaries, graph, err := j.s.parts(ctx, a.from)
+	if err != nil {
+		return err
+	}
+	haveBinaries, haveGraph, err := t.file.Raw(ctx)
+	if err != nil && !tarfile.IsDamage(err) {
+		return err
+	}
+	for _, p := range []struct {
+		name       string
+		want, have []byte
+	}{{"references to binaries", binaries, haveBinaries}, {"lists of the graph", graph, haveGraph}} {
+		if !bytes.Equal(p.want, p.have) {
+			differ(a.from.Name, "", p.name+" differ")
+		}
+	}
+	return nil
+}

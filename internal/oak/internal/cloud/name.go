@@ -1,0 +1,120 @@
+package cloud
+
+import (
+	"encoding/binary"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// Names of blobs in the folder of an archive, and ends of names behind the archive's own.
+const (
+	Closed   = "closed"
+	deleted  = "deleted" // an archive that is on its way out
+	Binaries = ".brf"
+	Graph    = ".gph"
+	Index    = ".idx"
+)
+
+// MostSegments is how many segments an archive has at most: their numbers have four digits.
+const MostSegments = 1 << 16
+
+// BlobName is the name of a segment's blob in the folder of its archive.
+func BlobName(number int, id segment.ID) string { return fmt.Sprintf("%04x.%s", number, id) }
+
+// ParseBlobName reads what [BlobName] writes, and nothing else.
+func ParseBlobName(name string) (number int, id segment.ID, ok bool) {
+	digits, text, _ := strings.Cut(name, ".")
+	n, err := strconv.ParseUint(digits, 16, 16)
+	if err != nil || len(digits) != 4 || strings.ToLower(digits) != digits {
+		return 0, id, false
+	}
+	id, err = segment.ParseID(text)
+	return int(n), id, err == nil
+}
+
+// journalPart is the name of a part of the journal, which come in the order of their names.
+var journalPart = regexp.MustCompile(`^journal\.log\.[0-9]{3,9}$`)
+
+// JournalPart is the name of the part with that number.
+func JournalPart(number int) string { return fmt.Sprintf("journal.log.%03d", number) }
+
+// PartNumber is the number of a part of that name.
+func PartNumber(name string) int {
+	n, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:])
+	return n
+}
+
+// lastEntry is the header of a part of the journal that has its last line.
+const lastEntry = store.MetaHeader + "lastentry"
+
+// Names of a blob's metadata. Case is kept for readers that look for it; on the way back
+// it is small.
+const (
+	metaType       = "type"
+	metaUUID       = "uuid"
+	metaPosition   = "position"
+	metaGeneration = "generation"
+	metaFull       = "fullGeneration"
+	metaCompacted  = "compacted"
+
+	typeSegment = "segment"
+)
+
+// Metadata are those that the blob of a segment has.
+func Metadata(number int, e tarfile.Entry) map[string]string {
+	return map[string]string{
+		store.MetaHeader + metaType:       typeSegment,
+		store.MetaHeader + metaUUID:       e.ID.String(),
+		store.MetaHeader + metaPosition:   strconv.Itoa(number),
+		store.MetaHeader + metaGeneration: strconv.Itoa(int(e.Generation.Gen)),
+		store.MetaHeader + metaFull:       strconv.Itoa(int(e.Generation.Full)),
+		store.MetaHeader + metaCompacted:  strconv.FormatBool(e.Generation.Compacted),
+	}
+}
+
+// parseMetadata reads the generation out of metadata, if they are those of this segment.
+func parseMetadata(headers map[string]string, number int, id segment.ID) (g segment.Generation, ok bool) {
+	get := func(name string) string { return headers[store.MetaHeader+strings.ToLower(name)] }
+	gen, err := strconv.ParseInt(get(metaGeneration), 10, 32)
+	full, err2 := strconv.ParseInt(get(metaFull), 10, 32)
+	if err != nil || err2 != nil || gen < 0 || full < 0 ||
+		get(metaType) != typeSegment || get(metaUUID) != id.String() || get(metaPosition) != strconv.Itoa(number) {
+		return g, false
+	}
+	return segment.Generation{Gen: int32(gen), Full: int32(full), Compacted: strings.EqualFold(get(metaCompacted), "true")}, true
+}
+
+// indexRow is how long a row of an index is: id, number, length, generation, full
+// generation, compacted.
+const indexRow = 33
+
+// AppendRow appends a row of an index.
+func AppendRow(b []byte, number int, e tarfile.Entry) []byte {
+	b = append(b, e.ID[:]...)
+	for _, v := range [...]uint32{uint32(number), uint32(e.Len), uint32(e.Generation.Gen), uint32(e.Generation.Full)} {
+		b = binary.BigEndian.AppendUint32(b, v)
+	}
+	if e.Generation.Compacted {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// parseIndex calls each with the rows of an index. Rows that make no sense are left out, and
+// so is the rest of one that is cut off.
+func parseIndex(b []byte, each func(number int, e tarfile.Entry)) {
+	for ; len(b) >= indexRow; b = b[indexRow:] {
+		at := func(off int) int64 { return int64(int32(binary.BigEndian.Uint32(b[off:]))) }
+		number, n, gen, full := at(16), at(20), at(24), at(28)
+		if number < 0 || number >= MostSegments || n < 1 || gen < 0 || full < 0 {
+			continue
+		}
+		each(int(number), tarfile.Entry{ID: segment.ID(b[:16]), Len: int(n), Generation: segment.Generation{Gen: int32(gen), Full: int32(full), Compacted: b[32] != 0}})
+	}
+}

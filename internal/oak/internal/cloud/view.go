@@ -1,0 +1,174 @@
+package cloud
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// journal is what the parts of the journal are shown as.
+const journal = "journal.log"
+
+// View returns st with the archives of a listing of the folder dir as tars, and with one
+// journal. dir is "" or ends in a slash. It is only read.
+func View(st store.Store, dir string, l *Listing) store.Store { return &view{st, dir, l} }
+
+type view struct {
+	store.Store
+	dir string
+	l   *Listing
+}
+
+func (v *view) Can() store.Abilities {
+	can := v.Store.Can()
+	return store.Abilities{Near: can.Near, Address: can.Address, List: can.List, ListHeaders: can.ListHeaders}
+}
+
+func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
+	base, below := strings.CutPrefix(name, v.dir)
+	switch a := v.l.Archive(base); {
+	case below && a != nil:
+		return &made{st: v.Store, name: name, size: a.Size(), plan: a.plan(v.dir)}, nil
+	case below && base == journal && len(v.l.Parts) > 0:
+		o := &made{st: v.Store, name: name, size: JournalSize(v.l.Parts)}
+		o.plan = func(_, _ int64) (all []piece) {
+			at := int64(0)
+			for _, p := range v.l.Parts {
+				all = append(all, piece{at: at, n: p.Size, object: v.dir + p.Name})
+				at += p.Size
+			}
+			return all
+		}
+		return o, nil
+	}
+	return v.Store.Open(ctx, name)
+}
+
+// JournalSize is how long the parts of the journal are together.
+func JournalSize(parts []File) (n int64) {
+	for _, p := range parts {
+		n += p.Size
+	}
+	return n
+}
+
+// A piece of an object that is made is a range of another, or bytes, with zeros behind them.
+type piece struct {
+	at, n  int64
+	object string
+	bytes  []byte
+}
+
+// made is an object that is put together of others.
+type made struct {
+	st   store.Store
+	name string
+	size int64
+	// plan returns the pieces that n bytes from off on are of, and others maybe.
+	plan   func(off, n int64) []piece
+	closed bool
+}
+
+func (m *made) Info(context.Context) (store.Info, error) {
+	return store.Info{Name: m.name, Size: m.size}, nil
+}
+
+func (m *made) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+func (m *made) Close() error { m.closed = true; return nil }
+
+func (m *made) ReadAt(ctx context.Context, p []byte, off int64) error {
+	fail := func(err error) error {
+		return &store.Error{Op: "read", Name: m.name, Off: off, Len: int64(len(p)), Err: err}
+	}
+	switch {
+	case len(p) == 0:
+		return nil
+	case m.closed:
+		return fail(fs.ErrClosed)
+	case off < 0 || int64(len(p)) > m.size-off:
+		return fail(io.ErrUnexpectedEOF)
+	}
+	clear(p)
+	var far []piece // ranges of objects, and where they go
+	for _, x := range m.plan(off, int64(len(p))) {
+		from, to := max(x.at, off), min(x.at+x.n, off+int64(len(p)))
+		if from >= to {
+			continue
+		}
+		dst := p[from-off : to-off]
+		if x.object == "" {
+			copy(dst, x.bytes[min(from-x.at, int64(len(x.bytes))):])
+			continue
+		}
+		far = append(far, piece{at: from - x.at, object: x.object, bytes: dst})
+	}
+	read := func(ctx context.Context, x piece) error { return readAt(ctx, m.st, x.object, x.bytes, x.at) }
+	if len(far) == 1 {
+		return read(ctx, far[0])
+	}
+	return pipe.Each(ctx, pipe.All(far), min(atOnce, len(far)), read)
+}
+
+// parts are those that the tar of a closed archive has behind its segments: headers and
+// contents, and where those lie. Zeros stand before a content, up to a block.
+func (a *Archive) parts(dir string) (all []piece, end int64) {
+	end = a.end
+	for _, ext := range [...]string{Binaries, Graph} {
+		n := a.SizeOf(ext)
+		if n <= 0 {
+			continue
+		}
+		all = append(all, piece{at: end, n: tarfile.BlockSize, bytes: tarfile.AppendHeader(nil, a.Name+ext, blocks(n), epoch)})
+		end += tarfile.BlockSize + blocks(n)
+		all = append(all, piece{at: end - n, n: n, object: dir + path.Join(a.Name, a.Name+ext)})
+	}
+	return all, end
+}
+
+// openTail is what stands behind the segments of an archive that is not closed: zeros.
+const openTail = 2 * tarfile.BlockSize
+
+// TailLen is how much of a closed archive's end is not read from blobs.
+func (a *Archive) TailLen() int {
+	const footer = 16
+	return tarfile.BlockSize + int(blocks(int64(len(a.segments)*indexRow+footer))) + 2*tarfile.BlockSize
+}
+
+// Size is how long the tar is that the archive is shown as.
+func (a *Archive) Size() int64 {
+	if !a.Closed {
+		return a.end + openTail
+	}
+	_, end := a.parts("")
+	return end + int64(a.TailLen())
+}
+
+// plan returns a function that says what ranges of the tar are made of.
+func (a *Archive) plan(dir string) func(off, n int64) []piece {
+	return func(off, n int64) (all []piece) {
+		for i := a.at(off); i < len(a.segments) && a.segments[i].Pos-tarfile.BlockSize < off+n; i++ {
+			b := a.segments[i]
+			if off < b.Pos {
+				all = append(all, piece{at: b.Pos - tarfile.BlockSize, n: tarfile.BlockSize, bytes: tarfile.AppendHeader(nil, b.ID.String(), int64(b.Len), epoch)})
+			}
+			all = append(all, piece{at: b.Pos, n: int64(b.Len), object: dir + a.BlobOf(i)})
+		}
+		if off+n <= a.end || !a.Closed {
+			return all
+		}
+		parts, end := a.parts(dir)
+		all = append(all, parts...)
+		if off+n > end {
+			b := tarfile.AppendIndexTail(nil, a.Name, a.Entries())
+			all = append(all, piece{at: end, n: int64(len(b)), bytes: b})
+		}
+		return all
+	}
+}

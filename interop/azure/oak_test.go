@@ -1,0 +1,215 @@
+package azure_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/oaktest"
+	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/store/local"
+)
+
+// seeds are those of the stores that the reference makes: more of them by HOLDALL_TORTURE.
+func seeds() int {
+	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > 3 {
+		return min(n, 20)
+	}
+	return 3
+}
+
+func connection() string {
+	return fmt.Sprintf("DefaultEndpointsProtocol=http;AccountName=%s;AccountKey=%s;BlobEndpoint=%s", account, key, endpoint)
+}
+
+func opened(t *testing.T, st store.Store, name string) *oak.Store {
+	t.Helper()
+	s, err := oak.OpenStore(t.Context(), st, name, format.OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func exported(t *testing.T, s *oak.Store) []byte {
+	t.Helper()
+	tree, err := s.Tree(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if _, err := tree.Export(t.Context(), &b, "/", oak.ExportOptions{Depth: -1}); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// wantSame wants a copy to be byte for byte what it was made of.
+func wantSame(t *testing.T, from *oak.Store, to store.Store, name string) {
+	t.Helper()
+	c, err := from.CheckCopy(t.Context(), to, name, oak.CopyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Different > 0 || c.Behind > 0 || c.Segments == 0 {
+		t.Errorf("a copy differs: %+v", c)
+	}
+}
+
+func wantSound(t *testing.T, st store.Store, name string) {
+	t.Helper()
+	err := oak.Format.Verify(t.Context(), st, name, format.OpenOptions{}, func(p format.Problem) {
+		if p.Severity == format.Error {
+			t.Errorf("%s: %+v", name, p)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Random stores go both ways: what the reference writes into a container is read as it is
+// read from tars, and what is copied here the reference opens, checks and commits to.
+func TestTheReferenceKeepsStoresInContainers(t *testing.T) {
+	settings(t)
+	testkit.Needs(t, oaktest.Var)
+	for seed := range seeds() {
+		t.Run(strconv.Itoa(seed+1), func(t *testing.T) {
+			p := oaktest.Random(t, int64(seed+1), false)
+			name := container(t)
+			st, disk := at(t, name, ""), local.New(t.TempDir())
+			theirs := []string{connection(), name, "theirs"}
+			ours := []string{connection(), name, "ours"}
+			ask := func(command string, at []string, more ...string) {
+				t.Helper()
+				oaktest.Well(t, p.With(append(append([]string{command}, at...), more...)...)...)
+			}
+			source := opened(t, local.New(p.Store+"/.."), "segmentstore")
+			want := exported(t, source)
+
+			// The reference's copy.
+			ask("azure-put", theirs, p.Store)
+			if got := exported(t, opened(t, st, "theirs")); !bytes.Equal(got, want) {
+				t.Errorf("an export of %d bytes, expected %d of the tars", len(got), len(want))
+			}
+			wantSound(t, st, "theirs")
+			wantSame(t, source, st, "theirs")
+
+			// Ours.
+			if _, err := source.Copy(t.Context(), st, "ours", oak.CopyOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			ask("azure-same", ours, p.Store)
+			ask("azure-check", ours)
+			var lists [2]struct{ Blobs [][]any }
+			for i, at := range [][]string{theirs, ours} {
+				oaktest.Well(t, append([]string{"azure-list"}, at...)...).Into(t, &lists[i])
+			}
+			if a, b := shown(lists[0].Blobs, "theirs"), shown(lists[1].Blobs, "ours"); a != b {
+				t.Errorf("the reference has\n%s\nwe have\n%s", a, b)
+			}
+
+			// Both are written on, and come back as tars.
+			for _, at := range [][]string{theirs, ours} {
+				ask("azure-commit", at, "once")
+				ask("azure-commit", at, "twice")
+				ask("azure-check", at)
+				dir := at[2]
+				there := opened(t, st, dir)
+				if _, err := there.Copy(t.Context(), disk, dir, oak.CopyOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				wantSame(t, there, disk, dir)
+				wantSound(t, disk, dir)
+				back := oaktest.Place{Store: disk.Can().Address(dir), Blobs: p.Blobs}
+				back.Verify(t)
+				ask("azure-same", at, back.Store)
+				oaktest.Well(t, "check", back.Store)
+				oaktest.Well(t, back.With("commit", back.Store)...)
+				if got := exported(t, opened(t, disk, dir)); !bytes.Equal(got, exported(t, there)) {
+					t.Error("the tars have another content than the container")
+				}
+			}
+
+			// A copy is brought up to date, and from one place there to another.
+			there := opened(t, st, "ours")
+			for range 2 {
+				if _, err := there.Copy(t.Context(), st, "third", oak.CopyOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ask("azure-commit", ours, "thrice")
+			there = opened(t, st, "ours")
+			c, err := there.Copy(t.Context(), st, "third", oak.CopyOptions{})
+			if err != nil || c.Segments == 0 || c.Revisions == 0 || c.There == 0 {
+				t.Fatalf("%+v; %v", c, err)
+			}
+			wantSame(t, there, st, "third")
+			third := []string{connection(), name, "third"}
+			ask("azure-check", third)
+			ask("azure-commit", third, "again")
+			ask("azure-check", third)
+		})
+	}
+}
+
+// What a process that was killed left goes as it would be recovered; and of two that write, the
+// one that has not the lease is refused, whoever that is.
+func TestKilledStoresAndLeases(t *testing.T) {
+	settings(t)
+	testkit.Needs(t, oaktest.Var)
+	p := oaktest.Random(t, 11, true)
+	name := container(t)
+	st := at(t, name, "")
+	words := func(command string, more ...string) []string {
+		return p.With(append([]string{command, connection(), name, "ours"}, more...)...)
+	}
+	source := opened(t, local.New(p.Store+"/.."), "segmentstore")
+	held, release, err := st.Lease(t.Context(), "ours/repo.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Copy(t.Context(), st, "ours", oak.CopyOptions{}); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("copied to what is leased: %v", err)
+	}
+	if a := oaktest.Run(t, words("azure-commit", "x")...); a.OK {
+		t.Error("the reference wrote to what is leased")
+	}
+	if held.Err() != nil {
+		t.Error(context.Cause(held))
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := source.Copy(t.Context(), st, "ours", oak.CopyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, source, st, "ours")
+	oaktest.Well(t, words("azure-same", p.Store)...)
+	oaktest.Well(t, words("azure-check")...)
+	oaktest.Well(t, words("azure-commit", "x")...)
+	oaktest.Well(t, words("azure-check")...)
+	wantSound(t, st, "ours")
+}
+
+// shown are blobs line by line, without what is a matter of taste: marks of the journal's end.
+func shown(blobs [][]any, prefix string) string {
+	var b bytes.Buffer
+	for _, x := range blobs {
+		meta, _ := x[3].(map[string]any)
+		delete(meta, "lastEntry")
+		delete(meta, "lineCount")
+		fmt.Fprintln(&b, strings.TrimPrefix(x[0].(string), prefix), x[1], x[2], meta)
+	}
+	return b.String()
+}
