@@ -31,7 +31,7 @@ one of these. Reading never writes anything beside them, whatever state they are
 in.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
-		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand())
+		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakCheckpointsCommand())
 	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
 	}
