@@ -31,7 +31,8 @@ one of these. Reading never writes anything beside them, whatever state they are
 in.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
-		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakCheckpointsCommand())
+		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakCheckpointsCommand(),
+		a.oakSetCommand(), a.oakRmCommand(), a.oakReplaceCommand())
 	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
 	}

@@ -2,8 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/pack"
 )
 
 func (a *app) oakCheckpointsCommand() *cobra.Command {
@@ -146,4 +151,153 @@ func (a *app) printRevised(r oak.Revised) {
 	if r.Revision != "" {
 		fmt.Fprintf(a.out, "new revision %s, in %s of %s; before it %s\n", r.Revision, strings.Join(r.Tars, ", "), a.humanSize(r.Bytes), r.Before)
 	}
+}
+
+func (a *app) oakSetCommand() *cobra.Command {
+	var o oak.SetOptions
+	cmd := &cobra.Command{
+		Use:   "set STORE PATH PROPERTY VALUE...",
+		Short: "Write a revision in which a node has another property",
+		Long: `Writes a new revision in which the node at PATH has PROPERTY with a value, or
+with several. Without --type and --multiple a property keeps what it is, and a
+new one is a String. Types are String, Binary, Long, Double, Date, Boolean,
+Name, Path, Reference, WeakReference, URI and Decimal.
+
+Nothing else is done that Oak does in a commit: node types are not looked at,
+and property indexes do not know of it until they are built anew.
+` + stopped,
+		Example: "  holdall oak set segmentstore /content/site/jcr:content jcr:title 'A title'\n  holdall oak set --type Long segmentstore /content/a size 12",
+		Args:    args(3, -1, "a store, the path of a node, a property and its value"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if len(args) == 3 && !o.Multiple {
+				return usage("expected a VALUE; --multiple is for none")
+			}
+			return a.operate(ctx, args[0], o.DryRun, func(s *oak.Store) (oak.Surgery, error) { return s.Set(ctx, args[1], args[2], args[3:], o) })
+		}),
+	}
+	cmd.Flags().StringVar(&o.Type, "type", "", "the type of the values")
+	cmd.Flags().BoolVar(&o.Multiple, "multiple", false, "any number of values")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
+	return cmd
+}
+
+// stopped is what is true of all that write a revision.
+const stopped = `
+The store must not be open in another program, which is found out by its lock.
+Whenever this is cut off, the store is as it was, or has the new revision; the
+one before stays in the journal: 'holdall ls --revision' shows it.`
+
+func (a *app) oakRmCommand() *cobra.Command {
+	var o oak.RemoveOptions
+	cmd := &cobra.Command{
+		Use:   "rm STORE PATH",
+		Short: "Write a revision without a node or a property",
+		Long: `Writes a new revision without the node at PATH and all below it, or without one
+property of it. What goes may be damaged: only the way to its parent must be
+readable. --lost takes from the node only what cannot be read of it: properties,
+and children whose names are lost.
+` + stopped,
+		Example: "  holdall oak rm --dry-run segmentstore /content/broken\n  holdall oak rm --property jcr:data segmentstore /content/a.png/jcr:content",
+		Args:    args(2, 2, "a store and the path of a node"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if o.Lost && o.Property != "" {
+				return usage("--lost and --property: expected one of them")
+			}
+			return a.operate(ctx, args[0], o.DryRun, func(s *oak.Store) (oak.Surgery, error) { return s.Remove(ctx, args[1], o) })
+		}),
+	}
+	cmd.Flags().StringVar(&o.Property, "property", "", "this property of the node alone")
+	cmd.Flags().BoolVar(&o.Lost, "lost", false, "only what cannot be read of the node itself")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
+	return cmd
+}
+
+func (a *app) oakReplaceCommand() *cobra.Command {
+	var o oak.ReplaceOptions
+	var from string
+	cmd := &cobra.Command{
+		Use:   "replace STORE PATH --from OTHER[@REVISION]",
+		Short: "Write a revision with a node of another store or revision",
+		Long: `Writes a new revision in which the node at PATH, with all below it, is the one
+that OTHER has there. OTHER is a store, a backup say; nothing, for an older
+revision of the same store; or a file of lines of JSON, as export writes them.
+REVISION is UUID:NUMBER, a time, head, or checkpoint:ID.
+
+What is replaced may be damaged, or not there; its parent must be. A donor that
+has lost anything there is refused. Binaries in a data store stay there.
+` + stopped,
+		Example: "  holdall oak replace segmentstore /content/site --from @2026-11-20T00:00:00Z\n  holdall oak replace segmentstore /content/site --from /backup/segmentstore",
+		Args:    args(2, 2, "a store and the path of a node"),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if from == "" {
+				return usage("--from OTHER[@REVISION] is missing")
+			}
+			return a.operate(ctx, args[0], o.DryRun, func(s *oak.Store) (done oak.Surgery, err error) {
+				err = a.withDonor(ctx, s, args[0], from, func(d oak.Donor) (err error) {
+					done, err = s.Replace(ctx, args[1], d, o)
+					return err
+				})
+				return done, err
+			})
+		}),
+	}
+	cmd.Flags().StringVar(&from, "from", "", "the donor: `OTHER[@REVISION]`")
+	cmd.Flags().StringVar(&o.Property, "property", "", "this property of the node alone")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
+	return cmd
+}
+
+// named is what TreeNamed takes.
+var named = regexp.MustCompile(`^(head|checkpoint:.+|[0-9a-f]{8}-[-0-9a-f]{27}[:.][0-9a-f]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[-+:.0-9Z]+)$`)
+
+// withDonor opens what a node is to be copied from.
+func (a *app) withDonor(ctx context.Context, s *oak.Store, own, said string, do func(oak.Donor) error) error {
+	address, revision := said, "head"
+	if i := strings.LastIndexByte(said, '@'); i >= 0 && (i == 0 || named.MatchString(said[i+1:])) {
+		address, revision = said[:i], said[i+1:]
+	}
+	tree := func(s *oak.Store) error {
+		t, err := s.TreeNamed(ctx, revision)
+		if err != nil {
+			return err
+		}
+		return do(oak.Donor{Tree: t})
+	}
+	if address == "" || address == own {
+		return tree(s)
+	}
+	if info, err := os.Stat(address); address == said && (said == "-" || err == nil && info.Mode().IsRegular()) {
+		in, err := a.input(said)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(oak.Donor{Export: in, Scratch: pack.NewScratch}), in.Close())
+	}
+	return a.withOak(ctx, address, false, tree)
+}
+
+// input opens a file, or standard input, which - stands for.
+func (a *app) input(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(a.stdin), nil
+	}
+	return os.Open(name)
+}
+
+func (a *app) operate(ctx context.Context, address string, dryRun bool, do func(*oak.Store) (oak.Surgery, error)) error {
+	return a.withOak(ctx, address, !dryRun, func(s *oak.Store) error {
+		r, err := do(s)
+		if err != nil {
+			return err
+		}
+		a.tell(r, func() {
+			fmt.Fprintf(a.out, "%s%s %s%s", printable(r.Path), ifAny(" property %s", printable(r.Property)), done(dryRun, map[string]string{"set": "set", "remove": "removed", "replace": "replaced"}[r.Action]), ifAny(", a %s", r.Type))
+			if r.Nodes > 0 {
+				fmt.Fprintf(a.out, "; %s copied", count(r.Nodes, "node"))
+			}
+			fmt.Fprintln(a.out)
+			a.printRevised(r.Revised)
+		})
+		return nil
+	})
 }

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"context"
+	"errors"
 	"slices"
 )
 
@@ -11,7 +12,7 @@ type Edit struct {
 	Children   []Child       // in the place of those of their names, or new; the zero id takes one away
 	Properties []NewProperty // likewise
 	Without    []string      // properties that are taken away
-	// Readable leaves out the children that cannot be read. Then none may be new.
+	// Readable leaves out the children that cannot be read.
 	Readable bool
 }
 
@@ -125,25 +126,47 @@ func (b *Builder) edited(ctx context.Context, n Node, e Edit) (WrittenChildren, 
 	return c, err
 }
 
-// readable writes the children that can be read.
+// readable writes the children that can be read, in the order of maps with those of the edit.
 func (b *Builder) readable(ctx context.Context, n Node, e Edit) (WrittenChildren, error) {
+	var changes []hashedChild
+	for _, c := range e.Children {
+		changes = append(changes, hashed(c))
+	}
+	slices.SortFunc(changes, hashedChild.compare)
 	return b.Children(ctx, func(yield func(Child, error) bool) {
+		// before yields the changes before a child, or all, and takes the one in its place.
+		before := func(c *hashedChild) bool {
+			for len(changes) > 0 {
+				order := -1
+				if c != nil {
+					order = changes[0].compare(*c)
+				}
+				if order > 0 {
+					return true
+				}
+				if order == 0 {
+					c.Node = changes[0].Node
+				} else if (changes[0].Node != RecordID{}) && !yield(changes[0].Child, nil) {
+					return false
+				}
+				changes = changes[1:]
+			}
+			return true
+		}
 		for c, err := range n.Children(ctx) {
-			if err != nil && ctx.Err() == nil {
-				if _, ok := err.(*Error); ok {
-					continue
-				}
+			if _, lost := errors.AsType[*Error](err); lost {
+				continue
 			}
-			child := Child{c.Name, c.Value}
-			for _, other := range e.Children {
-				if other.Name == c.Name {
-					child.Node = other.Node
-				}
+			if err != nil {
+				yield(Child{}, err)
+				return
 			}
-			if (err != nil || child.Node != RecordID{}) && (!yield(child, err) || err != nil) {
+			h := hashed(Child{c.Name, c.Value})
+			if !before(&h) || (h.Node != RecordID{}) && !yield(h.Child, nil) {
 				return
 			}
 		}
+		before(nil)
 	})
 }
 
