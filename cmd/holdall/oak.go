@@ -32,7 +32,7 @@ in.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
 		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakCheckpointsCommand(),
-		a.oakSetCommand(), a.oakRmCommand(), a.oakReplaceCommand())
+		a.oakSetCommand(), a.oakRmCommand(), a.oakReplaceCommand(), a.oakBackupCommand(), a.oakRestoreCommand())
 	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
 	}

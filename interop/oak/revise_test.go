@@ -4,12 +4,14 @@ package oak_test
 
 import (
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
+	"github.com/holdall/holdall/store/local"
 )
 
 // topNames are the children of the root.
@@ -83,5 +85,44 @@ func TestTheReferenceGoesOnWithNewRevisions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The reference goes on with a backup of a store that it has compacted and cleaned up
+// between copies, and with what is restored of it.
+func TestTheReferenceGoesOnWithABackup(t *testing.T) {
+	p := oaktest.Random(t, rand.Int64(), false)
+	dir := t.TempDir()
+	backup := oaktest.Place{Store: filepath.Join(dir, "backup"), Blobs: p.Blobs}
+	restored := oaktest.Place{Store: filepath.Join(dir, "restored"), Blobs: p.Blobs}
+	copyTo := func(from, to oaktest.Place, o oak.BackupOptions) (said oak.BackedUp) {
+		t.Helper()
+		withStore(t, from.Store, func(s *oak.Store) {
+			var err error
+			if said, err = s.Backup(t.Context(), local.New(dir), filepath.Base(to.Store), o); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return said
+	}
+	freed := int64(0)
+	for round := range 4 {
+		if round > 0 {
+			oaktest.Well(t, p.With("compact", p.Store, "--in-place")...)
+		}
+		freed += copyTo(p, backup, oak.BackupOptions{}).Freed
+		backup.Verify(t)
+		oaktest.Well(t, p.With("equal", p.Store, backup.Store)...)
+		if again := copyTo(p, backup, oak.BackupOptions{Check: true}); again.Segments > 0 {
+			t.Errorf("round %d: again %+v", round, again)
+		}
+		openWithReference(t, backup)
+		copyTo(backup, restored, oak.BackupOptions{Restore: true, Check: true})
+		restored.Verify(t)
+		oaktest.Well(t, p.With("equal", p.Store, restored.Store)...)
+		openWithReference(t, restored)
+	}
+	if freed == 0 {
+		t.Error("the backup keeps all garbage")
 	}
 }
