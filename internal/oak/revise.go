@@ -102,7 +102,7 @@ func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 		}
 		v.out = newstore.New(r.st, r.list.Dir, newstore.Options{First: next})
 	}
-	v.b = segment.NewBuilder(segment.BuilderOptions{Generation: g, Millis: func() int64 { return time.Now().UnixMilli() }}, v.write)
+	v.b = segment.NewBuilder(segment.BuilderOptions{Generation: g, Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }}, v.write)
 	return v, nil
 }
 

@@ -15,17 +15,6 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// below are the contents of a tree at a path and below it.
-func below(all map[string]string, path string) map[string]string {
-	some := map[string]string{}
-	for name, text := range all {
-		if name == path || strings.HasPrefix(name, path+"/") {
-			some[name] = text
-		}
-	}
-	return some
-}
-
 func TestASetPropertyIsThere(t *testing.T) {
 	st := fixture(t, "types")
 	before := contents(t, st)
