@@ -15,36 +15,36 @@ func (a *app) oakBackupCommand() *cobra.Command {
 	var o oak.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "backup STORE DST",
-		Short: "Copy a store, and from then on what is new in it",
-		Long: `Copies the segments that DST does not have, each compared with its checksum, as
-tars of DST's own, and then the journal up to the newest revision. DST is a
-store that Oak and all verbs open. STORE may be in use: it is only read. What a
-compaction made garbage goes from DST as it goes from STORE.
+		Short: "Copy a store, and later only what is new in it",
+		Long: `Copies the segments that DST does not have, each compared with its checksum, and
+then the journal up to the newest revision. DST is a complete store, which Oak
+and all verbs open. STORE may be in use: it is only read. Garbage that a
+compaction removed from STORE is removed from DST as well.
 
-Whenever it is cut off, DST is what it was, or the new backup; the same command
-goes on. Damage in STORE ends it: DST keeps what it has. Data stores are not
-copied.`,
+If the command is interrupted, DST is either the old backup or the new one, and
+the same command continues. Damage in STORE ends it, and DST keeps what it has.
+Data stores are not copied.`,
 		Example: "  holdall oak backup segmentstore /backup/segmentstore\n  holdall oak backup --check segmentstore /backup/segmentstore",
 		Args:    args(2, 2, "a store, and where its backup is to be"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.oakCopy(ctx, args[0], args[1], o)
 		}),
 	}
-	cmd.Flags().BoolVar(&o.Check, "check", false, "read what DST has, too, and copy anew what is damaged")
+	cmd.Flags().BoolVar(&o.Check, "check", false, "also read DST, and replace damaged segments")
 	return cmd
 }
 
 func (a *app) oakRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore BACKUP STORE",
-		Short: "Make a store what its backup is",
-		Long: `Makes STORE what BACKUP is: a new store, or one that is there and not in use.
-What that has and is whole is not copied again; tars that are damaged are TAR.bak
-afterwards, the old journal is journal.log.bak.NNN, and nothing is removed. Then
-the newest revision is that of BACKUP.
+		Short: "Make a store equal to its backup",
+		Long: `Makes STORE equal to BACKUP. STORE is new, or an existing store that is not in
+use, however damaged. Good segments are not copied again. Damaged tars become
+TAR.bak, the old journal becomes journal.log.bak.NNN, and nothing is removed.
 
-Whenever it is cut off, STORE is as it was, or restored; the same command goes
-on. BACKUP is any store: what 'oak backup' made, or a copy.`,
+If the command is interrupted, STORE is either as before or restored, and the
+same command continues. BACKUP may be any store, not only one that 'oak backup'
+made.`,
 		Example: "  holdall oak restore /backup/segmentstore segmentstore",
 		Args:    args(2, 2, "a backup, and the store that it is to become"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -21,11 +21,11 @@ import (
 func (a *app) oakCheckpointsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checkpoints STORE",
-		Short: "List checkpoints, and what they hold on to; remove some",
+		Short: "List checkpoints and their sizes, or remove some",
 		Long: `Lists the checkpoints of the newest revision, the newest first: when each was
-made, when it expires, whether asynchronous indexing goes on from it, and how
-many bytes neither the head nor a newer checkpoint has. If a checkpoint and all
-older ones are removed, the sum of these becomes garbage.`,
+made, when it expires, whether asynchronous indexing uses it, and how many bytes
+only it and older checkpoints have. If you remove a checkpoint and all older
+ones, the sum of their bytes becomes garbage.`,
 		Example: "  holdall oak checkpoints segmentstore\n  holdall oak checkpoints rm --unreferenced segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, _ []string) error {
@@ -97,14 +97,11 @@ func (a *app) oakCheckpointsRmCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "rm STORE [NAME...]",
-		Short: "Write a revision without some checkpoints",
-		Long: `Writes a new revision without checkpoints: those that are named, or those that
-flags say. Asynchronous indexing whose checkpoint is gone begins anew.
-What they held on to is garbage then; 'holdall oak compact', or Oak's own
-compaction, gives its room back.
-
-The store must not be open in another program, which is found out by its lock.
-Whenever this is cut off, the store is as it was, or has the new revision.`,
+		Short: "Remove checkpoints, by a new revision",
+		Long: `Writes a new revision without the named checkpoints, or without those that the
+flags select. An asynchronous index whose checkpoint has been removed is built
+anew. 'holdall oak compact', or Oak's own compaction, frees the space.
+` + stopped,
 		Example: "  holdall oak checkpoints rm --dry-run --unreferenced segmentstore\n  holdall oak checkpoints rm segmentstore 0a1b2c3d-0000-4000-8000-000000000000",
 		Args:    args(1, -1, "a store, and names of checkpoints"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -124,7 +121,7 @@ Whenever this is cut off, the store is as it was, or has the new revision.`,
 					fmt.Fprintf(a.out, "%s %s\n", count(int64(len(r.Removed)), "checkpoint"), done(dryRun, "removed"))
 					if len(r.Removed) > 0 {
 						a.printRevised(r.Revised)
-						fmt.Fprintln(a.out, "their room comes back when the store is compacted: 'holdall oak compact'")
+						fmt.Fprintln(a.out, "compact the store to free the space: 'holdall oak compact'")
 					}
 				})
 				return nil
@@ -132,8 +129,8 @@ Whenever this is cut off, the store is as it was, or has the new revision.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.Unreferenced, "unreferenced", false, "those that asynchronous indexing does not go on from")
-	f.BoolVar(&o.Expired, "expired", false, "those that have expired")
+	f.BoolVar(&o.Unreferenced, "unreferenced", false, "those that asynchronous indexing does not use")
+	f.BoolVar(&o.Expired, "expired", false, "those whose time is over")
 	f.BoolVar(&o.All, "all", false, "all of them")
 	f.BoolVar(&dryRun, "dry-run", false, "say what would be done")
 	return cmd
@@ -157,14 +154,14 @@ func (a *app) oakSetCommand() *cobra.Command {
 	var o oak.SetOptions
 	cmd := &cobra.Command{
 		Use:   "set STORE PATH PROPERTY VALUE...",
-		Short: "Write a revision in which a node has another property",
-		Long: `Writes a new revision in which the node at PATH has PROPERTY with a value, or
-with several. Without --type and --multiple a property keeps what it is, and a
-new one is a String. Types are String, Binary, Long, Double, Date, Boolean,
-Name, Path, Reference, WeakReference, URI and Decimal.
+		Short: "Set a property of a node, by a new revision",
+		Long: `Gives the node at PATH a property with one or more values. Without --type and
+--multiple an existing property keeps its type, and a new one is a String. Types
+are String, Binary, Long, Double, Date, Boolean, Name, Path, Reference,
+WeakReference, URI and Decimal.
 
-Nothing else is done that Oak does in a commit: node types are not looked at,
-and property indexes do not know of it until they are built anew.
+Node types are not checked, and property indexes are not updated: rebuild them
+if they cover the property.
 ` + stopped,
 		Example: "  holdall oak set segmentstore /content/site/jcr:content jcr:title 'A title'\n  holdall oak set --type Long segmentstore /content/a size 12",
 		Args:    args(3, -1, "a store, the path of a node, a property and its value"),
@@ -181,21 +178,20 @@ and property indexes do not know of it until they are built anew.
 	return cmd
 }
 
-// stopped is what is true of all that write a revision.
+// stopped ends the help of all verbs that write a revision.
 const stopped = `
-The store must not be open in another program, which is found out by its lock.
-Whenever this is cut off, the store is as it was, or has the new revision; the
-one before stays in the journal: 'holdall ls --revision' shows it.`
+The store must not be open in another program; its lock shows that. If the
+command is interrupted, the store has either the old revision or the new one.
+The old one stays in the journal: 'holdall ls --revision' shows it.`
 
 func (a *app) oakRmCommand() *cobra.Command {
 	var o oak.RemoveOptions
 	cmd := &cobra.Command{
 		Use:   "rm STORE PATH",
-		Short: "Write a revision without a node or a property",
-		Long: `Writes a new revision without the node at PATH and all below it, or without one
-property of it. What goes may be damaged: only the way to its parent must be
-readable. --lost takes from the node only what cannot be read of it: properties,
-and children whose names are lost.
+		Short: "Remove a node or a property, by a new revision",
+		Long: `Removes the node at PATH and everything below it, or one property of it. It may
+be damaged; only the nodes above it must be readable. --lost keeps the node, and
+removes its unreadable properties and the children whose names are lost.
 ` + stopped,
 		Example: "  holdall oak rm --dry-run segmentstore /content/broken\n  holdall oak rm --property jcr:data segmentstore /content/a.png/jcr:content",
 		Args:    args(2, 2, "a store and the path of a node"),
@@ -206,8 +202,8 @@ and children whose names are lost.
 			return a.operate(ctx, args[0], o.DryRun, func(s *oak.Store) (oak.Surgery, error) { return s.Remove(ctx, args[1], o) })
 		}),
 	}
-	cmd.Flags().StringVar(&o.Property, "property", "", "this property of the node alone")
-	cmd.Flags().BoolVar(&o.Lost, "lost", false, "only what cannot be read of the node itself")
+	cmd.Flags().StringVar(&o.Property, "property", "", "only this property of the node")
+	cmd.Flags().BoolVar(&o.Lost, "lost", false, "only the unreadable properties and children of the node")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
 	return cmd
 }
@@ -217,14 +213,14 @@ func (a *app) oakReplaceCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "replace STORE PATH --from OTHER[@REVISION]",
-		Short: "Write a revision with a node of another store or revision",
-		Long: `Writes a new revision in which the node at PATH, with all below it, is the one
-that OTHER has there. OTHER is a store, a backup say; nothing, for an older
-revision of the same store; or a file of lines of JSON, as export writes them.
+		Short: "Put a node back from another store or revision",
+		Long: `Writes a new revision in which the node at PATH, with everything below it, is
+the one that OTHER has at this path. OTHER is another store, such as a backup, or
+a file of JSON lines that export wrote; without OTHER it is the same store.
 REVISION is UUID:NUMBER, a time, head, or checkpoint:ID.
 
-What is replaced may be damaged, or not there; its parent must be. A donor that
-has lost anything there is refused. Binaries in a data store stay there.
+The node may be damaged or missing; its parent must be readable. A damaged donor
+is refused. Binaries in a data store stay there.
 ` + stopped,
 		Example: "  holdall oak replace segmentstore /content/site --from @2026-11-20T00:00:00Z\n  holdall oak replace segmentstore /content/site --from /backup/segmentstore",
 		Args:    args(2, 2, "a store and the path of a node"),
@@ -242,7 +238,7 @@ has lost anything there is refused. Binaries in a data store stay there.
 		}),
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the donor: `OTHER[@REVISION]`")
-	cmd.Flags().StringVar(&o.Property, "property", "", "this property of the node alone")
+	cmd.Flags().StringVar(&o.Property, "property", "", "only this property of the node")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
 	return cmd
 }

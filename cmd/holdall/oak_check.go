@@ -25,9 +25,10 @@ the head and all checkpoints, or in some paths of them. It reports what the
 newest revision has lost. The exit code is 1 if it lost anything, even if an
 older revision is intact. --fix-journal goes back to that one.
 
---fix writes a new revision that is whole: each damaged path is put back from the
-newest older revision or checkpoint that has it whole, or cut out where none has.
-It says so path by path, as commands that do the same; --dry-run says it only.`,
+--fix writes a new revision without damage: each damaged path is put back from
+the newest older revision or checkpoint in which it is whole, or cut out if there
+is none. Each step is printed as the command that does the same; --dry-run only
+prints them.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix --dry-run segmentstore\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store, and paths if you like"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -52,8 +53,8 @@ It says so path by path, as commands that do the same; --dry-run says it only.`,
 	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint of this `name`; all is all of them")
 	f.BoolVar(&o.Binaries, "bin", false, "read the content of binaries, too")
 	f.IntVar(&o.Last, "last", 0, "look at `n` revisions, whether they are good or not")
-	f.BoolVar(&fixPaths, "fix", false, "put back or cut out what is damaged, by a new revision")
-	f.BoolVar(&dryRun, "dry-run", false, "of --fix: say what would be done")
+	f.BoolVar(&fixPaths, "fix", false, "put back or cut out each damaged path, by a new revision")
+	f.BoolVar(&dryRun, "dry-run", false, "with --fix: only say what would be done")
 	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest good one")
 	return cmd
 }
@@ -283,16 +284,16 @@ func (a *app) printFix(store string, s oak.FixStep) {
 	switch s.Action {
 	case oak.FixReplace:
 		words = append(words, "replace", store, s.Path, "--from", s.From)
-		means = "what it was" + timeOn(s.Time) + "; what has changed there since is lost"
+		means = "as it was" + timeOn(s.Time) + "; later changes below it are lost"
 	case oak.FixRemove:
 		words = append(words, "rm", store, s.Path)
-		means = "no revision that is there has it whole: it is lost"
+		means = "no older revision has it whole: it is lost"
 	case oak.FixRemoveLost:
 		words = append(words, "rm", "--lost", store, s.Path)
-		means = "children whose names nobody knows are lost, but for those that are put back"
+		means = "children whose names are lost, except those that the next steps put back"
 	case oak.FixRemoveCheckpoint:
 		words = append(words, "checkpoints", "rm", store, cmp.Or(s.Checkpoint, "--all"))
-		means = "it is damaged; asynchronous indexing that goes on from it begins anew"
+		means = "it is damaged; an asynchronous index that uses it is built anew"
 	}
 	if s.Property != "" {
 		words = append(words, "--property", s.Property)

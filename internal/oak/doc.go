@@ -21,8 +21,10 @@
 // tree.go walks, tree_find.go goes to a path, tree_names.go makes paths of names,
 // tree_value.go contents of values. regions.go has what is no content in either. export.go
 // writes nodes as JSON; changes.go and history.go compare revisions, refs.go, blobs.go and
-// sizes.go say what takes room. verify.go, repair.go and cleanup.go put the closets to
-// work, inspect.go is for looking at single segments and records. What the bytes mean is in
-// closets: tarfile, segment, repo (journal and such), nodejson, audit (what is wrong),
-// rescue (what can be saved), sweep (what is garbage).
+// sizes.go say what takes room. revise.go writes a new revision of a stopped store, for
+// checkpoints.go, surgery.go and fix.go; backup.go copies what is new. verify.go,
+// repair.go and cleanup.go put the closets to work, inspect.go is for looking at single
+// segments and records. What the bytes mean is in closets: tarfile, segment, repo (journal
+// and such), nodejson, audit (what is wrong), rescue (what can be saved), sweep (what is
+// garbage).
 package oak
