@@ -72,7 +72,7 @@ type copying struct {
 
 func (c *copying) run(ctx context.Context, name string) (err error) {
 	if c.s.r.single {
-		return refuse("a copy needs the whole store: a tar by itself has no journal")
+		return refuse("a backup needs the whole store: a single tar has no journal")
 	}
 	if c.head, err = c.s.r.head(ctx); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 	}
 	if len(c.list.Tars) == 0 && c.list.Journal == nil && c.list.Manifest == nil {
 		if len(c.list.Others)+len(c.list.Ignored) > 0 {
-			return refuse("%s has files that are of no segment store: expected a store, an empty folder, or none", name)
+			return refuse("%s has files that do not belong to a segment store: use an empty or a new folder", name)
 		}
 		return nil
 	}
@@ -147,7 +147,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 		}
 	}
 	if !related {
-		return refuse("%s is a store that has nothing of this one: a backup of another, or so old that all of it has been compacted since; expected another folder", name)
+		return refuse("%s is a store that has no segment in common with this one: use another folder for the backup", name)
 	}
 	return nil
 }

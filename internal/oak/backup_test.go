@@ -211,8 +211,8 @@ func TestABackupIsNotWrittenOverSomethingElse(t *testing.T) {
 		from, to *storetest.Mem
 		part     string
 	}{
-		"another store": {fixture(t, "types"), fixture(t, "wide"), "nothing of this one"},
-		"other files":   {fixture(t, "types"), foreign, "no segment store"},
+		"another store": {fixture(t, "types"), fixture(t, "wide"), "no segment in common"},
+		"other files":   {fixture(t, "types"), foreign, "do not belong"},
 		"damage":        {damagedSource, &storetest.Mem{}, "checksum"},
 	} {
 		before := objects(t, c.to)

@@ -76,7 +76,7 @@ func (t *treeReader) listCheckpoints(ctx context.Context, now time.Time, sizes b
 	slices.SortStableFunc(all, func(a, b Checkpoint) int {
 		return cmp.Or(compareTimes(b.Created, a.Created), cmp.Compare(a.Name, b.Name))
 	})
-	if !sizes {
+	if !sizes || len(all) == 0 {
 		return all, nil
 	}
 	m := &measure{t: t, top: 1, seen: recordSet{}}

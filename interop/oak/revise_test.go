@@ -4,12 +4,15 @@ package oak_test
 
 import (
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store/local"
 )
@@ -125,4 +128,83 @@ func TestTheReferenceGoesOnWithABackup(t *testing.T) {
 	if freed == 0 {
 		t.Error("the backup keeps all garbage")
 	}
+}
+
+// Segments are damaged by chance; the reference goes on with what a fix makes of it.
+func TestTheReferenceGoesOnWithAFixedStore(t *testing.T) {
+	fixed := 0
+	for _, name := range []string{"corrupt-value", "checkpoints", "cleanup-pending", "multitar", "types", "datastore"} {
+		t.Run(name, func(t *testing.T) {
+			p := unpack(t, name).Place
+			rnd := testkit.Rand(t)
+			if name != "corrupt-value" {
+				var steps []string
+				withStore(t, p.Store, func(s *oak.Store) {
+					for e, err := range s.Graph(t.Context()) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if rnd.IntN(4) == 0 {
+							steps = append(steps, e.From)
+						}
+					}
+				})
+				for _, id := range steps {
+					damage(t, p, id)
+				}
+			}
+			var x *oak.Fix
+			var err error
+			s, openErr := oak.OpenStore(t.Context(), local.New(filepath.Dir(p.Store)), filepath.Base(p.Store), format.OpenOptions{})
+			if openErr != nil {
+				t.Fatal(openErr)
+			}
+			defer s.Close()
+			if x, err = s.PlanFix(t.Context(), true); err != nil {
+				t.Skip("it is refused: ", err)
+			}
+			if len(x.Steps) == 0 {
+				t.Skip("nothing that the head needs is damaged")
+			}
+			if err := x.Apply(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got checked
+			oaktest.Well(t, "check", p.Store).Into(t, &got)
+			if got.LastGoodOverall != x.Revision {
+				t.Errorf("the newest good revision is %s, expected %s", got.LastGoodOverall, x.Revision)
+			}
+			oaktest.Well(t, p.With("commit", p.Store)...)
+			oaktest.Well(t, p.With("survive", p.Store)...)
+			fixed++
+		})
+	}
+	if fixed == 0 {
+		t.Error("nothing was fixed")
+	}
+}
+
+// damage turns a bit of a segment.
+func damage(t *testing.T, p oaktest.Place, id string) {
+	t.Helper()
+	withStore(t, p.Store, func(s *oak.Store) {
+		info, err := s.Segment(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(filepath.Join(p.Store, info.Tar), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		at := info.Position + int64(info.Size) - 9
+		b := make([]byte, 1)
+		if _, err := f.ReadAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= 0x10
+		if _, err := f.WriteAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
