@@ -345,27 +345,37 @@ func (c *copying) journal(ctx context.Context) error {
 	return err
 }
 
-// setAside takes away tars that were not relied on, under the name that Oak's recovery
-// gives: what the store needs of them has been written anew.
+// setAside renames tars that were not relied on, as Oak's recovery does: what the store
+// needs of them has been written anew. Their other letters would count in their place.
 func (c *copying) setAside(ctx context.Context) error {
 	if c.d == nil {
 		return nil
 	}
+	var names []string
 	for _, t := range c.d.tars {
 		if !c.bad[t] {
 			continue
 		}
-		aside := t.path + ".bak"
-		for i := 2; slices.ContainsFunc(c.list.Backups, func(f repo.File) bool { return c.list.Path(f.Name) == aside }); i++ {
-			aside = fmt.Sprintf("%s.%d.bak", t.path, i)
+		for _, l := range c.d.shadowed {
+			if l.Number == t.Number {
+				names = append(names, l.Name)
+			}
 		}
-		if err := formatkit.Copy(ctx, c.st, aside, c.st, t.path, nil, nil); err != nil {
+		names = append(names, t.Name)
+	}
+	for _, name := range names {
+		aside := name + ".bak"
+		for i := 2; slices.ContainsFunc(c.list.Backups, func(f repo.File) bool { return f.Name == aside }); i++ {
+			aside = fmt.Sprintf("%s.%d.bak", name, i)
+		}
+		from, to := c.list.Path(name), c.list.Path(aside)
+		if err := formatkit.Copy(ctx, c.st, to, c.st, from, nil, nil); err != nil {
 			return err
 		}
-		if err := store.Remove(ctx, c.st, t.path); err != nil {
+		if err := store.Remove(ctx, c.st, from); err != nil {
 			return err
 		}
-		c.said.Aside = append(c.said.Aside, aside)
+		c.said.Aside = append(c.said.Aside, to)
 	}
 	return nil
 }

@@ -169,6 +169,11 @@ func TestARestoreMendsAStore(t *testing.T) {
 		"a journal that leads nowhere": func(to *storetest.Mem) {
 			to.Put("s/journal.log", []byte("486aa03b-5c65-4d55-ad28-72210ab8c5e7:5 root 1795220663942\n"))
 		},
+		"letters that no longer count": func(to *storetest.Mem) {
+			b := to.Get("s/data00001a.tar")
+			to.Put("s/data00001b.tar", b[:len(b)/2])
+			to.Put("s/data00001a.tar", b[:len(b)/3])
+		},
 		"no manifest": func(to *storetest.Mem) { must(t, to.Remove(t.Context(), "s/manifest")) },
 	} {
 		t.Run(name, func(t *testing.T) {

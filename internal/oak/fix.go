@@ -44,7 +44,7 @@ type FixStep struct {
 }
 
 // mostSteps is how many damaged paths a fix may have.
-const mostSteps = 10_000
+const mostSteps = 100_000
 
 // mostDonors is how many older revisions are looked through.
 const mostDonors = 1000

