@@ -31,7 +31,8 @@ one of these. Reading never writes anything beside them, whatever state they are
 in.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
-		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakWatchCommand(), a.oakCopyCommand())
+		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakWatchCommand(), a.oakCopyCommand(), a.oakCheckpointsCommand(),
+		a.oakSetCommand(), a.oakRmCommand(), a.oakReplaceCommand(), a.oakBackupCommand(), a.oakRestoreCommand())
 	for _, c := range []*cobra.Command{a.oakExportCommand(), a.oakFindCommand(), a.oakIndexesCommand(), a.oakDiffCommand(), a.oakHistoryCommand(), a.oakBlobsCommand(), a.oakSizesCommand(), a.oakRefsCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen, c, oak.Format))
 	}

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,20 +16,34 @@ import (
 
 func (a *app) oakCheckCommand() *cobra.Command {
 	var o oak.CheckOptions
-	var fix bool
+	var fix, fixPaths, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "check STORE [PATH...]",
 		Short: "Find the newest revision that can be read whole",
 		Long: `Reads revisions, the newest first, until it finds one that has lost nothing: in
 the head and all checkpoints, or in some paths of them. It reports what the
 newest revision has lost. The exit code is 1 if it lost anything, even if an
-older revision is intact. --fix-journal goes back to that one.`,
-		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix-journal segmentstore",
+older revision is intact. --fix-journal goes back to that one.
+
+--fix writes a new revision without damage: each damaged path is put back from
+the newest older revision or checkpoint in which it is whole, or cut out if there
+is none. Each step is printed as the command that does the same; --dry-run only
+prints them.`,
+		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix --dry-run segmentstore\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store, and paths if you like"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.Paths = args[1:]
 			if fix && len(o.Paths) > 0 {
 				return usage("--fix-journal needs the whole tree: expected no PATH")
+			}
+			if fixPaths {
+				if fix || len(o.Paths) > 0 || o.Head || len(o.Checkpoints) > 0 || o.Last > 0 {
+					return usage("--fix needs the whole newest revision: expected no PATH, and neither --head, --checkpoint, --last nor --fix-journal")
+				}
+				return a.oakFix(ctx, args[0], o.Binaries, dryRun)
+			}
+			if dryRun {
+				return usage("--dry-run: expected --fix")
 			}
 			return a.withOak(ctx, args[0], fix, func(s *oak.Store) error { return a.oakCheck(ctx, s, o, fix) })
 		}),
@@ -37,6 +53,8 @@ older revision is intact. --fix-journal goes back to that one.`,
 	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint of this `name`; all is all of them")
 	f.BoolVar(&o.Binaries, "bin", false, "read the content of binaries, too")
 	f.IntVar(&o.Last, "last", 0, "look at `n` revisions, whether they are good or not")
+	f.BoolVar(&fixPaths, "fix", false, "put back or cut out each damaged path, by a new revision")
+	f.BoolVar(&dryRun, "dry-run", false, "with --fix: only say what would be done")
 	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest good one")
 	return cmd
 }
@@ -224,4 +242,82 @@ func (a *app) printRecovered(r recoveredJSON) {
 		a.notes(r.Written.Notes)
 	}
 	fmt.Fprintf(a.out, "%swritten: %s; head %s%s\n", verb, count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
+}
+
+// oakFix makes the newest revision whole by a new one, and checks that.
+func (a *app) oakFix(ctx context.Context, address string, binaries, dryRun bool) error {
+	var x *oak.Fix
+	err := a.withOak(ctx, address, !dryRun, func(s *oak.Store) (err error) {
+		if x, err = s.PlanFix(ctx, binaries); err == nil && !dryRun {
+			err = x.Apply(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	a.tell(x, func() {
+		for _, s := range x.Steps {
+			a.printFix(address, s)
+		}
+		a.printRevised(x.Revised)
+		if len(x.Steps) == 0 {
+			fmt.Fprintln(a.out, "nothing is damaged")
+		}
+	})
+	if dryRun || len(x.Steps) == 0 {
+		return answer(len(x.Steps) > 0)
+	}
+	return a.withOak(ctx, address, false, func(s *oak.Store) error {
+		r, err := s.Check(ctx, oak.CheckOptions{Binaries: binaries})
+		if err != nil {
+			return err
+		}
+		if !a.json {
+			a.printChecked(checkedJSON{CheckResult: r}, false)
+		}
+		return answer(!r.Whole)
+	})
+}
+
+// printFix prints a step as the command that does it, and what is lost by it.
+func (a *app) printFix(store string, s oak.FixStep) {
+	words := []string{"holdall", "oak"}
+	var means string
+	switch s.Action {
+	case oak.FixReplace:
+		words = append(words, "replace", store, s.Path, "--from", s.From)
+		means = "as it was" + timeOn(s.Time) + "; later changes below it are lost"
+	case oak.FixRemove:
+		words = append(words, "rm", store, s.Path)
+		means = "no older revision has it whole: it is lost"
+	case oak.FixRemoveLost:
+		words = append(words, "rm", "--lost", store, s.Path)
+		means = "children whose names are lost, except those that the next steps put back"
+	case oak.FixRemoveCheckpoint:
+		words = append(words, "checkpoints", "rm", store, cmp.Or(s.Checkpoint, "--all"))
+		means = "it is damaged; an asynchronous index that uses it is built anew"
+	}
+	if s.Property != "" {
+		words = append(words, "--property", s.Property)
+	}
+	for i, w := range words {
+		words[i] = shellWord(printable(w))
+	}
+	fmt.Fprintf(a.out, "%s\n  %s\n%s", strings.Join(words, " "), means, ifAny("  damage: %s\n", printable(s.Problem)))
+}
+
+func timeOn(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return " on " + t.Format(time.RFC3339)
+}
+
+// shellWord is a word as a shell reads it.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,=") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

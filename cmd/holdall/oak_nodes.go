@@ -193,15 +193,11 @@ export says is lost, or has left out, is not there, and makes the exit code 1.`,
 }
 
 func (a *app) oakImport(ctx context.Context, from, out string) error {
-	var r io.Reader = a.stdin
-	if from != "-" {
-		f, err := os.Open(from)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		r = f
+	r, err := a.input(from)
+	if err != nil {
+		return err
 	}
+	defer r.Close()
 	st, name, err := a.locateOut(ctx, out)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/sweep"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
@@ -22,6 +23,8 @@ type CleanupOptions struct {
 	Retain int
 	// Tail says that the last compaction was of the tail only.
 	Tail bool
+
+	keep func(segment.ID) bool // whatever it is
 }
 
 // A Cleanup is what is garbage in a store, and what becomes of its tars. It can be
@@ -76,7 +79,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 		return nil, refuse("the newest %d revisions of the journal are lost: 'holdall verify' says why; a cleanup would go by an older one", c.head.Rewound)
 	}
 	_, e, _ := s.r.locate(c.head.Segment)
-	opt := sweep.Options{Retain: o.Retain, Root: &c.head.Segment, Taken: func(name string) bool { return taken[name] },
+	opt := sweep.Options{Retain: o.Retain, Root: &c.head.Segment, Keep: o.keep, Taken: func(name string) bool { return taken[name] },
 		Report: func(tar string, p tarfile.Problem) { c.Notes = append(c.Notes, tar+": "+p.What) }}
 	if o.Tail {
 		opt.Kind = sweep.Tail

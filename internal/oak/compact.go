@@ -118,7 +118,7 @@ func (j *compaction) run(ctx context.Context, revisions []repo.Entry) (journal [
 }
 
 func (j *compaction) copy(ctx context.Context, revisions []repo.Entry) (journal []repo.Entry, err error) {
-	b := segment.NewBuilder(segment.BuilderOptions{Millis: func() int64 { return time.Now().UnixMilli() }},
+	b := segment.NewBuilder(segment.BuilderOptions{Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }},
 		func(_ context.Context, f segment.Finished) error { return j.tell(f) })
 	j.copier = compact.New(segment.NewReader(j.source), b, j.bulk, compact.Options{Depth: treeDepth, Progress: j.o.Progress})
 	for _, e := range revisions {

@@ -247,3 +247,45 @@ func TestANewStoreThatCannotBeWrittenIsNotThere(t *testing.T) {
 		t.Errorf("%d objects, expected %d", len(after), len(before))
 	}
 }
+
+// A text that many nodes have is written once, whatever its length, and however many
+// others come between; so a store does not grow by being compacted again.
+func TestACompactedStoreDoesNotGrow(t *testing.T) {
+	var lines strings.Builder
+	var long []string
+	for i := range 20 {
+		long = append(long, strings.Repeat(fmt.Sprint("text ", i, " "), 100*(i+1)))
+	}
+	lines.WriteString(`{"path":"/","properties":{}}` + "\n")
+	for i := range 60_000 {
+		own := strings.Repeat(fmt.Sprintf("%08x", i*7919), 40)
+		fmt.Fprintf(&lines, `{"path":"/a%d/b%d","properties":{"own":{"type":"String","value":%q},"p%d":{"type":"String","value":"often %d"}`, i%50, i, own, i%300, i%700)
+		if i%20 == 0 {
+			fmt.Fprintf(&lines, `,"long":{"type":"String","value":%q}`, long[i/20%len(long)])
+		}
+		lines.WriteString("}}\n")
+	}
+	st := &storetest.Mem{}
+	stage := store.NewStage(st)
+	if _, err := Import(t.Context(), strings.NewReader(lines.String()), stage, "s", format.CreateOptions{Scratch: tmp}); err != nil {
+		t.Fatal(err)
+	}
+	if err := stage.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	once, c1, err := compacted(t, st, CompactOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, c2, err := compacted(t, once, CompactOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c1.After > c1.Before || c2.After > c1.After+c1.After/100 {
+		t.Errorf("%d bytes, compacted %d, again %d", c1.Before, c1.After, c2.After)
+	}
+	need := int64(60_000 * (320 + 100))
+	if c1.After > need+need/10 {
+		t.Errorf("%d bytes, expected about %d", c1.After, need)
+	}
+}

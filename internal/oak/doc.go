@@ -25,8 +25,10 @@
 // definitions of indexes, datastore.go for what lies in a data store. regions.go has what is
 // no content in any view. export.go writes nodes as JSON; changes.go and history.go compare
 // revisions, watch.go those that come, refs.go, blobs.go and sizes.go say what takes room.
-// verify.go, repair.go and cleanup.go put the closets to work, inspect.go is for looking at
-// single segments and records. What the bytes mean is in closets: tarfile, segment, repo
-// (journal and such), nodejson, audit (what is wrong), rescue (what can be saved), sweep
-// (what is garbage).
+// revise.go writes a new revision of a stopped store, for checkpoints.go, surgery.go and
+// fix.go; backup.go copies what is new, copy.go and cloud.go are for stores whose segments
+// are objects of their own. verify.go, repair.go and cleanup.go put the closets to work,
+// inspect.go is for looking at single segments and records. What the bytes mean is in
+// closets: tarfile, segment, repo (journal and such), cloud (segments as objects), nodejson,
+// audit (what is wrong), rescue (what can be saved), sweep (what is garbage).
 package oak

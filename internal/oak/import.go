@@ -39,11 +39,32 @@ func Import(ctx context.Context, from io.Reader, to store.Store, name string, o 
 	if !w.timed {
 		w.time = time.Now()
 	}
-	in := importer{w: w}
+	in := importer{tree: w.tree}
+	if err := in.all(ctx, from); err != nil {
+		return in.res, err
+	}
+	sum, err := w.Commit(ctx)
+	in.res.Bytes, in.res.Files = sum.Stored, sum.Volumes
+	return in.res, err
+}
+
+// An importer tells a tree of what an export has.
+type importer struct {
+	tree  *newtree.Tree
+	below []string // what is taken; other nodes are passed over
+	res   Imported
+
+	passed bool                         // the last node was
+	path   []string                     // of the last node, below that
+	has    map[string]*importedProperty // of that, by the names as they are written
+}
+
+// all takes an export to its end.
+func (in *importer) all(ctx context.Context, from io.Reader) error {
 	for d := nodejson.NewDecoder(from); ; {
 		item, err := d.Next()
 		if err == io.EOF {
-			break
+			return in.endNode()
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -52,22 +73,9 @@ func Import(ctx context.Context, from io.Reader, to store.Store, name string, o 
 			err = in.item(ctx, item)
 		}
 		if err != nil {
-			return in.res, err
+			return err
 		}
 	}
-	if err := in.endNode(); err != nil {
-		return in.res, err
-	}
-	sum, err := w.Commit(ctx)
-	in.res.Bytes, in.res.Files = sum.Stored, sum.Volumes
-	return in.res, err
-}
-
-type importer struct {
-	w    *treeWriter
-	res  Imported
-	path []string                     // of the last node
-	has  map[string]*importedProperty // of that, by the names as they are written
 }
 
 // An importedProperty is one of which more may follow.
@@ -81,19 +89,31 @@ type importedProperty struct {
 func (in *importer) item(ctx context.Context, item nodejson.Item) error {
 	switch item.Kind {
 	case nodejson.LostItem:
-		in.res.Lost++
+		// One of which not even the name is known could be any.
+		if path, err := importPath(item.Path); err != nil || in.takes(path) {
+			in.res.Lost++
+		}
+		return nil
 	case nodejson.NodeItem:
 		if err := in.endNode(); err != nil {
 			return err
 		}
 		path, err := importPath(item.Path)
 		if err == nil {
-			err = in.w.tree.CheckPath(path)
+			err = in.tree.CheckPath(path)
 		}
 		if err != nil {
 			return fmt.Errorf("path %.200q: %w", item.Path, err)
 		}
-		in.path, in.has = path, map[string]*importedProperty{}
+		if in.passed = !in.takes(path); !in.passed {
+			in.path, in.has = path[len(in.below):], map[string]*importedProperty{}
+		}
+	}
+	if in.passed {
+		return nil
+	}
+	switch item.Kind {
+	case nodejson.NodeItem:
 		in.res.Nodes++
 		return in.properties(ctx, item)
 	case nodejson.MoreItem:
@@ -110,6 +130,11 @@ func (in *importer) item(ctx context.Context, item nodejson.Item) error {
 	return nil
 }
 
+// takes reports whether a path is at or below what is taken.
+func (in *importer) takes(path []string) bool {
+	return len(path) >= len(in.below) && slices.Equal(path[:len(in.below)], in.below)
+}
+
 // endNode takes the properties with several values, which are all known by now.
 func (in *importer) endNode() error {
 	for _, name := range slices.Sorted(maps.Keys(in.has)) {
@@ -117,10 +142,11 @@ func (in *importer) endNode() error {
 		if !p.several || p.lacking {
 			continue
 		}
-		if err := in.w.tree.SetElements(in.path, p.Property, p.count); err != nil {
+		if err := in.tree.SetElements(in.path, p.Property, p.count); err != nil {
 			return err
 		}
 	}
+	in.has = nil
 	return nil
 }
 
@@ -150,7 +176,7 @@ func (in *importer) properties(ctx context.Context, item nodejson.Item) error {
 			}
 		}
 	}
-	return in.w.tree.Node(ctx, in.path, texts)
+	return in.tree.Node(ctx, in.path, texts)
 }
 
 // value takes a value, unless it follows.
@@ -171,7 +197,7 @@ func (in *importer) value(ctx context.Context, p *importedProperty, i int, v nod
 }
 
 func (in *importer) content(ctx context.Context, p *importedProperty, i int, r io.Reader) error {
-	v, err := in.w.tree.Read(ctx, r)
+	v, err := in.tree.Read(ctx, r)
 	if _, lost := errors.AsType[*nodejson.Lost](err); lost {
 		in.res.Lost++
 		p.lacking = true
@@ -185,9 +211,9 @@ func (in *importer) content(ctx context.Context, p *importedProperty, i int, r i
 
 func (in *importer) set(p *importedProperty, i int, v newtree.Value) error {
 	if p.several {
-		return in.w.tree.SetElement(in.path, p.Name, i, v)
+		return in.tree.SetElement(in.path, p.Name, i, v)
 	}
-	return in.w.tree.Set(in.path, p.Property, v)
+	return in.tree.Set(in.path, p.Property, v)
 }
 
 func importPath(path string) (names []string, err error) {

@@ -363,22 +363,26 @@ func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, e
 // journal in its place. Whenever that is cut off, there is a journal, the old one or
 // the new one.
 func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func() error) error {
-	if s.r.list.Journal != nil {
-		backup, err := s.backupName()
-		if err != nil {
-			return err
-		}
-		if err := formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil); err != nil {
-			return err
-		}
-		c.Backup = backup
+	backup, err := s.keepJournal(ctx)
+	if c.Backup = backup; err == nil {
+		err = s.trimGCLog(ctx, c)
 	}
-	err := s.trimGCLog(ctx, c)
 	if err == nil {
 		err = write()
 	}
 	c.Changed = err == nil
 	return err
+}
+
+// keepJournal copies the journal, if there is one, and returns the copy's name.
+func (s *Store) keepJournal(ctx context.Context) (backup string, err error) {
+	if s.r.list.Journal == nil {
+		return "", nil
+	}
+	if backup, err = s.backupName(); err != nil {
+		return "", err
+	}
+	return backup, formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil)
 }
 
 // backupName is the first that is free of the names that Oak's own recovery gives.

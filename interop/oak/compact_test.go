@@ -5,6 +5,7 @@ package oak_test
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -63,4 +64,35 @@ func TestTheReferenceReadsTheHistoryThatWeKeep(t *testing.T) {
 	without.Verify(t)
 	oaktest.Well(t, "equal", without.Store, p.Store, "/root")
 	openWithReference(t, without)
+}
+
+func sizeOf(t *testing.T, p oaktest.Place) (n int64) {
+	t.Helper()
+	for _, name := range p.Tars(t) {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += info.Size()
+	}
+	return n
+}
+
+// What the reference has compacted does not grow by our compaction, nor does that by another.
+func TestACompactedStoreDoesNotGrow(t *testing.T) {
+	stores := map[string]oaktest.Place{"random": oaktest.Random(t, rand.Int64(), false)}
+	for _, name := range []string{"multitar", "types", "wide"} {
+		stores[name] = unpack(t, name).Place
+	}
+	for name, p := range stores {
+		t.Run(name, func(t *testing.T) {
+			oaktest.Well(t, p.With("compact", p.Store, "--in-place")...)
+			once := compact(t, p, oak.CompactOptions{})
+			twice := compact(t, once, oak.CompactOptions{})
+			a, b, c := sizeOf(t, p), sizeOf(t, once), sizeOf(t, twice)
+			if b > a+a/100 || c > b+b/100 {
+				t.Errorf("%d bytes by the reference, then %d, then %d", a, b, c)
+			}
+		})
+	}
 }

@@ -21,6 +21,9 @@ import (
 type Options struct {
 	Depth    int               // how deep a tree may be; 0 is 1000
 	Progress func(nodes int64) // if not nil, is told of nodes that have been written
+	// Shared reports whether records of a segment are in the other store, too, and are
+	// to be referred to there. Nil is that none are.
+	Shared func(segment.ID) bool
 }
 
 // A Copier copies trees, on one goroutine. After an error it is of no more use.
@@ -32,6 +35,7 @@ type Copier struct {
 	known    known
 	nodes    int64
 	progress func(int64)
+	shared   func(segment.ID) bool
 
 	properties []segment.NewProperty // of the node that is written
 	values     []segment.NewValue
@@ -44,7 +48,10 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 	if o.Depth == 0 {
 		o.Depth = 1000
 	}
-	return &Copier{from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: mostKnown, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
+	if o.Shared == nil {
+		o.Shared = func(segment.ID) bool { return false }
+	}
+	return &Copier{shared: o.Shared, from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: mostKnown, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
 }
 
 func (c *Copier) Nodes() int64 { return c.nodes }
@@ -64,6 +71,9 @@ func (c *Copier) Node(ctx context.Context, id segment.RecordID) (segment.RecordI
 }
 
 func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segment.RecordID, error) {
+	if c.shared(id.Segment) {
+		return id, nil
+	}
 	if is, ok := c.known.get(id); ok {
 		return is, nil
 	}
@@ -152,6 +162,14 @@ func below(name string, err error) error {
 	}
 	e.Path = path.Join(name, e.Path)
 	return e
+}
+
+// Property copies a property of a node.
+func (c *Copier) Property(ctx context.Context, p segment.Property) (segment.NewProperty, error) {
+	to := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
+	c.values = c.values[:0]
+	err := c.property(ctx, p, &to)
+	return to, err
 }
 
 // mostHeld is how many values of a property are held. Others are written one by one.

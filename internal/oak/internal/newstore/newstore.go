@@ -1,7 +1,7 @@
 // Package newstore writes the files of an Apache Oak segment store that was not there
-// before: tars, manifest and journal.
+// before: tars, manifest and journal; or more tars for one that is.
 //
-// It is for package oak; it makes no segments, and changes no store that is there.
+// It is for package oak; it makes no segments, and changes no file that is there.
 package newstore
 
 import (
@@ -19,6 +19,7 @@ import (
 // Options of New. The zero value is for use.
 type Options struct {
 	MaxTar int64            // how long a tar gets; 0 is 256 MiB, as Oak has it
+	First  int              // number of the first tar, for a store that has some
 	Time   func() time.Time // of the headers; nil is when they are written
 }
 
@@ -36,7 +37,7 @@ type Writer struct {
 
 	out store.Writer // of the open tar, or nil
 	tar *tarfile.Writer
-	n   int // tars that were begun
+	n   int // number of the next tar
 	ids []byte
 	sum Summary
 }
@@ -48,7 +49,7 @@ func New(st store.Store, dir string, o Options) *Writer {
 	if o.MaxTar == 0 {
 		o.MaxTar = 256 << 20
 	}
-	return &Writer{st: st, dir: repo.Listing{Dir: repo.Dir(dir)}, o: o}
+	return &Writer{st: st, dir: repo.Listing{Dir: repo.Dir(dir)}, o: o, n: o.First}
 }
 
 // Write adds a segment, behind those that it refers to: Oak's cleanup needs them first.
@@ -91,6 +92,14 @@ func (w *Writer) closeTar(ctx context.Context) error {
 func (w *Writer) made(name string, size int64) {
 	w.sum.Files = append(w.sum.Files, w.dir.Path(name))
 	w.sum.Bytes += size
+}
+
+// Tars ends the last tar, and with it what is written for a store that has the rest.
+func (w *Writer) Tars(ctx context.Context) (Summary, error) {
+	if w.tar == nil {
+		return w.sum, nil
+	}
+	return w.sum, w.closeTar(ctx)
 }
 
 // Commit ends the store with a manifest and a journal, the newest revision last.

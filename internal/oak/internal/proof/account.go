@@ -75,7 +75,7 @@ func (a *account) node(id segment.RecordID, path string) error {
 	lost := known == bad && was == bad
 	if known != pending && (a.report || known == unknown) {
 		from := len(a.losses)
-		err := a.p.own(a.ctx, n, func(property string, e *segment.Error) {
+		err := a.p.Own(a.ctx, n, func(property string, e *segment.Error) {
 			lost = true
 			a.add(Loss{Path: path, Property: property, Err: e})
 		})

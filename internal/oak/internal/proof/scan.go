@@ -55,7 +55,7 @@ func (s *scan) prove(ctx context.Context, nodes []segment.Node) error {
 			return context.Cause(ctx)
 		}
 		lost := false
-		if err := s.p.own(ctx, n, func(string, *segment.Error) { lost = true }); err != nil {
+		if err := s.p.Own(ctx, n, func(string, *segment.Error) { lost = true }); err != nil {
 			return err
 		}
 		if lost {
@@ -178,8 +178,8 @@ const (
 	shortArray = 255     // values of an array that is not worth remembering
 )
 
-// own proves what a node has besides its children. An error is not of damage.
-func (p *Prover) own(ctx context.Context, n segment.Node, lost func(property string, e *segment.Error)) error {
+// Own proves what a node has besides its children. An error is not of damage.
+func (p *Prover) Own(ctx context.Context, n segment.Node, lost func(property string, e *segment.Error)) error {
 	// What a template has in the place of values was read with it.
 	if len(n.Template().Properties) == 0 {
 		return nil
@@ -187,7 +187,7 @@ func (p *Prover) own(ctx context.Context, n segment.Node, lost func(property str
 	primary := n.Template().Primary
 	for prop, err := range n.Properties(ctx) {
 		if err == nil && (primary == nil || prop.Multi || prop.ID() != primary.ID) {
-			err = p.property(ctx, prop)
+			err = p.Property(ctx, prop)
 		}
 		if err == nil {
 			continue
@@ -201,8 +201,8 @@ func (p *Prover) own(ctx context.Context, n segment.Node, lost func(property str
 	return nil
 }
 
-// property proves the values of a property. The first that is damaged is the error.
-func (p *Prover) property(ctx context.Context, prop segment.Property) error {
+// Property proves the values of a property. The first that is damaged is the error.
+func (p *Prover) Property(ctx context.Context, prop segment.Property) error {
 	if !prop.Multi {
 		v, err := prop.At(ctx, 0)
 		if err == nil {

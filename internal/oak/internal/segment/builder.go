@@ -3,6 +3,7 @@ package segment
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,9 @@ type BuilderOptions struct {
 	BulkID func(data []byte) [16]byte
 	// Millis is the time of segment infos, since 1970.
 	Millis func() int64
+	// Thrifty writes strings of any length once, as long as they are met again before
+	// many others: it costs time, and may cost as much memory again.
+	Thrifty bool
 }
 
 // A Builder writes records into data segments, and large values into bulk
@@ -55,7 +59,7 @@ type Builder struct {
 
 // NewBuilder returns a Builder that gives its segments to write.
 func NewBuilder(o BuilderOptions, write func(context.Context, Finished) error) *Builder {
-	return &Builder{o: o, write: write, buf: make([]byte, MaxSize), refsAt: map[ID]int{}}
+	return &Builder{o: o, write: write, buf: make([]byte, MaxSize), refsAt: map[ID]int{}, known: written{keeps: o.Thrifty}}
 }
 
 // fail notes an error, unless there is one.
@@ -244,10 +248,18 @@ func (b *Builder) Flush(ctx context.Context) error {
 }
 
 // written remembers records that many others refer to, up to a size; then it
-// begins anew, and some records are written twice.
+// begins anew, and some records are written twice. If it keeps what is used again, it
+// has what it knew before that as well: only what nobody asked for meanwhile is forgotten.
 type written struct {
+	known
+	keeps  bool
+	before known
+	bytes  int
+}
+
+type known struct {
 	text, templates map[string]RecordID
-	bytes           int
+	long            map[[sha256.Size]byte]RecordID // of longer strings, by their digests
 }
 
 const (
@@ -258,6 +270,26 @@ const (
 // room makes room for n bytes more.
 func (w *written) room(n int) {
 	if w.bytes += n + 64; w.text == nil || w.bytes > writtenLimit {
-		w.text, w.templates, w.bytes = map[string]RecordID{}, map[string]RecordID{}, n+64
+		if w.keeps {
+			w.before = w.known
+		}
+		w.known, w.bytes = known{map[string]RecordID{}, map[string]RecordID{}, map[[sha256.Size]byte]RecordID{}}, n+64
 	}
 }
+
+// recall finds a record, and notes that it was asked for.
+func recall[K string | [sha256.Size]byte](w *written, of func(*known) map[K]RecordID, key K, size int) (RecordID, bool) {
+	id, ok := of(&w.known)[key]
+	if ok || !w.keeps {
+		return id, ok
+	}
+	if id, ok = of(&w.before)[key]; ok {
+		w.room(size)
+		of(&w.known)[key] = id
+	}
+	return id, ok
+}
+
+func texts(k *known) map[string]RecordID            { return k.text }
+func templates(k *known) map[string]RecordID        { return k.templates }
+func longs(k *known) map[[sha256.Size]byte]RecordID { return k.long }

@@ -314,7 +314,7 @@ func TestSegmentsAreFilledAndNotMore(t *testing.T) {
 	at := func(n int) error {
 		ids := make([]hashedChild, n)
 		for i := range ids {
-			ids[i] = hashedChild{Child{Node: RecordID{ID{8: 0xA0}, 0}}, 1}
+			ids[i] = hashedChild{Child: Child{Node: RecordID{ID{8: 0xA0}, 0}}, hash: 1}
 		}
 		_, err := b.done(b.leaf(t.Context(), ids, leafLevel))
 		return err

@@ -3,6 +3,7 @@ package segment
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -28,17 +29,42 @@ func inlineValue[T string | []byte](d *draft, s T) (*draft, bool) {
 // Text writes a string. What is not UTF-8 is written as Java would read it.
 func (b *Builder) Text(ctx context.Context, s string) (RecordID, error) {
 	s = asJava(s)
-	if id, ok := b.known.text[s]; ok {
+	if len(s) > writtenText {
+		return b.longerText(ctx, s)
+	}
+	if id, ok := recall(&b.known, texts, s, len(s)); ok {
 		return id, nil
 	}
-	d, ok := inlineValue(b.draft(), s)
-	if !ok {
-		return b.longText(ctx, s)
-	}
+	d, _ := inlineValue(b.draft(), s)
 	id := b.put(ctx, ValueRecord, d)
-	if b.err == nil && len(s) <= writtenText {
+	if b.err == nil {
 		b.known.room(len(s))
 		b.known.text[s] = id
+	}
+	return b.done(id)
+}
+
+// longerText is Text for what is not kept.
+func (b *Builder) longerText(ctx context.Context, s string) (RecordID, error) {
+	var sum [sha256.Size]byte
+	if b.o.Thrifty {
+		sum = sha256.Sum256([]byte(s))
+		if id, ok := recall(&b.known, longs, sum, len(sum)); ok {
+			return id, nil
+		}
+	}
+	var id RecordID
+	if d, ok := inlineValue(b.draft(), s); ok {
+		id = b.put(ctx, ValueRecord, d)
+	} else {
+		var err error
+		if id, err = b.longText(ctx, s); err != nil {
+			return id, err
+		}
+	}
+	if b.err == nil && b.o.Thrifty {
+		b.known.room(len(sum))
+		b.known.long[sum] = id
 	}
 	return b.done(id)
 }

@@ -19,11 +19,12 @@ type Child struct {
 type hashedChild struct {
 	Child
 	hash uint32
+	key  RecordID // where the name is stored; zero if it is to be written
 }
 
 func hashed(c Child) hashedChild {
 	c.Name = asJava(c.Name)
-	return hashedChild{c, mapHash(c.Name)}
+	return hashedChild{Child: c, hash: mapHash(c.Name)}
 }
 
 func (c hashedChild) compare(other hashedChild) int {
@@ -249,7 +250,9 @@ func (b *Builder) branch(ctx context.Context, level, n int, bitmap uint32, bucke
 func (b *Builder) leaf(ctx context.Context, all []hashedChild, level int) RecordID {
 	keys := make([]RecordID, len(all))
 	for i, c := range all {
-		keys[i] = b.text(ctx, c.Name)
+		if keys[i] = c.key; c.key == (RecordID{}) {
+			keys[i] = b.text(ctx, c.Name)
+		}
 	}
 	d := b.draft().u32(mapHead(level, len(all)))
 	for _, c := range all {

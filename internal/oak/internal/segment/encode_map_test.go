@@ -192,7 +192,7 @@ func TestChildrenAreNotHeldInMemory(t *testing.T) {
 		order[i] = packed{mapHash(name(int32(i))), int32(i)}
 	}
 	slices.SortFunc(order, func(a, b packed) int {
-		return hashedChild{Child{Name: name(a.i)}, a.hash}.compare(hashedChild{Child{Name: name(b.i)}, b.hash})
+		return hashedChild{Child: Child{Name: name(a.i)}, hash: a.hash}.compare(hashedChild{Child: Child{Name: name(b.i)}, hash: b.hash})
 	})
 	segments := 0
 	b := dropping(&segments)

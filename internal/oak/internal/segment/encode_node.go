@@ -185,6 +185,9 @@ func (b *Builder) template(ctx context.Context, t templateDraft) RecordID {
 		return id
 	}
 	key := string(b.key)
+	if id, ok := recall(&b.known, templates, key, len(key)); ok {
+		return id
+	}
 	names := slices.Clip(t.names)
 	for _, p := range t.properties {
 		names = append(names, p.Name)

@@ -39,7 +39,9 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	for i := range p.Tars {
 		t := &p.Tars[i]
 		for k, e := range t.Index().All() {
-			if !e.ID.IsData() && !m.bulk.all && !m.bulk.referred(e.ID) {
+			if o.Keep != nil && o.Keep(e.ID) {
+				t.garbage.unset(k)
+			} else if !e.ID.IsData() && !m.bulk.all && !m.bulk.referred(e.ID) {
 				t.garbage.set(k)
 			}
 		}

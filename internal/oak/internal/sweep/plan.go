@@ -42,6 +42,9 @@ type Options struct {
 	// head where nothing was compacted just now. Compacted segments behind it are
 	// garbage. Without it none is for that reason.
 	Root *tarfile.ID
+	// Keep reports whether a segment is to be kept though it is garbage; nil is that none
+	// is. What only it refers to is garbage nevertheless.
+	Keep func(tarfile.ID) bool
 	// Taken reports whether there is a file of that name; nil is that there are only
 	// the tars. What is rewritten gets a letter behind all of its number.
 	Taken func(name string) bool
@@ -108,6 +111,7 @@ type bitmap []uint64
 func newBitmap(n int) bitmap    { return make(bitmap, (n+63)/64) }
 func (b bitmap) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b bitmap) unset(i int)    { b[i/64] &^= 1 << (i % 64) }
 
 // Log makes of a gc.log the one that suits the store once the plan is carried out,
 // and returns how many lines had to go: those whose root is garbage or in no tar, and

@@ -1,0 +1,411 @@
+package oak
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/newstore"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/store"
+)
+
+// BackupOptions are the wishes for a copy. The zero value is that of a backup.
+type BackupOptions struct {
+	// Check reads what the other store has, and copies anew what is damaged there.
+	Check bool
+	// Restore is for a store that is to become what a backup was: it may be of any
+	// origin, its journal is kept as a backup, and nothing of it is removed.
+	Restore bool
+	// Progress, if there is one, is told of segments that have been copied.
+	Progress func(segments, bytes int64)
+}
+
+// A BackedUp is what a copy has come to.
+type BackedUp struct {
+	Head      string   `json:"head"`      // of both
+	Revisions int      `json:"revisions"` // in the journal
+	Segments  int64    `json:"segments"`  // that were copied
+	Bytes     int64    `json:"bytes"`     // of the files that were written
+	Known     int64    `json:"known"`     // segments that were there
+	Files     []string `json:"files"`     // that were written
+	Freed     int64    `json:"freed"`     // of what is garbage, and no longer in the store
+	Aside     []string `json:"aside"`     // tars that were damaged, and are TAR.bak now
+	Journal   string   `json:"journal,omitempty"`
+	Notes     []string `json:"notes"`
+}
+
+// Backup copies the store into the store name of to, as of its newest revision, which may
+// be written meanwhile: of the segments those that are not there, compared with their
+// checksums, as tars of the next numbers. So the other one is a store by itself at any
+// time, with the old head until its journal is replaced, and a copy that was cut off goes
+// on with the next. The caller has the lock of the other store.
+//
+// What a compaction has made garbage goes from a backup once it has gone from the store.
+func (s *Store) Backup(ctx context.Context, to store.Store, name string, o BackupOptions) (BackedUp, error) {
+	c := &copying{s: s, o: o, st: to, said: BackedUp{Files: []string{}, Aside: []string{}, Notes: []string{}}}
+	err := c.run(ctx, name)
+	if c.d != nil {
+		err = errors.Join(err, c.d.close())
+	}
+	return c.said, err
+}
+
+type copying struct {
+	s    *Store
+	o    BackupOptions
+	st   store.Store
+	list repo.Listing // of the other store
+	d    *repository  // it; nil if it has nothing
+	bad  map[*segmentTar]bool
+	head repo.Head
+	said BackedUp
+}
+
+func (c *copying) run(ctx context.Context, name string) (err error) {
+	if c.s.r.single {
+		return refuse("a backup needs the whole store: a single tar has no journal")
+	}
+	if c.head, err = c.s.r.head(ctx); err != nil {
+		return err
+	}
+	if c.head.Rewound > 0 {
+		return refuse("the newest %d revisions of the journal are lost: 'holdall oak check' says which is good", c.head.Rewound)
+	}
+	c.said.Head = c.head.Revision.String()
+	if err := c.open(ctx, name); err != nil {
+		return err
+	}
+	manifest, err := c.s.r.small(ctx, repo.Manifest)
+	if err == nil && c.list.Manifest == nil {
+		err = c.file(ctx, repo.Manifest, manifest)
+	}
+	if err != nil {
+		return err
+	}
+	log, err := c.log(ctx)
+	if err == nil {
+		err = c.segments(ctx)
+	}
+	if err == nil {
+		err = c.file(ctx, repo.GCLog, log)
+	}
+	if err == nil {
+		err = c.journal(ctx)
+	}
+	if err == nil {
+		err = c.setAside(ctx)
+	}
+	if err == nil {
+		err = c.proof(ctx, name)
+	}
+	return err
+}
+
+// open opens the other store, if it is there, and refuses one of another origin.
+func (c *copying) open(ctx context.Context, name string) (err error) {
+	if c.list, err = repo.List(ctx, c.st, name); err != nil {
+		return err
+	}
+	defer c.list.Release()
+	if c.list.Guessed {
+		return fmt.Errorf("oak: %s: a store that cannot be listed is no place for a copy: %w", name, errors.ErrUnsupported)
+	}
+	if len(c.list.Tars) == 0 && c.list.Journal == nil && c.list.Manifest == nil {
+		if len(c.list.Others)+len(c.list.Ignored) > 0 {
+			return refuse("%s has files that do not belong to a segment store: use an empty or a new folder", name)
+		}
+		return nil
+	}
+	if c.d, err = openRepository(ctx, c.st, name, format.OpenOptions{}); err != nil {
+		return err
+	}
+	c.bad = map[*segmentTar]bool{}
+	related := len(c.d.tars) == 0 || c.o.Restore
+	for _, t := range c.d.tars {
+		c.bad[t] = t.file == nil
+		for i := 0; i < t.Len() && !c.bad[t]; i++ {
+			e := t.At(i)
+			if !related {
+				_, _, related = c.s.r.locate(e.ID)
+			}
+			if c.o.Check {
+				err := t.check(ctx, e, false)
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				c.bad[t] = err != nil
+			}
+		}
+	}
+	if !related {
+		return refuse("%s is a store that has no segment in common with this one: use another folder for the backup", name)
+	}
+	return nil
+}
+
+// has reports whether the other store has a segment in a tar that counts.
+func (c *copying) has(id segment.ID) bool {
+	if c.d == nil {
+		return false
+	}
+	for _, t := range c.d.tars {
+		if c.bad[t] {
+			continue
+		}
+		if _, ok := t.Find(id); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// segments copies those that are not there, in the order in which they were written: what
+// one refers to comes before it.
+func (c *copying) segments(ctx context.Context) (err error) {
+	next := 0
+	for _, t := range c.list.Tars {
+		next = max(next, t.Number+1)
+	}
+	w := newstore.New(c.st, c.list.Dir, newstore.Options{First: next})
+	defer func() { err = errors.Join(err, w.Abort()) }()
+	met := map[segment.ID]struct{}{}
+	for _, t := range slices.Backward(c.s.r.tars) {
+		for _, i := range t.ByPosition() {
+			e := t.At(int(i))
+			if _, twice := met[e.ID]; twice {
+				continue
+			}
+			met[e.ID] = struct{}{}
+			if c.has(e.ID) {
+				c.said.Known++
+				continue
+			}
+			f, err := c.read(ctx, e.ID)
+			if err == nil {
+				err = w.Write(ctx, f)
+			}
+			if err != nil {
+				return err
+			}
+			if c.o.Progress != nil {
+				c.o.Progress(1, int64(len(f.Data)))
+			}
+		}
+	}
+	sum, err := w.Tars(ctx)
+	c.said.Segments = sum.Segments
+	c.said.Bytes += sum.Bytes
+	c.said.Files = append(c.said.Files, sum.Files...)
+	return err
+}
+
+// read reads a segment that is what was written, and what its tar has to say of it.
+func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
+	f.ID = id
+	err = c.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
+		f.Data, err = t.read(ctx, e, nil, false)
+		f.Generation = e.Generation
+		return err
+	})
+	if !id.IsData() {
+		f.Generation = tarfile.Generation{} // the index before Oak 1.8 has another one
+	}
+	if err != nil || !id.IsData() {
+		return f, c.s.r.corrupt(err, id.String())
+	}
+	g, err := segment.Parse(id, f.Data)
+	if err != nil {
+		return f, c.s.r.corrupt(err, id.String())
+	}
+	h, _ := segment.ParseHead(f.Data)
+	for ref := range h.Refs.All() {
+		f.Refs = append(f.Refs, ref)
+	}
+	for record := range g.External() {
+		name, err := c.s.records.BlobID(ctx, record, mostBlobID)
+		if err != nil {
+			return f, c.s.r.corrupt(err, id.String())
+		}
+		f.BlobIDs = append(f.BlobIDs, name)
+	}
+	return f, nil
+}
+
+// small reads a file beside the tars; nil if there is none.
+func (r *repository) small(ctx context.Context, name string) ([]byte, error) {
+	o, err := r.st.Open(ctx, r.list.Path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size > maxLog {
+		return nil, fmt.Errorf("%s has %d bytes, the most is %d", name, info.Size, maxLog)
+	}
+	b := make([]byte, info.Size)
+	return b, o.ReadAt(ctx, b, 0)
+}
+
+// log is gc.log without last lines whose revisions are not there: by such a line Oak takes
+// all that was compacted for garbage.
+func (c *copying) log(ctx context.Context) ([]byte, error) {
+	b, err := c.s.r.small(ctx, repo.GCLog)
+	if err != nil {
+		return nil, err
+	}
+	for len(b) > 0 {
+		line := bytes.TrimRight(b, "\r\n")
+		start := bytes.LastIndexByte(line, '\n') + 1
+		gc, err := repo.ParseGC(string(line[start:]))
+		if err == nil {
+			if _, _, there := c.s.r.locate(gc.Root.Segment); there || !gc.HasRoot {
+				break
+			}
+		}
+		b = b[:start]
+	}
+	return b, nil
+}
+
+// file writes a file beside the tars, if it is another one than is there. One that is to
+// have nothing is not written, unless there is one.
+func (c *copying) file(ctx context.Context, name string, content []byte) error {
+	var old []byte
+	if c.d != nil {
+		var err error
+		if old, err = c.d.small(ctx, name); err != nil {
+			return err
+		}
+	}
+	if bytes.Equal(old, content) {
+		return nil
+	}
+	c.wrote(name, int64(len(content)))
+	return formatkit.WriteBytes(ctx, c.st, c.list.Path(name), content)
+}
+
+func (c *copying) wrote(name string, bytes int64) {
+	c.said.Files = append(c.said.Files, c.list.Path(name))
+	c.said.Bytes += bytes
+}
+
+// journal writes the lines up to the head that lead to what is there.
+func (c *copying) journal(ctx context.Context) error {
+	var lines []repo.Entry // the newest first
+	for e, err := range c.s.r.journal(ctx) {
+		if _, bad := err.(*repo.Error); bad {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if _, _, there := c.s.r.locate(e.Segment); there && e.Offset <= c.head.Offset {
+			e.Text = ""
+			lines = append(lines, e)
+		}
+	}
+	c.said.Revisions = len(lines)
+	write := func() error {
+		info, err := store.Write(ctx, c.st, c.list.Path(repo.Journal), func(out store.Writer) error {
+			w := bufio.NewWriterSize(out, 64<<10)
+			for _, e := range slices.Backward(lines) {
+				w.Write(repo.AppendLine(w.AvailableBuffer(), e.Revision, max(e.Millis, 0)))
+			}
+			return w.Flush() // says what went wrong before, too
+		})
+		c.wrote(repo.Journal, info.Size)
+		return err
+	}
+	if c.d == nil || !c.o.Restore {
+		return write()
+	}
+	if old, err := c.d.head(ctx); err == nil && old.Rewound+old.Bad == 0 && old.Revision == c.head.Revision {
+		return nil // it leads there
+	}
+	backup, err := (&Store{r: c.d}).keepJournal(ctx)
+	c.said.Journal = backup
+	if err == nil {
+		err = write()
+	}
+	return err
+}
+
+// setAside renames tars that were not relied on, as Oak's recovery does: what the store
+// needs of them has been written anew. Their other letters would count in their place.
+func (c *copying) setAside(ctx context.Context) error {
+	if c.d == nil {
+		return nil
+	}
+	var names []string
+	for _, t := range c.d.tars {
+		if !c.bad[t] {
+			continue
+		}
+		for _, l := range c.d.shadowed {
+			if l.Number == t.Number {
+				names = append(names, l.Name)
+			}
+		}
+		names = append(names, t.Name)
+	}
+	for _, name := range names {
+		aside := name + ".bak"
+		for i := 2; slices.ContainsFunc(c.list.Backups, func(f repo.File) bool { return f.Name == aside }); i++ {
+			aside = fmt.Sprintf("%s.%d.bak", name, i)
+		}
+		from, to := c.list.Path(name), c.list.Path(aside)
+		if err := formatkit.Copy(ctx, c.st, to, c.st, from, nil, nil); err != nil {
+			return err
+		}
+		if err := store.Remove(ctx, c.st, from); err != nil {
+			return err
+		}
+		c.said.Aside = append(c.said.Aside, to)
+	}
+	return nil
+}
+
+// proof opens the other store as it is now. From a backup goes what is garbage.
+func (c *copying) proof(ctx context.Context, name string) (err error) {
+	s, err := OpenStore(ctx, c.st, name, format.OpenOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	head, err := s.r.head(ctx)
+	if err == nil && head.Revision != c.head.Revision {
+		err = fmt.Errorf("oak: %s: its newest revision is %s, expected %s", name, head.Revision, c.head.Revision)
+	}
+	if err != nil || c.o.Restore {
+		return err
+	}
+	const online = 2 // generations that a running Oak keeps
+	x, err := s.PlanCleanup(ctx, CleanupOptions{Retain: online, keep: func(id segment.ID) bool { _, _, ok := c.s.r.locate(id); return ok }})
+	if err != nil {
+		if refused(err) {
+			c.said.Notes = append(c.said.Notes, "garbage stays in the backup: "+err.Error())
+			return nil
+		}
+		return err
+	}
+	if !x.Changes() {
+		return nil
+	}
+	c.said.Freed = x.Before - x.After
+	return x.Apply(ctx)
+}

@@ -1,0 +1,214 @@
+package oak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdall/holdall/internal/oak/internal/newstore"
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/store"
+)
+
+// A Revised is a revision that was written, or would be.
+type Revised struct {
+	Before   string   `json:"before"`             // the head until now
+	Revision string   `json:"revision,omitempty"` // none if nothing was written
+	Tars     []string `json:"tars"`
+	Segments int64    `json:"segments"`
+	Bytes    int64    `json:"bytes"` // of tars
+}
+
+// A change is what becomes of a node and of what is below it.
+type change struct {
+	below map[string]*change // by the names of children
+	gone  bool               // with all below it
+	put   *segment.RecordID  // this node stands in its place
+
+	properties []segment.NewProperty
+	without    []string
+	readable   bool // children that cannot be read are left out
+}
+
+// at is the change of a node below, by names.
+func (c *change) at(names ...string) *change {
+	for _, name := range names {
+		next := c.below[name]
+		if next == nil {
+			if c.below == nil {
+				c.below = map[string]*change{}
+			}
+			next = &change{}
+			c.below[name] = next
+		}
+		c = next
+	}
+	return c
+}
+
+// A reviser writes one new revision of a store that nobody has open, as Oak writes one: its
+// segments are in a tar of the next number, of the generation of the head, and refer to
+// what is there. The tar appears whole, then the journal gets a line: before that line
+// the store is what it was, whatever happens. The caller has the store's lock, and had
+// it before the store was opened.
+type reviser struct {
+	s     *Store
+	head  repo.Head
+	super segment.RecordID
+	b     *segment.Builder
+	out   *newstore.Writer // nil if it is only to be said what would be
+	said  Revised
+}
+
+// reviser refuses stores that Oak would not write to, or not go on with.
+func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
+	r := s.r
+	if r.single {
+		return nil, refuse("a new revision needs the whole store: a tar by itself has no journal")
+	}
+	switch p, err := r.manifest(ctx); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, refuse("there is no manifest: Oak does not open such a store; 'holdall repair' makes one")
+	case err != nil:
+		return nil, err
+	case p.Version != newestStore:
+		return nil, refuse("the manifest has version %d, as Oak 1.6 has it, which does not read what newer ones write: 'holdall oak compact' makes a new store", p.Version)
+	}
+	for _, t := range r.tars {
+		if t.file == nil {
+			return nil, refuse("%s has no index: 'holdall repair' makes one", t.Name)
+		}
+	}
+	head, err := r.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if head.Rewound > 0 {
+		return nil, refuse("the newest %d revisions of the journal are lost: 'holdall oak check' says which is good; a new one would go by an older one", head.Rewound)
+	}
+	_, e, _ := r.locate(head.Segment)
+	g := e.Generation
+	g.Compacted = false
+	v := &reviser{s: s, head: head, super: head.Revision, said: Revised{Before: head.Revision.String(), Tars: []string{}}}
+	if !dryRun {
+		next := 0
+		for _, t := range r.list.Tars {
+			next = max(next, t.Number+1)
+		}
+		v.out = newstore.New(r.st, r.list.Dir, newstore.Options{First: next})
+	}
+	v.b = segment.NewBuilder(segment.BuilderOptions{Generation: g, Thrifty: true, Millis: func() int64 { return time.Now().UnixMilli() }}, v.write)
+	return v, nil
+}
+
+// newestStore is the version of stores that are written to.
+const newestStore = 2
+
+func (v *reviser) write(ctx context.Context, f segment.Finished) error {
+	if v.out == nil {
+		v.said.Segments++
+		v.said.Bytes += int64(len(f.Data))
+		return nil
+	}
+	return v.out.Write(ctx, f)
+}
+
+// commit writes what becomes of the super root, and makes it the newest revision.
+func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err error) {
+	r := v.s.r
+	if v.out == nil {
+		if _, err = v.apply(ctx, v.super, c, nil); err == nil {
+			err = v.b.Flush(ctx)
+		}
+		return v.said, err
+	}
+	defer func() { err = errors.Join(err, v.out.Abort()) }()
+	// First, since nothing is to be written that no line can be written for.
+	journal, err := store.Amend(ctx, r.st, r.list.Path(repo.Journal))
+	if err != nil {
+		return v.said, err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	root, err := v.apply(ctx, v.super, c, nil)
+	if err == nil {
+		err = v.b.Flush(ctx)
+	}
+	if err != nil {
+		return v.said, err
+	}
+	sum, err := v.out.Tars(ctx)
+	v.said.Tars, v.said.Segments, v.said.Bytes = append(v.said.Tars, sum.Files...), sum.Segments, sum.Bytes
+	if err == nil {
+		err = appendRevision(ctx, journal, root, max(time.Now().UnixMilli(), v.head.Millis))
+	}
+	if err == nil {
+		v.said.Revision = root.String()
+		r.doubt.Store(nil) // a half line before it hides nothing
+	}
+	return v.said, err
+}
+
+// appendRevision writes a line of the journal behind the last, which may be half of one.
+func appendRevision(ctx context.Context, journal store.Amendment, id segment.RecordID, millis int64) error {
+	size := journal.Size()
+	var line []byte
+	if size > 0 {
+		var last [1]byte
+		if err := journal.ReadAt(ctx, last[:], size-1); err != nil {
+			return err
+		}
+		if last[0] != '\n' {
+			line = append(line, '\n')
+		}
+	}
+	if err := journal.WriteAt(ctx, repo.AppendLine(line, id, millis), size); err != nil {
+		return err
+	}
+	return journal.Sync(ctx)
+}
+
+// apply writes a node anew with its change, after those below it. names are those on the
+// way from the super root.
+func (v *reviser) apply(ctx context.Context, id segment.RecordID, c *change, names []string) (segment.RecordID, error) {
+	if c.put != nil {
+		return *c.put, nil
+	}
+	n, err := v.s.records.Node(ctx, id)
+	if err != nil {
+		return id, v.s.r.corrupt(err, superPath(names))
+	}
+	e := segment.Edit{Properties: c.properties, Without: c.without, Readable: c.readable}
+	for _, name := range slices.Sorted(maps.Keys(c.below)) {
+		sub := c.below[name]
+		child := segment.Child{Name: name}
+		if !sub.gone {
+			way := append(names[:len(names):len(names)], name)
+			var ok bool
+			if child.Node, ok, err = n.Child(ctx, name); err != nil && sub.put == nil {
+				return id, v.s.r.corrupt(err, superPath(way))
+			}
+			if !ok && sub.put == nil {
+				return id, &fs.PathError{Op: "lookup", Path: superPath(way), Err: fs.ErrNotExist}
+			}
+			if child.Node, err = v.apply(ctx, child.Node, sub, way); err != nil {
+				return id, err
+			}
+		}
+		e.Children = append(e.Children, child)
+	}
+	is, err := v.b.Edit(ctx, n, e)
+	return is, v.s.r.corrupt(err, superPath(names))
+}
+
+// superPath is a path below the super root as it is told: of the tree, if it is in that.
+func superPath(names []string) string {
+	if len(names) > 0 && names[0] == rootName {
+		return cmp.Or(joinNames(names[1:]), "/")
+	}
+	return "/%super" + joinNames(names)
+}

@@ -1,0 +1,210 @@
+//go:build unix
+
+package oak_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/oaktest"
+	"github.com/holdall/holdall/store/local"
+)
+
+// topNames are the children of the root.
+func topNames(t *testing.T, p oaktest.Place) (names []string) {
+	t.Helper()
+	for path := range dumpedNodes(t, p) {
+		if name, ok := strings.CutPrefix(path, "/root/"); ok && !strings.ContainsAny(name, "/%:\\") {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		t.Fatal("the root has no children")
+	}
+	return names
+}
+
+// The reference opens, checks, compacts and writes on, after each kind of change; and
+// what was cut out and put back is equal.
+func TestTheReferenceGoesOnWithNewRevisions(t *testing.T) {
+	stores := map[string]oaktest.Place{
+		"random": oaktest.Random(t, rand.Int64(), false),
+	}
+	for _, name := range []string{"checkpoints", "compacted-offline", "datastore", "gc-online", "multitar", "types", "wide"} {
+		stores[name] = unpack(t, name).Place
+	}
+	for name, p := range stores {
+		t.Run(name, func(t *testing.T) {
+			donor := p.Copy(t)
+			top := "/" + topNames(t, p)[0]
+			for _, step := range []struct {
+				what  string
+				equal bool // to what was, but for checkpoints
+				do    func(s *oak.Store) error
+			}{
+				{"set", false, func(s *oak.Store) error {
+					_, err := s.Set(t.Context(), top, "holdall:set", []string{"1", "2"}, oak.SetOptions{Type: "Long"})
+					return err
+				}},
+				{"remove property", true, func(s *oak.Store) error {
+					_, err := s.Remove(t.Context(), top, oak.RemoveOptions{Property: "holdall:set"})
+					return err
+				}},
+				{"remove", false, func(s *oak.Store) error {
+					_, err := s.Remove(t.Context(), top, oak.RemoveOptions{})
+					return err
+				}},
+				{"replace from another store", true, func(s *oak.Store) error {
+					var err error
+					withStore(t, donor.Store, func(other *oak.Store) {
+						var from *oak.Tree
+						if from, err = other.Tree(t.Context(), nil); err == nil {
+							_, err = s.Replace(t.Context(), top, oak.Donor{Tree: from}, oak.ReplaceOptions{})
+						}
+					})
+					return err
+				}},
+				{"remove checkpoints", true, func(s *oak.Store) error {
+					_, err := s.RemoveCheckpoints(t.Context(), oak.CheckpointChoice{All: true}, time.Now(), false)
+					return err
+				}},
+			} {
+				withStore(t, p.Store, func(s *oak.Store) {
+					if err := step.do(s); err != nil {
+						t.Fatalf("%s: %v", step.what, err)
+					}
+				})
+				p.Verify(t)
+				openWithReference(t, p)
+				if step.equal {
+					oaktest.Well(t, p.With("equal", p.Store, donor.Store, "/root")...)
+				}
+			}
+		})
+	}
+}
+
+// The reference goes on with a backup of a store that it has compacted and cleaned up
+// between copies, and with what is restored of it.
+func TestTheReferenceGoesOnWithABackup(t *testing.T) {
+	p := oaktest.Random(t, rand.Int64(), false)
+	dir := t.TempDir()
+	backup := oaktest.Place{Store: filepath.Join(dir, "backup"), Blobs: p.Blobs}
+	restored := oaktest.Place{Store: filepath.Join(dir, "restored"), Blobs: p.Blobs}
+	copyTo := func(from, to oaktest.Place, o oak.BackupOptions) (said oak.BackedUp) {
+		t.Helper()
+		withStore(t, from.Store, func(s *oak.Store) {
+			var err error
+			if said, err = s.Backup(t.Context(), local.New(dir), filepath.Base(to.Store), o); err != nil {
+				t.Fatal(err)
+			}
+		})
+		return said
+	}
+	freed := int64(0)
+	for round := range 4 {
+		if round > 0 {
+			oaktest.Well(t, p.With("compact", p.Store, "--in-place")...)
+		}
+		freed += copyTo(p, backup, oak.BackupOptions{}).Freed
+		backup.Verify(t)
+		oaktest.Well(t, p.With("equal", p.Store, backup.Store)...)
+		if again := copyTo(p, backup, oak.BackupOptions{Check: true}); again.Segments > 0 {
+			t.Errorf("round %d: again %+v", round, again)
+		}
+		openWithReference(t, backup)
+		copyTo(backup, restored, oak.BackupOptions{Restore: true, Check: true})
+		restored.Verify(t)
+		oaktest.Well(t, p.With("equal", p.Store, restored.Store)...)
+		openWithReference(t, restored)
+	}
+	if freed == 0 {
+		t.Error("the backup keeps all garbage")
+	}
+}
+
+// Segments are damaged by chance; the reference goes on with what a fix makes of it.
+func TestTheReferenceGoesOnWithAFixedStore(t *testing.T) {
+	fixed := 0
+	for _, name := range []string{"corrupt-value", "checkpoints", "cleanup-pending", "multitar", "types", "datastore"} {
+		t.Run(name, func(t *testing.T) {
+			p := unpack(t, name).Place
+			rnd := testkit.Rand(t)
+			if name != "corrupt-value" {
+				var steps []string
+				withStore(t, p.Store, func(s *oak.Store) {
+					for e, err := range s.Graph(t.Context()) {
+						if err != nil {
+							t.Fatal(err)
+						}
+						if rnd.IntN(4) == 0 {
+							steps = append(steps, e.From)
+						}
+					}
+				})
+				for _, id := range steps {
+					damage(t, p, id)
+				}
+			}
+			var x *oak.Fix
+			var err error
+			s, openErr := oak.OpenStore(t.Context(), local.New(filepath.Dir(p.Store)), filepath.Base(p.Store), format.OpenOptions{})
+			if openErr != nil {
+				t.Fatal(openErr)
+			}
+			defer s.Close()
+			if x, err = s.PlanFix(t.Context(), true); err != nil {
+				t.Skip("it is refused: ", err)
+			}
+			if len(x.Steps) == 0 {
+				t.Skip("nothing that the head needs is damaged")
+			}
+			if err := x.Apply(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			var got checked
+			oaktest.Well(t, "check", p.Store).Into(t, &got)
+			if got.LastGoodOverall != x.Revision {
+				t.Errorf("the newest good revision is %s, expected %s", got.LastGoodOverall, x.Revision)
+			}
+			oaktest.Well(t, p.With("commit", p.Store)...)
+			oaktest.Well(t, p.With("survive", p.Store)...)
+			fixed++
+		})
+	}
+	if fixed == 0 {
+		t.Error("nothing was fixed")
+	}
+}
+
+// damage turns a bit of a segment.
+func damage(t *testing.T, p oaktest.Place, id string) {
+	t.Helper()
+	withStore(t, p.Store, func(s *oak.Store) {
+		info, err := s.Segment(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(filepath.Join(p.Store, info.Tar), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		at := info.Position + int64(info.Size) - 9
+		b := make([]byte, 1)
+		if _, err := f.ReadAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= 0x10
+		if _, err := f.WriteAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
