@@ -27,7 +27,7 @@ Data stores are not copied.`,
 		Example: "  holdall oak backup segmentstore /backup/segmentstore\n  holdall oak backup --check segmentstore /backup/segmentstore",
 		Args:    args(2, 2, "a store, and where its backup is to be"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.oakCopy(ctx, args[0], args[1], o)
+			return a.copyNew(ctx, args[0], args[1], o)
 		}),
 	}
 	cmd.Flags().BoolVar(&o.Check, "check", false, "also read DST, and replace damaged segments")
@@ -48,12 +48,12 @@ made.`,
 		Example: "  holdall oak restore /backup/segmentstore segmentstore",
 		Args:    args(2, 2, "a backup, and the store that it is to become"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.oakCopy(ctx, args[0], args[1], oak.BackupOptions{Restore: true, Check: true})
+			return a.copyNew(ctx, args[0], args[1], oak.BackupOptions{Restore: true, Check: true})
 		}),
 	}
 }
 
-func (a *app) oakCopy(ctx context.Context, from, to string, o oak.BackupOptions) error {
+func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions) error {
 	st, name, err := a.locate(ctx, to)
 	if err != nil {
 		return err
