@@ -119,6 +119,9 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 	if c.list.Guessed {
 		return fmt.Errorf("oak: %s: a store that cannot be listed is no place for a copy: %w", name, errors.ErrUnsupported)
 	}
+	if c.list.Blobs != nil {
+		return fmt.Errorf("oak: %s: %w", name, errBlobs)
+	}
 	if len(c.list.Tars) == 0 && c.list.Journal == nil && c.list.Manifest == nil {
 		if len(c.list.Others)+len(c.list.Ignored) > 0 {
 			return refuse("%s has files that do not belong to a segment store: use an empty or a new folder", name)
@@ -242,7 +245,7 @@ func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, 
 
 // small reads a file beside the tars; nil if there is none.
 func (r *repository) small(ctx context.Context, name string) ([]byte, error) {
-	o, err := r.st.Open(ctx, r.list.Path(name))
+	o, err := r.shownFile(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

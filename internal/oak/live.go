@@ -69,6 +69,11 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 	if err := r.find(ctx, dir); err != nil {
 		return err
 	}
+	if r.list.Blobs != nil && r.list.Journal != nil {
+		if err := r.holdParts(ctx); err != nil {
+			return err
+		}
+	}
 	for _, f := range []*repo.File{r.list.Journal, r.list.GCLog, r.list.Manifest} {
 		if f == nil || r.moment[f.Name] == nil {
 			continue
@@ -101,6 +106,35 @@ func (r *repository) hold(ctx context.Context, name string) error {
 	r.moment[name] = o
 	return nil
 }
+
+// holdParts opens a journal that is in parts, as it was listed, and remembers its end.
+func (r *repository) holdParts(ctx context.Context) error {
+	o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
+	if err != nil {
+		return err
+	}
+	end := &remembered{Object: o, end: make([]byte, min(tailGuess, r.list.Journal.Size))}
+	end.at = r.list.Journal.Size - int64(len(end.end))
+	r.moment[repo.Journal] = end
+	return o.ReadAt(ctx, end.end, end.at)
+}
+
+// remembered is an object whose end was read.
+type remembered struct {
+	store.Object
+	at  int64
+	end []byte
+}
+
+func (m *remembered) ReadAt(ctx context.Context, p []byte, off int64) error {
+	if off < m.at || off+int64(len(p)) > m.at+int64(len(m.end)) {
+		return m.Object.ReadAt(ctx, p, off)
+	}
+	copy(p, m.end[off-m.at:])
+	return nil
+}
+
+func (m *remembered) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
 // holdShadowed opens the tars that do not count, where that costs nothing: they may go any
 // time. Those that have are forgotten.
