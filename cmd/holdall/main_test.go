@@ -76,6 +76,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs, err := filepath.Abs("../../docs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	oak, err := filepath.Abs("../../internal/oak/testdata")
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +110,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("LINDI", lindi)
 			e.Setenv("RVN", rvn)
 			e.Setenv("OAK", oak)
+			e.Setenv("DOCS", docs)
 			e.Setenv("TMPDIR", filepath.Join(e.WorkDir, "tmp"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "tmp"), 0o777)
 		},
@@ -116,6 +121,7 @@ func TestScripts(t *testing.T) {
 			"cut":    cut,
 			"clean":  clean,
 			"oak":    unpackOak,
+			"page":   page,
 			"pg":     newDatabase,
 			"upload": upload,
 			"rot":    rot,
@@ -184,6 +190,36 @@ func rot(ts *testscript.TestScript, neg bool, args []string) {
 // remove KEY: removes an object.
 func remove(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(bucketKey{}).(*s3test.Server).Remove("bucket", args[0])
+}
+
+// page PAGE HEADING: the commands of a section, as they stand. What follows # says if a command
+// has another exit code than 0.
+func page(ts *testscript.TestScript, neg bool, args []string) {
+	b, err := os.ReadFile(filepath.Join(ts.Getenv("DOCS"), args[0]))
+	ts.Check(err)
+	_, section, ok := strings.Cut(string(b), "\n## "+args[1]+"\n")
+	if !ok {
+		ts.Fatalf("%s has no section %s", args[0], args[1])
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	n := 0
+	for line := range strings.Lines(section) {
+		command, said, _ := strings.Cut(strings.TrimSpace(line), "  #")
+		if !strings.HasPrefix(command, "holdall ") {
+			continue
+		}
+		code := "0"
+		if strings.Contains(said, "exit code 1") {
+			code = "1"
+		}
+		words := strings.Fields(strings.ReplaceAll(command, "'", ""))
+		ts.Logf("[%s]", strings.Join(words, " "))
+		exitCode(ts, false, append([]string{code}, words...))
+		n++
+	}
+	if n == 0 {
+		ts.Fatalf("no command in section %s", args[1])
+	}
 }
 
 // oak FIXTURE: unpacks a segment store of the reference here, as segmentstore.
