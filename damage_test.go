@@ -303,6 +303,7 @@ func TestVerifySaysWhatProved(t *testing.T) {
 // A range of a long file is refused where the part that it is stored in has a checksum;
 // of another only the end of a read of all of it tells. Both say so.
 func TestRangesOfLongFiles(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	text := make([]byte, 3<<20)
 	for i := range text {
@@ -370,6 +371,7 @@ func TestRangesOfLongFiles(t *testing.T) {
 // What is converted is compared: a damaged file is left out and named, and its bytes get
 // no new digest.
 func TestConvertLeavesOutWhatIsDamaged(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 40), "long": string(testkit.Noise(rnd, 2<<20))}
 	for from, param := range map[string]map[string]string{"caf": nil, "lindi": nil, "rvn": nil, "zip": nil, "databundle": {"align": "1"}} {

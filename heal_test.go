@@ -90,6 +90,9 @@ func TestDamageIsHealedInEveryWayToRead(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(format, near), func(t *testing.T) {
+				if format != "caf" {
+					testkit.Serial(t)
+				}
 				rnd := testkit.Rand(t)
 				files := map[string]string{"long": string(testkit.Noise(rnd, 1<<20+100<<10)), "e": ""}
 				for i := range 20 {

@@ -297,6 +297,7 @@ func TestFormatMendsWhatParityCannot(t *testing.T) {
 
 // A repair in place that is killed, or whose power fails, leaves what can be repaired again.
 func TestRepairInPlaceIsCrashSafe(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for _, k := range []string{"caf", "tar"} {
 		sound := withParity(t, rnd, k, nil)
@@ -329,6 +330,7 @@ func TestRepairInPlaceIsCrashSafe(t *testing.T) {
 // Of a folder, objects that are lost or lost their beginning come back whole, in every state
 // that a failure leaves.
 func TestRepairOfAFolderIsCrashSafe(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for _, k := range protectedFormats[len(protectedFormats)-2:] {
 		sound := withParity(t, rnd, k.format, k.param)

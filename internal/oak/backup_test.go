@@ -23,6 +23,7 @@ func backUp(ctx context.Context, st, to store.Store, o BackupOptions) (said Back
 }
 
 func TestABackupHasWhatTheStoreHas(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			st, to, back := fixture(t, name), &storetest.Mem{}, &storetest.Mem{}
@@ -88,6 +89,7 @@ func TestABackupFollowsItsStore(t *testing.T) {
 // Wherever a copy is cut off, the other store has the old head or the new one, and the
 // next copy goes on.
 func TestABackupThatIsCutOffGoesOn(t *testing.T) {
+	testkit.Serial(t)
 	st := fixture(t, "gc-online")
 	one := &storetest.Mem{}
 	if _, err := backUp(t.Context(), st, one, BackupOptions{}); err != nil {

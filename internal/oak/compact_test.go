@@ -251,6 +251,7 @@ func TestANewStoreThatCannotBeWrittenIsNotThere(t *testing.T) {
 // A text that many nodes have is written once, whatever its length, and however many
 // others come between; so a store does not grow by being compacted again.
 func TestACompactedStoreDoesNotGrow(t *testing.T) {
+	testkit.Serial(t)
 	var lines strings.Builder
 	var long []string
 	for i := range 20 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -127,6 +128,7 @@ func replaceFrom(ctx context.Context, s *Store, path, revision string) error {
 // Wherever the power fails, the store is what it was, or what it was to become, and the
 // same work makes that of it.
 func TestARevisionThatIsCutOffIsThereOrNot(t *testing.T) {
+	testkit.Serial(t)
 	for name, verb := range revisions {
 		t.Run(name, func(t *testing.T) {
 			before := fixture(t, verb.fixture)

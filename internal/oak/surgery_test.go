@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -123,6 +124,7 @@ func TestWhatIsPutBackStaysBehindACleanup(t *testing.T) {
 // A node comes back from another store, and from an export, with long binaries and with
 // those in a data store.
 func TestANodeComesBackFromADonor(t *testing.T) {
+	testkit.Serial(t)
 	for _, c := range [][2]string{{"multitar", "content"}, {"types", "types"}, {"datastore", "assets"}, {"wide", "wide"}} {
 		for _, kind := range []string{"store", "export", "damaged bulk"} {
 			t.Run(c[0]+" "+kind, func(t *testing.T) {
@@ -273,6 +275,7 @@ func spoilRecords(t testing.TB, st *storetest.Mem, every int) {
 // Whatever segments are damaged, a fix leaves a newest revision that is whole; and the
 // steps, one by one, do the same.
 func TestAFixMakesTheNewestRevisionWhole(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range []string{"checkpoints", "gc-online", "cleanup-pending", "multitar", "types", "wide", "datastore"} {
 		for every := 1; every < 7; every++ {
 			t.Run(fmt.Sprint(name, " ", every), func(t *testing.T) {
