@@ -688,7 +688,7 @@ func (l *life) mend() (lost []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x.Size > 100 && !x.Gone && len(l.allowed(x.Path)) > 0 {
+		if x.Size > 100 && !x.Gone && l.newest(x) {
 			whole = x.Path
 		}
 	}
@@ -746,13 +746,20 @@ func (l *life) mend() (lost []string) {
 	return lost
 }
 
+// newest reports whether a location has what lives: of an object that was replaced another
+// archive may have the version that counts.
+func (l *life) newest(x catalog.Location) bool {
+	all := l.allowed(x.Path)
+	return len(all) > 0 && strings.Trim(x.ETag, `"`) == all[len(all)-1].etag
+}
+
 // digested finds a small file of an archive that lives.
 func (l *life) digested(c *catalog.Catalog, a catalog.Archive) (found catalog.Location) {
 	for x, err := range c.Locations(l.t.Context(), a) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		if x.Size > 1000 && x.Size < 9000 && x.Raw && !x.Gone && x.Digest.Algo != "" && len(l.allowed(x.Path)) > 0 {
+		if x.Size > 1000 && x.Size < 9000 && x.Raw && !x.Gone && x.Digest.Algo != "" && l.newest(x) {
 			found = x
 		}
 	}

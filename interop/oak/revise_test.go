@@ -132,6 +132,7 @@ func TestTheReferenceGoesOnWithABackup(t *testing.T) {
 
 // Segments are damaged by chance; the reference goes on with what a fix makes of it.
 func TestTheReferenceGoesOnWithAFixedStore(t *testing.T) {
+	testkit.Needs(t, oaktest.Var)
 	fixed := 0
 	for _, name := range []string{"corrupt-value", "checkpoints", "cleanup-pending", "multitar", "types", "datastore"} {
 		t.Run(name, func(t *testing.T) {
