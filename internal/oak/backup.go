@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 
 	"github.com/holdall/holdall/format"
@@ -84,14 +83,14 @@ func (c *copying) run(ctx context.Context, name string) (err error) {
 	if err := c.open(ctx, name); err != nil {
 		return err
 	}
-	manifest, err := c.s.r.small(ctx, repo.Manifest)
+	manifest, err := c.s.r.wholeFile(ctx, repo.Manifest, maxLog)
 	if err == nil && c.list.Manifest == nil {
 		err = c.file(ctx, repo.Manifest, manifest)
 	}
 	if err != nil {
 		return err
 	}
-	log, err := c.log(ctx)
+	log, err := c.s.gcLog(ctx)
 	if err == nil {
 		err = c.segments(ctx)
 	}
@@ -233,56 +232,10 @@ func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, 
 	for ref := range h.Refs.All() {
 		f.Refs = append(f.Refs, ref)
 	}
-	for record := range g.External() {
-		name, err := c.s.records.BlobID(ctx, record, mostBlobID)
-		if err != nil {
-			return f, c.s.r.corrupt(err, id.String())
-		}
-		f.BlobIDs = append(f.BlobIDs, name)
+	if f.BlobIDs, err = c.s.blobIDs(ctx, g); err != nil {
+		return f, c.s.r.corrupt(err, id.String())
 	}
 	return f, nil
-}
-
-// small reads a file beside the tars; nil if there is none.
-func (r *repository) small(ctx context.Context, name string) ([]byte, error) {
-	o, err := r.shownFile(ctx, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size > maxLog {
-		return nil, fmt.Errorf("%s has %d bytes, the most is %d", name, info.Size, maxLog)
-	}
-	b := make([]byte, info.Size)
-	return b, o.ReadAt(ctx, b, 0)
-}
-
-// log is gc.log without last lines whose revisions are not there: by such a line Oak takes
-// all that was compacted for garbage.
-func (c *copying) log(ctx context.Context) ([]byte, error) {
-	b, err := c.s.r.small(ctx, repo.GCLog)
-	if err != nil {
-		return nil, err
-	}
-	for len(b) > 0 {
-		line := bytes.TrimRight(b, "\r\n")
-		start := bytes.LastIndexByte(line, '\n') + 1
-		gc, err := repo.ParseGC(string(line[start:]))
-		if err == nil {
-			if _, _, there := c.s.r.locate(gc.Root.Segment); there || !gc.HasRoot {
-				break
-			}
-		}
-		b = b[:start]
-	}
-	return b, nil
 }
 
 // file writes a file beside the tars, if it is another one than is there. One that is to
@@ -291,7 +244,7 @@ func (c *copying) file(ctx context.Context, name string, content []byte) error {
 	var old []byte
 	if c.d != nil {
 		var err error
-		if old, err = c.d.small(ctx, name); err != nil {
+		if old, err = c.d.wholeFile(ctx, name, maxLog); err != nil {
 			return err
 		}
 	}

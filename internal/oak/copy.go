@@ -2,7 +2,6 @@ package oak
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -416,8 +415,17 @@ func (s *Store) segmentOf(ctx context.Context, t *segmentTar, e tarfile.Entry) (
 	return b, s.r.corrupt(s.r.storeFault(err), "")
 }
 
-// mostName bounds the name of a binary.
-const mostName = 1 << 20
+// blobIDs are the names of the binaries in a data store that a segment has.
+func (s *Store) blobIDs(ctx context.Context, g *segment.Segment) (names []string, err error) {
+	for record := range g.External() {
+		name, err := s.records.BlobID(ctx, record, mostBlobID)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
 
 // parts are an archive's references to binaries and graph, which are made anew where it has none.
 func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byte, err error) {
@@ -440,13 +448,9 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 		if err != nil {
 			return nil, nil, s.r.corrupt(err, "")
 		}
-		var names []string
-		for record := range g.External() {
-			name, err := s.records.BlobID(ctx, record, mostName)
-			if err != nil {
-				return nil, nil, s.r.corrupt(err, "")
-			}
-			names = append(names, name)
+		names, err := s.blobIDs(ctx, g)
+		if err != nil {
+			return nil, nil, s.r.corrupt(err, "")
 		}
 		slices.Sort(names)
 		h, _ := segment.ParseHead(b)
@@ -458,46 +462,21 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 	return binaries, graph, nil
 }
 
-// wholeFile reads a file of a store whole; nil is none.
-func wholeFile(ctx context.Context, r *repository, name string, f *repo.File) ([]byte, error) {
-	if r == nil || f == nil {
-		return nil, nil
-	}
-	o, err := r.st.Open(ctx, r.list.Path(name))
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	info, err := o.Info(ctx)
-	if err == nil && info.Size > mostJournal {
-		err = fault(indexLimit, r.list.Path(name), -1, "a file of more than %d bytes", mostJournal)
-	}
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, info.Size)
-	return b, o.ReadAt(ctx, b, 0)
-}
-
-// besideOf is what a store has of the name of a file beside its archives, nil if there is none.
-func besideOf(r *repository, name string) *repo.File {
-	switch {
-	case r == nil:
-		return nil
-	case name == repo.GCLog:
-		return r.list.GCLog
-	}
-	return r.list.Manifest
-}
-
 // files reads one that lies beside the archives, here and there, and tells whether they say the
 // same: of a manifest, in which Java writes the time, the version.
 func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same bool, err error) {
-	from, at := besideOf(j.s.r, name), besideOf(j.there, name)
-	if b, err = wholeFile(ctx, j.s.r, name, from); err != nil || from == nil {
+	if name == repo.GCLog {
+		b, err = j.s.gcLog(ctx)
+	} else {
+		b, err = j.s.r.wholeFile(ctx, name, maxLog)
+	}
+	if err != nil || b == nil {
 		return nil, nil, true, err
 	}
-	if old, err = wholeFile(ctx, j.there, name, at); err != nil || at == nil {
+	if j.there != nil {
+		old, err = j.there.wholeFile(ctx, name, maxLog)
+	}
+	if err != nil || old == nil {
 		return b, nil, false, err
 	}
 	if name == repo.Manifest {
@@ -531,7 +510,7 @@ func (j *copyJob) file(ctx context.Context, name string) error {
 
 // planJournal finds which lines are to be added.
 func (j *copyJob) planJournal(ctx context.Context) error {
-	all, err := wholeFile(ctx, j.s.r, repo.Journal, j.s.r.list.Journal)
+	all, err := j.s.r.wholeFile(ctx, repo.Journal, mostJournal)
 	if err != nil {
 		return err
 	}
@@ -539,7 +518,7 @@ func (j *copyJob) planJournal(ctx context.Context) error {
 	end := min(int64(len(all)), j.head.Offset+int64(len(j.head.Text)))
 	all = append(all[:end:end], '\n')
 	if j.there != nil {
-		if j.old, err = wholeFile(ctx, j.there, repo.Journal, j.there.list.Journal); err != nil {
+		if j.old, err = j.there.wholeFile(ctx, repo.Journal, mostJournal); err != nil {
 			return err
 		}
 	}
@@ -613,142 +592,6 @@ func (j *copyJob) writeJournal(ctx context.Context) error {
 			return err
 		}
 		rest, at = rest[n:], at+int64(n)
-	}
-	return nil
-}
-
-// CopyCheck is how a copy differs from its source.
-type CopyCheck struct {
-	Segments    int64        `json:"segments"` // that were compared
-	Bytes       int64        `json:"bytes"`
-	Different   int64        `json:"different"`
-	Differences []Difference `json:"differences"` // the first of them
-	Behind      int          `json:"behind"`      // revisions that the copy lacks
-	Stay        []string     `json:"stay"`
-}
-
-// A Difference is one thing that a copy lacks or has differently.
-type Difference struct {
-	Archive string `json:"archive,omitempty"`
-	Segment string `json:"segment,omitempty"`
-	What    string `json:"what"`
-}
-
-// mostDifferences is how many are listed.
-const mostDifferences = 1000
-
-// CheckCopy compares a copy in the folder name of to with the store, byte by byte. Nothing is
-// written. Archives that the copy alone has are no difference.
-func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o CopyOptions) (_ *CopyCheck, err error) {
-	j, err := s.copyJob(ctx, to, name, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := j.open(ctx); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, j.close()) }()
-	c := &CopyCheck{Differences: []Difference{}, Stay: []string{}}
-	differ := func(archive, segment, what string) {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		if c.Different++; len(c.Differences) < mostDifferences {
-			c.Differences = append(c.Differences, Difference{archive, segment, what})
-		}
-	}
-	if j.there == nil {
-		return nil, &fs.PathError{Op: "open", Path: store.AddressOf(to, j.dir.Dir), Err: fs.ErrNotExist}
-	}
-	for _, a := range j.archives {
-		i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name })
-		if i < 0 {
-			differ(a.from.Name, "", "the copy does not have it")
-			continue
-		}
-		if err := j.compare(ctx, a, j.there.tars[i], c, differ); err != nil {
-			return nil, err
-		}
-	}
-	slices.SortStableFunc(c.Differences, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Segment, b.Segment))
-	})
-	for _, t := range j.there.list.Tars {
-		if !slices.ContainsFunc(j.archives, func(a *copiedArchive) bool { return a.from.Name == t.Name }) {
-			c.Stay = append(c.Stay, t.Name)
-		}
-	}
-	if err := j.planJournal(ctx); refused(err) {
-		differ("", "", err.Error())
-	} else if err != nil {
-		return nil, err
-	}
-	c.Behind = j.c.Revisions
-	for _, name := range [...]string{repo.Manifest, repo.GCLog} {
-		if _, _, same, err := j.files(ctx, name); err != nil {
-			return nil, err
-		} else if !same {
-			differ("", "", name+" is not that of the source")
-		}
-	}
-	return c, nil
-}
-
-// compare compares an archive with its copy.
-func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, c *CopyCheck, differ func(archive, segment, what string)) error {
-	err := pipe.Each(ctx, pipe.All(a.order), copiesAtOnce, func(ctx context.Context, i uint32) error {
-		e := plain(a.from.At(int(i)))
-		k, ok := t.Find(e.ID)
-		if !ok {
-			differ(a.from.Name, e.ID.String(), "the copy does not have it")
-			return nil
-		}
-		x := plain(t.At(k))
-		want, err := a.from.read(ctx, e, nil, true)
-		if err != nil {
-			return err
-		}
-		have, err := t.read(ctx, x, nil, true)
-		if errors.Is(err, fs.ErrNotExist) {
-			differ(a.from.Name, e.ID.String(), "the copy does not have it")
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch {
-		case !bytes.Equal(want, have):
-			differ(a.from.Name, e.ID.String(), "its bytes differ")
-		case e.Generation != x.Generation:
-			differ(a.from.Name, e.ID.String(), fmt.Sprintf("generation %s, expected %s", x.Generation, e.Generation))
-		}
-		j.mu.Lock()
-		c.Segments, c.Bytes = c.Segments+1, c.Bytes+int64(e.Len)
-		j.mu.Unlock()
-		j.progress(1, int64(e.Len))
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if t.file == nil {
-		differ(a.from.Name, "", "the copy is not closed")
-		return nil
-	}
-	binaries, graph, err := j.s.parts(ctx, a.from)
-	if err != nil {
-		return err
-	}
-	haveBinaries, haveGraph, err := t.file.Raw(ctx)
-	if err != nil && !tarfile.IsDamage(err) {
-		return err
-	}
-	for _, p := range []struct {
-		name       string
-		want, have []byte
-	}{{"references to binaries", binaries, haveBinaries}, {"lists of the graph", graph, haveGraph}} {
-		if !bytes.Equal(p.want, p.have) {
-			differ(a.from.Name, "", p.name+" differ")
-		}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -350,6 +351,49 @@ func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error]
 			}
 		}
 	}
+}
+
+// wholeFile reads a file beside the tars, as it was when the store was opened; nil if there
+// is none.
+func (r *repository) wholeFile(ctx context.Context, name string, most int64) ([]byte, error) {
+	o, err := r.shownFile(ctx, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	if err == nil && info.Size > most {
+		err = fault(indexLimit, r.list.Path(name), -1, "a file of more than %d bytes", most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, info.Size)
+	return b, o.ReadAt(ctx, b, 0)
+}
+
+// gcLog is gc.log for a copy, without last lines whose revisions are not there: by such a line Oak
+// takes all that was compacted for garbage.
+func (s *Store) gcLog(ctx context.Context) ([]byte, error) {
+	b, err := s.r.wholeFile(ctx, repo.GCLog, maxLog)
+	if err != nil {
+		return nil, err
+	}
+	for len(b) > 0 {
+		line := bytes.TrimRight(b, "\r\n")
+		start := bytes.LastIndexByte(line, '\n') + 1
+		gc, err := repo.ParseGC(string(line[start:]))
+		if err == nil {
+			if _, _, there := s.r.locate(gc.Root.Segment); there || !gc.HasRoot {
+				break
+			}
+		}
+		b = b[:start]
+	}
+	return b, nil
 }
 
 func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {

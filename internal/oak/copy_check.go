@@ -1,0 +1,152 @@
+package oak
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/holdall/holdall/internal/oak/internal/repo"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// CopyCheck is how a copy differs from its source.
+type CopyCheck struct {
+	Segments    int64        `json:"segments"` // that were compared
+	Bytes       int64        `json:"bytes"`
+	Different   int64        `json:"different"`
+	Differences []Difference `json:"differences"` // the first of them
+	Behind      int          `json:"behind"`      // revisions that the copy lacks
+	Stay        []string     `json:"stay"`
+}
+
+// A Difference is one thing that a copy lacks or has differently.
+type Difference struct {
+	Archive string `json:"archive,omitempty"`
+	Segment string `json:"segment,omitempty"`
+	What    string `json:"what"`
+}
+
+// mostDifferences is how many are listed.
+const mostDifferences = 1000
+
+// CheckCopy compares a copy in the folder name of to with the store, byte by byte. Nothing is
+// written. Archives that the copy alone has are no difference.
+func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o CopyOptions) (_ *CopyCheck, err error) {
+	j, err := s.copyJob(ctx, to, name, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.open(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.close()) }()
+	c := &CopyCheck{Differences: []Difference{}, Stay: []string{}}
+	differ := func(archive, segment, what string) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if c.Different++; len(c.Differences) < mostDifferences {
+			c.Differences = append(c.Differences, Difference{archive, segment, what})
+		}
+	}
+	if j.there == nil {
+		return nil, &fs.PathError{Op: "open", Path: store.AddressOf(to, j.dir.Dir), Err: fs.ErrNotExist}
+	}
+	for _, a := range j.archives {
+		i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name })
+		if i < 0 {
+			differ(a.from.Name, "", "the copy does not have it")
+			continue
+		}
+		if err := j.compare(ctx, a, j.there.tars[i], c, differ); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(c.Differences, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Segment, b.Segment))
+	})
+	for _, t := range j.there.list.Tars {
+		if !slices.ContainsFunc(j.archives, func(a *copiedArchive) bool { return a.from.Name == t.Name }) {
+			c.Stay = append(c.Stay, t.Name)
+		}
+	}
+	if err := j.planJournal(ctx); refused(err) {
+		differ("", "", err.Error())
+	} else if err != nil {
+		return nil, err
+	}
+	c.Behind = j.c.Revisions
+	for _, name := range [...]string{repo.Manifest, repo.GCLog} {
+		if _, _, same, err := j.files(ctx, name); err != nil {
+			return nil, err
+		} else if !same {
+			differ("", "", name+" is not that of the source")
+		}
+	}
+	return c, nil
+}
+
+// compare compares an archive with its copy.
+func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, c *CopyCheck, differ func(archive, segment, what string)) error {
+	err := pipe.Each(ctx, pipe.All(a.order), copiesAtOnce, func(ctx context.Context, i uint32) error {
+		e := plain(a.from.At(int(i)))
+		k, ok := t.Find(e.ID)
+		if !ok {
+			differ(a.from.Name, e.ID.String(), "the copy does not have it")
+			return nil
+		}
+		x := plain(t.At(k))
+		want, err := a.from.read(ctx, e, nil, true)
+		if err != nil {
+			return err
+		}
+		have, err := t.read(ctx, x, nil, true)
+		if errors.Is(err, fs.ErrNotExist) {
+			differ(a.from.Name, e.ID.String(), "the copy does not have it")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case !bytes.Equal(want, have):
+			differ(a.from.Name, e.ID.String(), "its bytes differ")
+		case e.Generation != x.Generation:
+			differ(a.from.Name, e.ID.String(), fmt.Sprintf("generation %s, expected %s", x.Generation, e.Generation))
+		}
+		j.mu.Lock()
+		c.Segments, c.Bytes = c.Segments+1, c.Bytes+int64(e.Len)
+		j.mu.Unlock()
+		j.progress(1, int64(e.Len))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if t.file == nil {
+		differ(a.from.Name, "", "the copy is not closed")
+		return nil
+	}
+	binaries, graph, err := j.s.parts(ctx, a.from)
+	if err != nil {
+		return err
+	}
+	haveBinaries, haveGraph, err := t.file.Raw(ctx)
+	if err != nil && !tarfile.IsDamage(err) {
+		return err
+	}
+	for _, p := range []struct {
+		name       string
+		want, have []byte
+	}{{"references to binaries", binaries, haveBinaries}, {"lists of the graph", graph, haveGraph}} {
+		if !bytes.Equal(p.want, p.have) {
+			differ(a.from.Name, "", p.name+" differ")
+		}
+	}
+	return nil
+}
