@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,6 +19,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -538,5 +541,44 @@ func TestANodeIsReadFromAfarInFewRounds(t *testing.T) {
 	})
 	if lists := to.Lists - before; lists != 1 || len(asked)+lists > 8 {
 		t.Errorf("%s: %d lists and %d reads:\n%s", longest, lists, len(asked), log.String())
+	}
+}
+
+// A copy has gc.log as it was when the source was opened, and no last line of it that names a
+// revision which the copy lacks: Oak would take all for garbage.
+func TestACopyHasTheLogThatFitsIt(t *testing.T) {
+	for name, before := range map[string]bool{"a line is added while it is open": false, "a line leads nowhere": true} {
+		dir := filepath.Join(testkit.Unpacked(t, "testdata/gc-online.tar.gz"), "segmentstore")
+		log := filepath.Join(dir, repo.GCLog)
+		was, err := os.ReadFile(log)
+		if err != nil || len(was) == 0 {
+			t.Fatalf("%q, %v", was, err)
+		}
+		last := bytes.TrimRight(was, "\n")
+		words := strings.Split(string(last[bytes.LastIndexByte(last, '\n')+1:]), ",")
+		words[len(words)-1] = "11111111-2222-4333-a444-555555555555:1"
+		line := strings.Join(words, ",")
+		if gc, err := repo.ParseGC(line); err != nil || !gc.HasRoot {
+			t.Fatalf("%q: %+v, %v", line, gc, err)
+		}
+		add := func() {
+			if err := os.WriteFile(log, append(was[:len(was):len(was)], line+"\n"...), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if before {
+			add()
+		}
+		s := opened(t, local.New(filepath.Dir(dir)), filepath.Base(dir))
+		if !before {
+			add()
+		}
+		to := &storetest.Mem{}
+		if _, err := s.Copy(t.Context(), to, "c", CopyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := to.Get("c/" + repo.GCLog); !bytes.Equal(got, was) {
+			t.Errorf("%s: the log is %q, expected %q", name, got, was)
+		}
 	}
 }
