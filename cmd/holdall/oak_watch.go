@@ -24,9 +24,9 @@ from the one before, as diff has it. With PATH it tells of those that changed
 something there; the node may come later. It goes on until it is interrupted,
 which is no failure; the store need not be open in another program.
 
---from begins behind a revision of the journal, or a time, and --once ends when
-all is told that there is. The journal is looked at every --interval; a
-revision that came and was removed by a cleanup in between is told as lost.`,
+--from begins after a revision of the journal, or after a time. --once ends
+after the newest revision. --interval says how often the journal is read. If a
+cleanup removes a revision before it is read, it is reported as lost.`,
 		Example: "  holdall oak watch segmentstore /content\n  holdall oak watch --json --from 2026-11-20T00:00:00Z --once segmentstore",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -42,9 +42,9 @@ revision that came and was removed by a cleanup in between is told as lost.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "begin behind this revision, UUID:NUMBER or a time (default the newest)")
+	f.StringVar(&o.From, "from", "", "begin after this revision, UUID:NUMBER or a time (default the newest)")
 	f.DurationVar(&every, "interval", time.Second, "how often to look")
-	f.BoolVar(&once, "once", false, "end when all is told that there is")
+	f.BoolVar(&once, "once", false, "end after the newest revision")
 	return cmd
 }
 
