@@ -30,6 +30,9 @@ listed. The exit code is 1 if nothing is found, or if damage hides a node.`,
   holdall oak find segmentstore / --name '*.pdf' --where jcr:primaryType=dam:Asset`,
 		Args: args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
+			if limit < 0 {
+				return usage("--limit: expected a number that is not negative")
+			}
 			o := oak.FindOptions{After: after, Properties: a.json}
 			for _, s := range where {
 				w, err := oak.ParseWhere(s)
@@ -51,7 +54,7 @@ listed. The exit code is 1 if nothing is found, or if damage hides a node.`,
 	cmd.Flags().StringArrayVar(&where, "where", nil, "a condition: NAME, !NAME, NAME=VALUE, NAME>VALUE and so on; may be repeated")
 	cmd.Flags().StringVar(&glob, "name", "", "only nodes of such a name, as of find")
 	cmd.Flags().StringVar(&after, "after", "", "go on behind the node of this path")
-	cmd.Flags().IntVar(&limit, "limit", 0, "stop after so many nodes")
+	cmd.Flags().IntVar(&limit, "limit", 0, "stop after so many nodes; 0 is all")
 	return cmd
 }
 

@@ -121,7 +121,8 @@ func (a *app) printSizes(n *oak.SizeNode, level int) {
 func (a *app) oakBlobsCommand() *cobra.Command {
 	var missing, unused, remove, dry bool
 	var older time.Duration
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "blobs STORE...",
 		Short: "List binaries that are in a data store, and remove what is unused",
 		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by
@@ -148,7 +149,11 @@ put their mark into the data store are among the STOREs.`,
 			case remove && !unused:
 				return usage("--delete: expected --unused")
 			case older < 0:
-				return usage("--older-than: a time is no less than none")
+				return usage("--older-than: expected a time that is not negative")
+			case dry && !remove:
+				return usage("--dry-run: expected --delete")
+			case cmd.Flags().Changed("older-than") && !unused:
+				return usage("--older-than: expected --unused")
 			case len(args) > 1 && !unused:
 				return usage("several stores: expected --unused")
 			}
