@@ -25,6 +25,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
@@ -724,8 +725,8 @@ func (l *life) mend() (lost []string) {
 	}
 	said = l.refuses(1, "fleet", "repair", "--contents", "--lease", "2s", "--grace", "0s")
 	for _, word := range append([]string{gone.Address, bad.Address}, lost...) {
-		if !strings.Contains(said, word) {
-			t.Errorf("fleet repair does not name %s:\n%s", word, said)
+		if !strings.Contains(said, format.Escape(word)) {
+			t.Errorf("fleet repair does not name %q:\n%s", word, said)
 		}
 	}
 	t.Logf("fleet repair says:\n%s", said)
