@@ -1,7 +1,6 @@
 // What is known of the archive as a whole.
-import { plainName, el, ask, size, num, count } from './base.js';
-import { here, args, address, hasKind } from './app.js';
-import { health } from './archives.js';
+import { plainName, el, ask, size, num, count, health } from './base.js';
+import { here, args, address, hasKind } from './state.js';
 
 export async function showAbout(main) {
   const a = await ask.json('archive', args({ about: 'yes' }));

@@ -1,5 +1,6 @@
-// The page: what its address says is shown, and what is done changes the address.
-import { plainName, $, el, ask, say, size, count, problem, base, parent, fileURL } from './base.js';
+// The page: what its address says is shown. It brings the views together, and nothing needs it.
+import { plainName, $, el, ask, say, size, count, problem, base, parent } from './base.js';
+import { tabs, here, archive, entry, opened, found, address, read, go, folder, args, hasKind } from './state.js';
 import { showArchives } from './archives.js';
 import { Files } from './files.js';
 import { Tree } from './tree.js';
@@ -9,49 +10,7 @@ import { Treemap } from './treemap.js';
 import { Check } from './verify.js';
 import { showAbout } from './about.js';
 
-const tabs = [
-  ['list', 'Files', 'l'], ['map', 'Byte map', 'm'], ['treemap', 'Treemap', 't'], ['verify', 'Check', 'v'], ['about', 'About', 'i'],
-];
-
-/** Where the page is: an archive, a view of it, a path, and what is shown of that. */
-export const here = { archive: '', path: '', tab: 'list', view: '', from: undefined, to: undefined, sort: '', q: '' };
-export let archive; // what the server says of it
-let entry;          // of the path, if it is no folder
 let screen, detail, tree, turn = 0;
-
-const part = s => encodeURIComponent(s).replaceAll('%5C', '\\');
-export function address(to) {
-  if (!to.archive) return '#/';
-  const q = new URLSearchParams();
-  if (to.tab && to.tab !== 'list') q.set('tab', to.tab);
-  for (const k of ['view', 'sort', 'q']) if (to[k]) q.set(k, to[k]);
-  if (to.from !== undefined) { q.set('from', to.from); q.set('to', to.to); }
-  return '#/' + part(to.archive) + (to.path ? '/' + to.path.split('/').map(part).join('/') : '') + (q.size ? '?' + q : '');
-}
-function read() {
-  const [where, query] = location.hash.replace(/^#\/?/, '').split('?');
-  const [name, ...path] = where.split('/');
-  const text = s => { try { return decodeURIComponent(s); } catch { return s; } };
-  const q = new URLSearchParams(query ?? '');
-  const n = k => /^\d{1,15}$/.test(q.get(k) ?? '') ? Number(q.get(k)) : undefined;
-  const tab = tabs.some(t => t[0] === q.get('tab')) ? q.get('tab') : 'list';
-  Object.assign(here, { archive: text(name), path: path.map(text).join('/'), tab, view: q.get('view') ?? '', sort: q.get('sort') ?? '', q: q.get('q') ?? '', from: n('from'), to: n('to') });
-  if (here.to === undefined) here.from = undefined;
-}
-/** Goes where change says. replace keeps the way back short: for what changes step by step. */
-export function go(change, { replace = false } = {}) {
-  const to = { ...here, q: '', ...change };
-  if ('path' in change && !('from' in change) && to.tab !== 'map') to.from = to.to = undefined;
-  const hash = address(to);
-  if (hash === (location.hash || '#/')) return;
-  history[replace ? 'replaceState' : 'pushState'](null, '', hash);
-  show();
-}
-/** Notes in the address what is shown already. */
-export function note(change) {
-  Object.assign(here, change);
-  history.replaceState(null, '', address(here));
-}
 
 let shown = {}; // what the screen shows now
 async function show() {
@@ -65,16 +24,18 @@ async function show() {
     } else {
       if (shown.archive !== here.archive || shown.view !== here.view) {
         leave();
-        archive = await ask.json('archive', { a: here.archive, view: here.view });
+        const a = await ask.json('archive', { a: here.archive, view: here.view });
         if (mine !== turn) return;
+        opened(a);
         shown.archive = here.archive; shown.view = here.view;
         $('find').hidden = false;
-        detail = new Detail($('detail'));
+        detail = new Detail($('detail'), closeDetail);
         tree = new Tree($('tree'));
         follow();
       }
-      entry = here.path ? await find(here.path) : undefined;
+      const e = here.path ? await find(here.path) : undefined;
       if (mine !== turn) return;
+      found(e);
       frame();
       await fill();
     }
@@ -96,18 +57,11 @@ async function find(path) {
   return known.entry;
 }
 
-/** The folder that is shown: the path, or where the file is. */
-export const folder = () => entry && entry.kind !== 'dir' ? (entry.odd ? '' : parent(here.path)) : here.path;
-export const args = more => ({ a: here.archive, view: here.view, ...more });
-export const usual = () => !here.view || here.view === archive.usual;
-export const urlOf = path => fileURL(here.archive, path);
-export const hasKind = what => archive.can.includes(what);
-
 function leaveScreen() { screen?.close?.(); screen = undefined; shown.tab = undefined; shown.folder = undefined; }
 function leave() {
   leaveScreen();
   clearTimeout(timer);
-  detail?.close(); detail = undefined; tree?.close(); tree = undefined; archive = undefined; entry = undefined; known = {};
+  detail?.close(); detail = undefined; tree?.close(); tree = undefined; opened(); found(); known = {};
   shown = {};
   for (const id of ['tabs', 'side', 'detail', 'find', 'title']) $(id).hidden = true;
   $('crumbs').replaceChildren(); $('q').value = '';
@@ -156,7 +110,7 @@ addEventListener('replaced', () => {
 });
 
 /** Says at the foot of the page how much there is. */
-export function tell() {
+function tell() {
   const s = archive.survey, soFar = s.state === 'running' ? '…' : '';
   say(`${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, news || archive.title);
   document.body.dataset.news = news;
@@ -189,7 +143,7 @@ function follow() {
     try {
       const now = await ask.json('archive', args({}));
       if (!archive || now.name !== archive.name) return;
-      archive = now;
+      opened(now);
       tell();
       screen?.surveyed?.(archive);
     } catch { /* the next one tells */ }
@@ -231,7 +185,7 @@ addEventListener('keydown', e => {
   else if (e.key === 'Backspace' && here.path) { e.preventDefault(); go({ path: entry?.kind !== 'dir' ? folder() : parent(here.path) }); }
   else if ('123'.includes(e.key) && here.tab === 'list') screen?.sortBy?.(['name', 'size', 'time'][e.key - 1]);
 });
-export function closeDetail() {
+function closeDetail() {
   if (entry && entry.kind !== 'dir') go({ path: folder() }); else detail.hide();
   screen?.focus?.();
 }
@@ -246,6 +200,7 @@ $('q').addEventListener('input', () => {
 });
 $('q').addEventListener('keydown', e => { if (e.key === 'ArrowDown' || e.key === 'Enter') { e.preventDefault(); screen?.focus?.(); } });
 addEventListener('theme', () => screen?.repaint?.());
+addEventListener('moved', show);
 addEventListener('popstate', show);
 addEventListener('hashchange', () => { if (address(here) !== location.hash) show(); });
 addEventListener('error', e => { document.body.dataset.error = e.message; });

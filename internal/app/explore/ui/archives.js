@@ -1,12 +1,6 @@
 // The list of archives.
-import { plainName, el, ask, say, size, num, count, problem } from './base.js';
-import { address } from './app.js';
-
-export const healths = { unknown: ['not checked', ''], good: ['sound', 'good'], odd: ['odd', 'warn'], damaged: ['damaged', 'bad'] };
-export function health(verify) {
-  const [word, tone] = healths[verify.health] ?? healths.unknown;
-  return el('span', { class: 'badge ' + tone, data: { health: verify.health } }, verify.state === 'running' ? 'checking…' : word);
-}
+import { plainName, el, ask, say, size, num, count, problem, health } from './base.js';
+import { address } from './state.js';
 
 let round = 0;
 export async function showArchives(main) {

@@ -1,6 +1,6 @@
 // An array: what it is, and a picture of its elements.
 import { el, ask, num, count, css, later, problem } from './base.js';
-import { args } from './app.js';
+import { args } from './state.js';
 import { jsonTree } from './json.js';
 
 // Colours from dark to light, even to the eye (after viridis).

@@ -1,6 +1,6 @@
 // The bytes of an entry, by ranges.
 import { ask, Failed } from './base.js';
-import { args, urlOf, usual } from './app.js';
+import { args, urlOf, usual } from './state.js';
 
 export class Content {
   constructor(entry) {

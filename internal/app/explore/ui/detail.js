@@ -1,6 +1,6 @@
 // The panel of an entry: what is in it, and what is known of it.
 import { plainName, $, el, ask, size, num, time, base, count, hex, zipURL, problem } from './base.js';
-import { here, args, urlOf, usual, hasKind, closeDetail, address } from './app.js';
+import { here, args, urlOf, usual, hasKind, address } from './state.js';
 import { Content } from './content.js';
 import { Text, Hex } from './text.js';
 import { jsonTree } from './json.js';
@@ -31,7 +31,7 @@ function isText(b) {
 }
 
 export class Detail {
-  constructor(box) { this.box = box; this.turn = 0; this.wide = () => this.cover(); covering.addEventListener('change', this.wide); }
+  constructor(box, close) { this.box = box; this.closed = close; this.turn = 0; this.wide = () => this.cover(); covering.addEventListener('change', this.wide); }
   close() { this.hide(); covering.removeEventListener('change', this.wide); }
   hide() {
     this.turn++;
@@ -68,7 +68,7 @@ export class Detail {
     if (isDir && usual()) links.push(el('a', { class: 'button', href: zipURL(here.archive, entry.path) }, 'Download zip'));
     if (file && hasKind('map')) links.push(el('a', { class: 'button', href: address({ ...here, tab: 'map', path: entry.path, from: undefined }) }, 'On the map'));
     this.box.replaceChildren(
-      el('header', {}, el('h2', { title: entry.path }, name), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the preview', onclick: closeDetail }, '×')),
+      el('header', {}, el('h2', { title: entry.path }, name), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the preview', onclick: this.closed }, '×')),
       el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links), this.tabs, this.area);
     this.cover();
     let modes;

@@ -1,6 +1,6 @@
 // What is in a folder, or what a search found: a table of any length.
 import { showName, $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
-import { go, here, args, archive, urlOf, usual, hasKind, note } from './app.js';
+import { go, here, args, archive, urlOf, usual, hasKind, note } from './state.js';
 import { Rows, Pages } from './rows.js';
 
 const columns = [['name', 'Name'], ['size', 'Size'], ['time', 'Modified']];

@@ -1,6 +1,6 @@
 // The byte map: the whole archive as a picture, from all of it down to single entries.
 import { $, el, ask, say, size, num, count, hex, css, later, middle, base, problem } from './base.js';
-import { go, here, args, archive, note } from './app.js';
+import { go, here, args, archive, note } from './state.js';
 
 const words = { content: 'contents', header: 'headers', index: 'index', journal: 'journal', padding: 'padding', trash: 'trash', unknown: 'unknown', gap: 'holes', overlap: 'overlaps' };
 const px = 8, gap = 1; // of a cell

@@ -1,6 +1,6 @@
 // The tree of folders beside a list: a branch is read when it is opened.
 import { plainName, el, ask, count, join } from './base.js';
-import { go, here, args } from './app.js';
+import { go, here, args } from './state.js';
 
 const most = 300; // folders of a branch that are listed at once
 

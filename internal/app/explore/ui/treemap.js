@@ -1,6 +1,6 @@
 // What takes the room in a folder, as boxes.
 import { el, ask, size, num, count, join, problem, parent } from './base.js';
-import { go, args } from './app.js';
+import { go, args } from './state.js';
 
 /** Lays boxes of these sizes out in a rectangle, as square as they can be (Bruls and others). */
 function squarify(sizes, W, H) {

@@ -1,7 +1,6 @@
 // A check of the archive: how far it is, and what it found.
-import { el, ask, size, num, count, hex, duration, problem } from './base.js';
-import { here, args, address, archive, hasKind } from './app.js';
-import { health } from './archives.js';
+import { el, ask, size, num, count, hex, duration, problem, health } from './base.js';
+import { here, args, address, archive, hasKind } from './state.js';
 
 export class Check {
   constructor(main) {
