@@ -34,6 +34,8 @@ type archiveJSON struct {
 	Facts   []factJSON `json:"facts,omitempty"`
 	Notes   []string   `json:"notes,omitempty"`
 	ByIndex string     `json:"by_index,omitempty"`
+	Doubt   string     `json:"doubt,omitempty"`  // what is wrong with the index as a whole
+	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity made again
 	Parity  string     `json:"parity,omitempty"`
 }
 
@@ -55,6 +57,10 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 		j.Views = nil
 	}
 	j.Stored, _ = v.in.StoredSize(ctx)
+	j.Healed = v.in.Healing().Blocks
+	if err := v.in.Doubt(); err != nil {
+		j.Doubt = why(err)
+	}
 	if !v.in.IsDir() {
 		if volumes, err := v.in.Volumes(ctx); err != nil || len(volumes) > 0 { // else nothing could be drawn
 			j.Can = append(j.Can, "map")
@@ -164,6 +170,11 @@ type entryJSON struct {
 	Array   bool              `json:"array,omitempty"`
 	Extents []extentJSON      `json:"extents,omitempty"`
 	More    bool              `json:"more_extents,omitempty"`
+	// Proof says what its content is compared with before it is handed on: checksums of its
+	// "parts", one of the "whole", or nothing.
+	Proof    string        `json:"proof,omitempty"`
+	Problems []problemJSON `json:"problems,omitempty"` // of the last check
+	healthJSON
 }
 
 const shownExtents = 32
@@ -184,7 +195,16 @@ func (q *question) entry() error {
 		return q.err
 	}
 	j := entryJSON{Path: format.Escape(e.Name), Kind: e.Kind.String(), Size: e.Size, Owner: format.Escape(e.Owner), Group: format.Escape(e.Group),
-		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !format.ValidPath(e.Name)}
+		Link: format.Escape(e.Link), Digest: e.Digest.String(), Own: e.Internal, Odd: e.Name != "." && !format.ValidPath(e.Name),
+		Problems: q.h.problemsOf(v, e.Name), healthJSON: q.h.health(v)(e.Name)}
+	if e.Kind.HasContent() {
+		switch parts, whole := v.in.Compares(q.ctx(), e); {
+		case parts:
+			j.Proof = "parts"
+		case whole:
+			j.Proof = "whole"
+		}
+	}
 	if e.HasMode {
 		j.Mode = e.FileMode().String()
 	}

@@ -318,18 +318,31 @@ type rowJSON struct {
 	Fault    bool   `json:"bad,omitempty"`
 	Whole    bool   `json:"whole,omitempty"`
 	Internal bool   `json:"own,omitempty"`
+	Holds    kind   `json:"h,omitempty"` // of a file: what it holds
+	healthJSON
 }
 
-func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64)) rowJSON {
+// path is the path of row i.
+func (f *folder) path(i int) string {
+	name := f.names.at(i)
+	if f.key.dir == "." || *f.kind.At(i)&wholeBit != 0 {
+		return name
+	}
+	return f.key.dir + "/" + name
+}
+
+func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64), health func(string) healthJSON) rowJSON {
 	kind := *f.kind.At(i)
 	name := f.names.at(i)
-	r := rowJSON{Name: format.Escape(name), Fault: kind&faultBit != 0, Whole: kind&wholeBit != 0, Internal: kind&internBit != 0}
+	r := rowJSON{Name: format.Escape(name), Fault: kind&faultBit != 0, Whole: kind&wholeBit != 0, Internal: kind&internBit != 0,
+		healthJSON: health(f.path(i))}
 	k := format.Kind(kind & kindMask)
 	if k != format.File {
 		r.Kind = k.String()
 	}
 	switch {
 	case k.HasContent():
+		r.Holds = kindOf(name)
 		r.Size = new(*f.size.At(i))
 	case k == format.Dir && sums != nil:
 		size, files := sums(name)
@@ -341,6 +354,21 @@ func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64)) rowJSON 
 	return r
 }
 
+// find returns where a path is in an order, -1 if it is not there.
+func (f *folder) find(path string, order []uint32) int {
+	row := -1
+	for i, c := 0, f.names.from(0); i < f.names.len() && row < 0; i++ {
+		name := c.next()
+		if len(name) <= len(path) && strings.HasSuffix(path, string(name)) && f.path(i) == path {
+			row = i
+		}
+	}
+	if row < 0 || order == nil {
+		return row
+	}
+	return slices.Index(order, uint32(row))
+}
+
 const maxPage = 2000
 
 func (q *question) ls() error {
@@ -350,16 +378,17 @@ func (q *question) ls() error {
 	by := q.word("sort", "name", "size", "time")
 	dir := q.word("dir", "asc", "desc")
 	only := q.word("only", "all", "dirs")
+	find := q.q.Get("find") // the path of a row: where it is in this order
 	if q.err != nil {
 		return q.err
 	}
 	f := q.h.folder(v, q.path())
 	o := folderOrder{by, dir == "desc"}
 	sorted := o != folderOrder{by: "name"}
-	if err := f.wait(q.ctx(), offset+limit, sorted || only == "dirs"); err != nil {
+	if err := f.wait(q.ctx(), offset+limit, sorted || only == "dirs" || find != ""); err != nil {
 		return err
 	}
-	sums := v.survey.sums(q.path())
+	sums, health := v.survey.sums(q.path()), q.h.health(v)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	total := int64(f.names.len())
@@ -376,7 +405,11 @@ func (q *question) ls() error {
 		if order != nil {
 			row = int(order[i])
 		}
-		items = append(items, f.rowJSON(row, sums))
+		items = append(items, f.rowJSON(row, sums, health))
 	}
-	return q.json(map[string]any{"total": total, "dirs": f.dirs, "bytes": f.bytes, "complete": f.complete, "items": items})
+	answer := map[string]any{"total": total, "dirs": f.dirs, "bytes": f.bytes, "complete": f.complete, "items": items}
+	if find != "" {
+		answer["at"] = f.find(format.Unescape(find), order)
+	}
+	return q.json(answer)
 }

@@ -19,9 +19,11 @@ const (
 )
 
 type hitJSON struct {
-	Path string `json:"p"`
-	Kind string `json:"k,omitempty"`
-	Size int64  `json:"s"`
+	Path  string `json:"p"`
+	Kind  string `json:"k,omitempty"`
+	Size  int64  `json:"s"`
+	Holds kind   `json:"h,omitempty"`
+	healthJSON
 }
 
 // A pattern is words that a name must have, whatever their case.
@@ -111,8 +113,9 @@ func (q *question) search() error {
 		}
 	}
 	var seen, found int64
+	health := q.h.health(v)
 	last := time.Now()
-	try := func(name []byte, kind format.Kind, size int64) (err error) {
+	try := func(name []byte, k format.Kind, size int64) (err error) {
 		if seen++; seen%searchStep == 0 {
 			if err := q.ctx().Err(); err != nil {
 				return err
@@ -129,9 +132,12 @@ func (q *question) search() error {
 		if found++; found > limit {
 			return nil
 		}
-		hit := hitJSON{Path: format.Escape(string(name)), Size: size}
-		if kind != format.File {
-			hit.Kind = kind.String()
+		hit := hitJSON{Path: format.Escape(string(name)), Size: size, healthJSON: health(string(name))}
+		if k != format.File {
+			hit.Kind = k.String()
+		}
+		if k.HasContent() {
+			hit.Holds = kindOf(hit.Path)
 		}
 		return lines.Encode(hit)
 	}

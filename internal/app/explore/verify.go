@@ -37,6 +37,7 @@ type verification struct {
 	quick    bool
 	problems []problemJSON
 	counts   map[string]int64 // by severity
+	hurt     map[string]hurt  // by path: what has a problem, and the folders that it is in
 	sum      holdall.Verified
 	why      string
 	ended    time.Time
@@ -53,6 +54,81 @@ type problemJSON struct {
 
 	volume string
 	spans  []mark // where it is
+}
+
+// hurt is what a check found wrong with an entry, and below a folder.
+type hurt struct {
+	own   format.Severity // the worst of its own, if any
+	below int             // how many entries below are damaged
+}
+
+// maxHurt is how many paths are remembered to have something wrong.
+const maxHurt = 100_000
+
+// hurts remembers that a path has a problem. x.mu is held.
+func (x *verification) hurts(path string, s format.Severity) {
+	was := x.hurt[path]
+	if s <= was.own || s == format.Note || len(x.hurt) >= maxHurt {
+		return
+	}
+	x.hurt[path] = hurt{s, was.below}
+	if s != format.Error {
+		return
+	}
+	for dir := path; dir != ""; {
+		dir = parentOf(dir)
+		h := x.hurt[dir]
+		h.below++
+		x.hurt[dir] = h
+	}
+}
+
+// health is what the last check of an archive says of paths of a view: nothing of views
+// that the check did not go by.
+func (h *Handler) health(v *view) func(path string) healthJSON {
+	x := h.verification(v.Name)
+	if x == nil || v.of != v {
+		return func(string) healthJSON { return healthJSON{} }
+	}
+	return func(path string) healthJSON {
+		if path == "." {
+			path = ""
+		}
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		e := x.hurt[path]
+		j := healthJSON{Below: e.below}
+		switch e.own {
+		case format.Error:
+			j.Health = "damaged"
+		case format.Warning:
+			j.Health = "odd"
+		}
+		return j
+	}
+}
+
+// healthJSON is part of whatever names an entry.
+type healthJSON struct {
+	Health string `json:"health,omitempty"` // "damaged", "odd"
+	Below  int    `json:"below,omitempty"`  // damaged entries below a folder
+}
+
+// problemsOf returns what the last check found wrong with an entry.
+func (h *Handler) problemsOf(v *view, path string) (list []problemJSON) {
+	x := h.verification(v.Name)
+	if x == nil || v.of != v || h.health(v)(path).Health == "" {
+		return nil
+	}
+	path = format.Escape(path)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range x.problems {
+		if p.Path != nil && *p.Path == path && len(list) < 20 {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 type mark struct {
@@ -116,7 +192,7 @@ func (q *question) startVerify() error {
 		return busy(fmt.Sprintf("%d archives are being checked: expected to wait for one of them", h.verify.running))
 	}
 	ctx, cancel := context.WithCancelCause(h.ctx)
-	x := &verification{cancel: cancel, begun: time.Now(), id: v.id, state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}}
+	x := &verification{cancel: cancel, begun: time.Now(), id: v.id, state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}, hurt: map[string]hurt{}}
 	x.meter.WantTotal = true
 	h.verify.of[v.Name] = x
 	h.verify.running++
@@ -154,7 +230,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 		x.state = "cancelled"
 	case errors.Is(cause, errReplaced), errors.Is(err, store.ErrChanged):
 		// What was found is true of neither.
-		x.state, x.why, x.problems, x.counts = "failed", errReplaced.Error(), nil, map[string]int64{}
+		x.state, x.why, x.problems, x.counts, x.hurt = "failed", errReplaced.Error(), nil, map[string]int64{}, nil
 	case err == nil:
 		x.state = "complete"
 	case h.ctx.Err() != nil:
@@ -203,6 +279,9 @@ func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.counts[j.Severity]++
+	if p.HasEntry {
+		x.hurts(p.Entry, p.Severity)
+	}
 	if len(x.problems) < maxProblems {
 		x.problems = append(x.problems, j)
 	}

@@ -23,6 +23,20 @@ import (
 // round trip to where the archive is. A request for more gets everything.
 const maxRanges = 64
 
+// sniffMost is how long content may be for its type to be told by its first bytes: that much
+// is read as a whole in any case. Of more, nothing is read that was not asked for.
+const sniffMost = 1 << 20
+
+// sniff tells the type of an entry by its first bytes. It is the same for each request.
+func (h *handler) sniff(ctx context.Context, e holdall.Entry) string {
+	b := make([]byte, min(e.Size, 512))
+	n, err := h.a.ReadAt(ctx, e, b, 0)
+	if err != nil && err != io.EOF || n < len(b) {
+		return unknownType // what reads it says what is wrong
+	}
+	return sniffed(b, e.Size == int64(n))
+}
+
 func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entry) {
 	if e.Fault != nil {
 		h.fail(w, r, &format.CorruptError{Format: h.a.Format().Name, Problem: *e.Fault})
@@ -30,6 +44,10 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	}
 	head := w.Header()
 	ctype := typeOf(e.Name)
+	text, isMade := e.Ref.(made)
+	if ctype == unknownType && !isMade && !h.bucket && e.Size > 0 && e.Size <= sniffMost {
+		ctype = h.sniff(r.Context(), e)
+	}
 	head.Set("Content-Type", ctype)
 	h.setKept(head, e)
 	head.Set("Content-Security-Policy", policyOf(head.Get("Content-Type")))
@@ -46,7 +64,7 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 			head.Set("ETag", tag)
 		}
 	}
-	if text, ok := e.Ref.(made); ok {
+	if isMade {
 		http.ServeContent(w, r, "", written, bytes.NewReader(text))
 		return
 	}

@@ -161,11 +161,11 @@ func TestEveryFileIsServedWhateverItsName(t *testing.T) {
 	}
 }
 
-func TestContentTypeIsThatOfTheExtension(t *testing.T) {
+func TestContentTypeIsThatOfTheNameOrOfText(t *testing.T) {
 	s := serving(t, open(t, packed(t, caf.Format), "x"), options{})
 	for name, want := range map[string]string{
 		"hello.txt": "text/plain; charset=utf-8", "dir/sub/x.json": "application/json", "LOUD.PNG": "image/png",
-		"page.html": "text/html; charset=utf-8", "empty": "application/octet-stream", "both/below": "application/octet-stream", "long.bin": "application/octet-stream",
+		"page.html": "text/html; charset=utf-8", "empty": "application/octet-stream", "both/below": "text/plain; charset=utf-8", "long.bin": "application/octet-stream",
 	} {
 		answer, _ := get(t, s.url+"/"+name)
 		if got := answer.Header.Get("Content-Type"); got != want {

@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"cmp"
 	"mime"
 	"path"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 const unknownType = "application/octet-stream"
@@ -27,11 +29,35 @@ var types = map[string]string{
 	".h5": "application/x-hdf5", ".hdf5": "application/x-hdf5", ".nc": "application/x-netcdf", ".parquet": "application/vnd.apache.parquet",
 }
 
+const plainText = "text/plain; charset=utf-8"
+
+// texts are the endings of names that are text in some language, and names that are.
+const texts = " adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini ipynb java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
+	"authors changelog changes copying dockerfile install license makefile news notice readme todo version zattrs zarray zgroup zmetadata "
+
 func typeOf(name string) string {
-	if t, ok := types[strings.ToLower(path.Ext(name))]; ok {
+	base := strings.ToLower(path.Base(name))
+	ext := path.Ext(base)
+	if t, ok := types[ext]; ok {
 		return t
 	}
+	if strings.Contains(texts, " "+cmp.Or(strings.TrimPrefix(ext, "."), base)+" ") {
+		return plainText
+	}
 	return unknownType
+}
+
+// sniffed returns the type of content that its name does not tell, by its first bytes: text
+// that can be nothing else, or not known.
+func sniffed(head []byte, whole bool) string {
+	for i := 0; i < len(head); {
+		r, n := utf8.DecodeRune(head[i:])
+		if r == utf8.RuneError && n <= 1 && (whole || i+utf8.UTFMax <= len(head)) || r < ' ' && r != '\n' && r != '\t' && r != '\r' && r != '\f' && r != 0x1b || r == 0x7f {
+			return unknownType
+		}
+		i += n
+	}
+	return plainText
 }
 
 // runsScripts reports whether a browser may take content of that type for a
