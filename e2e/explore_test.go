@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -272,6 +273,58 @@ func TestACheckListsProblemsAndMarksThem(t *testing.T) {
 	b.media("dark")
 	b.shot("check-1280-dark")
 	b.accessible("check in the dark")
+}
+
+func TestDamageIsSeenEverywhere(t *testing.T) {
+	chromium(t)
+	files := album()
+	for i := range 3000 {
+		files[fmt.Sprintf("data/many/%05d.txt", i)] = fmt.Appendf(nil, "%05d is a file of its own", i)
+	}
+	sound := written(t, "album.caf", func(add func(string, []byte)) {
+		for _, n := range sortedKeys(files) {
+			add(n, files[n])
+		}
+	})
+	s := started(t, damaged(t, sound, files["data/many/02345.txt"])) // it logs what is damaged
+	t.Cleanup(func() { s.end(t) })
+	b := open(t, s)
+	b.expect("data/many/02345.txt")
+	b.visit("#/damaged.caf")
+	b.wait("document.body.dataset.survey === 'complete'")
+	if got := b.text("document.body.dataset.alarm"); got != "" {
+		t.Errorf("before it is checked, the page is alarmed: %q", got)
+	}
+	// A check that runs while the list is looked at changes the list.
+	b.visit("#/damaged.caf?tab=verify")
+	b.wait("document.body.dataset.check === 'none'")
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.check === 'complete' && document.querySelectorAll('.problems li.error').length === 1")
+	b.visit("#/damaged.caf")
+	b.wait("document.body.dataset.alarm === 'bad' && document.getElementById('alarm').innerText.includes('1 error')")
+	b.wait("[...document.querySelectorAll('#grid .row')].some(r => r.dataset.health === 'inside' && r.innerText.includes('1 damaged inside'))")
+	b.wait("document.querySelector('#tree .hurt')?.innerText.includes('data')")
+	b.accessible("a damaged archive")
+	b.shot("damage-list-1280-light")
+	// The finding leads to its row, wherever that is in the list.
+	b.visit("#/damaged.caf?tab=verify")
+	b.wait("document.querySelectorAll('.problems li.error').length === 1")
+	b.click(".problems .hint a")
+	b.wait("document.body.dataset.tab === 'list' && document.body.dataset.sel === 'data/many/02345.txt'")
+	b.wait("(r => r && r.dataset.health === 'damaged' && r.getBoundingClientRect().top > 0 && r.getBoundingClientRect().bottom < innerHeight)(document.querySelector('#grid .row[aria-selected=true]'))")
+	b.wait("document.body.dataset.harm === 'bad' && document.querySelector('#detail .alarm').innerText.includes('Damaged')")
+	b.shot("damage-preview-1280-light")
+	b.media("dark")
+	b.wait("document.documentElement.dataset.theme === 'dark'")
+	b.accessible("a damaged file in the dark")
+	b.shot("damage-preview-1280-dark")
+	b.size(390, 844)
+	b.shot("damage-preview-390-dark")
+	b.media("light")
+	b.find("02345")
+	b.wait("document.querySelector('#grid.found .row')?.dataset.health === 'damaged'")
+	b.visit("#/damaged.caf/data/many/02344.txt")
+	b.wait("document.body.dataset.preview === 'text' && document.body.dataset.harm === ''")
 }
 
 func TestItFitsNarrowAndWideScreens(t *testing.T) {

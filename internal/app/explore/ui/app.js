@@ -63,7 +63,7 @@ function leave() {
   clearTimeout(timer);
   detail?.close(); detail = undefined; tree?.close(); tree = undefined; opened(); found(); known = {};
   shown = {};
-  for (const id of ['tabs', 'side', 'detail', 'find', 'title']) $(id).hidden = true;
+  for (const id of ['tabs', 'alarm', 'side', 'detail', 'find', 'title']) $(id).hidden = true;
   $('crumbs').replaceChildren(); $('q').value = '';
   document.title = 'holdall';
   document.body.dataset.tab = 'archives';
@@ -109,8 +109,23 @@ addEventListener('replaced', () => {
   show();
 });
 
+/** What is known to be wrong with the archive as a whole, and what to do about it. */
+function alarm() {
+  const v = archive.verify, e = v.counts?.error, w = v.counts?.warning, list = [];
+  const check = text => el('a', { href: address({ archive: here.archive, view: here.view, tab: 'verify' }) }, text);
+  if (archive.survey.error) list.push(['bad', el('b', {}, 'This is not all. '), `The archive cannot be read to its end: ${archive.survey.error}. “holdall repair” writes what is left as an archive of its own.`]);
+  if (archive.doubt) list.push(['bad', el('b', {}, 'The index is in doubt: '), archive.doubt, '. Names, sizes and places may be wrong.']);
+  if (e && here.tab !== 'verify') list.push(['bad', el('b', {}, 'Damaged. '), `The last check found ${count(e, 'error')}. `, check('See the check')]);
+  else if (w && here.tab !== 'verify') list.push(['warn', `The last check found ${count(w, 'warning')}. `, check('See the check')]);
+  if (archive.healed) list.push(['warn', el('b', {}, 'Healed. '), `${count(archive.healed, 'damaged block')} that ${archive.healed === 1 ? 'was' : 'were'} read came from parity. “holdall repair” mends the archive.`]);
+  $('alarm').replaceChildren(...list.map(([tone, ...text]) => el('p', { class: tone }, text)));
+  $('alarm').hidden = !list.length;
+  document.body.dataset.alarm = list.map(l => l[0]).join(' ');
+}
+
 /** Says at the foot of the page how much there is. */
 function tell() {
+  alarm();
   const s = archive.survey, soFar = s.state === 'running' ? '…' : '';
   say(`${count(s.entries, 'entry', 'entries')}${soFar} · ${size(s.bytes)}${soFar} of content · ${size(archive.stored)} stored${s.error ? ' · ' + s.error : ''}`, news || archive.title);
   document.body.dataset.news = news;
@@ -134,11 +149,12 @@ async function fill() {
   await Promise.all([screen.show(dir, isFile ? here.path : undefined), panel ? detail.show(here.path, entry ?? { kind: 'dir', path: '' }) : detail.hide()]);
 }
 
-/** Asks how far the archive has been gone through. */
-let timer;
+/** Asks how far the archive has been gone through, and its check. */
+let timer, checked;
+addEventListener('checking', follow);
 function follow() {
   clearTimeout(timer);
-  if (!archive || archive.survey.state !== 'running') return;
+  if (!archive || archive.survey.state !== 'running' && archive.verify.state !== 'running') return;
   timer = setTimeout(async () => {
     try {
       const now = await ask.json('archive', args({}));
@@ -146,6 +162,7 @@ function follow() {
       opened(now);
       tell();
       screen?.surveyed?.(archive);
+      if (checked !== archive.verify.state) { checked = archive.verify.state; screen?.checked?.(); tree?.checked(); }
     } catch { /* the next one tells */ }
     follow();
   }, 400);

@@ -69,8 +69,9 @@ export class Detail {
     if (file && hasKind('map')) links.push(el('a', { class: 'button', href: address({ ...here, tab: 'map', path: entry.path, from: undefined }) }, 'On the map'));
     this.box.replaceChildren(
       el('header', {}, el('h2', { title: entry.path }, name), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the preview', onclick: this.closed }, '×')),
-      el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links), this.tabs, this.area);
+      this.alarm = el('div', { class: 'alarm', hidden: true }), el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links), this.tabs, this.area);
     this.cover();
+    this.warn(entry);
     let modes;
     if (entry.fault) modes = ['info'];
     else if (isDir) modes = entry.array ? ['array', 'info'] : ['node', ...hasKind('history') ? ['history'] : []];
@@ -95,6 +96,18 @@ export class Detail {
     if (modes.length > 1) this.tabs.append(...modes.map(m => el('button', { type: 'button', data: { mode: m }, onclick: () => this.mode(m) }, names[m])));
     await this.mode(modes[0]);
   }
+  /** Says at the top what is wrong with the entry, and what that means. */
+  warn(e, read) {
+    const list = [];
+    if (e.fault) list.push(['bad', el('b', {}, 'It cannot be read: '), e.fault]);
+    else if (e.health === 'damaged' || read) list.push(['bad', el('b', {}, 'Damaged. '), e.problems?.find(p => p.severity === 'error')?.message ?? read ?? '', '. What is shown may be wrong or short. A download ends where the damage is found; “holdall extract --keep-damaged” writes what can be read.']);
+    else if (e.health === 'odd') list.push(['warn', e.problems?.[0]?.message ?? 'The check has a warning about it.']);
+    else if (e.below) list.push(['bad', `${count(e.below, 'damaged entry', 'damaged entries')} inside`]);
+    this.alarm.replaceChildren(...list.map(([tone, ...text]) => el('p', { class: tone }, text)));
+    this.alarm.hidden = !list.length;
+    this.box.querySelector('#download')?.classList.toggle('bad', list.some(l => l[0] === 'bad'));
+    document.body.dataset.harm = list[0]?.[0] ?? '';
+  }
   async mode(m) {
     this.body?.close?.();
     this.body = undefined;
@@ -110,6 +123,7 @@ export class Detail {
     } catch (err) {
       if (err.name === 'AbortError' || mine !== this.turn) return;
       area.replaceChildren(problem(err));
+      if (err.code === 'unreadable' || err.code?.startsWith('bad-')) this.warn(this.entry, err.message);
       document.body.dataset.preview = 'failed';
       return;
     }
@@ -152,11 +166,12 @@ export class Detail {
     if (x.src.startsWith('blob:')) this.blob = x.src;
   }
   async show_info(area, e) {
-    const row = (k, v) => v === undefined || v === '' ? [] : [el('dt', {}, k), el('dd', {}, v)];
+    const row = (k, v) => v === undefined || v === '' || v.length === 0 ? [] : [el('dt', {}, k), el('dd', {}, v)];
+    const proofs = { parts: 'each part is compared with a checksum before it is shown', whole: 'compared with its digest when it is read as a whole', none: 'by nothing: the archive has no checksum of it' };
     const fault = e.fault && el('p', { class: 'fault' }, 'It cannot be read: ' + e.fault);
     area.append(el('div', { class: 'pad' }, fault, el('dl', { class: 'list' },
       row('Path', e.path), row('Kind', e.kind), row('Size', e.kind === 'dir' ? '' : `${num(e.size)} bytes`), row('Modified', e.t === undefined ? '' : time(e.t) + ' UTC'), row('Mode', e.mode),
-      row('Owner', [e.owner, e.group].filter(Boolean).join(' : ')), row('Leads to', e.link), row('Digest', e.digest), e.own ? row('Belongs to', 'the archive itself') : [], Object.entries(e.attr ?? {}).map(([k, v]) => row(k, v))),
+      row('Owner', [e.owner, e.group].filter(Boolean).join(' : ')), row('Leads to', e.link), row('Digest', e.digest), row('Proven', ['file', 'hardlink', 'property'].includes(e.kind) && !e.fault ? proofs[e.proof ?? 'none'] : ''), row('Check', (e.problems ?? []).map(p => el('div', { class: p.severity === 'error' ? 'fault' : '' }, p.message))), e.own ? row('Belongs to', 'the archive itself') : [], Object.entries(e.attr ?? {}).map(([k, v]) => row(k, v))),
     e.extents?.length && el('h3', {}, 'Where it lies'),
     e.extents?.length && el('ul', { class: 'extents' }, e.extents.map(x => el('li', {}, `${size(x.len)} at ${hex(x.off)}`, el('span', { class: 'hint' }, ` of ${base(x.volume)}${x.codec ? ', ' + x.codec : ''}${x.external ? ', outside the archive' : ''}`)))),
     e.more_extents && el('p', { class: 'hint' }, 'and in more pieces')));

@@ -49,9 +49,21 @@ export class Files {
       if (moved && !file) this.select(from !== undefined && parent(from) === dir ? this.index(from) : -1);
     }
     if (here.q && here.q !== $('q').value) { $('q').value = here.q; await this.ask(here.q); }
-    if (file) { const i = this.index(file); if (i >= 0) this.select(i); }
+    if (file) await this.reveal(file);
     if (!document.activeElement || document.activeElement === document.body) this.grid.focus({ preventScroll: true });
   }
+  /** Chooses the row of a path, wherever in the list it is. */
+  async reveal(path) {
+    let i = this.index(path);
+    if (i < 0 && !this.hits) {
+      const { by, desc } = this.order, mine = this.first;
+      try { i = (await ask.json('ls', args({ path: this.dir, limit: 0, sort: by, dir: desc ? 'desc' : 'asc', find: path }))).at; } catch { return; }
+      if (mine !== this.first || this.hits) return;
+    }
+    if (i >= 0) this.select(i);
+  }
+  /** A check has begun or ended: rows say what it found. */
+  checked() { if (!this.hits) { this.pages.clear(); this.rows.draw(); } }
   index(path) {
     if (this.hits) return this.hits.findIndex(h => h.p === path);
     for (const [p, items] of this.pages.pages) {
@@ -130,12 +142,14 @@ export class Files {
     row.setAttribute('aria-rowindex', i + 2);
     row.setAttribute('aria-selected', String(i === this.sel));
     row.classList.toggle('waiting', !r);
-    if (!r) { word.textContent = noted.textContent = bytes.textContent = when.textContent = ''; icon.className = 'icon'; return; }
-    icon.className = 'icon ' + (r.k ?? 'file');
+    if (!r) { word.textContent = noted.textContent = bytes.textContent = when.textContent = ''; icon.className = 'icon'; row.dataset.health = ''; return; }
+    icon.className = 'icon ' + (r.k && r.k !== 'hardlink' ? r.k : 'k' + (r.h ?? 0));
+    row.dataset.health = r.bad ? 'damaged' : r.health ?? (r.below ? 'inside' : '');
     word.title = this.hits ? r.p : r.n;
     showName(word, word.title);
-    noted.textContent = r.bad ? 'unreadable' : r.own ? "the archive's own" : r.k && r.k !== 'dir' ? r.k : '';
-    noted.classList.toggle('bad', !!r.bad);
+    noted.textContent = r.bad ? 'unreadable' : r.health ? r.health : r.below ? `${num(r.below)} damaged inside` : r.own ? "the archive's own" : r.k && r.k !== 'dir' ? r.k : '';
+    noted.classList.toggle('bad', !!r.bad || r.health === 'damaged' || !!r.below);
+    noted.classList.toggle('odd', r.health === 'odd');
     bytes.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);
     bytes.title = r.s === undefined ? '' : num(r.s) + ' bytes' + (r.c ? ', ' + count(r.c, 'file') : '');
     when.textContent = this.hits ? '' : time(r.t);

@@ -35,6 +35,14 @@ export class Tree {
     n.reading ??= this.fill(n, 0);
     await n.reading;
   }
+  /** A check has ended: folders say what it found in them. */
+  async checked() {
+    for (const n of [...this.nodes.values()].filter(n => n.open && n.count)) {
+      let r;
+      try { r = await ask.json('ls', args({ path: n.path, only: 'dirs', limit: n.count }), { signal: this.dead.signal }); } catch { return; }
+      for (const row of r.items) this.nodes.get(join(n.path, row))?.el.classList.toggle('hurt', !!row.below);
+    }
+  }
   shut(n) { n.open = false; n.el.setAttribute('aria-expanded', 'false'); n.group.hidden = true; }
   async fill(n, offset) {
     let r;
@@ -42,7 +50,11 @@ export class Tree {
       r = await ask.json('ls', args({ path: n.path, only: 'dirs', offset, limit: most }), { signal: this.dead.signal });
     } catch { n.reading = undefined; return; }
     n.moreItem?.remove(); n.moreItem = undefined;
-    for (const row of r.items) n.group.append(this.node(join(n.path, row), row.n, n.level + 1).el);
+    for (const row of r.items) {
+      const { el: item } = this.node(join(n.path, row), row.n, n.level + 1);
+      item.classList.toggle('hurt', !!row.below);
+      n.group.append(item);
+    }
     n.count = offset + r.items.length;
     if (n.count < r.total) {
       const label = el('span', { class: 'label more' }, count(r.total - n.count, 'more', 'more') + '…');

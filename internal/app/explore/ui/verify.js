@@ -35,6 +35,8 @@ export class Check {
     try { await ask.json('verify', args({ depth }), { method: 'POST' }); } catch (err) { this.told.replaceChildren(problem(err)); return; }
     document.body.dataset.check = '';
     this.listen();
+    archive.verify.state = 'running';
+    dispatchEvent(new Event('checking'));
   }
   async cancel() { try { await ask.json('verify/cancel', args({}), { method: 'POST' }); } catch (err) { this.told.textContent = err.message; } }
   state(v) {
