@@ -222,20 +222,31 @@ func TestTheMapNamesAndOpens(t *testing.T) {
 func TestTheTreemapGoesDownAndUp(t *testing.T) {
 	b := open(t, served(t, albumFile(t, "album.caf")))
 	b.visit("#/album.caf?tab=treemap")
-	b.wait("+document.body.dataset.boxes > 4")
+	b.wait("+document.body.dataset.boxes > 12") // what is in folders is shown in their frames
 	b.shot("treemap-1280-light")
 	b.accessible("treemap")
-	b.wait("document.activeElement.classList.contains('box')")
+	b.wait("document.activeElement.matches('canvas.map') && document.body.dataset.sel !== ''")
+	first := b.text("document.body.dataset.sel")
 	b.key(kb.Enter)
-	b.wait("document.body.dataset.path !== '' && document.body.dataset.ready === '1'")
-	first := b.text("document.body.dataset.path")
+	b.wait("document.body.dataset.path === '" + first + "' && document.body.dataset.ready === '1' && document.body.dataset.sel.startsWith('" + first + "/')")
 	b.key(kb.Backspace)
-	b.wait("document.body.dataset.path === '' && document.activeElement.innerText.startsWith('" + first + "')")
+	b.wait("document.body.dataset.path === '' && document.body.dataset.sel === '" + first + "'")
 	b.key(kb.ArrowRight)
-	b.wait("!document.activeElement.innerText.startsWith('" + first + "')")
+	b.wait("document.body.dataset.sel !== '" + first + "'")
+	// What a box is made of, it says; and the legend shows one kind alone.
+	b.wait("document.querySelector('.legend').innerText.includes('pictures')")
+	b.run("[...document.querySelectorAll('.legend button')].find(x => x.innerText.includes('pictures')).click()")
+	b.wait("document.querySelector('.legend [aria-pressed=true]').innerText.includes('pictures')")
+	b.shot("treemap-pictures-1280-light")
+	for _, by := range []string{"stored", "count"} {
+		b.run("(s => { s.value = '" + by + "'; s.dispatchEvent(new Event('change')) })(document.querySelector('.treemapped select'))")
+		b.wait("document.body.dataset.ready === '1' && document.getElementById('status').innerText.includes('" + map[string]string{"stored": "iB", "count": "file"}[by] + "')")
+	}
 	b.media("dark")
 	b.shot("treemap-1280-dark")
 	b.accessible("treemap in the dark")
+	b.size(390, 844)
+	b.shot("treemap-390-dark")
 }
 
 func TestACheckListsProblemsAndMarksThem(t *testing.T) {

@@ -344,19 +344,56 @@ func TestTheMapAddsUp(t *testing.T) {
 	}
 }
 
+type box struct {
+	Name   string `json:"n"`
+	Dir    bool
+	Bytes  int64  `json:"s"`
+	Stored *int64 `json:"z"`
+	Files  int64  `json:"c"`
+	Boxes  []*box
+	Rest   *box
+}
+
 func TestTheTreemapAddsUp(t *testing.T) {
 	s := serving(t, opened(oddArchive(t), "x.caf", caf.Format))
-	type boxes struct {
-		Bytes, Files, Rest int64
-		Boxes              []row
+	type answer struct {
+		Box   box
+		Holds map[string]int64
 	}
-	a := ask[boxes](s, "/api/treemap", "a", "x", "path", "a")
-	if a.Bytes != 5010 || a.Files != 3 || len(a.Boxes) != 2 || a.Boxes[0].N != "b" || *a.Boxes[0].S != 5007 || a.Rest != 0 {
+	a := ask[answer](s, "/api/treemap", "a", "x", "path", "a", "limit", "4000").Box
+	if a.Bytes != 5010 || a.Files != 3 || len(a.Boxes) != 2 || a.Boxes[0].Name != "b" || a.Boxes[0].Bytes != 5007 || *a.Boxes[0].Stored != 5007 || a.Rest != nil {
 		t.Errorf("a has %+v", a)
 	}
-	few := ask[boxes](s, "/api/treemap", "a", "x", "limit", "2")
-	if len(few.Boxes) != 2 || few.Boxes[0].N != "a" || few.Rest == 0 {
+	if in := a.Boxes[0].Boxes; len(in) == 0 || in[0].Dir {
+		t.Errorf("a/b has %+v", in)
+	}
+	few := ask[answer](s, "/api/treemap", "a", "x", "limit", "2").Box
+	if len(few.Boxes) != 1 || few.Boxes[0].Name != "a" || few.Rest == nil || few.Rest.Bytes+few.Boxes[0].Bytes != few.Bytes {
 		t.Errorf("the root has %+v", few)
+	}
+	for _, by := range []string{"size", "stored", "count"} {
+		all := ask[answer](s, "/api/treemap", "a", "x", "by", by, "limit", "20")
+		var leaves, files int64
+		var add func(b *box)
+		add = func(b *box) {
+			for _, x := range b.Boxes {
+				add(x)
+			}
+			if b.Rest != nil {
+				add(b.Rest)
+			}
+			if !b.Dir {
+				leaves, files = leaves+b.Bytes, files+b.Files
+			}
+		}
+		add(&all.Box)
+		sum := int64(0)
+		for _, n := range all.Holds {
+			sum += n
+		}
+		if leaves != all.Box.Bytes || by == "count" && files != all.Box.Files || sum != all.Box.Bytes {
+			t.Errorf("by %s: %d bytes in boxes, %d by what they hold, %d in all; %d files of %d", by, leaves, sum, all.Box.Bytes, files, all.Box.Files)
+		}
 	}
 }
 

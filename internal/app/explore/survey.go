@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/store"
@@ -43,15 +44,61 @@ type surveyed struct {
 	names names // in stored order
 	size  columns.Rows[int64]
 	kind  columns.Rows[uint8]
-	full  bool // there were more names than are kept
+	// stored is what each takes in the archive, if that is known: see knowsStored.
+	stored columns.Rows[int64]
+	full   bool // there were more names than are kept
 
 	ids    map[string]uint32 // folders by their paths; 0 is the root
 	paths  []string
 	parent []uint32
-	bytes  []int64 // below the folder
-	files  []int64
+	sums   []tally // below the folder
 
 	spans *spanMap // nil if the view is not one to draw
+}
+
+// A tally is how much there is of something.
+type tally struct {
+	bytes, files, stored int64
+	holds                [kinds]int64 // bytes by what they are
+}
+
+func (t *tally) add(o *tally) {
+	t.bytes, t.files, t.stored = t.bytes+o.bytes, t.files+o.files, t.stored+o.stored
+	for k := range t.holds {
+		t.holds[k] += o.holds[k]
+	}
+}
+
+func (t *tally) less(o *tally) {
+	t.bytes, t.files, t.stored = max(0, t.bytes-o.bytes), max(0, t.files-o.files), max(0, t.stored-o.stored)
+	for k := range t.holds {
+		t.holds[k] = max(0, t.holds[k]-o.holds[k])
+	}
+}
+
+// most returns what most of it is.
+func (t *tally) most() (k kind) {
+	for i, n := range t.holds {
+		if n > t.holds[k] {
+			k = kind(i)
+		}
+	}
+	return k
+}
+
+// knowsStored reports whether it is known how much is stored of a file: the view is one in
+// which places are looked at.
+func (s *surveyed) knowsStored() bool { return s.spans != nil }
+
+// storedOf is what an extent takes: of a record that has more than the entry, its share.
+func storedOf(x format.Extent) int64 {
+	switch {
+	case x.Unit > x.Size:
+		return int64(float64(x.Len) * float64(x.Size) / float64(x.Unit))
+	case x.Codec == codec.Zero:
+		return 0
+	}
+	return x.Len
 }
 
 const (
@@ -65,7 +112,7 @@ const (
 
 // cost is about how many bytes s takes.
 func (s *surveyed) cost() int64 {
-	n := s.names.bytes + 9*int64(s.size.Len()) + 120*int64(len(s.paths))
+	n := s.names.bytes + 9*int64(s.size.Len()) + 8*int64(s.stored.Len()) + 216*int64(len(s.paths))
 	if s.spans != nil {
 		n += 16 * int64(s.spans.content.off.Len()+s.spans.regions.off.Len())
 	}
@@ -169,7 +216,7 @@ func (h *Handler) trimSurveys(keep *view) {
 
 // makeSurvey goes through v. Of a damaged archive it returns what it found as well.
 func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
-	d := &surveyed{ids: map[string]uint32{"": 0}, paths: []string{""}, parent: []uint32{0}, bytes: []int64{0}, files: []int64{0}}
+	d := &surveyed{ids: map[string]uint32{"": 0}, paths: []string{""}, parent: []uint32{0}, sums: make([]tally, 1)}
 	if f := v.in.Format(); !v.in.IsDir() && (f.Overview == "" || f.Overview == v.name) {
 		m, err := newSpanMap(ctx, v.in)
 		if err != nil && ctx.Err() != nil {
@@ -182,8 +229,7 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 		return nil, context.Cause(ctx)
 	}
 	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
-		d.bytes[d.parent[i]] += d.bytes[i]
-		d.files[d.parent[i]] += d.files[i]
+		d.sums[d.parent[i]].add(&d.sums[i])
 	}
 	d.count.Folders = int64(len(d.paths) - 1)
 	v.survey.tell(d.count)
@@ -217,12 +263,9 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		}
 		row := d.count.Entries
 		d.count.Entries++
-		in := parentOf(e.Name)
-		if e.Kind == format.Dir {
+		in := placeOf(e.Name)
+		if e.Kind == format.Dir && format.NameFault(e.Name) == "" {
 			in = e.Name
-		}
-		if format.NameFault(e.Name) != "" {
-			in = ""
 		}
 		if in != dir {
 			dir, id = in, d.folder(in)
@@ -237,21 +280,27 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 				d.kind.Add(uint8(e.Kind))
 			}
 		}
+		stored := int64(0)
+		if d.spans != nil && e.Kind.HasContent() && e.Fault == nil && e.Size > 0 {
+			for x, err := range v.in.Extents(ctx, e) {
+				if err != nil {
+					break // verify says what is wrong with it
+				}
+				stored += storedOf(x)
+				d.spans.addContent(x, uint32(min(row, 1<<28)))
+			}
+		}
+		if d.spans != nil && !d.full {
+			d.stored.Add(stored)
+		}
 		if !e.Kind.HasContent() {
 			continue
 		}
 		d.count.Files++
 		d.count.Bytes += e.Size
-		d.bytes[id] += e.Size
-		d.files[id]++
-		if d.spans != nil && e.Fault == nil && e.Size > 0 {
-			for x, err := range v.in.Extents(ctx, e) {
-				if err != nil {
-					break // verify says what is wrong with it
-				}
-				d.spans.addContent(x, uint32(min(row, 1<<28)))
-			}
-		}
+		t := &d.sums[id]
+		t.bytes, t.files, t.stored = t.bytes+e.Size, t.files+1, t.stored+stored
+		t.holds[kindOf(e.Name)] += e.Size
 	}
 	return nil
 }
@@ -269,6 +318,24 @@ func parentOf(name string) string {
 	return ""
 }
 
+// placeOf is the folder that an entry is shown in: names that no path can be are in the root.
+func placeOf(name string) string {
+	if format.NameFault(name) != "" {
+		return ""
+	}
+	return parentOf(name)
+}
+
+// folderOf returns the number of the folder that counts an entry.
+func (d *surveyed) folderOf(name string) uint32 {
+	for dir := placeOf(name); dir != ""; dir = parentOf(dir) {
+		if id, ok := d.ids[dir]; ok {
+			return id
+		}
+	}
+	return 0
+}
+
 // folder returns the number of a folder, or of one above it if there are too many.
 func (d *surveyed) folder(path string) uint32 {
 	if id, ok := d.ids[path]; ok {
@@ -282,7 +349,7 @@ func (d *surveyed) folder(path string) uint32 {
 	path = strings.Clone(path)
 	d.ids[path] = id
 	d.paths, d.parent = append(d.paths, path), append(d.parent, up)
-	d.bytes, d.files = append(d.bytes, 0), append(d.files, 0)
+	d.sums = append(d.sums, tally{})
 	return id
 }
 
@@ -304,7 +371,7 @@ func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 		if !ok {
 			return 0, 0
 		}
-		return d.bytes[id], d.files[id]
+		return d.sums[id].bytes, d.sums[id].files
 	}
 }
 

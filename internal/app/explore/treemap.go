@@ -4,27 +4,44 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/holdall/holdall/format"
 )
 
-const maxBoxes = 400
+const (
+	maxBoxes = 4000 // of a treemap
+	maxDepth = 64
+)
 
-// boxJSON is something in a folder that takes room.
-type boxJSON struct {
-	Name  string `json:"n"`
-	Dir   bool   `json:"dir,omitempty"`
-	Bytes int64  `json:"s"`
-	Files int64  `json:"c,omitempty"`
-	Whole bool   `json:"whole,omitempty"`
+// A box is something that takes room, with what takes it in there.
+type box struct {
+	Name   string `json:"n"`
+	Dir    bool   `json:"dir,omitempty"`
+	Bytes  int64  `json:"s"`
+	Stored *int64 `json:"z,omitempty"` // nil if it is not known
+	Files  int64  `json:"c,omitempty"`
+	Holds  kind   `json:"h,omitempty"` // what most of it is
+	Whole  bool   `json:"whole,omitempty"`
+	healthJSON
+
+	Boxes []*box `json:"boxes,omitempty"` // the largest first
+	// Rest is what is in there and too little to be a box of its own.
+	Rest *box `json:"rest,omitempty"`
+
+	amount int64
+	sum    tally
+	depth  int
 }
 
-// treemap answers what takes the room in a folder: folders below it and files in it, the
-// largest ones, and how much the others are.
+// treemap answers what takes the room in a folder, and in what is in it: whatever takes at
+// least one part in so many of it, by its size, by what is stored of it, or by how many
+// files it is.
 func (q *question) treemap() error {
 	defer q.busy()()
 	v := q.view()
-	most := q.number("limit", 200, 1, maxBoxes)
+	most := q.number("limit", 1200, 1, maxBoxes)
+	by := q.word("by", "size", "stored", "count")
 	if q.err != nil {
 		return q.err
 	}
@@ -32,46 +49,104 @@ func (q *question) treemap() error {
 	if err != nil {
 		return err
 	}
+	if by == "stored" && !d.knowsStored() {
+		return bad("how much is stored of a file is not known in this view")
+	}
 	dir := q.path()
-	key := dir
 	if dir == "." {
-		key = ""
+		dir = ""
 	}
-	f := q.h.folder(v, dir)
-	if err := f.wait(q.ctx(), 0, true); err != nil {
-		return err
-	}
-	var total, files int64
-	var boxes []boxJSON
-	if id, ok := d.ids[key]; ok {
-		total, files = d.bytes[id], d.files[id]
-		for k := 1; k < len(d.paths); k++ {
-			if d.parent[k] == id && d.bytes[k] > 0 {
-				boxes = append(boxes, boxJSON{Name: format.Escape(path.Base(d.paths[k])), Dir: true, Bytes: d.bytes[k], Files: d.files[k]})
+	top := &box{Dir: true}
+	totals := map[string]int64{}
+	if id, ok := d.ids[dir]; ok {
+		top = d.boxes(id, dir, by, most, q.h.health(v))
+		for k, n := range d.sums[id].holds {
+			if n > 0 {
+				totals[kindNames[k]] = n
 			}
 		}
 	}
-	larger := func(a, b boxJSON) int { return cmp.Compare(b.Bytes, a.Bytes) }
-	slices.SortStableFunc(boxes, larger)
-	boxes = boxes[:min(len(boxes), int(most))]
-	f.mu.Lock()
-	for n, row := range f.order(folderOrder{"size", true}) {
-		if n < f.dirs {
-			continue // folders come first
-		}
-		size := *f.size.At(int(row))
-		if n >= f.dirs+int(most) || size == 0 {
-			break
-		}
-		boxes = append(boxes, boxJSON{Name: format.Escape(f.names.at(int(row))), Bytes: size, Files: 1, Whole: *f.kind.At(int(row))&wholeBit != 0})
+	return q.json(map[string]any{"box": top, "holds": totals, "kinds": kindNames, "stored": d.knowsStored()})
+}
+
+// amountBy is how much a treemap gives something.
+func (t *tally) amountBy(by string) int64 {
+	switch by {
+	case "stored":
+		return t.stored
+	case "count":
+		return t.files
 	}
-	f.mu.Unlock()
-	slices.SortStableFunc(boxes, larger)
-	boxes = boxes[:min(len(boxes), int(most))]
-	rest, restFiles := total, files
-	for _, b := range boxes {
-		rest -= b.Bytes
-		restFiles -= b.Files
+	return t.bytes
+}
+
+// boxes returns the folder that has number id in boxes. A folder's number is above that of
+// the one it is in, and a file's name is looked at only if it is large enough: that makes it
+// two runs through columns.
+func (d *surveyed) boxes(id uint32, dir, by string, most int64, health func(string) healthJSON) *box {
+	known := d.knowsStored()
+	make := func(name string, isDir bool, t tally, h healthJSON) *box {
+		b := &box{Name: format.Escape(name), Dir: isDir, Bytes: t.bytes, Files: t.files, Holds: t.most(), healthJSON: h, amount: t.amountBy(by), sum: t}
+		if known {
+			b.Stored = &t.stored
+		}
+		return b
 	}
-	return q.json(map[string]any{"bytes": total, "files": files, "boxes": boxes, "rest": max(rest, 0), "rest_files": max(restFiles, 0)})
+	top := make(path.Base(dir), true, d.sums[id], health(dir))
+	least := max(1, top.amount/most)
+	list := map[uint32]*box{id: top}
+	n := int64(0)
+	for k := int(id) + 1; k < len(d.paths) && n < most; k++ {
+		up := list[d.parent[k]]
+		if up == nil || up.depth >= maxDepth || d.sums[k].amountBy(by) < least {
+			continue
+		}
+		b := make(path.Base(d.paths[k]), true, d.sums[k], health(d.paths[k]))
+		b.depth = up.depth + 1
+		list[uint32(k)] = b
+		up.Boxes = append(up.Boxes, b)
+		n++
+	}
+	column := &d.size
+	if by == "stored" {
+		column = &d.stored
+	}
+	for i := 0; i < d.names.len() && n < most; i++ {
+		if by == "count" && least > 1 {
+			break // a file is one
+		}
+		if by != "count" && *column.At(i) < least || !format.Kind(*d.kind.At(i)).HasContent() {
+			continue
+		}
+		name := d.names.at(i)
+		up := list[d.folderOf(name)]
+		if up == nil {
+			continue
+		}
+		t := tally{bytes: *d.size.At(i), files: 1}
+		if known {
+			t.stored = *d.stored.At(i)
+		}
+		t.holds[kindOf(name)] = t.bytes
+		shown := path.Base(name)
+		whole := format.NameFault(name) != ""
+		if whole {
+			shown = name
+		}
+		b := make(shown, false, t, health(name))
+		b.Whole = whole
+		up.Boxes = append(up.Boxes, b)
+		n++
+	}
+	for _, b := range list {
+		slices.SortStableFunc(b.Boxes, func(x, y *box) int { return cmp.Or(cmp.Compare(y.amount, x.amount), strings.Compare(x.Name, y.Name)) })
+		rest := b.sum
+		for _, x := range b.Boxes {
+			rest.less(&x.sum)
+		}
+		if rest.amountBy(by) > 0 {
+			b.Rest = make("", false, rest, healthJSON{})
+		}
+	}
+	return top
 }
