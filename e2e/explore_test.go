@@ -33,6 +33,15 @@ func TestArchivesAreListedAndOpened(t *testing.T) {
 	// The browser's own way back.
 	b.run("history.back()")
 	b.wait("document.querySelector('.archives')")
+	// By size, the largest first; what is damaged is found by a check of all.
+	b.click(".archives th.stored button")
+	b.wait("document.body.dataset.sorted === 'stored-desc' && document.querySelector('.archives tbody tr td.format').innerText !== ''")
+	b.wait("(n => n.length === 3 && n.every((x, i) => !i || n[i - 1] >= x))([...document.querySelectorAll('.archives td.stored')].map(x => parseFloat(x.innerText) * (x.innerText.includes('MiB') ? 1024 : 1)))")
+	b.click("#check-all")
+	b.wait("document.body.dataset.checked === 'all' && document.querySelectorAll('.archives [data-health=good]').length === 3")
+	b.accessible("archives that were checked")
+	b.shot("archives-checked-1280-light")
+	b.wait("document.querySelector('.archives')")
 	b.size(360, 740)
 	b.wait("document.querySelectorAll('.archives tbody tr[data-state=complete]').length === 3")
 	b.shot("archives-360-light")

@@ -2,6 +2,8 @@
 import { plainName, el, ask, say, size, num, count, problem, health } from './base.js';
 import { address } from './state.js';
 
+const columns = [['name', 'Name'], ['format', 'Format'], ['entries', 'Entries'], ['content', 'Content'], ['stored', 'Stored'], ['health', 'Health']];
+const worst = ['damaged', 'odd', 'unknown', 'good'];
 let round = 0;
 export async function showArchives(main) {
   const mine = ++round;
@@ -11,35 +13,65 @@ export async function showArchives(main) {
     return;
   }
   const rows = archives.map(a => {
-    const cells = Object.fromEntries(['format', 'entries', 'content', 'stored', 'health'].map(k => [k, el('td', { class: k, 'data-label': k })]));
+    const cells = Object.fromEntries(columns.slice(1).map(([k]) => [k, el('td', { class: k, 'data-label': k })]));
     const name = el('td', { class: 'name' }, el('a', { href: address({ archive: a.name }) }, plainName(a.name)));
-    const tr = el('tr', {}, name, cells.format, cells.entries, cells.content, cells.stored, cells.health);
-    return { a, tr, cells, name };
+    return { a, cells, name, tr: el('tr', {}, name, Object.values(cells)), known: { name: a.name } };
   });
-  const sum = el('p', { class: 'lead' }, count(total, 'archive'));
-  main.replaceChildren(el('div', { class: 'sheet' }, el('h1', {}, 'Archives'), sum,
-    archives.length === 0 ? el('p', { class: 'empty' }, 'There is no archive here.')
-      : el('table', { class: 'archives' }, el('thead', {}, el('tr', {}, ['Name', 'Format', 'Entries', 'Content', 'Stored', 'Health'].map(t => el('th', { scope: 'col', class: t.toLowerCase() }, t)))), el('tbody', {}, rows.map(r => r.tr)))));
+  const body = el('tbody', {}, rows.map(r => r.tr));
+  const all = el('button', { type: 'button', id: 'check-all', onclick: () => checkAll(rows, mine, all) }, 'Check all');
+  let by = 'name', desc = false;
+  const heads = columns.map(([k, name]) => {
+    const th = el('th', { scope: 'col', class: k }, el('button', { type: 'button', class: 'quiet', onclick: () => sort(k) }, name));
+    th.key = k;
+    return th;
+  });
+  const sort = async k => {
+    desc = k === by ? !desc : ['entries', 'content', 'stored'].includes(k); // the largest first
+    by = k;
+    for (const th of heads) th.setAttribute('aria-sort', th.key === by ? desc ? 'descending' : 'ascending' : 'none');
+    const place = () => {
+      const v = r => by === 'health' ? worst.indexOf(r.known.health ?? 'unknown') : r.known[by];
+      const order = [...rows].sort((x, y) => {
+        const p = v(x), q = v(y);
+        if (p === undefined || q === undefined) return (p === undefined) - (q === undefined); // what is not known is last
+        return (desc ? -1 : 1) * (typeof p === 'string' ? p.localeCompare(q) : p - q);
+      });
+      body.replaceChildren(...order.map(r => r.tr));
+      document.body.dataset.sorted = by + (desc ? '-desc' : '');
+    };
+    place();
+    if (by === 'name') return;
+    // It takes what all of them have.
+    for (const r of rows) { seen.unobserve(r.tr); await look(r, mine); if (mine !== round) return; }
+    place();
+  };
+  main.replaceChildren(el('div', { class: 'sheet' }, el('h1', {}, 'Archives'), el('div', { class: 'bar' }, el('p', { class: 'lead' }, count(total, 'archive')), archives.length ? all : ''),
+    archives.length === 0 ? el('p', { class: 'empty' }, 'There is no archive here.') : el('table', { class: 'archives' }, el('thead', {}, el('tr', {}, heads)), body)));
   say(total > archives.length ? `the first ${num(archives.length)} of ${num(total)}` : '', '');
   const seen = new IntersectionObserver(list => {
-    for (const it of list) if (it.isIntersecting) { seen.unobserve(it.target); watch(rows.find(r => r.tr === it.target), mine); }
+    for (const it of list) if (it.isIntersecting) { seen.unobserve(it.target); look(rows.find(r => r.tr === it.target), mine); }
   });
   for (const r of rows) seen.observe(r.tr);
   main.querySelector('.archives')?.addEventListener('keydown', e => {
     const links = [...main.querySelectorAll('.archives a')], i = links.indexOf(document.activeElement);
-    const to = { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: links.length - 1 }[e.key];
+    const to = i < 0 ? undefined : { ArrowDown: i + 1, ArrowUp: i - 1, Home: 0, End: links.length - 1 }[e.key];
     if (to !== undefined && links[to]) { e.preventDefault(); links[to].focus(); }
   });
   main.querySelector('.archives a')?.focus({ preventScroll: true });
 }
 
+const pause = ms => new Promise(ok => setTimeout(ok, ms));
+
+/** Asks what is known of an archive until that does not change any more. */
+const look = (r, mine, again) => again || !r.looked ? r.looked = watch(r, mine) : r.looked;
 async function watch(r, mine) {
   for (;;) {
     let a;
     try {
       a = await ask.json('archive', { a: r.a.name });
     } catch (err) {
-      if (err.code === 'busy' && mine === round && r.tr.isConnected) { await new Promise(ok => setTimeout(ok, 2000)); continue; }
+      if (err.code === 'busy' && mine === round && r.tr.isConnected) { await pause(2000); continue; }
+      r.failed = true;
       r.cells.format.replaceChildren(problem(err));
       r.cells.format.colSpan = 5;
       for (const k of ['entries', 'content', 'stored', 'health']) r.cells[k].remove();
@@ -47,15 +79,39 @@ async function watch(r, mine) {
     }
     if (mine !== round || !r.tr.isConnected) return;
     if (a.address && a.address !== plainName(a.name) && r.name.childElementCount === 1) r.name.append(el('span', { class: 'where', title: a.address }, a.address));
+    const s = a.survey, soFar = s.state === 'running' ? '…' : '';
+    Object.assign(r.known, { format: a.format, entries: s.entries, content: s.bytes, stored: a.stored, health: a.verify.health });
     r.cells.format.replaceChildren(el('span', { title: a.title }, a.format));
     r.cells.stored.textContent = size(a.stored);
-    const s = a.survey, soFar = s.state === 'running' ? '…' : '';
     r.cells.entries.textContent = num(s.entries) + soFar;
     r.cells.content.textContent = size(s.bytes) + soFar;
     if (s.error) r.cells.entries.append(el('span', { class: 'badge bad', title: s.error }, 'cut off'));
     r.cells.health.replaceChildren(health(a.verify));
     r.tr.dataset.state = s.state;
     if (s.state !== 'running' && a.verify.state !== 'running') return;
-    await new Promise(ok => setTimeout(ok, 500));
+    await pause(500);
   }
+}
+
+/** Checks all archives, one after the other. */
+async function checkAll(rows, mine, button) {
+  button.disabled = true;
+  for (const [i, r] of rows.entries()) {
+    await look(r, mine);
+    while (mine === round && !r.failed) {
+      say(`checking ${num(i + 1)} of ${num(rows.length)}`);
+      try { await ask.json('verify', { a: r.a.name, depth: 'full' }, { method: 'POST' }); } catch (err) {
+        if (err.code === 'busy') { await pause(1000); continue; }
+        if (err.code !== 'usage') r.cells.health.replaceChildren(problem(err)); // a folder has nothing to be checked by
+        break;
+      }
+      await look(r, mine, true);
+      break;
+    }
+    if (mine !== round) return;
+  }
+  const bad = rows.filter(r => r.known.health === 'damaged').length;
+  say(bad ? `${count(bad, 'archive')} of ${num(rows.length)} damaged` : 'all were checked', '');
+  button.disabled = false;
+  document.body.dataset.checked = 'all';
 }
