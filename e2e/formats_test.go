@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdall/holdall/internal/testkit"
 )
@@ -69,6 +70,16 @@ func TestNodesHavePropertiesAndRevisions(t *testing.T) {
 	b.accessible("revisions")
 	b.visit("#/segmentstore?tab=map")
 	b.wait("document.body.dataset.map")
+	// On a narrow screen the children are seen, and the properties on demand.
+	b.size(390, 844)
+	b.visit("#/segmentstore/types")
+	b.wait("document.getElementById('detail').hidden && [...document.querySelectorAll('#grid .row .word')].some(w => w.textContent === 'all')")
+	b.shot("node-390-light")
+	b.accessible("a node on a narrow screen")
+	b.click("#folder-about")
+	b.wait("document.body.dataset.preview === 'node'")
+	b.key(kb.Escape)
+	b.wait("document.getElementById('detail').hidden")
 }
 
 func TestArraysAreDrawn(t *testing.T) {

@@ -4,7 +4,7 @@ import { tabs, here, archive, entry, opened, found, address, read, go, folder, a
 import { showArchives } from './archives.js';
 import { Files } from './files.js';
 import { Tree } from './tree.js';
-import { Detail } from './detail.js';
+import { Detail, covering } from './detail.js';
 import { ByteMap } from './map.js';
 import { Treemap } from './treemap.js';
 import { Check } from './verify.js';
@@ -145,8 +145,11 @@ async function fill() {
   const isFile = entry && entry.kind !== 'dir';
   const special = entry && (entry.array || hasKind('node')) && here.tab === 'list';
   const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
+  // A folder's list is not covered by what else is known of it.
+  const now = panel && (isFile || !covering.matches), open = () => detail.show(here.path, entry ?? { kind: 'dir', path: '' });
+  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : 'Properties');
   tell();
-  await Promise.all([screen.show(dir, isFile ? here.path : undefined), panel ? detail.show(here.path, entry ?? { kind: 'dir', path: '' }) : detail.hide()]);
+  await Promise.all([screen.show(dir, isFile ? here.path : undefined), now ? open() : detail.hide()]);
 }
 
 /** Asks how far the archive has been gone through, and its check. */
@@ -190,7 +193,7 @@ addEventListener('keydown', e => {
   if (e.key === 'Escape' && !e.target.closest?.('dialog')) {
     if ($('q').value) { $('q').value = ''; $('q').dispatchEvent(new Event('input')); screen?.focus?.(); e.preventDefault(); return; }
     if (document.activeElement === $('q')) { screen?.focus?.(); return; }
-    if (!$('detail').hidden && entry) { e.preventDefault(); closeDetail(); }
+    if (!$('detail').hidden) { e.preventDefault(); closeDetail(); }
     return;
   }
   if (typing || e.ctrlKey || e.metaKey || e.altKey) return;

@@ -16,7 +16,8 @@ const types = {
 const mimes = { svg: 'image/svg+xml', jpg: 'image/jpeg' };
 const ext = path => { const b = base(path), i = b.lastIndexOf('.'); return i < 0 ? '' : b.slice(i + 1).toLowerCase(); };
 const kindOf = path => Object.keys(types).find(k => types[k].includes(ext(path)));
-const covering = matchMedia('(max-width: 860px)');
+/** Whether the panel covers what is beside it on a wide screen. */
+export const covering = matchMedia('(max-width: 860px)');
 const most = { json: 4 << 20, image: 64 << 20 };
 
 /** Whether bytes look like text: no NUL, whole characters, few controls. */
@@ -186,7 +187,7 @@ export class Detail {
       return Array.isArray(v) ? v.slice(0, 50).map(one).join('\n') + (v.length > 50 ? `\n… ${count(v.length - 50, 'more', 'more')}` : '') : one(v);
     };
     area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, `${count(props.length, 'property', 'properties')}, ${count(n.child_count ?? n.children?.length ?? 0, 'child', 'children')}`),
-      el('table', { class: 'props' }, el('thead', {}, el('tr', {}, ['Property', 'Type', 'Value'].map(t => el('th', { scope: 'col' }, t)))),
+      props.length > 0 && el('table', { class: 'props' }, el('thead', {}, el('tr', {}, ['Property', 'Type', 'Value'].map(t => el('th', { scope: 'col' }, t)))),
         el('tbody', {}, props.map(([k, p]) => el('tr', {}, el('td', {}, k), el('td', { class: 'hint' }, (p.type ?? '') + (p.values ? '[]' : '')), el('td', { class: 'value' }, text(p).slice(0, 4000))))))));
   }
   async show_history(area, e) {

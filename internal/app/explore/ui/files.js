@@ -17,7 +17,8 @@ export class Files {
     this.grid = el('div', { id: 'grid', role: 'grid', tabindex: '0', 'aria-label': 'Files', 'aria-multiselectable': 'false' }, this.head);
     this.empty = el('p', { class: 'empty', hidden: true });
     this.zip = el('a', { class: 'button', id: 'zip', title: 'Download this folder as a zip' }, 'Download folder');
-    this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), this.zip);
+    this.about = el('button', { type: 'button', id: 'folder-about', hidden: true });
+    this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), el('div', { class: 'group' }, this.about, this.zip));
     main.append(el('div', { class: 'files' }, this.bar, this.grid, this.empty));
     this.rows = new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need: (a, b) => { this.point(); if (!this.hits) this.pages.need(a, b); } });
     this.pages = new Pages((o, n, signal) => this.get(o, n, signal), err => { if (err) say(err.message); this.rows.draw(); this.mark(); });
@@ -30,6 +31,8 @@ export class Files {
   }
   close() { this.rows.close(); this.pages.clear(); this.asking?.abort(); clearTimeout(this.timer); }
   focus() { this.grid.focus(); }
+  /** Offers what else is known of the folder, if it is not shown beside the list. */
+  offer(open, name) { this.about.hidden = !open; this.about.textContent = name; this.about.onclick = open; }
   get order() { const [by, dir] = (here.sort || 'name').split('-'); return { by: columns.some(c => c[0] === by) ? by : 'name', desc: dir === 'desc' }; }
   sortBy(id) {
     const { by, desc } = this.order;
