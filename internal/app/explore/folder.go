@@ -34,6 +34,7 @@ type folder struct {
 	kind  columns.Rows[uint8]
 	dirs  int
 	bytes int64
+	odd   bool // names came in another order than their own
 
 	orders map[folderOrder][]uint32 // nil is as they were read
 	latest folderOrder
@@ -197,6 +198,7 @@ func (f *folder) row(prefix string, e holdall.Entry) {
 	if e.Internal {
 		kind |= internBit
 	}
+	f.odd = f.odd || f.names.len() > 0 && name < string(f.names.last)
 	f.names.add(name)
 	f.size.Add(e.Size)
 	t := int64(noTime)
@@ -213,7 +215,7 @@ func (f *folder) row(prefix string, e holdall.Entry) {
 
 func (f *folder) isDir(i int) bool { return format.Kind(*f.kind.At(i)&kindMask) == format.Dir }
 
-// foldersFirst makes the usual order, unless it is the one in which entries came.
+// foldersFirst makes the usual order, by name, unless it is the one in which entries came.
 func (f *folder) foldersFirst() {
 	var order, files []uint32
 	for i := range f.names.len() {
@@ -222,6 +224,15 @@ func (f *folder) foldersFirst() {
 		} else {
 			files = append(files, uint32(i))
 		}
+	}
+	if f.odd {
+		all := make([]string, 0, f.names.len())
+		for c := f.names.from(0); len(all) < f.names.len(); {
+			all = append(all, string(c.next()))
+		}
+		byName := func(a, b uint32) int { return strings.Compare(all[a], all[b]) }
+		slices.SortStableFunc(order, byName)
+		slices.SortStableFunc(files, byName)
 	}
 	if order = append(order, files...); slices.IsSorted(order) {
 		order = nil
