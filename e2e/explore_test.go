@@ -185,6 +185,20 @@ func TestTheMapNamesAndOpens(t *testing.T) {
 			t.Errorf("the legend does not say %s: %s", what, b.text("document.querySelector('.legend').innerText"))
 		}
 	}
+	// What content is told apart by is chosen, and the legend shows one class alone.
+	for by, want := range map[string]string{"kind": "pictures", "age": "year", "packing": "stored as it is", "sharing": "one file", "proof": "checksum"} {
+		b.run("(s => { s.value = '" + by + "'; s.dispatchEvent(new Event('change')) })(document.querySelector('.mapped select'))")
+		b.wait("document.querySelector('.legend').innerText.includes('" + want + "')")
+	}
+	b.run("(s => { s.value = 'kind'; s.dispatchEvent(new Event('change')) })(document.querySelector('.mapped select'))")
+	b.wait("document.querySelector('.legend').innerText.includes('pictures')")
+	b.shot("map-kinds-1280-light")
+	b.accessible("map by kind")
+	b.run("[...document.querySelectorAll('.legend button')].find(x => x.innerText.includes('pictures')).click()")
+	b.wait("document.querySelector('.legend [aria-pressed=true]').innerText.includes('pictures')")
+	b.shot("map-pictures-1280-light")
+	b.run("(s => { s.value = 'use'; s.dispatchEvent(new Event('change')) })(document.querySelector('.mapped select'))")
+	b.wait("document.querySelector('.legend').innerText.includes('contents')")
 	whole := b.text("document.body.dataset.map")
 	c := b.rect(".map")
 	b.wheel(c.X+c.W/2, c.Y+c.H/2, -240)

@@ -280,6 +280,8 @@ func cells(t *testing.T, b []byte) (head struct {
 	From, To, Size int64
 	Cells          int
 	Totals         map[string]int64
+	Classes        []string
+	ClassTotals    map[string]int64 `json:"class_totals"`
 	Parity         string
 }, list []byte) {
 	t.Helper()
@@ -326,6 +328,31 @@ func TestTheMapAddsUp(t *testing.T) {
 		}
 		if head.Totals["content"] != content || sum < head.Size-8 || sum > head.Size+8 {
 			t.Errorf("%s cells: totals are %v of %d, expected %d of content", want, head.Totals, head.Size, content)
+		}
+	}
+	for by, want := range map[string]string{"kind": "other", "age": "no time", "packing": "stored as it is", "sharing": "one file", "proof": ""} {
+		_, b, _ := s.get("/api/map", "a", "x", "cells", "500", "by", by)
+		head, list := cells(t, b)
+		sum := int64(0)
+		for _, n := range head.ClassTotals {
+			sum += n
+		}
+		if head.Totals["content"] != content || sum < content-8 || sum > content+8 || want != "" && head.ClassTotals[want] == 0 {
+			t.Errorf("by %s: %v of %d bytes of content", by, head.ClassTotals, content)
+		}
+		classes := map[byte]bool{}
+		for i := 0; i < len(list); i += 8 {
+			if c := list[i]; c >= 32 {
+				classes[c] = true
+			}
+		}
+		if len(classes) == 0 {
+			t.Errorf("by %s: no cell has a class", by)
+		}
+		for c := range classes {
+			if int(c)-32 >= len(head.Classes) || head.ClassTotals[head.Classes[c-32]] == 0 {
+				t.Errorf("by %s: a cell has class %d of %q", by, c-32, head.Classes)
+			}
 		}
 	}
 	// Where an entry is, its name is.

@@ -44,6 +44,7 @@ type spans struct {
 	off    columns.Rows[int64]
 	len    columns.Rows[uint32]
 	ref    columns.Rows[uint32] // of content the entry; of regions the use and the label
+	packed columns.Rows[uint8]  // of content: how small it was made
 	long   map[int64]int64      // lengths that are longer, by address
 	files  map[int64]uint32     // how many more entries share a run, by address
 	most   int64                // the longest
@@ -56,7 +57,7 @@ func newSpans() spans {
 	return spans{long: map[int64]int64{}, files: map[int64]uint32{}, sorted: true}
 }
 
-func (s *spans) add(off, n int64, ref uint32) {
+func (s *spans) add(off, n int64, ref uint32, packed uint8) {
 	if last := s.off.Len() - 1; last >= 0 {
 		at := *s.off.At(last)
 		if at == off && s.length(last) == n {
@@ -71,6 +72,7 @@ func (s *spans) add(off, n int64, ref uint32) {
 		s.long[off] = max(n, s.long[off])
 	}
 	s.ref.Add(ref)
+	s.packed.Add(packed)
 	s.most = max(s.most, n)
 }
 
@@ -83,7 +85,7 @@ func (s *spans) sort() {
 	was := *s
 	*s = spans{long: was.long, files: was.files, most: was.most, sorted: true}
 	for i := range was.Len() {
-		s.add(*was.off.At(i), was.length(i), *was.ref.At(i))
+		s.add(*was.off.At(i), was.length(i), *was.ref.At(i), *was.packed.At(i))
 	}
 }
 
@@ -107,6 +109,8 @@ func (s *spans) Swap(i, j int) {
 	*c, *d = *d, *c
 	e, f := s.ref.At(i), s.ref.At(j)
 	*e, *f = *f, *e
+	g, h := s.packed.At(i), s.packed.At(j)
+	*g, *h = *h, *g
 }
 
 // first returns the first span that may reach beyond from.
@@ -172,7 +176,7 @@ func (m *spanMap) addContent(x format.Extent, row uint32) {
 		return
 	}
 	if off, n := m.place(x.Object, x.Off, x.Len); n > 0 {
-		m.content.add(off, n, row)
+		m.content.add(off, n, row, packedTo(x))
 	}
 }
 
@@ -182,7 +186,7 @@ func (m *spanMap) addRegion(r format.Region) {
 	}
 	if off, n := m.place(r.Object, r.Off, r.Len); n > 0 {
 		word := m.words.ID([]byte(r.Label))
-		m.regions.add(off, n, uint32(r.Use)<<24|min(word, 1<<24-1))
+		m.regions.add(off, n, uint32(r.Use)<<24|min(word, 1<<24-1), 0)
 	}
 }
 
@@ -217,18 +221,19 @@ func (m *spanMap) draw(ctx context.Context, in *holdall.Archive) error {
 type picture struct {
 	from, to int64
 	cells    int
-	share    [uses][]float64 // bytes of each use, cell by cell
-	full     [uses][]int32   // where spans begin and end to cover cells wholly
-	spans    []uint32        // that begin in the cell
+	by       *colouring
+	share    [][]float64 // bytes of each use, and then of each class of content, cell by cell
+	full     [][]int32   // where spans begin and end to cover cells wholly
+	spans    []uint32    // that begin in the cell
 	parity   []byte
 	problem  []bool
 }
 
-func newPicture(from, to int64, cells int) *picture {
-	p := &picture{from: from, to: to, cells: cells, spans: make([]uint32, cells), parity: make([]byte, cells), problem: make([]bool, cells)}
-	for u := range p.share {
-		p.share[u] = make([]float64, cells)
-		p.full[u] = make([]int32, cells+1)
+func newPicture(from, to int64, cells int, by *colouring) *picture {
+	p := &picture{from: from, to: to, cells: cells, by: by, spans: make([]uint32, cells), parity: make([]byte, cells), problem: make([]bool, cells)}
+	for range uses + len(by.classes) {
+		p.share = append(p.share, make([]float64, cells))
+		p.full = append(p.full, make([]int32, cells+1))
 	}
 	return p
 }
@@ -259,7 +264,7 @@ func (p *picture) add(use int, off, end int64, i int) {
 		p.full[use][first+1]++
 		p.full[use][last]--
 	}
-	if use == int(bytemap.Content) && i&1 == 1 && p.cellSize() < 2*float64(end-off) {
+	if (use == int(bytemap.Content) || use >= uses) && i&1 == 1 && p.cellSize() < 2*float64(end-off) {
 		for c := first; c <= last && c < p.cells; c++ {
 			p.parity[c] = 1
 		}
@@ -278,8 +283,8 @@ func (p *picture) mark(off, n int64) {
 	}
 }
 
-func (m *spanMap) picture(from, to int64, cells int) *picture {
-	p := newPicture(from, to, cells)
+func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
+	p := newPicture(from, to, cells, by)
 	if m.coarse != nil {
 		for i, v := range m.coarse.Volumes {
 			base := m.volumes[i].Base
@@ -298,7 +303,11 @@ func (m *spanMap) picture(from, to int64, cells int) *picture {
 	for i := range m.content.within(from, to) {
 		off := *m.content.off.At(i)
 		if end := off + m.content.length(i); end > max(covered, from) {
-			p.add(int(bytemap.Content), max(off, min(covered, end)), end, i)
+			use := int(bytemap.Content)
+			if len(by.classes) > 0 {
+				use = uses + min(by.of(m, i), len(by.classes)-1)
+			}
+			p.add(use, max(off, min(covered, end)), end, i)
 			covered = end
 		}
 	}
@@ -307,7 +316,7 @@ func (m *spanMap) picture(from, to int64, cells int) *picture {
 		p.add(min(int(*m.regions.ref.At(i)>>24), int(bytemap.Unknown)), off, off+m.regions.length(i), i)
 	}
 	size := p.cellSize()
-	for u := range uses {
+	for u := range p.share {
 		depth := int32(0)
 		for c := range cells {
 			depth += p.full[u][c]
@@ -316,8 +325,10 @@ func (m *spanMap) picture(from, to int64, cells int) *picture {
 	}
 	for c := range cells {
 		sum := 0.0
-		for u := range uses - 1 {
-			sum += p.share[u][c]
+		for u := range p.share {
+			if u != int(bytemap.Gap) {
+				sum += p.share[u][c]
+			}
 		}
 		p.share[bytemap.Gap][c] += max(0, size-sum)
 	}
@@ -326,24 +337,34 @@ func (m *spanMap) picture(from, to int64, cells int) *picture {
 
 // cellLen is how many bytes a cell is told in:
 //
-//	u8   the use that takes most of it
+//	u8   the use that takes most of it, or classCode and the class of content
 //	u8   how much of it that is, of 255
 //	u8   1 an entry whose neighbours look otherwise, 2 a problem
-//	u8   the use that takes most of the rest, 255 for none
+//	u8   what takes most of the rest, in the same way, 255 for nothing
 //	u32  how many spans begin in it
-const cellLen = 8
+const (
+	cellLen   = 8
+	classCode = 32
+)
+
+func code(share int) byte {
+	if share >= uses {
+		return byte(classCode + share - uses)
+	}
+	return byte(share)
+}
 
 func (p *picture) bytes(out []byte) []byte {
 	size := p.cellSize()
 	for c := range p.cells {
-		best, second := 0, 255
-		for u := 1; u < uses; u++ {
+		best, second := 0, -1
+		for u := 1; u < len(p.share); u++ {
 			if p.share[u][c] > p.share[best][c] {
 				best = u
 			}
 		}
-		for u := range uses {
-			if u != best && p.share[u][c] > size/64 && (second == 255 || p.share[u][c] > p.share[second][c]) {
+		for u := range p.share {
+			if u != best && p.share[u][c] > size/64 && (second < 0 || p.share[u][c] > p.share[second][c]) {
 				second = u
 			}
 		}
@@ -351,24 +372,41 @@ func (p *picture) bytes(out []byte) []byte {
 		if p.problem[c] {
 			flags |= 2
 		}
-		out = append(out, byte(best), byte(min(255, 255*p.share[best][c]/size)), flags, byte(second))
+		rest := byte(255)
+		if second >= 0 {
+			rest = code(second)
+		}
+		out = append(out, code(best), byte(min(255, 255*p.share[best][c]/size)), flags, rest)
 		out = binary.LittleEndian.AppendUint32(out, p.spans[c])
 	}
 	return out
 }
 
-func (p *picture) totals() map[string]int64 {
-	t := map[string]int64{}
-	for u := range uses {
+// totals returns how many bytes each use has, content of all classes as one, and each class.
+func (p *picture) totals() (byUse, byClass map[string]int64) {
+	byUse, byClass = map[string]int64{}, map[string]int64{}
+	content := 0.0
+	for u := range p.share {
 		sum := 0.0
 		for _, n := range p.share[u] {
 			sum += n
 		}
-		if sum >= 0.5 {
-			t[bytemap.Use(u).String()] = int64(sum + 0.5)
+		switch {
+		case u >= uses:
+			content += sum
+			if sum >= 0.5 {
+				byClass[p.by.classes[u-uses]] = int64(sum + 0.5)
+			}
+		case u == int(bytemap.Content):
+			content += sum
+		case sum >= 0.5:
+			byUse[bytemap.Use(u).String()] = int64(sum + 0.5)
 		}
 	}
-	return t
+	if content >= 0.5 {
+		byUse[bytemap.Content.String()] = int64(content + 0.5)
+	}
+	return byUse, byClass
 }
 
 // drawn returns the map of the archive that is asked about, and what is known of it.
@@ -398,6 +436,7 @@ func (q *question) span(m *spanMap) (from, to int64) {
 func (q *question) byteMap() error {
 	defer q.busy()()
 	cells := q.number("cells", 4096, 1, 1<<16)
+	by := q.word("by", colourings...)
 	v, d := q.drawn()
 	if q.err != nil {
 		return q.err
@@ -407,7 +446,7 @@ func (q *question) byteMap() error {
 	if q.err != nil {
 		return q.err
 	}
-	p := m.picture(from, to, int(min(cells, to-from)))
+	p := m.picture(from, to, int(min(cells, to-from)), d.colouring(by))
 	for _, at := range q.h.marks(v.Name, m) {
 		p.mark(at[0], at[1])
 	}
@@ -416,8 +455,9 @@ func (q *question) byteMap() error {
 	for i, v := range shown {
 		volumes[i] = volume{format.Escape(v.Name), v.Base, v.Size}
 	}
+	byUse, byClass := p.totals()
 	head, err := json.Marshal(map[string]any{
-		"from": from, "to": to, "size": m.size, "cells": p.cells, "uses": useNames(), "totals": p.totals(),
+		"from": from, "to": to, "size": m.size, "cells": p.cells, "uses": useNames(), "totals": byUse, "by": by, "classes": p.by.classes, "class_totals": byClass,
 		"volumes": volumes, "coarse": m.coarse != nil, "spans": m.content.Len() + m.regions.Len(), "view": v.name, "parity": m.parity,
 	})
 	if err != nil {

@@ -46,6 +46,9 @@ type surveyed struct {
 	kind  columns.Rows[uint8]
 	// stored is what each takes in the archive, if that is known: see knowsStored.
 	stored columns.Rows[int64]
+	holds  columns.Rows[kind]   // these three as well
+	days   columns.Rows[uint16] // see dayOf
+	proofs columns.Rows[uint8]
 	full   bool // there were more names than are kept
 
 	ids    map[string]uint32 // folders by their paths; 0 is the root
@@ -112,7 +115,7 @@ const (
 
 // cost is about how many bytes s takes.
 func (s *surveyed) cost() int64 {
-	n := s.names.bytes + 9*int64(s.size.Len()) + 8*int64(s.stored.Len()) + 216*int64(len(s.paths))
+	n := s.names.bytes + 9*int64(s.size.Len()) + 12*int64(s.stored.Len()) + 216*int64(len(s.paths))
 	if s.spans != nil {
 		n += 16 * int64(s.spans.content.off.Len()+s.spans.regions.off.Len())
 	}
@@ -292,6 +295,16 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		}
 		if d.spans != nil && !d.full {
 			d.stored.Add(stored)
+			d.holds.Add(kindOf(e.Name))
+			d.days.Add(dayOf(e.ModTime))
+			proof := uint8(noProof)
+			switch parts, whole := v.in.Compares(ctx, e); {
+			case parts:
+				proof = partsProof
+			case whole:
+				proof = wholeProof
+			}
+			d.proofs.Add(proof)
 		}
 		if !e.Kind.HasContent() {
 			continue

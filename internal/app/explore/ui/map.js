@@ -4,6 +4,13 @@ import { go, here, args, archive, note } from './state.js';
 
 const words = { content: 'contents', header: 'headers', index: 'index', journal: 'journal', padding: 'padding', trash: 'trash', unknown: 'unknown', gap: 'holes', overlap: 'overlaps' };
 const px = 8, gap = 1; // of a cell
+const classCode = 32; // from here on a code is a class of content
+/** What content may be coloured by, its name, and the colours of its classes. */
+const shades = n => Array.from({ length: n }, (_, i) => '--s' + i);
+const colourings = {
+  use: ['What it is for', []], kind: ['Kind of file', Array.from({ length: 11 }, (_, i) => '--k' + i)], age: ['Age', [...shades(6).reverse(), '--k0']],
+  packing: ['Compression', ['--k0', '--s1', '--s2', '--s3', '--s5']], sharing: ['Files that share it', ['--k0', '--s2', '--s3', '--s5']], proof: ['What proves it', ['--k1', '--k6', '--k3']],
+};
 
 const rgb = s => { const m = /^#(..)(..)(..)$/.exec(s); return m ? m.slice(1).map(x => parseInt(x, 16)) : [128, 128, 128]; };
 
@@ -20,9 +27,11 @@ export class ByteMap {
     this.strip = el('canvas', { class: 'strip', 'aria-hidden': 'true' });
     this.told = el('p', { id: 'map-told', class: 'told', role: 'status' });
     this.legend = el('ul', { class: 'legend', 'aria-label': 'What the colours mean' });
+    this.by = 'use'; this.only = undefined; // a code of a use or class that is shown alone
+    this.pick = el('select', { 'aria-label': 'What the colours tell', onchange: e => { this.by = e.target.value; this.only = undefined; this.overview(); this.load(); } }, Object.entries(colourings).map(([v, [name]]) => el('option', { value: v }, name)));
     this.tip = el('div', { class: 'tip', hidden: true });
     const button = (text, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, text);
-    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, button('−', 'Farther', () => this.zoom(2)), button('+', 'Nearer', () => this.zoom(0.5)), button('All', 'All of the archive', () => this.go(0, this.size))));
+    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, this.pick, button('−', 'Farther', () => this.zoom(2)), button('+', 'Nearer', () => this.zoom(0.5)), button('All', 'All of the archive', () => this.go(0, this.size))));
     this.stage = el('div', { class: 'stage' }, this.canvas, this.tip);
     main.append(el('div', { class: 'mapped' }, this.bar, this.strip, this.stage, this.legend));
     this.cursor = -1;
@@ -75,7 +84,13 @@ export class ByteMap {
   }
   repaint() { this.colours = undefined; this.paint(); this.paintStrip(); this.tell(); }
   palette() {
-    return this.colours ??= { use: Object.keys(words).map(u => rgb(css('--map-' + u))), other: rgb(css('--map-content-2')), bad: rgb(css('--map-problem')), ink: css('--ink'), ground: rgb(css('--map-ground')) };
+    return this.colours ??= { use: Object.keys(words).map(u => rgb(css('--map-' + u))), faint: rgb(css('--map-gap')), by: Object.fromEntries(Object.entries(colourings).map(([k, [, list]]) => [k, list.map(c => rgb(css(c)))])), other: rgb(css('--map-content-2')), bad: rgb(css('--map-problem')), ink: css('--ink'), ground: rgb(css('--map-ground')) };
+  }
+  /** The colour of a code: of a use, or a class of content. What is not shown alone is faint. */
+  colour(code, by = this.map.by) {
+    const P = this.palette();
+    if (this.only !== undefined && code !== this.only) return P.faint;
+    return code >= classCode ? P.by[by][code - classCode] ?? P.use[0] : P.use[code];
   }
   layout() {
     const W = this.stage.clientWidth, H = Math.max(120, this.stage.clientHeight);
@@ -84,7 +99,7 @@ export class ByteMap {
   }
   async overview() {
     const cells = Math.max(16, Math.floor(this.strip.clientWidth));
-    try { this.all = await fetchMap({ cells }); } catch { return; }
+    try { this.all = await fetchMap({ cells, by: this.by }); } catch { return; }
     this.paintStrip();
   }
   async load() {
@@ -94,7 +109,7 @@ export class ByteMap {
     const stop = this.under = new AbortController(), began = performance.now();
     let map;
     try {
-      map = await fetchMap({ from: this.from, to: this.to, cells: this.cells }, stop.signal);
+      map = await fetchMap({ from: this.from, to: this.to, cells: this.cells, by: this.by }, stop.signal);
     } catch (err) {
       if (err.name !== 'AbortError') say(err.message);
       return;
@@ -149,8 +164,9 @@ export class ByteMap {
       const key = use | share >> 4 << 8 | (flags & 1) << 16 | second << 20;
       let v = memo.get(key);
       if (v === undefined) {
-        let base = use === 0 && flags & 1 ? P.other : P.use[use];
-        if (second !== 255) base = mix(base, P.use[second], Math.min(0.5, (255 - share) / 255));
+        let base = use === 0 && flags & 1 && this.only === undefined ? P.other : this.colour(use);
+        if (use >= classCode && flags & 1) base = mix(base, P.faint, 0.22); // neighbours are told apart
+        if (second !== 255) base = this.only === second ? mix(P.faint, this.colour(second), 0.8) : mix(base, this.colour(second), Math.min(0.5, (255 - share) / 255));
         memo.set(key, v = pack(base));
       }
       const x0 = Math.round((i % cols) * side * dpr), y0 = Math.round(Math.floor(i / cols) * side * dpr), bad = flags & 2;
@@ -182,8 +198,15 @@ export class ByteMap {
     g.scale(dpr, dpr);
     for (let i = 0; i < m.cells; i++) {
       const bad = m.bytes[8 * i + 2] & 2;
-      g.fillStyle = `rgb(${(bad ? P.bad : P.use[m.bytes[8 * i]]).join(' ')})`;
-      g.fillRect(i * W / m.cells, bad ? 0 : 4, W / m.cells + 0.5, bad ? H : H - 8);
+      const x = i * W / m.cells, w = W / m.cells + 0.5, share = m.bytes[8 * i + 1], second = m.bytes[8 * i + 3];
+      g.fillStyle = `rgb(${this.colour(m.bytes[8 * i], m.by).join(' ')})`;
+      g.fillRect(x, 4, w, H - 8);
+      if (second !== 255) { // what is less than the most is seen, too
+        const h = Math.max(3, (H - 8) * Math.min(0.5, (255 - share) / 255));
+        g.fillStyle = `rgb(${this.colour(second, m.by).join(' ')})`;
+        g.fillRect(x, H - 4 - h, w, h);
+      }
+      if (bad) { g.fillStyle = `rgb(${P.bad.join(' ')})`; g.fillRect(x, 0, Math.max(w, 2), H); }
     }
     const a = this.from / this.size * W, b = Math.max(a + 3, this.to / this.size * W);
     if (this.to - this.from < this.size) { g.fillStyle = css('--ground'); g.globalAlpha = 0.55; g.fillRect(0, 0, a, H); g.fillRect(b, 0, W - b, H); g.globalAlpha = 1; g.strokeStyle = P.ink; g.lineWidth = 2; g.strokeRect(a, 1, b - a, H - 2); }
@@ -194,7 +217,12 @@ export class ByteMap {
     this.told.textContent = `${size(m.to - m.from)} shown` + (m.to - m.from < m.size ? `, from ${hex(m.from)}` : '') + ` · ${cell < 1024 ? count(Math.round(cell * 10) / 10, 'byte') : size(cell)} a cell`;
     const all = this.all?.totals ?? m.totals;
     const bad = archive.verify?.counts ?? {};
-    this.legend.replaceChildren(...Object.keys(words).filter(u => m.totals[u] || all[u]).map(u => el('li', {}, swatch(css('--map-' + u)), words[u] + ' ', el('span', { class: 'hint' }, size(m.totals[u] ?? 0)))),
+    const item = (code, colour, name, n) => el('li', {}, el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === code), title: 'Show this alone', onclick: () => { this.only = this.only === code ? undefined : code; this.paint(); this.paintStrip(); this.tell(); } },
+      swatch(colour), name + ' ', el('span', { class: 'hint' }, size(n ?? 0))));
+    const classes = m.classes ?? [], allClasses = this.all?.class_totals ?? {};
+    this.pick.disabled = m.coarse;
+    this.legend.replaceChildren(...classes.map((c, k) => (m.class_totals[c] || allClasses[c]) && item(classCode + k, css(colourings[m.by][1][k]), c, m.class_totals[c])).filter(Boolean),
+      ...Object.keys(words).map((u, k) => (m.totals[u] || all[u]) && !(classes.length && u === 'content') && item(k, css('--map-' + u), words[u], m.totals[u])).filter(Boolean),
       ...bad.error || bad.warning ? [el('li', {}, swatch(css('--map-problem')), 'problems ', el('span', { class: 'hint' }, num((bad.error ?? 0) + (bad.warning ?? 0))))] : [],
       ...m.parity ? [el('li', {}, 'parity ', el('span', { class: 'hint' }, m.parity))] : []);
   }
