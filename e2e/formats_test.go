@@ -153,7 +153,15 @@ func TestARecordingIsShown(t *testing.T) {
 	if n := eval[int](b, "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('.plot'))"); n < 8 {
 		t.Errorf("the waves are drawn in %d colours", n)
 	}
+	// Its channels are traces over seconds, in the unit that its elements are made of.
+	b.wait("(t => t.includes('8 channels') && t.includes('V') && t.includes('3,000 samples'))(document.querySelector('.plot + .hint').innerText)")
+	b.wait("document.querySelector('#detail .list').innerText.includes('1000 Hz, from 0.5 s on')")
 	b.shot("recording-array-1280-light")
+	b.accessible("traces")
+	b.key("+")
+	b.run("document.querySelector('.plot').focus()")
+	b.key("+")
+	b.wait("document.querySelector('.plot + .hint').innerText.includes('2,100 samples')")
 	b.visit("#/session.nwb/acquisition/raw/sum")
 	b.wait("document.body.dataset.plot?.startsWith('range')")
 	b.visit("#/session.nwb/intervals/trials/stim")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"path"
 	"slices"
 	"strings"
 
@@ -62,6 +63,56 @@ type arrayJSON struct {
 	Text     string          `json:"text,omitempty"`
 	Cut      bool            `json:"cut,omitempty"`   // there is more text
 	Fault    string          `json:"fault,omitempty"` // why it cannot be read
+	Scale    *scaleJSON      `json:"scale,omitempty"`
+}
+
+// scaleJSON says what elements mean, as NWB writes it with a time series. The first axis is time
+// if there is a rate, or timestamps.
+type scaleJSON struct {
+	Unit       string  `json:"unit,omitempty"`
+	Conversion float64 `json:"conversion"` // what an element is to be multiplied with
+	Offset     float64 `json:"offset,omitempty"`
+	Start      float64 `json:"start"` // seconds
+	Rate       float64 `json:"rate,omitempty"`
+	Times      string  `json:"times,omitempty"` // the path of the array of times
+}
+
+// scale finds out what the elements of an array mean.
+func (q *question) scale(a *zarr.Array) *scaleJSON {
+	number := func(attrs map[string]any, key string, usual float64) float64 {
+		if n, ok := attrs[key].(json.Number); ok {
+			if f, err := n.Float64(); err == nil && !math.IsNaN(f) && !math.IsInf(f, 0) {
+				return f
+			}
+		}
+		return usual
+	}
+	unit, _ := a.Attrs["unit"].(string)
+	j := scaleJSON{Unit: format.Escape(cut(unit, 40)), Conversion: number(a.Attrs, "conversion", 1), Offset: number(a.Attrs, "offset", 0)}
+	open := func(name string) *zarr.Array {
+		b, err := zarr.Open(q.ctx(), q.seen[len(q.seen)-1].in, path.Join(path.Dir(a.Path), name))
+		if err != nil {
+			return nil // then it is not known
+		}
+		b.Limit = maxChunk
+		return b
+	}
+	if path.Base(a.Path) == "data" && len(a.Shape) > 0 {
+		if b := open("starting_time"); b != nil && b.Elements() == 1 && b.Numeric() {
+			if rate := number(b.Attrs, "rate", 0); rate > 0 {
+				j.Rate = rate
+				if v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape))); err == nil && len(v) == 1 {
+					j.Start = v[0]
+				}
+			}
+		} else if b := open("timestamps"); b != nil && b.Numeric() && len(b.Shape) == 1 && b.Shape[0] == a.Shape[0] {
+			j.Times = format.Escape(b.Path)
+		}
+	}
+	if j == (scaleJSON{Conversion: 1}) {
+		return nil
+	}
+	return &j
 }
 
 // array answers with what an array is; of one that is no numbers with the beginning of its text.
@@ -72,6 +123,9 @@ func (q *question) array() error {
 		return q.err
 	}
 	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric()}
+	if j.Numbers {
+		j.Scale = q.scale(a)
+	}
 	if attrs, err := json.Marshal(a.Attrs); err == nil && len(a.Attrs) > 0 && len(attrs) <= 1<<20 {
 		j.Attrs = attrs
 	}
