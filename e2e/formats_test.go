@@ -37,7 +37,7 @@ desc = "Several lines\nof description"
 	}
 	run(t, "pack", "-f", "rvn", "--metadata", filepath.Join(dir, "meta.ucl"), "--abi", "linux:6:x86-64", "-o", filepath.Join(dir, "zlib.rvn"), in)
 	b := open(t, served(t, filepath.Join(dir, "zlib.rvn")))
-	b.visit("#/zlib.rvn?tab=about")
+	b.visit("") // which leads to what the package is
 	for _, what := range []string{"zlib", "1.3.1", "linux:6:x86-64", "/usr/local", "a library <b>of compression</b>", "https://example.org"} {
 		b.wait("document.querySelector('.about').innerText.includes(" + quote(what) + ")")
 	}
@@ -127,7 +127,8 @@ func hdf5File(t *testing.T, packed string) string {
 
 func TestARecordingIsShown(t *testing.T) {
 	b := open(t, served(t, hdf5File(t, "../internal/app/explore/testdata/session.nwb")))
-	b.visit("#/session.nwb?tab=about")
+	b.visit("") // which leads to what the recording is about
+	b.wait("document.body.dataset.tab === 'about' && document.body.dataset.ready === '1'")
 	for _, what := range []string{"HDF5 (hdf5), superblock 3", "a session made up, <b>naïve ☃</b>", "Doe, Jane; Émile, Zoë", "m1, Mus musculus, sex F, age P90D", "probe, of silicon, by nobody", "1 time series", "1 table", "17 arrays", "it is empty, and has no shape"} {
 		b.wait("document.querySelector('.about').innerText.includes(" + quote(what) + ")")
 	}

@@ -19,7 +19,7 @@ var views = []string{membersView, zarrView, zarr3View}
 // Format is the LINDI archive in its three forms.
 var Format = &format.Format{
 	Name:          "lindi",
-	Title:         "LINDI tar",
+	Title:         "LINDI",
 	Extensions:    []string{".lindi.tar", ".lindi.json", ".lindi.d"},
 	Views:         views,
 	Keeps:         format.KeepsDigests,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +24,7 @@ type archiveJSON struct {
 	Views   []string   `json:"views,omitempty"`
 	View    string     `json:"view,omitempty"`
 	Usual   string     `json:"usual,omitempty"` // the view that /f/ serves
+	Front   *frontJSON `json:"front,omitempty"` // where to begin, if that is not the list
 	Stored  int64      `json:"stored"`
 	Survey  surveyJSON `json:"survey"`
 	Verify  verifyJSON `json:"verify"`
@@ -39,12 +41,39 @@ type archiveJSON struct {
 	Parity  string     `json:"parity,omitempty"`
 }
 
+// A frontJSON is where people begin who know the format: a recording at what it is about, a
+// package at what it is.
+type frontJSON struct {
+	View string `json:"view,omitempty"` // if it is not the usual one
+	Tab  string `json:"tab,omitempty"`
+}
+
+// front is where to begin to look at an archive, nil for its list.
+func (v *view) front() *frontJSON {
+	f := v.in.Format()
+	switch {
+	case v.in.Store() == nil || v.in.IsDir():
+	case slices.Contains(f.Views, metaView):
+		return &frontJSON{Tab: "about"}
+	case slices.Contains(f.Views, zarrView):
+		j := &frontJSON{Tab: "about"}
+		if v.of.name != zarrView {
+			j.View = zarrView
+		}
+		return j
+	}
+	return nil
+}
+
 type factJSON struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
 }
 
-const zarrView = "zarr"
+const (
+	zarrView = "zarr"
+	metaView = "meta" // of packages
+)
 
 func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	f := v.in.Format()
@@ -56,6 +85,7 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	if v.in.Store() == nil {
 		j.Views = nil
 	}
+	j.Front = v.front()
 	j.Stored, _ = v.in.StoredSize(ctx)
 	j.Healed = v.in.Healing().Blocks
 	if err := v.in.Doubt(); err != nil {

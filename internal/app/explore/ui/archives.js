@@ -9,7 +9,8 @@ export async function showArchives(main) {
   const mine = ++round;
   const { archives, total } = await ask.json('archives');
   if (archives.length === 1 && total === 1 && !location.hash) {
-    location.replace(address({ archive: archives[0].name }));
+    const { front } = await ask.json('archive', { a: archives[0].name });
+    if (mine === round) location.replace(address({ archive: archives[0].name, ...front }));
     return;
   }
   const rows = archives.map(a => {
@@ -79,6 +80,7 @@ async function watch(r, mine) {
     }
     if (mine !== round || !r.tr.isConnected) return;
     if (a.address && a.address !== plainName(a.name) && r.name.childElementCount === 1) r.name.append(el('span', { class: 'where', title: a.address }, a.address));
+    if (a.front) r.name.firstChild.href = address({ archive: a.name, ...a.front });
     const s = a.survey, soFar = s.state === 'running' ? '…' : '';
     Object.assign(r.known, { format: a.format, entries: s.entries, content: s.bytes, stored: a.stored, health: a.verify.health });
     r.cells.format.replaceChildren(el('span', { title: a.title }, a.format));
