@@ -52,6 +52,9 @@ func album() map[string][]byte {
 		"README.md": []byte("# An album\n\nFiles of each kind.\n"), "logs/long.log": text.Bytes(), "logs/short.txt": []byte("one\r\ntwo\r\nthree"), "data/tree.json": tree, "data/broken.json": []byte("{\"a\": "),
 		"pictures/sunset.png": pic.Bytes(), "pictures/mark.svg": []byte(`<svg xmlns="http://www.w3.org/2000/svg" width="80" height="60"><script>window.evil=1</script><circle cx="40" cy="30" r="25" fill="teal"/></svg>`),
 		"sounds/tone.wav": wav, "data/random.bin": noise(300_000), "pages/page.html": []byte("<h1>hello</h1><script>window.evil=1</script>"),
+		"docs/guide.md":  []byte("A guide\n=======\n\nSee [the tree](../data/tree.json), *or* **not**: `code <b>`, [away](https://example.org/).\n\n1. one\n2. two\n   - deeper\n\n| a | b |\n|---|--:|\n| 1 | <i>2</i> |\n\n> quoted\n\n```\n<script>window.evil=1</script>\n```\n\n![a mark](../pictures/mark.svg)\n"),
+		"data/table.csv": []byte("name,n,said\n\"a, b\",1,\"two\nlines, \"\"quoted\"\"\"\nc,22,<b>x</b>\n"),
+		"src/main.go":    []byte("package main\n\n// main says \"hello\"\nfunc main() {\n\tprintln(\"<b>hello</b>\", 42)\n}\n"),
 		"odd/<img src=x onerror=window.evil=1>.txt": []byte("markup in a name"), "odd/a b?#%.txt": []byte("signs"), "odd/naïve été.txt": []byte("accents"), "empty": nil,
 	}
 	for i := range 300 {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,7 +59,7 @@ func TestFilesAreFoundByKeysAlone(t *testing.T) {
 	b.wait("document.body.dataset.sel === 'empty'")
 	b.key(kb.Home)
 	b.wait("document.body.dataset.sel === 'data'")
-	b.down(1)
+	b.down(2)
 	b.key(kb.Enter)
 	b.wait("document.body.dataset.path === 'logs' && document.body.dataset.ready === '1'")
 	b.down(1)
@@ -113,6 +114,9 @@ func TestEachKindIsPreviewed(t *testing.T) {
 		{"odd/a b?#%.txt", "text", "document.querySelector('.text').innerText.includes('signs')"},
 		{"odd/naïve été.txt", "text", "document.querySelector('.text').innerText.includes('accents')"},
 		{"empty", "text", "true"},
+		{"docs/guide.md", "markdown", "(m => m.querySelector('h3').innerText === 'A guide' && m.querySelector('a').getAttribute('href') === '#/album.caf/data/tree.json' && !m.querySelector('[href^=http]') && m.querySelector('ol ul li').innerText === 'deeper' && m.querySelector('td + td').innerText === '<i>2</i>' && m.querySelector('img').complete && m.querySelector('pre').innerText.includes('<script>'))(document.querySelector('.markdown'))"},
+		{"data/table.csv", "table", "(t => t.querySelectorAll('tbody tr').length === 2 && t.querySelector('tbody td').innerText === 'a, b' && t.innerText.includes('lines, \"quoted\"') && t.innerText.includes('<b>x</b>'))(document.querySelector('.cells'))"},
+		{"src/main.go", "text", "[...document.querySelectorAll('.text .c-word')].some(w => w.innerText === 'func') && [...document.querySelectorAll('.text .c-string')].some(w => w.innerText.includes('<b>hello'))"},
 		{"pictures/sunset.png", "image", "document.querySelector('.picture').naturalWidth === 320"},
 	} {
 		b.run("document.body.dataset.preview = ''")
@@ -122,6 +126,13 @@ func TestEachKindIsPreviewed(t *testing.T) {
 	}
 	b.shot("image-1280-light")
 	b.accessible("image")
+	for _, x := range []string{"docs/guide.md", "data/table.csv", "src/main.go"} {
+		b.run("document.body.dataset.preview = ''")
+		b.visit("#/album.caf/" + x)
+		b.wait("['markdown', 'table', 'text'].includes(document.body.dataset.preview)")
+		b.shot(filepath.Ext(x)[1:] + "-1280-light")
+		b.accessible(x)
+	}
 	if eval[bool](b, "!!window.evil") {
 		t.Error("something of the archive was executed")
 	}

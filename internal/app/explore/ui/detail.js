@@ -1,9 +1,12 @@
 // The panel of an entry: what is in it, and what is known of it.
-import { plainName, $, el, ask, size, num, time, base, count, hex, zipURL, problem } from './base.js';
+import { plainName, $, el, ask, size, num, time, base, parent, count, hex, zipURL, problem } from './base.js';
 import { here, args, urlOf, usual, hasKind, address } from './state.js';
 import { Content } from './content.js';
 import { Text, Hex } from './text.js';
 import { jsonTree } from './json.js';
+import { language } from './colours.js';
+import { TableView } from './table.js';
+import { markdown } from './markdown.js';
 import { ArrayView } from './array.js';
 
 const types = {
@@ -11,7 +14,7 @@ const types = {
   audio: ['mp3', 'ogg', 'oga', 'wav', 'flac', 'm4a', 'aac', 'opus'],
   video: ['mp4', 'webm', 'mov', 'mkv', 'ogv'],
   json: ['json', 'geojson', 'jsonld', 'zarray', 'zattrs', 'zgroup', 'zmetadata', 'ipynb', 'map'],
-  text: ['txt', 'md', 'csv', 'tsv', 'log', 'xml', 'html', 'htm', 'css', 'js', 'mjs', 'ts', 'go', 'py', 'c', 'h', 'cc', 'rs', 'java', 'sh', 'yaml', 'yml', 'toml', 'ini', 'conf', 'jsonl', 'ndjson', 'ucl', 'rst', 'tex', 'sql', 'diff', 'patch'],
+  text: ['txt', 'md', 'markdown', 'csv', 'tsv', 'log', 'xml', 'html', 'htm', 'css', 'js', 'mjs', 'ts', 'go', 'py', 'c', 'h', 'cc', 'rs', 'java', 'sh', 'yaml', 'yml', 'toml', 'ini', 'conf', 'jsonl', 'ndjson', 'ucl', 'rst', 'tex', 'sql', 'diff', 'patch'],
 };
 const mimes = { svg: 'image/svg+xml', jpg: 'image/jpeg' };
 const ext = path => { const b = base(path), i = b.lastIndexOf('.'); return i < 0 ? '' : b.slice(i + 1).toLowerCase(); };
@@ -91,9 +94,10 @@ export class Detail {
           this.wrong = err; first = 'hex';
         }
       } else this.content = new Content(entry);
-      modes = [...new Set([first, ...first === 'json' || ext(entry.path) === 'svg' ? ['text'] : [], 'hex', 'info'])];
+      const page = first === 'text' && { md: 'markdown', markdown: 'markdown', csv: 'table', tsv: 'table' }[ext(entry.path)];
+      modes = [...new Set([...page ? [page] : [], first, ...first === 'json' || ext(entry.path) === 'svg' ? ['text'] : [], 'hex', 'info'])];
     }
-    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', node: 'Node', history: 'Revisions' };
+    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', node: 'Node', history: 'Revisions' };
     if (modes.length > 1) this.tabs.append(...modes.map(m => el('button', { type: 'button', data: { mode: m }, onclick: () => this.mode(m) }, names[m])));
     await this.mode(modes[0]);
   }
@@ -130,15 +134,21 @@ export class Detail {
     }
     if (mine === this.turn) document.body.dataset.preview = m;
   }
-  async show_text(area) { this.body = new Text(area, this.content); await this.body.show(); }
+  async show_text(area, e) { this.body = new Text(area, this.content, language(ext(e.path) || base(e.path).toLowerCase())); await this.body.show(); }
+  async show_table(area, e) { await new TableView(area, this.content).show(ext(e.path)); }
+  async show_markdown(area, e) {
+    if (e.size > most.json) { area.append(el('p', { class: 'hint' }, 'It is too long to be a page here; this is its text.')); return this.show_text(area, e); }
+    const text = new TextDecoder().decode(await this.content.all(most.json));
+    area.append(markdown(text, { dir: parent(e.path), link: path => address({ archive: here.archive, view: here.view, path }), image: path => usual() ? urlOf(path) : undefined }));
+  }
   async show_hex(area) { this.body = new Hex(area, this.content); await this.body.show(); }
   async show_json(area, e) {
-    if (e.size > most.json) { area.append(el('p', { class: 'hint' }, 'It is too long to be a tree here; this is its text.')); return this.show_text(area); }
+    if (e.size > most.json) { area.append(el('p', { class: 'hint' }, 'It is too long to be a tree here; this is its text.')); return this.show_text(area, e); }
     const text = new TextDecoder().decode(await this.content.all(most.json));
     let v;
     try { v = JSON.parse(text); } catch (err) {
       area.append(el('p', { class: 'hint' }, 'It is no JSON: ' + err.message));
-      return this.show_text(area);
+      return this.show_text(area, e);
     }
     area.append(jsonTree(v));
   }

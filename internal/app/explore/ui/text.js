@@ -2,12 +2,14 @@
 // little is held.
 import { el, count, size } from './base.js';
 import { Rows } from './rows.js';
+import { parts } from './colours.js';
 
 const chunk = 64 << 10, held = 24, longest = 4000; // bytes; chunks; characters of a line that are shown
 
 export class Text {
-  constructor(box, content) {
-    this.content = content;
+  /** @param {object} [language] what colours it, of colours.js */
+  constructor(box, content, language) {
+    this.content = content; this.language = language;
     this.chunks = []; // {off, end, line, lines, text?, used}
     this.clock = 0;
     this.box = el('div', { class: 'text', tabindex: '0', role: 'region', 'aria-label': 'Text' });
@@ -62,7 +64,8 @@ export class Text {
     if (c) c.used = ++this.clock;
     const line = c?.text?.[i - c.line];
     row.firstChild.textContent = i + 1;
-    row.lastChild.textContent = line === undefined ? '' : line.length > longest ? line.slice(0, longest) + '…' : line;
+    if (this.language && line?.length <= longest / 2) row.lastChild.replaceChildren(...parts(line, this.language).map(([what, t]) => what ? el('span', { class: 'c-' + what }, t) : t));
+    else row.lastChild.textContent = line === undefined ? '' : line.length > longest ? line.slice(0, longest) + '…' : line;
   }
 }
 
@@ -86,10 +89,11 @@ export class Hex {
   constructor(box, content) {
     this.content = content;
     this.box = el('div', { class: 'hex', tabindex: '0', role: 'region', 'aria-label': 'Bytes' });
-    box.append(this.box);
     this.parts = new Map(); // 4 KiB each
     this.per = box.clientWidth < 610 ? 8 : 16;
     this.digits = Math.max(6, content.size.toString(16).length);
+    const columns = Array.from({ length: this.per }, (_, k) => (k === 8 ? ' ' : '') + k.toString(16).padStart(2, '0')).join(' ');
+    box.append(el('div', { class: 'ruler', 'aria-hidden': 'true' }, el('span', { class: 'no' }, ''.padStart(this.digits)), columns), this.box);
     this.rows = new Rows(this.box, { height: 20, make: () => el('div', { class: 'line' }, el('span', { class: 'no' }), el('span', { class: 'code' }), el('span', { class: 'chars' })), fill: (r, i) => this.fill(r, i), need: (a, b) => this.need(a, b) });
     scrollKeys(this.box, this.rows);
   }
