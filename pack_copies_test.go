@@ -89,6 +89,7 @@ func holds(t *testing.T, st store.Store, name string, want map[string][]byte) *h
 var copyOptions = pack.Options{Formats: objectFormats, Format: "caf", Copy: true}
 
 func TestLargeObjectsAreCopiedByTheServer(t *testing.T) {
+	testkit.Long(t)
 	s, source, target := buckets(t)
 	want := map[string][]byte{}
 	for i := range 12 {
@@ -390,6 +391,7 @@ func TestRangesThatAreWrongAreLeftOutByThemselves(t *testing.T) {
 
 // What was copied is copied again by who goes on, and what was sent is proven.
 func TestPackThatBrokeOffAmongCopiesGoesOn(t *testing.T) {
+	testkit.Long(t)
 	s, source, target := buckets(t)
 	want := map[string][]byte{}
 	for i := range 4 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -17,6 +18,7 @@ import (
 // What a bucket keeps with objects is in the archive, and takes one request for each, the
 // read itself; also of those that were listed without a time, long ago.
 func TestWhatBucketsKeepWithObjectsIsPacked(t *testing.T) {
+	testkit.Long(t)
 	for _, stale := range []bool{false, true} {
 		s, source, _ := buckets(t)
 		written := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)

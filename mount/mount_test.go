@@ -188,6 +188,7 @@ func xattr(p, name string) (string, error) {
 }
 
 func TestEveryFormatIsMountedAsItIs(t *testing.T) {
+	testkit.Long(t)
 	testkit.NeedsFUSE(t)
 	var all []string
 	for _, pattern := range []string{
@@ -981,6 +982,7 @@ func TestAFolderOfManyIsListedPageByPage(t *testing.T) {
 // What is damaged is EIO: small files at their first read, long ones at the end of
 // reading them, and from then on.
 func TestDamageIsAnError(t *testing.T) {
+	testkit.Long(t)
 	bothWays(t, func(t *testing.T, o mount.Options) {
 		for _, k := range []string{"caf", "rvn", "databundle", "zip"} {
 			t.Run(k, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // What a check says that can be healed is what it heals, also where more is damaged than that;
 // what it says to be beyond that is as it is stored, and the rest is as it was.
 func TestCheckSaysWhatItHeals(t *testing.T) {
+	testkit.Long(t)
 	rnd := testkit.Rand(t)
 	healed, beyond := 0, 0
 	for range testkit.Rounds(t, 20) {

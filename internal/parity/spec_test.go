@@ -14,6 +14,8 @@ import (
 
 	"github.com/zeebo/blake3"
 	"github.com/zeebo/xxh3"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // What follows reads parity files by docs/parity.md, and uses nothing of this package.
@@ -205,6 +207,7 @@ var specVectors = []struct {
 // What is written is what docs/parity.md says, byte by byte, and what is read by the text
 // alone agrees with it.
 func TestSpecification(t *testing.T) {
+	testkit.Long(t)
 	doc, err := os.ReadFile("../../docs/parity.md")
 	if err != nil {
 		t.Fatal(err)
