@@ -362,3 +362,19 @@ def test_views(pack, index):
         holdall.open(path, view="nonsense")
     with pytest.raises(holdall.UnsupportedError, match="view"):
         holdall.open(pack({"a": b""}, "y.caf"), view="zarr")
+
+
+def test_a_notebook_shows_what_is_in_it(pack):
+    files = {f"pictures/{i:03}.png": bytes(1000) for i in range(50)} | {f"sub{i}/x.txt": b"text" for i in range(15)}
+    files |= {"<script>alert(1)</script>&.txt": b"x", "line\u2028break": b"y", "zarr/0.0": bytes(300)}
+    with holdall.open(pack(files, "x.caf", index=True)) as a:
+        page = a._repr_html_()
+    assert "<script" not in page and "&lt;script&gt;alert(1)&lt;" in page and "line\\u2028break" in page and "\u2028" not in page
+    assert f"{len(files):,} files" in page and "pictures" in page and "arrays" in page and "and 30 more" in page
+    assert page.count("<details") == page.count("</details>") <= 12 and page.count("<div") == page.count("</div>")
+    assert len(page) < 40_000
+    with holdall.open(pack({}, "empty.caf")) as a:
+        assert "0 files" in a._repr_html_()
+    with holdall.open(pack({f"{i}/{k}": b"1" for i in range(100) for k in range(20)}, "many.caf", index=True)) as a:
+        page = a._repr_html_()
+    assert len(page) < 40_000 and "and more" in page

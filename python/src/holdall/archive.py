@@ -160,6 +160,12 @@ class Archive(Mapping[str, bytes]):
         what = self.address if "_rows" in self.__dict__ else self._what
         return f"<holdall.Archive {what!r}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        from . import page
+
+        return page.html(self)
+
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:

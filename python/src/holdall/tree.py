@@ -9,6 +9,7 @@ kept in memory, however many files there are.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import Protocol
 
 from .listing import is_path, order_of
@@ -46,19 +47,24 @@ class Tree:
 
     def folders(self, folder: str) -> list[str]:
         """The folders directly in a folder, as whole names."""
+        return list(self.each_folder(folder))
+
+    def each_folder(self, folder: str) -> Iterator[str]:
+        """Find the folders directly in a folder one by one."""
         below = self.below(folder)
         start = len(folder) + 1 if folder else 0
-        found: dict[str, None] = {}
+        found: set[str] = set()
         at = below.start
         while at < below.stop:
             deep = self._names.name(at).rpartition("/")[0]
             end = deep.find("/", start)
             child = deep if end < 0 else deep[:end]
-            found[child] = None
+            if child not in found:
+                found.add(child)
+                yield child
             # Of "a" and "a/b" there may be others between, such as "a-b".
             after = _bytes(child) + (b"\0" if end < 0 else b"0")
             at = self._first(after, at + 1, below.stop)
-        return list(found)
 
     def is_folder(self, folder: str) -> bool:
         """Whether there is a file in a folder or below it."""
