@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"iter"
 	"path"
+	"slices"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
@@ -51,7 +52,7 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 	if o.Shared == nil {
 		o.Shared = func(segment.ID) bool { return false }
 	}
-	return &Copier{shared: o.Shared, from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: mostKnown, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
+	return &Copier{shared: o.Shared, from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: mostKnown, m: map[segment.ID][]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
 }
 
 func (c *Copier) Nodes() int64 { return c.nodes }
@@ -274,50 +275,61 @@ func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) it
 	}
 }
 
-// mostKnown is how many records are known again, in some 150 MB.
+// mostKnown is how many records are known again, in 8 bytes each.
 const mostKnown = 4 << 20
+
+// mostNumber is above the number of any record: a segment has no room for so many.
+const mostNumber = segment.MaxSize / 9
 
 // known remembers what has become of records, by the segments that they were in. Over
 // its limit it forgets the segments that it met first: what they share with others is
 // then written twice.
 type known struct {
-	limit, n int
-	m        map[segment.ID]map[int32]place
+	limit, n int // in places, those between records that are known too
+	m        map[segment.ID][]place
 	order    []segment.ID // of m
 	made     []segment.ID // new segments, by their number in a place
 	index    map[segment.ID]int32
 }
 
-// A place is a record of the new store.
+// A place is a record of the new store. Where none is known it is zero.
 type place struct {
-	segment int32 // in made
+	segment int32 // in made, from 1
 	record  int32
 }
 
 func (k *known) get(id segment.RecordID) (segment.RecordID, bool) {
-	p, ok := k.m[id.Segment][id.Number]
-	if !ok {
+	places := k.m[id.Segment]
+	if id.Number < 0 || int(id.Number) >= len(places) || places[id.Number].segment == 0 {
 		return segment.RecordID{}, false
 	}
-	return segment.RecordID{Segment: k.made[p.segment], Number: p.record}, true
+	p := places[id.Number]
+	return segment.RecordID{Segment: k.made[p.segment-1], Number: p.record}, true
 }
 
 func (k *known) put(id, is segment.RecordID) {
+	if id.Number < 0 || id.Number >= mostNumber {
+		return // it is found again by reading it again
+	}
 	number, ok := k.index[is.Segment]
 	if !ok {
+		k.made = append(k.made, is.Segment)
 		number = int32(len(k.made))
 		k.index[is.Segment] = number
-		k.made = append(k.made, is.Segment)
 	}
-	records := k.m[id.Segment]
-	if records == nil {
-		records = map[int32]place{}
-		k.m[id.Segment] = records
+	places, met := k.m[id.Segment]
+	if !met {
 		k.order = append(k.order, id.Segment)
 	}
-	records[id.Number] = place{number, is.Number}
-	for k.n++; k.n > k.limit && len(k.order) > 1; {
-		k.n -= len(k.m[k.order[0]])
+	if n := int(id.Number) + 1 - len(places); n > 0 {
+		was := cap(places)
+		places = slices.Grow(places, n)[:len(places)+n]
+		k.m[id.Segment] = places
+		k.n += cap(places) - was
+	}
+	places[id.Number] = place{number, is.Number}
+	for k.n > k.limit && len(k.order) > 1 {
+		k.n -= cap(k.m[k.order[0]])
 		delete(k.m, k.order[0])
 		k.order = k.order[1:]
 	}

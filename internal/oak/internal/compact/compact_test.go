@@ -144,7 +144,7 @@ func TestACopyHoldsTheSame(t *testing.T) {
 
 // What is forgotten is written again, and nothing else goes wrong.
 func TestSegmentsThatWereMetFirstAreForgottenFirst(t *testing.T) {
-	k := known{limit: 4, m: map[segment.ID]map[int32]place{}, index: map[segment.ID]int32{}}
+	k := known{limit: 4, m: map[segment.ID][]place{}, index: map[segment.ID]int32{}}
 	id := func(s byte, n int32) segment.RecordID { return segment.RecordID{Segment: segment.ID{s}, Number: n} }
 	for s := range byte(3) {
 		for n := range int32(2) {
