@@ -6,12 +6,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	protocol "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // keeps has the browser keep what is downloaded in a folder.
@@ -89,5 +91,31 @@ func TestFilesAndFoldersAreDownloaded(t *testing.T) {
 	}
 	if found != 302 {
 		t.Errorf("the zip has %d files, expected 302", found)
+	}
+	// What is chosen is one zip.
+	b.visit("#/album.caf")
+	b.wait("document.body.dataset.path === '' && document.querySelector('#grid .row .word')?.textContent === 'data'")
+	b.run("document.getElementById('grid').focus()")
+	b.key(kb.Home)
+	b.key(" ")
+	b.down(1)
+	b.key(" ")
+	b.wait("document.body.dataset.picked === '2' && document.getElementById('zip').innerText.includes('2')")
+	b.shot("chosen-1280-light")
+	b.accessible("chosen entries")
+	b.click("#zip")
+	content = b.kept(dir, "album.caf.zip")
+	if z, err = zip.NewReader(bytes.NewReader(content), int64(len(content))); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range z.File {
+		if !strings.HasSuffix(f.Name, "/") {
+			names = append(names, strings.TrimPrefix(f.Name, "album.caf/"))
+		}
+	}
+	slices.Sort(names)
+	if want := []string{"data/broken.json", "data/random.bin", "data/table.csv", "data/tree.json", "docs/guide.md"}; !slices.Equal(names, want) {
+		t.Errorf("the zip has %q, expected %q", names, want)
 	}
 }

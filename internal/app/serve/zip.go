@@ -41,6 +41,14 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "404: there is no folder of this name in the archive", http.StatusNotFound)
 		return
 	}
+	only := map[string]bool{}
+	for _, name := range r.URL.Query()["only"] {
+		if name = strings.Trim(name, "/"); !isPath(name) || len(only) >= maxOnly {
+			http.Error(w, fmt.Sprintf("400: only: expected at most %d paths in the folder", maxOnly), http.StatusBadRequest)
+			return
+		}
+		only[name] = true
+	}
 	name := h.a.Name
 	if dir.Name != "." {
 		name = path.Base(dir.Name)
@@ -51,7 +59,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := &sent{w: w}
-	err := h.sendZip(r.Context(), out, dir)
+	err := h.sendZip(r.Context(), out, dir, only)
 	if err != nil {
 		if r.Context().Err() == nil && out.gone == nil {
 			h.tell(r, err)
@@ -71,7 +79,21 @@ func (s *sent) Write(p []byte) (n int, err error) {
 	return n, s.gone
 }
 
-func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry) (err error) {
+// maxOnly is how much of a folder can be named.
+const maxOnly = 1000
+
+// among reports whether a path is one of these, or below one.
+func among(only map[string]bool, name string) bool {
+	for i := 0; i <= len(name); i++ {
+		if (i == len(name) || name[i] == '/') && only[name[:i]] {
+			return true
+		}
+	}
+	return false
+}
+
+// sendZip sends what is in a folder, or only some of it.
+func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, only map[string]bool) (err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	z := zip.NewStream(out, func() (format.Scratch, error) { return sorter.TempFile() })
 	defer func() { err = errors.Join(err, z.Close()) }()
@@ -81,7 +103,7 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry) (
 	}
 	left := false // out: names that are no paths
 	wanted := func(e holdall.Entry) bool {
-		if !strings.HasPrefix(e.Name, above) || e.Name == above || e.Internal {
+		if !strings.HasPrefix(e.Name, above) || e.Name == above || e.Internal || len(only) > 0 && !among(only, e.Name[len(above):]) {
 			return false
 		}
 		switch e.Kind {

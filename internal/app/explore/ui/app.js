@@ -175,7 +175,7 @@ function follow() {
 const keys = [
   ['/', 'search all names'], ['l m t v i', 'files, byte map, treemap, check, about'], ['↑ ↓ PgUp PgDn Home End', 'go through a list'],
   ['Enter', 'open a folder or file'], ['Backspace', 'the folder above'], ['→ ←', 'in the tree: open, close'], ['1 2 3', 'sort by name, size, time'],
-  ['d', 'download what is chosen'], ['+ −', 'on the map: nearer, farther'], ['← → ↑ ↓', 'on the map: from cell to cell; Shift moves the picture'],
+  ['d', 'download what is chosen'], ['Space', 'choose several, with Ctrl or Shift and a click, too'], ['+ −', 'on the map: nearer, farther'], ['← → ↑ ↓', 'on the map: from cell to cell; Shift moves the picture'],
   ['0', 'on the map: the whole archive'], ['Esc', 'close the preview, end a search'], ['?', 'these keys'],
 ];
 function help() {

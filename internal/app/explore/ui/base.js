@@ -106,7 +106,7 @@ export function bytesOf(name) {
 const plain = c => c >= 97 && c <= 122 || c >= 65 && c <= 90 || c >= 48 && c <= 57 || c === 45 || c === 46 || c === 95 || c === 126 || c === 47;
 const encoded = name => bytesOf(name).map(c => plain(c) ? String.fromCharCode(c) : '%' + c.toString(16).toUpperCase().padStart(2, '0')).join('');
 export const fileURL = (archive, path) => 'f/' + encoded(archive).replaceAll('/', '%2F') + '/' + encoded(path);
-export const zipURL = (archive, dir) => 'zip/' + encoded(archive).replaceAll('/', '%2F') + '/' + (dir ? encoded(dir) + '/' : '');
+export const zipURL = (archive, dir, only = []) => 'zip/' + encoded(archive).replaceAll('/', '%2F') + '/' + (dir ? encoded(dir) + '/' : '') + (only.length ? '?' + only.map(p => 'only=' + encoded(p)).join('&') : '');
 
 export const base = path => path.slice(path.lastIndexOf('/') + 1);
 export const parent = path => path.includes('/') ? path.slice(0, path.lastIndexOf('/')) : '';

@@ -9,12 +9,13 @@ const height = matchMedia('(pointer: coarse)').matches ? 42 : 32;
 export class Files {
   constructor(main) {
     this.dir = undefined; this.hits = undefined; this.sel = -1;
+    this.picked = new Set(); // paths that are downloaded as one zip
     this.head = el('div', { role: 'row', class: 'head', 'aria-rowindex': '1' }, columns.map(([id, name]) => {
       const c = el('div', { role: 'columnheader', class: id }, el('button', { type: 'button', tabindex: '-1', onclick: () => this.sortBy(id) }, name));
       c.key = id;
       return c;
     }));
-    this.grid = el('div', { id: 'grid', role: 'grid', tabindex: '0', 'aria-label': 'Files', 'aria-multiselectable': 'false' }, this.head);
+    this.grid = el('div', { id: 'grid', role: 'grid', tabindex: '0', 'aria-label': 'Files', 'aria-multiselectable': 'true' }, this.head);
     this.empty = el('p', { class: 'empty', hidden: true });
     this.zip = el('a', { class: 'button', id: 'zip', title: 'Download this folder as a zip' }, 'Download folder');
     this.about = el('button', { type: 'button', id: 'folder-about', hidden: true });
@@ -25,12 +26,34 @@ export class Files {
     this.grid.addEventListener('keydown', e => this.key(e));
     this.grid.addEventListener('click', e => {
       const r = e.target.closest('.row');
-      if (r && !e.target.closest('a')) { this.select(r.i); this.open(r.i); }
+      if (!r || e.target.closest('a')) return;
+      if (e.ctrlKey || e.metaKey || e.shiftKey) { e.preventDefault(); this.pick(e.shiftKey && this.sel >= 0 ? this.sel : r.i, r.i, e.shiftKey); return; }
+      this.select(r.i); this.open(r.i);
     });
     this.find = later(q => this.ask(q), 90);
   }
   close() { this.rows.close(); this.pages.clear(); this.asking?.abort(); clearTimeout(this.timer); }
   focus() { this.grid.focus(); }
+  /** Chooses the rows from a to b, or takes one that is chosen out. */
+  pick(a, b, all) {
+    if (!usual()) return;
+    for (let i = Math.min(a, b); i <= Math.max(a, b) && this.picked.size < 1000; i++) {
+      const path = this.pathAt(i);
+      if (path === undefined || this.at(i).whole) continue;
+      if (!all && this.picked.has(path)) this.picked.delete(path); else this.picked.add(path);
+    }
+    this.sel = b;
+    this.offerZip(); this.rows.draw(); this.mark();
+  }
+  /** What the button above the list downloads: the folder, or what is chosen. */
+  offerZip() {
+    const n = this.picked.size, dir = this.hits ? '' : this.dir;
+    this.zip.hidden = !usual() || !!this.hits && !n;
+    this.zip.textContent = n ? `Download ${num(n)} as zip` : 'Download folder';
+    this.zip.title = n ? 'Download what is chosen as a zip' : 'Download this folder as a zip';
+    this.zip.href = zipURL(here.archive, dir, [...this.picked].map(p => dir ? p.slice(dir.length + 1) : p));
+    document.body.dataset.picked = n || '';
+  }
   /** Offers what else is known of the folder, if it is not shown beside the list. */
   offer(open, name) { this.about.hidden = !open; this.about.textContent = name; this.about.onclick = open; }
   get order() { const [by, dir] = (here.sort || 'name').split('-'); return { by: columns.some(c => c[0] === by) ? by : 'name', desc: dir === 'desc' }; }
@@ -43,7 +66,7 @@ export class Files {
     const sort = here.sort;
     if (this.dir !== dir || this.sort !== sort) {
       const moved = this.dir !== dir, from = this.dir;
-      this.dir = dir; this.sort = sort; this.hits = undefined;
+      this.dir = dir; this.sort = sort; this.hits = undefined; this.picked.clear();
       if (document.activeElement !== $('q')) $('q').value = ''; // who types goes on
       this.asking?.abort();
       this.pages.clear(); clearTimeout(this.timer);
@@ -108,8 +131,7 @@ export class Files {
       const { by, desc } = this.order;
       c.setAttribute('aria-sort', c.key === by ? (desc ? 'descending' : 'ascending') : 'none');
     }
-    this.zip.hidden = !usual();
-    this.zip.href = zipURL(here.archive, this.dir);
+    this.offerZip();
     const signal = this.pages.under;
     const items = await this.get(0, this.pages.page);
     if (signal !== this.pages.under) return;
@@ -143,7 +165,7 @@ export class Files {
     const r = this.at(i), [name, bytes, when] = row.children, [icon, word, noted] = name.children;
     row.i = i; row.id = 'row-' + i;
     row.setAttribute('aria-rowindex', i + 2);
-    row.setAttribute('aria-selected', String(i === this.sel));
+    row.setAttribute('aria-selected', String(i === this.sel || this.picked.size > 0 && this.picked.has(this.pathAt(i))));
     row.classList.toggle('waiting', !r);
     if (!r) { word.textContent = noted.textContent = bytes.textContent = when.textContent = ''; icon.className = 'icon'; row.dataset.health = ''; return; }
     icon.className = 'icon ' + (r.k && r.k !== 'hardlink' ? r.k : 'k' + (r.h ?? 0));
@@ -181,6 +203,7 @@ export class Files {
     const page = this.rows.fits - 1;
     const to = { ArrowDown: this.sel + 1, ArrowUp: this.sel - 1, PageDown: this.sel + page, PageUp: this.sel - page, Home: 0, End: this.rows.total - 1 }[e.key];
     if (to !== undefined) { e.preventDefault(); this.select(Math.max(0, to)); return; }
+    if (e.key === ' ' && !e.target.closest('button')) { e.preventDefault(); if (this.sel >= 0) this.pick(this.sel, this.sel); return; }
     if (e.key === 'Enter' && !e.target.closest('button') && this.sel >= 0) { e.preventDefault(); this.open(this.sel); }
     else if (e.key === 'd' && this.sel >= 0 && usual()) {
       const r = this.at(this.sel), path = this.pathAt(this.sel);
@@ -194,7 +217,7 @@ export class Files {
     this.asking?.abort();
     document.body.dataset.search = '';
     if (!q.trim()) {
-      if (this.hits) { this.hits = undefined; this.sel = -1; note({ q: '' }); this.grid.classList.remove('found'); await this.load(); }
+      if (this.hits) { this.hits = undefined; this.sel = -1; this.picked.clear(); note({ q: '' }); this.grid.classList.remove('found'); await this.load(); }
       return;
     }
     const stop = this.asking = new AbortController();
@@ -202,7 +225,7 @@ export class Files {
     let seen = 0, found = 0, failed = '', fresh = true;
     const paint = end => {
       if (stop.signal.aborted) return;
-      if (fresh) { this.rows.top = 0; this.sel = -1; fresh = false; }
+      if (fresh) { this.rows.top = 0; this.sel = -1; this.picked.clear(); fresh = false; }
       this.hits = hits;
       this.grid.classList.add('found');
       this.rows.grow(hits.length);
@@ -210,7 +233,7 @@ export class Files {
       this.what.textContent = end ? `${num(found)} found` + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
       this.empty.hidden = !end || hits.length > 0;
       this.empty.textContent = `No name has “${q.trim()}” in it.`;
-      this.zip.hidden = true;
+      this.offerZip();
     };
     try {
       const r = await ask.raw('search', args({ q, limit: 500 }), { signal: stop.signal });
