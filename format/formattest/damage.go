@@ -60,7 +60,7 @@ func testFlippedBits(t *testing.T, a *archive) {
 	for _, b := range all {
 		size += len(b)
 	}
-	for range min(max(3*size, 300), 1500) / thinned {
+	for range min(max(3*size, 300), 700) / thinned {
 		name := names[rnd.IntN(len(names))]
 		if len(all[name]) == 0 {
 			continue
