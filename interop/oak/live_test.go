@@ -364,6 +364,9 @@ func TestAWatchFollowsTheReference(t *testing.T) {
 func TestReadingTakesNoLock(t *testing.T) {
 	l := oaktest.OpenLive(t, rand.Int64())
 	readLive(t, l)
+	if _, err := oak.Format.Repair(t.Context(), local.New(filepath.Dir(l.Store)), filepath.Base(l.Store), format.OpenOptions{}, func(format.Problem) {}); err == nil || !strings.Contains(err.Error(), "is writing to the store") {
+		t.Errorf("repair: %v", err)
+	}
 	by, err := local.New(l.Store).Locked(t.Context(), "repo.lock")
 	if err != nil || !strings.HasPrefix(by, "process ") {
 		t.Errorf("%q, %v", by, err)
