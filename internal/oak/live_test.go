@@ -209,7 +209,10 @@ func TestAStoreIsReadBetweenAnyTwoWrites(t *testing.T) {
 		for _, often := range []int{0, 40, 4} { // how seldom something is written while it is read; 0 is never
 			t.Run(name, func(t *testing.T) {
 				var w *replay
+				var one sync.Mutex // tars are read side by side
 				reading := &between{locked: true, meanwhile: func() {
+					one.Lock()
+					defer one.Unlock()
 					if often > 0 && rnd.IntN(often) == 0 {
 						w.step()
 					}
