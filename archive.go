@@ -256,8 +256,11 @@ func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by 
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
 	// Held from the start, so that what recognising fetches is there for reading.
 	// A folder has none; its format will find what lies in it.
-	if _, err := a.src.Object(ctx, name); err != nil && by == st && namesBelow(ctx, st, name) == nil {
-		return nil, err
+	if _, err := a.src.Object(ctx, name); err != nil && by == st {
+		names, release := lookBelow(ctx, st, name)
+		if release(); names == nil {
+			return nil, err
+		}
 	}
 	if u := o.Index.inner(); u.Any() {
 		x, state := kept.Find(ctx, st, name, u, o.wanted())
@@ -325,7 +328,8 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		}
 		guessErr = err
 	}
-	p, err := probe(ctx, st, name)
+	p, release, err := probe(ctx, st, name)
+	defer release()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -350,54 +354,62 @@ func openAs(ctx context.Context, f *format.Format, st store.Store, name string, 
 	return f.Open(ctx, st, name, o.inner())
 }
 
-// probe reads both ends of an object, at the same time.
-func probe(ctx context.Context, st store.Store, name string) (format.Probe, error) {
+// probe reads both ends of an object, at the same time, and of what may be a folder what lies
+// in it, which may be listed again until release.
+func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, release func(), _ error) {
 	p := format.Probe{Name: path.Base(name), Size: -1}
+	release = func() {}
+	look := func() { p.Names, release = lookBelow(ctx, st, name) }
 	o, err := st.Open(ctx, name)
 	if err != nil {
-		if p.Names = namesBelow(ctx, st, name); p.Names != nil {
+		if look(); p.Names != nil {
 			err = nil
 		}
-		return p, err
+		return p, release, err
 	}
 	defer o.Close()
 	head, tail := make([]byte, format.ProbeSize), make([]byte, format.ProbeSize)
 	var headErr error
 	var headLen int
 	var wg sync.WaitGroup
-	if !st.Can().Near {
+	far, looked := !st.Can().Near, path.Ext(name) == "" // as most folders are called
+	if far {
 		wg.Go(func() { headLen, headErr = store.ReadHead(ctx, o, head) })
+		if looked {
+			wg.Go(look)
+		}
 	}
 	n, err := store.ReadTail(ctx, o, tail)
 	wg.Wait()
-	if err == nil && st.Can().Near {
+	if err == nil && !far {
 		headLen, headErr = store.ReadHead(ctx, o, head)
 	}
 	if err := errors.Join(err, headErr); err != nil {
 		// A store behind a network opens what is not there, as a folder is not.
 		if errors.Is(err, fs.ErrNotExist) {
-			if p.Names = namesBelow(ctx, st, name); p.Names != nil {
+			if !far || !looked {
+				look()
+			}
+			if p.Names != nil {
 				err = nil
 			}
 		}
-		return p, err
+		return p, release, err
 	}
 	info, err := o.Info(ctx)
-	p.Size, p.Head, p.Tail = info.Size, head[:headLen], tail[:n]
-	return p, err
+	p.Size, p.Head, p.Tail, p.Names = info.Size, head[:headLen], tail[:n], nil
+	return p, release, err
 }
 
-// namesBelow lists some of what lies in a folder.
-func namesBelow(ctx context.Context, st store.Store, name string) (names []string) {
+// lookBelow lists some of what lies in a folder, which may be listed again until release.
+func lookBelow(ctx context.Context, st store.Store, name string) (names []string, release func()) {
 	const enough = 1000
 	prefix := strings.TrimSuffix(name, "/") + "/"
-	for info, err := range store.List(ctx, st, prefix) {
-		if err != nil || len(names) == enough {
-			break
-		}
-		names = append(names, strings.TrimPrefix(info.Name, prefix))
+	names, release = cache.Look(ctx, st, prefix, enough)
+	for i, n := range names {
+		names[i] = strings.TrimPrefix(n, prefix)
 	}
-	return names
+	return names, release
 }
 
 // Source is the archive as the other packages of this module read it.

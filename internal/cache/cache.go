@@ -10,6 +10,7 @@ import (
 	"container/list"
 	"context"
 	"io/fs"
+	"iter"
 	"slices"
 	"sort"
 	"sync"
@@ -39,10 +40,74 @@ func Wrap(st store.Store, limit int64) store.Store {
 	if c, ok := st.(*cached); ok {
 		return c
 	}
-	c := &cached{Store: st, limit: limit, objs: map[string]*object{}}
+	c := &cached{Store: st, limit: limit, objs: map[string]*object{}, looked: map[string][]store.Headed{}}
 	below := st.Can()
 	c.can = store.Abilities{Address: below.Address, List: below.List, ListHeaders: below.ListHeaders, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
+	if below.List != nil {
+		c.can.List = c.list
+	}
+	if below.ListHeaders != nil {
+		c.can.ListHeaders = c.listHeaders
+	}
 	return c
+}
+
+// Look lists the first names below a prefix, up to most. If those are all, whoever lists them
+// next, before release, gets them without another request.
+func Look(ctx context.Context, st store.Store, prefix string, most int) (names []string, release func()) {
+	var all []store.Headed
+	whole := true
+	for h, err := range store.ListHeaders(ctx, st, prefix) {
+		if whole = err == nil && len(all) < most; !whole {
+			break
+		}
+		all, names = append(all, h), append(names, h.Name)
+	}
+	c, ok := st.(*cached)
+	if !ok || !whole {
+		return names, func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looked[prefix] = all
+	return names, func() { c.take(prefix) }
+}
+
+// take returns what a look has found, once.
+func (c *cached) take(prefix string) ([]store.Headed, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all, ok := c.looked[prefix]
+	delete(c.looked, prefix)
+	return all, ok
+}
+
+func (c *cached) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	return func(yield func(store.Info, error) bool) {
+		all, ok := c.take(prefix)
+		if !ok {
+			store.List(ctx, c.Store, prefix)(yield)
+		}
+		for _, h := range all {
+			if !yield(h.Info, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (c *cached) listHeaders(ctx context.Context, prefix string) iter.Seq2[store.Headed, error] {
+	return func(yield func(store.Headed, error) bool) {
+		all, ok := c.take(prefix)
+		if !ok {
+			store.ListHeaders(ctx, c.Store, prefix)(yield)
+		}
+		for _, h := range all {
+			if !yield(h, nil) {
+				return
+			}
+		}
+	}
 }
 
 type cached struct {
@@ -53,6 +118,8 @@ type cached struct {
 	held  int64     // bytes of all runs
 	used  list.List // of *run, the most recently used in front
 	objs  map[string]*object
+
+	looked map[string][]store.Headed // by prefix
 }
 
 // Open returns the one object of that name: all readers of an archive see the

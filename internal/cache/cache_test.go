@@ -124,6 +124,42 @@ func TestEndsAreSharedWithReads(t *testing.T) {
 	}
 }
 
+// What was looked at is listed once without a request, and not after release.
+func TestWhatWasLookedAtIsNotListedAgain(t *testing.T) {
+	m := &storetest.Container{}
+	m.Put("s/x", []byte("1"))
+	st := Wrap(m, 0)
+	list := func(want int) {
+		t.Helper()
+		n := 0
+		for _, err := range store.ListHeaders(t.Context(), st, "s/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != want {
+			t.Errorf("%d objects, expected %d", n, want)
+		}
+	}
+	for _, most := range []int{1, 0} { // of too many nothing is known
+		names, release := Look(t.Context(), st, "s/", most)
+		m.Lists = 0
+		list(1)
+		if len(names) != most || m.Lists != 1-most {
+			t.Errorf("looked at %q, then %d lists", names, m.Lists)
+		}
+		m.Put("s/y", []byte("2"))
+		list(2)
+		release()
+		m.Remove(t.Context(), "s/y")
+	}
+	_, release := Look(t.Context(), st, "s/", 1)
+	m.Put("s/y", []byte("2"))
+	release()
+	list(2)
+}
+
 func TestLongReadsPassThrough(t *testing.T) {
 	o, content, log := cachedObject(t, 3<<20, 64<<20)
 	for range 2 {

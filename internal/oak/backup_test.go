@@ -51,6 +51,40 @@ func TestABackupHasWhatTheStoreHas(t *testing.T) {
 	}
 }
 
+// A compaction writes its line into gc.log when it has cleaned up. A backup or a copy that is made
+// before has the line, too: without it Oak would take what was compacted for leftovers.
+func TestWhatIsCopiedHasTheLineOfTheLastCompaction(t *testing.T) {
+	for name, copied := range map[string]func(st, to store.Store) error{
+		"backup": func(st, to store.Store) error {
+			_, err := backUp(t.Context(), st, to, BackupOptions{})
+			return err
+		},
+		"copy": func(st, to store.Store) error {
+			return onStore(t.Context(), st, func(s *Store) error {
+				_, err := s.Copy(t.Context(), to, "s", CopyOptions{})
+				return err
+			})
+		},
+	} {
+		st := fixture(t, "gc-online")
+		lines := strings.SplitAfter(string(st.Get("s/gc.log")), "\n")
+		for n := range 3 { // lines that are left, of three
+			st.Put("s/gc.log", []byte(strings.Join(lines[:n], "")))
+			for range 2 {
+				to := &storetest.Mem{}
+				if err := copied(st, to); err != nil {
+					t.Fatal(err)
+				}
+				mustBeSound(t, to)
+				log := string(to.Get("s/gc.log"))
+				if got, ok := strings.CutPrefix(log, strings.Join(lines[:n], "")); !ok || strings.Count(got, "\n") != 1 {
+					t.Errorf("%s of %d lines: %q", name, n, log)
+				}
+			}
+		}
+	}
+}
+
 // What is new is copied, what a cleanup removed goes.
 func TestABackupFollowsItsStore(t *testing.T) {
 	st, to := fixture(t, "cleanup-pending"), &storetest.Mem{}

@@ -24,8 +24,8 @@ import (
 // mostTries is how often a store is opened anew because it has changed meanwhile.
 const mostTries = 16
 
-// mostListings is how often blobs are listed for a revision whose segment was not listed: a
-// listing of many pages may have the journal from later.
+// mostListings is how often a store far away is listed for a revision whose segment was not
+// there: its journal is from later than the list, or than the first of the pages of that.
 const mostListings = 3
 
 // openMoment opens the store in a folder as it is at one moment.
@@ -37,7 +37,7 @@ func (r *repository) openMoment(ctx context.Context, dir string) error {
 		settled := err == nil
 		if settled && r.st.Can().Near && !r.list.Guessed {
 			settled, err = r.settled(ctx, dir)
-		} else if settled && r.list.Blobs != nil && r.list.Journal != nil && try < mostListings {
+		} else if settled && !r.list.Guessed && r.list.Journal != nil && try < mostListings {
 			settled, err = r.newestThere(ctx)
 		}
 		gone := errors.Is(err, fs.ErrNotExist) && len(r.list.Tars) > 0 // listed, and not there
@@ -53,13 +53,13 @@ func (r *repository) openMoment(ctx context.Context, dir string) error {
 
 func (r *repository) openOnce(ctx context.Context, dir string) error {
 	r.list.Dir, r.moment = repo.Dir(dir), map[string]store.Object{}
-	near := r.st.Can().Near
-	if near {
-		r.writer = r.lockedBy(ctx)
-	}
 	names := []string{repo.Journal}
-	if near { // elsewhere each of them is a request
+	switch can := r.st.Can(); {
+	case can.Near: // elsewhere each of them is a request
 		names = append(names, repo.GCLog, repo.Manifest)
+		r.writer = r.lockedBy(ctx)
+	case can.List != nil:
+		names = nil // the list says whether there is a journal, and what kind
 	}
 	for _, name := range names {
 		if err := r.hold(ctx, name); err != nil {
@@ -69,8 +69,12 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 	if err := r.find(ctx, dir); err != nil {
 		return err
 	}
-	if r.list.Blobs != nil && r.list.Journal != nil {
-		if err := r.holdParts(ctx); err != nil {
+	if r.list.Journal != nil && r.moment[repo.Journal] == nil {
+		hold := r.holdParts
+		if r.list.Blobs == nil {
+			hold = func(ctx context.Context) error { return r.hold(ctx, repo.Journal) }
+		}
+		if err := hold(ctx); err != nil {
 			return err
 		}
 	}

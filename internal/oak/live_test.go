@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/holdall/holdall"
@@ -21,6 +22,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // A replay writes a store of the reference once more, in the order in which that does it:
@@ -207,7 +209,10 @@ func TestAStoreIsReadBetweenAnyTwoWrites(t *testing.T) {
 		for _, often := range []int{0, 40, 4} { // how seldom something is written while it is read; 0 is never
 			t.Run(name, func(t *testing.T) {
 				var w *replay
+				var one sync.Mutex // tars are read side by side
 				reading := &between{locked: true, meanwhile: func() {
+					one.Lock()
+					defer one.Unlock()
 					if often > 0 && rnd.IntN(often) == 0 {
 						w.step()
 					}
@@ -311,6 +316,52 @@ func TestATarWithoutIndexIsOfAWriterOnlyIfThereIsOne(t *testing.T) {
 	}
 	if found := about(); found[beingWritten] != format.Note || len(found) != 1 {
 		t.Errorf("growing: %v", found)
+	}
+}
+
+// listed does something when it has been listed for the first time.
+type listed struct {
+	storetest.Mem
+	then sync.Once
+	do   func()
+}
+
+func (l *listed) Can() store.Abilities {
+	can := l.Mem.Can()
+	list := can.List
+	can.List = func(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+		return func(yield func(store.Info, error) bool) {
+			list(ctx, prefix)(yield)
+			l.then.Do(l.do)
+		}
+	}
+	return can
+}
+
+// In a bucket the journal is read after the list: if a revision came between them, the list is
+// read again.
+func TestARevisionThatCameAfterTheListIsRead(t *testing.T) {
+	w := fixture(t, "multitar")
+	was := &listed{}
+	for name, b := range objects(t, w) {
+		was.Put(name, b)
+	}
+	if err := onStore(t.Context(), w, func(s *Store) error {
+		_, err := s.Set(t.Context(), "/", "x", []string{"y"}, SetOptions{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	was.do = func() {
+		for name, b := range objects(t, w) {
+			was.Put(name, b)
+		}
+	}
+	s := openStoreOf(t, was)
+	defer s.Close()
+	want := treeOf(t, openStoreOf(t, w), nil).Revision()
+	if got := treeOf(t, s, nil).Revision(); got != want || s.Doubt() != nil {
+		t.Errorf("revision %s, expected %s; %v", got, want, s.Doubt())
 	}
 }
 

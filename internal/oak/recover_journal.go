@@ -374,29 +374,36 @@ func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func
 	return err
 }
 
-// keepJournal copies the journal, if there is one, and returns the copy's name.
+// keepJournal copies the journal, if there is one, and returns the copy's name. One that is
+// alike is of a run that was killed, and serves.
 func (s *Store) keepJournal(ctx context.Context) (backup string, err error) {
 	if s.r.list.Journal == nil {
 		return "", nil
 	}
-	if backup, err = s.backupName(); err != nil {
-		return "", err
+	backup, there, err := s.backupName(ctx)
+	if err != nil || there {
+		return backup, err
 	}
 	return backup, formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil)
 }
 
-// backupName is the first that is free of the names that Oak's own recovery gives.
-func (s *Store) backupName() (string, error) {
+// backupName is the first that is free of the names that Oak's own recovery gives, or that of
+// a backup that is there, and like the journal.
+func (s *Store) backupName(ctx context.Context) (name string, there bool, err error) {
 	taken := map[string]bool{}
 	for _, b := range s.r.list.Backups {
 		taken[b.Name] = true
 	}
 	for i := range 1000 {
-		if name := fmt.Sprintf("%s.bak.%03d", repo.Journal, i); !taken[name] {
-			return name, nil
+		name := fmt.Sprintf("%s.bak.%03d", repo.Journal, i)
+		if !taken[name] {
+			return name, false, nil
+		}
+		if there, err := formatkit.Alike(ctx, s.r.st, s.r.list.Path(repo.Journal), s.r.list.Path(name)); there || err != nil {
+			return name, there, err
 		}
 	}
-	return "", fmt.Errorf("oak: %s: expected a free name for a backup, found %s.bak.000 to 999: %w", s.r.name, repo.Journal, fs.ErrExist)
+	return "", false, fmt.Errorf("oak: %s: expected a free name for a backup, found %s.bak.000 to 999: %w", s.r.name, repo.Journal, fs.ErrExist)
 }
 
 // shorten writes a file anew, of its first n bytes.

@@ -19,13 +19,23 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans which tars are written anew. It reads every segment.
+// repair plans which tars are written anew. It reads every segment. A store that somebody
+// writes to is refused.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (_ format.Plan, err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
 		return format.Plan{}, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
+	if !r.single || r.tars[0].file == nil { // a tar that has its index stays as it is
+		by, err := r.writtenBy(ctx)
+		if by != "" {
+			err = refuse("%s is writing to the store, so the tar without an index is no damage: 'holdall oak backup' copies it, and 'holdall verify' says what is wrong", by)
+		}
+		if err != nil {
+			return format.Plan{}, err
+		}
+	}
 	m := &mending{r: r}
 	defer func() {
 		for _, o := range m.opened {

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/sweep"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
@@ -376,24 +377,46 @@ func (r *repository) wholeFile(ctx context.Context, name string, most int64) ([]
 }
 
 // gcLog is gc.log for a copy, without last lines whose revisions are not there: by such a line Oak
-// takes all that was compacted for garbage.
+// takes all that was compacted for garbage. If the last compaction has left no line, as long as
+// it cleans up, the copy gets one: else Oak would take what it wrote for leftovers.
 func (s *Store) gcLog(ctx context.Context) ([]byte, error) {
 	b, err := s.r.wholeFile(ctx, repo.GCLog, maxLog)
 	if err != nil {
 		return nil, err
 	}
+	var last repo.GC
 	for len(b) > 0 {
 		line := bytes.TrimRight(b, "\r\n")
 		start := bytes.LastIndexByte(line, '\n') + 1
 		gc, err := repo.ParseGC(string(line[start:]))
 		if err == nil {
 			if _, _, there := s.r.locate(gc.Root.Segment); there || !gc.HasRoot {
+				last = gc
 				break
 			}
 		}
 		b = b[:start]
 	}
-	return b, nil
+	h, err := s.r.head(ctx)
+	if _, none := errors.AsType[*repo.Error](err); none || err == nil && h.Rewound > 0 {
+		return b, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, e, _ := s.r.locate(h.Segment)
+	gc := repo.GC{Millis: max(h.Millis, 0), Root: h.Revision}
+	gc.Generation.Gen, gc.Generation.Full = e.Generation.Gen, e.Generation.Full
+	if !sweep.Lacks(last, gc, e.Generation.Compacted) {
+		return b, nil
+	}
+	for _, t := range s.r.tars {
+		gc.RepoSize += t.size
+	}
+	if len(b) > 0 && b[len(b)-1] != '\n' {
+		b = append(b, '\n')
+	}
+	return append(append(b, gc.String()...), '\n'), nil
 }
 
 func (r *repository) manifest(ctx context.Context) (repo.Properties, error) {

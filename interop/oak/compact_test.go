@@ -37,11 +37,15 @@ func compact(t *testing.T, p oaktest.Place, o oak.CompactOptions) oaktest.Place 
 }
 
 func TestTheReferenceGoesOnWithWhatWeCompact(t *testing.T) {
+	goesOnWithWhatWeCompact(t, "checkpoints", "compacted-offline", "datastore", "empty-store", "gc-online", "longblobid", "multitar", "types", "v12", "wide")
+}
+
+func goesOnWithWhatWeCompact(t *testing.T, fixtures ...string) {
 	stores := map[string]oaktest.Place{
 		"random": oaktest.Random(t, rand.Int64(), false),
 		"killed": oaktest.Random(t, rand.Int64(), true),
 	}
-	for _, name := range []string{"checkpoints", "compacted-offline", "datastore", "empty-store", "gc-online", "longblobid", "multitar", "types", "v12", "wide"} {
+	for _, name := range fixtures {
 		stores[name] = unpack(t, name).Place
 	}
 	for name, p := range stores {

@@ -256,15 +256,19 @@ func verified(t *testing.T, dir string, quick, live bool) {
 	}
 }
 
-// HOLDALL_TORTURE is how many rounds there are.
-func TestAStoreThatTheReferenceWritesToIsReadWithoutAlarm(t *testing.T) {
-	rounds := 150
+// rounds are as many as usual, fewer in a short run, or HOLDALL_TORTURE.
+func rounds(usual int) int {
 	if testing.Short() {
-		rounds = 20
+		usual /= 7
 	}
-	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > rounds {
-		rounds = n
+	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > usual {
+		usual = n
 	}
+	return usual
+}
+
+func TestAStoreThatTheReferenceWritesToIsReadWithoutAlarm(t *testing.T) {
+	rounds := rounds(150)
 	seed := rand.Int64()
 	t.Logf("seed %d", seed)
 	l := oaktest.OpenLive(t, seed)
@@ -301,6 +305,60 @@ func TestAStoreThatTheReferenceWritesToIsReadWithoutAlarm(t *testing.T) {
 	}
 	l.Close(t)
 	verified(t, l.Store, false, false)
+}
+
+// A backup that goes on while the reference commits, compacts and cleans up is after each round
+// whole and what the reference had at that commit, and in the end the reference goes on with it.
+func TestABackupBesideTheReference(t *testing.T) {
+	seed := rand.Int64()
+	t.Logf("seed %d", seed)
+	l := oaktest.OpenLive(t, seed)
+	dir := t.TempDir()
+	backup := oaktest.Place{Store: filepath.Join(dir, "0")}
+	known, fresh, freed := int64(0), 0, int64(0)
+	backUp := func() (said oak.BackedUp) {
+		t.Helper()
+		withStore(t, l.Store, func(s *oak.Store) {
+			var err error
+			said, err = s.Backup(t.Context(), local.New(dir), filepath.Base(backup.Store), oak.BackupOptions{})
+			if err != nil && strings.Contains(err.Error(), "no segment in common") { // all was compacted twice meanwhile
+				fresh++
+				backup.Store = filepath.Join(dir, strconv.Itoa(fresh))
+				said, err = s.Backup(t.Context(), local.New(dir), filepath.Base(backup.Store), oak.BackupOptions{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		known, freed = known+said.Known, freed+said.Freed
+		return said
+	}
+	l.Begin(t, "run 1 6")
+	n := rounds(20)
+	for range n {
+		backUp()
+		sum, commit := sumOfExport(t, exportOf(t, backup.Store, ""))
+		if want := l.Numbered(t, commit); sum != want.Sum {
+			t.Fatalf("commit %d: the backup is not what the reference had", commit)
+		}
+		if r := checkStore(t, backup.Store); !r.Whole || r.BeingWritten {
+			t.Fatalf("check of the backup: %+v", r)
+		}
+		verified(t, backup.Store, false, false)
+		l.Numbered(t, commit+3)
+	}
+	last := l.Do(t, "commit")
+	l.Close(t)
+	if said := backUp(); said.Head != last.Revision {
+		t.Errorf("the last backup is of %s, expected %s", said.Head, last.Revision)
+	}
+	t.Logf("%d backups beside %d commits: %d segments were there already, %d bytes of garbage went, %d folders more", n, last.Commit, known, freed, fresh)
+	if known == 0 || freed == 0 && fresh == 0 {
+		t.Error("no backup went on with the one before, or nothing was cleaned up")
+	}
+	backup.Verify(t)
+	compareStores(t, backup, l.Place)
+	openWithReference(t, backup)
 }
 
 // A store whose writer was killed is no store that is being written.
@@ -364,6 +422,9 @@ func TestAWatchFollowsTheReference(t *testing.T) {
 func TestReadingTakesNoLock(t *testing.T) {
 	l := oaktest.OpenLive(t, rand.Int64())
 	readLive(t, l)
+	if _, err := oak.Format.Repair(t.Context(), local.New(filepath.Dir(l.Store)), filepath.Base(l.Store), format.OpenOptions{}, func(format.Problem) {}); err == nil || !strings.Contains(err.Error(), "is writing to the store") {
+		t.Errorf("repair: %v", err)
+	}
 	by, err := local.New(l.Store).Locked(t.Context(), "repo.lock")
 	if err != nil || !strings.HasPrefix(by, "process ") {
 		t.Errorf("%q, %v", by, err)

@@ -7,6 +7,7 @@ package oaktest
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,10 +20,19 @@ import (
 // Var names the program.
 const Var = "HOLDALL_OAK_CHECK"
 
-var shared = testkit.Batch{Var: Var, Args: []string{"batch"}}
+// OthersVar lists programs of other versions of the reference, as PATH lists folders.
+const OthersVar = "HOLDALL_OAK_OTHERS"
 
-// End ends the program, when the tests of a package have run.
-func End() error { return shared.End() }
+// shared are the processes of a package's tests, by the program that the variable names.
+var shared = map[string]*testkit.Batch{}
+
+// End ends the processes, when the tests of a package have run.
+func End() (err error) {
+	for _, b := range shared {
+		err = errors.Join(err, b.End())
+	}
+	return err
+}
 
 // An Answer is what the program says to one command. Error is there when the command
 // could not be done: a store that the reference throws at, or a mistake of ours.
@@ -47,7 +57,11 @@ func (a Answer) Into(t testing.TB, v any) {
 // commands.
 func Run(t testing.TB, words ...string) (a Answer) {
 	t.Helper()
-	a.All = shared.Ask(t, &a, words...)
+	program := testkit.Needs(t, Var)
+	if shared[program] == nil {
+		shared[program] = &testkit.Batch{Var: Var, Args: []string{"batch"}}
+	}
+	a.All = shared[program].Ask(t, &a, words...)
 	return a
 }
 

@@ -135,9 +135,14 @@ func (p *Plan) Log(old []byte, head repo.GC) (log []byte, gone int) {
 		last = l
 		log = append(append(log, text...), '\n')
 	}
-	same := last.Generation == head.Generation && (!p.Head.Compacted || last.Root == head.Root)
-	if !same {
+	if Lacks(last, head, p.Head.Compacted) {
 		log = append(append(log, head.String()...), '\n')
 	}
 	return log, gone
+}
+
+// Lacks reports whether a gc.log that ends with last lacks a line for the newest revision,
+// which may be compacted. Without any line last is zero.
+func Lacks(last, head repo.GC, compacted bool) bool {
+	return last.Generation != head.Generation || compacted && last.Root != head.Root
 }
