@@ -717,3 +717,37 @@ func FuzzQuestions(f *testing.F) {
 }
 
 // source is of archives that are open, and stay so.
+
+// What the page asks of an archive of a million entries: the treemap of all of it, and the
+// whole byte map, by the kinds of files.
+func BenchmarkAMillionEntries(b *testing.B) {
+	m := &storetest.Mem{}
+	w, err := caf.Format.Create(b.Context(), m, "x.caf", format.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 1_000_000 {
+		e := holdall.Entry{Name: fmt.Sprintf("set-%02d/part-%03d/%07d.%s", i/50_000, i/1000%50, i, []string{"jpg", "json", "txt"}[i%3]), Size: int64(i * 7919 % 100)}
+		if err := w.Add(b.Context(), e, bytes.NewReader(make([]byte, e.Size))); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if _, err := w.Commit(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	s := serving(b, opened(m, "x.caf", caf.Format))
+	s.get("/api/treemap", "a", "x") // the archive is gone through
+	for name, ask := range map[string][]string{
+		"treemap/size":  {"/api/treemap", "a", "x"},
+		"treemap/count": {"/api/treemap", "a", "x", "by", "count"},
+		"map/use":       {"/api/map", "a", "x", "cells", "12000"},
+		"map/kind":      {"/api/map", "a", "x", "cells", "12000", "by", "kind"},
+		"map/proof":     {"/api/map", "a", "x", "cells", "12000", "by", "proof"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				s.get(ask[0], ask[1:]...)
+			}
+		})
+	}
+}

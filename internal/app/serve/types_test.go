@@ -20,3 +20,12 @@ func TestTextIsToldByItsBytes(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyTakesPathsAndWhatIsBelowThem(t *testing.T) {
+	only := map[string]bool{"a": true, "b/c": true}
+	for name, want := range map[string]bool{"a": true, "a/x": true, "a/x/y": true, "ab": false, "b": false, "b/c": true, "b/c/": true, "b/cd": false, "": false} {
+		if got := among(only, name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}
