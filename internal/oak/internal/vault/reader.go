@@ -115,6 +115,7 @@ const (
 	documentFile kind = iota + 1 // nodes
 	binaryFile                   // a property
 	plainFile                    // an nt:file
+	folder                       // an nt:folder, unless a document says what it is
 )
 
 // A place is what a file is about.
@@ -132,7 +133,7 @@ func Excluded(name string) bool { return name == ".vlt" || strings.HasPrefix(nam
 // place says what a file is about. A file that ends in .xml is looked at.
 func (r *Reader) place(ctx context.Context, e format.Entry) (p place, ok bool, err error) {
 	rest, ok := strings.CutPrefix(e.Name, Root+"/")
-	if !ok || e.Kind != format.File {
+	if !ok || e.Kind != format.File && e.Kind != format.Dir {
 		return p, false, nil
 	}
 	elems := strings.Split(rest, "/")
@@ -142,13 +143,15 @@ func (r *Reader) place(ctx context.Context, e format.Entry) (p place, ok bool, e
 			return p, false, nil
 		}
 		name := repositoryName(elem)
-		if i < last {
+		if i < last || e.Kind == format.Dir {
 			name, p.ofFile = strings.CutSuffix(name, dirEnd)
 		}
 		p.names = append(p.names, name)
 	}
 	dir, base := p.names[:last], p.names[last]
 	switch {
+	case e.Kind == format.Dir:
+		p.kind = folder
 	case elems[last] == ContentXML:
 		p.kind, p.names = documentFile, dir
 	case strings.HasSuffix(base, binaryEnd):
@@ -265,8 +268,11 @@ func (r *Reader) all(ctx context.Context) error {
 	return r.orders()
 }
 
-// look finds out what files with a folder are.
+// look finds out what files with a folder are, and tells of folders.
 func (r *Reader) look(ctx context.Context, e format.Entry, p place) error {
+	if p.kind == folder && r.Filter.contains(pathOf(p.names)) {
+		return r.tell(nodejson.Item{Kind: nodejson.NodeItem, Path: r.path(p.names), Again: true, Properties: []nodejson.Property{text("jcr:primaryType", segment.Name, "nt:folder")}})
+	}
 	if p.kind != documentFile {
 		return nil
 	}
@@ -514,10 +520,12 @@ func (r *Reader) node(s *scanner, open []frame, f *frame, x element, again bool)
 			up.held = nil
 		}
 	}
+	item.Properties = append(types, item.Properties...)
 	if Orderable(primary, r.types) {
 		r.add(f.names, "", 0)
+		// Of no children, unless the end says otherwise.
+		item.Properties = append(item.Properties, nodejson.Property{Name: childOrder, Type: segment.Name, Multi: true, Kind: nodejson.Here})
 	}
-	item.Properties = append(types, item.Properties...)
 	return r.tell(item)
 }
 
