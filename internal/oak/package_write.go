@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ var packageFolders = map[string]bool{"nt:folder": true, "sling:Folder": true, "s
 
 // Package writes nodes with all below them as a package of FileVault. It commits to.
 func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o PackageOptions) (Exported, error) {
-	p := &packer{t: t.t, to: to, o: o, buf: make([]byte, 256<<10), done: map[string]bool{}, seed: maphash.MakeSeed()}
+	p := &packer{t: t.t, to: to, o: o, buf: make([]byte, 256<<10), done: map[string]bool{}, types: map[string]bool{}, seed: maphash.MakeSeed()}
 	var err error
 	if p.has, err = t.t.namespaces(ctx); err != nil {
 		return Exported{}, t.t.corrupt(err, "/"+systemName+"/"+namespacesName)
@@ -70,7 +71,13 @@ func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o 
 			return p.said, err
 		}
 	}
-	_, err = to.Commit(ctx)
+	types, err := p.nodeTypesFile(ctx)
+	if err == nil && len(types) > 0 {
+		err = p.add(ctx, vault.NodeTypes, p.at(), int64(len(types)), bytes.NewReader(types))
+	}
+	if err == nil {
+		_, err = to.Commit(ctx)
+	}
 	return p.said, err
 }
 
@@ -79,14 +86,15 @@ func within(name, top string) bool { return name == top || strings.HasPrefix(nam
 
 // A packer writes a package.
 type packer struct {
-	t    *treeReader
-	to   format.Writer
-	o    PackageOptions
-	has  map[string]string // namespaces
-	said Exported
-	done map[string]bool // folders that are above what was asked for
-	buf  []byte
-	seed maphash.Seed
+	t     *treeReader
+	to    format.Writer
+	o     PackageOptions
+	has   map[string]string // namespaces
+	types map[string]bool   // of nodes that were written
+	said  Exported
+	done  map[string]bool // folders that are above what was asked for
+	buf   []byte
+	seed  maphash.Seed
 }
 
 func (p *packer) lose(path, what string) {
@@ -131,6 +139,9 @@ func (p *packer) add(ctx context.Context, name string, at time.Time, size int64,
 	return p.to.Add(ctx, format.Entry{Name: name, Size: size, ModTime: at}, r)
 }
 
+// at is when the revision was written, if it says so.
+func (p *packer) at() time.Time { return time.UnixMilli(max(p.t.shown.Millis, 0)).UTC() }
+
 // about writes what a package says of itself.
 func (p *packer) about(ctx context.Context, tops []spot) error {
 	var roots []string
@@ -141,7 +152,7 @@ func (p *packer) about(ctx context.Context, tops []spot) error {
 		}
 		roots = append(roots, "/"+strings.Join(names, "/"))
 	}
-	at := time.UnixMilli(max(p.t.shown.Millis, 0)).UTC()
+	at := p.at()
 	name := strings.ReplaceAll(strings.Trim(roots[0], "/"), "/", "-")
 	if len(roots) > 1 {
 		name += fmt.Sprintf("-and-%d-more", len(roots)-1)
@@ -455,7 +466,7 @@ func (p *packer) write(ctx context.Context, dir string, d *document, s spot) err
 		return err
 	}
 	defer release()
-	return p.lost(shownPath(s.name), p.add(ctx, dir+"/"+vault.ContentXML, time.UnixMilli(max(p.t.shown.Millis, 0)).UTC(), size, content))
+	return p.lost(shownPath(s.name), p.add(ctx, dir+"/"+vault.ContentXML, p.at(), size, content))
 }
 
 // errNothing is that of a document of a node that cannot be read.
@@ -498,6 +509,12 @@ func (d *document) node(ctx context.Context, s spot, top bool) error {
 	}
 	if !d.typesOnly {
 		d.said.Nodes++
+	}
+	if shape := n.Template(); shape.Primary != nil {
+		d.types[shape.Primary.Text] = true
+	}
+	for _, mixin := range n.Template().Mixins {
+		d.types[mixin.Text] = true
 	}
 	d.w.Start(name)
 	for prop, lost := range n.Properties(ctx) {

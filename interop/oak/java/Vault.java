@@ -105,7 +105,6 @@ final class Vault {
     }
 
     private static Map<String, Object> install(Session session, Main m) throws Exception {
-        types(session);
         List<String> faults = new ArrayList<>();
         ImportOptions o = new ImportOptions();
         o.setStrict(true);

@@ -26,8 +26,13 @@ func Orderable(name string, defined map[string]bool) bool {
 	if is, ok := orderable[name]; ok {
 		return is
 	}
+	return !BuiltIn(name)
+}
+
+// BuiltIn reports whether every repository has a type of nodes.
+func BuiltIn(name string) bool {
 	prefix, _ := cutName(name)
-	return prefix != "nt" && prefix != "rep" && prefix != "oak" && prefix != "mix"
+	return prefix == "nt" || prefix == "rep" || prefix == "oak" || prefix == "mix"
 }
 
 // readNodeTypes reads of a CND which types it defines, and whether their nodes have an
