@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
@@ -251,7 +252,7 @@ func (p *packer) folder(ctx context.Context, s spot, dir string) error {
 		if err != nil {
 			return err
 		}
-		switch kind, name, err := p.kind(ctx, c); {
+		switch kind, name, err := p.kind(ctx, s, c); {
 		case err != nil:
 			return err
 		case kind == asFile:
@@ -275,7 +276,7 @@ const (
 
 // kind says what a child of a folder's node is in a package. Of what cannot be read that
 // is for the document to say.
-func (p *packer) kind(ctx context.Context, c spot) (kind int, name string, err error) {
+func (p *packer) kind(ctx context.Context, parent, c spot) (kind int, name string, err error) {
 	n, err := p.t.node(ctx, c)
 	if err != nil {
 		return inDocument, "", p.t.unlessDamage(err)
@@ -285,23 +286,37 @@ func (p *packer) kind(ctx context.Context, c spot) (kind int, name string, err e
 	}
 	primary := n.Template().Primary
 	switch {
-	case primary == nil || !fits(name):
-	case packageFolders[primary.Text]:
+	case primary == nil:
+	case packageFolders[primary.Text] && fits(name):
 		kind = asFolder
 	case p.isFile(ctx, n, name):
-		kind = asFile
+		// A folder of that name would be of the file without .dir.
+		stem, is := strings.CutSuffix(name, ".dir")
+		taken := false
+		if is {
+			var up segment.Node
+			if up, err = p.t.node(ctx, parent); err == nil {
+				_, taken, err = up.Child(ctx, stem)
+			}
+		}
+		if err == nil && !taken && fits(stem) {
+			kind = asFile
+		}
 	}
-	return kind, name, nil
+	return kind, name, p.t.unlessDamage(err)
 }
 
 func lastName(s spot) (string, error) {
 	return importName(s.name[strings.LastIndexByte(s.name, '/')+1:], s.depth == 1)
 }
 
-// fits reports whether a file or folder of a package can be called as a node is.
+// fits reports whether a file or folder of a package can be called as a node is, and
+// whether the reference understands that: an escape behind an underscore it does not.
 func fits(name string) bool {
 	file := vault.PlatformName(name)
-	return utf8.ValidString(name) && !strings.HasSuffix(name, ".dir") && !vault.Excluded(file) && file != vault.ContentXML && format.NameFault(vault.Root+"/"+file) == "" && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' })
+	misread := len(name) > 1 && name[0] == '_' && strings.IndexByte("\\<>|\"/?%:", name[1]) >= 0
+	return utf8.ValidString(name) && !misread && !strings.HasSuffix(name, ".dir") && !vault.Excluded(file) && file != vault.ContentXML &&
+		format.NameFault(vault.Root+"/"+file) == "" && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // isFile reports whether a node is what a file of a package says: an nt:file with all that
@@ -529,8 +544,16 @@ func (d *document) node(ctx context.Context, s spot, top bool) error {
 			return err
 		}
 	}
+	if _, ok := shapeOf(n.Template(), primaryTypeName); !ok {
+		d.w.Attribute(primaryTypeName, segment.Name, false)
+		d.w.Value()
+		d.w.Write([]byte("nt:unstructured"))
+		d.w.EndAttribute()
+		d.lose(path, "it has no jcr:primaryType; nt:unstructured is written")
+	}
 	if n.Template().Rule != segment.NoChild && !d.typesOnly {
-		if err := d.below(ctx, s, n, top); err != nil {
+		_, ordered := shapeOf(n.Template(), childOrderName)
+		if err := d.below(ctx, s, ordered, top && !isFileItself(n)); err != nil {
 			return err
 		}
 	}
@@ -541,8 +564,8 @@ func (p *packer) isLost(d *document, s spot, prop segment.Property) bool {
 	return prop.Type == segment.Binary && d.lost[s.under(writeTreeName(prop.Name, false))]
 }
 
-func (d *document) below(ctx context.Context, s spot, n segment.Node, top bool) error {
-	_, ordered := shapeOf(n.Template(), childOrderName)
+// below writes the children of a node, but for those of the folder's that are by themselves.
+func (d *document) below(ctx context.Context, s spot, ordered, apart bool) error {
 	d.above[s.id] = true
 	defer delete(d.above, s.id)
 	for c, err := range d.packer.children(ctx, s) {
@@ -553,8 +576,8 @@ func (d *document) below(ctx context.Context, s spot, n segment.Node, top bool) 
 			return err
 		}
 		kind, name := inDocument, ""
-		if top && !isFileItself(n) {
-			if kind, name, err = d.kind(ctx, c); err != nil {
+		if apart {
+			if kind, name, err = d.kind(ctx, s, c); err != nil {
 				return err
 			}
 		}
@@ -716,7 +739,7 @@ func (d *document) binaries(ctx context.Context, s spot, dir string, top bool) e
 			continue
 		}
 		if top {
-			kind, _, err := d.kind(ctx, c)
+			kind, _, err := d.kind(ctx, s, c)
 			if err != nil {
 				return err
 			}
