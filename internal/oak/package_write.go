@@ -36,7 +36,7 @@ var packageFolders = map[string]bool{"nt:folder": true, "sling:Folder": true, "s
 
 // Package writes nodes with all below them as a package of FileVault. It commits to.
 func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o PackageOptions) (Exported, error) {
-	p := &packer{t: t.t, to: to, o: o, buf: make([]byte, 256<<10), done: map[string]bool{}, types: map[string]bool{}, seed: maphash.MakeSeed()}
+	p := &packer{t: t.t.paths, to: to, o: o, buf: make([]byte, 256<<10), done: map[string]bool{}, types: map[string]bool{}, seed: maphash.MakeSeed()}
 	var err error
 	if p.has, err = t.t.namespaces(ctx); err != nil {
 		return Exported{}, t.t.corrupt(err, "/"+systemName+"/"+namespacesName)
@@ -52,7 +52,7 @@ func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o 
 		}
 		path := shownPath(s.name)
 		if s.depth == 0 || path == "/"+systemName || strings.HasPrefix(path, "/"+systemName+"/") {
-			return Exported{}, fmt.Errorf("oak: %s: expected nodes below the root that are not of %s: name them each: %w", path, systemName, fs.ErrInvalid)
+			return Exported{}, fmt.Errorf("oak: %s: expected a path below the root, and none of %s, for a package: %w", path, systemName, fs.ErrInvalid)
 		}
 		for _, other := range tops {
 			if within(other.name, s.name) || within(s.name, other.name) {
