@@ -61,6 +61,9 @@ func packageReader(ctx context.Context, from Package, has map[string]string, noO
 			if other, taken := uris[prefix]; taken {
 				return "", fmt.Errorf("prefix %.100q: expected one namespace, found %.200q and %.200q", prefix, other, uri)
 			}
+			if len(uris) >= mostNamespaces || len(uri) > mostNamespace {
+				return "", fmt.Errorf("expected at most %d namespaces of %d bytes, found more", mostNamespaces, mostNamespace)
+			}
 			prefixes[uri], uris[prefix] = prefix, uri
 			return prefix, nil
 		},
@@ -109,8 +112,11 @@ func (s *Store) known(ctx context.Context, super segment.RecordID) (has map[stri
 	return has, types, s.r.corrupt(err, "/"+systemName)
 }
 
-// mostNamespace bounds the names of namespaces.
-const mostNamespace = 64 << 10
+const (
+	// mostNamespace bounds the names of namespaces, mostNamespaces how many a package has.
+	mostNamespace  = 4 << 10
+	mostNamespaces = 10000
+)
 
 func (t *treeReader) namespaces(ctx context.Context) (map[string]string, error) {
 	id, missing, err := t.records.Down(ctx, t.top, systemName, namespacesName)

@@ -120,7 +120,7 @@ func (c *typeWriter) texts(ctx context.Context, n segment.Node) (map[string][]st
 		for v, err := range p.Values(ctx) {
 			var text string
 			if err == nil {
-				text, err = v.Text(ctx, mostNamespace)
+				text, err = v.Text(ctx, mostName)
 			}
 			if err != nil {
 				return nil, err

@@ -252,13 +252,13 @@ func (p *packer) folder(ctx context.Context, s spot, dir string) error {
 		if err != nil {
 			return err
 		}
-		switch kind, name, err := p.kind(ctx, s, c); {
+		kind, name, err := p.kind(ctx, s, c)
+		switch file := dir + "/" + vault.PlatformName(name); {
 		case err != nil:
-			return err
 		case kind == asFile:
-			err = p.file(ctx, c, dir+"/"+vault.PlatformName(name))
+			err = p.file(ctx, c, file)
 		case kind == asFolder:
-			err = p.folder(ctx, c, dir+"/"+vault.PlatformName(name))
+			err = p.folder(ctx, c, file)
 		}
 		if err != nil {
 			return err

@@ -54,6 +54,9 @@ type Reader struct {
 	tell    func(nodejson.Item) error
 }
 
+// mostFilter bounds the filter, which is in memory.
+const mostFilter = 16 << 20
+
 // NewReader reads what a package says of itself.
 func NewReader(ctx context.Context, files Files, o Options) (*Reader, error) {
 	r := &Reader{files: files, o: o, types: map[string]bool{}, special: map[string]string{}}
@@ -63,6 +66,9 @@ func NewReader(ctx context.Context, files Files, o Options) (*Reader, error) {
 		}
 		switch e.Name {
 		case FilterXML:
+			if e.Size > mostFilter {
+				return nil, r.errorf(e, 0, fmt.Errorf("expected at most %d bytes, found %d", mostFilter, e.Size))
+			}
 			err = r.read(ctx, e, func(in io.Reader) (line int, err error) {
 				r.Filter, line, err = readFilter(in)
 				return line, err
@@ -370,14 +376,20 @@ func (r *Reader) binary(ctx context.Context, e format.Entry, p place) error {
 	})
 }
 
+const (
+	// mostPath bounds paths.
+	mostPath = 256 << 10
+	// mostTypes bounds what is held of an element that may not be of the package.
+	mostTypes = 4 << 10
+)
+
 // A frame is an element that is open.
 type frame struct {
 	names []string
-	path  string // as the filter has it
-	skip  bool   // with all below it
-	held  []nodejson.Property
-	in    bool // it is of the package
-	next  uint64
+	skip  bool                // with all below it
+	held  []nodejson.Property // what it is, if it is not of the package, but something below may be
+	in    bool                // it is of the package
+	next  uint64              // number of its next child
 }
 
 func (r *Reader) document(ctx context.Context, e format.Entry, p place) error {
@@ -416,15 +428,19 @@ func (r *Reader) document(ctx context.Context, e format.Entry, p place) error {
 				}
 				f.names = append(parent[:len(parent):len(parent)], name)
 			}
-			if f.path = pathOf(f.names); len(open) > 0 {
+			path := pathOf(f.names)
+			if len(path) > mostPath {
+				return s.line(), fmt.Errorf("expected a path of at most %d bytes, found %d", mostPath, len(path))
+			}
+			if len(open) > 0 {
 				up := &open[len(open)-1]
-				if f.skip = up.skip; !f.skip && up.in && r.Filter.contains(f.path) {
+				if f.skip = up.skip; !f.skip && up.in && r.Filter.contains(path) {
 					r.add(up.names, f.names[len(f.names)-1], up.next)
 					up.next++
 				}
 			}
 			if f.skip = f.skip || len(x.attrs) == 0; !f.skip {
-				if err := r.node(s, open, &f, x, p.ofFile); err != nil {
+				if err := r.node(s, open, &f, path, x, p.ofFile); err != nil {
 					return s.line(), err
 				}
 			}
@@ -473,8 +489,8 @@ func (r *Reader) value(s *scanner, t segment.PropertyType, v string) (string, er
 }
 
 // node tells of a node, if it is of the package, or above it.
-func (r *Reader) node(s *scanner, open []frame, f *frame, x element, again bool) error {
-	f.in = r.Filter.contains(f.path)
+func (r *Reader) node(s *scanner, open []frame, f *frame, path string, x element, again bool) error {
+	f.in = r.Filter.contains(path)
 	item := nodejson.Item{Kind: nodejson.NodeItem, Path: r.path(f.names), Again: again}
 	types := make([]nodejson.Property, 0, 2) // those that say what it is
 	primary := ""
@@ -484,7 +500,7 @@ func (r *Reader) node(s *scanner, open []frame, f *frame, x element, again bool)
 			return err
 		}
 		isType := name == "jcr:primaryType" || name == "jcr:mixinTypes"
-		if !isType && (!f.in || !r.Filter.hasProperty(f.path+"/"+name)) {
+		if !isType && (!f.in || !r.Filter.hasProperty(path+"/"+name)) {
 			continue
 		}
 		p, err := r.property(s, name, a.value)
@@ -505,9 +521,19 @@ func (r *Reader) node(s *scanner, open []frame, f *frame, x element, again bool)
 		types = append(types, text("jcr:primaryType", segment.Name, primary))
 	}
 	if !f.in {
-		if f.held = types; len(f.names) > 0 && (r.Filter.above(f.path) || r.Filter.set(f.path) != nil && r.Filter.set(f.path).root == f.path) {
+		set := r.Filter.set(path)
+		if len(f.names) > 0 && (r.Filter.above(path) || set != nil && set.root == path) {
 			item.Properties = types
 			return r.tell(item)
+		}
+		size := 0
+		for _, p := range types {
+			for _, v := range p.Values {
+				size += len(v.Content)
+			}
+		}
+		if size <= mostTypes {
+			f.held = types
 		}
 		return nil
 	}

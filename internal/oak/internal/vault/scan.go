@@ -15,6 +15,9 @@ const (
 	mostMarkup = 64 << 20
 	// mostDepth bounds how deep elements are within each other.
 	mostDepth = 1100
+	// mostHeld bounds what is in memory of the elements that are open: their names, and
+	// namespaces.
+	mostHeld = 4 << 20
 )
 
 var errMarkup = fmt.Errorf("expected at most %d bytes between two elements' beginnings, found more", mostMarkup)
@@ -26,7 +29,6 @@ type plain struct {
 	state int
 	seen  [3]byte // before the next one
 	left  int     // what may be read before somebody sets it again
-	cr    bool
 }
 
 // States of a plain.
@@ -131,6 +133,7 @@ type scanner struct {
 	open  []string // names of elements, as they are written
 	marks []int    // how many declarations there were when each began
 	decls []declaration
+	held  int // bytes of names and declarations
 	ended bool
 }
 
@@ -177,6 +180,10 @@ func (s *scanner) next() (element, error) {
 			if last < 0 || s.open[last] != name {
 				return element{}, fmt.Errorf("expected the end of another element, found that of %.100q", strings.TrimPrefix(name, ":"))
 			}
+			for _, d := range s.decls[s.marks[last]:] {
+				s.held -= len(d.prefix) + len(d.uri)
+			}
+			s.held -= len(name)
 			s.decls = s.decls[:s.marks[last]]
 			s.open, s.marks = s.open[:last], s.marks[:last]
 			s.ended = last == 0
@@ -194,7 +201,9 @@ func (s *scanner) start(t xml.StartElement) (e element, err error) {
 	case len(s.open) == mostDepth:
 		return e, fmt.Errorf("expected at most %d elements within each other, found more", mostDepth)
 	}
-	s.open, s.marks = append(s.open, t.Name.Space+":"+t.Name.Local), append(s.marks, len(s.decls))
+	name := t.Name.Space + ":" + t.Name.Local
+	s.held += len(name)
+	s.open, s.marks = append(s.open, name), append(s.marks, len(s.decls))
 	for _, a := range t.Attr {
 		switch {
 		case a.Name.Space == "xmlns":
@@ -202,6 +211,12 @@ func (s *scanner) start(t xml.StartElement) (e element, err error) {
 		case a.Name.Space == "" && a.Name.Local == "xmlns":
 			s.decls = append(s.decls, declaration{"", a.Value})
 		}
+	}
+	for _, d := range s.decls[s.marks[len(s.marks)-1]:] {
+		s.held += len(d.prefix) + len(d.uri)
+	}
+	if s.held > mostHeld {
+		return e, fmt.Errorf("expected at most %d bytes of names and namespaces of elements within each other, found more", mostHeld)
 	}
 	space := func(prefix string) string {
 		uri, ok := s.uri(prefix)
