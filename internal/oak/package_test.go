@@ -256,11 +256,11 @@ func TestWhatAPackageCannotSayIsTold(t *testing.T) {
 		return m.node(nil, segment.Child{Name: "a", Node: m.node(typed("nt:unstructured",
 			single("strange:p", segment.String, text("x")), single("broken", segment.String, m.binary([]byte("a\xffb"))), single("elsewhere", segment.Binary, m.blob(id+"#5")), single("fine", segment.Binary, m.binary([]byte("y"))),
 		), segment.Child{Name: "strange:child", Node: leaf}, segment.Child{Name: "x.dir", Node: m.node(typed("nt:unstructured", binary))},
-			segment.Child{Name: "bare", Node: m.node(nil)}, segment.Child{Name: "_%", Node: m.node(typed("nt:folder", binary))})})
+			segment.Child{Name: "bare", Node: m.node(nil)}, segment.Child{Name: "strange:folder", Node: m.node(typed("nt:folder"))}, segment.Child{Name: "_%", Node: m.node(typed("nt:folder", binary))})})
 	})
 	p, lost, _ := packed(t, st, Datastore{}, "/a")
 	slices.Sort(lost)
-	want := []string{"/a property broken: ", "/a property elsewhere: ", "/a property strange:p: ", "/a/_% property data: ", "/a/bare: ", "/a/strange:child: ", "/a/x.dir property data: "}
+	want := []string{"/a property broken: ", "/a property elsewhere: ", "/a property strange:p: ", "/a/_% property data: ", "/a/bare: ", "/a/strange:child: ", "/a/strange:folder: ", "/a/x.dir property data: "}
 	if len(lost) != len(want) {
 		t.Fatalf("got %s", strings.Join(lost, "\n"))
 	}

@@ -44,6 +44,7 @@ func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o 
 	if p.has == nil {
 		p.has = namespaces
 	}
+	p.ask = vault.NewWriter(io.Discard, p.uri)
 	var tops []spot
 	for _, said := range names {
 		s, err := t.t.findNode(ctx, nodePath(said))
@@ -61,6 +62,15 @@ func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o 
 		}
 		if !placeable(s) {
 			return Exported{}, fmt.Errorf("oak: %s: expected names that folders of a package can have, which do not end in .dir: %w", path, fs.ErrInvalid)
+		}
+		stored, err := storedNames(s.name)
+		for _, name := range stored {
+			if err == nil {
+				err = p.ask.Check(name)
+			}
+		}
+		if err != nil {
+			return Exported{}, fmt.Errorf("oak: %s: %w", path, err)
 		}
 		tops = append(tops, s)
 	}
@@ -91,6 +101,7 @@ type packer struct {
 	to    format.Writer
 	o     PackageOptions
 	has   map[string]string // namespaces
+	ask   *vault.Writer     // knows which names can be said
 	types map[string]bool   // of nodes that were written
 	said  Exported
 	done  map[string]bool // folders that are above what was asked for
@@ -281,7 +292,7 @@ func (p *packer) kind(ctx context.Context, parent, c spot) (kind int, name strin
 	if err != nil {
 		return inDocument, "", p.t.unlessDamage(err)
 	}
-	if name, err = lastName(c); err != nil {
+	if name, err = lastName(c); err != nil || p.ask.Check(name) != nil {
 		return inDocument, "", nil
 	}
 	primary := n.Template().Primary
@@ -498,7 +509,7 @@ type document struct {
 }
 
 func (p *packer) document() *document {
-	return &document{packer: p, w: vault.NewWriter(io.Discard, p.uri), above: map[segment.RecordID]bool{}, lost: map[string]bool{}}
+	return &document{packer: p, w: p.ask, above: map[segment.RecordID]bool{}, lost: map[string]bool{}}
 }
 
 // node writes a node as an element.

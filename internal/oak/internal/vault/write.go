@@ -59,6 +59,7 @@ func (w *Writer) Check(name string) error {
 // Start begins an element; the first is that of the document. Its name was checked.
 func (w *Writer) Start(name string) {
 	w.close()
+	own := name
 	if len(w.names) == 0 {
 		w.w.WriteString(`<?xml version="1.0" encoding="UTF-8"?>` + "\n")
 		name = "jcr:root"
@@ -73,7 +74,7 @@ func (w *Writer) Start(name string) {
 		w.Needs("jcr:")
 		w.Needs("nt:")
 	}
-	w.Needs(name)
+	w.Needs(own) // the folder of a document has its name
 }
 
 func (w *Writer) name(name string) (full []byte) {
