@@ -97,6 +97,7 @@ var imports = map[string]string{
 	"internal/oak/internal/newtree":      "internal/oak/internal/segment internal/sorter",
 	"internal/oak/internal/newstore":     "store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile internal/formatkit",
 	"internal/oak/internal/nodejson":     "internal/oak/internal/segment",
+	"internal/oak/internal/vault":        "format internal/oak/internal/nodejson internal/oak/internal/segment internal/sorter",
 	"internal/oak/internal/audit":        "format store internal/oak/internal/repo internal/oak/internal/segment internal/oak/internal/tarfile",
 	"internal/oak/internal/proof":        "internal/oak/internal/segment internal/pipe",
 	"internal/oak/internal/rescue":       "store internal/oak/internal/segment internal/oak/internal/tarfile",
