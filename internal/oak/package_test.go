@@ -336,3 +336,43 @@ func TestPathsOfAPackageAreChecked(t *testing.T) {
 		w.Abort()
 	}
 }
+
+// full fails from one entry on.
+type full struct {
+	format.Writer
+	left int
+}
+
+var errNoRoom = errors.New("no room")
+
+func (w *full) Add(ctx context.Context, e format.Entry, r io.Reader) error {
+	if w.left--; w.left < 0 {
+		return errNoRoom
+	}
+	return w.Writer.Add(ctx, e, r)
+}
+
+func TestAPackageThatCannotBeWrittenIsNone(t *testing.T) {
+	st := madeStore(t, site)
+	for n := 0; ; n++ {
+		to := &storetest.Mem{}
+		w, err := zip.Format.Create(t.Context(), to, "p.zip", format.CreateOptions{Scratch: pack.NewScratch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := &full{w, n}
+		_, err = treeOf(t, openStoreOf(t, st), nil).Package(t.Context(), out, []string{"/content/cq:site"}, PackageOptions{Scratch: pack.NewScratch})
+		if err == nil && out.left >= 0 {
+			if n < 20 {
+				t.Errorf("only %d entries", n)
+			}
+			return
+		}
+		if !errors.Is(err, errNoRoom) {
+			t.Fatalf("entry %d: %v", n, err)
+		}
+		if err := w.Abort(); err != nil || to.Get("p.zip") != nil {
+			t.Errorf("entry %d: something is there; %v", n, err)
+		}
+	}
+}
