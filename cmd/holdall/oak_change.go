@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall/internal/oak"
-	"github.com/holdall/holdall/internal/pack"
 )
 
 func (a *app) oakCheckpointsCommand() *cobra.Command {
@@ -215,8 +213,9 @@ func (a *app) oakReplaceCommand() *cobra.Command {
 		Use:   "replace STORE PATH --from OTHER[@REVISION]",
 		Short: "Put a node back from another store or revision",
 		Long: `Writes a new revision in which the node at PATH, with everything below it, is
-the one that OTHER has at this path. OTHER is another store, such as a backup, or
-a file of JSON lines that export wrote; without OTHER it is the same store.
+the one that OTHER has at this path. OTHER is another store, such as a backup, a
+file of JSON lines that export wrote, or a FileVault package; without OTHER it is
+the same store.
 REVISION is UUID:NUMBER, a time, head, or checkpoint:ID.
 
 The node may be damaged or missing; its parent must be readable. A damaged donor
@@ -263,11 +262,7 @@ func (a *app) withDonor(ctx context.Context, s *oak.Store, own, said string, do 
 		return tree(s)
 	}
 	if info, err := os.Stat(address); address == said && (said == "-" || err == nil && info.Mode().IsRegular()) {
-		in, err := a.input(said)
-		if err != nil {
-			return err
-		}
-		return errors.Join(do(oak.Donor{Export: in, Scratch: pack.NewScratch}), in.Close())
+		return a.withExport(ctx, said, do)
 	}
 	return a.withOak(ctx, address, false, tree)
 }

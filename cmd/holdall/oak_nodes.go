@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/zip"
 	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/pack"
@@ -39,11 +40,11 @@ func (a *app) catNodes(ctx context.Context, address string, names []string, dept
 
 func (a *app) oakExportCommand() *cobra.Command {
 	var o oak.ExportOptions
-	var out string
+	var out, packed string
 	var resume bool
 	cmd := &cobra.Command{
-		Use:   "export STORE [PATH]",
-		Short: "Write nodes as lines of JSON",
+		Use:   "export STORE [PATH...]",
+		Short: "Write nodes as lines of JSON, or as a FileVault package",
 		Long: `Writes a node and all below it as lines of JSON, parents first, one line a node
 with all its properties; what is too long for a line follows in lines of its
 own. --revision and --checkpoint say of which tree. Damage is a line that says
@@ -51,13 +52,27 @@ what is lost, and makes the exit code 1.
 
 --after goes on behind a node that was written. -o FILE appears when all is
 written; until then it is FILE.part, with which --resume goes on after the
-export was broken off. The revision must be the same.`,
+export was broken off. The revision must be the same.
+
+--package writes a package of Apache Jackrabbit FileVault instead, which a
+repository installs: one or several PATHs with all below them. Hidden nodes are
+no content. What damage took, or a package cannot say, is listed, and makes the
+exit code 1. For binaries in a data store it needs --datastore.`,
 		Example: `  holdall oak export segmentstore /content/site > site.jsonl
+  holdall oak export --package site.zip segmentstore /content/site /content/dam/site
   holdall oak export --no-binaries -o all.jsonl segmentstore
   holdall oak export --no-binaries -o all.jsonl --resume segmentstore`,
-		Args: args(1, 2, "a store and the path of a node"),
+		Args: args(1, -1, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			switch {
+			case packed != "" && (out != "" || resume || o.After != "" || o.NoBinaries || o.Depth >= 0):
+				return usage("--package: expected none of the other flags")
+			case packed != "" && len(args) == 1:
+				return usage("--package: expected the paths of nodes")
+			case packed != "":
+				return a.oakPackage(ctx, args[0], packed, args[1:])
+			case len(args) > 2:
+				return usage("several paths: expected --package")
 			case resume && out == "":
 				return usage("--resume: expected a file, by -o")
 			case resume && o.After != "":
@@ -76,11 +91,66 @@ export was broken off. The revision must be the same.`,
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
+	cmd.Flags().StringVar(&packed, "package", "", "write a FileVault package into this file")
 	cmd.Flags().IntVar(&o.Depth, "depth", -1, "how many levels below PATH; -1 is all")
 	cmd.Flags().BoolVar(&o.NoBinaries, "no-binaries", false, "leave out what binaries contain")
 	cmd.Flags().StringVar(&o.After, "after", "", "go on behind the node of this path")
 	cmd.Flags().BoolVar(&resume, "resume", false, "go on where the file of -o ends")
 	return cmd
+}
+
+func (a *app) oakPackage(ctx context.Context, address, out string, paths []string) error {
+	o := oak.PackageOptions{Scratch: pack.NewScratch, Lost: func(path, what string) { a.warn("%s: lost: %s", printable(path), printable(what)) }}
+	if said := a.params["datastore"]; said != "" {
+		var err error
+		if o.Datastore, err = a.datastore(ctx, said); err != nil {
+			return err
+		}
+	}
+	st, name, err := a.locateOut(ctx, out)
+	if err != nil {
+		return err
+	}
+	return a.withTree(ctx, address, func(t *oak.Tree) error {
+		w, err := zip.Format.Create(ctx, st, name, format.CreateOptions{Scratch: pack.NewScratch})
+		if err != nil {
+			return err
+		}
+		done, err := t.Package(ctx, w, paths, o)
+		if err != nil {
+			return errors.Join(err, w.Abort())
+		}
+		a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s\n", out, count(done.Nodes, "node")) })
+		return answer(done.Lost > 0)
+	})
+}
+
+// A packageFiles is an archive that is a package.
+type packageFiles struct{ *holdall.Archive }
+
+func (p packageFiles) Open(ctx context.Context, e format.Entry) (io.ReadCloser, error) {
+	return p.OpenEntry(ctx, e)
+}
+
+// openPackage opens a package, if a file is one: archives of its kind begin as it does.
+func (a *app) openPackage(ctx context.Context, name string) (oak.Package, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := make([]byte, 4)
+	if _, err := io.ReadFull(f, b); err != nil || string(b[:2]) != "PK" {
+		return nil, nil
+	}
+	in, err := a.open(ctx, name, false)
+	if err != nil {
+		return nil, err
+	}
+	if in.Format() != zip.Format {
+		return nil, errors.Join(fmt.Errorf("%s: expected a FileVault package, found %s", name, in.Format().Name), in.Close())
+	}
+	return packageFiles{in}, nil
 }
 
 // withTree opens the tree of a store that the flags say.
@@ -176,9 +246,12 @@ func (a *app) oakImportCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "import FILE -o STORE",
-		Short: "Make a store of lines of JSON, as export writes them",
+		Short: "Make a store of what export wrote, or of a FileVault package",
 		Long: `Makes a new store of what export wrote; FILE - is standard input. What the
-export says is lost, or has left out, is not there, and makes the exit code 1.`,
+export says is lost, or has left out, is not there, and makes the exit code 1.
+
+FILE may be a package of Apache Jackrabbit FileVault: of that, the nodes that its
+filter has.`,
 		Example: "  holdall oak import site.jsonl -o site\n  holdall oak export segmentstore /content | holdall oak import - -o content",
 		Args:    args(1, 1, "a file, or -"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -193,19 +266,21 @@ export says is lost, or has left out, is not there, and makes the exit code 1.`,
 }
 
 func (a *app) oakImport(ctx context.Context, from, out string) error {
-	r, err := a.input(from)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
 	st, name, err := a.locateOut(ctx, out)
 	if err != nil {
 		return err
 	}
 	var done oak.Imported
-	write := func(ctx context.Context, to store.Store, name string, _ bool) (err error) {
-		done, err = oak.Import(ctx, r, to, name, format.CreateOptions{Scratch: pack.NewScratch})
-		return err
+	how := format.CreateOptions{Scratch: pack.NewScratch}
+	write := func(ctx context.Context, to store.Store, name string, _ bool) error {
+		return a.withExport(ctx, from, func(in oak.Donor) (err error) {
+			if in.Package != nil {
+				done, err = oak.ImportPackage(ctx, in.Package, to, name, how)
+			} else {
+				done, err = oak.Import(ctx, in.Export, to, name, how)
+			}
+			return err
+		})
 	}
 	if err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, st, name); err != nil {
 		return err
@@ -216,6 +291,26 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 		return errNo
 	}
 	return nil
+}
+
+// withExport opens what export wrote: lines of JSON, or a package.
+func (a *app) withExport(ctx context.Context, name string, do func(oak.Donor) error) error {
+	d := oak.Donor{Scratch: pack.NewScratch}
+	var err error
+	if name != "-" {
+		if d.Package, err = a.openPackage(ctx, name); err != nil {
+			return err
+		}
+	}
+	if d.Package != nil {
+		return errors.Join(do(d), d.Package.(packageFiles).Close())
+	}
+	in, err := a.input(name)
+	if err != nil {
+		return err
+	}
+	d.Export = in
+	return errors.Join(do(d), in.Close())
 }
 
 func (a *app) oakDiffCommand() *cobra.Command {

@@ -160,13 +160,9 @@ put their mark into the data store are among the STOREs.`,
 			var in oak.Datastore
 			if address != "" {
 				var err error
-				if in.Store, in.Dir, err = a.locate(ctx, address); err != nil {
+				if in, err = a.datastore(ctx, address); err != nil {
 					return err
 				}
-				if err := in.Found(ctx); err != nil {
-					return err
-				}
-				in.Cloud = oak.IsCloud(address)
 			}
 			if unused {
 				return a.oakGarbage(ctx, args, in, older, remove, dry)
@@ -180,6 +176,15 @@ put their mark into the data store are among the STOREs.`,
 	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "of what is unused, only what is as old")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what --delete would remove")
 	return cmd
+}
+
+// datastore opens a data store, which has to be there.
+func (a *app) datastore(ctx context.Context, address string) (in oak.Datastore, err error) {
+	if in.Store, in.Dir, err = a.locate(ctx, address); err != nil {
+		return in, err
+	}
+	in.Cloud = oak.IsCloud(address)
+	return in, in.Found(ctx)
 }
 
 func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, missing bool) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -28,14 +29,21 @@ type Imported struct {
 // Import makes a store of what Export wrote, in the folder name of to: lines may come
 // in any order, as long as what follows a node is behind it. What is above the nodes
 // of a part of a tree has no properties.
-func Import(ctx context.Context, from io.Reader, to store.Store, name string, o format.CreateOptions) (_ Imported, err error) {
+func Import(ctx context.Context, from io.Reader, to store.Store, name string, o format.CreateOptions) (Imported, error) {
+	return importItems(ctx, lines(from), true, to, name, o)
+}
+
+// importItems makes a store of nodes. If it is bare, what nobody told of has no type.
+func importItems(ctx context.Context, from items, bare bool, to store.Store, name string, o format.CreateOptions) (_ Imported, err error) {
 	out, err := create(ctx, to, name, o)
 	if err != nil {
 		return Imported{}, err
 	}
 	w := out.(*treeWriter)
 	defer func() { err = errors.Join(err, w.Abort()) }()
-	w.tree.Bare()
+	if bare {
+		w.tree.Bare()
+	}
 	if !w.timed {
 		w.time = time.Now()
 	}
@@ -59,13 +67,20 @@ type importer struct {
 	has    map[string]*importedProperty // of that, by the names as they are written
 }
 
-// all takes an export to its end.
-func (in *importer) all(ctx context.Context, from io.Reader) error {
-	for d := nodejson.NewDecoder(from); ; {
-		item, err := d.Next()
-		if err == io.EOF {
-			return in.endNode()
+// items are the parts of an export, or of what says the same.
+type items = iter.Seq2[nodejson.Item, error]
+
+func lines(r io.Reader) items {
+	return func(yield func(nodejson.Item, error) bool) {
+		d := nodejson.NewDecoder(r)
+		for item, err := d.Next(); err != io.EOF && yield(item, err) && err == nil; item, err = d.Next() {
 		}
+	}
+}
+
+// all takes an export to its end.
+func (in *importer) all(ctx context.Context, from items) error {
+	for item, err := range from {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -76,6 +91,7 @@ func (in *importer) all(ctx context.Context, from io.Reader) error {
 			return err
 		}
 	}
+	return in.endNode()
 }
 
 // An importedProperty is one of which more may follow.
@@ -94,16 +110,15 @@ func (in *importer) item(ctx context.Context, item nodejson.Item) error {
 			in.res.Lost++
 		}
 		return nil
+	case nodejson.ElementItem:
+		return in.element(ctx, item)
 	case nodejson.NodeItem:
 		if err := in.endNode(); err != nil {
 			return err
 		}
-		path, err := importPath(item.Path)
-		if err == nil {
-			err = in.tree.CheckPath(path)
-		}
+		path, err := in.checkedPath(item.Path)
 		if err != nil {
-			return fmt.Errorf("path %.200q: %w", item.Path, err)
+			return err
 		}
 		if in.passed = !in.takes(path); !in.passed {
 			in.path, in.has = path[len(in.below):], map[string]*importedProperty{}
@@ -114,7 +129,9 @@ func (in *importer) item(ctx context.Context, item nodejson.Item) error {
 	}
 	switch item.Kind {
 	case nodejson.NodeItem:
-		in.res.Nodes++
+		if !item.Again {
+			in.res.Nodes++
+		}
 		return in.properties(ctx, item)
 	case nodejson.MoreItem:
 		return in.properties(ctx, item)
@@ -128,6 +145,34 @@ func (in *importer) item(ctx context.Context, item nodejson.Item) error {
 		return in.content(ctx, in.has[item.Property], item.From, item.Content)
 	}
 	return nil
+}
+
+func (in *importer) checkedPath(said string) ([]string, error) {
+	path, err := importPath(said)
+	if err == nil {
+		err = in.tree.CheckPath(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("path %.200q: %w", said, err)
+	}
+	return path, nil
+}
+
+// element takes one of several values of a node, which is not the last one.
+func (in *importer) element(ctx context.Context, item nodejson.Item) error {
+	path, err := in.checkedPath(item.Path)
+	if err != nil || !in.takes(path) {
+		return err
+	}
+	name, err := importName(item.Property, false)
+	if err != nil {
+		return err
+	}
+	v, err := in.tree.Read(ctx, item.Content)
+	if err != nil {
+		return err
+	}
+	return in.tree.SetElement(path[len(in.below):], name, item.From, v)
 }
 
 // takes reports whether a path is at or below what is taken.

@@ -266,12 +266,13 @@ func (s *Store) lostProperties(ctx context.Context, n segment.Node) (names []str
 	return names, err
 }
 
-// A Donor is where a node is copied from: a tree of this store or another one, or an
-// export.
+// A Donor is where a node is copied from: a tree of this store or another one, an
+// export, or a package.
 type Donor struct {
 	Tree    *Tree
 	Export  io.Reader
-	Scratch func() (format.Scratch, error) // for an export
+	Package Package
+	Scratch func() (format.Scratch, error) // for an export, and a package
 }
 
 type ReplaceOptions struct {
@@ -293,7 +294,7 @@ func (s *Store) Replace(ctx context.Context, path string, from Donor, o ReplaceO
 			return op.said, err
 		}
 	}
-	if from.Export != nil {
+	if from.Tree == nil {
 		err = op.fromExport(ctx, from, o)
 	} else {
 		err = op.fromTree(ctx, from.Tree.t, o)
@@ -308,11 +309,22 @@ func (o *operation) fromExport(ctx context.Context, from Donor, wish ReplaceOpti
 	if wish.Property != "" {
 		return fmt.Errorf("oak: a property by itself: expected a store to take it from: %w", errors.ErrUnsupported)
 	}
-	tree := newtree.New(o.v.b, newtree.Options{Scratch: func() (sorter.Scratch, error) { return from.Scratch() }, Depth: treeDepth})
-	tree.Bare()
+	said, how := items(nil), newtree.Options{Scratch: func() (sorter.Scratch, error) { return from.Scratch() }, Depth: treeDepth}
+	if from.Package != nil {
+		if said, err = o.packaged(ctx, from); err != nil {
+			return err
+		}
+		how.Missing = missingFolder
+	} else {
+		said = lines(from.Export)
+	}
+	tree := newtree.New(o.v.b, how)
+	if from.Package == nil {
+		tree.Bare()
+	}
 	defer func() { err = errors.Join(err, tree.Abort()) }()
 	in := importer{tree: tree, below: o.names}
-	if err := in.all(ctx, from.Export); err != nil {
+	if err := in.all(ctx, said); err != nil {
 		return err
 	}
 	switch {

@@ -71,10 +71,13 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 	}, w.files.Write)
 	w.tree = newtree.New(w.b, newtree.Options{
 		Scratch: func() (sorter.Scratch, error) { return o.Scratch() },
-		IDs:     w.ids, Depth: treeDepth, Missing: []segment.NewProperty{nameProperty(primaryTypeName, folderType)},
+		IDs:     w.ids, Depth: treeDepth, Missing: missingFolder,
 	})
 	return w, nil
 }
+
+// missingFolder is what a node is that something is below, and nothing more is known of.
+var missingFolder = []segment.NewProperty{nameProperty(primaryTypeName, folderType)}
 
 func noPlace(e format.Entry, why string, a ...any) error {
 	return formatkit.NoPlace(e.Name, why, a...)

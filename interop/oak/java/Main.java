@@ -46,11 +46,14 @@ final class Main {
             + "  azure-commit CONNECTION CONTAINER PREFIX WORD  a store there takes a commit and keeps what it had\n"
             + "  azure-check CONNECTION CONTAINER PREFIX     the reference's check of a store there\n"
             + "  azure-list CONNECTION CONTAINER PREFIX      names, lengths, types and metadata of blobs\n"
+            + "  vault-make DIR SEED    makes a repository in DIR/segmentstore by the JCR API\n"
+            + "  vault-pack DIR FILE PATH..  FileVault's package of nodes of such a one\n"
+            + "  vault-install DIR FILE  a package installed into such a one, which need not be there\n"
             + "  measure open|segments|nodes|check|check-head|recover DIR\n"
             + "  measure read DIR FILE  the nodes at the paths in a file\n"
             + "  live DIR SEED          opens a store and writes to it as lines of stdin say: see LiveStore\n"
             + "  batch                  command lines, as arrays of JSON, line by line from stdin\n"
-            + "A command works on a copy of a store, unless --in-place; measure, unindex and what\n"
+            + "A command works on a copy of a store, unless --in-place; measure, unindex, vault-install and what\n"
             + "makes stores work in place.";
 
     private final List<String> words = new ArrayList<>();
@@ -170,6 +173,10 @@ final class Main {
                 return BigStore.make(file(1), words.size() > 2 ? Integer.parseInt(word(2)) : 20);
             case "unindex":
                 return answer("length", Tar.unindex(file(1)));
+            case "vault-make":
+            case "vault-pack":
+            case "vault-install":
+                return Vault.run(this);
             case "measure":
                 return Measure.run(this);
             case "azure-put":

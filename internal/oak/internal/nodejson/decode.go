@@ -73,6 +73,7 @@ const (
 	LostItem                        // a node that is lost
 	ValuesItem                      // values of a property that follow
 	ContentItem                     // the content of a value that follows
+	ElementItem                     // the content of one of several values, of any node: no export has it
 )
 
 // An Item is a part of an export. Behind a node come its long arrays and contents, in order.
@@ -81,12 +82,13 @@ type Item struct {
 	Path       string // as it is written
 	Properties []Property
 	Lost       *Lost
+	Again      bool // the node was told of, or will be: no export has that
 
 	Property string    // as it is written: that something is of
 	From     int       // number of the first of Values, or of the value that Content is of
 	Values   []Value   // of a ValuesItem
 	Length   int64     // of Content
-	Content  io.Reader // of a ContentItem, until the next Item is asked for
+	Content  io.Reader // of a ContentItem or an ElementItem, until the next Item is asked for
 }
 
 // A Decoder reads what an Encoder wrote. It holds a line. It is not for parallel use.

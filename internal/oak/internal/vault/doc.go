@@ -1,0 +1,41 @@
+// Package vault is the inside of packages of Apache Jackrabbit FileVault: names of files,
+// the XML of nodes, the filter, and a reader that tells of nodes as an export does.
+//
+// It is for package oak alone: it knows neither stores nor zip archives.
+package vault
+
+import "fmt"
+
+// Places in a package.
+const (
+	Root       = "jcr_root"
+	ContentXML = ".content.xml"
+	FilterXML  = "META-INF/vault/filter.xml"
+	NodeTypes  = "META-INF/vault/nodetypes.cnd"
+
+	binaryEnd = ".binary"
+	dirEnd    = ".dir"
+	xmlEnd    = ".xml"
+)
+
+// An Error says where a package is none, and why.
+type Error struct {
+	Package string
+	Entry   string
+	Line    int // from 1, or 0
+	What    string
+	Err     error // cause, if any
+}
+
+func (e *Error) Error() string {
+	s := fmt.Sprintf("%s: %s", e.Package, e.Entry)
+	if e.Line > 0 {
+		s += fmt.Sprintf(": line %d", e.Line)
+	}
+	if s += ": " + e.What; e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }

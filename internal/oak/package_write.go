@@ -1,0 +1,851 @@
+package oak
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/vault"
+	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+type PackageOptions struct {
+	Datastore
+	Scratch func() (format.Scratch, error)
+	// Lost hears of what damage took, and of what a package cannot say.
+	Lost func(path, what string)
+}
+
+// packageFolders are those of nodes that are a folder of a package each, so that who installs
+// it need not take all at once. Other nodes are with the folder that they are in.
+var packageFolders = map[string]bool{"nt:folder": true, "sling:Folder": true, "sling:OrderedFolder": true, "cq:Page": true, "dam:Asset": true}
+
+// Package writes nodes with all below them as a package of FileVault. It commits to.
+func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o PackageOptions) (Exported, error) {
+	p := &packer{t: t.t.paths, to: to, o: o, buf: make([]byte, 256<<10), done: map[string]bool{}, types: map[string]bool{}, seed: maphash.MakeSeed()}
+	var err error
+	if p.has, err = t.t.namespaces(ctx); err != nil {
+		return Exported{}, t.t.corrupt(err, "/"+systemName+"/"+namespacesName)
+	}
+	if p.has == nil {
+		p.has = namespaces
+	}
+	p.ask = vault.NewWriter(io.Discard, p.uri)
+	var tops []spot
+	for _, said := range names {
+		s, err := t.t.findNode(ctx, nodePath(said))
+		if err != nil {
+			return Exported{}, err
+		}
+		path := shownPath(s.name)
+		if s.depth == 0 || path == "/"+systemName || strings.HasPrefix(path, "/"+systemName+"/") {
+			return Exported{}, fmt.Errorf("oak: %s: expected a path below the root, and none of %s, for a package: %w", path, systemName, fs.ErrInvalid)
+		}
+		for _, other := range tops {
+			if within(other.name, s.name) || within(s.name, other.name) {
+				return Exported{}, fmt.Errorf("oak: %s and %s: expected none below another: %w", shownPath(other.name), path, fs.ErrInvalid)
+			}
+		}
+		if !placeable(s) {
+			return Exported{}, fmt.Errorf("oak: %s: expected names that folders of a package can have, which do not end in .dir: %w", path, fs.ErrInvalid)
+		}
+		stored, err := storedNames(s.name)
+		for _, name := range stored {
+			if err == nil {
+				err = p.ask.Check(name)
+			}
+		}
+		if err != nil {
+			return Exported{}, fmt.Errorf("oak: %s: %w", path, err)
+		}
+		tops = append(tops, s)
+	}
+	if err := p.about(ctx, tops); err != nil {
+		return p.said, err
+	}
+	for _, s := range tops {
+		if err := p.top(ctx, s); err != nil {
+			return p.said, err
+		}
+	}
+	types, err := p.nodeTypesFile(ctx)
+	if err == nil && len(types) > 0 {
+		err = p.add(ctx, vault.NodeTypes, p.at(), int64(len(types)), bytes.NewReader(types))
+	}
+	if err == nil {
+		_, err = to.Commit(ctx)
+	}
+	return p.said, err
+}
+
+// within reports whether a path is at or below another.
+func within(name, top string) bool { return name == top || strings.HasPrefix(name, top+"/") }
+
+// A packer writes a package.
+type packer struct {
+	t     *treeReader
+	to    format.Writer
+	o     PackageOptions
+	has   map[string]string // namespaces
+	ask   *vault.Writer     // knows which names can be said
+	types map[string]bool   // of nodes that were written
+	said  Exported
+	done  map[string]bool // folders that are above what was asked for
+	buf   []byte
+	seed  maphash.Seed
+}
+
+func (p *packer) lose(path, what string) {
+	p.said.Lost++
+	p.o.Lost(path, what)
+}
+
+// lost is lose for damage. Other errors stay.
+func (p *packer) lost(path string, err error) error {
+	if l, ok := p.t.lostAsJSON(err); ok {
+		p.lose(path, l.What)
+		return nil
+	}
+	if e, ok := errors.AsType[*formatkit.NameError](err); ok {
+		p.lose(path, "no file of a package can be called so: "+e.Why)
+		return nil
+	}
+	if _, ok := errors.AsType[*vault.NameError](err); ok || errors.Is(err, errNotUTF8) {
+		p.lose(path, err.Error())
+		return nil
+	}
+	return err
+}
+
+func (p *packer) uri(prefix string) (string, bool) {
+	uri, ok := p.has[prefix]
+	return uri, ok
+}
+
+// storedNames are those of a path.
+func storedNames(name string) ([]string, error) { return importPath(shownPath(name)) }
+
+func platformPath(names []string) string {
+	dir := vault.Root
+	for _, name := range names {
+		dir += "/" + vault.PlatformName(name)
+	}
+	return dir
+}
+
+func (p *packer) add(ctx context.Context, name string, at time.Time, size int64, r io.Reader) error {
+	return p.to.Add(ctx, format.Entry{Name: name, Size: size, ModTime: at}, r)
+}
+
+// at is when the revision was written, if it says so.
+func (p *packer) at() time.Time { return time.UnixMilli(max(p.t.shown.Millis, 0)).UTC() }
+
+// about writes what a package says of itself.
+func (p *packer) about(ctx context.Context, tops []spot) error {
+	var roots []string
+	for _, s := range tops {
+		names, err := storedNames(s.name)
+		if err != nil {
+			return err
+		}
+		roots = append(roots, "/"+strings.Join(names, "/"))
+	}
+	at := p.at()
+	name := strings.ReplaceAll(strings.Trim(roots[0], "/"), "/", "-")
+	if len(roots) > 1 {
+		name += fmt.Sprintf("-and-%d-more", len(roots)-1)
+	}
+	name = strings.Map(func(r rune) rune {
+		if r == ':' || r < ' ' || r == utf8.RuneError {
+			return '_'
+		}
+		return r
+	}, name)
+	version := at.Format("2006.01.02.150405")
+	b := []byte(`<?xml version="1.0" encoding="UTF-8" standalone="no"?>` + "\n" +
+		`<!DOCTYPE properties SYSTEM "http://java.sun.com/dtd/properties.dtd">` + "\n<properties>\n")
+	for _, kv := range [][2]string{
+		{"name", name}, {"group", "holdall"}, {"version", version}, {"created", at.Format("2006-01-02T15:04:05.000Z")},
+		{"description", "Written by holdall from revision " + p.t.shown.Revision.String()}, {"acHandling", "overwrite"},
+	} {
+		b = append(b, `<entry key="`+kv[0]+`">`...)
+		b = append(vault.AppendXML(b, kv[1]), "</entry>\n"...)
+	}
+	b = append(b, "</properties>\n"...)
+	var manifest []byte
+	for _, line := range []string{"Manifest-Version: 1.0", "Content-Package-Id: holdall:" + name + ":" + version, "Content-Package-Roots: " + strings.Join(roots, ",")} {
+		// A line has at most 72 bytes with its end, and goes on behind a blank.
+		for n := 70; len(line) > n; n = 69 {
+			for !utf8.RuneStart(line[n]) {
+				n--
+			}
+			manifest = append(manifest, line[:n]+"\r\n "...)
+			line = line[n:]
+		}
+		manifest = append(manifest, line+"\r\n"...)
+	}
+	for _, f := range []struct {
+		name string
+		b    []byte
+	}{
+		{"META-INF/MANIFEST.MF", append(manifest, "\r\n"...)},
+		{"META-INF/vault/properties.xml", b},
+		{vault.FilterXML, vault.AppendFilter(nil, roots)},
+	} {
+		if err := p.add(ctx, f.name, at, int64(len(f.b)), strings.NewReader(string(f.b))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// top writes a node that was asked for, and the types of what is above it.
+func (p *packer) top(ctx context.Context, top spot) error {
+	names, err := storedNames(top.name)
+	if err != nil {
+		return err
+	}
+	for i := 1; i < len(names); i++ {
+		dir := platformPath(names[:i])
+		if p.done[dir] {
+			continue
+		}
+		p.done[dir] = true
+		elems := strings.SplitN(top.name, "/", i+1)
+		s, err := p.t.findNode(ctx, strings.Join(elems[:i], "/"))
+		if err != nil {
+			return err
+		}
+		d := p.document()
+		d.typesOnly = true
+		if err := p.write(ctx, dir, d, s); err != nil {
+			return err
+		}
+	}
+	dir := platformPath(names)
+	if n, err := p.t.node(ctx, top); err == nil && p.isFile(ctx, n, names[len(names)-1]) {
+		return p.file(ctx, top, dir)
+	}
+	return p.folder(ctx, top, dir)
+}
+
+// folder writes a node that is a folder of the package: binaries of all that is in its
+// document, that, and then what are folders and files by themselves.
+func (p *packer) folder(ctx context.Context, s spot, dir string) error {
+	d := p.document()
+	if err := d.binaries(ctx, s, dir, true); err != nil {
+		return err
+	}
+	if err := p.write(ctx, dir, d, s); err != nil {
+		return err
+	}
+	if d.apart == 0 {
+		return nil
+	}
+	for c, err := range p.children(ctx, s) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		kind, name, err := p.kind(ctx, s, c)
+		switch file := dir + "/" + vault.PlatformName(name); {
+		case err != nil:
+		case kind == asFile:
+			err = p.file(ctx, c, file)
+		case kind == asFolder:
+			err = p.folder(ctx, c, file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What a child of a folder's node is in a package.
+const (
+	inDocument = iota
+	asFolder
+	asFile
+)
+
+// kind says what a child of a folder's node is in a package. Of what cannot be read that
+// is for the document to say.
+func (p *packer) kind(ctx context.Context, parent, c spot) (kind int, name string, err error) {
+	n, err := p.t.node(ctx, c)
+	if err != nil {
+		return inDocument, "", p.t.unlessDamage(err)
+	}
+	if name, err = lastName(c); err != nil || p.ask.Check(name) != nil {
+		return inDocument, "", nil
+	}
+	primary := n.Template().Primary
+	switch {
+	case primary == nil:
+	case packageFolders[primary.Text] && fits(name):
+		kind = asFolder
+	case p.isFile(ctx, n, name):
+		// A folder of that name would be of the file without .dir.
+		stem, is := strings.CutSuffix(name, ".dir")
+		taken := false
+		if is {
+			var up segment.Node
+			if up, err = p.t.node(ctx, parent); err == nil {
+				_, taken, err = up.Child(ctx, stem)
+			}
+		}
+		if err == nil && !taken && fits(stem) {
+			kind = asFile
+		}
+	}
+	return kind, name, p.t.unlessDamage(err)
+}
+
+func lastName(s spot) (string, error) {
+	return importName(s.name[strings.LastIndexByte(s.name, '/')+1:], s.depth == 1)
+}
+
+// fits reports whether a file or folder of a package can be called as a node is, and
+// whether the reference understands that: an escape behind an underscore it does not.
+func fits(name string) bool {
+	file := vault.PlatformName(name)
+	misread := len(name) > 1 && name[0] == '_' && strings.IndexByte("\\<>|\"/?%:", name[1]) >= 0
+	return utf8.ValidString(name) && !misread && !strings.HasSuffix(name, ".dir") && !vault.Excluded(file) && file != vault.ContentXML &&
+		format.NameFault(vault.Root+"/"+file) == "" && !strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// isFile reports whether a node is what a file of a package says: an nt:file with all that
+// would be made up if it was not said.
+func (p *packer) isFile(ctx context.Context, n segment.Node, name string) bool {
+	shape := n.Template()
+	if shape.Primary == nil || shape.Primary.Text != fileType || strings.HasSuffix(name, ".binary") {
+		return false
+	}
+	if is, ok := shapeOf(shape, created); !ok || is.Multi || is.Type != segment.Date {
+		return false
+	}
+	id, ok, err := n.Child(ctx, jcrContent)
+	if err != nil || !ok {
+		return false
+	}
+	c, err := p.t.records.Node(ctx, id)
+	if err != nil || c.Template().Primary == nil {
+		return false
+	}
+	for name, t := range map[string]segment.PropertyType{dataName: segment.Binary, mimeName: segment.String, lastModified: segment.Date} {
+		if is, ok := shapeOf(c.Template(), name); !ok || is.Multi || is.Type != t {
+			return false
+		}
+	}
+	if !strings.HasSuffix(name, ".xml") {
+		return true
+	}
+	data, ok, err := c.Property(ctx, dataName)
+	if err != nil || !ok {
+		return false
+	}
+	r, size, err := p.binary(ctx, data, 0)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	b := make([]byte, min(size, 1024))
+	_, err = io.ReadFull(r, b)
+	return err == nil && !vault.IsDocument(b)
+}
+
+// file writes an nt:file: its content, and beside it all else that it has.
+func (p *packer) file(ctx context.Context, s spot, name string) error {
+	d := p.document()
+	content := s.under(jcrContent)
+	n, err := p.t.findNode(ctx, content)
+	var c segment.Node
+	if err == nil {
+		c, err = p.t.records.Node(ctx, n.id)
+	}
+	var data segment.Property
+	if err == nil {
+		data, _, err = c.Property(ctx, dataName)
+	}
+	if err == nil {
+		var at time.Time
+		if at, err = p.t.date(ctx, c, lastModified); err == nil {
+			err = p.value(ctx, name, at, data, 0)
+		}
+	}
+	if err := p.lost(shownPath(content)+" property "+dataName, err); err != nil {
+		return err
+	}
+	d.lost[content+"/"+dataName] = true // or written
+	if err := d.binaries(ctx, s, name+".dir", false); err != nil {
+		return err
+	}
+	return p.write(ctx, name+".dir", d, s)
+}
+
+// binary opens a binary.
+func (p *packer) binary(ctx context.Context, of segment.Property, i int) (io.ReadCloser, int64, error) {
+	v, err := of.At(ctx, i)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !v.External() {
+		return io.NopCloser(&valueReader{ctx: ctx, v: v, left: v.Len()}), v.Len(), nil
+	}
+	id, err := v.BlobID(ctx, mostBlobID)
+	if err != nil {
+		return nil, 0, err
+	}
+	size, object, what := blobPlace(id, p.o.Cloud)
+	if p.o.Store == nil {
+		what = "the content is in a data store, and none is given"
+	}
+	if what != "" {
+		return nil, 0, p.t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: %s", id, what)
+	}
+	obj, err := p.o.Store.Open(ctx, p.o.path(object))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, p.t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: the data store does not have it", id)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return &blobReader{ctx: ctx, obj: obj, left: size}, size, nil
+}
+
+// value writes a value of a property as a file.
+func (p *packer) value(ctx context.Context, name string, at time.Time, of segment.Property, i int) error {
+	r, size, err := p.binary(ctx, of, i)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return p.add(ctx, name, at, size, r)
+}
+
+// A valueReader reads a value from front to back.
+type valueReader struct {
+	ctx       context.Context
+	v         segment.Value
+	off, left int64
+}
+
+func (r *valueReader) Read(b []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	b = b[:min(int64(len(b)), r.left)]
+	if err := r.v.ReadAt(r.ctx, b, r.off); err != nil {
+		return 0, err
+	}
+	r.off, r.left = r.off+int64(len(b)), r.left-int64(len(b))
+	return len(b), nil
+}
+
+// A blobReader reads an object of a data store from front to back.
+type blobReader struct {
+	ctx       context.Context
+	obj       store.Object
+	off, left int64
+}
+
+func (r *blobReader) Read(b []byte) (int, error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	b = b[:min(int64(len(b)), r.left)]
+	if err := r.obj.ReadAt(r.ctx, b, r.off); err != nil {
+		return 0, err
+	}
+	r.off, r.left = r.off+int64(len(b)), r.left-int64(len(b))
+	return len(b), nil
+}
+
+func (r *blobReader) Close() error { return r.obj.Close() }
+
+// write writes a document into a folder.
+func (p *packer) write(ctx context.Context, dir string, d *document, s spot) error {
+	content, size, release, err := formatkit.Spool(p.o.Scratch, func(w io.Writer) error {
+		d.w = vault.NewWriter(w, p.uri)
+		return d.node(ctx, s, true)
+	})
+	if err != nil {
+		if err == errNothing {
+			return nil
+		}
+		return err
+	}
+	defer release()
+	return p.lost(shownPath(s.name), p.add(ctx, dir+"/"+vault.ContentXML, p.at(), size, content))
+}
+
+// errNothing is that of a document of a node that cannot be read.
+var errNothing = errors.New("there is nothing to write")
+
+// A document is the XML of a folder's node with what is below it, but for folders and files.
+type document struct {
+	*packer
+	w         *vault.Writer
+	above     map[segment.RecordID]bool
+	typesOnly bool
+	apart     int64           // children that are folders and files
+	lost      map[string]bool // binaries that were said to be lost, or are elsewhere: paths
+}
+
+func (p *packer) document() *document {
+	return &document{packer: p, w: p.ask, above: map[segment.RecordID]bool{}, lost: map[string]bool{}}
+}
+
+// node writes a node as an element.
+func (d *document) node(ctx context.Context, s spot, top bool) error {
+	path := shownPath(s.name)
+	n, err := d.t.nodeBelow(ctx, s, d.above)
+	var name string
+	if err == nil && s.depth > 0 {
+		if name, err = lastName(s); err != nil {
+			d.lose(path, "its name is lost")
+			return nil
+		}
+		err = d.w.Check(name)
+		if top {
+			err = nil // its name is that of the folder
+		}
+	}
+	if err != nil {
+		if err = d.packer.lost(path, err); err == nil && top {
+			err = errNothing
+		}
+		return err
+	}
+	if !d.typesOnly {
+		d.said.Nodes++
+	}
+	if shape := n.Template(); shape.Primary != nil {
+		d.types[shape.Primary.Text] = true
+	}
+	for _, mixin := range n.Template().Mixins {
+		d.types[mixin.Text] = true
+	}
+	d.w.Start(name)
+	for prop, lost := range n.Properties(ctx) {
+		if strings.HasPrefix(prop.Name, ":") || d.typesOnly && prop.Name != primaryTypeName && prop.Name != mixinTypesName || d.packer.isLost(d, s, prop) {
+			continue
+		}
+		err := lost
+		if err == nil {
+			err = d.property(ctx, prop)
+		}
+		if err = d.packer.lost(path+" property "+writeTreeName(prop.Name, false), err); err != nil {
+			return err
+		}
+	}
+	if _, ok := shapeOf(n.Template(), primaryTypeName); !ok {
+		d.w.Attribute(primaryTypeName, segment.Name, false)
+		d.w.Value()
+		d.w.Write([]byte("nt:unstructured"))
+		d.w.EndAttribute()
+		d.lose(path, "it has no jcr:primaryType; nt:unstructured is written")
+	}
+	if n.Template().Rule != segment.NoChild && !d.typesOnly {
+		_, ordered := shapeOf(n.Template(), childOrderName)
+		if err := d.below(ctx, s, ordered, top && !isFileItself(n)); err != nil {
+			return err
+		}
+	}
+	return d.w.End()
+}
+
+func (p *packer) isLost(d *document, s spot, prop segment.Property) bool {
+	return prop.Type == segment.Binary && d.lost[s.under(writeTreeName(prop.Name, false))]
+}
+
+// below writes the children of a node, but for those of the folder's that are by themselves.
+func (d *document) below(ctx context.Context, s spot, ordered, apart bool) error {
+	d.above[s.id] = true
+	defer delete(d.above, s.id)
+	for c, err := range d.packer.children(ctx, s) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		kind, name := inDocument, ""
+		if apart {
+			if kind, name, err = d.kind(ctx, s, c); err != nil {
+				return err
+			}
+		}
+		if kind == inDocument {
+			if err := d.node(ctx, c, false); err != nil {
+				return err
+			}
+			continue
+		}
+		d.apart++
+		if ordered && d.w.Check(name) == nil {
+			d.w.Start(name) // its place
+			if err := d.w.End(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// isFileItself reports whether a node is a file, whose children are with it.
+func isFileItself(n segment.Node) bool {
+	return n.Template().Primary != nil && n.Template().Primary.Text == fileType
+}
+
+// property writes a property, of which it first looks whether all can be read, and said.
+func (d *document) property(ctx context.Context, p segment.Property) error {
+	if err := d.w.Check(p.Name); err != nil {
+		return err
+	}
+	for i := 0; i < p.Len() && p.Type != segment.Binary; i++ {
+		v, err := p.At(ctx, i)
+		c := &textCheck{}
+		if err == nil {
+			err = d.text(ctx, v, c)
+		}
+		if err == nil {
+			err = c.end()
+		}
+		if err != nil {
+			return err
+		}
+		if p.Type == segment.Name || p.Type == segment.Path {
+			for name := range strings.SplitSeq(string(c.head), "/") {
+				d.w.Needs(name)
+			}
+		}
+	}
+	d.w.Attribute(p.Name, p.Type, p.Multi)
+	for i := range p.Len() {
+		d.w.Value()
+		if p.Type == segment.Binary {
+			if p.Len() == 1 {
+				d.w.Empty()
+			}
+			continue
+		}
+		v, err := p.At(ctx, i)
+		if err == nil && v.Len() == 0 && p.Len() == 1 {
+			d.w.Empty()
+		}
+		if err == nil {
+			err = d.text(ctx, v, d.w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	d.w.EndAttribute()
+	return ctx.Err()
+}
+
+// text hands on a text.
+func (d *document) text(ctx context.Context, v segment.Value, to io.Writer) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{to}, &valueReader{ctx: ctx, v: v, left: v.Len()}, d.buf)
+	return err
+}
+
+// A textCheck refuses what is not UTF-8, and knows what names begin with.
+type textCheck struct {
+	torn []byte
+	head []byte // of a name or path
+}
+
+var errNotUTF8 = errors.New("a package can only say UTF-8")
+
+func (c *textCheck) Write(p []byte) (int, error) {
+	if room := mostName - len(c.head); room > 0 {
+		c.head = append(c.head, p[:min(room, len(p))]...)
+	}
+	text := append(c.torn, p...)
+	end := len(text)
+	for i := max(0, end-utf8.UTFMax+1); i < end; i++ {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			end = i
+		}
+	}
+	c.torn = slices.Clone(text[end:])
+	if !utf8.Valid(text[:end]) {
+		return 0, errNotUTF8
+	}
+	return len(p), nil
+}
+
+// mostName is how much of a name or path is looked at for prefixes.
+const mostName = 64 << 10
+
+func (c *textCheck) end() error {
+	if len(c.torn) > 0 {
+		return errNotUTF8
+	}
+	return nil
+}
+
+// binaries writes binaries of what is in the document as files.
+func (d *document) binaries(ctx context.Context, s spot, dir string, top bool) error {
+	n, err := d.t.nodeBelow(ctx, s, d.above)
+	if err != nil {
+		return d.t.unlessDamage(err) // the document says so
+	}
+	for p, lost := range n.Properties(ctx) {
+		path := s.under(writeTreeName(p.Name, false))
+		if p.Type != segment.Binary || strings.HasPrefix(p.Name, ":") || lost != nil || d.lost[path] {
+			continue
+		}
+		err := d.w.Check(p.Name)
+		if err == nil && !placeable(s) {
+			err = formatkit.NoPlace(shownPath(s.name), "a name on the way ends in .dir, or means something else in a package")
+		}
+		for i := 0; i < p.Len() && err == nil; i++ {
+			name := dir + "/" + vault.PlatformName(p.Name)
+			if p.Multi {
+				name += fmt.Sprintf("[%d]", i)
+			}
+			err = d.value(ctx, name+".binary", time.Time{}, p, i)
+		}
+		if err != nil {
+			if err := d.packer.lost(shownPath(s.name)+" property "+writeTreeName(p.Name, false), err); err != nil {
+				return err
+			}
+			d.lost[path] = true
+		}
+	}
+	if n.Template().Rule == segment.NoChild {
+		return nil
+	}
+	d.above[s.id] = true
+	defer delete(d.above, s.id)
+	top = top && !isFileItself(n)
+	for c, err := range d.packer.children(ctx, s) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		name, err := lastName(c)
+		if err != nil || c.lost != nil {
+			continue
+		}
+		if top {
+			kind, _, err := d.kind(ctx, s, c)
+			if err != nil {
+				return err
+			}
+			if kind != inDocument {
+				continue
+			}
+		}
+		if err := d.binaries(ctx, c, dir+"/"+vault.PlatformName(name), false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeable reports whether folders of a package can be called as a node is, and those above it.
+func placeable(s spot) bool {
+	names, err := storedNames(s.name)
+	return err == nil && !slices.ContainsFunc(names, func(name string) bool { return !fits(name) })
+}
+
+const childOrderName = ":childOrder"
+
+// children goes through the children of a node as content: in the order that the node
+// has of them, then the others, without hidden ones.
+func (p *packer) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
+	return pipe.Told(func(tell func(spot) error) error {
+		n, err := p.t.records.Node(ctx, s.id)
+		if err != nil {
+			return err
+		}
+		told := map[uint64]struct{}{}
+		if _, ok := shapeOf(n.Template(), childOrderName); ok {
+			if err := p.ordered(ctx, s, told, tell); err != nil {
+				return err
+			}
+		}
+		for c, err := range p.t.children(ctx, s) {
+			if err != nil {
+				return err
+			}
+			name, err := lastName(c)
+			if err == nil {
+				if _, again := told[p.hash(name)]; again || strings.HasPrefix(name, ":") {
+					continue
+				}
+			}
+			if err := tell(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (p *packer) hash(name string) uint64 { return maphash.String(p.seed, name) }
+
+// ordered tells of the children that a node has in order. An order that is damaged is none.
+func (p *packer) ordered(ctx context.Context, s spot, told map[uint64]struct{}, tell func(spot) error) error {
+	for i, more := 0, true; more; {
+		// No segment is held while something is told.
+		n, err := p.t.records.Node(ctx, s.id)
+		if err != nil {
+			return err
+		}
+		order, ok, err := n.Property(ctx, childOrderName)
+		if err != nil || !ok || !order.Multi {
+			return p.t.unlessDamage(err)
+		}
+		var some []spot
+		for ; i < order.Len() && len(some) < batchChildren; i++ {
+			v, err := order.At(ctx, i)
+			var name string
+			if err == nil {
+				name, err = v.Text(ctx, mostPath)
+			}
+			var id segment.RecordID
+			ok := false
+			if err == nil {
+				id, ok, err = n.Child(ctx, name)
+			}
+			if p.t.unlessDamage(err) != nil {
+				return err
+			}
+			if _, again := told[p.hash(name)]; err != nil || !ok || again || strings.HasPrefix(name, ":") {
+				continue
+			}
+			told[p.hash(name)] = struct{}{}
+			some = append(some, spot{s.under(writeTreeName(name, s.depth == 0)), id, s.depth + 1, nil})
+		}
+		more = i < order.Len()
+		for _, c := range some {
+			if err := tell(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
