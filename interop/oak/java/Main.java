@@ -176,7 +176,7 @@ final class Main {
             case "vault-make":
             case "vault-pack":
             case "vault-install":
-                return Vault.run(this);
+                return further("Vault");
             case "measure":
                 return Measure.run(this);
             case "azure-put":

@@ -1,0 +1,53 @@
+// Package grep finds lines in contents.
+package grep
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"iter"
+	"regexp"
+)
+
+// longestLine is how much of a line is looked at at once.
+const longestLine = 1 << 20
+
+// A Match is a line that was found.
+type Match struct {
+	Line   int    // from 1
+	Off    int64  // of the line, in the content
+	Text   []byte // without its end; it is there until the next one is asked for
+	Binary bool   // the content is no text: nothing more is found in it
+}
+
+// Lines yields the lines of a content that an expression matches. Of a line that is longer than a
+// megabyte each megabyte is looked at alone. An error is the last thing that it yields.
+func Lines(content io.Reader, re *regexp.Regexp) iter.Seq2[Match, error] {
+	return func(yield func(Match, error) bool) {
+		r := bufio.NewReaderSize(content, longestLine)
+		head, err := r.Peek(8000)
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			yield(Match{}, err)
+			return
+		}
+		m := Match{Line: 1, Binary: bytes.IndexByte(head, 0) >= 0}
+		for {
+			line, err := r.ReadSlice('\n')
+			if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+				yield(Match{}, err)
+				return
+			}
+			m.Text = bytes.TrimRight(line, "\r\n")
+			if len(line) > 0 && re.Match(m.Text) && (!yield(m, nil) || m.Binary) {
+				return
+			}
+			m.Off += int64(len(line))
+			if err == io.EOF {
+				return
+			}
+			if err == nil {
+				m.Line++
+			}
+		}
+	}
+}
