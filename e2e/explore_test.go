@@ -100,6 +100,25 @@ func TestFilesAreFoundByKeysAlone(t *testing.T) {
 	}
 }
 
+func TestContentsAreSearched(t *testing.T) {
+	b := open(t, served(t, albumFile(t, "album.caf")))
+	b.visit("#/album.caf")
+	b.wait("document.body.dataset.survey === 'complete'")
+	b.click("#inside")
+	b.wait("document.activeElement.id === 'q' && document.getElementById('inside').getAttribute('aria-pressed') === 'true'")
+	b.do(chromedp.KeyEvent("A LONG log, with"))
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.search === 'A LONG log, with' && document.body.dataset.sel === 'logs/long.log'")
+	b.wait("document.querySelector('#grid .row .note').innerText.includes('line 1 of a long log') && document.querySelector('.what').innerText.startsWith('5 lines in 617 files')")
+	b.shot("contents-1280-light")
+	b.accessible("contents that were searched")
+	b.key(kb.Escape)
+	b.wait("document.getElementById('q').value === '' && document.querySelector('#grid .row .word').innerText === 'data'")
+	b.do(chromedp.KeyEvent("no content has this"))
+	b.size(390, 844)
+	b.accessible("searching contents on a narrow screen")
+}
+
 func TestEachKindIsPreviewed(t *testing.T) {
 	b := open(t, served(t, albumFile(t, "album.caf")))
 	for _, c := range []struct{ path, mode, says string }{

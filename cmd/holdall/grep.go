@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/grep"
 )
 
 func (a *app) grepCommand() *cobra.Command {
@@ -58,9 +57,6 @@ type grepping struct {
 	failed    int64
 }
 
-// longestLine is how much of a line is looked at at once.
-const longestLine = 1 << 20
-
 func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
 	wanted := func(e holdall.Entry) bool {
 		if !e.Kind.HasContent() {
@@ -83,59 +79,42 @@ func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
 }
 
 func (g *grepping) file(e holdall.Entry, content io.Reader) error {
-	r := bufio.NewReaderSize(content, longestLine)
-	head, err := r.Peek(8000)
-	if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
-		return err
-	}
-	binary := bytes.IndexByte(head, 0) >= 0
 	name := quoteEmpty(format.Escape(e.Name))
-	var off int64
-	for n := 1; ; {
-		line, err := r.ReadSlice('\n')
-		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+	for m, err := range grep.Lines(content, g.re) {
+		if err != nil {
 			return err
 		}
-		text := bytes.TrimRight(line, "\r\n")
-		if len(line) > 0 && g.re.Match(text) {
-			g.found = true
-			switch {
-			case g.app.json:
-				g.json(e, n, off, text, binary)
-			case g.namesOnly:
-				fmt.Fprintln(g.app.out, name)
-			case binary:
-				fmt.Fprintf(g.app.out, "%s: matches, not text\n", name)
-			default:
-				fmt.Fprintf(g.app.out, "%s:%d:%s\n", name, n, format.Escape(string(text)))
-			}
-			if g.namesOnly || binary {
-				return nil
-			}
+		g.found = true
+		switch {
+		case g.app.json:
+			g.json(e, m)
+		case g.namesOnly:
+			fmt.Fprintln(g.app.out, name)
+		case m.Binary:
+			fmt.Fprintf(g.app.out, "%s: matches, not text\n", name)
+		default:
+			fmt.Fprintf(g.app.out, "%s:%d:%s\n", name, m.Line, format.Escape(string(m.Text)))
 		}
-		off += int64(len(line))
-		if err == io.EOF {
-			return nil
-		}
-		if err == nil {
-			n++
+		if g.namesOnly {
+			break
 		}
 	}
+	return nil
 }
 
-func (g *grepping) json(e holdall.Entry, line int, off int64, text []byte, binary bool) {
+func (g *grepping) json(e holdall.Entry, found grep.Match) {
 	m := struct {
 		Path    string `json:"path"`
 		PathHex string `json:"path_hex,omitempty"`
 		Line    int    `json:"line,omitempty"`
 		Offset  int64  `json:"offset"`
 		Text    string `json:"text,omitempty"`
-	}{Line: line, Offset: off}
+	}{Line: found.Line, Offset: found.Off}
 	m.Path, m.PathHex = shown(e.Name)
-	if binary || g.namesOnly {
+	if found.Binary || g.namesOnly {
 		m.Line = 0
 	} else {
-		m.Text = format.Escape(string(text))
+		m.Text = format.Escape(string(found.Text))
 	}
 	g.app.printJSON(m)
 }

@@ -49,6 +49,7 @@ func (h *Handler) routes() {
 		"GET /api/entry":          (*question).entry,
 		"GET /api/content":        (*question).content,
 		"GET /api/search":         (*question).search,
+		"GET /api/grep":           (*question).grep,
 		"GET /api/map":            (*question).byteMap,
 		"GET /api/map/at":         (*question).mapAt,
 		"GET /api/map/of":         (*question).mapOf,

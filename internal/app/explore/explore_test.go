@@ -275,6 +275,46 @@ func TestSearchFindsWordsOfAnyCase(t *testing.T) {
 	}
 }
 
+func TestContentsAreSearched(t *testing.T) {
+	s := serving(t, opened(packed(t, func(add func(name, content string)) {
+		add("a/one.txt", "first\nsecond Needle here\n"+strings.Repeat("needle\n", 20))
+		add("a/two.bin", "\x00\x01needle")
+		add("b/three.txt", "nothing")
+		add("b/four.txt", strings.Repeat("x", 5000)+"NEEDLE"+strings.Repeat("y", 5000))
+	}), "x.caf", caf.Format))
+	search := func(args ...string) (found []string, end map[string]any) {
+		_, b, _ := s.get("/api/grep", append([]string{"a", "x", "q", "needle"}, args...)...)
+		for line := range strings.Lines(string(b)) {
+			var x map[string]any
+			if err := json.Unmarshal([]byte(line), &x); err != nil {
+				t.Fatal(err)
+			}
+			if p, ok := x["p"].(string); ok {
+				found = append(found, fmt.Sprintf("%s:%v", p, x["line"]))
+				if text, _ := x["text"].(string); len(text) > 400 || text != "" && !strings.Contains(strings.ToLower(text), "needle") {
+					t.Errorf("%s: %q", p, text)
+				}
+			} else {
+				end = x
+			}
+		}
+		return found, end
+	}
+	found, end := search()
+	if want := []string{"a/one.txt:2", "a/one.txt:3", "a/one.txt:4", "a/one.txt:5", "a/one.txt:6", "a/two.bin:<nil>", "b/four.txt:1"}; !slices.Equal(slices.Sorted(slices.Values(found)), want) || end["end"] != true || end["files"] != 4.0 {
+		t.Errorf("found %q, %v", found, end)
+	}
+	if found, end := search("path", "b"); len(found) != 1 || end["files"] != 2.0 {
+		t.Errorf("below b: %q, %v", found, end)
+	}
+	if found, _ := search("limit", "2"); len(found) != 2 {
+		t.Errorf("2 at most: %q", found)
+	}
+	if status, _, _ := s.get("/api/grep", "a", "x", "q", "  "); status != 400 {
+		t.Errorf("of nothing: %d", status)
+	}
+}
+
 // cells reads a map.
 func cells(t *testing.T, b []byte) (head struct {
 	From, To, Size int64

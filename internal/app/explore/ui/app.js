@@ -173,7 +173,7 @@ function follow() {
 
 // Keys of the whole page.
 const keys = [
-  ['/', 'search all names'], ['l m t v i', 'files, byte map, treemap, check, about'], ['↑ ↓ PgUp PgDn Home End', 'go through a list'],
+  ['/', 'search all names; or contents, with Enter'], ['l m t v i', 'files, byte map, treemap, check, about'], ['↑ ↓ PgUp PgDn Home End', 'go through a list'],
   ['Enter', 'open a folder or file'], ['Backspace', 'the folder above'], ['→ ←', 'in the tree: open, close'], ['1 2 3', 'sort by name, size, time'],
   ['d', 'download what is chosen'], ['Space', 'choose several, with Ctrl or Shift and a click, too'], ['+ −', 'on the map: nearer, farther'], ['← → ↑ ↓', 'on the map: from cell to cell; Shift moves the picture'],
   ['0', 'on the map: the whole archive'], ['Esc', 'close the preview, end a search'], ['?', 'these keys'],
@@ -215,10 +215,18 @@ $('theme').addEventListener('click', () => window.toggleTheme());
 $('skip').addEventListener('click', e => { e.preventDefault(); (screen?.focus ? screen : $('main')).focus(); });
 $('q').addEventListener('input', () => {
   if (here.tab !== 'list') go({ tab: 'list', path: folder() });
-  const wait = () => screen?.search && document.body.dataset.ready ? screen.search($('q').value) : setTimeout(wait, 50);
+  const wait = () => screen?.search && document.body.dataset.ready ? screen.search($('q').value, $('inside').getAttribute('aria-pressed') === 'true') : setTimeout(wait, 50);
   wait();
 });
-$('q').addEventListener('keydown', e => { if (e.key === 'ArrowDown' || e.key === 'Enter') { e.preventDefault(); screen?.focus?.(); } });
+$('inside').addEventListener('click', () => {
+  const on = $('inside').getAttribute('aria-pressed') !== 'true';
+  $('inside').setAttribute('aria-pressed', String(on));
+  $('q').placeholder = on ? 'Search contents, Enter' : 'Search names  /';
+  $('q').focus();
+  if ($('q').value) $('q').dispatchEvent(new Event('input'));
+});
+$('q').addEventListener('keydown', e => { if (e.key === 'Enter' && screen?.search && $('inside').getAttribute('aria-pressed') === 'true') { e.preventDefault(); screen.searchInside($('q').value); } });
+$('q').addEventListener('keydown', e => { if (e.key === 'ArrowDown' || e.key === 'Enter' && $('inside').getAttribute('aria-pressed') !== 'true') { e.preventDefault(); screen?.focus?.(); } });
 addEventListener('theme', () => screen?.repaint?.());
 addEventListener('moved', show);
 addEventListener('popstate', show);

@@ -172,7 +172,8 @@ export class Files {
     row.dataset.health = r.bad ? 'damaged' : r.health ?? (r.below ? 'inside' : '');
     word.title = this.hits ? r.p : r.n;
     showName(word, word.title);
-    noted.textContent = r.bad ? 'unreadable' : r.health ? r.health : r.below ? `${num(r.below)} damaged inside` : r.own ? "the archive's own" : r.k && r.k !== 'dir' ? r.k : '';
+    if (r.text !== undefined) word.title += `:${r.line}: ${r.text}`;
+    noted.textContent = r.text !== undefined ? `${num(r.line)}: ${r.text}` : r.bad ? 'unreadable' : r.health ? r.health : r.below ? `${num(r.below)} damaged inside` : r.own ? "the archive's own" : r.k && r.k !== 'dir' ? r.k : '';
     noted.classList.toggle('bad', !!r.bad || r.health === 'damaged' || !!r.below);
     noted.classList.toggle('odd', r.health === 'odd');
     bytes.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);
@@ -195,7 +196,7 @@ export class Files {
   open(i) {
     const path = this.pathAt(i);
     if (path === undefined || path === '') return;
-    if (this.hits) note({ q: $('q').value });
+    if (this.hits && !this.hits[i].line) note({ q: $('q').value });
     go({ path });
   }
   key(e) {
@@ -212,7 +213,35 @@ export class Files {
   }
 
   /** Searches as one types: what was asked before is not waited for. */
-  search(q) { this.asking?.abort(); if (q.trim()) this.find(q); else { this.find(''); } }
+  search(q, inside) { this.asking?.abort(); if (!inside || !q.trim()) this.find(q); }
+  /** Searches in the contents of the files below the folder. */
+  async searchInside(q) {
+    this.asking?.abort();
+    document.body.dataset.search = '';
+    if (!q.trim()) return;
+    const stop = this.asking = new AbortController(), hits = [], whole = archive.survey;
+    let t = { files: 0, bytes: 0, found: 0 };
+    this.rows.top = 0; this.sel = -1; this.picked.clear();
+    const paint = () => {
+      if (stop.signal.aborted) return;
+      this.hits = hits;
+      this.grid.classList.add('found');
+      this.rows.grow(hits.length);
+      this.grid.setAttribute('aria-rowcount', hits.length + 1);
+      this.what.textContent = t.end ? `${num(t.found)} lines in ${count(t.files, 'file')}, ${size(t.bytes)}` + (t.failed ? `; ${count(t.failed, 'file')} could not be read` : '') + (t.error ? '; ' + t.error : '')
+        : `${num(t.found)} lines so far, ${size(t.bytes)}${whole.state === 'complete' && !this.dir ? ' of ' + size(whole.bytes) : ''} looked into…`;
+      this.empty.hidden = !t.end || hits.length > 0;
+      this.empty.textContent = `No content has “${q}” in it.`;
+      this.offerZip();
+    };
+    paint();
+    try {
+      for await (const x of lines(await ask.raw('grep', args({ q, path: this.dir, limit: 500 }), { signal: stop.signal }))) { if (x.p !== undefined) hits.push(x); else t = x; paint(); }
+      paint();
+      if (hits.length) this.select(0);
+      document.body.dataset.search = q;
+    } catch (err) { if (!stop.signal.aborted) say(err.message); quiet(stop.signal.aborted ? { name: 'AbortError' } : err); }
+  }
   async ask(q) {
     this.asking?.abort();
     document.body.dataset.search = '';
@@ -237,17 +266,8 @@ export class Files {
     };
     try {
       const r = await ask.raw('search', args({ q, limit: 500 }), { signal: stop.signal });
-      let rest = '';
-      const text = r.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (;;) {
-        const { done, value } = await text.read();
-        if (done) break;
-        const lines = (rest + value).split('\n');
-        rest = lines.pop();
-        for (const line of lines) {
-          const x = JSON.parse(line);
-          if (x.p !== undefined) { hits.push(x); found = Math.max(found, hits.length); } else { seen = x.seen; found = x.found; failed = x.error ?? ''; }
-        }
+      for await (const x of lines(r)) {
+        if (x.p !== undefined) { hits.push(x); found = Math.max(found, hits.length); } else { seen = x.seen; found = x.found; failed = x.error ?? ''; }
         paint(false);
       }
       paint(true);
@@ -255,5 +275,18 @@ export class Files {
       if (hits.length) this.select(0);
       document.body.dataset.search = q;
     } catch (err) { if (!stop.signal.aborted) { say(err.message); } quiet(stop.signal.aborted ? { name: 'AbortError' } : err); }
+  }
+}
+
+/** The lines of an answer, as they come: each is a value of JSON. */
+async function* lines(r) {
+  let rest = '';
+  const text = r.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await text.read();
+    if (done) return;
+    const all = (rest + value).split('\n');
+    rest = all.pop();
+    for (const line of all) yield JSON.parse(line);
   }
 }
