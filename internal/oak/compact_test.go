@@ -106,6 +106,7 @@ func mustBeSound(t testing.TB, st store.Store) {
 var damagedFixtures = []string{"corrupt-segment-magic", "corrupt-value", "missing-tar", "truncated-old-tar", "unclean-truncated"}
 
 func TestACompactedStoreHasTheSameTree(t *testing.T) {
+	testkit.Long(t)
 	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
 			st := fixture(t, name)

@@ -221,6 +221,7 @@ func TestAnotherStoreIsNotOverwritten(t *testing.T) {
 // A copy that is cut off wherever it may be leaves what was there before, or all of the new;
 // and the next one ends it.
 func TestACopyThatIsCutOffIsGoneOnWith(t *testing.T) {
+	testkit.Long(t)
 	before, after := grown(t)
 	for _, kind := range []string{"container", "bucket"} {
 		old := int64(0)

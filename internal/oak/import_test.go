@@ -42,6 +42,7 @@ func imported(t testing.TB, from io.Reader) (*storetest.Mem, Imported, error) {
 }
 
 func TestWhatIsExportedIsImportedAgain(t *testing.T) {
+	testkit.Long(t)
 	all := map[string][]byte{"sample": sampleLines(t)}
 	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		all[name] = linesOf(t, fixture(t, name))

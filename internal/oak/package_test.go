@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/vault"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -165,6 +166,7 @@ func TestAPackageHasAllThatIsBelow(t *testing.T) {
 }
 
 func TestAPackageIsADonor(t *testing.T) {
+	testkit.Long(t)
 	whole := madeStore(t, site)
 	p, _, _ := packed(t, whole, Datastore{}, "/content/cq:site")
 	for _, path := range []string{"/content/cq:site", "/content/cq:site/plain"} {
@@ -353,6 +355,7 @@ func (w *full) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 }
 
 func TestAPackageThatCannotBeWrittenIsNone(t *testing.T) {
+	testkit.Long(t)
 	st := madeStore(t, site)
 	for n := 0; ; n++ {
 		to := &storetest.Mem{}

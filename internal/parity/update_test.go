@@ -17,6 +17,7 @@ import (
 // Parity that is brought up to date heals what the archive is now, and is computed without
 // reading what was not changed.
 func TestParityOfWhatIsChangedInPlace(t *testing.T) {
+	testkit.Long(t)
 	ctx := context.Background()
 	rnd := testkit.Rand(t)
 	alone := 0

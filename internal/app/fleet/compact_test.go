@@ -20,6 +20,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
@@ -526,6 +527,7 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 
 // A compaction that breaks off anywhere is finished by the next one.
 func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
+	testkit.Long(t)
 	s := newSite(t)
 	s.some(200, 3000)
 	s.plan(spec)
