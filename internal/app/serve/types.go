@@ -21,7 +21,7 @@ var types = map[string]string{
 	".css": "text/css; charset=utf-8", ".csv": "text/csv; charset=utf-8", ".htm": "text/html; charset=utf-8", ".html": "text/html; charset=utf-8",
 	".js": "text/javascript; charset=utf-8", ".log": "text/plain; charset=utf-8", ".md": "text/markdown; charset=utf-8", ".mjs": "text/javascript; charset=utf-8",
 	".tsv": "text/tab-separated-values; charset=utf-8", ".txt": "text/plain; charset=utf-8", ".xml": "text/xml; charset=utf-8",
-	".geojson": "application/geo+json", ".json": "application/json", ".jsonl": "application/jsonl", ".jsonld": "application/ld+json", ".map": "application/json",
+	".geojson": "application/geo+json", ".ipynb": "application/json", ".json": "application/json", ".zarray": "application/json", ".zattrs": "application/json", ".zgroup": "application/json", ".zmetadata": "application/json", ".jsonl": "application/jsonl", ".jsonld": "application/ld+json", ".map": "application/json",
 	".ndjson": "application/x-ndjson", ".toml": "application/toml", ".xhtml": "application/xhtml+xml", ".yaml": "application/yaml", ".yml": "application/yaml",
 	".pdf": "application/pdf", ".rtf": "application/rtf", ".wasm": "application/wasm",
 	".otf": "font/otf", ".ttf": "font/ttf", ".woff": "font/woff", ".woff2": "font/woff2",
@@ -32,8 +32,8 @@ var types = map[string]string{
 const plainText = "text/plain; charset=utf-8"
 
 // texts are the endings of names that are text in some language, and names that are.
-const texts = " adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini ipynb java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
-	"authors changelog changes copying dockerfile install license makefile news notice readme todo version zattrs zarray zgroup zmetadata "
+const texts = " adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
+	"authors changelog changes copying dockerfile install license makefile news notice readme todo version "
 
 func typeOf(name string) string {
 	base := strings.ToLower(path.Base(name))

@@ -27,6 +27,7 @@ async function show() {
         const a = await ask.json('archive', { a: here.archive, view: here.view });
         if (mine !== turn) return;
         opened(a);
+        checked = a.verify.state;
         shown.archive = here.archive; shown.view = here.view;
         $('find').hidden = false;
         detail = new Detail($('detail'), closeDetail);

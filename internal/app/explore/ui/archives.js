@@ -100,7 +100,7 @@ async function checkAll(rows, mine, button) {
   button.disabled = true;
   for (const [i, r] of rows.entries()) {
     await look(r, mine);
-    while (mine === round && !r.failed) {
+    while (mine === round && button.isConnected && !r.failed) {
       say(`checking ${num(i + 1)} of ${num(rows.length)}`);
       try { await ask.json('verify', { a: r.a.name, depth: 'full' }, { method: 'POST' }); } catch (err) {
         if (err.code === 'busy') { await pause(1000); continue; }
@@ -110,7 +110,7 @@ async function checkAll(rows, mine, button) {
       await look(r, mine, true);
       break;
     }
-    if (mine !== round) return;
+    if (mine !== round || !button.isConnected) return; // who has gone on is not followed
   }
   const bad = rows.filter(r => r.known.health === 'damaged').length;
   say(bad ? `${count(bad, 'archive')} of ${num(rows.length)} damaged` : 'all were checked', '');

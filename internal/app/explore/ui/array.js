@@ -18,7 +18,8 @@ export function ticks(a, b, n) {
   const raw = (b - a) / Math.max(1, n), mag = 10 ** Math.floor(Math.log10(raw)), step = [1, 2, 5, 10].map(k => k * mag).find(s => s >= raw * 0.999);
   if (!Number.isFinite(step) || step <= 0) return [a];
   const out = [];
-  for (let v = Math.ceil(a / step - 1e-9) * step; v <= b + step * 1e-9; v += step) out.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+  // Numbers may be so large that adding a step changes nothing.
+  for (let v = Math.ceil(a / step - 1e-9) * step; v <= b + step * 1e-9 && out.length < 200; v += step) out.push(Math.abs(v) < step * 1e-9 ? 0 : v);
   return out;
 }
 const short = v => Number.isFinite(v) ? String(Number(v.toPrecision(6))) : String(v);

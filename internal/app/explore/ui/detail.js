@@ -21,7 +21,7 @@ const ext = path => { const b = base(path), i = b.lastIndexOf('.'); return i < 0
 const kindOf = path => Object.keys(types).find(k => types[k].includes(ext(path)));
 /** Whether the panel covers what is beside it on a wide screen. */
 export const covering = matchMedia('(max-width: 860px)');
-const most = { json: 4 << 20, image: 64 << 20 };
+const most = { json: 4 << 20, page: 512 << 10, image: 64 << 20 };
 
 /** Whether bytes look like text: no NUL, whole characters, few controls. */
 function isText(b) {
@@ -137,8 +137,8 @@ export class Detail {
   async show_text(area, e) { this.body = new Text(area, this.content, language(ext(e.path) || base(e.path).toLowerCase())); await this.body.show(); }
   async show_table(area, e) { await new TableView(area, this.content).show(ext(e.path)); }
   async show_markdown(area, e) {
-    if (e.size > most.json) { area.append(el('p', { class: 'hint' }, 'It is too long to be a page here; this is its text.')); return this.show_text(area, e); }
-    const text = new TextDecoder().decode(await this.content.all(most.json));
+    if (e.size > most.page) { area.append(el('p', { class: 'hint' }, 'It is too long to be a page here; this is its text.')); return this.show_text(area, e); }
+    const text = new TextDecoder().decode(await this.content.all(most.page));
     area.append(markdown(text, { dir: parent(e.path), link: path => address({ archive: here.archive, view: here.view, path }), image: path => usual() ? urlOf(path) : undefined }));
   }
   async show_hex(area) { this.body = new Hex(area, this.content); await this.body.show(); }

@@ -12,7 +12,7 @@ export function markdown(text, o) {
   return box;
 }
 
-const deepest = 20, longest = 5000; // levels; characters of a paragraph that is looked into
+const deepest = 20, longest = 2000; // levels; characters of a paragraph that is looked into
 
 function blocks(lines, box, o, depth = 0) {
   if (depth > deepest) { box.append(el('pre', { tabindex: '0' }, lines.join('\n'))); return; }
