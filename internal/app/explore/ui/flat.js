@@ -35,7 +35,7 @@ class Cursor {
 const kinds = ['file', 'dir', 'symlink', 'hardlink', 'fifo', 'property'];
 const enc = new TextEncoder(), dec = new TextDecoder('utf-8', { fatal: true });
 /** Bytes as a string of which each character is one: what names are compared as. */
-const raw = b => { let s = ''; for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192)); return s; };
+export const raw = b => { let s = ''; for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192)); return s; };
 export const rawOf = text => raw(enc.encode(text));
 /** A raw string for people: what is no UTF-8 in it becomes \xNN, as the command writes it. */
 export function shown(s) {
@@ -54,6 +54,31 @@ export function shown(s) {
     i += n;
   }
   return out;
+}
+
+/** At most how long what frames of zstd become is: as they say, or by their blocks. NaN if they are none. */
+export function mostOf(b) {
+  let sum = 0;
+  for (let at = 0; at < b.length;) {
+    if (b.length - at < 6 || b[at] !== 0x28 || b[at + 1] !== 0xb5 || b[at + 2] !== 0x2f || b[at + 3] !== 0xfd) return NaN;
+    const d = b[at + 4], single = d >> 5 & 1, n = [single, 2, 4, 8][d >> 6];
+    at += 5 + (single ? 0 : 1) + [0, 1, 2, 4][d & 3];
+    let said = n ? 0 : undefined, blocks = 0;
+    for (let i = n - 1; i >= 0; i--) said = said * 256 + b[at + i];
+    if (n === 2) said += 256;
+    at += n;
+    for (let last = 0; !last;) {
+      if (at + 3 > b.length) return NaN;
+      const head = b[at] | b[at + 1] << 8 | b[at + 2] << 16, type = head >> 1 & 3, size = head >> 3;
+      last = head & 1;
+      at += 3 + (type === 1 ? 1 : size);
+      blocks += type === 2 ? 128 << 10 : size;
+    }
+    at += d & 4; // its checksum
+    if (said > blocks) return NaN;
+    sum += said ?? blocks;
+  }
+  return sum;
 }
 
 const part = s => s.replaceAll('\0', '\0\xff') + '\0\x01';
@@ -97,6 +122,7 @@ export class Flat {
   }
   unpack(r, b) {
     if (crc32c(b) !== r.crc) throw new Damaged(`a page of the index is damaged, at ${r.off}`);
+    if (!(mostOf(b) <= 2 * mostPage)) throw new Damaged(`a page of the index is none, at ${r.off}`);
     let out;
     try { out = decompress(b); } catch (err) { throw new Damaged(`a page of the index cannot be decoded, at ${r.off}: ${err.message}`); }
     if (out.length !== r.length) throw new Damaged(`a page of the index has ${out.length} bytes, expected ${r.length}`);
