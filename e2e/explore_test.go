@@ -114,8 +114,10 @@ func TestContentsAreSearched(t *testing.T) {
 	b.accessible("contents that were searched")
 	b.key(kb.Escape)
 	b.wait("document.getElementById('q').value === '' && document.querySelector('#grid .row .word').innerText === 'data'")
-	b.do(chromedp.KeyEvent("no content has this"))
 	b.size(390, 844)
+	b.find("no content has this")
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.search === 'no content has this' && document.querySelector('.files .empty').innerText.includes('No content has')")
 	b.accessible("searching contents on a narrow screen")
 }
 

@@ -41,9 +41,9 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "404: there is no folder of this name in the archive", http.StatusNotFound)
 		return
 	}
-	only := map[string]bool{}
-	for _, name := range r.URL.Query()["only"] {
-		if name = strings.Trim(name, "/"); !isPath(name) || len(only) >= maxOnly {
+	only, wanted := map[string]bool{}, r.URL.Query()["only"]
+	for _, name := range wanted {
+		if name = strings.Trim(name, "/"); !isPath(name) || len(wanted) > maxOnly {
 			http.Error(w, fmt.Sprintf("400: only: expected at most %d paths in the folder", maxOnly), http.StatusBadRequest)
 			return
 		}
