@@ -30,6 +30,7 @@ async function show() {
         checked = a.verify.state;
         shown.archive = here.archive; shown.view = here.view;
         $('find').hidden = false;
+        $('inside').hidden = !!a.static;
         detail = new Detail($('detail'), closeDetail);
         tree = new Tree($('tree'));
         follow();
@@ -84,7 +85,7 @@ function frame() {
   $('crumbs').scrollLeft = 1e6;
   const nav = $('tabs');
   nav.hidden = false;
-  nav.replaceChildren(...tabs.filter(([id]) => id === 'map' || id === 'verify' ? hasKind(id) : true).map(([id, name, key]) =>
+  nav.replaceChildren(...tabs.filter(([id]) => id === 'map' || id === 'verify' ? hasKind(id) : id !== 'treemap' || !archive.static).map(([id, name, key]) =>
     el('a', { href: address({ ...here, tab: id, q: '', from: undefined }), 'aria-current': id === here.tab ? 'true' : undefined, data: { tab: id }, title: `${name} (${key})` }, name)),
   el('span', { class: 'grow' }));
   if (archive.views?.length > 1) {

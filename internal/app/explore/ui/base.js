@@ -72,9 +72,13 @@ const question = (path, args) => {
   for (const [k, v] of Object.entries(args)) if (v !== undefined && v !== null && v !== '') q.set(k, v);
   return 'api/' + path + (q.size ? '?' + q : '');
 };
+let answer;
+/** Has somebody else than a server answer: f takes what is asked, as a request does, and returns a Response. */
+export function answeredBy(f) { answer = f; }
 export const ask = {
   url: question,
   async raw(path, args = {}, o = {}) {
+    if (answer) return answer(path, args, o);
     let r;
     try {
       r = await fetch(question(path, args), o);

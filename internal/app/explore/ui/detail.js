@@ -1,6 +1,6 @@
 // The panel of an entry: what is in it, and what is known of it.
 import { plainName, $, el, ask, size, num, time, base, parent, count, hex, zipURL, problem } from './base.js';
-import { here, args, urlOf, usual, hasKind, address } from './state.js';
+import { here, archive, args, urlOf, usual, hasKind, address } from './state.js';
 import { Content } from './content.js';
 import { Text, Hex } from './text.js';
 import { jsonTree } from './json.js';
@@ -21,7 +21,7 @@ const ext = path => { const b = base(path), i = b.lastIndexOf('.'); return i < 0
 const kindOf = path => Object.keys(types).find(k => types[k].includes(ext(path)));
 /** Whether the panel covers what is beside it on a wide screen. */
 export const covering = matchMedia('(max-width: 860px)');
-const most = { json: 4 << 20, page: 512 << 10, image: 64 << 20 };
+const most = { json: 4 << 20, page: 512 << 10, saved: 512 << 20, image: 64 << 20 };
 
 /** Whether bytes look like text: no NUL, whole characters, few controls. */
 function isText(b) {
@@ -69,6 +69,7 @@ export class Detail {
     const name = base(entry.path) || plainName(here.archive);
     const links = [];
     if (file && usual() && !entry.odd) links.push(el('a', { class: 'button', id: 'download', href: urlOf(entry.path) + '?download', download: '' }, 'Download'));
+    if (file && archive.static) links.push(el('button', { type: 'button', id: 'download', onclick: () => this.save() }, 'Download'));
     if (isDir && usual()) links.push(el('a', { class: 'button', href: zipURL(here.archive, entry.path) }, 'Download zip'));
     if (file && hasKind('map')) links.push(el('a', { class: 'button', href: address({ ...here, tab: 'map', path: entry.path, from: undefined }) }, 'On the map'));
     this.box.replaceChildren(
@@ -100,6 +101,15 @@ export class Detail {
     const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', node: 'Node', history: 'Revisions' };
     if (modes.length > 1) this.tabs.append(...modes.map(m => el('button', { type: 'button', data: { mode: m }, onclick: () => this.mode(m) }, names[m])));
     await this.mode(modes[0]);
+  }
+  /** Saves the content where no server has an address for it. */
+  async save() {
+    const c = new Content(this.entry);
+    try {
+      const url = URL.createObjectURL(new Blob([await c.all(most.saved)]));
+      el('a', { href: url, download: base(this.entry.path) }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 60000);
+    } catch (err) { this.warn(this.entry, err.message); }
   }
   /** Says at the top what is wrong with the entry, and what that means. */
   warn(e, read) {

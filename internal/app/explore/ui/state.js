@@ -53,6 +53,6 @@ export function note(change) {
 export const folder = () => entry && entry.kind !== 'dir' ? (entry.odd ? '' : parent(here.path)) : here.path;
 /** What a question about the archive has besides its own. */
 export const args = more => ({ a: here.archive, view: here.view, ...more });
-export const usual = () => !here.view || here.view === archive.usual;
+export const usual = () => !archive.static && (!here.view || here.view === archive.usual);
 export const urlOf = path => fileURL(here.archive, path);
 export const hasKind = what => archive.can.includes(what);

@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// files is a server of files like any other, which counts what is asked of it.
+type files struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked map[string]int
+	sent  map[string]int64
+}
+
+func fileServer(t *testing.T, dir string) *files {
+	f := &files{asked: map[string]int{}, sent: map[string]int64{}}
+	h := http.FileServer(http.Dir(dir))
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &counted{ResponseWriter: w}
+		h.ServeHTTP(c, r)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.asked[r.URL.Path]++
+		f.sent[r.URL.Path] += c.n
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+type counted struct {
+	http.ResponseWriter
+	n int64
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// site is a page without a server of ours, with its archive.
+func site(t *testing.T, archive string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "site")
+	run(t, "browse", "--static", dir, archive)
+	b, err := os.ReadFile(archive)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, filepath.Base(archive)), b, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestAnArchiveIsLookedIntoWithoutAServerOfOurs(t *testing.T) {
+	chromium(t)
+	dir := site(t, albumFile(t, "album.caf"))
+	srv := fileServer(t, dir)
+	b := open(t, &server{url: srv.URL})
+	b.visit("")
+	b.wait("document.body.dataset.tab === 'list' && document.body.dataset.ready === '1' && document.querySelector('#grid .row .word')?.textContent === 'data'")
+	if n, sent := srv.asked["/album.caf.holdall"], srv.sent["/album.caf.holdall"]; n > 4 || sent > 128<<10 {
+		t.Errorf("the first rows take %d requests and %d bytes of the index", n, sent)
+	}
+	b.shot("static-1280-light")
+	b.accessible("a page without a server")
+	for _, c := range []struct{ path, mode, says string }{
+		{"logs/short.txt", "text", "document.querySelector('.text').dataset.lines === '3'"},
+		{"data/tree.json", "json", "document.querySelector('.json').innerText.includes('a survey')"},
+		{"data/random.bin", "hex", "document.querySelector('.hex').dataset.rows === '37500'"},
+		{"pictures/sunset.png", "image", "document.querySelector('.picture').naturalWidth === 320"},
+		{"odd/naïve été.txt", "text", "document.querySelector('.text').innerText.includes('accents')"},
+		{"logs/long.log", "text", "+document.querySelector('.text').dataset.lines > 500"},
+	} {
+		b.run("document.body.dataset.preview = ''")
+		b.visit("#/album.caf/" + escaped(c.path))
+		b.wait("document.body.dataset.preview === '" + c.mode + "'")
+		b.wait(c.says)
+	}
+	kept := b.keeps()
+	b.visit("#/album.caf/data/tree.json")
+	b.wait("document.body.dataset.preview === 'json'")
+	b.click("#download")
+	if got := b.kept(kept, "tree.json"); !bytes.Equal(got, album()["data/tree.json"]) {
+		t.Errorf("tree.json is kept as %d bytes", len(got))
+	}
+	b.find("img_0042")
+	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
+	b.visit("#/album.caf?tab=about")
+	b.wait("document.querySelector('.about').innerText.includes('album.caf.holdall')")
+	b.size(390, 844)
+	b.visit("#/album.caf/pictures")
+	b.wait("document.body.dataset.ready === '1'")
+	b.shot("static-390-light")
+	b.accessible("a narrow page without a server")
+}
+
+// What is damaged is not shown, and an archive that is another is not read.
+func TestAPageWithoutAServerProvesWhatItShows(t *testing.T) {
+	chromium(t)
+	files := album()
+	dir := site(t, albumFile(t, "album.caf"))
+	at := filepath.Join(dir, "album.caf")
+	content, err := os.ReadFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := bytes.Index(content, files["data/random.bin"])
+	content[i+150_000] ^= 1
+	if err := os.WriteFile(at, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, &server{url: fileServer(t, dir).URL})
+	b.visit("#/album.caf/data/random.bin")
+	b.wait("document.body.dataset.preview === 'failed' && document.body.dataset.harm === 'bad'")
+	if said := b.text("document.querySelector('#detail').innerText"); !strings.Contains(said, "damaged, from byte 0 on") {
+		t.Errorf("a damaged file says %q", said)
+	}
+	b.visit("#/album.caf/logs/short.txt")
+	b.wait("document.body.dataset.preview === 'text'")
+	if err := os.WriteFile(at, append(content, 0), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.do(chromedp.Navigate(b.url + "/?again#/album.caf/logs/short.txt"))
+	b.ready()
+	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('another than its index is of')")
+}
+
+// Contents that are compressed are decoded in the browser.
+func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
+	chromium(t)
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in")
+	if err := os.MkdirAll(in, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("a line that is met again and again\n", 3000)
+	if err := os.WriteFile(filepath.Join(in, "long.txt"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"x.zip", "x.bundle", "x.tar.zst", "x.lindi.tar"} {
+		out := filepath.Join(dir, name)
+		run(t, "pack", "-o", out, in+"/.")
+		if info, err := os.Stat(out); err != nil || info.IsDir() {
+			continue // a folder of several objects
+		}
+		b := open(t, &server{url: fileServer(t, site(t, out)).URL})
+		b.visit("#/" + name + "/long.txt")
+		b.wait("document.body.dataset.preview === 'text' && +document.querySelector('.text').dataset.lines > 100 && document.querySelector('.text .words')?.innerText.startsWith('a line that')")
+	}
+}

@@ -1,0 +1,237 @@
+// The archive of a page that no server of ours answers: it is read by ranges of a plain server of
+// files, by its index, and each piece of a content is proven before it is shown.
+import { Failed, answeredBy, bytesOf } from './base.js';
+import { Flat, raw, shown, mostOf } from './flat.js';
+import { blake3 } from './blake3.js';
+import { decompress } from './fzstd.js';
+import kinds from './kinds.js';
+
+const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
+
+/** Reads ranges of a file that a server has. */
+class Far {
+  constructor(url) { this.url = url; }
+  async get(range) {
+    let r;
+    try { r = await fetch(this.url, { headers: { Range: range } }); } catch { throw new Failed('offline', 'the server does not answer'); }
+    if (r.status === 404) throw new Failed('not-found', `there is no ${this.url} beside this page`);
+    if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server gives no parts of files' : 'the server answers ' + r.status); }
+    const m = /\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
+    const tag = r.headers.get('ETag') ?? r.headers.get('Last-Modified');
+    if (this.tag !== undefined && tag !== this.tag) throw new Failed('changed', 'the file was replaced while it was read');
+    this.tag = tag;
+    return { bytes: new Uint8Array(await r.arrayBuffer()), size: m ? Number(m[1]) : undefined };
+  }
+  async read(off, n) {
+    if (!n) return new Uint8Array();
+    const { bytes } = await this.get(`bytes=${off}-${off + n - 1}`);
+    if (bytes.length !== n) throw new Failed('unreadable', `${this.url} ends before ${off + n}`);
+    return bytes;
+  }
+  async tail(n) {
+    const t = await this.get('bytes=-' + n);
+    if (t.size === undefined) throw new Failed('http', 'the server does not say how long the file is');
+    return t;
+  }
+}
+
+const mostUnit = 64 << 20; // bytes of what is decoded as a whole
+
+/** What decodes a run. Sizes from an archive are looked at before anything is made of them. */
+async function decode(codec, b, size) {
+  if (size > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
+  if (codec === 'zstd') {
+    if (!(mostOf(b) <= mostUnit)) throw new Failed('bad-data', 'it is no zstd, or too much');
+    let out;
+    try { out = decompress(b); } catch (err) { throw new Failed('bad-data', 'it cannot be decoded: ' + err.message); }
+    if (out.length < size) throw new Failed('bad-data', 'the content is shorter than it should be');
+    return out.subarray(0, size);
+  }
+  const format = { zlib: 'deflate', gzip: 'gzip', deflate: 'deflate-raw' }[codec];
+  if (!format) throw new Failed('unsupported', `contents by ${codec} are not read in a browser: “holdall cat” reads them`);
+  const out = new Uint8Array(size);
+  let at = 0;
+  try {
+    const r = new Blob([b]).stream().pipeThrough(new DecompressionStream(format)).getReader();
+    while (at < size) {
+      const { done, value } = await r.read();
+      if (done) break;
+      out.set(value.subarray(0, size - at), at);
+      at = Math.min(size, at + value.length);
+    }
+    r.cancel().catch(() => {});
+  } catch (err) { throw new Failed('bad-data', 'it cannot be decoded: ' + err.message); }
+  if (at < size) throw new Failed('bad-data', 'the content is shorter than it should be');
+  return out;
+}
+
+const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
+const kindOf = name => { const b = name.slice(name.lastIndexOf('/') + 1).toLowerCase(); return kinds[b.slice(b.lastIndexOf('.') + 1)] ?? (/^\d+(\.\d+)*$/.test(b) ? kinds.h5 : 0); };
+
+class Page {
+  constructor(name, index) {
+    this.name = name;
+    const at = n => new Far(n.split('/').map(encodeURIComponent).join('/'));
+    this.index = at(index); this.at = at;
+    this.volumes = new Map();
+  }
+  open() {
+    return this.flat ??= (async () => {
+      const x = await Flat.open((off, n) => this.index.read(off, n), n => this.index.tail(n));
+      if (x.root.bound?.size !== undefined && x.root.volumes?.length === 1 && !x.root.volumes[0].name) {
+        this.bound = x.root.bound.size;
+      }
+      return x;
+    })().catch(err => { this.flat = undefined; throw err; });
+  }
+  async volume(i) {
+    const x = await this.open(), v = x.root.volumes?.[i];
+    if (!v || v.external) throw new Failed('unsupported', 'it lies outside the archive');
+    if (!this.volumes.has(i)) {
+      const far = this.at(this.name + v.name);
+      if (this.bound !== undefined) {
+        const { size } = await far.get('bytes=0-0');
+        if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive beside this page is another than its index is of');
+      }
+      this.volumes.set(i, far);
+    }
+    return this.volumes.get(i);
+  }
+  /** Bytes of a content as they are, without proof. */
+  async part(row, from, to) {
+    const out = new Uint8Array(to - from);
+    if (row.elsewhere) throw new Failed('unsupported', 'only “holdall cat” finds where its content lies');
+    for (const x of row.extents ?? []) {
+      const a = Math.max(from, x.at), b = Math.min(to, x.at + x.size);
+      if (a >= b || x.codec === 'zero') continue;
+      let piece;
+      if (x.data) piece = x.data.subarray(a - x.at, b - x.at);
+      else if (!x.codec || x.codec === 'raw') piece = await (await this.volume(x.volume)).read(x.off + x.skip + a - x.at, b - a);
+      else {
+        const key = `${x.volume} ${x.off} ${x.skip} ${x.size}`;
+        if (this.unit?.key !== key) {
+          if (x.len > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
+          this.unit = { key, bytes: await decode(x.codec, await (await this.volume(x.volume)).read(x.off, x.len), x.skip + x.size) };
+        }
+        piece = this.unit.bytes.subarray(x.skip + a - x.at, x.skip + b - x.at);
+      }
+      out.set(piece, a - from);
+    }
+    return out;
+  }
+  /** Bytes of a content. Pieces that have a digest are compared with it before any of them is shown. */
+  async content(row, off, n) {
+    const x = await this.open(), to = Math.min(row.size, off + n), chunk = x.root.chunk;
+    if (off >= to) return new Uint8Array();
+    const wrong = at => new Failed('bad-digest', `its content is damaged, ${at}`);
+    if (chunk && row.proof !== undefined && row.fault === undefined) {
+      const sums = await x.sums(row), first = Math.floor(off / chunk), last = Math.floor((to - 1) / chunk);
+      const begin = first * chunk, bytes = await this.part(row, begin, Math.min(row.size, (last + 1) * chunk));
+      for (let i = first; i <= last; i++) {
+        const piece = bytes.subarray((i - first) * chunk, (i - first + 1) * chunk);
+        if (!same(blake3(piece), sums[i])) throw wrong(`from byte ${i * chunk} on`);
+      }
+      return bytes.subarray(off - begin, to - begin);
+    }
+    if (row.algo === 'blake3' && row.size <= 1 << 20) {
+      const all = await this.part(row, 0, row.size);
+      if (!same(blake3(all), row.sum)) throw wrong('or its digest is');
+      return all.subarray(off, to);
+    }
+    return this.part(row, off, to);
+  }
+}
+
+function main() {
+  const name = document.querySelector('meta[name=archive]').content, page = new Page(name, name + '.holdall');
+  const find = async path => {
+    const x = await page.open();
+    if (!path) return { kind: 'dir', dir: '', base: '' };
+    const row = await x.find(raw(Uint8Array.from(bytesOf(path))));
+    if (!row) throw new Failed('not-found', 'there is nothing of this name');
+    return row;
+  };
+  const isDir = r => r.kind === 'dir', named = r => r.implied ? r.base.slice(0, -1) : r.base;
+  const item = r => ({ n: shown(named(r)), ...isDir(r) ? { k: 'dir' } : { s: r.size, h: kindOf(r.base), ...r.kind === 'file' ? {} : { k: r.kind } }, ...r.time !== undefined && { t: r.time }, ...r.fault !== undefined && { bad: true }, ...r.whole && { whole: true }, ...r.own && { own: true } });
+  const pathOf = r => shown((r.dir ? r.dir + '/' : '') + named(r));
+  const small = 5000; // rows of a folder that are put in order here
+  const folders = new Map();
+  const sorted = async (dir, begin, end) => {
+    if (!folders.has(dir)) { folders.set(dir, await (await page.open()).range(begin, end)); if (folders.size > 50) folders.delete(folders.keys().next().value); }
+    return folders.get(dir);
+  };
+  const answers = {
+    async archives() { return json({ archives: [{ name, can: [], survey: {}, verify: { state: 'none', health: 'unknown' } }], total: 1 }); },
+    async archive() {
+      const { root } = await page.open();
+      return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.bound?.size ?? 0, can: [], index_bytes: (await page.open()).size, by_index: name + '.holdall', version: root.version,
+        survey: { state: 'complete', entries: root.entries, files: root.files, folders: root.dirs, bytes: root.bytes }, verify: { state: 'none', health: 'unknown' }, facts: root.chunk ? [{ key: 'proof', value: 'each piece of a content is compared with a digest before it is shown' }] : [] });
+    },
+    async ls({ path = '', offset = 0, limit = 200, sort = 'name', dir: way = 'asc', only, find: wanted }) {
+      const x = await page.open(), dir = raw(Uint8Array.from(bytesOf(path))), [begin, end] = await x.folder(dir), total = end - begin;
+      if (total > small) { // as they come
+        if (only === 'dirs') return json({ total: 0, dirs: 0, bytes: 0, complete: true, items: [] });
+        let at;
+        if (wanted) at = ((await x.find(raw(Uint8Array.from(bytesOf(wanted)))))?.number ?? begin - 1) - begin;
+        const rows = limit > 0 ? await x.range(begin + Math.min(total, offset), begin + Math.min(total, offset + limit)) : [];
+        return json({ total, dirs: 0, bytes: 0, complete: true, items: rows.map(item), at });
+      }
+      let rows = await sorted(dir, begin, end);
+      const by = { name: r => named(r), size: r => r.size ?? 0, time: r => r.time ?? -Infinity }[sort] ?? (r => named(r));
+      rows = rows.toSorted((a, b) => isDir(b) - isDir(a) || (way === 'desc' ? -1 : 1) * (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
+      const dirs = rows.filter(isDir).length;
+      if (only === 'dirs') rows = rows.slice(0, dirs);
+      return json({ total: rows.length, dirs, bytes: 0, complete: true, items: rows.slice(offset, offset + limit).map(item), at: wanted === undefined ? undefined : rows.findIndex(r => pathOf(r) === wanted) });
+    },
+    async entry({ path }) {
+      const r = await find(path), { chunk } = (await page.open()).root;
+      return json({ path, kind: r.kind, size: r.size ?? 0, t: r.time, link: r.link && shown(r.link), owner: r.owner && shown(r.owner), group: r.group && shown(r.group), fault: r.fault && shown(r.fault), own: r.own,
+        digest: r.sum?.length ? `${r.algo}:${[...r.sum].map(b => b.toString(16).padStart(2, '0')).join('')}` : undefined, proof: chunk && r.proof !== undefined || r.algo === 'blake3' && r.size <= 1 << 20 ? 'parts' : undefined,
+        attr: r.attr && Object.fromEntries(Object.entries(r.attr).map(([k, v]) => [shown(k), shown(v)])), extents: r.extents?.slice(0, 32).map(e => ({ volume: name, off: e.off, len: e.len, codec: e.codec || undefined })) });
+    },
+    async content({ path, off = 0, n = 1 << 20 }) {
+      const r = await find(path);
+      if (r.fault !== undefined) throw new Failed('unreadable', 'it cannot be read: ' + shown(r.fault));
+      return new Response(await page.content(r, off, n));
+    },
+    /** Names that begin so come first; then all that have the words. */
+    async search({ q, limit = 200 }, { signal } = {}) {
+      const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean), enc = new TextEncoder();
+      return new Response(new ReadableStream({
+        async start(out) {
+          const line = v => out.enqueue(enc.encode(JSON.stringify(v) + '\n'));
+          const hit = r => line({ p: pathOf(r), s: r.size ?? 0, ...isDir(r) ? { k: 'dir' } : { h: kindOf(r.base) } });
+          const told = new Set();
+          let found = 0, seen = 0;
+          try {
+            const text = raw(Uint8Array.from(bytesOf(q.trim()))), i = text.lastIndexOf('/'), dir = i < 0 ? '' : text.slice(0, i);
+            const begin = await x.seek(dir.replaceAll('\0', '\0\xff') + '\0\x01' + text.slice(i + 1).replaceAll('\0', '\0\xff'));
+            for (const r of await x.range(begin, Math.min(x.count, begin + limit))) {
+              if (r.dir !== dir || !r.base.startsWith(text.slice(i + 1))) break;
+              hit(r); told.add(r.key); found++;
+            }
+            line({ seen, found });
+            for (let at = 0; at < x.count && !signal?.aborted; at += 16384) {
+              for (const r of await x.range(at, Math.min(x.count, at + 16384))) {
+                seen++;
+                if (told.has(r.key)) continue;
+                const p = pathOf(r).toLowerCase();
+                if (words.every(w => p.includes(w)) && ++found <= limit) hit(r);
+              }
+              line({ seen, found });
+            }
+            line({ end: true, seen, found });
+          } catch (err) { line({ end: true, seen, found, error: err.message }); }
+          out.close();
+        },
+      }));
+    },
+  };
+  answeredBy(async (path, args, o) => {
+    const f = answers[path];
+    if (!f) throw new Failed('unsupported', 'this page cannot say that: “holdall browse” can');
+    return f(args, o);
+  });
+}
+main();
+await import('./app.js');
