@@ -217,7 +217,7 @@ func TestTheMapNamesAndOpens(t *testing.T) {
 			t.Errorf("the legend does not say %s: %s", what, b.text("document.querySelector('.legend').innerText"))
 		}
 	}
-	// What content is told apart by is chosen, and the legend shows one class alone.
+	// The reader chooses what the colours mean, and the legend shows one class only.
 	for by, want := range map[string]string{"kind": "pictures", "age": "year", "packing": "stored as it is", "sharing": "one file", "proof": "checksum"} {
 		b.run("(s => { s.value = '" + by + "'; s.dispatchEvent(new Event('change')) })(document.querySelector('.mapped select'))")
 		b.wait("document.querySelector('.legend').innerText.includes('" + want + "')")

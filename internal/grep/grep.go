@@ -20,8 +20,8 @@ type Match struct {
 	Binary bool   // the content is no text: nothing more is found in it
 }
 
-// Lines yields the lines of a content that an expression matches. Of a line that is longer than a
-// megabyte each megabyte is looked at alone. An error is the last thing that it yields.
+// Lines yields the lines of a content that an expression matches. A line that is longer than a
+// megabyte is searched one megabyte at a time. An error is the last thing that it yields.
 func Lines(content io.Reader, re *regexp.Regexp) iter.Seq2[Match, error] {
 	return func(yield func(Match, error) bool) {
 		r := bufio.NewReaderSize(content, longestLine)

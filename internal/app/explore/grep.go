@@ -1,8 +1,6 @@
 package explore
 
 import (
-	"bufio"
-	"encoding/json"
 	"io"
 	"regexp"
 	"strings"
@@ -50,13 +48,8 @@ func (q *question) grep() error {
 	if q.err != nil {
 		return q.err
 	}
-	below := ""
-	if dir := q.path(); dir != "." {
-		below = dir + "/"
-	}
-	q.w.Header().Set("Content-Type", "application/x-ndjson")
-	out := bufio.NewWriterSize(q.w, 16<<10)
-	lines := json.NewEncoder(out)
+	below := q.below()
+	lines, flush := q.lines()
 	var told struct {
 		Files  int64  `json:"files"` // that were looked into
 		Bytes  int64  `json:"bytes"`
@@ -68,10 +61,7 @@ func (q *question) grep() error {
 	last := time.Now()
 	tell := func() {
 		_ = lines.Encode(told) // who is gone gets nothing
-		out.Flush()
-		if f, ok := q.w.(interface{ Flush() }); ok {
-			f.Flush()
-		}
+		flush()
 		last = time.Now()
 	}
 	health := q.h.health(v)

@@ -79,6 +79,26 @@ func (p *pattern) matches(name []byte) bool {
 	return true
 }
 
+// below is what names begin with that are in the folder that is asked about.
+func (q *question) below() string {
+	if dir := q.path(); dir != "." {
+		return dir + "/"
+	}
+	return ""
+}
+
+// lines makes the answer one of lines of JSON, which are sent when flush is called.
+func (q *question) lines() (lines *json.Encoder, flush func()) {
+	q.w.Header().Set("Content-Type", "application/x-ndjson")
+	out := bufio.NewWriterSize(q.w, 16<<10)
+	return json.NewEncoder(out), func() {
+		out.Flush()
+		if f, ok := q.w.(interface{ Flush() }); ok {
+			f.Flush()
+		}
+	}
+}
+
 // search answers with names that have all the words of q, as they are found: a line of
 // JSON for each, and one at the end that says how many there are.
 func (q *question) search() error {
@@ -99,19 +119,8 @@ func (q *question) search() error {
 	if q.err != nil {
 		return q.err
 	}
-	below := ""
-	if dir := q.path(); dir != "." {
-		below = dir + "/"
-	}
-	q.w.Header().Set("Content-Type", "application/x-ndjson")
-	out := bufio.NewWriterSize(q.w, 16<<10)
-	lines := json.NewEncoder(out)
-	flush := func() {
-		out.Flush()
-		if f, ok := q.w.(interface{ Flush() }); ok {
-			f.Flush()
-		}
-	}
+	below := q.below()
+	lines, flush := q.lines()
 	var seen, found int64
 	health := q.h.health(v)
 	last := time.Now()

@@ -2,13 +2,13 @@
 // with nobody's help but that of a server of files.
 import { decompress } from './fzstd.js';
 
-export class Damaged extends Error {
+class Damaged extends Error {
   constructor(message) { super(message); this.code = 'bad-index'; }
 }
 
 const table = new Uint32Array(256).map((_, i) => { for (let k = 0; k < 8; k++) i = i & 1 ? i >>> 1 ^ 0x82f63b78 : i >>> 1; return i; });
 /** The CRC-32C of bytes. */
-export function crc32c(b) {
+function crc32c(b) {
   let c = ~0;
   for (let i = 0; i < b.length; i++) c = table[(c ^ b[i]) & 255] ^ c >>> 8;
   return ~c >>> 0;
@@ -33,10 +33,9 @@ class Cursor {
 }
 
 const kinds = ['file', 'dir', 'symlink', 'hardlink', 'fifo', 'property'];
-const enc = new TextEncoder(), dec = new TextDecoder('utf-8', { fatal: true });
+const dec = new TextDecoder('utf-8', { fatal: true });
 /** Bytes as a string of which each character is one: what names are compared as. */
 export const raw = b => { let s = ''; for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192)); return s; };
-export const rawOf = text => raw(enc.encode(text));
 /** A raw string for people: what is no UTF-8 in it becomes \xNN, as the command writes it. */
 export function shown(s) {
   const b = Uint8Array.from(s, c => c.charCodeAt(0));
@@ -88,12 +87,11 @@ const mostPage = 16 << 20, tailSize = 32 << 10, mostHeld = 64;
 
 export class Flat {
   /** @param {(off:number, n:number)=>Promise<Uint8Array>} read @param {(n:number)=>Promise<{bytes:Uint8Array,size:number}>} tail */
-  constructor(read, tail) { this.readRange = read; this.readTail = tail; this.nodes = new Map(); this.pages = new Map(); this.requests = 0; }
+  constructor(read, tail) { this.readRange = read; this.readTail = tail; this.nodes = new Map(); this.pages = new Map(); }
   static async open(read, tail) { const f = new Flat(read, tail); await f.begin(); return f; }
 
   async begin() {
     const { bytes, size } = await this.readTail(tailSize);
-    this.requests++;
     this.size = size; this.tail = bytes; this.tailAt = size - bytes.length;
     const end = new Cursor(bytes.subarray(-32), 'the end of the index');
     if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall2') throw new Damaged('it is no index of holdall');
@@ -113,7 +111,6 @@ export class Flat {
   async bytes(off, n) {
     if (!(n >= 0 && n <= mostPage && off >= 0 && off + n <= this.size)) throw new Damaged('the index leads outside itself');
     if (off >= this.tailAt) return this.tail.subarray(off - this.tailAt, off - this.tailAt + n);
-    this.requests++;
     return this.readRange(off, n);
   }
   async page(r) {
@@ -226,7 +223,7 @@ export class Flat {
 }
 
 /** Takes a page of rows apart; chunk is how long the pieces are that have digests, if they have. */
-export function decodeRows(page, chunk) {
+function decodeRows(page, chunk) {
   let c = new Cursor(page, 'a page of the index'), sums;
   if (page[0] === 6) {
     c.u8();

@@ -110,7 +110,7 @@ func (r *Reader) read(ctx context.Context, e format.Entry, do func(io.Reader) (l
 var (
 	// errStop ends the reading of a file.
 	errStop = errors.New("stop")
-	// errTold is an error of who is told.
+	// errTold says that the consumer of the nodes failed, or wants no more.
 	errTold = errors.New("the nodes were not taken")
 )
 
@@ -229,7 +229,7 @@ func (r *Reader) checkName(name string) error {
 func pathOf(names []string) string { return "/" + strings.Join(names, "/") }
 
 // Items goes through all nodes of the package that are in its filter: in any order, and
-// some more than once, of which the later counts. What is above them has its types.
+// some more than once: the last one counts. Nodes above them have their types only.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[nodejson.Item, error] {
 	return func(yield func(nodejson.Item, error) bool) {
 		stopped := false
@@ -248,7 +248,7 @@ func (r *Reader) Items(ctx context.Context) iter.Seq2[nodejson.Item, error] {
 func (r *Reader) all(ctx context.Context) error {
 	r.order = sorter.New(sorter.Options{Scratch: r.o.Scratch, Duplicate: func([]byte) error { return nil }})
 	defer func() { r.order.Close() }()
-	// What is told later counts: what documents say of files and of an order, and binaries.
+	// Later steps override earlier ones: documents override files, and binaries both.
 	steps := []func(context.Context, format.Entry, place) error{r.look, r.file, r.document, r.binary}
 	for _, step := range steps {
 		for e, err := range r.files.Entries(ctx) {
