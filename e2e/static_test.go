@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -158,4 +159,77 @@ func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 		b.visit("#/" + name + "/long.txt")
 		b.wait("document.body.dataset.preview === 'text' && +document.querySelector('.text').dataset.lines > 100 && document.querySelector('.text .words')?.innerText.startsWith('a line that')")
 	}
+}
+
+// One file has the page and the archive in it, and opens from a disk.
+func TestAPageWithItsArchiveOpensFromADisk(t *testing.T) {
+	chromium(t)
+	files := album()
+	at := albumFile(t, "album.caf")
+	dir := t.TempDir()
+	page := filepath.Join(dir, "album.html")
+	run(t, "browse", "--single", page, at)
+	b := open(t, &server{url: "file://" + dir})
+	b.do(chromedp.Navigate(b.url + "/album.html"))
+	b.ready()
+	b.wait("document.body.dataset.tab === 'list' && document.querySelector('#grid .row .word')?.textContent === 'data'")
+	b.shot("single-1280-light")
+	b.accessible("a page with its archive")
+	for _, c := range []struct{ path, mode, says string }{
+		{"logs/short.txt", "text", "document.querySelector('.text').dataset.lines === '3'"},
+		{"data/tree.json", "json", "document.querySelector('.json').innerText.includes('a survey')"},
+		{"data/random.bin", "hex", "document.querySelector('.hex').dataset.rows === '37500'"},
+		{"pictures/sunset.png", "image", "document.querySelector('.picture').naturalWidth === 320"},
+		{"odd/naïve été.txt", "text", "document.querySelector('.text').innerText.includes('accents')"},
+	} {
+		b.run("document.body.dataset.preview = ''")
+		b.visit("#/album.caf/" + escaped(c.path))
+		b.wait("document.body.dataset.preview === '" + c.mode + "'")
+		b.wait(c.says)
+	}
+	b.shot("single-file-1280-light")
+	kept := b.keeps()
+	b.visit("#/album.caf/pictures/sunset.png")
+	b.wait("document.body.dataset.preview === 'image'")
+	b.click("#download")
+	if got := b.kept(kept, "sunset.png"); !bytes.Equal(got, files["pictures/sunset.png"]) {
+		t.Errorf("sunset.png is kept as %d bytes", len(got))
+	}
+	b.find("img_0042")
+	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
+	b.media("dark")
+	b.size(390, 844)
+	b.visit("#/album.caf")
+	b.wait("document.querySelector('#grid .row .word')?.textContent === 'data'")
+	b.shot("single-390-dark")
+	b.accessible("a narrow page with its archive")
+	if asked := b.text("performance.getEntriesByType('resource').map(r => r.name).filter(u => !/^(data|blob):/.test(u))"); asked != "" {
+		t.Errorf("it asks for %s", asked)
+	}
+
+	// What is damaged in it is not shown.
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := os.ReadFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := bytes.Index(archive, files["data/random.bin"])
+	held := base64.StdEncoding.EncodeToString(archive)
+	archive[i+150_000] ^= 1
+	if damaged := bytes.Replace(content, []byte(held), []byte(base64.StdEncoding.EncodeToString(archive)), 1); bytes.Equal(damaged, content) {
+		t.Fatal("the page does not have the archive in it")
+	} else if err := os.WriteFile(page, damaged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.do(chromedp.Navigate(b.url + "/album.html?damaged#/album.caf/data/random.bin"))
+	b.wait("document.body.dataset.preview === 'failed' && document.body.dataset.harm === 'bad'")
+	if said := b.text("document.querySelector('#detail').innerText"); !strings.Contains(said, "damaged, from byte 0 on") {
+		t.Errorf("a damaged file says %q", said)
+	}
+	b.shot("single-damaged-390-dark")
+	b.visit("#/album.caf/logs/short.txt")
+	b.wait("document.body.dataset.preview === 'text'")
 }

@@ -1,39 +1,13 @@
 // The archive of a page that no server of ours answers: it is read by ranges of a plain server of
-// files, by its index, and each piece of a content is proven before it is shown.
+// files, or out of the page itself, by its index, and each piece of a content is proven before it is shown.
 import { Failed, answeredBy, bytesOf } from './base.js';
+import { file } from './far.js';
 import { Flat, raw, shown, mostOf } from './flat.js';
 import { blake3 } from './blake3.js';
 import { decompress } from './fzstd.js';
-import kinds from './kinds.js';
+import { kinds } from './kinds.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
-
-/** Reads ranges of a file that a server has. */
-class Far {
-  constructor(url) { this.url = url; }
-  async get(range) {
-    let r;
-    try { r = await fetch(this.url, { headers: { Range: range } }); } catch { throw new Failed('offline', 'the server does not answer'); }
-    if (r.status === 404) throw new Failed('not-found', `there is no ${this.url} beside this page`);
-    if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server gives no parts of files' : 'the server answers ' + r.status); }
-    const m = /\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
-    const tag = r.headers.get('ETag') ?? r.headers.get('Last-Modified');
-    if (this.tag !== undefined && tag !== this.tag) throw new Failed('changed', 'the file was replaced while it was read');
-    this.tag = tag;
-    return { bytes: new Uint8Array(await r.arrayBuffer()), size: m ? Number(m[1]) : undefined };
-  }
-  async read(off, n) {
-    if (!n) return new Uint8Array();
-    const { bytes } = await this.get(`bytes=${off}-${off + n - 1}`);
-    if (bytes.length !== n) throw new Failed('unreadable', `${this.url} ends before ${off + n}`);
-    return bytes;
-  }
-  async tail(n) {
-    const t = await this.get('bytes=-' + n);
-    if (t.size === undefined) throw new Failed('http', 'the server does not say how long the file is');
-    return t;
-  }
-}
 
 const mostUnit = 64 << 20; // bytes of what is decoded as a whole
 
@@ -71,8 +45,7 @@ const kindOf = name => { const b = name.slice(name.lastIndexOf('/') + 1).toLower
 class Page {
   constructor(name, index) {
     this.name = name;
-    const at = n => new Far(n.split('/').map(encodeURIComponent).join('/'));
-    this.index = at(index); this.at = at;
+    this.index = file(index);
     this.volumes = new Map();
   }
   open() {
@@ -88,9 +61,9 @@ class Page {
     const x = await this.open(), v = x.root.volumes?.[i];
     if (!v || v.external) throw new Failed('unsupported', 'it lies outside the archive');
     if (!this.volumes.has(i)) {
-      const far = this.at(this.name + v.name);
+      const far = file(this.name + v.name);
       if (this.bound !== undefined) {
-        const { size } = await far.get('bytes=0-0');
+        const size = await far.size();
         if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive beside this page is another than its index is of');
       }
       this.volumes.set(i, far);
@@ -234,4 +207,3 @@ function main() {
   });
 }
 main();
-await import('./app.js');
