@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/zeebo/blake3"
 )
 
 // files is a server of files like any other, which counts what is asked of it.
@@ -232,4 +235,27 @@ func TestAPageWithItsArchiveOpensFromADisk(t *testing.T) {
 	b.shot("single-damaged-390-dark")
 	b.visit("#/album.caf/logs/short.txt")
 	b.wait("document.body.dataset.preview === 'text'")
+}
+
+// The browser's BLAKE3 is that of the reference, for lengths around every border of its tree.
+func TestTheBrowserComputesBLAKE3(t *testing.T) {
+	chromium(t)
+	b := open(t, &server{url: fileServer(t, site(t, albumFile(t, "album.caf"))).URL})
+	b.visit("")
+	lengths := []int{0, 1, 3, 63, 64, 65, 1023, 1024, 1025, 2048, 2049, 3 << 10, 5000, 8 << 10, 31 << 10, 100_000, 256<<10 - 1, 256 << 10, 256<<10 + 1}
+	given, err := json.Marshal(lengths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := eval[[]string](b, `import('./ui/blake3.js').then(({ blake3 }) => `+string(given)+`.map(n => [...blake3(Uint8Array.from({ length: n }, (_, i) => i % 251))].map(x => x.toString(16).padStart(2, '0')).join('')))`)
+	for i, n := range lengths {
+		content := make([]byte, n)
+		for k := range content {
+			content[k] = byte(k % 251)
+		}
+		if want := fmt.Sprintf("%x", blake3.Sum256(content)); found[i] != want {
+			t.Errorf("of %d bytes: %s, expected %s", n, found[i], want)
+		}
+	}
+	t.Logf("BLAKE3 in this browser: %d MiB/s", eval[int](b, `import('./ui/blake3.js').then(({ blake3 }) => { const b = new Uint8Array(256 << 10); let began; for (let i = 0; i < 320; i++) { if (i === 64) began = performance.now(); blake3(b); } return Math.round(64 / (performance.now() - began) * 1000); })`))
 }
