@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -56,9 +57,14 @@ func site(t *testing.T, archive string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "site")
 	run(t, "browse", "--static", dir, archive)
-	b, err := os.ReadFile(archive)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, filepath.Base(archive)), b, 0o644)
+	info, err := os.Stat(archive)
+	if to := filepath.Join(dir, filepath.Base(archive)); err == nil && info.IsDir() {
+		err = os.CopyFS(to, os.DirFS(archive))
+	} else if err == nil {
+		var b []byte
+		if b, err = os.ReadFile(archive); err == nil {
+			err = os.WriteFile(to, b, 0o644)
+		}
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +146,7 @@ func TestAPageWithoutAServerProvesWhatItShows(t *testing.T) {
 	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('another than its index is of')")
 }
 
-// Contents that are compressed are decoded in the browser.
+// Contents that are compressed are decoded in the browser. What it cannot decode it says by name.
 func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 	chromium(t)
 	dir := t.TempDir()
@@ -148,20 +154,50 @@ func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 	if err := os.MkdirAll(in, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Repeat("a line that is met again and again\n", 3000)
-	if err := os.WriteFile(filepath.Join(in, "long.txt"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+	files := map[string][]byte{
+		"long.txt":  []byte(strings.Repeat("a line that is met again and again\n", 3000)),
+		"short.txt": []byte("abcabcabc"), "noise.bin": noise(70_000), "half.bin": append(noise(30_000), make([]byte, 50_000)...),
+		"words.json": []byte(strings.Repeat(`{"a":[1,2,3],"b":"`+fmt.Sprintf("%x", noise(40))+`"}`+"\n", 40)),
 	}
-	for _, name := range []string{"x.zip", "x.bundle", "x.tar.zst", "x.lindi.tar"} {
-		out := filepath.Join(dir, name)
-		run(t, "pack", "-o", out, in+"/.")
-		if info, err := os.Stat(out); err != nil || info.IsDir() {
-			continue // a folder of several objects
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(in, name), content, 0o644); err != nil {
+			t.Fatal(err)
 		}
-		b := open(t, &server{url: fileServer(t, site(t, out)).URL})
-		b.visit("#/" + name + "/long.txt")
-		b.wait("document.body.dataset.preview === 'text' && +document.querySelector('.text').dataset.lines > 100 && document.querySelector('.text .words')?.innerText.startsWith('a line that')")
 	}
+	packed := func(name string, flags ...string) string {
+		out := filepath.Join(dir, name)
+		run(t, append(append([]string{"pack", "-o", out}, flags...), in+"/.")...)
+		return out
+	}
+	gz := filepath.Join(dir, "one.tar.gz") // a stream of one member, as others write it
+	if out, err := exec.Command("tar", "-C", in, "-czf", gz, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, archive := range []string{
+		packed("x.zip"), packed("x.tar.zst"), packed("x.tar.gz"), gz, packed("x.lindi.tar"), packed("x.rvn"),
+		packed("zlib.bundle", "--compression", "zlib"), packed("snappy.bundle", "--compression", "snappy"), packed("zstd.bundle", "--compression", "zstd"), packed("none.bundle", "--compression", "none"),
+	} {
+		name := filepath.Base(archive)
+		t.Run(name, func(t *testing.T) {
+			b := open(t, &server{url: fileServer(t, site(t, archive)).URL})
+			for file, content := range files {
+				kept := b.keeps()
+				b.visit("#/" + name + "/" + file)
+				b.wait("document.body.dataset.preview && document.body.dataset.preview !== 'loading' && document.querySelector('#detail h2').textContent === " + quote(file))
+				b.click("#download")
+				if got := b.kept(kept, file); !bytes.Equal(got, content) {
+					t.Errorf("%s is kept as %d bytes, expected %d", file, len(got), len(content))
+				}
+			}
+		})
+	}
+	bz := filepath.Join(dir, "x.tar.bz2")
+	if out, err := exec.Command("tar", "-C", in, "-cjf", bz, ".").CombinedOutput(); err != nil {
+		t.Skipf("no bzip2: %v: %s", err, out)
+	}
+	b := open(t, &server{url: fileServer(t, site(t, bz)).URL})
+	b.visit("#/x.tar.bz2/long.txt")
+	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('contents by bzip2 are not read in a browser')")
 }
 
 // One file has the page and the archive in it, and opens from a disk.

@@ -1,6 +1,7 @@
 // A kept index (docs/index.md), read by ranges: names, sizes and places of an archive's entries,
 // with nobody's help but that of a server of files.
 import { decompress } from './fzstd.js';
+import { mostOf } from './decode.js';
 
 class Damaged extends Error {
   constructor(message) { super(message); this.code = 'bad-index'; }
@@ -53,31 +54,6 @@ export function shown(s) {
     i += n;
   }
   return out;
-}
-
-/** At most how long what frames of zstd become is: as they say, or by their blocks. NaN if they are none. */
-export function mostOf(b) {
-  let sum = 0;
-  for (let at = 0; at < b.length;) {
-    if (b.length - at < 6 || b[at] !== 0x28 || b[at + 1] !== 0xb5 || b[at + 2] !== 0x2f || b[at + 3] !== 0xfd) return NaN;
-    const d = b[at + 4], single = d >> 5 & 1, n = [single, 2, 4, 8][d >> 6];
-    at += 5 + (single ? 0 : 1) + [0, 1, 2, 4][d & 3];
-    let said = n ? 0 : undefined, blocks = 0;
-    for (let i = n - 1; i >= 0; i--) said = said * 256 + b[at + i];
-    if (n === 2) said += 256;
-    at += n;
-    for (let last = 0; !last;) {
-      if (at + 3 > b.length) return NaN;
-      const head = b[at] | b[at + 1] << 8 | b[at + 2] << 16, type = head >> 1 & 3, size = head >> 3;
-      last = head & 1;
-      at += 3 + (type === 1 ? 1 : size);
-      blocks += type === 2 ? 128 << 10 : size;
-    }
-    at += d & 4; // its checksum
-    if (said > blocks) return NaN;
-    sum += said ?? blocks;
-  }
-  return sum;
 }
 
 const part = s => s.replaceAll('\0', '\0\xff') + '\0\x01';

@@ -2,42 +2,12 @@
 // files, or out of the page itself, by its index, and each piece of a content is proven before it is shown.
 import { Failed, answeredBy, bytesOf } from './base.js';
 import { file } from './far.js';
-import { Flat, raw, shown, mostOf } from './flat.js';
+import { Flat, raw, shown } from './flat.js';
+import { decode, mostUnit } from './decode.js';
 import { blake3 } from './blake3.js';
-import { decompress } from './fzstd.js';
 import { kinds } from './kinds.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
-
-const mostUnit = 64 << 20; // bytes of what is decoded as a whole
-
-/** What decodes a run. Sizes from an archive are looked at before anything is made of them. */
-async function decode(codec, b, size) {
-  if (size > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
-  if (codec === 'zstd') {
-    if (!(mostOf(b) <= mostUnit)) throw new Failed('bad-data', 'it is no zstd, or too much');
-    let out;
-    try { out = decompress(b); } catch (err) { throw new Failed('bad-data', 'it cannot be decoded: ' + err.message); }
-    if (out.length < size) throw new Failed('bad-data', 'the content is shorter than it should be');
-    return out.subarray(0, size);
-  }
-  const format = { zlib: 'deflate', gzip: 'gzip', deflate: 'deflate-raw' }[codec];
-  if (!format) throw new Failed('unsupported', `contents by ${codec} are not read in a browser: “holdall cat” reads them`);
-  const out = new Uint8Array(size);
-  let at = 0;
-  try {
-    const r = new Blob([b]).stream().pipeThrough(new DecompressionStream(format)).getReader();
-    while (at < size) {
-      const { done, value } = await r.read();
-      if (done) break;
-      out.set(value.subarray(0, size - at), at);
-      at = Math.min(size, at + value.length);
-    }
-    r.cancel().catch(() => {});
-  } catch (err) { throw new Failed('bad-data', 'it cannot be decoded: ' + err.message); }
-  if (at < size) throw new Failed('bad-data', 'the content is shorter than it should be');
-  return out;
-}
 
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
 const kindOf = name => { const b = name.slice(name.lastIndexOf('/') + 1).toLowerCase(); return kinds[b.slice(b.lastIndexOf('.') + 1)] ?? (/^\d+(\.\d+)*$/.test(b) ? kinds.h5 : 0); };
@@ -81,10 +51,11 @@ class Page {
       if (x.data) piece = x.data.subarray(a - x.at, b - x.at);
       else if (!x.codec || x.codec === 'raw') piece = await (await this.volume(x.volume)).read(x.off + x.skip + a - x.at, b - a);
       else {
-        const key = `${x.volume} ${x.off} ${x.skip} ${x.size}`;
-        if (this.unit?.key !== key) {
+        const key = `${x.volume} ${x.off}`, need = x.skip + x.size;
+        if (this.unit?.key !== key || this.unit.bytes.length < need) {
           if (x.len > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
-          this.unit = { key, bytes: await decode(x.codec, await (await this.volume(x.volume)).read(x.off, x.len), x.skip + x.size) };
+          const stored = await (await this.volume(x.volume)).read(x.off, x.len); // what lies in the same piece is likely to be read next
+          this.unit = { key, bytes: decode(x.codec, stored, x.unit >= need && x.unit <= mostUnit ? x.unit : need) };
         }
         piece = this.unit.bytes.subarray(x.skip + a - x.at, x.skip + b - x.at);
       }
