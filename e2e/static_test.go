@@ -3,13 +3,17 @@ package e2e
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -108,6 +112,24 @@ func TestAnArchiveIsLookedIntoWithoutAServerOfOurs(t *testing.T) {
 	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
 	b.visit("#/album.caf?tab=about")
 	b.wait("document.querySelector('.about').innerText.includes('album.caf.holdall')")
+	b.visit("#/album.caf?sort=size-desc")
+	b.wait("document.querySelector('#grid .row .word')?.textContent === 'logs' && document.querySelector('#grid .row .size').textContent === '1.96 MiB'")
+	b.visit("#/album.caf?tab=treemap")
+	b.wait("+document.body.dataset.boxes > 20 && document.querySelector('.told').innerText.includes('617 files')")
+	b.shot("static-treemap-1280-light")
+	b.accessible("a treemap without a server")
+	b.visit("#/album.caf?tab=map")
+	b.wait("document.body.dataset.map")
+	b.run("const s = document.querySelector('.mapped select'); s.value = 'kind'; s.dispatchEvent(new Event('change'))")
+	b.wait("document.querySelector('.legend').innerText.includes('pictures')")
+	c := b.rect(".map")
+	b.hover(c.X+c.W/2, c.Y+c.H/2)
+	b.wait("document.body.dataset.over")
+	b.shot("static-map-1280-light")
+	b.accessible("a byte map without a server")
+	if asked := srv.asked["/album.caf.regions.json"]; asked != 1 {
+		t.Errorf("what is in the archive besides contents is asked for %d times", asked)
+	}
 	b.size(390, 844)
 	b.visit("#/album.caf/pictures")
 	b.wait("document.body.dataset.ready === '1'")
@@ -237,7 +259,16 @@ func TestAPageWithItsArchiveOpensFromADisk(t *testing.T) {
 	b.find("img_0042")
 	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
 	b.media("dark")
+	b.visit("#/album.caf?tab=treemap")
+	b.wait("+document.body.dataset.boxes > 20")
+	b.visit("#/album.caf?tab=map")
+	b.wait("document.body.dataset.map")
+	b.shot("single-map-1280-dark")
 	b.size(390, 844)
+	b.visit("#/album.caf?tab=treemap")
+	b.wait("document.body.dataset.ready === '1' && +document.body.dataset.boxes > 20")
+	b.shot("single-treemap-390-dark")
+	b.accessible("a narrow treemap with its archive")
 	b.visit("#/album.caf")
 	b.wait("document.querySelector('#grid .row .word')?.textContent === 'data'")
 	b.shot("single-390-dark")
@@ -294,4 +325,175 @@ func TestTheBrowserComputesBLAKE3(t *testing.T) {
 		}
 	}
 	t.Logf("BLAKE3 in this browser: %d MiB/s", eval[int](b, `import('./ui/blake3.js').then(({ blake3 }) => { const b = new Uint8Array(256 << 10); let began; for (let i = 0; i < 320; i++) { if (i === 64) began = performance.now(); blake3(b); } return Math.round(64 / (performance.now() - began) * 1000); })`))
+}
+
+// A treemap and a byte map that the page makes are those that a server makes.
+func TestMapsWithoutAServerAreThoseOfAServer(t *testing.T) {
+	chromium(t)
+	for _, name := range []string{"album.caf", "album.tar", "album.zip"} {
+		t.Run(name, func(t *testing.T) {
+			at := albumFile(t, name)
+			srv := served(t, at)
+			b := open(t, &server{url: fileServer(t, site(t, at)).URL})
+			b.visit("")
+			type box struct {
+				N     string
+				Dir   bool
+				S, C  int64
+				Z     float64
+				H     int
+				Boxes []*box
+				Rest  *box
+			}
+			type boxes struct {
+				Box   *box
+				Holds map[string]int64
+			}
+			var order func(*box)
+			order = func(x *box) {
+				if x.S == 0 {
+					x.H = 0 // nothing is mostly anything
+				}
+				x.Z = float64(int64(x.Z/64)) * 64 // a share of a record is rounded, file by file or once
+				slices.SortFunc(x.Boxes, func(a, b *box) int { return strings.Compare(a.N, b.N) })
+				for _, y := range x.Boxes {
+					order(y)
+				}
+				if x.Rest != nil {
+					order(x.Rest)
+				}
+			}
+			for _, by := range []string{"size", "count", "stored"} {
+				for _, path := range []string{"", "pictures", "odd", "nothing"} {
+					var want, found boxes
+					get(t, srv.url+"/api/treemap?a="+name+"&path="+path+"&by="+by, &want)
+					answer(b, `m.ask.json('treemap', {path: `+quote(path)+`, by: `+quote(by)+`})`, &found)
+					for _, x := range []boxes{want, found} {
+						order(x.Box)
+						x.Box.N = path // the root has none
+					}
+					if want, found := indent(t, want), indent(t, found); want != found {
+						t.Fatalf("the treemap of %q by %s %s", path, by, differs(found, want))
+					}
+				}
+			}
+			for _, by := range []string{"use", "kind", "packing", "sharing", "age"} {
+				for _, part := range [][3]int{{0, 0, 1000}, {1000, 90_000, 700}, {4096, 4396, 300}, {0, 0, 1}} {
+					q, js := fmt.Sprintf("by=%s&cells=%d", by, part[2]), fmt.Sprintf("by: %q, cells: %d", by, part[2])
+					if part[1] > 0 {
+						q, js = q+fmt.Sprintf("&from=%d&to=%d", part[0], part[1]), js+fmt.Sprintf(", from: %d, to: %d", part[0], part[1])
+					}
+					want, wantCells := mapAnswer(t, fetched(t, srv.url+"/api/map?a="+name+"&"+q))
+					var raw []byte
+					answer(b, `m.ask.raw('map', {`+js+`}).then(async r => btoa(Array.from(new Uint8Array(await r.arrayBuffer()), c => String.fromCharCode(c)).join('')))`, &raw)
+					found, cells := mapAnswer(t, raw)
+					if want != found {
+						t.Fatalf("the map by %s %s", js, differs(found, want))
+					}
+					for i := 0; i < len(wantCells); i += 8 {
+						w, f := wantCells[i:i+8], cells[i:i+8]
+						if d := int(w[1]) - int(f[1]); !bytes.Equal(w[:1], f[:1]) || d < -1 || d > 1 || !bytes.Equal(w[2:], f[2:]) {
+							t.Fatalf("cell %d of the map by %s is %v, expected %v", i/8, js, f, w)
+						}
+					}
+				}
+			}
+			type spans struct {
+				Count int
+				Spans json.RawMessage
+			}
+			for _, part := range [][2]int{{0, 5000}, {100_000, 100_001}, {0, 3_000_000}} {
+				var want, found spans
+				get(t, fmt.Sprintf("%s/api/map/at?a=%s&from=%d&to=%d&limit=50", srv.url, name, part[0], part[1]), &want)
+				answer(b, fmt.Sprintf("m.ask.json('map/at', {from: %d, to: %d, limit: 50})", part[0], part[1]), &found)
+				type span struct {
+					Use, Name    string
+					Entry        bool
+					At, Len, Off int64
+					Files        int
+				}
+				var w, f []span
+				if err := errors.Join(json.Unmarshal(want.Spans, &w), json.Unmarshal(found.Spans, &f)); err != nil {
+					t.Fatal(err)
+				}
+				if want.Count != found.Count || !slices.Equal(w, f) {
+					t.Fatalf("at %v lie %d: %v\nexpected %d: %v", part, found.Count, f, want.Count, w)
+				}
+			}
+			var want, found struct{ Spans [][2]int64 }
+			get(t, srv.url+"/api/map/of?a="+name+"&path=pictures/sunset.png", &want)
+			answer(b, "m.ask.json('map/of', {path: 'pictures/sunset.png'})", &found)
+			if len(want.Spans) == 0 || !slices.Equal(want.Spans, found.Spans) {
+				t.Errorf("it lies at %v, expected %v", found.Spans, want.Spans)
+			}
+		})
+	}
+}
+
+// answer asks a page without a server what it would ask one.
+func answer(b *tab, js string, v any) {
+	b.t.Helper()
+	text := eval[string](b, "import('./ui/base.js').then(async m => JSON.stringify(await "+js+"))")
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		b.t.Fatalf("%s: %v: %s", js, err, text)
+	}
+}
+
+func fetched(t *testing.T, url string) []byte {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %v %s", url, r.StatusCode, err, b)
+	}
+	return b
+}
+
+func get(t *testing.T, url string, v any) {
+	t.Helper()
+	if err := json.Unmarshal(fetched(t, url), v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func indent(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// differs says where a text is not as expected.
+func differs(found, want string) string {
+	a, b := strings.Split(found, "\n"), strings.Split(want, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("has in line %d\n%s\nexpected\n%s\nafter\n%s", i, a[i], b[i], strings.Join(a[max(0, i-12):i], "\n"))
+		}
+	}
+	return fmt.Sprintf("has %d lines, expected %d", len(a), len(b))
+}
+
+// mapAnswer takes apart what a byte map is told in.
+func mapAnswer(t *testing.T, b []byte) (head string, cells []byte) {
+	t.Helper()
+	n := binary.LittleEndian.Uint32(b)
+	var h struct {
+		From, To, Size, Cells int64
+		Totals                map[string]int64
+		Class_totals          map[string]int64
+		Classes               []string `json:",omitempty"`
+		Uses                  []string
+		Spans                 int
+	}
+	if err := json.Unmarshal(b[4:4+n], &h); err != nil {
+		t.Fatal(err)
+	}
+	return indent(t, h), b[4+n:]
 }

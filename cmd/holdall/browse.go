@@ -85,7 +85,16 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	if err != nil {
 		return err
 	}
-	err = explore.Static(archive, func(name string, content []byte) error {
+	in, err := a.openIn(ctx, st, name, a.openOptions())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	regions, err := explore.Regions(ctx, in)
+	if err != nil {
+		return err
+	}
+	err = explore.Static(archive, regions, func(name string, content []byte) error {
 		at := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return err
@@ -155,7 +164,11 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 			parts = append(parts, explore.Part{Name: archive + below, Write: func(w io.Writer) error { return copyObject(ctx, w, st, v) }})
 		}
 	}
-	if err := writeFile(ctx, file, func(w io.Writer) error { return explore.Single(w, archive, parts) }); err != nil {
+	regions, err := explore.Regions(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(ctx, file, func(w io.Writer) error { return explore.Single(w, archive, regions, parts) }); err != nil {
 		return err
 	}
 	a.say(struct {

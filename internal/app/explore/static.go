@@ -2,6 +2,7 @@ package explore
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -12,14 +13,22 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/bytemap"
+	"github.com/holdall/holdall/format"
 )
 
 // staticPolicy is policy for a page that a server of others has, as the page says it itself.
 const staticPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 
+// regionsSuffix is what the name of a file ends in that has the [Regions] of an archive.
+const regionsSuffix = ".regions.json"
+
 // Static puts the files of a page that shows one archive, with no server of ours: it lies beside
-// the archive of that name and its index, NAME.holdall. The page itself comes last.
-func Static(archive string, put func(name string, content []byte) error) error {
+// the archive of that name and its index, NAME.holdall. The page itself comes last. With
+// [Regions] it has the byte map.
+func Static(archive string, regions []byte, put func(name string, content []byte) error) error {
 	names, err := fs.Glob(ui, "ui/*")
 	if err != nil {
 		return err
@@ -36,7 +45,12 @@ func Static(archive string, put func(name string, content []byte) error) error {
 			return err
 		}
 	}
-	page, err := staticPage(archive, staticPolicy, strings.NewReplacer(`<script type="module" src="ui/app.js">`, `<script type="module" src="ui/static.js"></script>`+"\n"+`<script type="module" src="ui/app.js">`))
+	if regions != nil {
+		if err := put(archive+regionsSuffix, regions); err != nil {
+			return err
+		}
+	}
+	page, err := staticPage(archive, staticPolicy, regions != nil, strings.NewReplacer(`<script type="module" src="ui/app.js">`, `<script type="module" src="ui/static.js"></script>`+"\n"+`<script type="module" src="ui/app.js">`))
 	if err != nil {
 		return err
 	}
@@ -52,7 +66,10 @@ type Part struct {
 // Single writes a page that shows one archive and has all in it: what its parts are is the
 // archive of that name, or what lies in it, and its index. It opens from a disk, and asks nobody
 // for anything.
-func Single(w io.Writer, archive string, parts []Part) error {
+func Single(w io.Writer, archive string, regions []byte, parts []Part) error {
+	if regions != nil {
+		parts = append(parts, Part{archive + regionsSuffix, func(w io.Writer) error { _, err := w.Write(regions); return err }})
+	}
 	style, err := module("style.css")
 	if err != nil {
 		return err
@@ -76,7 +93,7 @@ func Single(w io.Writer, archive string, parts []Part) error {
 		`<script type="module" src="ui/app.js"></script>`, `<script type="module">` + script + "</script>",
 		`"ui/icon.svg"`, `"data:image/svg+xml;base64,` + base64.StdEncoding.EncodeToString(icon) + `"`,
 	}
-	page, err := staticPage(archive, policy, strings.NewReplacer(within...))
+	page, err := staticPage(archive, policy, regions != nil, strings.NewReplacer(within...))
 	if err != nil {
 		return err
 	}
@@ -103,6 +120,57 @@ func Single(w io.Writer, archive string, parts []Part) error {
 	return err
 }
 
+// maxStaticRegions is how many there may be where a page draws the byte map by itself.
+const maxStaticRegions = 250_000
+
+// Regions is what a page has to know of an archive besides its index to draw the byte map: its
+// volumes, and what is not content in them. It is nil where a page cannot draw one.
+func Regions(ctx context.Context, in *holdall.Archive) ([]byte, error) {
+	f := in.Format()
+	if f == nil || f.Overview != "" {
+		return nil, nil // it is drawn by what an index does not have
+	}
+	m, err := newSpanMap(ctx, in)
+	if err != nil || m.size == 0 {
+		return nil, err
+	}
+	for r, err := range in.Regions(ctx) {
+		if err != nil {
+			break // as far as they are known, as on a server
+		}
+		if m.addRegion(r); m.regions.Len() > maxStaticRegions {
+			return nil, nil
+		}
+	}
+	m.regions.sort()
+	j := struct {
+		Volumes []volume `json:"volumes"`
+		Size    int64    `json:"size"`
+		Parity  string   `json:"parity,omitempty"`
+		Labels  []string `json:"labels"`
+		Regions []int64  `json:"regions"` // of each its use, its label, how far it is behind the one before, and its length
+	}{Size: m.size, Parity: m.parity, Labels: []string{}, Regions: []int64{}}
+	for _, v := range m.volumes {
+		name, below := strings.CutPrefix(v.Name, in.Name())
+		if !below {
+			return nil, nil
+		}
+		j.Volumes = append(j.Volumes, volume{format.Escape(name), v.Base, v.Size})
+	}
+	labels, end := map[uint32]int{}, int64(0)
+	for i := range m.regions.Len() {
+		off, ref := *m.regions.off.At(i), *m.regions.ref.At(i)
+		word := ref & (1<<24 - 1)
+		if _, known := labels[word]; !known {
+			labels[word] = len(j.Labels)
+			j.Labels = append(j.Labels, m.words.At(word))
+		}
+		j.Regions = append(j.Regions, int64(min(int(ref>>24), int(bytemap.Unknown))), int64(labels[word]), off-end, m.regions.length(i))
+		end = off + m.regions.length(i)
+	}
+	return json.Marshal(j)
+}
+
 // sourceHash is what a policy calls a script or a style within the page.
 func sourceHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
@@ -110,12 +178,12 @@ func sourceHash(text string) string {
 }
 
 // staticPage is the page as it is without a server of ours, with what it loads replaced.
-func staticPage(archive, policy string, loads *strings.Replacer) (string, error) {
+func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (string, error) {
 	b, err := module("index.html")
 	if err != nil {
 		return "", err
 	}
-	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<meta name=\"archive\" content=\"%s\">\n", policy, html.EscapeString(archive))
+	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<meta name=\"archive\" content=\"%s\"%s>\n", policy, html.EscapeString(archive), map[bool]string{true: " data-mapped"}[mapped])
 	front, rest, _ := strings.Cut(loads.Replace(strings.Replace(string(b), " Without it, /f/ has plain listings.", "", 1)), `<meta name="viewport"`)
 	return front + head + `<meta name="viewport"` + rest, nil
 }
@@ -128,8 +196,26 @@ func module(name string) ([]byte, error) {
 	if name != kindsModule {
 		return ui.ReadFile("ui/" + name)
 	}
-	kinds, err := json.Marshal(kindOfExtension())
-	return fmt.Appendf(nil, "// What files hold, by the endings of their names.\nexport const kinds = %s;\n", kinds), err
+	text := "// Words that the program has, and what files hold, by the endings of their names.\n"
+	for _, x := range []struct {
+		name  string
+		value any
+	}{
+		{"extensions", kindOfExtension()}, {"kindNames", kindNames}, {"useNames", useNames()},
+		{"colourings", map[string][]string{"age": ages, "packing": packings, "sharing": sharings, "proof": proofs}},
+	} {
+		value, err := json.Marshal(x.value)
+		if err != nil {
+			return nil, err
+		}
+		text += fmt.Sprintf("export const %s = %s;\n", x.name, value)
+	}
+	// As kindOf does.
+	return []byte(text + `export function kindOf(name) {
+  const base = name.slice(name.lastIndexOf('/') + 1).toLowerCase();
+  return extensions[base.slice(base.lastIndexOf('.') + 1)] ?? (/^\d+(\.\d+)*$/.test(base) ? extensions.h5 : base.includes('.so.') ? extensions.so : 0);
+}
+`), nil
 }
 
 // The ways in which modules of the page import and export: a line each.

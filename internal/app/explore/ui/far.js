@@ -26,6 +26,8 @@ class Far {
     if (t.size === undefined) throw new Failed('http', 'the server does not say how long the file is');
     return t;
   }
+  /** All of it. */
+  async whole() { return this.get('bytes=0-'); }
   /** How long it is, if the server says so. */
   async size() { return (await this.get('bytes=0-0')).size; }
 }
@@ -43,6 +45,7 @@ class Held {
     return out;
   }
   async tail(n) { n = Math.min(n, this.length); return { bytes: await this.read(this.length - n, n), size: this.length }; }
+  async whole() { return this.tail(this.length); }
   async size() { return this.length; }
 }
 

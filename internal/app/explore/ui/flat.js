@@ -131,12 +131,19 @@ export class Flat {
   async rowsOf(r) {
     let rows = this.pages.get(r.off);
     if (!rows) {
-      rows = decodeRows(await this.page(r), this.root.chunk);
-      if (rows.length !== r.items) throw new Damaged('a page of the index has other rows than it says');
-      this.pages.set(r.off, rows);
-      if (this.pages.size > mostHeld) this.pages.delete(this.pages.keys().next().value);
+      rows = this.decoded(r, await this.page(r));
+      this.keep(r, rows);
     }
     return rows;
+  }
+  decoded(r, page) {
+    const rows = decodeRows(page, this.root.chunk);
+    if (rows.length !== r.items) throw new Damaged('a page of the index has other rows than it says');
+    return rows;
+  }
+  keep(r, rows) {
+    this.pages.set(r.off, rows);
+    if (this.pages.size > mostHeld) this.pages.delete(this.pages.keys().next().value);
   }
   /** The number of the first row whose key is not less than this one. */
   async seek(key) {
@@ -158,12 +165,17 @@ export class Flat {
         if (r.off !== last.off + last.stored || bytes + r.stored > 1 << 20) break;
         refs.push(r); bytes += r.stored;
       }
-      if (refs.length > 1 && refs.some(r => !this.pages.has(r.off))) {
+      const held = refs.map(r => this.pages.get(r.off)); // what is kept may not be, by when all are there
+      if (refs.length > 1 && held.includes(undefined)) {
         const first = refs[0].off, b = await this.bytes(first, refs.at(-1).off + refs.at(-1).stored - first);
-        for (const r of refs) if (!this.pages.has(r.off)) this.pages.set(r.off, decodeRows(this.unpack(r, b.subarray(r.off - first, r.off - first + r.stored)), this.root.chunk));
+        for (const [i, r] of refs.entries()) {
+          if (held[i]) continue;
+          held[i] = this.decoded(r, this.unpack(r, b.subarray(r.off - first, r.off - first + r.stored)));
+          this.keep(r, held[i]);
+        }
       }
-      for (const r of refs) {
-        const rows = await this.rowsOf(r);
+      for (const [i, r] of refs.entries()) {
+        const rows = held[i] ?? await this.rowsOf(r);
         out.push(...rows.slice(Math.max(0, from - r.from), Math.max(0, to - r.from)));
         at = r.from + r.items;
       }

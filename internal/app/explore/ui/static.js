@@ -5,12 +5,14 @@ import { file } from './far.js';
 import { Flat, raw, shown } from './flat.js';
 import { decode, mostUnit } from './decode.js';
 import { blake3 } from './blake3.js';
-import { kinds } from './kinds.js';
+import { kindOf } from './kinds.js';
+import { Survey, baseOf as named } from './survey.js';
+import { Picture } from './picture.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
 
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
-const kindOf = name => { const b = name.slice(name.lastIndexOf('/') + 1).toLowerCase(); return kinds[b.slice(b.lastIndexOf('.') + 1)] ?? (/^\d+(\.\d+)*$/.test(b) ? kinds.h5 : 0); };
+const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is put in order, of an archive that is added up before its first list, and at all
 
 class Page {
   constructor(name, index) {
@@ -26,6 +28,25 @@ class Page {
       }
       return x;
     })().catch(err => { this.flat = undefined; throw err; });
+  }
+  /** What is in all of the archive: for that its index is gone through once. */
+  survey() {
+    return this.added ??= (async () => {
+      const x = await this.open(), told = await this.regions;
+      if (x.count > most.surveyed) throw new Failed('large', 'this archive has too many entries for that in a browser: “holdall browse” can');
+      const survey = new Survey(x), picture = told && new Picture(told, x.root.volumes ?? []);
+      await survey.gather(picture && ((r, i) => picture.add(r, i)));
+      this.summed = survey;
+      return { survey, picture: picture?.finish(survey) };
+    })().catch(err => { this.added = undefined; throw err; });
+  }
+  /** The byte map, for which it has to be known what else is in the archive. */
+  async picture() {
+    if (!this.regions) {
+      this.added = undefined;
+      this.regions = (async () => { const { bytes } = await file(this.name + '.regions.json').whole(); return JSON.parse(new TextDecoder().decode(bytes)); })().catch(err => { this.regions = undefined; throw err; });
+    }
+    return (await this.survey()).picture;
   }
   async volume(i) {
     const x = await this.open(), v = x.root.volumes?.[i];
@@ -87,7 +108,7 @@ class Page {
 }
 
 function main() {
-  const name = document.querySelector('meta[name=archive]').content, page = new Page(name, name + '.holdall');
+  const meta = document.querySelector('meta[name=archive]'), name = meta.content, page = new Page(name, name + '.holdall');
   const find = async path => {
     const x = await page.open();
     if (!path) return { kind: 'dir', dir: '', base: '' };
@@ -95,10 +116,10 @@ function main() {
     if (!row) throw new Failed('not-found', 'there is nothing of this name');
     return row;
   };
-  const isDir = r => r.kind === 'dir', named = r => r.implied ? r.base.slice(0, -1) : r.base;
-  const item = r => ({ n: shown(named(r)), ...isDir(r) ? { k: 'dir' } : { s: r.size, h: kindOf(r.base), ...r.kind === 'file' ? {} : { k: r.kind } }, ...r.time !== undefined && { t: r.time }, ...r.fault !== undefined && { bad: true }, ...r.whole && { whole: true }, ...r.own && { own: true } });
+  const isDir = r => r.kind === 'dir', enc = new TextEncoder();
+  const below = r => { const t = page.summed?.below((r.dir ? r.dir + '/' : '') + named(r)); return page.summed ? { s: t?.bytes ?? 0, c: t?.files || undefined } : {}; };
+  const item = r => ({ n: shown(named(r)), ...isDir(r) ? { k: 'dir', ...below(r) } : { s: r.size, h: kindOf(r.base), ...r.kind === 'file' ? {} : { k: r.kind } }, ...r.time !== undefined && { t: r.time }, ...r.fault !== undefined && { bad: true }, ...r.whole && { whole: true }, ...r.own && { own: true } });
   const pathOf = r => shown((r.dir ? r.dir + '/' : '') + named(r));
-  const small = 5000; // rows of a folder that are put in order here
   const folders = new Map();
   const sorted = async (dir, begin, end) => {
     if (!folders.has(dir)) { folders.set(dir, await (await page.open()).range(begin, end)); if (folders.size > 50) folders.delete(folders.keys().next().value); }
@@ -107,13 +128,14 @@ function main() {
   const answers = {
     async archives() { return json({ archives: [{ name, can: [], survey: {}, verify: { state: 'none', health: 'unknown' } }], total: 1 }); },
     async archive() {
-      const { root } = await page.open();
-      return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.bound?.size ?? 0, can: [], index_bytes: (await page.open()).size, by_index: name + '.holdall', version: root.version,
+      const x = await page.open(), { root } = x;
+      return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.bound?.size ?? 0, can: [...x.count <= most.surveyed ? ['treemap'] : [], ...meta.hasAttribute('data-mapped') && x.count <= most.surveyed ? ['map'] : []], index_bytes: x.size, by_index: name + '.holdall', version: root.version,
         survey: { state: 'complete', entries: root.entries, files: root.files, folders: root.dirs, bytes: root.bytes }, verify: { state: 'none', health: 'unknown' }, facts: root.chunk ? [{ key: 'proof', value: 'each piece of a content is compared with a digest before it is shown' }] : [] });
     },
     async ls({ path = '', offset = 0, limit = 200, sort = 'name', dir: way = 'asc', only, find: wanted }) {
       const x = await page.open(), dir = raw(Uint8Array.from(bytesOf(path))), [begin, end] = await x.folder(dir), total = end - begin;
-      if (total > small) { // as they come
+      if (x.count <= most.atOnce) await page.survey().catch(() => {}); // a list is shown without sizes of folders, too
+      if (total > most.sorted) { // as they come
         if (only === 'dirs') return json({ total: 0, dirs: 0, bytes: 0, complete: true, items: [] });
         let at;
         if (wanted) at = ((await x.find(raw(Uint8Array.from(bytesOf(wanted)))))?.number ?? begin - 1) - begin;
@@ -121,7 +143,7 @@ function main() {
         return json({ total, dirs: 0, bytes: 0, complete: true, items: rows.map(item), at });
       }
       let rows = await sorted(dir, begin, end);
-      const by = { name: r => named(r), size: r => r.size ?? 0, time: r => r.time ?? -Infinity }[sort] ?? (r => named(r));
+      const by = { name: r => named(r), size: r => isDir(r) ? below(r).s ?? 0 : r.size ?? 0, time: r => r.time ?? -Infinity }[sort] ?? (r => named(r));
       rows = rows.toSorted((a, b) => isDir(b) - isDir(a) || (way === 'desc' ? -1 : 1) * (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
       const dirs = rows.filter(isDir).length;
       if (only === 'dirs') rows = rows.slice(0, dirs);
@@ -138,9 +160,13 @@ function main() {
       if (r.fault !== undefined) throw new Failed('unreadable', 'it cannot be read: ' + shown(r.fault));
       return new Response(await page.content(r, off, n));
     },
+    async treemap({ path = '', by = 'size' }) { return json((await page.survey()).survey.treemap(raw(Uint8Array.from(bytesOf(path))), by)); },
+    async map(q) { return new Response((await page.picture()).cells(q)); },
+    async 'map/at'(q) { return json((await page.picture()).at(q)); },
+    async 'map/of'({ path }) { const row = await find(path); return json((await page.picture()).of(row)); },
     /** Names that begin so come first; then all that have the words. */
     async search({ q, limit = 200 }, { signal } = {}) {
-      const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean), enc = new TextEncoder();
+      const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean);
       return new Response(new ReadableStream({
         async start(out) {
           const line = v => out.enqueue(enc.encode(JSON.stringify(v) + '\n'));
