@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -17,14 +18,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // files is a server of files like any other, which counts what is asked of it.
 type files struct {
 	*httptest.Server
+	far   time.Duration // how far away it is
 	mu    sync.Mutex
 	asked map[string]int
 	sent  map[string]int64
@@ -34,6 +39,7 @@ func fileServer(t *testing.T, dir string) *files {
 	f := &files{asked: map[string]int{}, sent: map[string]int64{}}
 	h := http.FileServer(http.Dir(dir))
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(f.far)
 		c := &counted{ResponseWriter: w}
 		h.ServeHTTP(c, r)
 		f.mu.Lock()
@@ -43,6 +49,20 @@ func fileServer(t *testing.T, dir string) *files {
 	}))
 	t.Cleanup(f.Close)
 	return f
+}
+
+// since returns what was asked of the server besides the page's own files since it was called last.
+func (f *files) since() (requests int, bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, n := range f.asked {
+		if name != "/" && !strings.HasPrefix(name, "/ui/") {
+			requests, bytes = requests+n, bytes+f.sent[name]
+		}
+	}
+	clear(f.asked)
+	clear(f.sent)
+	return requests, bytes
 }
 
 type counted struct {
@@ -220,6 +240,91 @@ func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 	b := open(t, &server{url: fileServer(t, site(t, bz)).URL})
 	b.visit("#/x.tar.bz2/long.txt")
 	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('contents by bzip2 are not read in a browser')")
+}
+
+// What a page asks of a server 20 ms away, that gives files as any other does. HOLDALL_LONG makes
+// it a million entries.
+func TestManyEntriesWithoutAServer(t *testing.T) {
+	chromium(t)
+	n := 40_000
+	if os.Getenv(testkit.LongVar) != "" {
+		n = 1_000_000
+	}
+	began := time.Now()
+	name := func(i int) string { return fmt.Sprintf("part-%02d/set-%04d/img_%07d.bin", i/(n/20)+1, i/500, i) }
+	content := noise(1500)
+	at := written(t, "many.tar", func(add func(string, []byte)) {
+		for i := range n {
+			add(name(i), content[:i*31%1500])
+		}
+		add("zz-damaged.bin", []byte("a content that will be damaged"))
+	})
+	dir := site(t, at)
+	to := filepath.Join(dir, "many.tar")
+	b, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[bytes.Index(b, []byte("a content that will"))] ^= 1
+	if err := os.WriteFile(to, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d entries made in %.1f s", n, time.Since(began).Seconds())
+	own, err := filepath.Glob(filepath.Join(dir, "ui", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	for _, name := range append(own, filepath.Join(dir, "index.html")) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z := gzip.NewWriter(&packed)
+		if _, err := z.Write(content); err != nil || z.Close() != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("the page's own files are %d bytes, each compressed by gzip", packed.Len())
+	if packed.Len() > 300_000 {
+		t.Errorf("the page's own files are %d bytes, compressed", packed.Len())
+	}
+	srv := fileServer(t, dir)
+	srv.far = 20 * time.Millisecond
+	tab := open(t, &server{url: srv.URL})
+	// took says what was asked until the page is as it should be.
+	took := func(what, so string, most int, mostBytes int64) {
+		t.Helper()
+		began := time.Now()
+		tab.wait(so)
+		after := time.Since(began)
+		requests, sent := srv.since()
+		t.Logf("%s: after %d ms, %d requests, %d bytes", what, after.Milliseconds(), requests, sent)
+		if requests > most || sent > mostBytes {
+			t.Errorf("%s takes %d requests and %d bytes, expected up to %d and %d", what, requests, sent, most, mostBytes)
+		}
+	}
+	began = time.Now()
+	tab.do(chromedp.Navigate(tab.url + "/"))
+	took("the first rows", "document.querySelector('#grid .row .word')?.textContent === 'part-01'", 4, 64<<10)
+	t.Logf("the first rows are there %d ms after the page was asked for", time.Since(began).Milliseconds())
+	tab.ready()
+	tab.run("document.body.dataset.ready = ''; location.hash = '#/many.tar/part-07'")
+	took("a folder", "document.body.dataset.ready === '1' && document.querySelector('#grid .row .word')?.textContent.startsWith('set-')", 4, 64<<10)
+	i := n / 2
+	tab.find(strings.TrimSuffix(name(i), "00.bin"))
+	took("a search by prefix", "document.body.dataset.search && document.querySelector('.what').innerText === '100 names begin so' && document.querySelector('#grid .row .word').title === "+quote(name(i)), 6, 256<<10)
+	tab.shot("static-many-search-1280-light")
+	tab.accessible("a search in many entries")
+	tab.click("#everywhere")
+	took("a search in all names", "document.querySelector('.what').innerText === '100 found'", 1+n/50_000+8, int64(n)*16)
+	tab.run("document.body.dataset.ready = ''; location.hash = " + quote("#/many.tar/"+name(i+7)))
+	took("a file", "document.body.dataset.preview === 'hex'", 8, 256<<10)
+	tab.run("location.hash = '#/many.tar/zz-damaged.bin'")
+	took("a damaged file", "document.body.dataset.preview === 'failed' && document.body.dataset.harm === 'bad'", 8, 256<<10)
+	tab.run("location.hash = '#/many.tar?tab=treemap'")
+	took("the treemap", "+document.body.dataset.boxes >= 20", 1+n/50_000+8, int64(n)*16)
+	tab.shot("static-many-treemap-1280-light")
 }
 
 // One file has the page and the archive in it, and opens from a disk.

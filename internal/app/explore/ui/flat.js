@@ -36,9 +36,15 @@ class Cursor {
 const kinds = ['file', 'dir', 'symlink', 'hardlink', 'fifo', 'property'];
 const dec = new TextDecoder('utf-8', { fatal: true });
 /** Bytes as a string of which each character is one: what names are compared as. */
-export const raw = b => { let s = ''; for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192)); return s; };
+export const raw = b => {
+  let s = '';
+  if (b.length < 64) { for (let i = 0; i < b.length; i++) s += String.fromCharCode(b[i]); return s; }
+  for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192));
+  return s;
+};
 /** A raw string for people: what is no UTF-8 in it becomes \xNN, as the command writes it. */
 export function shown(s) {
+  if (/^[\x20-\x5b\x5d-\x7e]*$/.test(s)) return s; // as most are
   const b = Uint8Array.from(s, c => c.charCodeAt(0));
   try {
     const t = dec.decode(b);
@@ -56,7 +62,7 @@ export function shown(s) {
   return out;
 }
 
-const part = s => s.replaceAll('\0', '\0\xff') + '\0\x01';
+const part = s => (s.includes('\0') ? s.replaceAll('\0', '\0\xff') : s) + '\0\x01';
 const keyOf = (dir, base, whole) => part(dir) + part(base) + (whole ? '\x01' : '\0');
 
 const mostPage = 16 << 20, tailSize = 32 << 10, mostHeld = 64;
@@ -194,7 +200,7 @@ export class Flat {
       const at = await this.seek(key);
       if (at >= this.count) continue;
       const [row] = await this.range(at, at + 1);
-      if (row.key === key) return { ...row, number: at };
+      if (row.key === key) return Object.assign(row, { number: at });
     }
     return undefined;
   }
@@ -208,6 +214,13 @@ export class Flat {
     }
     return out;
   }
+}
+
+/** A row of the index: an entry, or a folder that names imply. There may be a million of them. */
+class Row {
+  size; mode; owner; group; algo; time; sum; rank; link; attr; fault; own = false; proof; elsewhere = false; extents;
+  constructor(kind, dir, base, whole, implied) { this.kind = kind; this.dir = dir; this.base = base; this.whole = whole; this.implied = implied; }
+  get key() { return keyOf(this.dir, this.base, this.whole); }
 }
 
 /** Takes a page of rows apart; chunk is how long the pieces are that have digests, if they have. */
@@ -235,7 +248,7 @@ function decodeRows(page, chunk) {
     const kind = kinds[flags & 7] ?? c.fail(), k = c.uvar();
     if (k > base.length) c.fail();
     base = base.slice(0, k) + raw(c.text());
-    const whole = !!(flags & 32), row = { kind, dir, base, whole, implied: !!(flags & 16), key: keyOf(dir, base, whole) };
+    const row = new Row(kind, dir, base, !!(flags & 32), !!(flags & 16));
     rows.push(row);
     if (row.implied) { row.kind = 'dir'; continue; }
     const m = c.uvar();
@@ -244,7 +257,7 @@ function decodeRows(page, chunk) {
       manners.push({ mode: bits & 1 ? mode : undefined, timed: !!(bits & 2), owner, group, algo, sumLen: c.u8() });
     }
     const how = manners[m] ?? c.fail();
-    Object.assign(row, { size: c.uvar(), mode: how.mode, owner: how.owner, group: how.group, algo: how.algo });
+    row.size = c.uvar(); row.mode = how.mode; row.owner = how.owner; row.group = how.group; row.algo = how.algo;
     if (how.timed) { sec += c.varint(); row.time = sec * 1000 + Math.floor(c.uvar() / 1e6); }
     row.sum = (sums ?? c).take(how.sumLen);
     rank = row.rank = rank + 1 + c.varint();

@@ -6,7 +6,7 @@ import { Flat, raw, shown } from './flat.js';
 import { decode, mostUnit } from './decode.js';
 import { blake3 } from './blake3.js';
 import { kindOf } from './kinds.js';
-import { Survey, baseOf as named } from './survey.js';
+import { Survey, step, baseOf as named } from './survey.js';
 import { Picture } from './picture.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
@@ -164,8 +164,8 @@ function main() {
     async map(q) { return new Response((await page.picture()).cells(q)); },
     async 'map/at'(q) { return json((await page.picture()).at(q)); },
     async 'map/of'({ path }) { const row = await find(path); return json((await page.picture()).of(row)); },
-    /** Names that begin so come first; then all that have the words. */
-    async search({ q, limit = 200 }, { signal } = {}) {
+    /** Names that begin so come first; then all that have the words, for which a long index is gone through only if it is asked for. */
+    async search({ q, limit = 200, all }, { signal } = {}) {
       const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean);
       return new Response(new ReadableStream({
         async start(out) {
@@ -180,11 +180,12 @@ function main() {
               if (r.dir !== dir || !r.base.startsWith(text.slice(i + 1))) break;
               hit(r); told.add(r.key); found++;
             }
+            if (found && !all && x.count > most.atOnce) { line({ end: true, seen, found, begin: true }); out.close(); return; }
             line({ seen, found });
-            for (let at = 0; at < x.count && !signal?.aborted; at += 16384) {
-              for (const r of await x.range(at, Math.min(x.count, at + 16384))) {
+            for (let at = 0; at < x.count && !signal?.aborted; at += step) {
+              for (const r of await x.range(at, Math.min(x.count, at + step))) {
                 seen++;
-                if (told.has(r.key)) continue;
+                if (told.size && told.has(r.key)) continue;
                 const p = pathOf(r).toLowerCase();
                 if (words.every(w => p.includes(w)) && ++found <= limit) hit(r);
               }

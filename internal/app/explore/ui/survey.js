@@ -3,8 +3,9 @@
 import { shown } from './flat.js';
 import { kindNames, kindOf } from './kinds.js';
 
-const hasContent = ['file', 'hardlink', 'property'], step = 65536; // rows that are read at once
-const maxDepth = 64;
+const hasContent = ['file', 'hardlink', 'property'], maxDepth = 64;
+/** How many rows are read at once, where all are. */
+export const step = 65536;
 /** The name of a row in its folder: folders that names imply have a slash behind theirs. */
 export const baseOf = r => r.implied ? r.base.slice(0, -1) : r.base;
 /** What a run of stored bytes takes: of one that has more than this content, its share. */
