@@ -233,6 +233,11 @@ func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 			}
 		})
 	}
+	// An archive that is a folder is in one file with all its objects.
+	run(t, "browse", "--single", filepath.Join(dir, "bundle.html"), filepath.Join(dir, "snappy.bundle"))
+	one := open(t, &server{url: "file://" + dir})
+	one.do(chromedp.Navigate(one.url + "/bundle.html#/snappy.bundle/long.txt"))
+	one.wait("document.body.dataset.preview === 'text' && document.querySelector('.text .words')?.innerText.startsWith('a line that')")
 	bz := filepath.Join(dir, "x.tar.bz2")
 	if out, err := exec.Command("tar", "-C", in, "-cjf", bz, ".").CombinedOutput(); err != nil {
 		t.Skipf("no bzip2: %v: %s", err, out)

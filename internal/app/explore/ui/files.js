@@ -263,7 +263,7 @@ export class Files {
       this.rows.grow(hits.length);
       this.grid.setAttribute('aria-rowcount', hits.length + 1);
       this.everywhere.hidden = !begin;
-      this.what.textContent = end ? (begin ? `${count(found, 'name begins', 'names begin')} so` : `${num(found)} found`) + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
+      this.what.textContent = end ? (begin ? found < 500 ? `${count(found, 'name begins', 'names begin')} so` : `The first ${num(found)} names that begin so` : `${num(found)} found`) + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
       this.empty.hidden = !end || hits.length > 0;
       this.empty.textContent = `No name has “${q.trim()}” in it.`;
       this.offerZip();
