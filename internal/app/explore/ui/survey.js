@@ -20,7 +20,7 @@ class Tally {
 }
 
 export class Survey {
-  /** @param {import('./flat.js').Flat} flat */
+  /** flat is the index. */
   constructor(flat) {
     this.flat = flat; this.ids = new Map([['', 0]]); this.paths = ['']; this.parents = [0]; this.sums = [new Tally()];
     const n = flat.count;
