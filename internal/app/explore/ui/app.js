@@ -85,7 +85,7 @@ function frame() {
   $('crumbs').scrollLeft = 1e6;
   const nav = $('tabs');
   nav.hidden = false;
-  nav.replaceChildren(...tabs.filter(([id]) => id === 'map' || id === 'verify' ? hasKind(id) : id !== 'treemap' || !archive.static).map(([id, name, key]) =>
+  nav.replaceChildren(...tabs.filter(([id]) => id === 'map' || id === 'verify' || id === 'treemap' && archive.static ? hasKind(id) : true).map(([id, name, key]) =>
     el('a', { href: address({ ...here, tab: id, q: '', from: undefined }), 'aria-current': id === here.tab ? 'true' : undefined, data: { tab: id }, title: `${name} (${key})` }, name)),
   el('span', { class: 'grow' }));
   if (archive.views?.length > 1) {
