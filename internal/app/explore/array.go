@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"path"
 	"slices"
@@ -37,8 +38,34 @@ func (q *question) zarr() *view {
 	return v
 }
 
+// samePaths are views whose arrays and groups lie where the view of arrays has them.
+var samePaths = []string{"objects", "zarr3"}
+
+// arraysOf returns the view of its arrays, which may be another than the one that is looked at;
+// nil if it has none.
+func (q *question) arraysOf(v *view) (*view, error) {
+	if v.name == zarrView {
+		return v, nil
+	}
+	if !slices.Contains(samePaths, v.name) || !slices.Contains(v.in.Format().Views, zarrView) {
+		return nil, nil
+	}
+	return q.inView(v, zarrView)
+}
+
+// arrayed is the archive that is asked about, in the view of its arrays.
+func (q *question) arrayed() *view {
+	v := q.view()
+	if q.err == nil {
+		if v, q.err = q.arraysOf(v); v == nil && q.err == nil {
+			q.err = bad("view: expected %s, or one that has the same paths", zarrView)
+		}
+	}
+	return v
+}
+
 func (q *question) opened() (a *zarr.Array) {
-	v := q.zarr()
+	v := q.arrayed()
 	name := q.path()
 	if name == "." {
 		name = ""
@@ -52,18 +79,63 @@ func (q *question) opened() (a *zarr.Array) {
 }
 
 type arrayJSON struct {
-	Path     string          `json:"path"`
-	Shape    []int64         `json:"shape"`
-	Chunks   []int64         `json:"chunks"`
-	DType    string          `json:"dtype"`
-	Codecs   string          `json:"codecs"`
-	Elements int64           `json:"elements"`
-	Attrs    json.RawMessage `json:"attrs,omitempty"`
-	Numbers  bool            `json:"numbers"` // it can be drawn
-	Text     string          `json:"text,omitempty"`
-	Cut      bool            `json:"cut,omitempty"`   // there is more text
-	Fault    string          `json:"fault,omitempty"` // why it cannot be read
-	Scale    *scaleJSON      `json:"scale,omitempty"`
+	Path     string     `json:"path"`
+	Shape    []int64    `json:"shape"`
+	Chunks   []int64    `json:"chunks"`
+	DType    string     `json:"dtype"`
+	Codecs   string     `json:"codecs"`
+	Elements int64      `json:"elements"`
+	Numbers  bool       `json:"numbers"` // it can be drawn
+	Text     string     `json:"text,omitempty"`
+	Cut      bool       `json:"cut,omitempty"`   // there is more text
+	Fault    string     `json:"fault,omitempty"` // why it cannot be read
+	Scale    *scaleJSON `json:"scale,omitempty"`
+	attributesJSON
+}
+
+// attributesJSON are attributes, or why they are not told.
+type attributesJSON struct {
+	Attrs json.RawMessage `json:"attrs,omitempty"`
+	Fault string          `json:"attrs_fault,omitempty"`
+}
+
+func attributesOf(attrs map[string]any) (j attributesJSON) {
+	if len(attrs) == 0 {
+		return j
+	}
+	text, err := json.Marshal(speakable(attrs))
+	switch {
+	case err != nil:
+		j.Fault = "they have values that cannot be shown"
+	case len(text) > 1<<20:
+		j.Fault = fmt.Sprintf("they are %d bytes, too many to be shown", len(text))
+	default:
+		j.Attrs = text
+	}
+	return j
+}
+
+// speakable has NaN and infinities, which JSON lacks, as text.
+func speakable(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if f, err := v.Float64(); math.IsNaN(f) || math.IsInf(f, 0) && err == nil {
+			return string(v)
+		}
+	case []any:
+		list := make([]any, len(v))
+		for i, x := range v {
+			list[i] = speakable(x)
+		}
+		return list
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for k, x := range v {
+			all[k] = speakable(x)
+		}
+		return all
+	}
+	return v
 }
 
 // scaleJSON says what elements mean, as NWB writes it with a time series. The first axis is time
@@ -126,9 +198,7 @@ func (q *question) array() error {
 	if j.Numbers {
 		j.Scale = q.scale(a)
 	}
-	if attrs, err := json.Marshal(a.Attrs); err == nil && len(a.Attrs) > 0 && len(attrs) <= 1<<20 {
-		j.Attrs = attrs
-	}
+	j.attributesJSON = attributesOf(a.Attrs)
 	if !j.Numbers || j.Elements <= 64 {
 		w := &firstBytes{most: 16 << 10}
 		var err error
