@@ -85,7 +85,8 @@ type arrayJSON struct {
 	DType    string     `json:"dtype"`
 	Codecs   string     `json:"codecs"`
 	Elements int64      `json:"elements"`
-	Numbers  bool       `json:"numbers"` // it can be drawn
+	Numbers  bool       `json:"numbers"`           // it can be drawn
+	Colours  bool       `json:"colours,omitempty"` // the last axis is red, green, blue, and perhaps how opaque
 	Text     string     `json:"text,omitempty"`
 	Cut      bool       `json:"cut,omitempty"`   // there is more text
 	Fault    string     `json:"fault,omitempty"` // why it cannot be read
@@ -187,6 +188,16 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 	return &j
 }
 
+// coloured reports whether an array has images of colours, as far as it shows.
+func coloured(a *zarr.Array) bool {
+	n := len(a.Shape)
+	if n < 3 || a.Shape[n-1] != 3 && a.Shape[n-1] != 4 || !a.Numeric() {
+		return false
+	}
+	typ, _ := a.Attrs["neurodata_type"].(string)
+	return a.DType.Kind == 'u' && a.DType.Size == 1 || typ == "RGBImage" || typ == "RGBAImage"
+}
+
 // array answers with what an array is; of one that is no numbers with the beginning of its text.
 func (q *question) array() error {
 	defer q.busy()()
@@ -194,7 +205,7 @@ func (q *question) array() error {
 	if q.err != nil {
 		return q.err
 	}
-	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric()}
+	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric(), Colours: coloured(a)}
 	if j.Numbers {
 		j.Scale = q.scale(a)
 	}
@@ -234,7 +245,7 @@ func (w *firstBytes) Write(p []byte) (int, error) {
 
 // windowJSON says what elements an answer has.
 type windowJSON struct {
-	Kind  string  `json:"kind"` // "line": as they are; "range": least and largest in turn; "image": rows of columns
+	Kind  string  `json:"kind"` // "line": as they are; "range": least and largest in turn; "image": rows of columns; "colours": of these red, green and blue
 	From  []int64 `json:"from"`
 	Count []int64 `json:"count"` // elements that are answered, along each axis
 	Step  []int64 `json:"step"`
@@ -287,9 +298,13 @@ func (q *question) arrayData() error {
 	if q.err != nil {
 		return q.err
 	}
+	axes := 2
+	if coloured(a) {
+		axes = 3
+	}
 	w := windowJSON{Kind: "image", From: from, Count: make([]int64, len(shape)), Step: make([]int64, len(shape))}
 	for i := range shape {
-		if i < len(shape)-2 {
+		if i < len(shape)-axes {
 			to[i] = from[i] + 1
 		}
 		if from[i] >= to[i] || to[i] > shape[i] {
@@ -302,7 +317,7 @@ func (q *question) arrayData() error {
 	if len(shape) <= 1 {
 		values, err = q.line(a, &w, points)
 	} else {
-		values, err = q.image(a, &w, points)
+		values, err = q.image(a, &w, points, axes)
 	}
 	if err != nil {
 		return err
@@ -390,10 +405,17 @@ func (q *question) line(a *zarr.Array, w *windowJSON, points int64) ([]float64, 
 	return values, nil
 }
 
-// image reads the last two axes at an index of the others, in at most so many elements.
-func (q *question) image(a *zarr.Array, w *windowJSON, points int64) ([]float64, error) {
-	y, x := len(w.Count)-2, len(w.Count)-1
-	side := int64(math.Sqrt(float64(points)))
+// image reads the last axes at an index of the others, in at most so many elements: two axes, or
+// three of which the last one is colours.
+func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) ([]float64, error) {
+	y, x := len(w.Count)-axes, len(w.Count)-axes+1
+	if axes == 3 {
+		w.Kind, points = "colours", points/w.Count[x+1]
+		if w.Count[x+1] != a.Shape[x+1] {
+			return nil, bad("from, to: expected all of axis %d, whose elements are one colour", x+1)
+		}
+	}
+	side := max(1, int64(math.Sqrt(float64(points))))
 	for {
 		rows, cols := w.Count[y], w.Count[x]
 		chunks := (rows/a.Chunks[y] + 2) * (cols/a.Chunks[x] + 2)

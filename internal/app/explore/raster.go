@@ -8,13 +8,14 @@ import (
 	"strconv"
 
 	"github.com/holdall/holdall/store"
+	"github.com/holdall/holdall/zarr"
 )
 
 // limits of a raster.
 const (
-	maxUnits  = 512     // of an answer
-	maxSpikes = 2 << 20 // that are read for an answer
-	maxBins   = 1 << 20 // counts of an answer
+	maxUnits  = 512      // of an answer
+	maxSpikes = 16 << 20 // that are read for an answer, once or twice
+	maxBins   = 1 << 20  // counts of an answer
 )
 
 // rasterJSON is when units of a table spiked: how often in each of equal stretches of time.
@@ -78,16 +79,43 @@ func (q *question) raster() error {
 		return bad("from: expected a unit from 0 to %d, found %d", j.Units-1, first)
 	}
 	room := int64(maxDecoded)
-	c := &column{data: times, room: &room}
-	units, err := c.bounds(ctx, index, first, min(first+n, j.Units), times.Shape[0])
+	units, err := (&column{room: &room}).bounds(ctx, index, first, min(first+n, j.Units), times.Shape[0])
 	if err != nil {
 		return err
 	}
-	found, err := j.read(ctx, c, units)
+	if math.IsNaN(start) || math.IsNaN(end) {
+		low, high := math.Inf(1), math.Inf(-1)
+		if err := j.each(ctx, times, units, func(_ int, t float64) { low, high = min(low, t), max(high, t) }); err != nil {
+			return err
+		}
+		if low > high {
+			low, high = 0, 1
+		}
+		if math.IsNaN(start) {
+			start = low
+		}
+		if math.IsNaN(end) {
+			end = high
+		}
+	}
+	if !(end > start) {
+		end = start + max(1, math.Abs(start)*1e-9)
+	}
+	j.Start, j.End, j.Counts = start, end, make([]byte, int64(len(units))*bins)
+	err = j.each(ctx, times, units, func(unit int, t float64) {
+		if t < start || t > end {
+			return
+		}
+		j.Told[unit].Within++
+		// Both may be so far apart that their difference is none.
+		b := int64(unit)*bins + min(bins-1, max(0, int64((t/2-start/2)/(end/2-start/2)*float64(bins))))
+		if j.Counts[b] < 255 {
+			j.Counts[b]++
+		}
+	})
 	if err != nil {
 		return err
 	}
-	j.count(found, start, end)
 	return q.json(j)
 }
 
@@ -104,35 +132,31 @@ func (q *question) float(key string) float64 {
 	return v
 }
 
-// read reads the spikes of units, or of very many some.
-func (j *rasterJSON) read(ctx context.Context, c *column, units []span) ([][]float64, error) {
-	total := int64(0)
+// each hands on the spikes of units, or of very many some, and notes what of them cannot be read.
+func (j *rasterJSON) each(ctx context.Context, times *zarr.Array, units []span, spike func(unit int, t float64)) error {
+	room, total := int64(maxDecoded), int64(0)
+	p := &piece{array: times, room: &room}
 	for _, u := range units {
-		total = min(total+u.end-u.from, 1<<60)
+		p.most, total = max(p.most, u.end), min(total+u.end-u.from, 1<<60)
 	}
-	step := max(1, (total+maxSpikes-1)/maxSpikes)
-	if step > 1 {
-		j.Every = step
+	if p.step = max(1, (total+maxSpikes-1)/maxSpikes); p.step > 1 {
+		j.Every = p.step
 	}
-	p := &piece{column: c, step: step}
-	for _, u := range units {
-		p.most = max(p.most, u.end)
-	}
-	found := make([][]float64, len(units))
+	j.Told, j.Faults, j.More = []unitJSON{}, nil, 0
 	for i, u := range units {
 		j.Told = append(j.Told, unitJSON{Spikes: u.end - u.from})
 		wrong := u.fault
 		if wrong == "" {
 			var err error
-			if found[i], wrong, err = p.times(ctx, u); err != nil {
-				return nil, err
+			if wrong, err = p.times(ctx, u, func(t float64) { spike(i, t) }); err != nil {
+				return err
 			}
 		}
 		if wrong != "" {
 			j.fault(int64(i), string(wrong))
 		}
 	}
-	return found, nil
+	return nil
 }
 
 func (j *rasterJSON) fault(unit int64, what string) {
@@ -145,45 +169,51 @@ func (j *rasterJSON) fault(unit int64, what string) {
 
 // A piece is some times that were read together: those of several units may lie in one chunk.
 type piece struct {
-	*column
-	step, most int64 // each so many is read; elements that are wanted
+	array      *zarr.Array
+	room       *int64 // bytes that may still be decoded
+	step, most int64  // each so many is read; elements that are wanted
 	from, end  int64
 	values     []float64
 	wrong      fault
 }
 
-// times gives the elements in a span: what can be read, and what is wrong with the rest.
-func (p *piece) times(ctx context.Context, s span) (out []float64, wrong fault, err error) {
+// times hands on the elements in a span that can be read, and says what is wrong with the rest.
+func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong fault, err error) {
 	for at := s.from; at < s.end; {
 		if at < p.from || at >= p.end || p.step > 1 {
 			if err := p.read(ctx, at, s.end); err != nil {
-				return nil, "", err
+				return "", err
 			}
 		}
 		next := min(s.end, p.end)
+		last := (next - p.from + p.step - 1) / p.step
 		wrong = cmp.Or(wrong, p.wrong)
 		if p.wrong == "" {
-			out = append(out, p.values[(at-p.from)/p.step:(next-p.from+p.step-1)/p.step]...)
+			for _, t := range p.values[(at-p.from)/p.step : last] {
+				if !math.IsNaN(t) && !math.IsInf(t, 0) {
+					each(t)
+				}
+			}
 		}
-		at = p.from + (next-p.from+p.step-1)/p.step*p.step
+		at = p.from + last*p.step
 	}
-	return out, wrong, nil
+	return wrong, nil
 }
 
 // read reads what begins at an element: up to the end of a chunk, or of some small ones.
 func (p *piece) read(ctx context.Context, at, end int64) error {
-	chunk := max(1, p.data.Chunks[0])
+	chunk := max(1, p.array.Chunks[0])
 	p.from, p.end = at, min(p.most, (at/chunk+max(1, (1<<16)/chunk))*chunk, at+1<<20)
 	if p.step > 1 {
 		p.end = min(p.end, end)
 	}
 	p.values, p.wrong = nil, ""
-	if *p.room -= cost(p.data, at, p.end); *p.room < 0 {
+	if *p.room -= cost(p.array, at, p.end); *p.room < 0 {
 		p.wrong = tooMuch
 		return nil
 	}
 	var err error
-	p.values, err = p.data.Sample(ctx, []int64{at}, []int64{(p.end - at + p.step - 1) / p.step}, []int64{p.step})
+	p.values, err = p.array.Sample(ctx, []int64{at}, []int64{(p.end - at + p.step - 1) / p.step}, []int64{p.step})
 	if err != nil && (ctx.Err() != nil || errors.Is(err, store.ErrChanged)) {
 		return err
 	}
@@ -191,44 +221,4 @@ func (p *piece) read(ctx context.Context, at, end int64) error {
 		p.wrong = fault(why(err))
 	}
 	return nil
-}
-
-// count counts spikes in bins. Without a window of time it is as wide as they are.
-func (j *rasterJSON) count(found [][]float64, start, end float64) {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, unit := range found {
-		for _, t := range unit {
-			if !math.IsNaN(t) && !math.IsInf(t, 0) {
-				low, high = min(low, t), max(high, t)
-			}
-		}
-	}
-	if low > high {
-		low, high = 0, 1
-	}
-	if math.IsNaN(start) {
-		start = low
-	}
-	if math.IsNaN(end) {
-		end = high
-	}
-	if !(end > start) {
-		end = start + 1
-	}
-	j.Start, j.End = start, end
-	j.Counts = make([]byte, int64(len(found))*j.Bins)
-	for i, unit := range found {
-		row := j.Counts[int64(i)*j.Bins:][:j.Bins]
-		for _, t := range unit {
-			if !(t >= start && t <= end) {
-				continue
-			}
-			j.Told[i].Within++
-			// Both may be so far apart that their difference is none.
-			b := min(j.Bins-1, max(0, int64((t/2-start/2)/(end/2-start/2)*float64(j.Bins))))
-			if row[b] < 255 {
-				row[b]++
-			}
-		}
-	}
 }

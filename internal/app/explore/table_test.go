@@ -352,7 +352,7 @@ func TestSpikesAreCounted(t *testing.T) {
 	if n := testkit.Allocated(func() { a = r.serve(t).rasterOf() }); n > 256<<20 {
 		t.Errorf("%d bytes were taken", n)
 	}
-	if a.Every != 1<<29 || a.Told[0].Spikes != 1<<49 {
+	if a.Every != 1<<26 || a.Told[0].Spikes != 1<<49 {
 		t.Errorf("very many spikes are %d, every %d", a.Told[0].Spikes, a.Every)
 	}
 }
