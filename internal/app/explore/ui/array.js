@@ -31,7 +31,7 @@ export class ArrayView {
     else if (a.numbers) box.append(el('p', { class: 'hint' }, 'It has no elements.'));
     if (a.text) box.append(el('h3', {}, 'Elements'), el('pre', { class: 'elements', tabindex: '0' }, a.text + (a.cut ? '…' : '')));
     box.append(el('dl', { class: 'list' }, row('Shape', a.shape.length ? a.shape.map(num).join(' × ') : 'scalar'), row('Type', a.dtype), row('Elements', num(a.elements)), row('Shape of a chunk', a.chunks.map(num).join(' × ') || '–'), a.scale?.unit ? row('Unit', a.scale.unit + (a.scale.conversion !== 1 ? `; an element is to be multiplied with ${short(a.scale.conversion)}` : '') + (a.scale.offset ? `, and ${short(a.scale.offset)} added` : '')) : [], a.scale?.rate ? row('Time', `${short(a.scale.rate)} Hz, from ${short(a.scale.start)} s on`) : a.scale?.times ? row('Time', ['as in ', placeOf(a.scale.times)]) : [], row('Stored by', a.codecs)));
-    if (a.attrs || a.attrs_fault) box.append(el('h3', {}, 'Attributes'), ...attributes(a.attrs, a.attrs_fault));
+    if (a.attrs || a.attrs_fault) box.append(el('h3', {}, 'Attributes'), attributes(a.attrs, a.attrs_fault));
     if (a.numbers && a.elements > 0) await this.load();
   }
   plot(box) {

@@ -21,7 +21,7 @@ function value(v) {
 /** What attributes say; those that people read come first. */
 export function attributes(attrs, fault) {
   const first = ['neurodata_type', 'description', 'comments', 'unit'], names = Object.keys(attrs ?? {}).sort((a, b) => (first.indexOf(a) + 1 || 99) - (first.indexOf(b) + 1 || 99));
-  return [fault && el('p', { class: 'fault' }, 'Its attributes cannot be shown: ' + fault), names.length > 0 && el('dl', { class: 'list attributes' }, names.map(k => [el('dt', {}, k), el('dd', {}, value(attrs[k]))]))];
+  return el('div', {}, fault && el('p', { class: 'fault' }, 'Its attributes cannot be shown: ' + fault), names.length > 0 && el('dl', { class: 'list attributes' }, names.map(k => [el('dt', {}, k), el('dd', {}, value(attrs[k]))])));
 }
 
 export async function showAttributes(area, entry) {

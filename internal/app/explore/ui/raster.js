@@ -43,7 +43,7 @@ export class Raster {
     });
     await this.load();
   }
-  resized() { if (this.r && this.canvas.clientWidth !== this.width) this.soon(); else this.paint(); }
+  resized() { this.paint(); if (this.r && this.canvas.clientWidth !== this.width) this.soon(); }
   all() { this.time = this.extent; this.soon(); }
   zoom(f, at = 0.5) {
     if (!this.time) return;
@@ -94,7 +94,7 @@ export class Raster {
   paint() {
     const { canvas: c, r } = this;
     if (!r || !c.clientWidth) return;
-    const dpr = devicePixelRatio || 1, W = c.clientWidth, n = r.told.length, H = Math.max(160, Math.min(620, n * 14 + 60));
+    const dpr = devicePixelRatio || 1, W = c.clientWidth, n = r.told.length, H = Math.max(160, Math.min(n * 14 + 60, Math.max(220, this.area.clientHeight - (this.slider.hidden ? 150 : 180))));
     c.style.height = H + 'px'; c.width = W * dpr; c.height = H * dpr;
     const g = c.getContext('2d');
     g.scale(dpr, dpr);
