@@ -174,7 +174,7 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 		if b := open("starting_time"); b != nil && b.Elements() == 1 && b.Numeric() {
 			if rate := number(b.Attrs, "rate", 0); rate > 0 {
 				j.Rate = rate
-				if v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape))); err == nil && len(v) == 1 {
+				if v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape))); err == nil && len(v) == 1 && !math.IsNaN(v[0]) && !math.IsInf(v[0], 0) {
 					j.Start = v[0]
 				}
 			}

@@ -101,6 +101,9 @@ func (q *question) raster() error {
 	if !(end > start) {
 		end = start + max(1, math.Abs(start)*1e-9)
 	}
+	if math.IsInf(end, 0) {
+		start, end = math.MaxFloat64/2, math.MaxFloat64
+	}
 	j.Start, j.End, j.Counts = start, end, make([]byte, int64(len(units))*bins)
 	err = j.each(ctx, times, units, func(unit int, t float64) {
 		if t < start || t > end {

@@ -1,11 +1,14 @@
 package explore_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -335,7 +338,12 @@ func TestSpikesAreCounted(t *testing.T) {
 	if a = s.rasterOf("start", "-1e308", "end", "1e308", "bins", "3"); a.Counts[1] != 5 {
 		t.Errorf("all of time is %v", a.Counts)
 	}
+	numbers(r, "units/spike_times", "<f8", 8, nil, math.MaxFloat64, math.MaxFloat64, math.Inf(1), math.NaN(), math.MaxFloat64, 1, 1, 1)
+	if a = r.serve(t).rasterOf("n", "1", "bins", "2"); !slices.Equal(a.Counts, []byte{0, 3}) {
+		t.Errorf("the last of all times is %+v", a)
+	}
 	// Nothing that its index or its shape says is believed.
+	numbers(r, "units/spike_times", "<f8", 3, nil, 0, 1, 1.01, 2, 10, 4, 5, math.NaN())
 	index(r, "units/spike_times_index", 5, 3, math.MaxInt64, 8)
 	r["units/spike_times/1"] = "AAAA"
 	r["units/spike_times/.zarray"].(map[string]any)["compressor"] = map[string]any{"id": "zlib", "level": 1}
@@ -374,4 +382,87 @@ func TestAttributesAreTold(t *testing.T) {
 	if code, _, _ := s.get("/api/attributes", "a", "x", "view", "zarr", "path", "loop"); code != 400 {
 		t.Errorf("a loop is answered with %d", code)
 	}
+}
+
+func TestASeriesHasATimeThatJSONHas(t *testing.T) {
+	r := refs{}
+	r.group("", nil)
+	r.group("s", map[string]any{"neurodata_type": "TimeSeries"})
+	numbers(r, "s/data", "<i2", 4, map[string]any{"unit": "volts", "conversion": 0.001, "offset": 0.5}, int16(1), 2, 3, 4)
+	numbers(r, "s/starting_time", "<f8", 1, map[string]any{"rate": 10}, math.NaN())
+	type answer struct {
+		Scale struct{ Start, Rate, Conversion, Offset float64 }
+	}
+	if got := ask[answer](r.serve(t), "/api/array", "a", "x", "view", "zarr", "path", "s/data").Scale; got.Rate != 10 || got.Start != 0 || got.Conversion != 0.001 || got.Offset != 0.5 {
+		t.Errorf("the scale is %+v", got)
+	}
+}
+
+func TestImagesOfColours(t *testing.T) {
+	r := refs{}
+	r.group("", nil)
+	r.meta("film", "|u1", []int64{2, 3, 4, 3}, []int64{2, 3, 4, 3}, nil)
+	pixels := make([]byte, 72)
+	for i := range pixels {
+		pixels[i] = byte(i)
+	}
+	r["film/0.0.0.0"] = "base64:" + base64.StdEncoding.EncodeToString(pixels)
+	r.meta("floats", "<f4", []int64{2, 3, 3}, []int64{2, 3, 3}, nil)
+	s := r.serve(t)
+	window := func(path string, more ...string) (w struct {
+		Kind              string
+		From, Count, Step []int64
+	}, n int) {
+		code, b, head := s.get("/api/array/data", append([]string{"a", "x", "view", "zarr", "path", path}, more...)...)
+		if err := json.Unmarshal([]byte(head.Get("Holdall-Window")), &w); err != nil || code != 200 {
+			t.Fatalf("%q: %d %s", more, code, b)
+		}
+		return w, len(b) / 4
+	}
+	if w, n := window("film", "from", "1,0,0,0"); w.Kind != "colours" || n != 36 || !slices.Equal(w.From, []int64{1, 0, 0, 0}) || !slices.Equal(w.Count, []int64{1, 3, 4, 3}) {
+		t.Errorf("the film is %+v of %d", w, n)
+	}
+	if w, n := window("film", "points", "12"); n > 12 || w.Count[3] != 3 || w.Step[1] != 2 {
+		t.Errorf("few pixels are %+v of %d", w, n)
+	}
+	if w, _ := window("floats"); w.Kind != "image" {
+		t.Errorf("other numbers are %+v", w)
+	}
+	if code, _, _ := s.get("/api/array/data", "a", "x", "view", "zarr", "path", "film", "from", "0,0,0,1"); code != 400 {
+		t.Errorf("two of three colours are answered with %d", code)
+	}
+}
+
+// FuzzTables asks for tables whose indexes and shapes are anything.
+func FuzzTables(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8}, int64(5), int64(2), int64(1), uint16(0))
+	f.Add(bytes.Repeat([]byte{255}, 40), int64(1)<<60, int64(1)<<40, int64(7), uint16(3))
+	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0}, int64(9), int64(3), int64(0), uint16(1))
+	f.Fuzz(func(t *testing.T, ends []byte, rows, chunk, from int64, kind uint16) {
+		if len(ends) > 4096 {
+			return
+		}
+		r := refs{}
+		r.group("", nil)
+		r.group("units", map[string]any{"colnames": []string{"spike_times", "word", "wide"}})
+		r.meta("units/id", "<i8", []int64{rows}, []int64{chunk}, nil)
+		r.meta("units/spike_times", []string{"<f8", "<i2", "|O", "|b1", "|S3"}[kind%5], []int64{rows}, []int64{chunk}, nil)
+		r["units/spike_times/0"] = "base64:" + base64.StdEncoding.EncodeToString(ends)
+		r.meta("units/spike_times_index", []string{"<i8", "<u4", "|u1"}[kind%3], []int64{int64(len(ends))}, []int64{max(1, int64(len(ends)))}, nil)
+		r["units/spike_times_index/0"] = "base64:" + base64.StdEncoding.EncodeToString(ends)
+		objects(r, "units/word", map[string]any{"elements": map[string]any{"_REFERENCE": map[string]any{"path": "units/word"}}}, string(ends), nil, 3, []any{ends})
+		r.meta("units/wide", "<i4", []int64{rows, chunk, from}, []int64{chunk, max(1, rows), 1}, nil)
+		s := r.serve(t)
+		if n := testkit.Allocated(func() {
+			for _, q := range []string{"table?n=20&from=", "raster?n=20&bins=50&from="} {
+				w := httptest.NewRecorder()
+				s.h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, fmt.Sprintf("/api/%s%d&a=x&view=zarr&path=units", q, max(0, from)), nil))
+				if w.Code == http.StatusInternalServerError || w.Code == http.StatusOK && !json.Valid(w.Body.Bytes()) {
+					t.Errorf("%s%d: %d %s", q, from, w.Code, w.Body)
+				}
+			}
+		}); n > 512<<20 {
+			t.Errorf("%d bytes were taken", n)
+		}
+	})
 }

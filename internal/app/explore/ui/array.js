@@ -50,7 +50,7 @@ export class ArrayView {
     // What lies over time is frames.
     const before = shape.length - (this.a.colours ? 3 : 2), name = axis => axis === 0 && this.frames ? 'frame' : `axis ${axis}`;
     this.frames = before > 0 && (this.timed || before === 1);
-    const sliders = shape.slice(0, Math.max(0, before)).map((n, axis) => slider(name(axis), n - 1, v => { this.from[axis] = v; }, v => `${num(v)} of ${num(n)}`));
+    const sliders = shape.slice(0, Math.max(0, before)).map((n, axis) => slider(name(axis), n - 1, v => { this.from[axis] = v; }, v => `${num(v)} of 0–${num(n - 1)}`));
     if (this.traces && shape[1] > lanes) sliders.push(slider('channels', shape[1] - lanes, v => { this.channels = [v, v + lanes]; }, v => `${num(v)} to ${num(v + lanes - 1)} of ${num(shape[1])}`));
     this.soon = later(() => this.load(), 80);
     box.append(...sliders, this.canvas, this.told);
@@ -95,7 +95,7 @@ export class ArrayView {
   /** What gives the second of an element along the first axis: undefined if that is not known. */
   async times(signal) {
     const s = this.a.scale, [a, b] = this.range ?? (this.frames ? [this.from[0], this.from[0] + 1] : []);
-    this.clock = undefined; this.unordered = false;
+    this.clock = undefined; this.unordered = false; this.untimed = '';
     if (b === undefined || !this.timed) return;
     if (s.rate) { this.clock = i => s.start + i / s.rate; return; }
     const told = 4096;
@@ -103,7 +103,7 @@ export class ArrayView {
       const r = await ask.raw('array/data', args({ path: s.times, from: a, to: b, points: told }), { signal }), w = JSON.parse(r.headers.get('Holdall-Window')), bytes = await r.arrayBuffer();
       let t = w.type === 'float32' ? new Float32Array(bytes) : new Float64Array(bytes);
       if (w.kind === 'range') t = t.filter((_, i) => i % 2 === 0); // the least of each stretch, which is its first one
-      if (!t.every(Number.isFinite)) return;
+      if (!t.every(Number.isFinite)) { this.untimed = 'some are no times'; return; }
       if (t.some((x, i) => i && x < t[i - 1])) { this.unordered = true; return; }
       const step = w.step[0] ?? 1;
       // Of the last stretch only its beginning is known: the last one of all is asked for.

@@ -53,7 +53,9 @@ export class Raster {
   move(d) { if (this.time) { const [a, b] = this.time; this.window(a + (b - a) * d, b + (b - a) * d); } }
   /** Shows a window of time, within the time that there is. */
   window(a, b) {
-    const [lo, hi] = this.extent, w = Math.min(hi - lo, Math.max((hi - lo) * 1e-7, b - a));
+    const [lo, hi] = this.extent;
+    if (!Number.isFinite(hi - lo)) return;
+    const w = Math.min(hi - lo, Math.max((hi - lo) * 1e-7, b - a));
     a = Math.max(lo, Math.min(hi - w, a));
     this.time = [a, a + w];
     this.soon();
