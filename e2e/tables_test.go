@@ -85,6 +85,11 @@ func TestTablesAreShown(t *testing.T) {
 	b.wait("document.body.dataset.path === 'general/extracellular_ephys/shank' && document.body.dataset.preview === 'attributes'")
 	b.wait("document.querySelector('.attributes').innerText.includes('ElectrodeGroup') && document.querySelector('.attributes').innerText.includes('CA1')")
 	b.looks("attributes", "#folder-about")
+	// A list of what refers has links.
+	b.visit("#/tables.nwb/intervals/epochs")
+	b.wait("document.body.dataset.preview === 'rows' && " + row("2") + " === '0|0|(0, 5, /acquisition/movie), (5, 9, /acquisition/colour)'")
+	b.run("document.querySelectorAll('.dynamic .row a')[1].click()")
+	b.wait("document.body.dataset.path === 'acquisition/colour'")
 	// The view of groups and datasets has the same pictures.
 	b.visit("#/tables.nwb/general/extracellular_ephys/electrodes?view=objects")
 	b.wait("document.body.dataset.preview === 'rows' && " + row("3") + ".includes('CA3')")

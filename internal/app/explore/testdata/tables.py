@@ -95,6 +95,13 @@ with h5py.File(path, "w", libver="latest") as f:
     colour.create_dataset("starting_time", data=1.0).attrs.update(rate=10.0, unit="seconds")
     image = f.create_dataset("acquisition/pictures/flag", data=lights[0])
     image.attrs.update(neurodata_type="RGBImage", description="of colours", resolution=72.0)
+
+    p = table(f, "intervals/epochs", "TimeIntervals", "what belongs together", ["start_time", "timeseries"])
+    p.create_dataset("id", data=[0, 1])
+    column(p, "start_time", "when it began", data=[0.0, 1.5])
+    kind = np.dtype([("idx_start", "i4"), ("count", "i4"), ("timeseries", h5py.ref_dtype)])
+    column(p, "timeseries", "what was recorded then", data=np.array([(0, 5, movie.ref), (5, 9, colour.ref), (2, 2, walk.ref)], kind))
+    index(p, "timeseries", [2, 3])
 with open(path, "r+b") as f:
     f.seek(harm.byte_offset + harm.size // 2)
     b = f.read(4)

@@ -7,14 +7,16 @@ import { placeOf } from './attributes.js';
 const height = 28, page = 100, number = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
 /** A number for people: what it is exactly is in its title. */
 const short = t => number.test(t) && t.length > 12 && /[.e]/i.test(t) ? String(Number(Number(t).toPrecision(9))) : t;
-/** A cell as one line of text; in a column of numbers those of lists are short. */
-function line(c, numbers) {
-  if (c.f !== undefined) return 'unreadable: ' + c.f;
-  if (c.n === undefined) return c.t ?? '';
-  const one = x => x.n !== undefined ? `(${line(x, numbers)})` : numbers && x.f === undefined && number.test(x.t ?? '') ? String(Number(Number(x.t).toPrecision(6))) : line(x);
-  const some = (c.l ?? []).map(one).join(', ');
-  return c.n > (c.l?.length ?? 0) ? `${some}${some && ', '}… ${num(c.n)} in all` : some;
+/** What is in a cell, in one line: texts and links. In a column of numbers those of lists are short. */
+function parts(c, numbers) {
+  if (c.f !== undefined) return ['unreadable: ' + c.f];
+  if (c.r !== undefined) return [placeOf(c.r)];
+  if (c.n === undefined) return [c.t ?? ''];
+  const one = x => x.n !== undefined ? ['(', ...parts(x, numbers), ')'] : numbers && x.f === undefined && number.test(x.t ?? '') ? [String(Number(Number(x.t).toPrecision(6)))] : parts(x);
+  const some = (c.l ?? []).flatMap((x, i) => i ? [', ', ...one(x)] : one(x));
+  return c.n > (c.l?.length ?? 0) ? [...some, some.length ? ', ' : '', `… ${num(c.n)} in all`] : some;
 }
+const textOf = list => list.map(x => x.textContent ?? x).join('');
 
 export class DynamicTable {
   constructor(area, entry) { this.area = area; this.entry = entry; this.dead = new AbortController(); this.faults = new Map(); }
@@ -27,7 +29,7 @@ export class DynamicTable {
     const first = this.rowsIn(t, 0), hurt = t.columns.filter(c => c.fault);
     this.note(0, first);
     this.widths = [Math.max(48, 9 * String(num(t.rows)).length + 20), ...t.columns.map((c, k) => {
-      const longest = Math.max(c.name.length + 2 + (c.table ? 2 : 0), ...first.slice(0, 40).map(r => Math.min(34, r.cells[k] ? (c.number ? short : String)(line(r.cells[k], c.number)).length : 0)));
+      const longest = Math.max(c.name.length + 2 + (c.table ? 2 : 0), ...first.slice(0, 40).map(r => Math.min(34, r.cells[k] ? (c.number ? short : String)(textOf(parts(r.cells[k], c.number || c.fields))).length : 0)));
       return Math.round(Math.min(280, Math.max(64, 7.4 * longest + 26)));
     })];
     const columns = this.widths.map(w => w + 'px').join(' '), wide = this.widths.reduce((a, b) => a + b, 0);
@@ -89,12 +91,11 @@ export class DynamicTable {
       if (cell.shown === c && c) continue;
       cell.shown = c;
       if (!c) { cell.textContent = ''; cell.title = ''; cell.className = ''; continue; }
-      const text = line(c, of?.number), hurt = c.f !== undefined || c.l?.some(x => x.f !== undefined);
+      const inside = parts(c, of?.number || of?.fields), text = textOf(inside), hurt = c.f !== undefined || c.l?.some(x => x.f !== undefined);
       cell.className = hurt ? 'fault' : !k ? 'no' : c.n === undefined && of?.number ? 'number' : c.n !== undefined ? 'list' : '';
       cell.title = text;
-      if (c.r !== undefined) cell.replaceChildren(placeOf(c.r));
-      else if (of?.table !== undefined && c.n === undefined && !hurt) cell.replaceChildren(el('a', { href: address({ archive: here.archive, view: here.view, path: of.table }), title: `row ${text} of /${of.table}` }, text));
-      else cell.textContent = of?.number && c.n === undefined ? short(text) : text;
+      if (of?.table !== undefined && c.n === undefined && !hurt) cell.replaceChildren(el('a', { href: address({ archive: here.archive, view: here.view, path: of.table }), title: `row ${text} of /${of.table}` }, text));
+      else cell.replaceChildren(...(of?.number && c.n === undefined ? [short(text)] : inside));
     }
   }
 }
