@@ -64,7 +64,10 @@ func TestTablesAreShown(t *testing.T) {
 	b.run("(i => { i.value = 103; i.dispatchEvent(new Event('change')); })(document.getElementById('row-number'))")
 	b.wait("document.querySelectorAll('.dynamic .row .fault').length > 5 && document.querySelector('.dynamic .row .fault').title.includes('score/1')")
 	b.wait("document.querySelector('.about-table').innerText.includes('100 cells of the rows that were read cannot be shown')")
+	b.wait("document.querySelector('.whole').innerText.includes('Row 103, id 102') && document.querySelector('.whole .fault').innerText.includes('score/1')")
 	b.looks("table-damaged", "#folder-about")
+	b.click(".whole .close")
+	b.wait("document.querySelector('.whole').hidden && !document.querySelector('.dynamic .chosen')")
 	b.run("document.querySelector('.dynamic').focus()")
 	b.key(kb.End)
 	b.wait(row("1000001") + " === '999999|12499.75|0|right|0'")
@@ -77,6 +80,8 @@ func TestTablesAreShown(t *testing.T) {
 	if got := b.text(row("3")); !strings.HasPrefix(got, "101|") || !strings.Contains(got, "|multi|1, 1|") || !strings.Contains(got, "… 32 in all") {
 		t.Errorf("a unit is %q", got)
 	}
+	b.run("document.querySelectorAll('.dynamic .row')[2].click()")
+	b.wait("document.querySelector('.whole dl').innerText.includes('waveform_mean') && document.querySelector('.dynamic .chosen')")
 	b.looks("units-table", "#folder-about")
 	// Electrodes: text is text, and a reference leads where it says.
 	b.visit("#/tables.nwb/general/extracellular_ephys/electrodes")
@@ -142,6 +147,9 @@ func TestTimesAndFrames(t *testing.T) {
 	b.hover(r.X+58+(r.W-68)/2, r.Y+r.H/2)
 	b.wait("/^1[78]\\.[0-9]+ s, channel/.test(document.querySelector('.plot').title)") // half of 36 s, not half of the samples
 	b.looks("timestamps", "#folder-about")
+	// Its group shows the same.
+	b.visit("#/tables.nwb/processing/behavior/Position/path")
+	b.wait("document.body.dataset.preview === 'series' && document.querySelector('.plot + .hint')?.innerText.includes('2 channels')")
 	b.visit("#/tables.nwb/processing/behavior/late/data")
 	b.wait("document.querySelector('.plot + .hint')?.innerText.includes('not in order') && document.querySelector('.plot + .hint').innerText.includes('501 to 504 mV')")
 	b.visit("#/tables.nwb/acquisition/movie/data")

@@ -203,6 +203,7 @@ type entryJSON struct {
 	Grouped bool              `json:"grouped,omitempty"` // a group of arrays that has attributes
 	Table   bool              `json:"table,omitempty"`   // a group that is one
 	Units   bool              `json:"units,omitempty"`   // a table of spikes
+	Series  bool              `json:"series,omitempty"`  // a group with data over time
 	Extents []extentJSON      `json:"extents,omitempty"`
 	More    bool              `json:"more_extents,omitempty"`
 	// Proof says what its content is compared with before it is handed on: checksums of its
@@ -301,7 +302,7 @@ func (q *question) pictured(v *view, e holdall.Entry, j *entryJSON) error {
 		return nil
 	}
 	if g, err := groupAt(q.ctx(), of.in, name); err == nil && len(g.attrs) > 0 {
-		j.Grouped, j.Table, j.Units = true, g.isTable(), g.isUnits(q.ctx())
+		j.Grouped, j.Table, j.Units, j.Series = true, g.isTable(), g.isUnits(q.ctx()), g.isSeries(q.ctx())
 	}
 	return nil
 }

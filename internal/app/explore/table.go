@@ -146,6 +146,15 @@ func (g *group) isUnits(ctx context.Context) bool {
 	return g.isTable() && g.open(ctx, "spike_times") != nil && g.open(ctx, "spike_times_index") != nil
 }
 
+// isSeries reports whether a group has data over time.
+func (g *group) isSeries(ctx context.Context) bool {
+	if g.open(ctx, "data") == nil {
+		return false
+	}
+	_, err := g.array(ctx, "starting_time")
+	return err == nil || g.open(ctx, "timestamps") != nil
+}
+
 // array opens an array in the group.
 func (g *group) array(ctx context.Context, name string) (*zarr.Array, error) {
 	a, err := zarr.Open(ctx, g.in, path.Join(g.path, name))

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdall/holdall/format/hdf5"
 	"github.com/holdall/holdall/format/lindi"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
@@ -215,8 +216,8 @@ func TestATableIsToldByRows(t *testing.T) {
 		t.Errorf("members are answered with %d", code)
 	}
 	// What an entry can be shown as.
-	type entry struct{ Array, Grouped, Table, Units bool }
-	for path, want := range map[string]entry{"t": {false, true, true, false}, "t/n": {Array: true}, "t/.zattrs": {}} {
+	type entry struct{ Array, Grouped, Table, Units, Series bool }
+	for path, want := range map[string]entry{"t": {Grouped: true, Table: true}, "t/n": {Array: true}, "t/.zattrs": {}} {
 		if got := ask[entry](s, "/api/entry", "a", "x", "view", "zarr", "path", path); got != want {
 			t.Errorf("%s is %+v", path, got)
 		}
@@ -290,6 +291,45 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 	}
 	if got := r.serve(t).tableOf("t").column("n"); !strings.HasPrefix(got, "1; 2; {t/n/1: ") || !strings.Contains(got, "; {t/n/2: ") {
 		t.Errorf("a table with two damaged chunks is %s", got)
+	}
+}
+
+// A file has the same pictures in each of its views.
+func TestEachViewHasPictures(t *testing.T) {
+	m := &storetest.Mem{}
+	m.Put("tables.nwb", testkit.Read(t, "testdata/tables.nwb"))
+	s := serving(t, opened(m, "tables.nwb", hdf5.Format))
+	type entry struct {
+		Array, Grouped, Table, Units, Series bool
+		Kind                                 string
+	}
+	for _, view := range []string{"zarr", "zarr3", "objects"} {
+		kind := "dir"
+		if view == "objects" {
+			kind = "file"
+		}
+		for path, want := range map[string]entry{
+			"units": {Grouped: true, Table: true, Units: true, Kind: "dir"}, "intervals/trials": {Grouped: true, Table: true, Kind: "dir"}, "acquisition/movie": {Grouped: true, Series: true, Kind: "dir"},
+			"units/waveform_mean": {Array: true, Kind: kind}, "general": {Kind: "dir"},
+		} {
+			if got := ask[entry](s, "/api/entry", "a", "x", "view", view, "path", path); got != want {
+				t.Errorf("%s in view %s is %+v", path, view, got)
+			}
+		}
+		a := ask[tableAnswer](s, "/api/table", "a", "x", "view", view, "path", "units", "n", "1")
+		if a.Rows != 40 || a.column("quality") != "good" || len(a.IDs) != 1 {
+			t.Errorf("units in view %s are %+v", view, a)
+		}
+		if code, _, _ := s.get("/api/array/data", "a", "x", "view", view, "path", "units/waveform_mean"); code != 200 {
+			t.Errorf("an array in view %s is answered with %d", view, code)
+		}
+	}
+	if got := ask[entry](s, "/api/entry", "a", "x", "view", "objects", "path", "acquisition/movie/data@unit"); got.Array || got.Kind != "property" {
+		t.Errorf("an attribute is %+v", got)
+	}
+	// Of a million rows only the chunks are read that hold what is asked for.
+	if n := testkit.Allocated(func() { s.tableOf("intervals/trials", "from", "999900") }); n > 8<<20 {
+		t.Errorf("the last rows of a million took %d bytes", n)
 	}
 }
 

@@ -149,7 +149,7 @@ async function fill() {
   const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
   // A folder's list is not covered by what else is known of it.
   const now = panel && (isFile || !covering.matches), open = () => detail.show(here.path, entry ?? { kind: 'dir', path: '' });
-  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : entry?.units ? 'Spikes' : entry?.table ? 'Table' : entry?.grouped ? 'Attributes' : 'Properties');
+  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : entry?.series ? 'Series' : entry?.units ? 'Spikes' : entry?.table ? 'Table' : entry?.grouped ? 'Attributes' : 'Properties');
   tell();
   await Promise.all([screen.show(dir, isFile ? here.path : undefined), now ? open() : detail.hide()]);
 }

@@ -82,7 +82,7 @@ export class Detail {
     this.warn(entry);
     let modes;
     if (entry.fault) modes = ['info'];
-    else if (isDir) modes = entry.array ? ['array', 'info'] : entry.grouped ? [...entry.units ? ['raster'] : [], ...entry.table ? ['rows'] : [], 'attributes', 'info'] : ['node', ...hasKind('history') ? ['history'] : []];
+    else if (isDir) modes = entry.array ? ['array', 'info'] : entry.grouped ? [...entry.series ? ['series'] : [], ...entry.units ? ['raster'] : [], ...entry.table ? ['rows'] : [], 'attributes', 'info'] : ['node', ...hasKind('history') ? ['history'] : []];
     else if (!file) modes = ['info'];
     else {
       let first = kind;
@@ -101,7 +101,7 @@ export class Detail {
       const page = first === 'text' && { md: 'markdown', markdown: 'markdown', csv: 'table', tsv: 'table' }[ext(entry.path)];
       modes = [...new Set([...page ? [page] : [], first, ...first === 'json' || ext(entry.path) === 'svg' ? ['text'] : [], 'hex', 'info'])];
     }
-    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', rows: 'Table', raster: 'Spikes', attributes: 'Attributes', node: 'Node', history: 'Revisions' };
+    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', rows: 'Table', raster: 'Spikes', series: 'Series', attributes: 'Attributes', node: 'Node', history: 'Revisions' };
     if (modes.length > 1) this.tabs.append(...modes.map(m => el('button', { type: 'button', data: { mode: m }, onclick: () => this.mode(m) }, names[m])));
     await this.mode(modes[0]);
   }
@@ -202,6 +202,7 @@ export class Detail {
     e.more_extents && el('p', { class: 'hint' }, 'and in more pieces')));
   }
   async show_array(area, e) { this.body = new ArrayView(area, e); await this.body.show(); }
+  async show_series(area, e) { this.body = new ArrayView(area, { path: e.path + '/data' }); await this.body.show(); }
   async show_rows(area, e) { this.body = new DynamicTable(area, e); await this.body.show(); }
   async show_raster(area, e) { this.body = new Raster(area, e); await this.body.show(); }
   async show_attributes(area, e) { await showAttributes(area, e); }

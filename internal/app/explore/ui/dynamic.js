@@ -39,22 +39,35 @@ export class DynamicTable {
     this.wide = wide;
     this.box = el('div', { class: 'dynamic', role: 'table', tabindex: '0', 'aria-label': 'Rows of ' + (this.entry.path || 'the table'), 'aria-rowcount': t.rows + 1, 'aria-colcount': this.widths.length }, head);
     const to = el('input', { type: 'number', min: 1, max: t.rows, id: 'row-number', 'aria-label': 'Go to row' });
-    to.addEventListener('change', () => { const n = Number(to.value); if (n >= 1) this.rows.go(n - 1); });
+    to.addEventListener('change', () => { const n = Number(to.value); if (n >= 1) { this.rows.go(n - 1); this.pick(Math.min(t.rows, n) - 1); } });
     this.told = el('p', { class: 'fault', role: 'status' });
+    this.whole = el('div', { class: 'whole', hidden: true, tabindex: '0', role: 'region', 'aria-label': 'The row that is chosen' });
     this.area.append(el('div', { class: 'about-table' },
       el('p', {}, el('b', {}, t.type || 'Table'), t.description ? ' – ' + t.description : ''),
       el('div', { class: 'tell' }, el('span', { class: 'hint' }, `${count(t.rows, 'row')}, ${count(t.columns.length + (t.more ?? 0), 'column')}` + (t.more ? `, of which the first ${num(t.columns.length)} are shown` : '')), t.rows > 50 && el('label', {}, 'Row ', to)),
-      t.fault && el('p', { class: 'fault' }, t.fault), hurt.map(c => el('p', { class: 'fault' }, el('b', {}, c.name), ': ' + c.fault)), this.told), this.box);
+      t.fault && el('p', { class: 'fault' }, t.fault), hurt.map(c => el('p', { class: 'fault' }, el('b', {}, c.name), ': ' + c.fault)), this.told), this.box, this.whole);
     if (!t.rows) { this.area.append(el('p', { class: 'empty' }, 'The table has no rows.')); return; }
-    this.pages = new Pages(async (o, n, signal) => { const rows = this.rowsIn(await this.get(o, n, signal), o); this.note(o, rows); return rows; }, err => { if (err) this.told.textContent = err.message; this.rows.draw(); }, page);
+    this.pages = new Pages(async (o, n, signal) => { const rows = this.rowsIn(await this.get(o, n, signal), o); this.note(o, rows); return rows; }, err => { if (err) this.told.textContent = err.message; this.rows.draw(); this.showWhole(); }, page);
     this.pages.pages.set(0, first);
     this.rows = new Rows(this.box, { height, head: 34, make: () => this.make(), fill: (r, i) => this.fill(r, i), need: (a, b) => this.pages.need(a, b) });
     this.rows.set(t.rows);
+    this.box.addEventListener('click', e => { const r = e.target.closest('.row'); if (r && !e.target.closest('a')) this.pick(r.i); });
     this.box.addEventListener('keydown', e => {
       const r = this.rows, to = { ArrowDown: r.top + 1, ArrowUp: r.top - 1, PageDown: r.top + r.fits - 1, PageUp: r.top - r.fits + 1, Home: 0, End: r.total }[e.key];
       if (to !== undefined && !e.ctrlKey && !e.metaKey && !e.altKey) { e.preventDefault(); e.stopPropagation(); r.go(to); }
     });
     this.tell();
+  }
+  /** Shows all of a row below the table. */
+  pick(i) { this.sel = i; this.drawn = undefined; this.rows.draw(); this.showWhole(); }
+  showWhole() {
+    const r = this.sel === undefined ? undefined : this.pages.at(this.sel);
+    if (!r || this.drawn === r) return;
+    this.drawn = r;
+    const shown = (c, of) => c ? el('dd', { class: c.f !== undefined ? 'fault' : '' }, ...parts(c, of.number)) : el('dd', { class: 'hint' }, 'nothing');
+    this.whole.hidden = false;
+    this.whole.replaceChildren(el('div', { class: 'bar' }, el('b', {}, `Row ${num(this.sel + 1)}` + (this.ids ? `, id ${textOf(parts(r.id))}` : '')), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the row', onclick: () => { this.sel = this.drawn = undefined; this.whole.hidden = true; this.rows.draw(); this.box.focus(); } }, '×')),
+      el('dl', { class: 'list' }, this.t.columns.map((c, k) => [el('dt', { title: this.about(c) }, c.name), shown(r.cells[k], c)])));
   }
   about(c) {
     return [c.name, c.description, c.type && (c.nested ? 'lists of ' : '') + c.type + (c.inner ? ', ' + c.inner.map(num).join(' × ') : ''), c.unit && 'in ' + c.unit, c.fields && 'of ' + c.fields.join(', '), c.table !== undefined && 'rows of /' + c.table, c.fault].filter(Boolean).join('\n');
@@ -86,6 +99,8 @@ export class DynamicTable {
     const r = this.pages.at(i);
     row.setAttribute('aria-rowindex', i + 2);
     row.classList.toggle('waiting', !r);
+    row.i = i;
+    row.classList.toggle('chosen', i === this.sel);
     for (const [k, cell] of [...row.children].entries()) {
       const c = k ? r?.cells[k - 1] : r?.id, of = this.t.columns[k - 1];
       if (cell.shown === c && c) continue;
