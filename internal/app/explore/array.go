@@ -148,6 +148,7 @@ type scaleJSON struct {
 	Start      float64 `json:"start"` // seconds
 	Rate       float64 `json:"rate,omitempty"`
 	Times      string  `json:"times,omitempty"` // the path of the array of times
+	Fault      string  `json:"fault,omitempty"` // why there is no time
 }
 
 // scale finds out what the elements of an array mean.
@@ -174,12 +175,22 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 		if b := open("starting_time"); b != nil && b.Elements() == 1 && b.Numeric() {
 			if rate := number(b.Attrs, "rate", 0); rate > 0 {
 				j.Rate = rate
-				if v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape))); err == nil && len(v) == 1 && !math.IsNaN(v[0]) && !math.IsInf(v[0], 0) {
+				v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape)))
+				switch {
+				case err != nil:
+					j.Fault = "its starting_time cannot be read, and is taken to be 0: " + why(err)
+				case len(v) != 1 || math.IsNaN(v[0]) || math.IsInf(v[0], 0):
+					j.Fault = "its starting_time is no time, and is taken to be 0"
+				default:
 					j.Start = v[0]
 				}
+			} else {
+				j.Fault = "its starting_time has no rate"
 			}
-		} else if b := open("timestamps"); b != nil && b.Numeric() && len(b.Shape) == 1 && b.Shape[0] == a.Shape[0] {
-			j.Times = format.Escape(b.Path)
+		} else if b := open("timestamps"); b != nil && b.Numeric() && len(b.Shape) == 1 {
+			if j.Times = format.Escape(b.Path); b.Shape[0] != a.Shape[0] {
+				j.Times, j.Fault = "", fmt.Sprintf("it has %d timestamps for %d samples", b.Shape[0], a.Shape[0])
+			}
 		}
 	}
 	if j == (scaleJSON{Conversion: 1}) {

@@ -185,8 +185,8 @@ func refersTo(v any) string {
 }
 
 // column opens a column, and the indexes into it.
-func (g *group) column(ctx context.Context, name string, rows int64) *column {
-	c := &column{columnJSON: columnJSON{Name: format.Escape(cut(name, ofText))}}
+func (g *group) column(ctx context.Context, name string, rows int64, room *int64) *column {
+	c := &column{columnJSON: columnJSON{Name: format.Escape(cut(name, ofText))}, room: room}
 	if name == "" || name != path.Base(name) || name == "." || name == ".." {
 		c.Fault = "this is no name of a column"
 		return c
@@ -218,7 +218,7 @@ func (g *group) column(ctx context.Context, name string, rows int64) *column {
 	c.Inner = c.data.Shape[1:]
 	c.Table = format.Escape(refersTo(c.data.Attrs["table"]))
 	if at := refersTo(c.data.Attrs["elements"]); at != "" {
-		if c.enum, err = enumeration(ctx, g.in, at); err != nil {
+		if c.enum, err = c.words(ctx, g.in, at); err != nil {
 			c.Fault = "its names: " + missing(err)
 		} else {
 			c.Number = false
@@ -245,8 +245,8 @@ func (c *column) rows() int64 {
 	return c.data.Shape[0]
 }
 
-// enumeration reads the names that numbers stand for.
-func enumeration(ctx context.Context, in zarr.Source, at string) ([]string, error) {
+// words reads the names that numbers stand for.
+func (c *column) words(ctx context.Context, in zarr.Source, at string) (list []string, err error) {
 	a, err := zarr.Open(ctx, in, at)
 	if err != nil {
 		return nil, err
@@ -255,9 +255,11 @@ func enumeration(ctx context.Context, in zarr.Source, at string) ([]string, erro
 	if len(a.Shape) != 1 || a.Shape[0] < 1 || a.Shape[0] > maxEnum {
 		return nil, fmt.Errorf("%w: expected a list of 1 to %d names", zarr.ErrCorrupt, maxEnum)
 	}
-	values, err := a.Window(ctx, []int64{0}, a.Shape)
-	var list []string
+	values, err := c.read(ctx, a, 0, a.Shape[0])
 	for _, v := range values {
+		if f, ok := v.(fault); ok {
+			return nil, fmt.Errorf("%w: %s", zarr.ErrCorrupt, f)
+		}
 		list = append(list, plain(v))
 	}
 	return list, err
@@ -284,8 +286,11 @@ func (q *question) table() error {
 		j.Rows = id.data.Shape[0]
 	} else {
 		id.data, j.Fault = nil, "it has no ids that can be read, so its rows are those of its first column"
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			j.Fault += ": " + why(err)
+		}
 	}
-	columns := g.columns(ctx, &j)
+	columns := g.columns(ctx, &j, &room)
 	end := min(from+n, j.Rows)
 	if id.data != nil && from < end {
 		if j.IDs, err = id.cells(ctx, from, end); err != nil {
@@ -293,7 +298,6 @@ func (q *question) table() error {
 		}
 	}
 	for _, c := range columns {
-		c.room = &room
 		cells := []cellJSON{}
 		if c.data != nil && from < min(end, c.rows()) {
 			if cells, err = c.cells(ctx, from, min(end, c.rows())); err != nil {
@@ -320,7 +324,7 @@ func (q *question) group() (g *group) {
 
 // columns are those of a table, and of the tables that it puts beside each other
 // (AlignedDynamicTable). Of a table without ids they say how many rows there are.
-func (g *group) columns(ctx context.Context, j *tableJSON) (list []*column) {
+func (g *group) columns(ctx context.Context, j *tableJSON, room *int64) (list []*column) {
 	add := func(from *group, prefix string) {
 		names, _ := from.names("colnames")
 		for _, name := range names {
@@ -328,7 +332,7 @@ func (g *group) columns(ctx context.Context, j *tableJSON) (list []*column) {
 				j.More++
 				continue
 			}
-			c := from.column(ctx, name, j.Rows)
+			c := from.column(ctx, name, j.Rows, room)
 			if j.Fault != "" && j.Rows == 0 && c.data != nil {
 				j.Rows, c.Fault = c.rows(), ""
 			}

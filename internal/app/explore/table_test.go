@@ -431,11 +431,32 @@ func TestASeriesHasATimeThatJSONHas(t *testing.T) {
 	numbers(r, "s/data", "<i2", 4, map[string]any{"unit": "volts", "conversion": 0.001, "offset": 0.5}, int16(1), 2, 3, 4)
 	numbers(r, "s/starting_time", "<f8", 1, map[string]any{"rate": 10}, math.NaN())
 	type answer struct {
-		Scale struct{ Start, Rate, Conversion, Offset float64 }
+		Scale struct {
+			Start, Rate, Conversion, Offset float64
+			Times, Fault                    string
+		}
 	}
-	if got := ask[answer](r.serve(t), "/api/array", "a", "x", "view", "zarr", "path", "s/data").Scale; got.Rate != 10 || got.Start != 0 || got.Conversion != 0.001 || got.Offset != 0.5 {
-		t.Errorf("the scale is %+v", got)
+	scale := func() any {
+		return ask[answer](r.serve(t), "/api/array", "a", "x", "view", "zarr", "path", "s/data").Scale
 	}
+	check := func(want string) {
+		t.Helper()
+		if got := fmt.Sprintf("%+v", scale()); got != want {
+			t.Errorf("the scale is %s, expected %s", got, want)
+		}
+	}
+	check("{Start:0 Rate:10 Conversion:0.001 Offset:0.5 Times: Fault:its starting_time is no time, and is taken to be 0}")
+	numbers(r, "s/starting_time", "<f8", 1, map[string]any{"rate": 10}, 2.5)
+	check("{Start:2.5 Rate:10 Conversion:0.001 Offset:0.5 Times: Fault:}")
+	numbers(r, "s/starting_time", "<f8", 1, map[string]any{"rate": 0}, 2.5)
+	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times: Fault:its starting_time has no rate}")
+	for _, key := range []string{".zarray", ".zattrs", "0"} {
+		delete(r, "s/starting_time/"+key)
+	}
+	numbers(r, "s/timestamps", "<f8", 3, nil, 1.0, 2, 4)
+	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times: Fault:it has 3 timestamps for 4 samples}")
+	numbers(r, "s/timestamps", "<f8", 4, nil, 1.0, 2, 4, 8)
+	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times:s/timestamps Fault:}")
 }
 
 func TestImagesOfColours(t *testing.T) {

@@ -6,7 +6,8 @@ import { attributes, placeOf } from './attributes.js';
 
 // Colours from dark to light, even to the eye (after viridis).
 const scale = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
-function colour(t, out, at) {
+function colour(t, out, at, grey) {
+  if (grey) { out[at] = out[at + 1] = out[at + 2] = 255 * Math.min(1, Math.max(0, t)); out[at + 3] = 255; return; }
   const x = Math.min(0.9999, Math.max(0, t)) * (scale.length - 1), i = Math.floor(x), f = x - i;
   for (let k = 0; k < 3; k++) out[at + k] = scale[i][k] + (scale[i + 1][k] - scale[i][k]) * f;
   out[at + 3] = 255;
@@ -30,7 +31,7 @@ export class ArrayView {
     if (a.numbers && a.elements > 0) this.plot(box);
     else if (a.numbers) box.append(el('p', { class: 'hint' }, 'It has no elements.'));
     if (a.text) box.append(el('h3', {}, 'Elements'), el('pre', { class: 'elements', tabindex: '0' }, a.text + (a.cut ? '…' : '')));
-    box.append(el('dl', { class: 'list' }, row('Shape', a.shape.length ? a.shape.map(num).join(' × ') : 'scalar'), row('Type', a.dtype), row('Elements', num(a.elements)), row('Shape of a chunk', a.chunks.map(num).join(' × ') || '–'), a.scale?.unit ? row('Unit', a.scale.unit + (a.scale.conversion !== 1 ? `; an element is to be multiplied with ${short(a.scale.conversion)}` : '') + (a.scale.offset ? `, and ${short(a.scale.offset)} added` : '')) : [], a.scale?.rate ? row('Time', `${short(a.scale.rate)} Hz, from ${short(a.scale.start)} s on`) : a.scale?.times ? row('Time', ['as in ', placeOf(a.scale.times)]) : [], row('Stored by', a.codecs)));
+    box.append(el('dl', { class: 'list' }, row('Shape', a.shape.length ? a.shape.map(num).join(' × ') : 'scalar'), row('Type', a.dtype), row('Elements', num(a.elements)), row('Shape of a chunk', a.chunks.map(num).join(' × ') || '–'), a.scale?.unit ? row('Unit', a.scale.unit + (a.scale.conversion !== 1 ? `; an element is to be multiplied with ${short(a.scale.conversion)}` : '') + (a.scale.offset ? `, and ${short(a.scale.offset)} added` : '')) : [], a.scale?.rate ? row('Time', [`${short(a.scale.rate)} Hz, from ${short(a.scale.start)} s on`, a.scale.fault ? el('div', { class: 'fault' }, a.scale.fault) : '']) : a.scale?.times ? row('Time', ['as in ', placeOf(a.scale.times)]) : a.scale?.fault ? row('Time', el('span', { class: 'fault' }, a.scale.fault)) : [], row('Stored by', a.codecs)));
     if (a.attrs || a.attrs_fault) box.append(el('h3', {}, 'Attributes'), attributes(a.attrs, a.attrs_fault));
     if (a.numbers && a.elements > 0) await this.load();
   }
@@ -49,7 +50,8 @@ export class ArrayView {
     };
     // What lies over time is frames.
     const before = shape.length - (this.a.colours ? 3 : 2), name = axis => axis === 0 && this.frames ? 'frame' : `axis ${axis}`;
-    this.frames = before > 0 && (this.timed || before === 1);
+    this.frames = before > 0 && (this.timed || this.a.colours);
+    this.grey = this.a.attrs?.neurodata_type === 'GrayscaleImage';
     const sliders = shape.slice(0, Math.max(0, before)).map((n, axis) => slider(name(axis), n - 1, v => { this.from[axis] = v; }, v => `${num(v)} of 0–${num(n - 1)}`));
     if (this.traces && shape[1] > lanes) sliders.push(slider('channels', shape[1] - lanes, v => { this.channels = [v, v + lanes]; }, v => `${num(v)} to ${num(v + lanes - 1)} of ${num(shape[1])}`));
     this.soon = later(() => this.load(), 80);
@@ -140,7 +142,7 @@ export class ArrayView {
       const img = new ImageData(cols, rows);
       const bytes = w.kind === 'colours' && this.a.dtype.endsWith('u1'), signs = w.count.at(-1);
       if (w.kind === 'colours') for (let i = 0; i < rows * cols; i++) for (let k = 0; k < 4; k++) img.data[4 * i + k] = k >= signs ? 255 : bytes ? v[signs * i + k] : 255 * (v[signs * i + k] - w.min) / span;
-      else for (let i = 0; i < v.length; i++) if (Number.isFinite(v[i])) colour((v[i] - w.min) / span, img.data, 4 * i);
+      else for (let i = 0; i < v.length; i++) if (Number.isFinite(v[i])) colour((v[i] - w.min) / span, img.data, 4 * i, this.grey);
       const o = new OffscreenCanvas(cols, rows);
       o.getContext('2d').putImageData(img, 0, 0);
       g.imageSmoothingEnabled = cols > W;
@@ -149,7 +151,7 @@ export class ArrayView {
       if (w.kind === 'colours') { this.told.textContent = size; return; }
       this.told.replaceChildren(el('canvas', { class: 'bar-of-colours', width: 120, height: 10, 'aria-hidden': 'true' }), ` ${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ` + size);
       const bar = this.told.firstChild.getContext('2d'), ramp = new ImageData(120, 1);
-      for (let i = 0; i < 120; i++) colour(i / 119, ramp.data, 4 * i);
+      for (let i = 0; i < 120; i++) colour(i / 119, ramp.data, 4 * i, this.grey);
       for (let y = 0; y < 10; y++) bar.putImageData(ramp, 0, y);
       return;
     }

@@ -4,7 +4,7 @@ import { here, address, args } from './state.js';
 import { jsonTree } from './json.js';
 
 const long = 12; // values of a list that are told in a line
-const refersTo = v => v && typeof v === 'object' && typeof v._REFERENCE?.path === 'string' ? v._REFERENCE.path.replace(/^\/+/, '') : undefined;
+const refersTo = v => v && typeof v === 'object' && typeof v._REFERENCE?.path === 'string' ? v._REFERENCE.path.replace(/^\/+/, '').replaceAll('\\x', '\\x5cx') : undefined;
 /** A link to a group or an array of the same archive. */
 export const placeOf = path => el('a', { href: address({ archive: here.archive, view: here.view, path }) }, '/' + path);
 const word = v => typeof v === 'string' ? v : typeof v === 'number' ? String(v) : v === null ? 'null' : typeof v === 'boolean' ? String(v) : undefined;
