@@ -15,6 +15,7 @@ import (
 const (
 	maxUnits  = 512      // of an answer
 	maxSpikes = 16 << 20 // that are read for an answer, once or twice
+	maxPieces = 4096     // reads for an answer
 	maxBins   = 1 << 20  // counts of an answer
 )
 
@@ -142,7 +143,11 @@ func (j *rasterJSON) each(ctx context.Context, times *zarr.Array, units []span, 
 	for _, u := range units {
 		p.most, total = max(p.most, u.end), min(total+u.end-u.from, 1<<60)
 	}
-	if p.step = max(1, (total+maxSpikes-1)/maxSpikes); p.step > 1 {
+	p.step = max(1, (total+maxSpikes-1)/maxSpikes)
+	if total/p.length() > maxPieces { // then each is read alone
+		p.step = (total + maxPieces - 1) / maxPieces
+	}
+	if p.step > 1 {
 		j.Every = p.step
 	}
 	j.Told, j.Faults, j.More = []unitJSON{}, nil, 0
@@ -191,6 +196,9 @@ func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong 
 		next := min(s.end, p.end)
 		last := (next - p.from + p.step - 1) / p.step
 		wrong = cmp.Or(wrong, p.wrong)
+		if p.wrong == tooMuch {
+			break
+		}
 		if p.wrong == "" {
 			for _, t := range p.values[(at-p.from)/p.step : last] {
 				if !math.IsNaN(t) && !math.IsInf(t, 0) {
@@ -203,10 +211,19 @@ func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong 
 	return wrong, nil
 }
 
+// length is how many elements are read together at most: those of a chunk, or of some small ones.
+func (p *piece) length() int64 {
+	chunk := max(1, p.array.Chunks[0])
+	return min(max(1, (1<<16)/chunk)*chunk, 1<<20)
+}
+
 // read reads what begins at an element: up to the end of a chunk, or of some small ones.
 func (p *piece) read(ctx context.Context, at, end int64) error {
-	chunk := max(1, p.array.Chunks[0])
-	p.from, p.end = at, min(p.most, (at/chunk+max(1, (1<<16)/chunk))*chunk, at+1<<20)
+	n := p.length()
+	p.from, p.end = at, min(p.most, (at/n+1)*n)
+	if chunk := p.array.Chunks[0]; chunk > n {
+		p.end = min(p.end, (at/chunk+1)*chunk)
+	}
 	if p.step > 1 {
 		p.end = min(p.end, end)
 	}

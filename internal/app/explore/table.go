@@ -27,6 +27,7 @@ const (
 	ofList     = 8    // elements of a list that are told
 	ofText     = 300  // bytes of a text that are told
 	together   = 4096 // rows of a column that are read at once
+	apart      = 64   // rows that are read in between, of another chunk
 )
 
 // tableJSON is a table of NWB (DynamicTable), and some of its rows.
@@ -463,7 +464,8 @@ func (c *column) values(ctx context.Context, spans []span) ([][]cellJSON, error)
 				continue
 			}
 			low, high := min(from, s.from), max(end, s.end)
-			if high-low > together && (low/chunk != (high-1)/chunk || high-low > 16*together) {
+			near := high-low <= together && s.from-end <= apart && from-s.end <= apart
+			if !near && (low/chunk != (high-1)/chunk || high-low > 16*together) {
 				break
 			}
 			from, end = low, high
