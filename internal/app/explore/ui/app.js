@@ -145,11 +145,11 @@ async function fill() {
   }
   tree.select(dir);
   const isFile = entry && entry.kind !== 'dir';
-  const special = entry && (entry.array || hasKind('node')) && here.tab === 'list';
+  const special = entry && (entry.array || entry.grouped || hasKind('node')) && here.tab === 'list';
   const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
   // A folder's list is not covered by what else is known of it.
   const now = panel && (isFile || !covering.matches), open = () => detail.show(here.path, entry ?? { kind: 'dir', path: '' });
-  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : 'Properties');
+  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : entry?.series ? 'Series' : entry?.units ? 'Spikes' : entry?.table ? 'Table' : entry?.grouped ? 'Attributes' : 'Properties');
   tell();
   await Promise.all([screen.show(dir, isFile ? here.path : undefined), now ? open() : detail.hide()]);
 }
