@@ -46,7 +46,7 @@ async function show() {
     if (err.name === 'AbortError' || mine !== turn) return;
     leaveScreen();
     $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'This cannot be shown'), problem(err), err.code === 'offline' && el('p', {}, 'Was it ended? Its archives are shown again once it is back.'),
-      el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to where it begins'))));
+      el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), here.archive && here.view && el('a', { href: address({ archive: here.archive, tab: 'list' }) }, 'Show the archive in its usual view'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to where it begins'))));
     say('');
   }
   document.body.dataset.ready = '1';
