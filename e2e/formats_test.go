@@ -82,6 +82,91 @@ func TestNodesHavePropertiesAndRevisions(t *testing.T) {
 	b.wait("document.getElementById('detail').hidden")
 }
 
+// oakStore is a store out of the tests of Oak.
+func oakStore(t *testing.T, name string) string {
+	t.Helper()
+	return filepath.Join(testkit.Unpacked(t, "../internal/oak/testdata/"+name+".tar.gz"), "segmentstore")
+}
+
+// everywhere looks at a page as it is on a wide and on a narrow screen, by day and by night.
+func (b *tab) everywhere(name string) {
+	b.t.Helper()
+	for _, width := range []int64{1440, 390} {
+		b.size(width, 844)
+		for _, scheme := range []string{"light", "dark"} {
+			b.media(scheme)
+			b.wait("document.documentElement.dataset.theme === " + quote(scheme) + " && document.documentElement.scrollWidth <= " + fmt.Sprint(width))
+			b.shot(fmt.Sprintf("%s-%d-%s", name, width, scheme))
+			b.accessible(fmt.Sprintf("%s, %d pixels, %s", name, width, scheme))
+		}
+	}
+	b.size(1280, 800)
+	b.media("light")
+}
+
+func TestRevisionsAreComparedSideBySide(t *testing.T) {
+	chromium(t)
+	store := oakStore(t, "types")
+	run(t, "oak", "set", store, "types/all", "long", "17")
+	run(t, "oak", "set", store, "types/all", "jcr:title", "<img src=x onerror=alert(1)> new")
+	run(t, "oak", "set", "--multiple", store, "types/multi", "tags", "a", "b")
+	run(t, "oak", "rm", store, "types/chain")
+	b := open(t, served(t, store))
+	b.visit("#/segmentstore?tab=compare")
+	b.wait("document.body.dataset.compared.includes('..') && document.querySelectorAll('#before option').length > 5")
+	// It begins with the newest one and the one before.
+	b.wait("document.querySelector('#after').selectedIndex === 0 && document.querySelector('#before').selectedIndex === 1")
+	b.run("document.querySelector('details[data-path=types] summary').click()")
+	b.wait("[...document.querySelectorAll('.differs .leaf')].map(x => x.innerText).join() === '−chain removed'")
+	// Back to before all four.
+	b.run("const s = document.querySelector('#before'); s.selectedIndex = 4; s.dispatchEvent(new Event('change'))")
+	b.wait("document.body.dataset.compared.startsWith(document.querySelector('#before').options[4].value)")
+	if q := b.text("location.hash"); !strings.Contains(q, "tab=compare") || !strings.Contains(q, "before=") {
+		t.Errorf("the address is %s", q)
+	}
+	b.run("document.querySelector('details[data-path=types] summary').click()")
+	b.wait("document.querySelectorAll('details[data-path^=\"types/\"]').length === 2")
+	b.run("for (const d of document.querySelectorAll('details[data-path^=\"types/\"]')) d.open = true")
+	b.wait("document.querySelectorAll('.sides').length === 2")
+	rows := b.text("[...document.querySelectorAll('.sides tbody tr')].map(r => [...r.children].map(c => c.textContent).join('|')).join('\\n')")
+	for _, want := range []string{"+jcr:title added||String <img src=x onerror=alert(1)> new", "+tags added||String[] a\nb", "~long changed|", "|Long 17"} {
+		if !strings.Contains(rows, want) {
+			t.Errorf("no row is %q: %s", want, rows)
+		}
+	}
+	b.everywhere("compare")
+	// A folder by itself, and one in which nothing differs.
+	b.run("[...document.querySelectorAll('#tree .word')].find(w => w.textContent === 'types').click()")
+	b.wait("document.body.dataset.path === 'types' && document.body.dataset.tab === 'compare' && document.querySelectorAll('.differs details').length === 2")
+	b.visit("#/segmentstore/types/names?tab=compare")
+	b.wait("document.querySelector('.differs').innerText === 'Nothing differs here.'")
+	// What a step of a node's revisions did leads here.
+	b.visit("#/segmentstore/types/all")
+	b.wait("document.body.dataset.preview === 'node'")
+	b.run("document.querySelector('[data-mode=history]').click()")
+	b.wait("document.querySelectorAll('.steps a').length > 1")
+	b.run("document.querySelectorAll('.steps a')[1].click()")
+	b.wait("document.body.dataset.tab === 'compare' && document.querySelector('.sides tbody')?.innerText.includes('17')")
+	// A page of changes says whether there are more.
+	for offset, want := range []string{"1 true", "1 true", "1 false"} {
+		page := fmt.Sprintf("fetch('api/changes?a=segmentstore&path=types&limit=1&offset=%d&from=' + encodeURIComponent(document.querySelector('#before').options[4].value) + '&to=head').then(r => r.json()).then(r => r.changes.length + ' ' + r.more)", offset)
+		if got := eval[string](b, page); got != want {
+			t.Errorf("change %d: %q, expected %q", offset, got, want)
+		}
+	}
+	b.expect("400")
+	b.visit("#/segmentstore/types?tab=compare&before=yesterday")
+	b.wait("document.querySelector('.differs .fault')?.innerText.includes('expected revisions of this archive')")
+}
+
+func TestLostRevisionsAreNotCompared(t *testing.T) {
+	b := open(t, served(t, oakStore(t, "gc-online")))
+	b.visit("#/segmentstore?tab=compare")
+	b.wait("document.body.dataset.compared.includes('..')")
+	b.wait("document.querySelector('.compare .told').innerText.includes('cannot be read any more') && [...document.querySelectorAll('#before option')].some(o => o.disabled && o.textContent.includes('(lost)'))")
+	b.everywhere("compare-lost")
+}
+
 func TestArraysAreDrawn(t *testing.T) {
 	b := open(t, served(t, "../format/lindi/testdata/p07_from_hdf5.lindi.tar"))
 	b.visit("#/p07_from_hdf5.lindi.tar?tab=about&view=zarr")

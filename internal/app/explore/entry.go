@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"time"
@@ -28,7 +29,7 @@ type archiveJSON struct {
 	Stored  int64      `json:"stored"`
 	Survey  surveyJSON `json:"survey"`
 	Verify  verifyJSON `json:"verify"`
-	Can     []string   `json:"can"` // "map", "verify", "arrays", "node", "history"
+	Can     []string   `json:"can"` // "map", "verify", "arrays", "node", "history", "compare"
 
 	Version string     `json:"version,omitempty"`
 	Index   int64      `json:"index_bytes,omitempty"`
@@ -104,6 +105,9 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 		j.Can = append(j.Can, "node")
 		if v.History != nil {
 			j.Can = append(j.Can, "history")
+		}
+		if v.Changes != nil && v.Revisions != nil {
+			j.Can = append(j.Can, "compare")
 		}
 	}
 	return j
@@ -345,4 +349,55 @@ func (q *question) history() error {
 		steps = append(steps, s)
 	}
 	return q.json(map[string]any{"steps": steps})
+}
+
+// revisions answers which states of the archive can be compared.
+func (q *question) revisions() error {
+	defer q.busy()()
+	v := q.view()
+	most := q.number("last", 100, 1, 1000)
+	if q.err != nil {
+		return q.err
+	}
+	if v.Revisions == nil || !v.isNode() {
+		return bad("this archive has no revisions")
+	}
+	all := []Revision{}
+	for r, err := range v.Revisions(q.ctx(), int(most)) {
+		if err != nil {
+			return err
+		}
+		all = append(all, r)
+	}
+	return q.json(map[string]any{"revisions": all})
+}
+
+// changes answers what differs in a folder between two revisions. It is asked for each folder
+// that somebody opens, so what it takes depends on that folder.
+func (q *question) changes() error {
+	defer q.busy()()
+	v := q.view()
+	skip, most := q.number("offset", 0, 0, 1<<40), q.number("limit", 200, 1, 1000)
+	if q.err != nil {
+		return q.err
+	}
+	if v.Changes == nil || !v.isNode() {
+		return bad("this archive has no revisions")
+	}
+	list, n := []any{}, int64(0)
+	for c, err := range v.Changes(q.ctx(), q.path(), q.q.Get("from"), q.q.Get("to")) {
+		if errors.Is(err, fs.ErrInvalid) {
+			return bad("from, to: expected revisions of this archive")
+		}
+		if err != nil {
+			return err
+		}
+		if n++; n > skip+most {
+			break
+		}
+		if n > skip {
+			list = append(list, c)
+		}
+	}
+	return q.json(map[string]any{"changes": list, "more": n > skip+most})
 }

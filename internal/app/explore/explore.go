@@ -34,6 +34,20 @@ type Extra struct {
 	// History, if not nil, yields what revisions did to a path, the newest first, as
 	// values of which JSON is made; at most so many.
 	History func(ctx context.Context, path string, most int) iter.Seq2[any, error]
+	// Revisions, if not nil, yields the states of the archive that can be compared, the newest
+	// first, at most so many, and then those that are kept by a name.
+	Revisions func(ctx context.Context, most int) iter.Seq2[Revision, error]
+	// Changes, if not nil, yields what differs between two revisions in a folder: its
+	// properties, and which of its children. Of those it tells no more.
+	Changes func(ctx context.Context, path, from, to string) iter.Seq2[any, error]
+}
+
+// A Revision is a state of an archive.
+type Revision struct {
+	ID     string `json:"id"`             // by which Changes knows it
+	Name   string `json:"name,omitempty"` // by which it is kept
+	Millis int64  `json:"millis"`         // since 1970, -1 if that is not known
+	Lost   string `json:"lost,omitempty"` // why it cannot be read
 }
 
 // Options are wishes for a handler; the zero value suits most.
