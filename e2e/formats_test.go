@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,6 +96,7 @@ func (b *tab) everywhere(name string) {
 		b.size(width, 844)
 		for _, scheme := range []string{"light", "dark"} {
 			b.media(scheme)
+			b.wait("(c => !c || c.offsetWidth === c.parentElement.clientWidth)(document.querySelector('.stage .map'))")
 			b.wait("document.documentElement.dataset.theme === " + quote(scheme) + " && document.documentElement.scrollWidth <= " + fmt.Sprint(width))
 			b.shot(fmt.Sprintf("%s-%d-%s", name, width, scheme))
 			b.accessible(fmt.Sprintf("%s, %d pixels, %s", name, width, scheme))
@@ -157,6 +159,28 @@ func TestRevisionsAreComparedSideBySide(t *testing.T) {
 	b.expect("400")
 	b.visit("#/segmentstore/types?tab=compare&before=yesterday")
 	b.wait("document.querySelector('.differs .fault')?.innerText.includes('expected revisions of this archive')")
+}
+
+func TestATreemapShowsWhatNodesTake(t *testing.T) {
+	b := open(t, served(t, oakStore(t, "types")))
+	b.visit("#/segmentstore?tab=treemap")
+	b.wait("+document.body.dataset.boxes > 3")
+	b.run("(s => { s.value = 'stored'; s.dispatchEvent(new Event('change')) })(document.querySelector('.treemapped select'))")
+	b.wait("document.querySelector('#map-told').innerText.includes('nodes; what several share counts for the first')")
+	b.wait("[...document.querySelectorAll('.legend button')].map(x => x.innerText.replace(/ [0-9].*/, '')).sort().join() === 'binaries,nodes and texts'")
+	b.everywhere("oak-sizes")
+	b.visit("#/segmentstore/types?tab=treemap")
+	b.wait("document.body.dataset.path === 'types' && +document.body.dataset.boxes > 5")
+	// The sum is that of the command.
+	told := eval[string](b, "fetch('api/treemap?a=segmentstore&by=stored&path=types').then(r => r.json()).then(r => r.box.z + ' ' + r.box.c)")
+	out, err := holdallCommand(t, "oak", "sizes", "--json", "--depth", "0", oakStore(t, "types"), "/types").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum struct{ Nodes, Records, Binaries int64 }
+	if err := json.Unmarshal(out, &sum); err != nil || told != fmt.Sprint(sum.Records+sum.Binaries, sum.Nodes) {
+		t.Errorf("the page says %s, the command %s, %v", told, out, err)
+	}
 }
 
 func TestLostRevisionsAreNotCompared(t *testing.T) {

@@ -40,6 +40,18 @@ type Extra struct {
 	// Changes, if not nil, yields what differs between two revisions in a folder: its
 	// properties, and which of its children. Of those it tells no more.
 	Changes func(ctx context.Context, path, from, to string) iter.Seq2[any, error]
+	// Sizes, if not nil, yields what each folder takes in the archive without those in it,
+	// a folder before what is in it. What several have counts for the first.
+	Sizes func(ctx context.Context) iter.Seq2[FolderSize, error]
+}
+
+// A FolderSize is what a folder by itself takes.
+type FolderSize struct {
+	Path     string // "" is the root
+	Records  int64  // bytes of the archive that are no binaries
+	Binaries int64
+	Outside  int64 // bytes of binaries that are kept elsewhere
+	Lost     int64 // places that damage hides
 }
 
 // A Revision is a state of an archive.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/holdall/holdall"
@@ -108,6 +109,26 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 			for c, err := range before.Changes(ctx, after, rooted(path), oak.ChangesOptions{Depth: 1}) {
 				c.Path = format.Escape(c.Path)
 				if !yield(c, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+	x.Sizes = func(ctx context.Context) iter.Seq2[explore.FolderSize, error] {
+		return func(yield func(explore.FolderSize, error) bool) {
+			s, err := open(ctx)
+			if err != nil {
+				yield(explore.FolderSize{}, err)
+				return
+			}
+			defer s.Close()
+			t, err := s.Tree(ctx, o.Param)
+			if err != nil {
+				yield(explore.FolderSize{}, err)
+				return
+			}
+			for n, err := range t.NodeSizes(ctx, "/") {
+				if !yield(explore.FolderSize{Path: strings.TrimPrefix(n.Path, "/"), Records: n.Records, Binaries: n.Binaries, Outside: n.External, Lost: n.Lost}, err) || err != nil {
 					return
 				}
 			}
