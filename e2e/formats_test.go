@@ -1,8 +1,13 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +102,7 @@ func (b *tab) everywhere(name string) {
 		for _, scheme := range []string{"light", "dark"} {
 			b.media(scheme)
 			b.wait("(c => !c || c.offsetWidth === c.parentElement.clientWidth)(document.querySelector('.stage .map'))")
+			b.wait(tilesShown)
 			b.wait("document.documentElement.dataset.theme === " + quote(scheme) + " && document.documentElement.scrollWidth <= " + fmt.Sprint(width))
 			b.shot(fmt.Sprintf("%s-%d-%s", name, width, scheme))
 			b.accessible(fmt.Sprintf("%s, %d pixels, %s", name, width, scheme))
@@ -105,6 +111,9 @@ func (b *tab) everywhere(name string) {
 	b.size(1280, 800)
 	b.media("light")
 }
+
+// tilesShown is when all pictures that are in view are there.
+const tilesShown = "![...document.querySelectorAll('.tile:not([hidden])')].some(t => !t.dataset.picture)"
 
 func TestRevisionsAreComparedSideBySide(t *testing.T) {
 	chromium(t)
@@ -159,6 +168,114 @@ func TestRevisionsAreComparedSideBySide(t *testing.T) {
 	b.expect("400")
 	b.visit("#/segmentstore/types?tab=compare&before=yesterday")
 	b.wait("document.querySelector('.differs .fault')?.innerText.includes('expected revisions of this archive')")
+}
+
+// samples is a folder of samples of a dataset: a picture each, and what is said of it.
+func samples(t *testing.T, n int) (dir string, first []byte) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "birds")
+	for i := range n {
+		img := image.NewRGBA(image.Rect(0, 0, 96+i%3*32, 96))
+		for y := range 96 {
+			for x := range img.Rect.Dx() {
+				img.Set(x, y, color.RGBA{uint8(x*2 + i*5), uint8(y * 2), uint8(i * 11), 255})
+			}
+		}
+		var b bytes.Buffer
+		if err := png.Encode(&b, img); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = b.Bytes()
+		}
+		for ext, content := range map[string][]byte{"png": b.Bytes(), "json": []byte(`{"species":"heron"}`), "caption.txt": []byte("a heron\n")} {
+			name := filepath.Join(dir, "train", fmt.Sprintf("%04d.%s", i, ext))
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, content, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir, first
+}
+
+func TestSamplesAreSeenAsPictures(t *testing.T) {
+	chromium(t)
+	dir, _ := samples(t, 300)
+	bundle := filepath.Join(t.TempDir(), "birds.bundle")
+	run(t, "pack", "-f", "databundle", "--shards", "3", "-o", bundle, dir)
+	b := open(t, served(t, bundle))
+	b.visit("#/birds.bundle")
+	b.wait("document.querySelector('#pictures').hidden") // there are folders only
+	b.visit("#/birds.bundle/train")
+	b.wait("document.body.dataset.total === '900' && !document.querySelector('#pictures').hidden")
+	b.click("#pictures")
+	b.wait("document.body.dataset.total === '300' && document.querySelector('.what').innerText === '300 pictures in 900 files'")
+	b.wait("document.querySelectorAll('.tile[data-picture=shown]').length > 8 && !document.querySelector('.tile[data-picture=failed]')")
+	if said := b.text("document.querySelector('.tile').innerText.replace(/\\s+/g, ' ')"); !strings.HasPrefix(said, "0000.png ") || !strings.HasSuffix(said, " · caption.txt · json") {
+		t.Errorf("the first sample is told as %q", said)
+	}
+	b.everywhere("samples")
+	// Few are read, wherever one goes.
+	b.run("document.querySelector('#grid').focus()")
+	b.key(kb.End)
+	b.wait("document.body.dataset.sel === 'train/0299.png' && [...document.querySelectorAll('.tile[data-picture=shown]')].some(t => t.innerText.includes('0299'))")
+	if n := eval[int](b, "performance.getEntriesByType('resource').filter(r => r.name.includes('/f/')).length"); n > 200 {
+		t.Errorf("%d pictures were read of 300", n)
+	}
+	b.key(kb.ArrowUp + kb.ArrowLeft)
+	b.wait("document.body.dataset.sel !== 'train/0299.png'")
+	b.key(kb.End)
+	b.wait("document.body.dataset.sel === 'train/0299.png'")
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.preview === 'image' && document.querySelectorAll('.tile').length > 4")
+	// The one that is opened stays in view.
+	b.wait("(t => t && t.dataset.picture === 'shown' && t.getBoundingClientRect().bottom <= innerHeight)([...document.querySelectorAll('.tile[aria-selected=true]')].find(t => t.innerText.includes('0299')))")
+	b.shot("samples-preview-1280-light")
+	b.accessible("samples with one opened")
+	b.key(kb.Escape)
+	// What belongs to a sample is a click away.
+	b.visit("#/birds.bundle/train?show=pictures")
+	b.wait("document.querySelector('.tile a')")
+	b.run("document.querySelector('.tile a').click()")
+	b.wait("document.body.dataset.preview === 'text' && document.body.dataset.path.endsWith('.caption.txt')")
+	// A search lists what it finds, and ends where it was.
+	b.find("0042")
+	b.wait("document.body.dataset.search === '0042' && document.body.dataset.tiled === '' && document.querySelectorAll('#grid .row:not([hidden])').length === 3")
+	b.key(kb.Escape)
+	b.wait("document.body.dataset.tiled === 'true' && document.body.dataset.total === '300'")
+	b.click("#pictures")
+	b.wait("document.body.dataset.total === '900' && document.body.dataset.tiled === ''")
+}
+
+func TestADamagedSampleIsSeen(t *testing.T) {
+	chromium(t)
+	dir, first := samples(t, 12)
+	bundle := filepath.Join(t.TempDir(), "birds.bundle")
+	run(t, "pack", "-f", "databundle", "--compression", "none", "-o", bundle, dir)
+	shard := filepath.Join(bundle, "shard-00000000")
+	content, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(content, first)
+	if at < 0 {
+		t.Fatal("the picture is not there as it is")
+	}
+	content[at+len(first)/2] ^= 0x40
+	if err := os.WriteFile(shard, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, started(t, bundle))
+	b.expect("Failed to load resource")
+	b.visit("#/birds.bundle/train?show=pictures")
+	b.wait("document.querySelectorAll('.tile[data-picture=failed]').length === 1 && document.querySelectorAll('.tile[data-picture=shown]').length === 11")
+	b.wait("document.querySelector('.tile').innerText.includes('cannot be shown')")
+	b.visit("#/birds.bundle?tab=verify")
+	b.click("#check-full")
+	b.wait("document.body.dataset.check === 'complete' && document.body.dataset.health === 'damaged'")
+	b.visit("#/birds.bundle/train?show=pictures")
+	b.wait("document.querySelector('.tile[data-health=damaged]')?.innerText.includes('0000.png') && document.body.dataset.alarm.includes('bad')")
+	b.everywhere("samples-damaged")
 }
 
 func TestATreemapShowsWhatNodesTake(t *testing.T) {

@@ -9,8 +9,8 @@ export const tabs = [
 /** What is shown of a folder, with the tree beside it. */
 export const ofFolders = ['list', 'treemap', 'compare'];
 
-/** An archive, a view of it, a path, and what is shown of that; before and after are revisions. */
-export const here = { archive: '', path: '', tab: 'list', view: '', from: undefined, to: undefined, sort: '', q: '', before: '', after: '' };
+/** An archive, a view of it, a path, and what is shown of that; before and after are revisions, show is how a list is shown. */
+export const here = { archive: '', path: '', tab: 'list', view: '', from: undefined, to: undefined, sort: '', q: '', before: '', after: '', show: '' };
 /** What the server says of the archive, and of the entry at the path unless that is its root. */
 export let archive, entry;
 export function opened(a) { archive = a; }
@@ -21,7 +21,7 @@ export function address(to) {
   if (!to.archive) return '#/';
   const q = new URLSearchParams();
   if (to.tab && to.tab !== 'list') q.set('tab', to.tab);
-  for (const k of ['view', 'sort', 'q', ...to.tab === 'compare' ? ['before', 'after'] : []]) if (to[k]) q.set(k, to[k]);
+  for (const k of ['view', 'sort', 'q', ...(to.tab ?? 'list') === 'list' ? ['show'] : [], ...to.tab === 'compare' ? ['before', 'after'] : []]) if (to[k]) q.set(k, to[k]);
   if (to.from !== undefined) { q.set('from', to.from); q.set('to', to.to); }
   return '#/' + part(to.archive) + (to.path ? '/' + to.path.split('/').map(part).join('/') : '') + (q.size ? '?' + q : '');
 }
@@ -33,7 +33,7 @@ export function read() {
   const q = new URLSearchParams(query ?? '');
   const n = k => /^\d{1,15}$/.test(q.get(k) ?? '') ? Number(q.get(k)) : undefined;
   const tab = tabs.some(t => t[0] === q.get('tab')) ? q.get('tab') : 'list';
-  Object.assign(here, { archive: text(name), path: path.map(text).join('/'), tab, view: q.get('view') ?? '', sort: q.get('sort') ?? '', q: q.get('q') ?? '', before: q.get('before') ?? '', after: q.get('after') ?? '', from: n('from'), to: n('to') });
+  Object.assign(here, { archive: text(name), path: path.map(text).join('/'), tab, view: q.get('view') ?? '', sort: q.get('sort') ?? '', q: q.get('q') ?? '', show: q.get('show') === 'pictures' ? 'pictures' : '', before: q.get('before') ?? '', after: q.get('after') ?? '', from: n('from'), to: n('to') });
   if (here.to === undefined) here.from = undefined;
 }
 /** Goes where change says. replace keeps the way back short: for what changes step by step. */
