@@ -8,6 +8,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
 func TestAPackageSaysWhatItIs(t *testing.T) {
@@ -490,4 +492,85 @@ func TestTheMapIsDragged(t *testing.T) {
 	if q := b.text("location.hash"); strings.Contains(q, "album.caf/") {
 		t.Errorf("something was opened: %s", q)
 	}
+}
+
+// A catalogue opens on the buckets that its archives were packed from.
+func TestACatalogueOpensOnItsBuckets(t *testing.T) {
+	chromium(t)
+	s3 := s3test.New("photos", "papers", "target")
+	web := httptest.NewServer(s3)
+	t.Cleanup(web.Close)
+	s3test.Setenv(t, web.URL)
+	for i := range 60 {
+		s3.Put("photos", fmt.Sprintf("2026/%02d.txt", i), []byte(strings.Repeat("x", 1000+i)))
+	}
+	for i := range 7 {
+		s3.Put("papers", fmt.Sprintf("a <b>/%d.txt", i), []byte("a paper"))
+	}
+	db := filepath.Join(t.TempDir(), "catalog.db")
+	t.Setenv("HOLDALL_CATALOG", db)
+	run(t, "catalog", "init")
+	for _, name := range []string{"photos", "papers"} {
+		run(t, "fleet", "plan", "s3://"+name, "-o", "s3://target/"+name+".caf", "--chunk-size", "20kB")
+	}
+	s3.Rot("photos", "2026/07.txt", 10)
+	if out, err := holdallCommand(t, "fleet", "work").CombinedOutput(); err != nil {
+		t.Logf("%v: %s", err, out)
+	}
+	run(t, "catalog", "rm", "--files", "2026/01.txt", "2026/02.txt")
+	b := open(t, served(t, "catalog:"))
+	b.visit("")
+	b.wait("document.body.dataset.tab === 'about' && document.querySelectorAll('.about table').length === 2")
+	rows := func(i int) string {
+		return b.text(fmt.Sprintf("[...document.querySelectorAll('.about table')[%d].querySelectorAll('tbody tr')].map(r => [...r.children].map(c => c.innerText).join('|')).join('\\n')", i))
+	}
+	if got := rows(0); !strings.HasPrefix(got, "s3://papers|1|7|") || !strings.Contains(got, "\ns3://photos|4|59|") {
+		t.Errorf("the buckets are %s", got)
+	}
+	t.Log(rows(0), rows(1))
+	b.everywhere("catalogue")
+	b.run("document.querySelector('.about table a').click()")
+	b.wait("document.body.dataset.tab === 'list' && +document.body.dataset.total === 2")
+}
+
+func TestVolumesAreToldOf(t *testing.T) {
+	chromium(t)
+	dir, first := samples(t, 200)
+	bundle := filepath.Join(t.TempDir(), "birds.bundle")
+	run(t, "pack", "-f", "databundle", "--compression", "none", "--shards", "2", "-o", bundle, dir)
+	shard := filepath.Join(bundle, "shard-00000000")
+	content, err := os.ReadFile(shard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.Index(content, first)
+	if at < 0 {
+		t.Fatal("the picture is not there as it is")
+	}
+	content[at+len(first)/2] ^= 0x40
+	if err := os.WriteFile(shard, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, started(t, bundle))
+	b.visit("#/birds.bundle?tab=about")
+	cells := func(i int) string {
+		return b.text(fmt.Sprintf("[...document.querySelectorAll('.about table tbody tr')].filter(r => r.innerText.includes('shard-')).map(r => [...r.children].map(c => c.innerText)[%d]).join()", i))
+	}
+	b.wait("[...document.querySelectorAll('.about th')].map(x => x.innerText).join() === 'Volume,Size,Entries,Contents,Check,Errors'")
+	if said := cells(4); said != "not checked,not checked" {
+		t.Errorf("the check says %s", said)
+	}
+	var n [2]int
+	if _, err := fmt.Sscanf(cells(2), "%d,%d", &n[0], &n[1]); err != nil || n[0]+n[1] != 600 {
+		t.Errorf("the shards have %s entries, %v", cells(2), err)
+	}
+	b.visit("#/birds.bundle?tab=verify")
+	b.click("#check-full")
+	b.wait("document.body.dataset.check === 'complete'")
+	b.visit("#/birds.bundle?tab=about")
+	b.wait("document.querySelector('.about .badge').dataset.health === 'damaged'")
+	if said := cells(4) + " " + cells(5); said != "damaged,sound 1,0" {
+		t.Errorf("the check says %s", said)
+	}
+	b.everywhere("shards-damaged")
 }

@@ -40,6 +40,9 @@ type archiveJSON struct {
 	Doubt   string     `json:"doubt,omitempty"`  // what is wrong with the index as a whole
 	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity made again
 	Parity  string     `json:"parity,omitempty"`
+	Tables  []Table    `json:"tables,omitempty"`
+	// Table is of the volumes, if there are several.
+	Table *Table `json:"table,omitempty"`
 }
 
 // A frontJSON is where people begin who know the format: a recording at what it is about, a
@@ -54,6 +57,8 @@ func (v *view) front() *frontJSON {
 	f := v.in.Format()
 	switch {
 	case v.in.Store() == nil || v.in.IsDir():
+	case v.Tables != nil:
+		return &frontJSON{Tab: "about"}
 	case slices.Contains(f.Views, metaView):
 		return &frontJSON{Tab: "about"}
 	case slices.Contains(f.Views, zarrView):
@@ -174,6 +179,14 @@ func (q *question) archive() error {
 		j.ByIndex = format.Escape(v.in.Index().Used)
 		if p := v.in.Protection(q.ctx()); p != nil {
 			j.Parity = format.Escape(p.String())
+		}
+		if v.Tables != nil {
+			if j.Tables, err = v.Tables(q.ctx()); err != nil {
+				return err
+			}
+		}
+		if len(about.Volumes) > 1 {
+			j.Table = q.h.volumes(q.ctx(), v, about.Volumes)
 		}
 	}
 	return q.json(j)

@@ -43,6 +43,29 @@ type Extra struct {
 	// Sizes, if not nil, yields what each folder takes in the archive without those in it,
 	// a folder before what is in it. What several have counts for the first.
 	Sizes func(ctx context.Context) iter.Seq2[FolderSize, error]
+	// Tables, if not nil, returns what people want to see first of an archive.
+	Tables func(ctx context.Context) ([]Table, error)
+}
+
+// A Table is shown with what is known of an archive.
+type Table struct {
+	Title   string   `json:"title"`
+	Note    string   `json:"note,omitempty"`
+	Columns []Column `json:"columns"`
+	Rows    [][]any  `json:"rows"` // of cells: strings, numbers, a Place, or nil
+}
+
+// A Column has a name and says what its cells are: "" is text, "count" and "size" are numbers,
+// "bad" is a count that should be 0.
+type Column struct {
+	Name string `json:"name"`
+	Kind string `json:"kind,omitempty"`
+}
+
+// A Place is text that leads to a path.
+type Place struct {
+	Text string `json:"text"`
+	Path string `json:"path"`
 }
 
 // A FolderSize is what a folder by itself takes.

@@ -339,11 +339,19 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		}
 		stored := int64(0)
 		if d.spans != nil && e.Kind.HasContent() && e.Fault == nil && e.Size > 0 {
+			last := -1
 			for x, err := range v.in.Extents(ctx, e) {
 				if err != nil {
 					break // verify says what is wrong with it
 				}
 				stored += storedOf(x)
+				if i, ok := d.spans.base[x.Object]; ok && !x.External {
+					in := &d.spans.held[i]
+					if in.bytes += storedOf(x); i != last {
+						in.entries++
+						last = i
+					}
+				}
 				d.spans.addContent(x, uint32(min(row, 1<<28)))
 			}
 		}

@@ -2,7 +2,25 @@
 import { plainName, el, ask, size, num, count, health } from './base.js';
 import { here, args, address, hasKind } from './state.js';
 
-export async function showAbout(main) {
+export class About {
+  constructor(main) { this.main = main; }
+  close() { this.closed = true; }
+  async show() {
+    await about((box, a) => {
+      if (this.closed) return;
+      const top = this.main.scrollTop;
+      this.main.replaceChildren(box);
+      this.main.scrollTop = top;
+      this.known = a.survey.state;
+    });
+  }
+  focus() { this.main.querySelector('.about')?.focus(); }
+  /** It has been gone through, or checked: more is known. */
+  surveyed(a) { if (a.survey.state !== 'running' && this.known === 'running') this.show(); }
+  checked() { this.show(); }
+}
+
+async function about(put) {
   const a = await ask.json('archive', args({ about: 'yes' }));
   const row = (k, v) => v === undefined || v === '' || v === null ? [] : [el('dt', {}, k), el('dd', {}, v)];
   const s = a.survey, soFar = s.state === 'running' ? ' so far' : '';
@@ -13,7 +31,10 @@ export async function showAbout(main) {
     row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
     (a.notes ?? []).map(n => row('Unusual', n))));
   if (a.facts?.length) box.append(el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value))));
-  main.replaceChildren(box);
+  const told = t => [el('h2', {}, t.title), table(t.columns, t.rows.map(r => r.map((v, i) => tableCell(v, t.columns[i].kind)))), t.note ? el('p', { class: 'hint' }, t.note) : ''];
+  if (a.tables) box.firstChild.after(...a.tables.flatMap(told), el('h2', {}, 'As an archive'));
+  if (a.table) box.append(...told(a.table));
+  put(box, a);
   if (!hasKind('arrays')) return;
   const { nwb, fault } = await ask.json('nwb', args({}));
   if (nwb) box.append(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '');
@@ -23,9 +44,11 @@ export async function showAbout(main) {
 }
 
 const cell = (text, sort) => el('td', sort ? { class: sort } : {}, text ?? '');
+const tableCell = (v, kind) => el('td', { class: (kind ? 'number' : '') + (kind === 'bad' && v > 0 ? ' fault' : '') }, v === null ? '–' : v?.text !== undefined ? el('a', { href: address({ archive: here.archive, view: here.view, path: v.path, tab: 'list' }) }, v.text)
+  : kind === 'size' ? size(v) : kind ? num(v) : v);
 const place = path => el('td', {}, el('a', { href: address({ archive: here.archive, view: here.view, path, tab: 'list' }) }, ...(path || '/').split(/(?<=\/)/).flatMap(part => [part, el('wbr')])));
 const shape = x => x.shape?.map(num).join(' × ') ?? '';
-const table = (heads, rows) => el('div', { class: 'wide' }, el('table', { class: 'props' }, el('thead', {}, el('tr', {}, heads.map(t => el('th', { scope: 'col' }, t)))), el('tbody', {}, rows.map(r => el('tr', {}, r)))));
+const table = (heads, rows) => el('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': heads[0].name ?? heads[0] }, el('table', { class: 'props' }, el('thead', {}, el('tr', {}, heads.map(t => el('th', { scope: 'col', class: t.kind && 'number' }, t.name ?? t)))), el('tbody', {}, rows.map(r => el('tr', {}, r)))));
 const list = (...words) => words.filter(Boolean).join(', ');
 const seconds = v => Math.round(v * 1000) / 1000 + ' s';
 const decimal = v => String(Number(v.toPrecision(7)));

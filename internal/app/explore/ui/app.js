@@ -9,7 +9,7 @@ import { ByteMap } from './map.js';
 import { Treemap } from './treemap.js';
 import { Compare } from './compare.js';
 import { Check } from './verify.js';
-import { showAbout } from './about.js';
+import { About } from './about.js';
 
 let screen, detail, tree, turn = 0;
 
@@ -142,7 +142,7 @@ async function fill() {
     const main = $('main');
     main.replaceChildren();
     shown.tab = here.tab;
-    screen = { list: () => new Files(main), map: () => new ByteMap(main), treemap: () => new Treemap(main), compare: () => new Compare(main), verify: () => new Check(main), about: () => ({ show: () => showAbout(main) }) }[here.tab]();
+    screen = { list: () => new Files(main), map: () => new ByteMap(main), treemap: () => new Treemap(main), compare: () => new Compare(main), verify: () => new Check(main), about: () => new About(main) }[here.tab]();
   }
   tree.select(dir);
   const isFile = entry && entry.kind !== 'dir';
