@@ -38,6 +38,10 @@ www = "https://example.org"
 maintainer = "someone@example.org"
 prefix = "/usr/local"
 desc = "Several lines\nof description"
+licenses = [ "ZLIB", "MIT" ]
+deps { "fribidi~primary~std" = "1.0.12", "<i>odd</i>" = "2" }
+scripts { post-install = [ { code = "ldconfig <script>alert(1)</script>", args = "lib/libz.so" } ], pre-deinstall = [ { code = "echo bye" } ] }
+messages = [ { type = "install", message = "Read <b>this</b>." } ]
 `} {
 		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -46,15 +50,33 @@ desc = "Several lines\nof description"
 	run(t, "pack", "-f", "rvn", "--metadata", filepath.Join(dir, "meta.ucl"), "--abi", "linux:6:x86-64", "-o", filepath.Join(dir, "zlib.rvn"), in)
 	b := open(t, served(t, filepath.Join(dir, "zlib.rvn")))
 	b.visit("") // which leads to what the package is
-	for _, what := range []string{"zlib", "1.3.1", "linux:6:x86-64", "/usr/local", "a library <b>of compression</b>", "https://example.org"} {
+	for _, what := range []string{"zlib", "1.3.1", "linux:6:x86-64", "/usr/local", "a library <b>of compression</b>", "https://example.org", "ZLIB, MIT", "fribidi~primary~std", "<i>odd</i>", "1.0.12", "post-install", "ldconfig <script>alert(1)</script>", "for lib/libz.so", "echo bye", "Read <b>this</b>.", "Several lines"} {
 		b.wait("document.querySelector('.about').innerText.includes(" + quote(what) + ")")
 	}
-	b.shot("package-1280-light")
-	b.accessible("a package")
+	b.everywhere("package")
+	b.run("[...document.querySelectorAll('.about a')].find(a => a.innerText === 'See them').click()")
+	b.wait("document.body.dataset.tab === 'list' && +document.body.dataset.total > 0")
 	b.visit("#/zlib.rvn?view=meta")
 	b.wait("+document.body.dataset.total > 0")
 	b.visit("#/zlib.rvn/metadata.json?view=meta")
 	b.wait("document.body.dataset.preview === 'json' && document.querySelector('.json').innerText.includes('1.3.1')")
+}
+
+// A package whose metadata is damaged says so, and what is in it is shown.
+func TestADamagedPackageSaysSo(t *testing.T) {
+	content := testkit.Read(t, "../format/rvn/testdata/with-meta.rvn")
+	content[90] ^= 0x10 // of the metadata, which follows the header
+	path := filepath.Join(t.TempDir(), "damaged.rvn")
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, started(t, path))
+	b.expect("Failed to load resource")
+	b.visit("#/damaged.rvn?tab=about")
+	b.wait("document.querySelector('.about .fault')?.innerText.includes('Damaged: the metadata cannot be decoded')")
+	b.everywhere("package-damaged")
+	b.visit("#/damaged.rvn")
+	b.wait("+document.body.dataset.total > 0")
 }
 
 func TestNodesHavePropertiesAndRevisions(t *testing.T) {
@@ -556,7 +578,11 @@ func TestVolumesAreToldOf(t *testing.T) {
 	cells := func(i int) string {
 		return b.text(fmt.Sprintf("[...document.querySelectorAll('.about table tbody tr')].filter(r => r.innerText.includes('shard-')).map(r => [...r.children].map(c => c.innerText)[%d]).join()", i))
 	}
-	b.wait("[...document.querySelectorAll('.about th')].map(x => x.innerText).join() === 'Volume,Size,Entries,Contents,Check,Errors'")
+	b.wait("[...document.querySelectorAll('.about th')].map(x => x.innerText).join() === 'Kind,Files,Content,Volume,Size,Entries,Contents,Check,Errors'")
+	kinds := b.text("[...document.querySelector('.about table').querySelectorAll('tbody tr')].map(r => [...r.children].map(c => c.innerText).join('|')).join()")
+	if !strings.HasPrefix(kinds, "pictures|200|") || !strings.Contains(kinds, ",text|200|1.56 KiB") || !strings.Contains(kinds, ",data|200|3.71 KiB") {
+		t.Errorf("what is in it: %s", kinds)
+	}
 	if said := cells(4); said != "not checked,not checked" {
 		t.Errorf("the check says %s", said)
 	}

@@ -41,8 +41,7 @@ type archiveJSON struct {
 	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity made again
 	Parity  string     `json:"parity,omitempty"`
 	Tables  []Table    `json:"tables,omitempty"`
-	// Table is of the volumes, if there are several.
-	Table *Table `json:"table,omitempty"`
+	Made    []Table    `json:"made,omitempty"` // what it is made of: kinds of files, volumes
 }
 
 // A frontJSON is where people begin who know the format: a recording at what it is about, a
@@ -185,8 +184,11 @@ func (q *question) archive() error {
 				return err
 			}
 		}
+		if t := v.survey.kinds(); len(t.Rows) > 1 {
+			j.Made = append(j.Made, t)
+		}
 		if len(about.Volumes) > 1 {
-			j.Table = q.h.volumes(q.ctx(), v, about.Volumes)
+			j.Made = append(j.Made, q.h.volumes(q.ctx(), v, about.Volumes))
 		}
 	}
 	return q.json(j)

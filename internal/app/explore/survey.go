@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -54,7 +55,8 @@ type surveyed struct {
 	ids    map[string]uint32 // folders by their paths; 0 is the root
 	paths  []string
 	parent []uint32
-	sums   []tally // below the folder
+	sums   []tally      // below the folder
+	ofKind [kinds]int64 // files
 
 	spans *spanMap // nil if the view is not one to draw
 	// sized says that these are sizes in the archive: folders are known alone, and holds
@@ -376,6 +378,7 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		t := &d.sums[id]
 		t.bytes, t.files, t.stored = t.bytes+e.Size, t.files+1, t.stored+stored
 		t.holds[kindOf(e.Name)] += e.Size
+		d.ofKind[kindOf(e.Name)]++
 	}
 	return nil
 }
@@ -470,6 +473,29 @@ type surveyJSON struct {
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
 	counts
+}
+
+// kinds says what kinds of files there are, what takes most first; nothing before it is known.
+func (s *survey) kinds() Table {
+	t := Table{Title: "What is in it", Columns: []Column{{"Kind", ""}, {"Files", "count"}, {"Content", "size"}}, Rows: [][]any{}}
+	s.mu.Lock()
+	d := s.data
+	s.mu.Unlock()
+	if d == nil {
+		return t
+	}
+	all := []kind{}
+	for k, n := range d.ofKind {
+		if n > 0 {
+			all = append(all, kind(k))
+		}
+	}
+	sum := &d.sums[0]
+	slices.SortStableFunc(all, func(a, b kind) int { return cmp.Compare(sum.holds[b], sum.holds[a]) })
+	for _, k := range all {
+		t.Rows = append(t.Rows, []any{kindNames[k], d.ofKind[k], sum.holds[k]})
+	}
+	return t
 }
 
 func (s *survey) json() surveyJSON {

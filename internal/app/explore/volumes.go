@@ -12,8 +12,8 @@ const shownVolumes = 500
 
 // volumes says what the volumes of an archive have: how many entries, as far as it was gone
 // through, and what the last check found.
-func (h *Handler) volumes(ctx context.Context, v *view, names []string) *Table {
-	t := &Table{Title: fmt.Sprintf("%d volumes", len(names)), Columns: []Column{{"Volume", ""}, {"Size", "size"}}, Rows: [][]any{}}
+func (h *Handler) volumes(ctx context.Context, v *view, names []string) Table {
+	t := Table{Title: fmt.Sprintf("%d volumes", len(names)), Columns: []Column{{"Volume", ""}, {"Size", "size"}}, Rows: [][]any{}}
 	if len(names) > shownVolumes {
 		t.Note = fmt.Sprintf("These are the first %d.", shownVolumes)
 	}

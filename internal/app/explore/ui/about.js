@@ -24,16 +24,17 @@ async function about(put) {
   const a = await ask.json('archive', args({ about: 'yes' }));
   const row = (k, v) => v === undefined || v === '' || v === null ? [] : [el('dt', {}, k), el('dd', {}, v)];
   const s = a.survey, soFar = s.state === 'running' ? ' so far' : '';
-  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), el('dl', { class: 'list' },
+  const list = el('dl', { class: 'list' },
     row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? (/^\d/.test(a.version) ? ', version ' : ', ') + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
-    row('Entries', num(s.entries) + soFar), row('Files', num(s.files) + soFar), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
+    row('Entries', num(s.entries) + soFar), row('Files', [num(s.files) + soFar, ' ', el('a', { href: address({ archive: here.archive, view: here.view, tab: 'list' }) }, 'See them')]), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '')),
     row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
-    (a.notes ?? []).map(n => row('Unusual', n))));
-  if (a.facts?.length) box.append(el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value))));
+    (a.notes ?? []).map(n => row('Unusual', n)));
+  const facts = a.facts?.length ? [el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value)))] : [];
   const told = t => [el('h2', {}, t.title), table(t.columns, t.rows.map(r => r.map((v, i) => tableCell(v, t.columns[i].kind)))), t.note ? el('p', { class: 'hint' }, t.note) : ''];
-  if (a.tables) box.firstChild.after(...a.tables.flatMap(told), el('h2', {}, 'As an archive'));
-  if (a.table) box.append(...told(a.table));
+  // What the archive is of comes before what it is as an archive, for those formats that are of something.
+  const first = [...a.views?.includes('meta') ? [...facts.splice(0), ...await packageOf()] : [], ...(a.tables ?? []).flatMap(told)];
+  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), first, first.length ? el('h2', {}, 'As an archive') : '', list, facts, (a.made ?? []).map(told));
   put(box, a);
   if (!hasKind('arrays')) return;
   const { nwb, fault } = await ask.json('nwb', args({}));
@@ -52,6 +53,26 @@ const table = (heads, rows) => el('div', { class: 'wide', tabindex: '0', role: '
 const list = (...words) => words.filter(Boolean).join(', ');
 const seconds = v => Math.round(v * 1000) / 1000 + ' s';
 const decimal = v => String(Number(v.toPrecision(7)));
+
+/** What a package says of itself that facts have no room for. Its scripts are text here. */
+async function packageOf() {
+  let m;
+  try {
+    m = await (await ask.raw('content', { a: here.archive, view: 'meta', path: 'metadata.json', n: 1 << 20 })).json();
+  } catch (err) {
+    if (err.code === 'not-found') return []; // it is text of no form
+    return [el('p', { class: 'fault' }, err instanceof SyntaxError ? 'The metadata is too long to be shown here.' : 'Damaged: ' + err.message)];
+  }
+  const out = [], text = v => typeof v === 'string' ? v : JSON.stringify(v, null, 1), all = v => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
+  const pairs = v => v && typeof v === 'object' ? Object.entries(v) : [];
+  const part = (title, list, shown) => { if (list.length) out.push(el('h2', {}, title), ...shown(list)); };
+  part('Description', all(m.desc), list => [el('p', { class: 'plain' }, list.map(text).join('\n'))]);
+  part('Dependencies', pairs(m.deps), list => [table(['Package', 'Version'], list.map(([name, version]) => [cell(name), cell(text(version))]))]);
+  part('Scripts', pairs(m.scripts), list => [el('p', { class: 'hint' }, 'Package managers run these. holdall shows them, and runs none.'),
+    ...list.flatMap(([phase, scripts]) => [el('h3', {}, phase), ...all(scripts).map(s => [el('pre', { class: 'plain' }, text(s?.code ?? s)), s?.args ? el('p', { class: 'hint' }, 'for ' + text(s.args)) : ''])].flat())]);
+  part('Messages', all(m.messages), list => list.map(x => el('p', { class: 'plain' }, x?.type ? el('span', { class: 'hint' }, text(x.type) + ' ') : '', text(x?.message ?? x))));
+  return out;
+}
 
 /** What was recorded, when, of whom, and by what. */
 function recording(n, row) {
