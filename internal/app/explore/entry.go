@@ -184,7 +184,7 @@ func (q *question) archive() error {
 				return err
 			}
 		}
-		if t := v.survey.kinds(); len(t.Rows) > 1 {
+		if t := v.survey.kinds(); len(t.Rows) > 1 && v.name != zarrView && !v.isNode() { // these have chunks and properties
 			j.Made = append(j.Made, t)
 		}
 		if len(about.Volumes) > 1 {
