@@ -332,6 +332,20 @@ func TestLostRevisionsAreNotCompared(t *testing.T) {
 	b.everywhere("compare-lost")
 }
 
+func TestDamageIsSeenBetweenRevisions(t *testing.T) {
+	b := open(t, started(t, oakStore(t, "corrupt-segment-magic"))) // it logs what is damaged
+	b.visit("#/segmentstore?tab=compare")
+	b.wait("document.body.dataset.compared.includes('..')")
+	// Back to the oldest one that is there.
+	b.run("const s = document.querySelector('#before'); s.selectedIndex = [...s.options].findLastIndex(o => !o.disabled && !o.textContent.includes('checkpoint')); s.dispatchEvent(new Event('change'))")
+	b.wait("[...document.querySelectorAll('.differs .leaf')].some(x => x.innerText.includes('added')) && document.querySelector('.differs .fault')?.innerText.includes('checksum')")
+	b.everywhere("compare-damaged")
+	b.visit("#/segmentstore?tab=treemap")
+	b.wait("+document.body.dataset.boxes > 0")
+	b.run("(s => { s.value = 'stored'; s.dispatchEvent(new Event('change')) })(document.querySelector('.treemapped select'))")
+	b.wait("document.querySelector('#map-told').innerText.includes('damage hides some of it')")
+}
+
 func TestArraysAreDrawn(t *testing.T) {
 	b := open(t, served(t, "../format/lindi/testdata/p07_from_hdf5.lindi.tar"))
 	b.visit("#/p07_from_hdf5.lindi.tar?tab=about&view=zarr")

@@ -109,13 +109,32 @@ func TestRevisionsAreCompared(t *testing.T) {
 	}
 }
 
+func TestNodesHaveSizes(t *testing.T) {
+	st := local.New(testkit.Unpacked(t, "../../../oak/testdata/types.tar.gz"))
+	in, err := holdall.OpenStore(t.Context(), st, "segmentstore", holdall.OpenOptions{Formats: []*format.Format{oak.Format}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	seen := map[string]explore.FolderSize{}
+	for n, err := range nodes.Of(in).Sizes(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[n.Path] = n
+	}
+	if _, ok := seen[""]; !ok || seen["types/binaries"].Binaries < 1<<20 || seen["types/strings"].Records < 1<<20 || seen["types/strings"].Binaries != 0 {
+		t.Errorf("%+v, %+v", seen["types/binaries"], seen["types/strings"])
+	}
+}
+
 func TestOtherFormatsGetNothing(t *testing.T) {
 	in, err := holdall.OpenDir(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	if a := nodes.Of(in); a.Node != nil || a.History != nil || a.Revisions != nil || a.Changes != nil {
+	if a := nodes.Of(in); a.Node != nil || a.History != nil || a.Revisions != nil || a.Changes != nil || a.Sizes != nil || a.Tables != nil {
 		t.Error("a folder has nodes")
 	}
 }

@@ -35,7 +35,7 @@ export class Compare {
     this.box.replaceChildren();
     if (!before || !after) { this.told.textContent = good.length ? 'There is one revision, and nothing to compare it with.' : 'There is no revision that can be read.'; document.body.dataset.compared = 'none'; return; }
     this.told.textContent = this.all.some(r => r.lost) ? 'Revisions that cannot be read any more are not offered.' : '';
-    const pair = this.pair = { from: before, to: after };
+    const pair = this.pair = { from: before, to: after, head: after === log[0]?.id };
     try {
       await this.into(this.box, dir, pair, true);
     } catch (err) {
@@ -56,7 +56,7 @@ export class Compare {
     const mine = (path ? '/' + path : '/'), own = c => c.property !== undefined || c.path === mine;
     const properties = r.changes.filter(c => c.property !== undefined), whole = r.changes.filter(c => c.property === undefined && c.path === mine);
     const nodes = r.changes.filter(c => !own(c)).sort((a, b) => a.path < b.path ? -1 : 1);
-    for (const c of whole) box.append(el('p', { class: c.lost ? 'fault' : 'pad' }, c.lost ?? `This node was ${c.change}, with all that is below it.`));
+    for (const c of whole) box.append(el('p', { class: c.lost ? 'fault' : 'pad' }, c.lost ? 'Damage hides a part of this node: ' + c.lost : `This node was ${c.change}, with all that is below it.`));
     if (properties.length) box.append(this.table(properties));
     if (nodes.length) box.append(el('ul', { class: 'nodes' }, nodes.map(c => el('li', {}, this.node(c, pair)))));
     if (r.more) {
@@ -68,7 +68,7 @@ export class Compare {
   node(c, pair) {
     const path = c.path.slice(1), label = [el('span', { class: 'mark ' + c.change, 'aria-hidden': 'true' }, marks[c.change]), el('span', { class: 'word' }, base(path)), el('span', { class: 'hint' }, ' ' + c.change)];
     if (c.lost) return el('div', { class: 'leaf' }, label, el('div', { class: 'fault' }, c.lost));
-    if (c.change !== 'changed') return el('div', { class: 'leaf' }, label, c.change === 'added' ? el('a', { href: address({ archive: here.archive, view: here.view, path, tab: 'list' }) }, 'Open') : '');
+    if (c.change !== 'changed') return el('div', { class: 'leaf' }, label, c.change === 'added' && pair.head ? el('a', { href: address({ archive: here.archive, view: here.view, path, tab: 'list' }) }, 'Open') : '');
     const body = el('div', { class: 'below' }), d = el('details', { data: { path } }, el('summary', {}, label), body);
     d.addEventListener('toggle', async () => {
       if (!d.open || d.asked) return;
