@@ -258,8 +258,7 @@ func TestSamplesAreSeenAsPictures(t *testing.T) {
 	b.accessible("samples with one opened")
 	b.key(kb.Escape)
 	// What belongs to a sample is a click away.
-	b.visit("#/birds.bundle/train?show=pictures")
-	b.wait("document.querySelector('.tile a')")
+	b.wait("document.body.dataset.path === 'train' && document.body.dataset.ready === '1' && document.querySelector('.tile a')")
 	b.run("document.querySelector('.tile a').click()")
 	b.wait("document.body.dataset.preview === 'text' && document.body.dataset.path.endsWith('.caption.txt')")
 	// A search lists what it finds, and ends where it was.
