@@ -198,6 +198,17 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	case by != nil && by.src.Proof() != nil:
 		return c.byIndex(ctx, by.src)
 	}
+	if f.ReadsAll && c.o.View == "" && f.Overview != "" {
+		// The contents have been read, and what is read is counted: a view that is made of it
+		// would have to be gone through for that alone.
+		c.o.View = f.Overview
+		over, err := OpenStore(ctx, st, name, c.o.OpenOptions)
+		if err != nil {
+			return err
+		}
+		defer over.Close()
+		a = over
+	}
 	err = c.contents(ctx, a.src)
 	if damage, damaged := errors.AsType[*format.CorruptError](err); damaged {
 		// The index cannot be read on: entries after that are not known.
@@ -238,6 +249,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		m := o.Meter.Snapshot()
 		o.Meter.Expect(m.TotalEntries, m.TotalBytes+m.Bytes)
 	}
+	compares := src.Reader.Can().Compares
 	entries := listing.Only(src.Reader.Entries(ctx), func(e Entry) bool {
 		c.sum.Entries++
 		if !e.Kind.HasContent() || e.Fault != nil {
@@ -247,7 +259,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			if !o.Quick {
 				c.sum.Bytes += e.Size
 			}
-			switch compares := src.Reader.Can().Compares; {
+			switch {
 			case compares != nil && !compares(e):
 				c.sum.Unproven++ // it was read, and nothing vouches for it
 			case !o.Quick && c.sum.Errors == 0: // else nobody says which are right

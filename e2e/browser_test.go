@@ -162,9 +162,12 @@ func (b *tab) size(w, h int64) {
 	b.do(chromedp.EmulateViewport(w, h))
 }
 
-func (b *tab) media(scheme string) {
+// media sets whether the page is light or dark. It asks for no motion.
+func (b *tab) media(scheme string) { b.t.Helper(); b.emulate(scheme, "reduce") }
+
+func (b *tab) emulate(scheme, motion string) {
 	b.t.Helper()
-	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion}}})
 	if err != nil {
 		b.t.Fatal(err)
 	}

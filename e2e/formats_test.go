@@ -413,7 +413,7 @@ func TestARecordingIsShown(t *testing.T) {
 	b.wait("['data', 'starting_time', 'sum'].every(name => [...document.querySelectorAll('#tree .word')].some(w => w.innerText === name))")
 	b.visit("#/session.nwb/acquisition/raw/data")
 	b.wait("document.body.dataset.plot?.startsWith('image')")
-	b.wait("document.querySelector('#detail').innerText.includes('3,000 × 8') && document.querySelector('#detail .json').innerText.includes('volts')")
+	b.wait("document.querySelector('#detail').innerText.includes('3,000 × 8') && document.querySelector('#detail .attributes').innerText.includes('volts')")
 	if n := eval[int](b, "(c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size)(document.querySelector('.plot'))"); n < 8 {
 		t.Errorf("the waves are drawn in %d colours", n)
 	}

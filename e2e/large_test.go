@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // frames turns the page's own clock into how long frames took while something scrolls.
@@ -107,4 +108,13 @@ func TestTheMapOfManyEntriesIsFast(t *testing.T) {
 	b.visit("#/many.tar?tab=treemap")
 	b.wait("+document.body.dataset.boxes > 200")
 	b.shot("many-treemap-1280-light")
+	// Into a folder and out of it again, with the motion that people see.
+	b.emulate("light", "no-preference")
+	for _, key := range []string{kb.Enter, kb.Backspace, kb.Enter, kb.Backspace} {
+		was := b.text("location.hash")
+		b.run("delete document.body.dataset.frames")
+		b.key(key)
+		b.wait("location.hash !== " + quote(was) + " && document.body.dataset.frames")
+		t.Logf("%s boxes, %s frames a second, %s ms to paint one", b.text("document.body.dataset.boxes"), b.text("document.body.dataset.frames"), b.text("document.body.dataset.paint"))
+	}
 }

@@ -2,20 +2,34 @@ package e2e
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // files is a server of files like any other, which counts what is asked of it.
 type files struct {
 	*httptest.Server
+	far   time.Duration // how far away it is
 	mu    sync.Mutex
 	asked map[string]int
 	sent  map[string]int64
@@ -25,6 +39,7 @@ func fileServer(t *testing.T, dir string) *files {
 	f := &files{asked: map[string]int{}, sent: map[string]int64{}}
 	h := http.FileServer(http.Dir(dir))
 	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(f.far)
 		c := &counted{ResponseWriter: w}
 		h.ServeHTTP(c, r)
 		f.mu.Lock()
@@ -34,6 +49,20 @@ func fileServer(t *testing.T, dir string) *files {
 	}))
 	t.Cleanup(f.Close)
 	return f
+}
+
+// since returns what was asked of the server besides the page's own files since it was called last.
+func (f *files) since() (requests int, bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, n := range f.asked {
+		if name != "/" && !strings.HasPrefix(name, "/ui/") {
+			requests, bytes = requests+n, bytes+f.sent[name]
+		}
+	}
+	clear(f.asked)
+	clear(f.sent)
+	return requests, bytes
 }
 
 type counted struct {
@@ -52,9 +81,14 @@ func site(t *testing.T, archive string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "site")
 	run(t, "browse", "--static", dir, archive)
-	b, err := os.ReadFile(archive)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, filepath.Base(archive)), b, 0o644)
+	info, err := os.Stat(archive)
+	if to := filepath.Join(dir, filepath.Base(archive)); err == nil && info.IsDir() {
+		err = os.CopyFS(to, os.DirFS(archive))
+	} else if err == nil {
+		var b []byte
+		if b, err = os.ReadFile(archive); err == nil {
+			err = os.WriteFile(to, b, 0o644)
+		}
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +132,24 @@ func TestAnArchiveIsLookedIntoWithoutAServerOfOurs(t *testing.T) {
 	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
 	b.visit("#/album.caf?tab=about")
 	b.wait("document.querySelector('.about').innerText.includes('album.caf.holdall')")
+	b.visit("#/album.caf?sort=size-desc")
+	b.wait("document.querySelector('#grid .row .word')?.textContent === 'logs' && document.querySelector('#grid .row .size').textContent === '1.96 MiB'")
+	b.visit("#/album.caf?tab=treemap")
+	b.wait("+document.body.dataset.boxes > 20 && document.querySelector('.told').innerText.includes('617 files')")
+	b.shot("static-treemap-1280-light")
+	b.accessible("a treemap without a server")
+	b.visit("#/album.caf?tab=map")
+	b.wait("document.body.dataset.map")
+	b.run("const s = document.querySelector('.mapped select'); s.value = 'kind'; s.dispatchEvent(new Event('change'))")
+	b.wait("document.querySelector('.legend').innerText.includes('pictures')")
+	c := b.rect(".map")
+	b.hover(c.X+c.W/2, c.Y+c.H/2)
+	b.wait("document.body.dataset.over")
+	b.shot("static-map-1280-light")
+	b.accessible("a byte map without a server")
+	if asked := srv.asked["/album.caf.regions.json"]; asked != 1 {
+		t.Errorf("what is in the archive besides contents is asked for %d times", asked)
+	}
 	b.size(390, 844)
 	b.visit("#/album.caf/pictures")
 	b.wait("document.body.dataset.ready === '1'")
@@ -136,7 +188,7 @@ func TestAPageWithoutAServerProvesWhatItShows(t *testing.T) {
 	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('another than its index is of')")
 }
 
-// Contents that are compressed are decoded in the browser.
+// Contents that are compressed are decoded in the browser. What it cannot decode it says by name.
 func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 	chromium(t)
 	dir := t.TempDir()
@@ -144,18 +196,414 @@ func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 	if err := os.MkdirAll(in, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := strings.Repeat("a line that is met again and again\n", 3000)
-	if err := os.WriteFile(filepath.Join(in, "long.txt"), []byte(text), 0o644); err != nil {
+	files := map[string][]byte{
+		"long.txt":  []byte(strings.Repeat("a line that is met again and again\n", 3000)),
+		"short.txt": []byte("abcabcabc"), "noise.bin": noise(70_000), "half.bin": append(noise(30_000), make([]byte, 50_000)...),
+		"words.json": []byte(strings.Repeat(`{"a":[1,2,3],"b":"`+fmt.Sprintf("%x", noise(40))+`"}`+"\n", 40)),
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(in, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed := func(name string, flags ...string) string {
+		out := filepath.Join(dir, name)
+		run(t, append(append([]string{"pack", "-o", out}, flags...), in+"/.")...)
+		return out
+	}
+	gz := filepath.Join(dir, "one.tar.gz") // a stream of one member, as others write it
+	if out, err := exec.Command("tar", "-C", in, "-czf", gz, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, archive := range []string{
+		packed("x.zip"), packed("x.tar.zst"), packed("x.tar.gz"), gz, packed("x.lindi.tar"), packed("x.rvn"),
+		packed("zlib.bundle", "--compression", "zlib"), packed("snappy.bundle", "--compression", "snappy"), packed("zstd.bundle", "--compression", "zstd"), packed("none.bundle", "--compression", "none"),
+	} {
+		name := filepath.Base(archive)
+		t.Run(name, func(t *testing.T) {
+			b := open(t, &server{url: fileServer(t, site(t, archive)).URL})
+			for file, content := range files {
+				kept := b.keeps()
+				b.visit("#/" + name + "/" + file)
+				b.wait("document.body.dataset.preview && document.body.dataset.preview !== 'loading' && document.querySelector('#detail h2').textContent === " + quote(file))
+				b.click("#download")
+				if got := b.kept(kept, file); !bytes.Equal(got, content) {
+					t.Errorf("%s is kept as %d bytes, expected %d", file, len(got), len(content))
+				}
+			}
+		})
+	}
+	// An archive that is a folder is in one file with all its objects.
+	run(t, "browse", "--single", filepath.Join(dir, "bundle.html"), filepath.Join(dir, "snappy.bundle"))
+	one := open(t, &server{url: "file://" + dir})
+	one.do(chromedp.Navigate(one.url + "/bundle.html#/snappy.bundle/long.txt"))
+	one.wait("document.body.dataset.preview === 'text' && document.querySelector('.text .words')?.innerText.startsWith('a line that')")
+	bz := filepath.Join(dir, "x.tar.bz2")
+	if out, err := exec.Command("tar", "-C", in, "-cjf", bz, ".").CombinedOutput(); err != nil {
+		t.Skipf("no bzip2: %v: %s", err, out)
+	}
+	b := open(t, &server{url: fileServer(t, site(t, bz)).URL})
+	b.visit("#/x.tar.bz2/long.txt")
+	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('contents by bzip2 are not read in a browser')")
+}
+
+// What a page asks of a server 20 ms away, that gives files as any other does. HOLDALL_LONG makes
+// it a million entries.
+func TestManyEntriesWithoutAServer(t *testing.T) {
+	chromium(t)
+	n := 40_000
+	if os.Getenv(testkit.LongVar) != "" {
+		n = 1_000_000
+	}
+	began := time.Now()
+	name := func(i int) string { return fmt.Sprintf("part-%02d/set-%04d/img_%07d.bin", i/(n/20)+1, i/500, i) }
+	content := noise(1500)
+	at := written(t, "many.tar", func(add func(string, []byte)) {
+		for i := range n {
+			add(name(i), content[:i*31%1500])
+		}
+		add("zz-damaged.bin", []byte("a content that will be damaged"))
+	})
+	dir := site(t, at)
+	to := filepath.Join(dir, "many.tar")
+	b, err := os.ReadFile(to)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"x.zip", "x.bundle", "x.tar.zst", "x.lindi.tar"} {
-		out := filepath.Join(dir, name)
-		run(t, "pack", "-o", out, in+"/.")
-		if info, err := os.Stat(out); err != nil || info.IsDir() {
-			continue // a folder of several objects
-		}
-		b := open(t, &server{url: fileServer(t, site(t, out)).URL})
-		b.visit("#/" + name + "/long.txt")
-		b.wait("document.body.dataset.preview === 'text' && +document.querySelector('.text').dataset.lines > 100 && document.querySelector('.text .words')?.innerText.startsWith('a line that')")
+	b[bytes.Index(b, []byte("a content that will"))] ^= 1
+	if err := os.WriteFile(to, b, 0o644); err != nil {
+		t.Fatal(err)
 	}
+	t.Logf("%d entries made in %.1f s", n, time.Since(began).Seconds())
+	own, err := filepath.Glob(filepath.Join(dir, "ui", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	for _, name := range append(own, filepath.Join(dir, "index.html")) {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z := gzip.NewWriter(&packed)
+		if _, err := z.Write(content); err != nil || z.Close() != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("the page's own files are %d bytes, each compressed by gzip", packed.Len())
+	if packed.Len() > 300_000 {
+		t.Errorf("the page's own files are %d bytes, compressed", packed.Len())
+	}
+	srv := fileServer(t, dir)
+	srv.far = 20 * time.Millisecond
+	tab := open(t, &server{url: srv.URL})
+	// took says what was asked until the page is as it should be.
+	took := func(what, so string, most int, mostBytes int64) {
+		t.Helper()
+		began := time.Now()
+		tab.wait(so)
+		after := time.Since(began)
+		requests, sent := srv.since()
+		t.Logf("%s: after %d ms, %d requests, %d bytes", what, after.Milliseconds(), requests, sent)
+		if requests > most || sent > mostBytes {
+			t.Errorf("%s takes %d requests and %d bytes, expected up to %d and %d", what, requests, sent, most, mostBytes)
+		}
+	}
+	began = time.Now()
+	tab.do(chromedp.Navigate(tab.url + "/"))
+	took("the first rows", "document.querySelector('#grid .row .word')?.textContent === 'part-01'", 4, 64<<10)
+	t.Logf("the first rows are there %d ms after the page was asked for", time.Since(began).Milliseconds())
+	tab.ready()
+	tab.run("document.body.dataset.ready = ''; location.hash = '#/many.tar/part-07'")
+	took("a folder", "document.body.dataset.ready === '1' && document.querySelector('#grid .row .word')?.textContent.startsWith('set-')", 4, 64<<10)
+	i := n / 2
+	tab.find(strings.TrimSuffix(name(i), "00.bin"))
+	took("a search by prefix", "document.body.dataset.search && document.querySelector('.what').innerText === '100 names begin so' && document.querySelector('#grid .row .word').title === "+quote(name(i)), 6, 256<<10)
+	tab.shot("static-many-search-1280-light")
+	tab.accessible("a search in many entries")
+	tab.click("#everywhere")
+	took("a search in all names", "document.querySelector('.what').innerText === '100 found'", 1+n/50_000+8, int64(n)*16)
+	tab.run("document.body.dataset.ready = ''; location.hash = " + quote("#/many.tar/"+name(i+7)))
+	took("a file", "document.body.dataset.preview === 'hex'", 8, 256<<10)
+	tab.run("location.hash = '#/many.tar/zz-damaged.bin'")
+	took("a damaged file", "document.body.dataset.preview === 'failed' && document.body.dataset.harm === 'bad'", 8, 256<<10)
+	tab.run("location.hash = '#/many.tar?tab=treemap'")
+	took("the treemap", "+document.body.dataset.boxes >= 20", 1+n/50_000+8, int64(n)*16)
+	tab.shot("static-many-treemap-1280-light")
+}
+
+// One file has the page and the archive in it, and opens from a disk.
+func TestAPageWithItsArchiveOpensFromADisk(t *testing.T) {
+	chromium(t)
+	files := album()
+	at := albumFile(t, "album.caf")
+	dir := t.TempDir()
+	page := filepath.Join(dir, "album.html")
+	run(t, "browse", "--single", page, at)
+	b := open(t, &server{url: "file://" + dir})
+	b.do(chromedp.Navigate(b.url + "/album.html"))
+	b.ready()
+	b.wait("document.body.dataset.tab === 'list' && document.querySelector('#grid .row .word')?.textContent === 'data'")
+	b.shot("single-1280-light")
+	b.accessible("a page with its archive")
+	for _, c := range []struct{ path, mode, says string }{
+		{"logs/short.txt", "text", "document.querySelector('.text').dataset.lines === '3'"},
+		{"data/tree.json", "json", "document.querySelector('.json').innerText.includes('a survey')"},
+		{"data/random.bin", "hex", "document.querySelector('.hex').dataset.rows === '37500'"},
+		{"pictures/sunset.png", "image", "document.querySelector('.picture').naturalWidth === 320"},
+		{"odd/naïve été.txt", "text", "document.querySelector('.text').innerText.includes('accents')"},
+	} {
+		b.run("document.body.dataset.preview = ''")
+		b.visit("#/album.caf/" + escaped(c.path))
+		b.wait("document.body.dataset.preview === '" + c.mode + "'")
+		b.wait(c.says)
+	}
+	b.shot("single-file-1280-light")
+	kept := b.keeps()
+	b.visit("#/album.caf/pictures/sunset.png")
+	b.wait("document.body.dataset.preview === 'image'")
+	b.click("#download")
+	if got := b.kept(kept, "sunset.png"); !bytes.Equal(got, files["pictures/sunset.png"]) {
+		t.Errorf("sunset.png is kept as %d bytes", len(got))
+	}
+	b.find("img_0042")
+	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
+	b.media("dark")
+	b.visit("#/album.caf?tab=treemap")
+	b.wait("+document.body.dataset.boxes > 20")
+	b.visit("#/album.caf?tab=map")
+	b.wait("document.body.dataset.map")
+	b.shot("single-map-1280-dark")
+	b.size(390, 844)
+	b.visit("#/album.caf?tab=treemap")
+	b.wait("document.body.dataset.ready === '1' && +document.body.dataset.boxes > 20")
+	b.shot("single-treemap-390-dark")
+	b.accessible("a narrow treemap with its archive")
+	b.visit("#/album.caf")
+	b.wait("document.querySelector('#grid .row .word')?.textContent === 'data'")
+	b.shot("single-390-dark")
+	b.accessible("a narrow page with its archive")
+	if asked := b.text("performance.getEntriesByType('resource').map(r => r.name).filter(u => !/^(data|blob):/.test(u))"); asked != "" {
+		t.Errorf("it asks for %s", asked)
+	}
+
+	// What is damaged in it is not shown.
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := os.ReadFile(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := bytes.Index(archive, files["data/random.bin"])
+	held := base64.StdEncoding.EncodeToString(archive)
+	archive[i+150_000] ^= 1
+	if damaged := bytes.Replace(content, []byte(held), []byte(base64.StdEncoding.EncodeToString(archive)), 1); bytes.Equal(damaged, content) {
+		t.Fatal("the page does not have the archive in it")
+	} else if err := os.WriteFile(page, damaged, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.do(chromedp.Navigate(b.url + "/album.html?damaged#/album.caf/data/random.bin"))
+	b.wait("document.body.dataset.preview === 'failed' && document.body.dataset.harm === 'bad'")
+	if said := b.text("document.querySelector('#detail').innerText"); !strings.Contains(said, "damaged, from byte 0 on") {
+		t.Errorf("a damaged file says %q", said)
+	}
+	b.shot("single-damaged-390-dark")
+	b.visit("#/album.caf/logs/short.txt")
+	b.wait("document.body.dataset.preview === 'text'")
+}
+
+// The browser's BLAKE3 is that of the reference, for lengths around every border of its tree.
+func TestTheBrowserComputesBLAKE3(t *testing.T) {
+	chromium(t)
+	b := open(t, &server{url: fileServer(t, site(t, albumFile(t, "album.caf"))).URL})
+	b.visit("")
+	lengths := []int{0, 1, 3, 63, 64, 65, 1023, 1024, 1025, 2048, 2049, 3 << 10, 5000, 8 << 10, 31 << 10, 100_000, 256<<10 - 1, 256 << 10, 256<<10 + 1}
+	given, err := json.Marshal(lengths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := eval[[]string](b, `import('./ui/blake3.js').then(({ blake3 }) => `+string(given)+`.map(n => [...blake3(Uint8Array.from({ length: n }, (_, i) => i % 251))].map(x => x.toString(16).padStart(2, '0')).join('')))`)
+	for i, n := range lengths {
+		content := make([]byte, n)
+		for k := range content {
+			content[k] = byte(k % 251)
+		}
+		if want := fmt.Sprintf("%x", blake3.Sum256(content)); found[i] != want {
+			t.Errorf("of %d bytes: %s, expected %s", n, found[i], want)
+		}
+	}
+	t.Logf("BLAKE3 in this browser: %d MiB/s", eval[int](b, `import('./ui/blake3.js').then(({ blake3 }) => { const b = new Uint8Array(256 << 10); let began; for (let i = 0; i < 320; i++) { if (i === 64) began = performance.now(); blake3(b); } return Math.round(64 / (performance.now() - began) * 1000); })`))
+}
+
+// A treemap and a byte map that the page makes are those that a server makes.
+func TestMapsWithoutAServerAreThoseOfAServer(t *testing.T) {
+	chromium(t)
+	for _, name := range []string{"album.caf", "album.tar", "album.zip"} {
+		t.Run(name, func(t *testing.T) {
+			at := albumFile(t, name)
+			srv := served(t, at)
+			b := open(t, &server{url: fileServer(t, site(t, at)).URL})
+			b.visit("")
+			type box struct {
+				N     string
+				Dir   bool
+				S, C  int64
+				Z     float64
+				H     int
+				Boxes []*box
+				Rest  *box
+			}
+			type boxes struct {
+				Box   *box
+				Holds map[string]int64
+			}
+			var order func(*box)
+			order = func(x *box) {
+				if x.S == 0 {
+					x.H = 0 // nothing is mostly anything
+				}
+				x.Z = float64(int64(x.Z/64)) * 64 // a share of a record is rounded, file by file or once
+				slices.SortFunc(x.Boxes, func(a, b *box) int { return strings.Compare(a.N, b.N) })
+				for _, y := range x.Boxes {
+					order(y)
+				}
+				if x.Rest != nil {
+					order(x.Rest)
+				}
+			}
+			for _, by := range []string{"size", "count", "stored"} {
+				for _, path := range []string{"", "pictures", "odd", "nothing"} {
+					var want, found boxes
+					get(t, srv.url+"/api/treemap?a="+name+"&path="+path+"&by="+by, &want)
+					answer(b, `m.ask.json('treemap', {path: `+quote(path)+`, by: `+quote(by)+`})`, &found)
+					for _, x := range []boxes{want, found} {
+						order(x.Box)
+						x.Box.N = path // the root has none
+					}
+					if want, found := indent(t, want), indent(t, found); want != found {
+						t.Fatalf("the treemap of %q by %s %s", path, by, differs(found, want))
+					}
+				}
+			}
+			for _, by := range []string{"use", "kind", "packing", "sharing", "age"} {
+				for _, part := range [][3]int{{0, 0, 1000}, {1000, 90_000, 700}, {4096, 4396, 300}, {0, 0, 1}} {
+					q, js := fmt.Sprintf("by=%s&cells=%d", by, part[2]), fmt.Sprintf("by: %q, cells: %d", by, part[2])
+					if part[1] > 0 {
+						q, js = q+fmt.Sprintf("&from=%d&to=%d", part[0], part[1]), js+fmt.Sprintf(", from: %d, to: %d", part[0], part[1])
+					}
+					want, wantCells := mapAnswer(t, fetched(t, srv.url+"/api/map?a="+name+"&"+q))
+					var raw []byte
+					answer(b, `m.ask.raw('map', {`+js+`}).then(async r => btoa(Array.from(new Uint8Array(await r.arrayBuffer()), c => String.fromCharCode(c)).join('')))`, &raw)
+					found, cells := mapAnswer(t, raw)
+					if want != found {
+						t.Fatalf("the map by %s %s", js, differs(found, want))
+					}
+					for i := 0; i < len(wantCells); i += 8 {
+						w, f := wantCells[i:i+8], cells[i:i+8]
+						if d := int(w[1]) - int(f[1]); !bytes.Equal(w[:1], f[:1]) || d < -1 || d > 1 || !bytes.Equal(w[2:], f[2:]) {
+							t.Fatalf("cell %d of the map by %s is %v, expected %v", i/8, js, f, w)
+						}
+					}
+				}
+			}
+			type spans struct {
+				Count int
+				Spans json.RawMessage
+			}
+			for _, part := range [][2]int{{0, 5000}, {100_000, 100_001}, {0, 3_000_000}} {
+				var want, found spans
+				get(t, fmt.Sprintf("%s/api/map/at?a=%s&from=%d&to=%d&limit=50", srv.url, name, part[0], part[1]), &want)
+				answer(b, fmt.Sprintf("m.ask.json('map/at', {from: %d, to: %d, limit: 50})", part[0], part[1]), &found)
+				type span struct {
+					Use, Name    string
+					Entry        bool
+					At, Len, Off int64
+					Files        int
+				}
+				var w, f []span
+				if err := errors.Join(json.Unmarshal(want.Spans, &w), json.Unmarshal(found.Spans, &f)); err != nil {
+					t.Fatal(err)
+				}
+				if want.Count != found.Count || !slices.Equal(w, f) {
+					t.Fatalf("at %v lie %d: %v\nexpected %d: %v", part, found.Count, f, want.Count, w)
+				}
+			}
+			var want, found struct{ Spans [][2]int64 }
+			get(t, srv.url+"/api/map/of?a="+name+"&path=pictures/sunset.png", &want)
+			answer(b, "m.ask.json('map/of', {path: 'pictures/sunset.png'})", &found)
+			if len(want.Spans) == 0 || !slices.Equal(want.Spans, found.Spans) {
+				t.Errorf("it lies at %v, expected %v", found.Spans, want.Spans)
+			}
+		})
+	}
+}
+
+// answer asks a page without a server what it would ask one.
+func answer(b *tab, js string, v any) {
+	b.t.Helper()
+	text := eval[string](b, "import('./ui/base.js').then(async m => JSON.stringify(await "+js+"))")
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		b.t.Fatalf("%s: %v: %s", js, err, text)
+	}
+}
+
+func fetched(t *testing.T, url string) []byte {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %v %s", url, r.StatusCode, err, b)
+	}
+	return b
+}
+
+func get(t *testing.T, url string, v any) {
+	t.Helper()
+	if err := json.Unmarshal(fetched(t, url), v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func indent(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// differs says where a text is not as expected.
+func differs(found, want string) string {
+	a, b := strings.Split(found, "\n"), strings.Split(want, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("has in line %d\n%s\nexpected\n%s\nafter\n%s", i, a[i], b[i], strings.Join(a[max(0, i-12):i], "\n"))
+		}
+	}
+	return fmt.Sprintf("has %d lines, expected %d", len(a), len(b))
+}
+
+// mapAnswer takes apart what a byte map is told in.
+func mapAnswer(t *testing.T, b []byte) (head string, cells []byte) {
+	t.Helper()
+	n := binary.LittleEndian.Uint32(b)
+	var h struct {
+		From, To, Size, Cells int64
+		Totals                map[string]int64
+		Class_totals          map[string]int64
+		Classes               []string `json:",omitempty"`
+		Uses                  []string
+		Spans                 int
+	}
+	if err := json.Unmarshal(b[4:4+n], &h); err != nil {
+		t.Fatal(err)
+	}
+	return indent(t, h), b[4+n:]
 }

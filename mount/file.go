@@ -255,7 +255,7 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 func (rs *readings) find(n *node, off int64) *file {
 	at, oldest, many := -1, -1, 0
 	for i, x := range rs.all {
-		if x.n != n {
+		if x.n.ino != n.ino {
 			continue
 		}
 		if many++; oldest < 0 {
@@ -297,11 +297,11 @@ func (rs *readings) rest() {
 }
 
 // drop ends those of a node that the system has forgotten.
-func (rs *readings) drop(n *node) {
+func (rs *readings) drop(ino uint64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for i := len(rs.all) - 1; i >= 0; i-- {
-		if rs.all[i].n == n {
+		if rs.all[i].n.ino == ino {
 			rs.close(i)
 		}
 	}

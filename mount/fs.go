@@ -77,7 +77,7 @@ func (f *filesystem) status(v *version, name string, err error) fuse.Status {
 func (t *tree) shownName() string { return store.Redact(t.Archive.Name()) }
 
 func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.Entry, error) {
-	if k := n.found.Load(); k != nil && k.v == v {
+	if k := f.nodes.recall(n); k != nil && k.v == v {
 		return k.e, nil
 	}
 	e, err := v.lookup(ctx, n.name)
@@ -276,8 +276,8 @@ func (f *filesystem) find(ctx context.Context, v *version, in *node, name string
 }
 
 func (f *filesystem) Forget(ino, times uint64) {
-	if n := f.nodes.forget(ino, times); n != nil && f.unopened {
-		f.readings.drop(n)
+	if f.nodes.forget(ino, times) && f.unopened {
+		f.readings.drop(ino)
 	}
 }
 

@@ -48,7 +48,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &filesystem{
 		RawFileSystem: fuse.NewDefaultRawFileSystem(), o: o, owner: owner, mounted: time.Now(), ctx: ctx,
-		nodes: nodes{m: map[uint64]*node{}}, handles: handles{m: map[uint64]handle{}},
+		handles:  handles{m: map[uint64]handle{}},
 		readings: readings{after: cmp.Or(o.rest, restAfter)},
 	}
 	for _, tr := range trees {
@@ -63,11 +63,11 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 		}
 		f.trees = append(f.trees, t)
 	}
-	root := &node{ino: rootIno, refs: 1}
+	root := &node{ino: rootIno}
 	if len(f.trees) == 1 {
 		root.tree, root.name = f.trees[0], "."
 	}
-	f.nodes.m[rootIno] = root
+	f.nodes = newNodes(root)
 	m := &Mount{dir: dir, fs: f, cancel: cancel, done: make(chan struct{})}
 	if m.server, err = fuse.NewServer(f, dir, m.options()); err != nil {
 		cancel()

@@ -43,6 +43,57 @@ func (p *printer) cell(d DType, b []byte) {
 	}
 }
 
+// value is an element as a value.
+func (d DType) value(b []byte) (any, error) {
+	switch {
+	case d.Kind == 'b':
+		return b[0] != 0, nil
+	case d.Kind == 'S' || d.Kind == 'U':
+		return d.text(b)
+	case d.Kind == 'V' && d.Fields == nil:
+		return b, nil
+	case d.Kind == 'M' || d.Kind == 'm':
+		return string(appendTime(nil, int64(d.whole(b)), d.Kind, d.Unit)), nil
+	case d.Kind == 'c':
+		p := printer{}
+		p.cell(d, b)
+		return string(p.out), p.err
+	case d.Fields != nil:
+		list := make([]any, 0, len(d.Fields))
+		for _, f := range d.Fields {
+			size := f.Count * f.Type.Size
+			v, err := f.Type.nested(b[:size], f.Shape)
+			if err != nil {
+				return nil, err
+			}
+			list, b = append(list, v), b[size:]
+		}
+		return list, nil
+	}
+	p := printer{}
+	p.element(d, b)
+	return json.Number(p.out), p.err
+}
+
+// nested is a field that is an array as lists in lists.
+func (d DType) nested(b []byte, shape []int64) (any, error) {
+	if len(shape) == 0 {
+		return d.value(b)
+	}
+	list := []any{}
+	if shape[0] > 0 && len(b) > 0 {
+		step := int64(len(b)) / shape[0]
+		for i := range shape[0] {
+			v, err := d.nested(b[i*step:(i+1)*step], shape[1:])
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
 // half is the type of the two parts of a complex number.
 func (d DType) half() DType { return DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2} }
 

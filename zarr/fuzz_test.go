@@ -75,6 +75,15 @@ func FuzzArray(f *testing.F) {
 					t.Error("all of it was written")
 				}
 			}
+			from, count := make([]int64, len(a.Shape)), make([]int64, len(a.Shape))
+			for i, n := range a.Shape {
+				from[i], count[i] = n/2, min(3, n-n/2)
+			}
+			if v, err := a.Window(t.Context(), from, count); err != nil && kindOf(err) == nil {
+				t.Errorf("an error of no kind: %v", err)
+			} else if n, _ := product(count); err == nil && int64(len(v)) != n {
+				t.Errorf("%d elements, expected %d", len(v), n)
+			}
 		})
 	})
 }

@@ -48,6 +48,12 @@ func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
 	if err != nil {
 		return err
 	}
+	return r.slabs(ctx, 0, r.grid[0], fn)
+}
+
+// slabs calls fn with the elements of the rows of chunks from first up to end.
+func (r *reader) slabs(ctx context.Context, first, end int64, fn func(slab) error) (err error) {
+	a := r.a
 	if r.unit == 0 && a.DType.Kind != 'O' {
 		return r.nothings(ctx, fn)
 	}
@@ -66,10 +72,10 @@ func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
 	if r.batch != nil {
 		ahead = max(ahead, chunksBatch)
 	}
-	together := min((ahead-1)/r.perRow+1, max(1, slabBytes/row), r.grid[0])
+	together := min((ahead-1)/r.perRow+1, max(1, slabBytes/row), end-first)
 	var s slab
-	for first := int64(0); first < r.grid[0]; first += together {
-		last := min(first+together, r.grid[0])
+	for ; first < end; first += together {
+		last := min(first+together, end)
 		s.count = (min(last*r.chunks[0], r.shape[0]) - first*r.chunks[0]) * r.inner
 		if a.DType.Kind == 'O' {
 			s.values = slices.Grow(s.values[:0], int(s.count))[:s.count]

@@ -29,6 +29,52 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	if err != nil {
 		return nil, err
 	}
+	s, err := r.sampler(from, count, step, 8)
+	if err != nil {
+		return nil, err
+	}
+	s.out = make([]float64, s.total)
+	return s.out, s.read(ctx)
+}
+
+// Window gives the elements of a window as values: along each axis count of them from from on, in
+// C order. They are as [Array.Values] has them; numbers are json.Number, moments and spans strings,
+// raw elements []byte and structured ones []any. Of fixed elements what [Array.Sample] would read
+// is read; of objects the rows of chunks that hold the window, which must stay below Limit.
+func (a *Array) Window(ctx context.Context, from, count []int64) ([]any, error) {
+	r, err := a.reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cost := 64 + r.unit
+	if a.DType.Fields != nil {
+		cost += 48 * r.unit // an element may be a byte
+	}
+	s, err := r.sampler(from, count, slices.Repeat([]int64{1}, len(count)), cost)
+	if err != nil {
+		return nil, err
+	}
+	if a.DType.Kind == 'O' {
+		return s.objects(ctx)
+	}
+	s.raw = make([]byte, s.total*r.unit)
+	if r.unit > 0 {
+		if err := s.read(ctx); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]any, s.total)
+	for i := range out {
+		if out[i], err = a.DType.value(s.raw[int64(i)*r.unit:][:r.unit]); err != nil {
+			return nil, &KeyError{a.name(), err}
+		}
+	}
+	return out, nil
+}
+
+// sampler checks a window, of which each element takes cost bytes.
+func (r *reader) sampler(from, count, step []int64, cost int64) (*sampler, error) {
+	a := r.a
 	if len(a.Shape) == 0 {
 		from, count, step = []int64{0}, []int64{1}, []int64{1}
 	}
@@ -40,8 +86,8 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 		if n <= 0 || step[i] <= 0 || from[i] < 0 || from[i] >= r.shape[i] || n > (r.shape[i]-1-from[i])/step[i]+1 {
 			return nil, &KeyError{a.name(), corrupt("expected a window within %d elements along axis %d, found %d from %d on, %d apart", r.shape[i], i, n, from[i], step[i])}
 		}
-		if total, _ = multiply(total, n); total > a.Limit/8 {
-			return nil, &KeyError{a.name(), overLimit("a window", total, a.Limit/8)}
+		if total, _ = multiply(total, n); total > a.Limit/cost {
+			return nil, &KeyError{a.name(), overLimit("a window", total, a.Limit/cost)}
 		}
 	}
 	if chunk, err := a.chunkBytes(a.Limit); err != nil {
@@ -49,17 +95,52 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	} else if chunk > a.Limit {
 		return nil, &KeyError{a.name(), overLimit("a chunk", chunk, a.Limit)}
 	}
-	s := &sampler{r: r, from: from, count: count, step: step, out: make([]float64, total), to: strides(count, 'C'), in: a.chunkStrides(r.chunks)}
-	if err := s.axis(ctx, 0, make([]int64, len(count)), make([]run, len(count))); err != nil {
-		return nil, err
+	return &sampler{r: r, from: from, count: count, step: step, total: total, to: strides(count, 'C'), in: a.chunkStrides(r.chunks)}, nil
+}
+
+func (s *sampler) read(ctx context.Context) error {
+	if err := s.axis(ctx, 0, make([]int64, len(s.count)), make([]run, len(s.count))); err != nil {
+		return err
 	}
-	return s.out, s.flush(ctx)
+	return s.flush(ctx)
+}
+
+// objects picks the window's elements out of the rows of chunks that hold them.
+func (s *sampler) objects(ctx context.Context) ([]any, error) {
+	size, held, out := s.r.chunks[0], int64(0), make([]any, 0, s.total)
+	row := s.from[0] / size * size // of the slab's first element
+	in := strides(s.r.shape, 'C')
+	err := s.r.slabs(ctx, s.from[0]/size, (s.from[0]+s.count[0]-1)/size+1, func(b slab) error {
+		if held += b.held; held > s.r.a.Limit {
+			return &KeyError{s.r.a.name(), overLimit("its values together", held, s.r.a.Limit)}
+		}
+		rows := b.count / s.r.inner
+		for at := max(row, s.from[0]); at < min(row+rows, s.from[0]+s.count[0]); at++ {
+			out = s.inner(out, b.values, in, 1, (at-row)*in[0])
+		}
+		row += rows
+		return nil
+	})
+	return out, err
+}
+
+// inner appends those of a row, which begins at a place in values.
+func (s *sampler) inner(out, values []any, in []int64, axis int, at int64) []any {
+	if axis == len(s.count) {
+		return append(out, values[at])
+	}
+	for i := range s.count[axis] {
+		out = s.inner(out, values, in, axis+1, at+(s.from[axis]+i)*in[axis])
+	}
+	return out
 }
 
 type sampler struct {
 	r                 *reader
 	from, count, step []int64
+	total             int64
 	out               []float64
+	raw               []byte  // elements as they are, in place of out
 	to, in            []int64 // strides
 	wanted            []chunk // which are read together
 }
@@ -161,6 +242,10 @@ func (s *sampler) pick(raw []byte, index []int64, runs []run, axis int, to, in i
 		b := s.r.fill
 		if raw != nil {
 			b = raw[i*s.r.unit : (i+1)*s.r.unit]
+		}
+		if s.raw != nil {
+			copy(s.raw[t*s.r.unit:], b)
+			continue
 		}
 		s.out[t] = s.r.a.DType.sample(b)
 	}

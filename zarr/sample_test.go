@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -153,4 +154,88 @@ func TestSampleOfMomentsAndText(t *testing.T) {
 	if _, err := a.Sample(t.Context(), []int64{0}, []int64{1}, []int64{1}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("text is %v", err)
 	}
+}
+
+// A window is what WriteText writes of its elements.
+func TestAWindowIsWhatTheTextSays(t *testing.T) {
+	kinds := map[byte]int{}
+	for name, g := range goldens(t) {
+		a, err := Open(t.Context(), g.Keys, "")
+		if err != nil || a.Elements() == 0 || a.Elements() > 10_000 {
+			continue
+		}
+		var text strings.Builder
+		if err := a.WriteText(t.Context(), &text); err != nil {
+			continue
+		}
+		all := strings.TrimSuffix(text.String(), "\n")
+		if len(a.Shape) > 2 {
+			all = strings.ReplaceAll(all, "\n\n", "\n")
+		}
+		said := strings.Split(strings.ReplaceAll(all, "\t", "\n"), "\n")
+		if len(said) != int(a.Elements()) {
+			t.Errorf("%s: %d elements are written as %d", name, a.Elements(), len(said))
+			continue
+		}
+		shape := a.Shape
+		if len(shape) == 0 {
+			shape = []int64{1}
+		}
+		in := strides(shape, 'C')
+		for part := range int64(3) {
+			from, count := make([]int64, len(shape)), make([]int64, len(shape))
+			for i, n := range shape {
+				from[i] = min(part, n-1)
+				count[i] = max(1, (n-from[i])/(part+1))
+			}
+			got, err := a.Window(t.Context(), from, count)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				break
+			}
+			at := 0
+			var each func(axis int, place int64)
+			each = func(axis int, place int64) {
+				if axis < len(shape) {
+					for k := range count[axis] {
+						each(axis+1, place+(from[axis]+k)*in[axis])
+					}
+					return
+				}
+				if v := told(a, got[at]); v != said[place] {
+					t.Errorf("%s: element %d is %s, expected %s", name, place, v, said[place])
+				}
+				at++
+			}
+			each(0, 0)
+			kinds[a.DType.Kind]++
+		}
+		for _, w := range [][2]int64{{0, shape[0] + 1}, {shape[0], 1}, {-1, 1}, {0, 0}, {0, math.MaxInt64}} {
+			from, count := make([]int64, len(shape)), slices.Repeat([]int64{1}, len(shape))
+			from[0], count[0] = w[0], w[1]
+			if _, err := a.Window(t.Context(), from, count); len(a.Shape) > 0 && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrLimit) {
+				t.Errorf("%s: a window %v is %v", name, w, err)
+			}
+		}
+	}
+	for _, k := range "biufSUMO" {
+		if kinds[byte(k)] == 0 {
+			t.Errorf("no array of kind %c was compared", k)
+		}
+	}
+}
+
+// told is a value as WriteText shows it.
+func told(a *Array, v any) string {
+	b, raw := v.([]byte)
+	_, text := v.(string)
+	switch {
+	case raw && a.DType.Kind == 'V':
+		return fmt.Sprintf("%x", b)
+	case text && a.DType.Kind == 'O' && a.Filters[0].ID != "vlen-utf8":
+		return string(appendJSON(nil, v))
+	case text || raw:
+		return string(appendCell(nil, v))
+	}
+	return string(appendJSON(nil, v))
 }

@@ -22,7 +22,7 @@ import (
 
 func (a *app) browseCommand() *cobra.Command {
 	o := serving{addr: "127.0.0.1:0", maxRequests: 512, maxOpen: 32, browse: true}
-	var static string
+	var static, single string
 	cmd := &cobra.Command{
 		Use:   "browse ARCHIVE|FOLDER|PREFIX...",
 		Short: "Look into archives in a browser",
@@ -35,16 +35,25 @@ $HOLDALL_BROWSER, or else $BROWSER, is the browser to start; none starts none.
 --static DIR writes a page into a folder instead, and an index with digests of
 all contents. Put the archive there, too: then any server of files, or a bucket,
 shows it, if it gives ranges. Each piece of a content is compared with its digest
-in the browser.`,
+in the browser.
+
+--single FILE writes one file of HTML that has the page, the index and the archive
+in it, and opens from a disk. It is for archives of up to 64 MiB.`,
 		Example: `  holdall browse docs.caf
   holdall browse /data/archives
   HOLDALL_BROWSER=none holdall browse docs.caf
-  holdall browse --static site docs.caf`,
+  holdall browse --static site docs.caf
+  holdall browse --single docs.html docs.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			if static != "" {
-				if len(args) != 1 || o.files {
-					return usage("--static: expected one archive")
+			if static != "" || single != "" {
+				switch {
+				case static != "" && single != "":
+					return usage("--static or --single: expected one of them")
+				case len(args) != 1 || o.files:
+					return usage("%s: expected one archive", map[bool]string{true: "--static", false: "--single"}[static != ""])
+				case single != "":
+					return a.singlePage(ctx, args[0], single)
 				}
 				return a.staticPage(ctx, args[0], static)
 			}
@@ -53,6 +62,7 @@ in the browser.`,
 		}),
 	}
 	cmd.Flags().StringVar(&static, "static", "", "write a page for any server of files into this folder")
+	cmd.Flags().StringVar(&single, "single", "", "write one file of HTML with the page and the archive in it")
 	cmd.Flags().BoolVar(&o.files, "files", false, "the files of a folder that is no archive, not the archives in it")
 	return cmd
 }
@@ -71,14 +81,20 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 		return err
 	}
 	archive := path.Base(name)
-	m := &holdall.Meter{}
-	stop := a.showProgress(m, "read")
-	sum, err := holdall.BuildIndexStore(ctx, st, name, to, archive+holdall.IndexSuffix, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: 256 << 10, NoTable: true, OnError: a.tellProblem, Meter: m})
-	stop()
+	sum, err := a.staticIndex(ctx, st, name, to, archive+holdall.IndexSuffix)
 	if err != nil {
 		return err
 	}
-	err = explore.Static(archive, func(name string, content []byte) error {
+	in, err := a.openIn(ctx, st, name, a.openOptions())
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	regions, err := explore.Regions(ctx, in)
+	if err != nil {
+		return err
+	}
+	err = explore.Static(archive, regions, func(name string, content []byte) error {
 		at := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return err
@@ -94,6 +110,97 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 		Index   int64  `json:"index_bytes"`
 	}{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: a page for %s with %s; put %s there, too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
 	return answer(sum.Unproven > 0)
+}
+
+// staticIndex writes an index by which a page reads an archive, and proves what it shows.
+func (a *app) staticIndex(ctx context.Context, st store.Store, name string, to store.Store, index string) (holdall.IndexSummary, error) {
+	m := &holdall.Meter{}
+	defer a.showProgress(m, "read")()
+	return holdall.BuildIndexStore(ctx, st, name, to, index, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: 256 << 10, NoTable: true, OnError: a.tellProblem, Meter: m})
+}
+
+// maxSingle is how long an archive may be that a page has within it.
+const maxSingle = 64 << 20
+
+// singlePage writes a page that has the archive in it.
+func (a *app) singlePage(ctx context.Context, address, file string) error {
+	in, err := a.openBare(ctx, address, false)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if in.IsDir() {
+		return fmt.Errorf("%s: expected an archive, found a folder", address)
+	}
+	st, name := in.Store(), in.Name()
+	stored, err := in.StoredSize(ctx)
+	if err != nil {
+		return err
+	}
+	if stored > maxSingle {
+		return fmt.Errorf("%s: it has %s, and a page has room for %s: 'holdall browse --static' writes one that lies beside its archive", address, a.humanSize(stored), a.humanSize(maxSingle))
+	}
+	dir, err := os.MkdirTemp("", "holdall-page-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	archive := path.Base(name)
+	to, index, err := store.OpenAddress(ctx, filepath.Join(dir, "index"+holdall.IndexSuffix))
+	if err != nil {
+		return err
+	}
+	sum, err := a.staticIndex(ctx, st, name, to, index)
+	if err != nil {
+		return err
+	}
+	parts := []explore.Part{{Name: archive + holdall.IndexSuffix, Write: func(w io.Writer) error { return copyObject(ctx, w, to, index) }}}
+	volumes, err := in.Volumes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		if below, ok := strings.CutPrefix(v, name); ok { // an index leads nowhere else
+			parts = append(parts, explore.Part{Name: archive + below, Write: func(w io.Writer) error { return copyObject(ctx, w, st, v) }})
+		}
+	}
+	regions, err := explore.Regions(ctx, in)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(ctx, file, func(w io.Writer) error { return explore.Single(w, archive, regions, parts) }); err != nil {
+		return err
+	}
+	a.say(struct {
+		Page    string `json:"page"`
+		Archive string `json:"archive"`
+		Index   int64  `json:"index_bytes"`
+	}{file, archive, sum.Index}, "%s\n", fmt.Sprintf("%s: a page with %s in it", file, count(sum.Entries, "entry")))
+	return answer(sum.Unproven > 0)
+}
+
+// copyObject writes all of an object.
+func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) error {
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	if err != nil {
+		return err
+	}
+	b := make([]byte, 256<<10)
+	for at := int64(0); at < info.Size; at += int64(len(b)) {
+		b = b[:min(int64(len(b)), info.Size-at)]
+		if err := o.ReadAt(ctx, b, at); err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // noBrowser is what starts none.

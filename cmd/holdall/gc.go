@@ -4,6 +4,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
 )
 
 // lateGC lets the first collection of garbage wait until there are 16 MiB instead of 4: most
@@ -13,5 +15,48 @@ func lateGC() {
 		return
 	}
 	usual := debug.SetGCPercent(400)
-	runtime.AddCleanup(new([16]byte), func(int) { debug.SetGCPercent(usual) }, 0)
+	afterGC(func() { debug.SetGCPercent(usual) })
+}
+
+// afterGC calls do once, after the next collection of garbage.
+func afterGC(do func()) {
+	runtime.AddCleanup(new([16]byte), func(int) { do() }, 0)
+}
+
+const (
+	leanGarbage = 16 << 20
+	idleCheck   = 15 * time.Second
+)
+
+// leanGC is for a command that goes on for days and remembers much: there is never more
+// garbage than 16 MiB, or an eighth of what is in use if that is more, and when nothing
+// happens what is free is given back to the system.
+func leanGC() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	percent := 0
+	var adapt func()
+	adapt = func() {
+		metrics.Read(live)
+		n := max(live[0].Value.Uint64(), 1)
+		if p := int(min(400, max(12, 100*leanGarbage/n))); p != percent {
+			debug.SetGCPercent(p)
+			percent = p
+		}
+		afterGC(adapt)
+	}
+	afterGC(adapt)
+	go func() {
+		s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+		was := uint64(0)
+		for range time.Tick(idleCheck) {
+			metrics.Read(s)
+			idle := s[0].Value.Uint64()-was < leanGarbage/16
+			if was = s[0].Value.Uint64(); idle && s[1].Value.Uint64()+s[2].Value.Uint64() > leanGarbage/4 {
+				debug.FreeOSMemory()
+			}
+		}
+	}()
 }

@@ -139,6 +139,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 		return err
 	}
 	moreToRun()
+	leanGC()
 	for i, address := range addresses {
 		at := dir
 		if len(addresses) > 1 {

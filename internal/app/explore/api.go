@@ -57,6 +57,9 @@ func (h *Handler) routes() {
 		"GET /api/array":          (*question).array,
 		"GET /api/array/data":     (*question).arrayData,
 		"GET /api/arrays":         (*question).arrays,
+		"GET /api/attributes":     (*question).attributes,
+		"GET /api/table":          (*question).table,
+		"GET /api/raster":         (*question).raster,
 		"GET /api/nwb":            (*question).nwb,
 		"GET /api/node":           (*question).node,
 		"GET /api/history":        (*question).history,
@@ -163,7 +166,14 @@ func why(err error) string {
 	if corrupt, ok := errors.AsType[*format.CorruptError](err); ok {
 		return format.Escape(corrupt.Message)
 	}
-	if slices.ContainsFunc(unreadables, func(e error) bool { return errors.Is(err, e) }) {
+	digest, isDigest := errors.AsType[*holdall.DigestError](err)
+	proof, isProof := errors.AsType[*holdall.ProofError](err)
+	switch {
+	case isDigest:
+		return format.Escape(digest.Error())
+	case isProof:
+		return format.Escape(proof.Error())
+	case slices.ContainsFunc(unreadables, func(e error) bool { return errors.Is(err, e) }):
 		return format.Escape(err.Error())
 	}
 	return "it cannot be read"

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"path"
 	"slices"
@@ -37,8 +38,34 @@ func (q *question) zarr() *view {
 	return v
 }
 
+// samePaths are views whose arrays and groups lie where the view of arrays has them.
+var samePaths = []string{"objects", "zarr3"}
+
+// arraysOf returns the view of its arrays, which may be another than the one that is looked at;
+// nil if it has none.
+func (q *question) arraysOf(v *view) (*view, error) {
+	if v.name == zarrView {
+		return v, nil
+	}
+	if !slices.Contains(samePaths, v.name) || !slices.Contains(v.in.Format().Views, zarrView) {
+		return nil, nil
+	}
+	return q.inView(v, zarrView)
+}
+
+// arrayed is the archive that is asked about, in the view of its arrays.
+func (q *question) arrayed() *view {
+	v := q.view()
+	if q.err == nil {
+		if v, q.err = q.arraysOf(v); v == nil && q.err == nil {
+			q.err = bad("view: expected %s, or one that has the same paths", zarrView)
+		}
+	}
+	return v
+}
+
 func (q *question) opened() (a *zarr.Array) {
-	v := q.zarr()
+	v := q.arrayed()
 	name := q.path()
 	if name == "." {
 		name = ""
@@ -52,18 +79,64 @@ func (q *question) opened() (a *zarr.Array) {
 }
 
 type arrayJSON struct {
-	Path     string          `json:"path"`
-	Shape    []int64         `json:"shape"`
-	Chunks   []int64         `json:"chunks"`
-	DType    string          `json:"dtype"`
-	Codecs   string          `json:"codecs"`
-	Elements int64           `json:"elements"`
-	Attrs    json.RawMessage `json:"attrs,omitempty"`
-	Numbers  bool            `json:"numbers"` // it can be drawn
-	Text     string          `json:"text,omitempty"`
-	Cut      bool            `json:"cut,omitempty"`   // there is more text
-	Fault    string          `json:"fault,omitempty"` // why it cannot be read
-	Scale    *scaleJSON      `json:"scale,omitempty"`
+	Path     string     `json:"path"`
+	Shape    []int64    `json:"shape"`
+	Chunks   []int64    `json:"chunks"`
+	DType    string     `json:"dtype"`
+	Codecs   string     `json:"codecs"`
+	Elements int64      `json:"elements"`
+	Numbers  bool       `json:"numbers"`           // it can be drawn
+	Colours  bool       `json:"colours,omitempty"` // the last axis is red, green, blue, and perhaps how opaque
+	Text     string     `json:"text,omitempty"`
+	Cut      bool       `json:"cut,omitempty"`   // there is more text
+	Fault    string     `json:"fault,omitempty"` // why it cannot be read
+	Scale    *scaleJSON `json:"scale,omitempty"`
+	attributesJSON
+}
+
+// attributesJSON are attributes, or why they are not told.
+type attributesJSON struct {
+	Attrs json.RawMessage `json:"attrs,omitempty"`
+	Fault string          `json:"attrs_fault,omitempty"`
+}
+
+func attributesOf(attrs map[string]any) (j attributesJSON) {
+	if len(attrs) == 0 {
+		return j
+	}
+	text, err := json.Marshal(speakable(attrs))
+	switch {
+	case err != nil:
+		j.Fault = "they have values that cannot be shown"
+	case len(text) > 1<<20:
+		j.Fault = fmt.Sprintf("they are %d bytes, too many to be shown", len(text))
+	default:
+		j.Attrs = text
+	}
+	return j
+}
+
+// speakable has NaN and infinities, which JSON lacks, as text.
+func speakable(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		if f, err := v.Float64(); math.IsNaN(f) || math.IsInf(f, 0) && err == nil {
+			return string(v)
+		}
+	case []any:
+		list := make([]any, len(v))
+		for i, x := range v {
+			list[i] = speakable(x)
+		}
+		return list
+	case map[string]any:
+		all := make(map[string]any, len(v))
+		for k, x := range v {
+			all[k] = speakable(x)
+		}
+		return all
+	}
+	return v
 }
 
 // scaleJSON says what elements mean, as NWB writes it with a time series. The first axis is time
@@ -75,6 +148,7 @@ type scaleJSON struct {
 	Start      float64 `json:"start"` // seconds
 	Rate       float64 `json:"rate,omitempty"`
 	Times      string  `json:"times,omitempty"` // the path of the array of times
+	Fault      string  `json:"fault,omitempty"` // why there is no time
 }
 
 // scale finds out what the elements of an array mean.
@@ -101,18 +175,38 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 		if b := open("starting_time"); b != nil && b.Elements() == 1 && b.Numeric() {
 			if rate := number(b.Attrs, "rate", 0); rate > 0 {
 				j.Rate = rate
-				if v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape))); err == nil && len(v) == 1 {
+				v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape)))
+				switch {
+				case err != nil:
+					j.Fault = "its starting_time cannot be read, and is taken to be 0: " + why(err)
+				case len(v) != 1 || math.IsNaN(v[0]) || math.IsInf(v[0], 0):
+					j.Fault = "its starting_time is no time, and is taken to be 0"
+				default:
 					j.Start = v[0]
 				}
+			} else {
+				j.Fault = "its starting_time has no rate"
 			}
-		} else if b := open("timestamps"); b != nil && b.Numeric() && len(b.Shape) == 1 && b.Shape[0] == a.Shape[0] {
-			j.Times = format.Escape(b.Path)
+		} else if b := open("timestamps"); b != nil && b.Numeric() && len(b.Shape) == 1 {
+			if j.Times = format.Escape(b.Path); b.Shape[0] != a.Shape[0] {
+				j.Times, j.Fault = "", fmt.Sprintf("it has %d timestamps for %d samples", b.Shape[0], a.Shape[0])
+			}
 		}
 	}
 	if j == (scaleJSON{Conversion: 1}) {
 		return nil
 	}
 	return &j
+}
+
+// coloured reports whether an array has images of colours, as far as it shows.
+func coloured(a *zarr.Array) bool {
+	n := len(a.Shape)
+	if n < 3 || a.Shape[n-1] != 3 && a.Shape[n-1] != 4 || !a.Numeric() {
+		return false
+	}
+	typ, _ := a.Attrs["neurodata_type"].(string)
+	return a.DType.Kind == 'u' && a.DType.Size == 1 || typ == "RGBImage" || typ == "RGBAImage"
 }
 
 // array answers with what an array is; of one that is no numbers with the beginning of its text.
@@ -122,13 +216,11 @@ func (q *question) array() error {
 	if q.err != nil {
 		return q.err
 	}
-	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric()}
+	j := arrayJSON{Path: format.Escape(a.Path), Shape: a.Shape, Chunks: a.Chunks, DType: a.DType.String(), Codecs: a.Codecs(), Elements: a.Elements(), Numbers: a.Numeric(), Colours: coloured(a)}
 	if j.Numbers {
 		j.Scale = q.scale(a)
 	}
-	if attrs, err := json.Marshal(a.Attrs); err == nil && len(a.Attrs) > 0 && len(attrs) <= 1<<20 {
-		j.Attrs = attrs
-	}
+	j.attributesJSON = attributesOf(a.Attrs)
 	if !j.Numbers || j.Elements <= 64 {
 		w := &firstBytes{most: 16 << 10}
 		var err error
@@ -164,7 +256,7 @@ func (w *firstBytes) Write(p []byte) (int, error) {
 
 // windowJSON says what elements an answer has.
 type windowJSON struct {
-	Kind  string  `json:"kind"` // "line": as they are; "range": least and largest in turn; "image": rows of columns
+	Kind  string  `json:"kind"` // "line": as they are; "range": least and largest in turn; "image": rows of columns; "colours": of these red, green and blue
 	From  []int64 `json:"from"`
 	Count []int64 `json:"count"` // elements that are answered, along each axis
 	Step  []int64 `json:"step"`
@@ -217,9 +309,13 @@ func (q *question) arrayData() error {
 	if q.err != nil {
 		return q.err
 	}
+	axes := 2
+	if coloured(a) {
+		axes = 3
+	}
 	w := windowJSON{Kind: "image", From: from, Count: make([]int64, len(shape)), Step: make([]int64, len(shape))}
 	for i := range shape {
-		if i < len(shape)-2 {
+		if i < len(shape)-axes {
 			to[i] = from[i] + 1
 		}
 		if from[i] >= to[i] || to[i] > shape[i] {
@@ -232,7 +328,7 @@ func (q *question) arrayData() error {
 	if len(shape) <= 1 {
 		values, err = q.line(a, &w, points)
 	} else {
-		values, err = q.image(a, &w, points)
+		values, err = q.image(a, &w, points, axes)
 	}
 	if err != nil {
 		return err
@@ -320,10 +416,17 @@ func (q *question) line(a *zarr.Array, w *windowJSON, points int64) ([]float64, 
 	return values, nil
 }
 
-// image reads the last two axes at an index of the others, in at most so many elements.
-func (q *question) image(a *zarr.Array, w *windowJSON, points int64) ([]float64, error) {
-	y, x := len(w.Count)-2, len(w.Count)-1
-	side := int64(math.Sqrt(float64(points)))
+// image reads the last axes at an index of the others, in at most so many elements: two axes, or
+// three of which the last one is colours.
+func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) ([]float64, error) {
+	y, x := len(w.Count)-axes, len(w.Count)-axes+1
+	if axes == 3 {
+		w.Kind, points = "colours", points/w.Count[x+1]
+		if w.Count[x+1] != a.Shape[x+1] {
+			return nil, bad("from, to: expected all of axis %d, whose elements are one colour", x+1)
+		}
+	}
+	side := max(1, int64(math.Sqrt(float64(points))))
 	for {
 		rows, cols := w.Count[y], w.Count[x]
 		chunks := (rows/a.Chunks[y] + 2) * (cols/a.Chunks[x] + 2)

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -217,6 +219,10 @@ type entryJSON struct {
 	Own     bool              `json:"own,omitempty"`
 	Odd     bool              `json:"odd,omitempty"` // no URL leads to it
 	Array   bool              `json:"array,omitempty"`
+	Grouped bool              `json:"grouped,omitempty"` // a group of arrays that has attributes
+	Table   bool              `json:"table,omitempty"`   // a group that is one
+	Units   bool              `json:"units,omitempty"`   // a table of spikes
+	Series  bool              `json:"series,omitempty"`  // a group with data over time
 	Extents []extentJSON      `json:"extents,omitempty"`
 	More    bool              `json:"more_extents,omitempty"`
 	// Proof says what its content is compared with before it is handed on: checksums of its
@@ -281,19 +287,43 @@ func (q *question) entry() error {
 			j.Extents = append(j.Extents, extentJSON{format.Escape(x.Object), x.Off, x.Len, x.Codec, x.External})
 		}
 	}
-	if e.Kind == format.Dir && v.name == zarrView {
-		_, err := v.in.Lookup(q.ctx(), keyIn(e.Name, ".zarray"))
-		if err != nil {
-			key := keyIn(e.Name, zarr.MetaName)
-			_, parse, limit := zarr.MetaOf(key)
-			var text []byte
-			if text, err = v.in.Get(q.ctx(), key, limit); err == nil {
-				_, err = parse(text)
-			}
-		}
-		j.Array = err == nil
+	if err := q.pictured(v, e, &j); err != nil {
+		return err
 	}
 	return q.json(j)
+}
+
+// pictured says whether an entry is an array, or a group of arrays and of which kind.
+func (q *question) pictured(v *view, e holdall.Entry, j *entryJSON) error {
+	if e.Kind != format.Dir && (v.name == zarrView || e.Kind != format.File || strings.Contains(e.Name, "@")) {
+		return nil
+	}
+	of, err := q.arraysOf(v)
+	if of == nil {
+		if errors.Is(err, store.ErrChanged) {
+			return err
+		}
+		return nil // then it has no pictures
+	}
+	name := e.Name
+	if name == "." {
+		name = ""
+	}
+	if _, err = of.in.Lookup(q.ctx(), keyIn(e.Name, ".zarray")); err != nil {
+		key := keyIn(e.Name, zarr.MetaName)
+		_, parse, limit := zarr.MetaOf(key)
+		var text []byte
+		if text, err = of.in.Get(q.ctx(), key, limit); err == nil {
+			_, err = parse(text)
+		}
+	}
+	if j.Array = err == nil; j.Array || e.Kind != format.Dir {
+		return nil
+	}
+	if g, err := groupAt(q.ctx(), of.in, name); err == nil && len(g.attrs) > 0 {
+		j.Grouped, j.Table, j.Units, j.Series = true, g.isTable(), g.isUnits(q.ctx()), g.isSeries(q.ctx())
+	}
+	return nil
 }
 
 const maxContent = 1 << 20

@@ -777,7 +777,7 @@ func TestACancelledQuestionEnds(t *testing.T) {
 func FuzzQuestions(f *testing.F) {
 	m := oddArchive(f)
 	s := serving(f, opened(m, "x.caf", caf.Format))
-	for _, q := range []string{"ls a=x&path=a&offset=1&limit=2&sort=size&dir=desc", "search a=x&q=a b", "map a=x&from=1&to=9&cells=3", "map/at a=x&from=0&to=9", "map/of a=x&path=top", "treemap a=x&limit=1", "entry a=x&path=raw%5Cxff", "content a=x&path=top&off=0&n=5", "archive a=x&about=yes", "array/data a=x&view=zarr&from=1,2", "nwb a=x&view=zarr"} {
+	for _, q := range []string{"ls a=x&path=a&offset=1&limit=2&sort=size&dir=desc", "search a=x&q=a b", "map a=x&from=1&to=9&cells=3", "map/at a=x&from=0&to=9", "map/of a=x&path=top", "treemap a=x&limit=1", "entry a=x&path=raw%5Cxff", "content a=x&path=top&off=0&n=5", "archive a=x&about=yes", "array/data a=x&view=zarr&from=1,2", "nwb a=x&view=zarr", "table a=x&view=zarr&path=t&from=1&n=2", "raster a=x&view=zarr&bins=5&start=1&end=2", "attributes a=x&view=zarr&path=t"} {
 		path, query, _ := strings.Cut(q, " ")
 		f.Add(path, query)
 	}

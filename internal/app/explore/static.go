@@ -1,29 +1,43 @@
 package explore
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
+	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/bytemap"
+	"github.com/holdall/holdall/format"
 )
 
 // staticPolicy is policy for a page that a server of others has, as the page says it itself.
 const staticPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 
+// regionsSuffix is what the name of a file ends in that has the [Regions] of an archive.
+const regionsSuffix = ".regions.json"
+
 // Static puts the files of a page that shows one archive, with no server of ours: it lies beside
-// the archive of that name and its index, NAME.holdall. The page itself comes last.
-func Static(archive string, put func(name string, content []byte) error) error {
+// the archive of that name and its index, NAME.holdall. The page itself comes last. With
+// [Regions] it has the byte map.
+func Static(archive string, regions []byte, put func(name string, content []byte) error) error {
 	names, err := fs.Glob(ui, "ui/*")
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
+	for _, name := range append(names, "ui/"+kindsModule) {
 		if path.Base(name) == "index.html" {
 			continue
 		}
-		b, err := ui.ReadFile(name)
+		b, err := module(path.Base(name))
 		if err == nil {
 			err = put(name, b)
 		}
@@ -31,18 +45,248 @@ func Static(archive string, put func(name string, content []byte) error) error {
 			return err
 		}
 	}
-	kinds, err := json.Marshal(kindOfExtension())
+	if regions != nil {
+		if err := put(archive+regionsSuffix, regions); err != nil {
+			return err
+		}
+	}
+	page, err := staticPage(archive, staticPolicy, regions != nil, strings.NewReplacer(`<script type="module" src="ui/app.js">`, `<script type="module" src="ui/static.js"></script>`+"\n"+`<script type="module" src="ui/app.js">`))
 	if err != nil {
 		return err
 	}
-	if err := put("ui/kinds.js", fmt.Appendf(nil, "// What files hold, by the endings of their names.\nexport default %s;\n", kinds)); err != nil {
-		return err
+	return put("index.html", []byte(page))
+}
+
+// A Part is a file that a page has within it.
+type Part struct {
+	Name  string
+	Write func(io.Writer) error
+}
+
+// Single writes a page that shows one archive and has all in it: what its parts are is the
+// archive of that name, or what lies in it, and its index. It opens from a disk, and asks nobody
+// for anything.
+func Single(w io.Writer, archive string, regions []byte, parts []Part) error {
+	if regions != nil {
+		parts = append(parts, Part{archive + regionsSuffix, func(w io.Writer) error { _, err := w.Write(regions); return err }})
 	}
-	page, err := ui.ReadFile("ui/index.html")
+	style, err := module("style.css")
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<meta name=\"archive\" content=\"%s\">\n", staticPolicy, html.EscapeString(archive))
-	text := strings.Replace(string(page), "<meta name=\"viewport\"", head+"<meta name=\"viewport\"", 1)
-	return put("index.html", []byte(strings.Replace(text, "ui/app.js", "ui/static.js", 1)))
+	theme, err := module("theme.js")
+	if err != nil {
+		return err
+	}
+	script, err := joined("static.js", "app.js")
+	if err != nil {
+		return err
+	}
+	icon, err := module("icon.svg")
+	if err != nil {
+		return err
+	}
+	policy := fmt.Sprintf("default-src 'none'; script-src %s %s; style-src %s; img-src data: blob:; media-src blob:; base-uri 'none'; form-action 'none'", sourceHash(string(theme)), sourceHash(script), sourceHash(string(style)))
+	within := []string{
+		`<link rel="stylesheet" href="ui/style.css">`, "<style>" + string(style) + "</style>",
+		`<script src="ui/theme.js"></script>`, "<script>" + string(theme) + "</script>",
+		`<script type="module" src="ui/app.js"></script>`, `<script type="module">` + script + "</script>",
+		`"ui/icon.svg"`, `"data:image/svg+xml;base64,` + base64.StdEncoding.EncodeToString(icon) + `"`,
+	}
+	page, err := staticPage(archive, policy, regions != nil, strings.NewReplacer(within...))
+	if err != nil {
+		return err
+	}
+	front, end, _ := strings.Cut(page, "</body>")
+	if _, err := io.WriteString(w, front); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if _, err := fmt.Fprintf(w, "<script type=\"text/plain\" data-file=\"%s\">", html.EscapeString(p.Name)); err != nil {
+			return err
+		}
+		enc := base64.NewEncoder(base64.StdEncoding, w)
+		if err := p.Write(enc); err != nil {
+			return err
+		}
+		if err := enc.Close(); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, "</script>\n"); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(w, "</body>"+end)
+	return err
+}
+
+// maxStaticRegions is how many there may be where a page draws the byte map by itself.
+const maxStaticRegions = 250_000
+
+// Regions is what a page has to know of an archive besides its index to draw the byte map: its
+// volumes, and what is not content in them. It is nil where a page cannot draw one.
+func Regions(ctx context.Context, in *holdall.Archive) ([]byte, error) {
+	f := in.Format()
+	if f == nil || f.Overview != "" {
+		return nil, nil // it is drawn by what an index does not have
+	}
+	m, err := newSpanMap(ctx, in)
+	if err != nil || m.size == 0 {
+		return nil, err
+	}
+	for r, err := range in.Regions(ctx) {
+		if err != nil {
+			break // as far as they are known, as on a server
+		}
+		if m.addRegion(r); m.regions.Len() > maxStaticRegions {
+			return nil, nil
+		}
+	}
+	m.regions.sort()
+	j := struct {
+		Volumes []volume `json:"volumes"`
+		Size    int64    `json:"size"`
+		Parity  string   `json:"parity,omitempty"`
+		Labels  []string `json:"labels"`
+		Regions []int64  `json:"regions"` // of each its use, its label, how far it is behind the one before, and its length
+	}{Size: m.size, Parity: m.parity, Labels: []string{}, Regions: []int64{}}
+	for _, v := range m.volumes {
+		name, below := strings.CutPrefix(v.Name, in.Name())
+		if !below {
+			return nil, nil
+		}
+		j.Volumes = append(j.Volumes, volume{format.Escape(name), v.Base, v.Size})
+	}
+	labels, end := map[uint32]int{}, int64(0)
+	for i := range m.regions.Len() {
+		off, ref := *m.regions.off.At(i), *m.regions.ref.At(i)
+		word := ref & (1<<24 - 1)
+		if _, known := labels[word]; !known {
+			labels[word] = len(j.Labels)
+			j.Labels = append(j.Labels, m.words.At(word))
+		}
+		j.Regions = append(j.Regions, int64(min(int(ref>>24), int(bytemap.Unknown))), int64(labels[word]), off-end, m.regions.length(i))
+		end = off + m.regions.length(i)
+	}
+	return json.Marshal(j)
+}
+
+// sourceHash is what a policy calls a script or a style within the page.
+func sourceHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// staticPage is the page as it is without a server of ours, with what it loads replaced.
+func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (string, error) {
+	b, err := module("index.html")
+	if err != nil {
+		return "", err
+	}
+	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<meta name=\"archive\" content=\"%s\"%s>\n", policy, html.EscapeString(archive), map[bool]string{true: " data-mapped"}[mapped])
+	front, rest, _ := strings.Cut(loads.Replace(strings.Replace(string(b), " Without it, /f/ has plain listings.", "", 1)), `<meta name="viewport"`)
+	return front + head + `<meta name="viewport"` + rest, nil
+}
+
+// kindsModule is a module that is made, and no file.
+const kindsModule = "kinds.js"
+
+// module returns a file of the page.
+func module(name string) ([]byte, error) {
+	if name != kindsModule {
+		return ui.ReadFile("ui/" + name)
+	}
+	text := "// Words that the program has, and what files hold, by the endings of their names.\n"
+	for _, x := range []struct {
+		name  string
+		value any
+	}{
+		{"extensions", kindOfExtension()}, {"kindNames", kindNames}, {"useNames", useNames()},
+		{"colourings", map[string][]string{"age": ages, "packing": packings, "sharing": sharings, "proof": proofs}},
+	} {
+		value, err := json.Marshal(x.value)
+		if err != nil {
+			return nil, err
+		}
+		text += fmt.Sprintf("export const %s = %s;\n", x.name, value)
+	}
+	// As kindOf does.
+	return []byte(text + `export function kindOf(name) {
+  const base = name.slice(name.lastIndexOf('/') + 1).toLowerCase();
+  return extensions[base.slice(base.lastIndexOf('.') + 1)] ?? (/^\d+(\.\d+)*$/.test(base) ? extensions.h5 : base.includes('.so.') ? extensions.so : 0);
+}
+`), nil
+}
+
+// The ways in which modules of the page import and export: a line each.
+var (
+	importLine  = regexp.MustCompile(`(?m)^import \{ (.*) \} from '\./([^']+)';$`)
+	exportLine  = regexp.MustCompile(`(?m)^export ((?:async )?(?:function|class|const|var)\*? (\$|\w+))`)
+	exportList  = regexp.MustCompile(`(?m)^export \{ (\w+) \};$`)
+	exportedLet = regexp.MustCompile(`(?m)^export (let (\w+(?:, \w+)*);)$`)
+	moduleLine  = regexp.MustCompile(`(?m)^(?:import|export)\b.*$`)
+)
+
+// joined is modules and all that they import as one script: each becomes a function that returns
+// what it exports. Variables that are exported change, so they stand before all modules.
+func joined(names ...string) (string, error) {
+	var front, out bytes.Buffer
+	done, shared := map[string]bool{}, map[string]bool{}
+	called := func(name string) string { return "of_" + strings.TrimSuffix(name, ".js") }
+	var add func(name string) error
+	add = func(name string) error {
+		if done[name] {
+			return nil
+		}
+		done[name] = true
+		b, err := module(name)
+		if err != nil {
+			return err
+		}
+		text := string(b)
+		for _, m := range importLine.FindAllStringSubmatch(text, -1) {
+			if err := add(m[2]); err != nil {
+				return err
+			}
+		}
+		var exports []string
+		for _, m := range exportLine.FindAllStringSubmatch(text, -1) {
+			exports = append(exports, m[2])
+		}
+		for _, m := range exportList.FindAllStringSubmatch(text, -1) {
+			exports = append(exports, m[1])
+		}
+		for _, m := range exportedLet.FindAllStringSubmatch(text, -1) {
+			front.WriteString(m[1] + "\n")
+			for v := range strings.SplitSeq(m[2], ", ") {
+				shared[v] = true
+			}
+		}
+		text = importLine.ReplaceAllStringFunc(text, func(line string) string {
+			m := importLine.FindStringSubmatch(line)
+			var taken []string
+			for v := range strings.SplitSeq(m[1], ", ") {
+				if !shared[v] {
+					taken = append(taken, strings.Replace(v, " as ", ": ", 1))
+				}
+			}
+			return "const { " + strings.Join(taken, ", ") + " } = " + called(m[2]) + ";"
+		})
+		text = exportedLet.ReplaceAllString(text, "")
+		text = exportList.ReplaceAllString(text, "")
+		text = exportLine.ReplaceAllString(text, "$1")
+		if m := moduleLine.FindString(text); m != "" {
+			return fmt.Errorf("ui/%s: it is not known how to join %q", name, m)
+		}
+		fmt.Fprintf(&out, "const %s = (() => {\n%s\nreturn { %s };\n})();\n", called(name), text, strings.Join(exports, ", "))
+		return nil
+	}
+	for _, name := range names {
+		if err := add(name); err != nil {
+			return "", err
+		}
+	}
+	// Within a page these would end the script, or keep it from ending.
+	text := front.String() + out.String()
+	return strings.NewReplacer("<!--", `<\!--`, "</script", `<\/script`).Replace(text), nil
 }

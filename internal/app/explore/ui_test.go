@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -48,5 +49,30 @@ func TestModulesPointOneWay(t *testing.T) {
 	}
 	for name := range imports {
 		walk(name, nil)
+	}
+}
+
+// TestModulesAreJoined makes one script of all modules: nothing of it is left that a module has
+// and a script within a page has not.
+func TestModulesAreJoined(t *testing.T) {
+	script, err := joined("static.js", "app.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, odd := range []string{"<!--", "</script", "import(", "from './"} {
+		if strings.Contains(script, odd) {
+			t.Errorf("the script has %q", odd)
+		}
+	}
+	if !strings.HasPrefix(script, "let archive, entry;\n") {
+		t.Errorf("it begins with %.40q, expected the variables that modules share", script)
+	}
+	if first, last := strings.Index(script, "const of_static ="), strings.Index(script, "const of_app ="); first < 0 || last < first {
+		t.Errorf("the page is at %d, what answers it at %d", last, first)
+	}
+	for name, n := range map[string]int{"of_base": 1, "of_fzstd": 1, "of_kinds": 1, "of_map": 1} {
+		if found := strings.Count(script, "const "+name+" ="); found != n {
+			t.Errorf("%s is there %d times", name, found)
+		}
 	}
 }

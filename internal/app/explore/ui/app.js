@@ -86,7 +86,7 @@ function frame() {
   $('crumbs').scrollLeft = 1e6;
   const nav = $('tabs');
   nav.hidden = false;
-  nav.replaceChildren(...tabs.filter(([id]) => ['map', 'verify', 'compare'].includes(id) ? hasKind(id) : id !== 'treemap' || !archive.static).map(([id, name, key]) =>
+  nav.replaceChildren(...tabs.filter(([id]) => ['map', 'verify', 'compare'].includes(id) || id === 'treemap' && archive.static ? hasKind(id) : true).map(([id, name, key]) =>
     el('a', { href: address({ ...here, tab: id, q: '', from: undefined }), 'aria-current': id === here.tab ? 'true' : undefined, data: { tab: id }, title: `${name} (${key})` }, name)),
   el('span', { class: 'grow' }));
   if (archive.views?.length > 1) {
@@ -146,11 +146,11 @@ async function fill() {
   }
   tree.select(dir);
   const isFile = entry && entry.kind !== 'dir';
-  const special = entry && (entry.array || hasKind('node')) && here.tab === 'list';
+  const special = entry && (entry.array || entry.grouped || hasKind('node')) && here.tab === 'list';
   const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
   // A folder's list is not covered by what else is known of it.
   const now = panel && (isFile || !covering.matches), open = () => detail.show(here.path, entry ?? { kind: 'dir', path: '' });
-  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : 'Properties');
+  screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : entry?.series ? 'Series' : entry?.units ? 'Spikes' : entry?.table ? 'Table' : entry?.grouped ? 'Attributes' : 'Properties');
   tell();
   await Promise.all([screen.show(dir, isFile ? here.path : undefined), now ? open() : detail.hide()]);
 }

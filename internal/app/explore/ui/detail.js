@@ -9,6 +9,9 @@ import { TableView } from './table.js';
 import { markdown } from './markdown.js';
 import { ArrayView } from './array.js';
 import { propertyText, propertyType } from './node.js';
+import { DynamicTable } from './dynamic.js';
+import { Raster } from './raster.js';
+import { showAttributes } from './attributes.js';
 
 const types = {
   image: ['png', 'jpg', 'jpeg', 'gif', 'webp', 'avif', 'bmp', 'ico', 'svg'],
@@ -64,7 +67,7 @@ export class Detail {
     document.body.classList.add('detailed');
     document.body.dataset.preview = 'loading';
     const isDir = entry.kind === 'dir', file = entry.kind === 'file' || entry.kind === 'property';
-    const kind = isDir ? (entry.array ? 'array' : 'node') : kindOf(entry.path);
+    const kind = isDir || entry.array ? (entry.array ? 'array' : 'node') : kindOf(entry.path);
     this.tabs = el('div', { class: 'modes', role: 'group', 'aria-label': 'How to show it' });
     this.area = el('div', { class: 'area' });
     const name = base(entry.path) || plainName(here.archive);
@@ -80,7 +83,7 @@ export class Detail {
     this.warn(entry);
     let modes;
     if (entry.fault) modes = ['info'];
-    else if (isDir) modes = entry.array ? ['array', 'info'] : ['node', ...hasKind('history') ? ['history'] : []];
+    else if (isDir) modes = entry.array ? ['array', 'info'] : entry.grouped ? [...entry.series ? ['series'] : [], ...entry.units ? ['raster'] : [], ...entry.table ? ['rows'] : [], 'attributes', 'info'] : ['node', ...hasKind('history') ? ['history'] : []];
     else if (!file) modes = ['info'];
     else {
       let first = kind;
@@ -99,7 +102,7 @@ export class Detail {
       const page = first === 'text' && { md: 'markdown', markdown: 'markdown', csv: 'table', tsv: 'table' }[ext(entry.path)];
       modes = [...new Set([...page ? [page] : [], first, ...first === 'json' || ext(entry.path) === 'svg' ? ['text'] : [], 'hex', 'info'])];
     }
-    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', node: 'Node', history: 'Revisions' };
+    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', rows: 'Table', raster: 'Spikes', series: 'Series', attributes: 'Attributes', node: 'Node', history: 'Revisions' };
     if (modes.length > 1) this.tabs.append(...modes.map(m => el('button', { type: 'button', data: { mode: m }, onclick: () => this.mode(m) }, names[m])));
     await this.mode(modes[0]);
   }
@@ -130,8 +133,9 @@ export class Detail {
     for (const b of this.tabs.children) b.setAttribute('aria-pressed', String(b.dataset.mode === m));
     const area = this.area, mine = this.turn;
     area.className = 'area as-' + m;
+    this.box.classList.toggle('roomy', m === 'rows' || m === 'raster');
     area.replaceChildren();
-    const scrolls = ['text', 'hex'].includes(m) ? undefined : { tabindex: '0', role: 'region', 'aria-label': this.entry.path || 'Root' };
+    const scrolls = ['text', 'hex', 'rows'].includes(m) ? undefined : { tabindex: '0', role: 'region', 'aria-label': this.entry.path || 'Root' };
     for (const k of ['tabindex', 'role', 'aria-label']) if (scrolls) area.setAttribute(k, scrolls[k]); else area.removeAttribute(k);
     document.body.dataset.preview = 'loading';
     try {
@@ -199,6 +203,10 @@ export class Detail {
     e.more_extents && el('p', { class: 'hint' }, 'and in more pieces')));
   }
   async show_array(area, e) { this.body = new ArrayView(area, e); await this.body.show(); }
+  async show_series(area, e) { this.body = new ArrayView(area, { path: e.path + '/data' }); await this.body.show(); }
+  async show_rows(area, e) { this.body = new DynamicTable(area, e); await this.body.show(); }
+  async show_raster(area, e) { this.body = new Raster(area, e); await this.body.show(); }
+  async show_attributes(area, e) { await showAttributes(area, e); }
   async show_node(area, e) {
     const n = await ask.json('node', args({ path: e.path }));
     const props = Object.entries(n.properties ?? {});

@@ -22,7 +22,8 @@ export class Files {
     this.zip = el('a', { class: 'button', id: 'zip', title: 'Download this folder as a zip' }, 'Download folder');
     this.about = el('button', { type: 'button', id: 'folder-about', hidden: true });
     this.tiles = el('button', { type: 'button', id: 'pictures', hidden: true, onclick: () => go({ show: here.show ? '' : 'pictures' }, { replace: true }) }, 'Pictures');
-    this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), el('div', { class: 'group' }, this.tiles, this.about, this.zip));
+    this.everywhere = el('button', { type: 'button', id: 'everywhere', hidden: true, title: 'Search all names: for that all of the index is read', onclick: () => { this.ask($('q').value, 'yes'); this.focus(); } }, 'Search all names');
+    this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), el('div', { class: 'group' }, this.everywhere, this.tiles, this.about, this.zip));
     main.append(el('div', { class: 'files' }, this.bar, this.grid, this.empty));
     this.shape();
     this.pages = new Pages((o, n, signal) => this.get(o, n, signal), err => { if (err) say(err.message); this.rows.draw(); this.mark(); });
@@ -290,8 +291,10 @@ export class Files {
       document.body.dataset.search = q;
     } catch (err) { if (!stop.signal.aborted) say(err.message); quiet(stop.signal.aborted ? { name: 'AbortError' } : err); }
   }
-  async ask(q) {
+  /** Searches in names. Of a long index without a server only names that begin so are looked for first; all says that all are. */
+  async ask(q, all) {
     this.asking?.abort();
+    this.everywhere.hidden = true;
     document.body.dataset.search = '';
     if (!q.trim()) {
       if (this.hits) { this.hits = undefined; this.shape(); this.sel = -1; this.picked.clear(); note({ q: '' }); this.grid.classList.remove('found'); await this.load(); }
@@ -299,7 +302,7 @@ export class Files {
     }
     const stop = this.asking = new AbortController();
     const hits = [];
-    let seen = 0, found = 0, failed = '', fresh = true;
+    let seen = 0, found = 0, failed = '', fresh = true, begin = false;
     const paint = end => {
       if (stop.signal.aborted) return;
       if (fresh) { this.rows.top = 0; this.sel = -1; this.picked.clear(); fresh = false; }
@@ -307,15 +310,16 @@ export class Files {
       this.grid.classList.add('found');
       this.rows.grow(hits.length);
       this.grid.setAttribute('aria-rowcount', hits.length + 1);
-      this.what.textContent = end ? `${num(found)} found` + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
+      this.everywhere.hidden = !begin;
+      this.what.textContent = end ? (begin ? found < 500 ? `${count(found, 'name begins', 'names begin')} so` : `The first ${num(found)} names that begin so` : `${num(found)} found`) + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
       this.empty.hidden = !end || hits.length > 0;
       this.empty.textContent = `No name has “${q.trim()}” in it.`;
       this.offerZip();
     };
     try {
-      const r = await ask.raw('search', args({ q, limit: 500 }), { signal: stop.signal });
+      const r = await ask.raw('search', args({ q, limit: 500, all }), { signal: stop.signal });
       for await (const x of lines(r)) {
-        if (x.p !== undefined) { hits.push(x); found = Math.max(found, hits.length); } else { seen = x.seen; found = x.found; failed = x.error ?? ''; }
+        if (x.p !== undefined) { hits.push(x); found = Math.max(found, hits.length); } else { seen = x.seen; found = x.found; failed = x.error ?? ''; begin = !!x.begin; }
         paint(false);
       }
       paint(true);

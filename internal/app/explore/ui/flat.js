@@ -1,6 +1,7 @@
 // A kept index (docs/index.md), read by ranges: names, sizes and places of an archive's entries,
 // with nobody's help but that of a server of files.
 import { decompress } from './fzstd.js';
+import { mostOf } from './decode.js';
 
 class Damaged extends Error {
   constructor(message) { super(message); this.code = 'bad-index'; }
@@ -35,9 +36,15 @@ class Cursor {
 const kinds = ['file', 'dir', 'symlink', 'hardlink', 'fifo', 'property'];
 const dec = new TextDecoder('utf-8', { fatal: true });
 /** Bytes as a string of which each character is one: what names are compared as. */
-export const raw = b => { let s = ''; for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192)); return s; };
+export const raw = b => {
+  let s = '';
+  if (b.length < 64) { for (let i = 0; i < b.length; i++) s += String.fromCharCode(b[i]); return s; }
+  for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192));
+  return s;
+};
 /** A raw string for people: what is no UTF-8 in it becomes \xNN, as the command writes it. */
 export function shown(s) {
+  if (/^[\x20-\x5b\x5d-\x7e]*$/.test(s)) return s; // as most are
   const b = Uint8Array.from(s, c => c.charCodeAt(0));
   try {
     const t = dec.decode(b);
@@ -55,32 +62,7 @@ export function shown(s) {
   return out;
 }
 
-/** At most how long what frames of zstd become is: as they say, or by their blocks. NaN if they are none. */
-export function mostOf(b) {
-  let sum = 0;
-  for (let at = 0; at < b.length;) {
-    if (b.length - at < 6 || b[at] !== 0x28 || b[at + 1] !== 0xb5 || b[at + 2] !== 0x2f || b[at + 3] !== 0xfd) return NaN;
-    const d = b[at + 4], single = d >> 5 & 1, n = [single, 2, 4, 8][d >> 6];
-    at += 5 + (single ? 0 : 1) + [0, 1, 2, 4][d & 3];
-    let said = n ? 0 : undefined, blocks = 0;
-    for (let i = n - 1; i >= 0; i--) said = said * 256 + b[at + i];
-    if (n === 2) said += 256;
-    at += n;
-    for (let last = 0; !last;) {
-      if (at + 3 > b.length) return NaN;
-      const head = b[at] | b[at + 1] << 8 | b[at + 2] << 16, type = head >> 1 & 3, size = head >> 3;
-      last = head & 1;
-      at += 3 + (type === 1 ? 1 : size);
-      blocks += type === 2 ? 128 << 10 : size;
-    }
-    at += d & 4; // its checksum
-    if (said > blocks) return NaN;
-    sum += said ?? blocks;
-  }
-  return sum;
-}
-
-const part = s => s.replaceAll('\0', '\0\xff') + '\0\x01';
+const part = s => (s.includes('\0') ? s.replaceAll('\0', '\0\xff') : s) + '\0\x01';
 const keyOf = (dir, base, whole) => part(dir) + part(base) + (whole ? '\x01' : '\0');
 
 const mostPage = 16 << 20, tailSize = 32 << 10, mostHeld = 64;
@@ -155,12 +137,19 @@ export class Flat {
   async rowsOf(r) {
     let rows = this.pages.get(r.off);
     if (!rows) {
-      rows = decodeRows(await this.page(r), this.root.chunk);
-      if (rows.length !== r.items) throw new Damaged('a page of the index has other rows than it says');
-      this.pages.set(r.off, rows);
-      if (this.pages.size > mostHeld) this.pages.delete(this.pages.keys().next().value);
+      rows = this.decoded(r, await this.page(r));
+      this.keep(r, rows);
     }
     return rows;
+  }
+  decoded(r, page) {
+    const rows = decodeRows(page, this.root.chunk);
+    if (rows.length !== r.items) throw new Damaged('a page of the index has other rows than it says');
+    return rows;
+  }
+  keep(r, rows) {
+    this.pages.set(r.off, rows);
+    if (this.pages.size > mostHeld) this.pages.delete(this.pages.keys().next().value);
   }
   /** The number of the first row whose key is not less than this one. */
   async seek(key) {
@@ -182,12 +171,17 @@ export class Flat {
         if (r.off !== last.off + last.stored || bytes + r.stored > 1 << 20) break;
         refs.push(r); bytes += r.stored;
       }
-      if (refs.length > 1 && refs.some(r => !this.pages.has(r.off))) {
+      const held = refs.map(r => this.pages.get(r.off)); // what is kept may not be, by when all are there
+      if (refs.length > 1 && held.includes(undefined)) {
         const first = refs[0].off, b = await this.bytes(first, refs.at(-1).off + refs.at(-1).stored - first);
-        for (const r of refs) if (!this.pages.has(r.off)) this.pages.set(r.off, decodeRows(this.unpack(r, b.subarray(r.off - first, r.off - first + r.stored)), this.root.chunk));
+        for (const [i, r] of refs.entries()) {
+          if (held[i]) continue;
+          held[i] = this.decoded(r, this.unpack(r, b.subarray(r.off - first, r.off - first + r.stored)));
+          this.keep(r, held[i]);
+        }
       }
-      for (const r of refs) {
-        const rows = await this.rowsOf(r);
+      for (const [i, r] of refs.entries()) {
+        const rows = held[i] ?? await this.rowsOf(r);
         out.push(...rows.slice(Math.max(0, from - r.from), Math.max(0, to - r.from)));
         at = r.from + r.items;
       }
@@ -206,7 +200,7 @@ export class Flat {
       const at = await this.seek(key);
       if (at >= this.count) continue;
       const [row] = await this.range(at, at + 1);
-      if (row.key === key) return { ...row, number: at };
+      if (row.key === key) return Object.assign(row, { number: at });
     }
     return undefined;
   }
@@ -220,6 +214,13 @@ export class Flat {
     }
     return out;
   }
+}
+
+/** A row of the index: an entry, or a folder that names imply. There may be a million of them. */
+class Row {
+  size; mode; owner; group; algo; time; sum; rank; link; attr; fault; own = false; proof; elsewhere = false; extents;
+  constructor(kind, dir, base, whole, implied) { this.kind = kind; this.dir = dir; this.base = base; this.whole = whole; this.implied = implied; }
+  get key() { return keyOf(this.dir, this.base, this.whole); }
 }
 
 /** Takes a page of rows apart; chunk is how long the pieces are that have digests, if they have. */
@@ -247,7 +248,7 @@ function decodeRows(page, chunk) {
     const kind = kinds[flags & 7] ?? c.fail(), k = c.uvar();
     if (k > base.length) c.fail();
     base = base.slice(0, k) + raw(c.text());
-    const whole = !!(flags & 32), row = { kind, dir, base, whole, implied: !!(flags & 16), key: keyOf(dir, base, whole) };
+    const row = new Row(kind, dir, base, !!(flags & 32), !!(flags & 16));
     rows.push(row);
     if (row.implied) { row.kind = 'dir'; continue; }
     const m = c.uvar();
@@ -256,7 +257,7 @@ function decodeRows(page, chunk) {
       manners.push({ mode: bits & 1 ? mode : undefined, timed: !!(bits & 2), owner, group, algo, sumLen: c.u8() });
     }
     const how = manners[m] ?? c.fail();
-    Object.assign(row, { size: c.uvar(), mode: how.mode, owner: how.owner, group: how.group, algo: how.algo });
+    row.size = c.uvar(); row.mode = how.mode; row.owner = how.owner; row.group = how.group; row.algo = how.algo;
     if (how.timed) { sec += c.varint(); row.time = sec * 1000 + Math.floor(c.uvar() / 1e6); }
     row.sum = (sums ?? c).take(how.sumLen);
     rank = row.rank = rank + 1 + c.varint();

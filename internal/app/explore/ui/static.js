@@ -1,78 +1,23 @@
 // The archive of a page that no server of ours answers: it is read by ranges of a plain server of
-// files, by its index, and each piece of a content is proven before it is shown.
+// files, or out of the page itself, by its index, and each piece of a content is proven before it is shown.
 import { Failed, answeredBy, bytesOf } from './base.js';
-import { Flat, raw, shown, mostOf } from './flat.js';
+import { file } from './far.js';
+import { Flat, raw, shown } from './flat.js';
+import { decode, mostUnit } from './decode.js';
 import { blake3 } from './blake3.js';
-import { decompress } from './fzstd.js';
-import kinds from './kinds.js';
+import { kindOf } from './kinds.js';
+import { Survey, step, baseOf as named } from './survey.js';
+import { Picture } from './picture.js';
 
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
 
-/** Reads ranges of a file that a server has. */
-class Far {
-  constructor(url) { this.url = url; }
-  async get(range) {
-    let r;
-    try { r = await fetch(this.url, { headers: { Range: range } }); } catch { throw new Failed('offline', 'the server does not answer'); }
-    if (r.status === 404) throw new Failed('not-found', `there is no ${this.url} beside this page`);
-    if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server gives no parts of files' : 'the server answers ' + r.status); }
-    const m = /\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
-    const tag = r.headers.get('ETag') ?? r.headers.get('Last-Modified');
-    if (this.tag !== undefined && tag !== this.tag) throw new Failed('changed', 'the file was replaced while it was read');
-    this.tag = tag;
-    return { bytes: new Uint8Array(await r.arrayBuffer()), size: m ? Number(m[1]) : undefined };
-  }
-  async read(off, n) {
-    if (!n) return new Uint8Array();
-    const { bytes } = await this.get(`bytes=${off}-${off + n - 1}`);
-    if (bytes.length !== n) throw new Failed('unreadable', `${this.url} ends before ${off + n}`);
-    return bytes;
-  }
-  async tail(n) {
-    const t = await this.get('bytes=-' + n);
-    if (t.size === undefined) throw new Failed('http', 'the server does not say how long the file is');
-    return t;
-  }
-}
-
-const mostUnit = 64 << 20; // bytes of what is decoded as a whole
-
-/** What decodes a run. Sizes from an archive are looked at before anything is made of them. */
-async function decode(codec, b, size) {
-  if (size > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
-  if (codec === 'zstd') {
-    if (!(mostOf(b) <= mostUnit)) throw new Failed('bad-data', 'it is no zstd, or too much');
-    let out;
-    try { out = decompress(b); } catch (err) { throw new Failed('bad-data', 'it cannot be decoded: ' + err.message); }
-    if (out.length < size) throw new Failed('bad-data', 'the content is shorter than it should be');
-    return out.subarray(0, size);
-  }
-  const format = { zlib: 'deflate', gzip: 'gzip', deflate: 'deflate-raw' }[codec];
-  if (!format) throw new Failed('unsupported', `contents by ${codec} are not read in a browser: “holdall cat” reads them`);
-  const out = new Uint8Array(size);
-  let at = 0;
-  try {
-    const r = new Blob([b]).stream().pipeThrough(new DecompressionStream(format)).getReader();
-    while (at < size) {
-      const { done, value } = await r.read();
-      if (done) break;
-      out.set(value.subarray(0, size - at), at);
-      at = Math.min(size, at + value.length);
-    }
-    r.cancel().catch(() => {});
-  } catch (err) { throw new Failed('bad-data', 'it cannot be decoded: ' + err.message); }
-  if (at < size) throw new Failed('bad-data', 'the content is shorter than it should be');
-  return out;
-}
-
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
-const kindOf = name => { const b = name.slice(name.lastIndexOf('/') + 1).toLowerCase(); return kinds[b.slice(b.lastIndexOf('.') + 1)] ?? (/^\d+(\.\d+)*$/.test(b) ? kinds.h5 : 0); };
+const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is put in order, of an archive that is added up before its first list, and at all
 
 class Page {
   constructor(name, index) {
     this.name = name;
-    const at = n => new Far(n.split('/').map(encodeURIComponent).join('/'));
-    this.index = at(index); this.at = at;
+    this.index = file(index);
     this.volumes = new Map();
   }
   open() {
@@ -84,13 +29,32 @@ class Page {
       return x;
     })().catch(err => { this.flat = undefined; throw err; });
   }
+  /** What is in all of the archive: for that its index is gone through once. */
+  survey() {
+    return this.added ??= (async () => {
+      const x = await this.open(), told = await this.regions;
+      if (x.count > most.surveyed) throw new Failed('large', 'this archive has too many entries for that in a browser: “holdall browse” can');
+      const survey = new Survey(x), picture = told && new Picture(told, x.root.volumes ?? []);
+      await survey.gather(picture && ((r, i) => picture.add(r, i)));
+      this.summed = survey;
+      return { survey, picture: picture?.finish(survey) };
+    })().catch(err => { this.added = undefined; throw err; });
+  }
+  /** The byte map, for which it has to be known what else is in the archive. */
+  async picture() {
+    if (!this.regions) {
+      this.added = undefined;
+      this.regions = (async () => { const { bytes } = await file(this.name + '.regions.json').whole(); return JSON.parse(new TextDecoder().decode(bytes)); })().catch(err => { this.regions = undefined; throw err; });
+    }
+    return (await this.survey()).picture;
+  }
   async volume(i) {
     const x = await this.open(), v = x.root.volumes?.[i];
     if (!v || v.external) throw new Failed('unsupported', 'it lies outside the archive');
     if (!this.volumes.has(i)) {
-      const far = this.at(this.name + v.name);
+      const far = file(this.name + v.name);
       if (this.bound !== undefined) {
-        const { size } = await far.get('bytes=0-0');
+        const size = await far.size();
         if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive beside this page is another than its index is of');
       }
       this.volumes.set(i, far);
@@ -108,10 +72,11 @@ class Page {
       if (x.data) piece = x.data.subarray(a - x.at, b - x.at);
       else if (!x.codec || x.codec === 'raw') piece = await (await this.volume(x.volume)).read(x.off + x.skip + a - x.at, b - a);
       else {
-        const key = `${x.volume} ${x.off} ${x.skip} ${x.size}`;
-        if (this.unit?.key !== key) {
+        const key = `${x.volume} ${x.off}`, need = x.skip + x.size;
+        if (this.unit?.key !== key || this.unit.bytes.length < need) {
           if (x.len > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
-          this.unit = { key, bytes: await decode(x.codec, await (await this.volume(x.volume)).read(x.off, x.len), x.skip + x.size) };
+          const stored = await (await this.volume(x.volume)).read(x.off, x.len); // what lies in the same piece is likely to be read next
+          this.unit = { key, bytes: decode(x.codec, stored, x.unit >= need && x.unit <= mostUnit ? x.unit : need) };
         }
         piece = this.unit.bytes.subarray(x.skip + a - x.at, x.skip + b - x.at);
       }
@@ -143,7 +108,7 @@ class Page {
 }
 
 function main() {
-  const name = document.querySelector('meta[name=archive]').content, page = new Page(name, name + '.holdall');
+  const meta = document.querySelector('meta[name=archive]'), name = meta.content, page = new Page(name, name + '.holdall');
   const find = async path => {
     const x = await page.open();
     if (!path) return { kind: 'dir', dir: '', base: '' };
@@ -151,10 +116,10 @@ function main() {
     if (!row) throw new Failed('not-found', 'there is nothing of this name');
     return row;
   };
-  const isDir = r => r.kind === 'dir', named = r => r.implied ? r.base.slice(0, -1) : r.base;
-  const item = r => ({ n: shown(named(r)), ...isDir(r) ? { k: 'dir' } : { s: r.size, h: kindOf(r.base), ...r.kind === 'file' ? {} : { k: r.kind } }, ...r.time !== undefined && { t: r.time }, ...r.fault !== undefined && { bad: true }, ...r.whole && { whole: true }, ...r.own && { own: true } });
+  const isDir = r => r.kind === 'dir', enc = new TextEncoder();
+  const below = r => { const t = page.summed?.below((r.dir ? r.dir + '/' : '') + named(r)); return page.summed ? { s: t?.bytes ?? 0, c: t?.files || undefined } : {}; };
+  const item = r => ({ n: shown(named(r)), ...isDir(r) ? { k: 'dir', ...below(r) } : { s: r.size, h: kindOf(r.base), ...r.kind === 'file' ? {} : { k: r.kind } }, ...r.time !== undefined && { t: r.time }, ...r.fault !== undefined && { bad: true }, ...r.whole && { whole: true }, ...r.own && { own: true } });
   const pathOf = r => shown((r.dir ? r.dir + '/' : '') + named(r));
-  const small = 5000; // rows of a folder that are put in order here
   const folders = new Map();
   const sorted = async (dir, begin, end) => {
     if (!folders.has(dir)) { folders.set(dir, await (await page.open()).range(begin, end)); if (folders.size > 50) folders.delete(folders.keys().next().value); }
@@ -163,13 +128,14 @@ function main() {
   const answers = {
     async archives() { return json({ archives: [{ name, can: [], survey: {}, verify: { state: 'none', health: 'unknown' } }], total: 1 }); },
     async archive() {
-      const { root } = await page.open();
-      return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.bound?.size ?? 0, can: [], index_bytes: (await page.open()).size, by_index: name + '.holdall', version: root.version,
+      const x = await page.open(), { root } = x;
+      return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.bound?.size ?? 0, can: [...x.count <= most.surveyed ? ['treemap'] : [], ...meta.hasAttribute('data-mapped') && x.count <= most.surveyed ? ['map'] : []], index_bytes: x.size, by_index: name + '.holdall', version: root.version,
         survey: { state: 'complete', entries: root.entries, files: root.files, folders: root.dirs, bytes: root.bytes }, verify: { state: 'none', health: 'unknown' }, facts: root.chunk ? [{ key: 'proof', value: 'each piece of a content is compared with a digest before it is shown' }] : [] });
     },
     async ls({ path = '', offset = 0, limit = 200, sort = 'name', dir: way = 'asc', only, find: wanted }) {
       const x = await page.open(), dir = raw(Uint8Array.from(bytesOf(path))), [begin, end] = await x.folder(dir), total = end - begin;
-      if (total > small) { // as they come
+      if (x.count <= most.atOnce) await page.survey().catch(() => {}); // a list is shown without sizes of folders, too
+      if (total > most.sorted) { // as they come
         if (only === 'dirs') return json({ total: 0, dirs: 0, bytes: 0, complete: true, items: [] });
         let at;
         if (wanted) at = ((await x.find(raw(Uint8Array.from(bytesOf(wanted)))))?.number ?? begin - 1) - begin;
@@ -177,7 +143,7 @@ function main() {
         return json({ total, dirs: 0, bytes: 0, complete: true, items: rows.map(item), at });
       }
       let rows = await sorted(dir, begin, end);
-      const by = { name: r => named(r), size: r => r.size ?? 0, time: r => r.time ?? -Infinity }[sort] ?? (r => named(r));
+      const by = { name: r => named(r), size: r => isDir(r) ? below(r).s ?? 0 : r.size ?? 0, time: r => r.time ?? -Infinity }[sort] ?? (r => named(r));
       rows = rows.toSorted((a, b) => isDir(b) - isDir(a) || (way === 'desc' ? -1 : 1) * (by(a) < by(b) ? -1 : by(a) > by(b) ? 1 : 0));
       const dirs = rows.filter(isDir).length;
       if (only === 'dirs') rows = rows.slice(0, dirs);
@@ -194,9 +160,13 @@ function main() {
       if (r.fault !== undefined) throw new Failed('unreadable', 'it cannot be read: ' + shown(r.fault));
       return new Response(await page.content(r, off, n));
     },
-    /** Names that begin so come first; then all that have the words. */
-    async search({ q, limit = 200 }, { signal } = {}) {
-      const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean), enc = new TextEncoder();
+    async treemap({ path = '', by = 'size' }) { return json((await page.survey()).survey.treemap(raw(Uint8Array.from(bytesOf(path))), by)); },
+    async map(q) { return new Response((await page.picture()).cells(q)); },
+    async 'map/at'(q) { return json((await page.picture()).at(q)); },
+    async 'map/of'({ path }) { const row = await find(path); return json((await page.picture()).of(row)); },
+    /** Names that begin so come first; then all that have the words, for which a long index is gone through only if it is asked for. */
+    async search({ q, limit = 200, all }, { signal } = {}) {
+      const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean);
       return new Response(new ReadableStream({
         async start(out) {
           const line = v => out.enqueue(enc.encode(JSON.stringify(v) + '\n'));
@@ -210,11 +180,12 @@ function main() {
               if (r.dir !== dir || !r.base.startsWith(text.slice(i + 1))) break;
               hit(r); told.add(r.key); found++;
             }
+            if (found && !all && x.count > most.atOnce) { line({ end: true, seen, found, begin: true }); out.close(); return; }
             line({ seen, found });
-            for (let at = 0; at < x.count && !signal?.aborted; at += 16384) {
-              for (const r of await x.range(at, Math.min(x.count, at + 16384))) {
+            for (let at = 0; at < x.count && !signal?.aborted; at += step) {
+              for (const r of await x.range(at, Math.min(x.count, at + step))) {
                 seen++;
-                if (told.has(r.key)) continue;
+                if (told.size && told.has(r.key)) continue;
                 const p = pathOf(r).toLowerCase();
                 if (words.every(w => p.includes(w)) && ++found <= limit) hit(r);
               }
@@ -234,4 +205,3 @@ function main() {
   });
 }
 main();
-await import('./app.js');
