@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/app/explore"
+	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
 )
@@ -140,4 +143,57 @@ func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error
 		return placed{}, fmt.Errorf("%s: no archive of the catalogue says which bucket it was packed from", shownCatalog(address))
 	}
 	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
+}
+
+// extraOf is what the explorer shows of an archive besides entries: of a catalogue, what is in it.
+func (a *app) extraOf(in *holdall.Archive) explore.Extra {
+	x := nodes.Of(in)
+	if in.Format() != shelf.Format || in.Name() != shelf.Tree {
+		return x
+	}
+	for _, s := range a.shelves {
+		if address := in.Store().Can().Address; address != nil && address(shelf.Tree) == s.Can().Address(shelf.Tree) {
+			x.Tables = func(ctx context.Context) ([]explore.Table, error) {
+				sum, err := s.Summary(ctx)
+				return tablesOf(sum), err
+			}
+		}
+	}
+	return x
+}
+
+// tablesOf shows what a catalogue has.
+func tablesOf(sum shelf.Summary) []explore.Table {
+	buckets := explore.Table{Title: "Buckets", Columns: []explore.Column{{Name: "Packed from"}, {Name: "Archives", Kind: "count"}, {Name: "Files", Kind: "count"}, {Name: "Stored", Kind: "size"}, {Name: "Verified", Kind: "count"},
+		{Name: "No longer seen", Kind: "count"}, {Name: "Deleted", Kind: "count"}, {Name: "Originals removed", Kind: "count"}}, Rows: [][]any{}}
+	for _, b := range sum.Buckets {
+		var gone, left any
+		if sum.Counted {
+			gone, left = b.Gone, b.Left
+		}
+		where := explore.Place{Text: cmp.Or(format.Escape(store.Redact(b.Address)), "no bucket is named"), Path: format.Escape(strings.TrimSuffix(b.Prefix, "/"))}
+		buckets.Rows = append(buckets.Rows, []any{where, b.Archives, b.Files, b.Bytes, b.Verified, b.Dead, gone, left})
+	}
+	if !sum.Counted {
+		buckets.Note = "There are too many files to count those that were deleted, or of which the originals were removed."
+	}
+	all := []explore.Table{buckets}
+	if len(sum.Plans) == 0 {
+		return all
+	}
+	plans := explore.Table{Title: "Plans", Columns: []explore.Column{{Name: "Plan"}, {Name: "Chunks", Kind: "count"}, {Name: "Done", Kind: "count"}, {Name: "Set aside", Kind: "bad"},
+		{Name: "Files packed", Kind: "count"}, {Name: "To do", Kind: "count"}, {Name: "Vanished", Kind: "count"}, {Name: "Changed", Kind: "count"}, {Name: "Unreadable", Kind: "bad"}, {Name: "Damaged", Kind: "bad"}}}
+	for _, p := range sum.Plans {
+		chunks := int64(0)
+		for _, s := range p.States {
+			chunks += s.Chunks
+		}
+		name := format.Escape(store.Redact(p.Name))
+		if p.Target != p.Name {
+			name += " to " + format.Escape(store.Redact(p.Target))
+		}
+		plans.Rows = append(plans.Rows, []any{name, chunks, p.States[catalog.ChunkDone].Chunks, p.States[catalog.ChunkSetAside].Chunks,
+			p.Outcomes[catalog.Packed], p.Outcomes[catalog.Pending], p.Outcomes[catalog.Vanished], p.Outcomes[catalog.Changed], p.Outcomes[catalog.SetAside], p.Outcomes[catalog.Damaged]})
+	}
+	return append(all, plans)
 }

@@ -314,7 +314,8 @@ func (a *app) withExport(ctx context.Context, name string, do func(oak.Donor) er
 }
 
 func (a *app) oakDiffCommand() *cobra.Command {
-	return &cobra.Command{
+	var o oak.ChangesOptions
+	cmd := &cobra.Command{
 		Use:   "diff STORE A..B [PATH]",
 		Short: "Say what changed from one revision to another",
 		Long: `Lists what changed below PATH from revision A to B: + and - nodes that were
@@ -344,7 +345,7 @@ The exit code is 1 if there are differences.`,
 					return err
 				}
 				found := false
-				err = each(before.Changes(ctx, after, argOr(args, 2, "/")), func(c oak.Change) error {
+				err = each(before.Changes(ctx, after, argOr(args, 2, "/"), o), func(c oak.Change) error {
 					found = true
 					a.tell(c, func() { fmt.Fprintln(a.out, printable(c.String())) })
 					return nil
@@ -353,6 +354,8 @@ The exit code is 1 if there are differences.`,
 			})
 		}),
 	}
+	cmd.Flags().IntVar(&o.Depth, "depth", 0, "levels of nodes to compare; of deeper ones only whether they differ; 0 is all")
+	return cmd
 }
 
 func (a *app) oakHistoryCommand() *cobra.Command {

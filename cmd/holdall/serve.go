@@ -28,7 +28,6 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/explore"
-	"github.com/holdall/holdall/internal/app/explore/nodes"
 	"github.com/holdall/holdall/internal/app/serve"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -199,7 +198,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	}
 	var doors []*entrance
 	near := func() bool { return doors[0].at.IP.IsLoopback() }
-	page := explore.New(set, explore.Options{Log: log, Near: near, Extra: nodes.Of})
+	page := explore.New(set, explore.Options{Log: log, Near: near, Extra: a.extraOf})
 	defer page.Close()
 	// What it tells as it goes on, as that of a check, would otherwise be waited for.
 	defer context.AfterFunc(ctx, func() { page.Close() })()

@@ -84,6 +84,12 @@ func (m metadata) facts() [][2]string {
 		words, _ := m.tree.Get(list[1]).Strings()
 		one(list[0], strings.Join(words, ", "))
 	}
+	var needs []string
+	for _, dep := range m.tree.Get("deps").Members() {
+		version, _ := dep.Value.Str()
+		needs = append(needs, strings.TrimSpace(dep.Key+" "+version))
+	}
+	one("depends on", strings.Join(needs, ", "))
 	var phases []string
 	for _, phase := range m.tree.Get("scripts").Members() {
 		phases = append(phases, phase.Key)

@@ -3,6 +3,7 @@ package oak
 import (
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -120,6 +121,32 @@ func TestSizesAreOfWhatNodesHaveOnce(t *testing.T) {
 	}
 	if len(listed) != 3 || listed[0] != "/f" || listed[2] != "/c" && listed[2] != "/d" {
 		t.Errorf("%q", listed)
+	}
+}
+
+// What nodes take by themselves adds up to what the tree takes, of damaged trees, too.
+func TestSizesOfNodesAddUpToThoseOfTheTree(t *testing.T) {
+	for _, name := range []string{"types", "datastore", "checkpoints", "corrupt-segment-magic", "missing-tar"} {
+		tree := treeOf(t, openStoreOf(t, fixture(t, name)), nil)
+		want, err := tree.Sizes(t.Context(), "/", SizesOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := SizeNode{Path: "/"}
+		seen := map[string]bool{}
+		for n, err := range tree.NodeSizes(t.Context(), "/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[n.Path] || n.Path != "/" && !seen[path.Dir(n.Path)] || n.Nodes > 1 {
+				t.Errorf("%s: %+v, not after its parent", name, n)
+			}
+			seen[n.Path] = true
+			got.add(&n)
+		}
+		if got.Nodes != want.Nodes || got.Records != want.Records || got.Binaries != want.Binaries || got.External != want.External || got.Lost != want.Lost {
+			t.Errorf("%s: %+v, expected %+v", name, got, want)
+		}
 	}
 }
 

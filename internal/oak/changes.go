@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 
@@ -48,9 +49,15 @@ func (s *Store) TreeNamed(ctx context.Context, said string) (*Tree, error) {
 	return s.Tree(ctx, param)
 }
 
+type ChangesOptions struct {
+	// Depth is how many levels of nodes are compared; 0 is all. A node below them that differs
+	// is a change without a property, and what differs in it is not told.
+	Depth int
+}
+
 // Changes yields what changed of a node and below it from one tree to another of the
 // same store. What they share is not read.
-func (t *Tree) Changes(ctx context.Context, to *Tree, name string) iter.Seq2[Change, error] {
+func (t *Tree) Changes(ctx context.Context, to *Tree, name string, o ChangesOptions) iter.Seq2[Change, error] {
 	return pipe.Told(func(tell func(Change) error) error {
 		name = nodePath(name)
 		before, was, err := t.t.nodeIfThere(ctx, name)
@@ -68,7 +75,10 @@ func (t *Tree) Changes(ctx context.Context, to *Tree, name string) iter.Seq2[Cha
 		case !is:
 			return tell(Change{Kind: NodeRemoved, Path: shownPath(name)})
 		}
-		d := &difference{ctx: ctx, t: t.t, tell: tell, above: map[[2]segment.RecordID]bool{}}
+		d := &difference{ctx: ctx, t: t.t, tell: tell, above: map[[2]segment.RecordID]bool{}, end: math.MaxInt}
+		if o.Depth > 0 {
+			d.end = after.depth + o.Depth
+		}
 		return d.nodes(before, after)
 	})
 }
@@ -78,6 +88,7 @@ type difference struct {
 	t     *treeReader
 	tell  func(Change) error
 	above map[[2]segment.RecordID]bool // pairs that are compared: what is below itself ends there
+	end   int                          // nodes of this depth are not compared any more
 }
 
 // lost tells of damage, and returns other errors.
@@ -102,6 +113,9 @@ func (d *difference) nodes(before, after spot) error {
 	}
 	if same {
 		return nil
+	}
+	if after.depth >= d.end {
+		return d.tell(Change{Kind: NodeChanged, Path: path})
 	}
 	d.above[pair] = true
 	defer delete(d.above, pair)

@@ -94,7 +94,7 @@ func expectedChanges(before, after map[string]expectedNode) (all []string) {
 
 func changesOf(t *testing.T, before, after *Tree, name string) (all []string) {
 	t.Helper()
-	for c, err := range before.Changes(t.Context(), after, name) {
+	for c, err := range before.Changes(t.Context(), after, name, ChangesOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,6 +102,26 @@ func changesOf(t *testing.T, before, after *Tree, name string) (all []string) {
 		all = append(all, line)
 	}
 	slices.Sort(all)
+	return all
+}
+
+// levelByLevel are all changes, found by asking for one level of nodes at a time.
+func levelByLevel(t *testing.T, before, after *Tree, name string) (all []string) {
+	t.Helper()
+	for c, err := range before.Changes(t.Context(), after, name, ChangesOptions{Depth: 1}) {
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case c.Kind == NodeChanged && c.Property == "":
+			if path.Dir(c.Path) != path.Clean(name) {
+				t.Fatalf("%s is told of, below %s", c.Path, name)
+			}
+			all = append(all, levelByLevel(t, before, after, c.Path)...)
+		default:
+			line, _, _ := strings.Cut(c.String(), ": ")
+			all = append(all, line)
+		}
+	}
 	return all
 }
 
@@ -127,6 +147,9 @@ func TestChangesAreWhatComparingAllGives(t *testing.T) {
 					want := expectedChanges(nodes[i], nodes[k])
 					if got := changesOf(t, trees[i], trees[k], "/"); !slices.Equal(got, want) {
 						t.Fatalf("%s..%s:\n%s\nexpected\n%s", revisions[i], revisions[k], strings.Join(got, "\n"), strings.Join(want, "\n"))
+					}
+					if got := slices.Sorted(slices.Values(levelByLevel(t, trees[i], trees[k], "/"))); !slices.Equal(got, want) {
+						t.Fatalf("%s..%s, level by level:\n%s\nexpected\n%s", revisions[i], revisions[k], strings.Join(got, "\n"), strings.Join(want, "\n"))
 					}
 					total += len(want)
 				}
@@ -187,7 +210,7 @@ func TestTreesToCompareAreNamed(t *testing.T) {
 			t.Errorf("%s: %v", said, err)
 		}
 	}
-	for _, err := range old.Changes(t.Context(), head, "/nothing") {
+	for _, err := range old.Changes(t.Context(), head, "/nothing", ChangesOptions{}) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
 		}
@@ -221,7 +244,7 @@ func TestAChangeShowsBothValues(t *testing.T) {
 	}
 	after := treeOf(t, s, nil)
 	var got []string
-	for c, err := range before.Changes(t.Context(), after, "/") {
+	for c, err := range before.Changes(t.Context(), after, "/", ChangesOptions{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

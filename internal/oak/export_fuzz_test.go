@@ -96,7 +96,7 @@ func FuzzWhatIsSaidOfDamagedTrees(f *testing.F) {
 			return
 		}
 		n = 0
-		for c, err := range before.Changes(t.Context(), after, "/") {
+		for c, err := range before.Changes(t.Context(), after, "/", ChangesOptions{}) {
 			allowed(err)
 			if c.String() == "" || n == 3000 {
 				break

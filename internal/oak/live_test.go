@@ -443,7 +443,7 @@ func TestAWatchTellsEachRevisionOnce(t *testing.T) {
 				t.Errorf("%+v, after %s", a, before)
 			}
 			var changes []string
-			for c, err := range treeOf(t, done, map[string]string{revisionParam: before}).Changes(t.Context(), treeOf(t, done, map[string]string{revisionParam: a.Revision}), "/") {
+			for c, err := range treeOf(t, done, map[string]string{revisionParam: before}).Changes(t.Context(), treeOf(t, done, map[string]string{revisionParam: a.Revision}), "/", ChangesOptions{}) {
 				w.must(err)
 				changes = append(changes, c.String())
 			}

@@ -3,9 +3,11 @@ package oak
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/pipe"
 )
 
 // A SizeNode says where a tree's bytes are. What nodes share counts where it is met first.
@@ -46,11 +48,26 @@ func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNod
 	return m.tree(ctx, top)
 }
 
+// NodeSizes yields what each node takes without its children, parents first. A node that was
+// met before is left out, with all that is below it.
+func (t *Tree) NodeSizes(ctx context.Context, name string) iter.Seq2[SizeNode, error] {
+	return pipe.Told(func(tell func(SizeNode) error) error {
+		top, err := t.t.findNode(ctx, nodePath(name))
+		if err != nil {
+			return err
+		}
+		m := &measure{t: t.t, depth: -1, top: 1, seen: recordSet{}, tell: tell}
+		_, err = m.tree(ctx, top)
+		return err
+	})
+}
+
 type measure struct {
 	t     *treeReader
 	depth int
 	top   int
 	seen  recordSet
+	tell  func(SizeNode) error // may be nil; of each node without its children
 }
 
 func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
@@ -58,12 +75,19 @@ func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
 	n, err := m.t.node(ctx, s)
 	if err != nil {
 		sum.Lost++
-		return sum, m.t.unlessDamage(err)
+		if err = m.t.unlessDamage(err); err == nil {
+			err = m.told(sum)
+		}
+		return sum, err
 	}
 	if !m.seen.add(s.id) {
 		return sum, ctx.Err()
 	}
-	if err := m.node(ctx, n, sum); err != nil {
+	err = m.node(ctx, n, sum)
+	if err == nil {
+		err = m.told(sum)
+	}
+	if err != nil {
 		return sum, err
 	}
 	for c, err := range m.t.children(ctx, s) {
@@ -83,6 +107,13 @@ func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
 	}
 	sum.keep(m.top)
 	return sum, nil
+}
+
+func (m *measure) told(own *SizeNode) error {
+	if m.tell == nil {
+		return nil
+	}
+	return m.tell(*own)
 }
 
 func (n *SizeNode) keep(top int) {

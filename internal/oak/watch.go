@@ -167,7 +167,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 		return lost(err)
 	}
 	w.from = a.Revision
-	for c, err := range before.Changes(ctx, after, w.path) {
+	for c, err := range before.Changes(ctx, after, w.path, ChangesOptions{}) {
 		if errors.Is(err, fs.ErrNotExist) { // the node is in neither
 			break
 		}

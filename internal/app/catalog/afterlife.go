@@ -248,3 +248,25 @@ func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 	}
 	return err
 }
+
+// Marks are how many files of an archive were deleted, and of how many the originals were removed.
+type Marks struct{ Gone, Left int64 }
+
+// Marks counts what is marked of all archives. It goes through all files.
+func (c *Catalog) Marks(ctx context.Context) (map[int64]Marks, error) {
+	type sum struct{ archive, marks, n int64 }
+	all, err := read(ctx, c, func(s *sum) []any { return []any{&s.archive, &s.marks, &s.n} },
+		"SELECT archive, kind / 256, count(*) FROM locations WHERE kind >= 256 GROUP BY archive, kind / 256")
+	found := map[int64]Marks{}
+	for _, s := range all {
+		m := found[s.archive]
+		if s.marks&1 != 0 {
+			m.Gone += s.n
+		}
+		if s.marks&4 != 0 {
+			m.Left += s.n
+		}
+		found[s.archive] = m
+	}
+	return found, err
+}

@@ -63,6 +63,8 @@ func (h *Handler) routes() {
 		"GET /api/nwb":            (*question).nwb,
 		"GET /api/node":           (*question).node,
 		"GET /api/history":        (*question).history,
+		"GET /api/revisions":      (*question).revisions,
+		"GET /api/changes":        (*question).changes,
 		"POST /api/verify":        (*question).startVerify,
 		"POST /api/verify/cancel": (*question).cancelVerify,
 		"GET /api/verify":         (*question).verifyEvents,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ type archiveJSON struct {
 	Stored  int64      `json:"stored"`
 	Survey  surveyJSON `json:"survey"`
 	Verify  verifyJSON `json:"verify"`
-	Can     []string   `json:"can"` // "map", "verify", "arrays", "node", "history"
+	Can     []string   `json:"can"` // "map", "verify", "arrays", "node", "history", "compare"
 
 	Version string     `json:"version,omitempty"`
 	Index   int64      `json:"index_bytes,omitempty"`
@@ -41,6 +42,8 @@ type archiveJSON struct {
 	Doubt   string     `json:"doubt,omitempty"`  // what is wrong with the index as a whole
 	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity made again
 	Parity  string     `json:"parity,omitempty"`
+	Tables  []Table    `json:"tables,omitempty"`
+	Made    []Table    `json:"made,omitempty"` // what it is made of: kinds of files, volumes
 }
 
 // A frontJSON is where people begin who know the format: a recording at what it is about, a
@@ -55,6 +58,8 @@ func (v *view) front() *frontJSON {
 	f := v.in.Format()
 	switch {
 	case v.in.Store() == nil || v.in.IsDir():
+	case v.Tables != nil:
+		return &frontJSON{Tab: "about"}
 	case slices.Contains(f.Views, metaView):
 		return &frontJSON{Tab: "about"}
 	case slices.Contains(f.Views, zarrView):
@@ -106,6 +111,9 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 		j.Can = append(j.Can, "node")
 		if v.History != nil {
 			j.Can = append(j.Can, "history")
+		}
+		if v.Changes != nil && v.Revisions != nil {
+			j.Can = append(j.Can, "compare")
 		}
 	}
 	return j
@@ -172,6 +180,17 @@ func (q *question) archive() error {
 		j.ByIndex = format.Escape(v.in.Index().Used)
 		if p := v.in.Protection(q.ctx()); p != nil {
 			j.Parity = format.Escape(p.String())
+		}
+		if v.Tables != nil {
+			if j.Tables, err = v.Tables(q.ctx()); err != nil {
+				return err
+			}
+		}
+		if t := v.survey.kinds(); len(t.Rows) > 1 && v.name != zarrView && !v.isNode() { // these have chunks and properties
+			j.Made = append(j.Made, t)
+		}
+		if len(about.Volumes) > 1 {
+			j.Made = append(j.Made, q.h.volumes(q.ctx(), v, about.Volumes))
 		}
 	}
 	return q.json(j)
@@ -375,4 +394,55 @@ func (q *question) history() error {
 		steps = append(steps, s)
 	}
 	return q.json(map[string]any{"steps": steps})
+}
+
+// revisions answers which states of the archive can be compared.
+func (q *question) revisions() error {
+	defer q.busy()()
+	v := q.view()
+	most := q.number("last", 100, 1, 1000)
+	if q.err != nil {
+		return q.err
+	}
+	if v.Revisions == nil || !v.isNode() {
+		return bad("this archive has no revisions")
+	}
+	all := []Revision{}
+	for r, err := range v.Revisions(q.ctx(), int(most)) {
+		if err != nil {
+			return err
+		}
+		all = append(all, r)
+	}
+	return q.json(map[string]any{"revisions": all})
+}
+
+// changes answers what differs in a folder between two revisions. It is asked for each folder
+// that somebody opens, so what it takes depends on that folder.
+func (q *question) changes() error {
+	defer q.busy()()
+	v := q.view()
+	skip, most := q.number("offset", 0, 0, 1<<40), q.number("limit", 200, 1, 1000)
+	if q.err != nil {
+		return q.err
+	}
+	if v.Changes == nil || !v.isNode() {
+		return bad("this archive has no revisions")
+	}
+	list, n := []any{}, int64(0)
+	for c, err := range v.Changes(q.ctx(), q.path(), q.q.Get("from"), q.q.Get("to")) {
+		if errors.Is(err, fs.ErrInvalid) {
+			return bad("from, to: expected revisions of this archive")
+		}
+		if err != nil {
+			return err
+		}
+		if n++; n > skip+most {
+			break
+		}
+		if n > skip {
+			list = append(list, c)
+		}
+	}
+	return q.json(map[string]any{"changes": list, "more": n > skip+most})
 }

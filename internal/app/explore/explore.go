@@ -34,6 +34,55 @@ type Extra struct {
 	// History, if not nil, yields what revisions did to a path, the newest first, as
 	// values of which JSON is made; at most so many.
 	History func(ctx context.Context, path string, most int) iter.Seq2[any, error]
+	// Revisions, if not nil, yields the states of the archive that can be compared, the newest
+	// first, at most so many, and then those that are kept by a name.
+	Revisions func(ctx context.Context, most int) iter.Seq2[Revision, error]
+	// Changes, if not nil, yields what differs between two revisions in a folder: its
+	// properties, and which of its children. Of those it tells no more.
+	Changes func(ctx context.Context, path, from, to string) iter.Seq2[any, error]
+	// Sizes, if not nil, yields what each folder takes in the archive without those in it,
+	// a folder before what is in it. What several have counts for the first.
+	Sizes func(ctx context.Context) iter.Seq2[FolderSize, error]
+	// Tables, if not nil, returns what people want to see first of an archive.
+	Tables func(ctx context.Context) ([]Table, error)
+}
+
+// A Table is shown with what is known of an archive.
+type Table struct {
+	Title   string   `json:"title"`
+	Note    string   `json:"note,omitempty"`
+	Columns []Column `json:"columns"`
+	Rows    [][]any  `json:"rows"` // of cells: strings, numbers, a Place, or nil
+}
+
+// A Column has a name and says what its cells are: "" is text, "count" and "size" are numbers,
+// "bad" is a count that should be 0.
+type Column struct {
+	Name string `json:"name"`
+	Kind string `json:"kind,omitempty"`
+}
+
+// A Place is text that leads to a path.
+type Place struct {
+	Text string `json:"text"`
+	Path string `json:"path"`
+}
+
+// A FolderSize is what a folder by itself takes.
+type FolderSize struct {
+	Path     string // "" is the root
+	Records  int64  // bytes of the archive that are no binaries
+	Binaries int64
+	Outside  int64 // bytes of binaries that are kept elsewhere
+	Lost     int64 // places that damage hides
+}
+
+// A Revision is a state of an archive.
+type Revision struct {
+	ID     string `json:"id"`             // by which Changes knows it
+	Name   string `json:"name,omitempty"` // by which it is kept
+	Millis int64  `json:"millis"`         // since 1970, -1 if that is not known
+	Lost   string `json:"lost,omitempty"` // why it cannot be read
 }
 
 // Options are wishes for a handler; the zero value suits most.

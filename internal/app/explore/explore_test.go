@@ -138,12 +138,13 @@ type row struct {
 	S     *int64
 	C     int64
 	Whole bool
+	With  []string
 }
 
 type page struct {
-	Total, Dirs int64
-	Complete    bool
-	Items       []row
+	Total, Dirs, Files, Pictures, At int64
+	Complete                         bool
+	Items                            []row
 }
 
 func TestOddNamesAreListedAndRead(t *testing.T) {
@@ -218,6 +219,41 @@ func TestFoldersAreSortedAndPaged(t *testing.T) {
 	}
 	if p := ask[page](s, "/api/ls", "a", "x", "path", "d", "only", "dirs"); p.Total != 1 || p.Items[0].N != "sub" {
 		t.Errorf("folders are %+v", p)
+	}
+}
+
+func TestPicturesAreListedWithTheirSamples(t *testing.T) {
+	m := packed(t, func(add func(string, string)) {
+		for i := range 600 {
+			for _, ext := range []string{"txt", "PNG", "json"} { // in another order than that of names
+				add(fmt.Sprintf("d/%03d.%s", i, ext), strings.Repeat("x", 600-i))
+			}
+		}
+		add("d/sub/z", "z")
+		add("d/readme", "z")
+	})
+	s := serving(t, opened(m, "x.caf", caf.Format))
+	for off := 0; off < 601; off += 200 {
+		p := ask[page](s, "/api/ls", "a", "x", "path", "d", "only", "pictures", "sort", "size", "dir", "desc", "offset", fmt.Sprint(off))
+		if p.Total != 601 || p.Dirs != 1 || p.Pictures != 600 || p.Files != 1801 || !p.Complete {
+			t.Fatalf("found %+v", p)
+		}
+		for k, r := range p.Items {
+			i := off + k - 1
+			if i < 0 {
+				if r.K != "dir" || len(r.With) > 0 {
+					t.Errorf("the first is %+v, expected the folder", r)
+				}
+			} else if stem := fmt.Sprintf("%03d.", i); r.N != stem+"PNG" || !slices.Equal(r.With, []string{stem + "json", stem + "txt"}) {
+				t.Fatalf("%d is %+v", i, r)
+			}
+		}
+	}
+	if p := ask[page](s, "/api/ls", "a", "x", "path", "d", "only", "pictures", "limit", "0", "find", "d/readme"); p.At != -1 {
+		t.Errorf("a text is at %d of the pictures", p.At)
+	}
+	if p := ask[page](s, "/api/ls", "a", "x", "path", "d/sub", "only", "pictures"); p.Total != 0 || p.Pictures != 0 || p.Files != 1 {
+		t.Errorf("%+v", p)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type folder struct {
 	time  columns.Rows[int64] // in ms; noTime if there is none
 	kind  columns.Rows[uint8]
 	dirs  int
+	shown int // pictures that browsers show
 	bytes int64
 	odd   bool // names came in another order than their own
 
@@ -47,8 +49,9 @@ type folderKey struct {
 }
 
 type folderOrder struct {
-	by   string
-	desc bool
+	by       string
+	desc     bool
+	pictures bool // folders, and pictures that browsers show
 }
 
 const (
@@ -210,6 +213,9 @@ func (f *folder) row(prefix string, e holdall.Entry) {
 	if e.Kind == format.Dir {
 		f.dirs++
 	}
+	if kind&(wholeBit|faultBit) == 0 && e.Kind.HasContent() && isShown(name) {
+		f.shown++
+	}
 	f.bytes += e.Size
 }
 
@@ -276,6 +282,9 @@ func (f *folder) order(o folderOrder) []uint32 {
 	if order, ok := f.orders[o]; ok {
 		return order
 	}
+	if o.pictures {
+		return f.keep(o, f.picturesOf(f.order(folderOrder{by: o.by, desc: o.desc})))
+	}
 	byName := f.orders[folderOrder{by: "name"}]
 	order := make([]uint32, f.names.len())
 	for i := range order {
@@ -313,11 +322,60 @@ func (f *folder) order(o folderOrder) []uint32 {
 			return less(a, b)
 		})
 	}
+	return f.keep(o, order)
+}
+
+// keep keeps an order until another is asked for.
+func (f *folder) keep(o folderOrder, order []uint32) []uint32 {
 	if f.latest != (folderOrder{}) {
 		delete(f.orders, f.latest)
 	}
 	f.orders[o], f.latest = order, o
 	return order
+}
+
+// picturesOf leaves folders and pictures of an order; nil is the order of names as they came.
+func (f *folder) picturesOf(order []uint32) []uint32 {
+	some := make([]uint32, 0, f.dirs+f.shown)
+	for i := range f.names.len() {
+		row := i
+		if order != nil {
+			row = int(order[i])
+		}
+		if kind := *f.kind.At(row); f.isDir(row) || kind&(wholeBit|faultBit) == 0 && format.Kind(kind&kindMask).HasContent() && isShown(f.names.at(row)) {
+			some = append(some, uint32(row))
+		}
+	}
+	return some
+}
+
+const maxWith = 12 // files that are told of with a picture
+
+// with returns the files beside a picture that are called as it is up to the first dot: what
+// makes a sample of it.
+func (f *folder) with(row int) (all []string) {
+	name := f.names.at(row)
+	stem, _, _ := strings.Cut(name, ".")
+	stem += "."
+	byName := f.orders[folderOrder{by: "name"}]
+	at := func(i int) int {
+		if byName != nil {
+			return int(byName[i])
+		}
+		return i
+	}
+	n := f.names.len()
+	first := f.dirs + sort.Search(n-f.dirs, func(i int) bool { return f.names.at(at(f.dirs+i)) >= stem })
+	for i := first; i < n && len(all) < maxWith; i++ {
+		other := f.names.at(at(i))
+		if !strings.HasPrefix(other, stem) {
+			break
+		}
+		if other != name && *f.kind.At(at(i))&wholeBit == 0 {
+			all = append(all, format.Escape(other))
+		}
+	}
+	return all
 }
 
 type rowJSON struct {
@@ -330,6 +388,8 @@ type rowJSON struct {
 	Whole    bool   `json:"whole,omitempty"`
 	Internal bool   `json:"own,omitempty"`
 	Holds    kind   `json:"h,omitempty"` // of a file: what it holds
+	// With are the files beside a picture that are called as it is.
+	With []string `json:"with,omitempty"`
 	healthJSON
 }
 
@@ -388,13 +448,13 @@ func (q *question) ls() error {
 	limit := q.number("limit", 200, 0, maxPage)
 	by := q.word("sort", "name", "size", "time")
 	dir := q.word("dir", "asc", "desc")
-	only := q.word("only", "all", "dirs")
+	only := q.word("only", "all", "dirs", "pictures")
 	find := q.q.Get("find") // the path of a row: where it is in this order
 	if q.err != nil {
 		return q.err
 	}
 	f := q.h.folder(v, q.path())
-	o := folderOrder{by, dir == "desc"}
+	o := folderOrder{by, dir == "desc", only == "pictures"}
 	sorted := o != folderOrder{by: "name"}
 	if err := f.wait(q.ctx(), offset+limit, sorted || only == "dirs" || find != ""); err != nil {
 		return err
@@ -407,8 +467,11 @@ func (q *question) ls() error {
 	if f.complete {
 		order = f.order(o)
 	}
-	if only == "dirs" {
+	switch {
+	case only == "dirs":
 		total = int64(f.dirs)
+	case o.pictures:
+		total = int64(len(order))
 	}
 	items := []rowJSON{}
 	for i := offset; i < min(offset+limit, total); i++ {
@@ -416,9 +479,13 @@ func (q *question) ls() error {
 		if order != nil {
 			row = int(order[i])
 		}
-		items = append(items, f.rowJSON(row, sums, health))
+		r := f.rowJSON(row, sums, health)
+		if o.pictures && !f.isDir(row) {
+			r.With = f.with(row)
+		}
+		items = append(items, r)
 	}
-	answer := map[string]any{"total": total, "dirs": f.dirs, "bytes": f.bytes, "complete": f.complete, "items": items}
+	answer := map[string]any{"total": total, "dirs": f.dirs, "files": f.names.len() - f.dirs, "pictures": f.shown, "bytes": f.bytes, "complete": f.complete, "items": items}
 	if find != "" {
 		answer["at"] = f.find(format.Unescape(find), order)
 	}

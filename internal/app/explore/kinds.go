@@ -2,6 +2,7 @@ package explore
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -79,4 +80,15 @@ func isChunk(name string) bool {
 		}
 	}
 	return true
+}
+
+// isShown reports whether browsers show a file of this name as a picture.
+func isShown(name string) bool {
+	switch ext := path.Ext(name); len(ext) {
+	case 4:
+		return slices.Contains([]string{".png", ".jpg", ".gif", ".svg"}, strings.ToLower(ext))
+	case 5:
+		return slices.Contains([]string{".jpeg", ".webp", ".avif"}, strings.ToLower(ext))
+	}
+	return false
 }

@@ -18,6 +18,7 @@ import (
 // other: an address counts from the first byte of the first one.
 type spanMap struct {
 	volumes []volume
+	held    []held // what each has
 	base    map[string]int
 	size    int64
 
@@ -149,6 +150,7 @@ func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
 		}
 		m.base[name] = len(m.volumes)
 		m.volumes = append(m.volumes, volume{name, m.size, size})
+		m.held = append(m.held, held{})
 		m.size += size
 	}
 	if p := in.Protection(ctx); p != nil {

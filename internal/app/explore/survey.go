@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -54,9 +55,13 @@ type surveyed struct {
 	ids    map[string]uint32 // folders by their paths; 0 is the root
 	paths  []string
 	parent []uint32
-	sums   []tally // below the folder
+	sums   []tally      // below the folder
+	ofKind [kinds]int64 // files
 
 	spans *spanMap // nil if the view is not one to draw
+	// sized says that these are sizes in the archive: folders are known alone, and holds
+	// are sizeNames.
+	sized bool
 }
 
 // A tally is how much there is of something.
@@ -91,7 +96,7 @@ func (t *tally) most() (k kind) {
 
 // knowsStored reports whether it is known how much is stored of a file: the view is one in
 // which places are looked at.
-func (s *surveyed) knowsStored() bool { return s.spans != nil }
+func (s *surveyed) knowsStored() bool { return s.spans != nil || s.sized }
 
 // storedOf is what an extent takes: of a record that has more than the entry, its share.
 func storedOf(x format.Extent) int64 {
@@ -122,11 +127,18 @@ func (s *surveyed) cost() int64 {
 	return n
 }
 
+// A surveyor goes through a view, and tells the survey how far it is. Of what is damaged it
+// returns what it found as well.
+type surveyor func(context.Context, *view) (*surveyed, error)
+
 // surveyed returns what a survey of v found; where none was made it is, and waited for.
 func (h *Handler) surveyed(ctx context.Context, v *view) (*surveyed, error) {
+	return h.await(ctx, v, &v.survey, h.makeSurvey)
+}
+
+func (h *Handler) await(ctx context.Context, v *view, s *survey, f surveyor) (*surveyed, error) {
 	for {
-		h.startSurvey(v)
-		s := &v.survey
+		h.start(v, s, f)
 		s.mu.Lock()
 		done := s.done
 		s.used = time.Now()
@@ -149,8 +161,9 @@ func (h *Handler) surveyed(ctx context.Context, v *view) (*surveyed, error) {
 }
 
 // startSurvey goes through v, unless that is under way or done.
-func (h *Handler) startSurvey(v *view) {
-	s := &v.survey
+func (h *Handler) startSurvey(v *view) { h.start(v, &v.survey, h.makeSurvey) }
+
+func (h *Handler) start(v *view, s *survey, f surveyor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state == "running" || s.data != nil || h.ctx.Err() != nil {
@@ -167,7 +180,7 @@ func (h *Handler) startSurvey(v *view) {
 		var err error
 		select {
 		case h.surveying <- struct{}{}:
-			data, err = h.makeSurvey(h.ctx, v)
+			data, err = f(h.ctx, v)
 			<-h.surveying
 		case <-h.ctx.Done():
 			err = errClosed
@@ -185,41 +198,87 @@ func (h *Handler) startSurvey(v *view) {
 		}
 		close(s.done)
 		s.mu.Unlock()
-		h.trimSurveys(v)
+		h.trimSurveys(s)
 	})
 }
 
 // trimSurveys forgets what surveys found that were not asked for longest.
-func (h *Handler) trimSurveys(keep *view) {
+func (h *Handler) trimSurveys(keep *survey) {
 	for {
 		var sum int64
-		var oldest *view
+		var oldest *survey
 		var at time.Time
 		h.mu.Lock()
 		views := slices.Collect(maps.Values(h.views))
 		h.mu.Unlock()
 		for _, v := range views {
-			v.survey.mu.Lock()
-			if v.survey.data != nil {
-				sum += v.survey.data.cost()
-				if v != keep && (oldest == nil || v.survey.used.Before(at)) {
-					oldest, at = v, v.survey.used
+			for _, s := range []*survey{&v.survey, &v.sizes} {
+				s.mu.Lock()
+				if s.data != nil {
+					sum += s.data.cost()
+					if s != keep && (oldest == nil || s.used.Before(at)) {
+						oldest, at = s, s.used
+					}
 				}
+				s.mu.Unlock()
 			}
-			v.survey.mu.Unlock()
 		}
 		if oldest == nil || sum <= maxSurveys {
 			return
 		}
-		oldest.survey.mu.Lock()
-		oldest.survey.data = nil
-		oldest.survey.mu.Unlock()
+		oldest.mu.Lock()
+		oldest.data = nil
+		oldest.mu.Unlock()
 	}
 }
 
-// makeSurvey goes through v. Of a damaged archive it returns what it found as well.
+func newSurveyed() *surveyed {
+	return &surveyed{ids: map[string]uint32{"": 0}, paths: []string{""}, parent: []uint32{0}, sums: make([]tally, 1)}
+}
+
+// addUp adds what is in folders to those that they are in.
+func (d *surveyed) addUp() {
+	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
+		d.sums[d.parent[i]].add(&d.sums[i])
+	}
+	d.count.Folders = int64(len(d.paths) - 1)
+}
+
+// sizeNames are what takes the room in an archive of nodes, in colours of the kinds of files.
+var sizeNames = [kinds]string{pictureKind: "binaries", textKind: "nodes and texts"}
+
+// makeSizes adds up what folders take in the archive. Each counts as a file.
+func (h *Handler) makeSizes(ctx context.Context, v *view) (*surveyed, error) {
+	d := newSurveyed()
+	d.sized = true
+	for n, err := range v.Sizes(ctx) {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		if err != nil {
+			return d, err
+		}
+		t := &d.sums[d.folder(n.Path)]
+		t.stored += n.Records + n.Binaries
+		t.bytes += n.Records + n.Binaries + n.Outside
+		t.files++
+		t.holds[textKind] += n.Records
+		t.holds[pictureKind] += n.Binaries
+		d.count.Entries++
+		d.count.Bytes += n.Records + n.Binaries
+		d.count.Unreadable += n.Lost
+		if d.count.Entries%surveyStep == 0 {
+			v.sizes.tell(d.count)
+		}
+	}
+	d.addUp()
+	v.sizes.tell(d.count)
+	return d, nil
+}
+
+// makeSurvey goes through all entries of v, and places.
 func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
-	d := &surveyed{ids: map[string]uint32{"": 0}, paths: []string{""}, parent: []uint32{0}, sums: make([]tally, 1)}
+	d := newSurveyed()
 	if f := v.in.Format(); !v.in.IsDir() && (f.Overview == "" || f.Overview == v.name) {
 		m, err := newSpanMap(ctx, v.in)
 		if err != nil && ctx.Err() != nil {
@@ -231,10 +290,7 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	if context.Cause(ctx) != nil {
 		return nil, context.Cause(ctx)
 	}
-	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
-		d.sums[d.parent[i]].add(&d.sums[i])
-	}
-	d.count.Folders = int64(len(d.paths) - 1)
+	d.addUp()
 	v.survey.tell(d.count)
 	if d.spans != nil {
 		for r, err := range v.in.Regions(ctx) {
@@ -285,11 +341,19 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		}
 		stored := int64(0)
 		if d.spans != nil && e.Kind.HasContent() && e.Fault == nil && e.Size > 0 {
+			last := -1
 			for x, err := range v.in.Extents(ctx, e) {
 				if err != nil {
 					break // verify says what is wrong with it
 				}
 				stored += storedOf(x)
+				if i, ok := d.spans.base[x.Object]; ok && !x.External {
+					in := &d.spans.held[i]
+					if in.bytes += storedOf(x); i != last {
+						in.entries++
+						last = i
+					}
+				}
 				d.spans.addContent(x, uint32(min(row, 1<<28)))
 			}
 		}
@@ -314,6 +378,7 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 		t := &d.sums[id]
 		t.bytes, t.files, t.stored = t.bytes+e.Size, t.files+1, t.stored+stored
 		t.holds[kindOf(e.Name)] += e.Size
+		d.ofKind[kindOf(e.Name)]++
 	}
 	return nil
 }
@@ -408,6 +473,29 @@ type surveyJSON struct {
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
 	counts
+}
+
+// kinds says what kinds of files there are, what takes most first; nothing before it is known.
+func (s *survey) kinds() Table {
+	t := Table{Title: "What is in it", Columns: []Column{{"Kind", ""}, {"Files", "count"}, {"Content", "size"}}, Rows: [][]any{}}
+	s.mu.Lock()
+	d := s.data
+	s.mu.Unlock()
+	if d == nil {
+		return t
+	}
+	all := []kind{}
+	for k, n := range d.ofKind {
+		if n > 0 {
+			all = append(all, kind(k))
+		}
+	}
+	sum := &d.sums[0]
+	slices.SortStableFunc(all, func(a, b kind) int { return cmp.Compare(sum.holds[b], sum.holds[a]) })
+	for _, k := range all {
+		t.Rows = append(t.Rows, []any{kindNames[k], d.ofKind[k], sum.holds[k]})
+	}
+	return t
 }
 
 func (s *survey) json() surveyJSON {

@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/holdall/holdall/format"
 )
@@ -45,7 +46,20 @@ func (q *question) treemap() error {
 	if q.err != nil {
 		return q.err
 	}
-	d, err := q.h.surveyed(q.ctx(), v)
+	sized := by == "stored" && v.Sizes != nil && v.isNode()
+	if sized { // it may take long, and says how far it is
+		q.h.start(v, &v.sizes, q.h.makeSizes)
+		v.sizes.wait(q.ctx(), time.Second)
+		if j := v.sizes.json(); j.State == "running" {
+			return q.json(map[string]any{"survey": j})
+		}
+	}
+	d, err := (*surveyed)(nil), error(nil)
+	if sized {
+		d, err = q.h.await(q.ctx(), v, &v.sizes, q.h.makeSizes)
+	} else {
+		d, err = q.h.surveyed(q.ctx(), v)
+	}
 	if err != nil {
 		return err
 	}
@@ -57,16 +71,19 @@ func (q *question) treemap() error {
 		dir = ""
 	}
 	top := &box{Dir: true}
-	totals := map[string]int64{}
+	totals, names := map[string]int64{}, kindNames
+	if d.sized {
+		names = sizeNames
+	}
 	if id, ok := d.ids[dir]; ok {
 		top = d.boxes(id, dir, by, most, q.h.health(v))
 		for k, n := range d.sums[id].holds {
 			if n > 0 {
-				totals[kindNames[k]] = n
+				totals[names[k]] = n
 			}
 		}
 	}
-	return q.json(map[string]any{"box": top, "holds": totals, "kinds": kindNames, "stored": d.knowsStored()})
+	return q.json(map[string]any{"box": top, "holds": totals, "kinds": names, "stored": d.knowsStored() || v.Sizes != nil && v.isNode(), "nodes": d.sized, "lost": d.sized && d.count.Unreadable > 0})
 }
 
 // amountBy is how much a treemap gives something.

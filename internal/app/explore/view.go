@@ -24,6 +24,7 @@ type view struct {
 	id   string // tells the archive from others that were open by its name
 
 	survey survey
+	sizes  survey // what folders take in the archive, if Extra.Sizes says so
 }
 
 var errMany = busy("too many archives are looked at: expected to wait for some of them")

@@ -281,3 +281,42 @@ func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
 		t.Errorf("%q, %v", b.String(), err)
 	}
 }
+
+func TestACatalogueSaysWhatItHas(t *testing.T) {
+	on(t, func(t *testing.T, s *fleettest.Site) {
+		for _, key := range []string{"a/1", "a/2", "a/3", "b/4"} {
+			s.Put(key, []byte("content of "+key))
+		}
+		pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 2})
+		ctx := t.Context()
+		archives, err := s.C.Archives(ctx)
+		if err != nil || len(archives) != 2 {
+			t.Fatal(archives, err)
+		}
+		if n, err := s.C.Delete(ctx, archives[0].Roots, []string{"a/1"}, archives[1].ID); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		if err := s.C.Mark(ctx, []catalog.Location{{Path: "b/4", Archive: archives[1].ID}}, catalog.OriginalLeft); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.C.Verified(ctx, archives[1].ID, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		sh, err := shelf.New(ctx, s.C, shelf.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sh.Close()
+		sum, err := sh.Summary(ctx)
+		if err != nil || !sum.Counted || len(sum.Buckets) != 1 || len(sum.Plans) != 1 {
+			t.Fatalf("%+v, %v", sum, err)
+		}
+		want := shelf.BucketSummary{Address: "s3://from", Archives: 2, Files: 4, Bytes: archives[0].Size + archives[1].Size, Verified: 1, Gone: 1, Left: 1}
+		if sum.Buckets[0] != want {
+			t.Errorf("%+v, expected %+v", sum.Buckets[0], want)
+		}
+		if p := sum.Plans[0]; p.Target != "s3://out/x.caf" || p.States[catalog.ChunkDone].Chunks != 2 || p.Outcomes[catalog.Pending] != 0 {
+			t.Errorf("%+v", p)
+		}
+	})
+}

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"strings"
+	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -48,6 +50,85 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 			defer s.Close()
 			for step, err := range s.History(ctx, rooted(path), oak.HistoryOptions{Last: most}) {
 				if !yield(step, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+	x.Revisions = func(ctx context.Context, most int) iter.Seq2[explore.Revision, error] {
+		return func(yield func(explore.Revision, error) bool) {
+			s, err := open(ctx)
+			if err != nil {
+				yield(explore.Revision{}, err)
+				return
+			}
+			defer s.Close()
+			for step, err := range s.History(ctx, "/", oak.HistoryOptions{Last: most, All: true}) {
+				if !yield(explore.Revision{ID: step.Revision, Millis: step.Millis, Lost: step.Lost}, err) || err != nil {
+					return
+				}
+			}
+			kept, err := s.Checkpoints(ctx, time.Time{}, false)
+			if damage, ok := errors.AsType[*format.CorruptError](err); ok { // revisions can be compared all the same
+				yield(explore.Revision{Name: "checkpoints", Millis: -1, Lost: format.Escape(damage.Message)}, nil)
+				return
+			}
+			if err != nil {
+				yield(explore.Revision{}, err)
+				return
+			}
+			for _, c := range kept {
+				r := explore.Revision{ID: "checkpoint:" + c.Name, Name: c.Name, Millis: -1, Lost: c.Problem}
+				if c.Created != nil {
+					r.Millis = c.Created.UnixMilli()
+				}
+				if !yield(r, nil) {
+					return
+				}
+			}
+		}
+	}
+	x.Changes = func(ctx context.Context, path, from, to string) iter.Seq2[any, error] {
+		return func(yield func(any, error) bool) {
+			s, err := open(ctx)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			defer s.Close()
+			before, err := s.TreeNamed(ctx, from)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			after, err := s.TreeNamed(ctx, to)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for c, err := range before.Changes(ctx, after, rooted(path), oak.ChangesOptions{Depth: 1}) {
+				c.Path = format.Escape(c.Path)
+				if !yield(c, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+	x.Sizes = func(ctx context.Context) iter.Seq2[explore.FolderSize, error] {
+		return func(yield func(explore.FolderSize, error) bool) {
+			s, err := open(ctx)
+			if err != nil {
+				yield(explore.FolderSize{}, err)
+				return
+			}
+			defer s.Close()
+			t, err := s.Tree(ctx, o.Param)
+			if err != nil {
+				yield(explore.FolderSize{}, err)
+				return
+			}
+			for n, err := range t.NodeSizes(ctx, "/") {
+				if !yield(explore.FolderSize{Path: strings.TrimPrefix(n.Path, "/"), Records: n.Records, Binaries: n.Binaries, Outside: n.External, Lost: n.Lost}, err) || err != nil {
 					return
 				}
 			}

@@ -2,18 +2,40 @@
 import { plainName, el, ask, size, num, count, health } from './base.js';
 import { here, args, address, hasKind } from './state.js';
 
-export async function showAbout(main) {
+export class About {
+  constructor(main) { this.main = main; }
+  close() { this.closed = true; }
+  async show() {
+    await about((box, a) => {
+      if (this.closed) return;
+      const top = this.main.scrollTop;
+      this.main.replaceChildren(box);
+      this.main.scrollTop = top;
+      this.known = a.survey.state;
+    });
+  }
+  focus() { this.main.querySelector('.about')?.focus(); }
+  /** It has been gone through, or checked: more is known. */
+  surveyed(a) { if (a.survey.state !== 'running' && this.known === 'running') this.show(); }
+  checked() { this.show(); }
+}
+
+async function about(put) {
   const a = await ask.json('archive', args({ about: 'yes' }));
   const row = (k, v) => v === undefined || v === '' || v === null ? [] : [el('dt', {}, k), el('dd', {}, v)];
   const s = a.survey, soFar = s.state === 'running' ? ' so far' : '';
-  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), el('dl', { class: 'list' },
+  const list = el('dl', { class: 'list' },
     row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? (/^\d/.test(a.version) ? ', version ' : ', ') + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
-    row('Entries', num(s.entries) + soFar), row('Files', num(s.files) + soFar), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
+    row('Entries', num(s.entries) + soFar), row('Files', [num(s.files) + soFar, ' ', el('a', { href: address({ archive: here.archive, view: here.view, tab: 'list' }) }, 'See them')]), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '')),
     row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
-    (a.notes ?? []).map(n => row('Unusual', n))));
-  if (a.facts?.length) box.append(el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value))));
-  main.replaceChildren(box);
+    (a.notes ?? []).map(n => row('Unusual', n)));
+  const facts = a.facts?.length ? [el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value)))] : [];
+  const told = t => [el('h2', {}, t.title), table(t.columns, t.rows.map(r => r.map((v, i) => tableCell(v, t.columns[i].kind)))), t.note ? el('p', { class: 'hint' }, t.note) : ''];
+  // What the archive is of comes before what it is as an archive, for those formats that are of something.
+  const first = [...a.views?.includes('meta') ? [...facts.splice(0), ...await packageOf()] : [], ...(a.tables ?? []).flatMap(told)];
+  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), first, first.length ? el('h2', {}, 'As an archive') : '', list, facts, (a.made ?? []).map(told));
+  put(box, a);
   if (!hasKind('arrays')) return;
   const { nwb, fault } = await ask.json('nwb', args({}));
   if (nwb) box.append(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '');
@@ -23,12 +45,34 @@ export async function showAbout(main) {
 }
 
 const cell = (text, sort) => el('td', sort ? { class: sort } : {}, text ?? '');
+const tableCell = (v, kind) => el('td', { class: (kind ? 'number' : '') + (kind === 'bad' && v > 0 ? ' fault' : '') }, v === null ? '–' : v?.text !== undefined ? el('a', { href: address({ archive: here.archive, view: here.view, path: v.path, tab: 'list' }) }, v.text)
+  : kind === 'size' ? size(v) : kind ? num(v) : v);
 const place = path => el('td', {}, el('a', { href: address({ archive: here.archive, view: here.view, path, tab: 'list' }) }, ...(path || '/').split(/(?<=\/)/).flatMap(part => [part, el('wbr')])));
 const shape = x => x.shape?.map(num).join(' × ') ?? '';
-const table = (heads, rows) => el('div', { class: 'wide' }, el('table', { class: 'props' }, el('thead', {}, el('tr', {}, heads.map(t => el('th', { scope: 'col' }, t)))), el('tbody', {}, rows.map(r => el('tr', {}, r)))));
+const table = (heads, rows) => el('div', { class: 'wide', tabindex: '0', role: 'group', 'aria-label': heads[0].name ?? heads[0] }, el('table', { class: 'props' }, el('thead', {}, el('tr', {}, heads.map(t => el('th', { scope: 'col', class: t.kind && 'number' }, t.name ?? t)))), el('tbody', {}, rows.map(r => el('tr', {}, r)))));
 const list = (...words) => words.filter(Boolean).join(', ');
 const seconds = v => Math.round(v * 1000) / 1000 + ' s';
 const decimal = v => String(Number(v.toPrecision(7)));
+
+/** What a package says of itself that facts have no room for. Its scripts are text here. */
+async function packageOf() {
+  let m;
+  try {
+    m = await (await ask.raw('content', { a: here.archive, view: 'meta', path: 'metadata.json', n: 1 << 20 })).json();
+  } catch (err) {
+    if (err.code === 'not-found') return []; // it is text of no form
+    return [el('p', { class: 'fault' }, err instanceof SyntaxError ? 'The metadata is too long to be shown here.' : 'Damaged: ' + err.message)];
+  }
+  const out = [], text = v => typeof v === 'string' ? v : JSON.stringify(v, null, 1), all = v => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
+  const pairs = v => v && typeof v === 'object' ? Object.entries(v) : [];
+  const part = (title, list, shown) => { if (list.length) out.push(el('h2', {}, title), ...shown(list)); };
+  part('Description', all(m.desc), list => [el('p', { class: 'plain' }, list.map(text).join('\n'))]);
+  part('Dependencies', pairs(m.deps), list => [table(['Package', 'Version'], list.map(([name, version]) => [cell(name), cell(text(version))]))]);
+  part('Scripts', pairs(m.scripts), list => [el('p', { class: 'hint' }, 'Package managers run these. holdall shows them, and runs none.'),
+    ...list.flatMap(([phase, scripts]) => [el('h3', {}, phase), ...all(scripts).map(s => [el('pre', { class: 'plain' }, text(s?.code ?? s)), s?.args ? el('p', { class: 'hint' }, 'for ' + text(s.args)) : ''])].flat())]);
+  part('Messages', all(m.messages), list => list.map(x => el('p', { class: 'plain' }, x?.type ? el('span', { class: 'hint' }, text(x.type) + ' ') : '', text(x?.message ?? x))));
+  return out;
+}
 
 /** What was recorded, when, of whom, and by what. */
 function recording(n, row) {

@@ -1,14 +1,15 @@
 // The page: what its address says is shown. It brings the views together, and nothing needs it.
 import { plainName, $, el, ask, say, size, count, problem, base, parent } from './base.js';
-import { tabs, here, archive, entry, opened, found, address, read, go, folder, args, hasKind } from './state.js';
+import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind } from './state.js';
 import { showArchives } from './archives.js';
 import { Files } from './files.js';
 import { Tree } from './tree.js';
 import { Detail, covering } from './detail.js';
 import { ByteMap } from './map.js';
 import { Treemap } from './treemap.js';
+import { Compare } from './compare.js';
 import { Check } from './verify.js';
-import { showAbout } from './about.js';
+import { About } from './about.js';
 
 let screen, detail, tree, turn = 0;
 
@@ -85,7 +86,7 @@ function frame() {
   $('crumbs').scrollLeft = 1e6;
   const nav = $('tabs');
   nav.hidden = false;
-  nav.replaceChildren(...tabs.filter(([id]) => id === 'map' || id === 'verify' || id === 'treemap' && archive.static ? hasKind(id) : true).map(([id, name, key]) =>
+  nav.replaceChildren(...tabs.filter(([id]) => ['map', 'verify', 'compare'].includes(id) || id === 'treemap' && archive.static ? hasKind(id) : true).map(([id, name, key]) =>
     el('a', { href: address({ ...here, tab: id, q: '', from: undefined }), 'aria-current': id === here.tab ? 'true' : undefined, data: { tab: id }, title: `${name} (${key})` }, name)),
   el('span', { class: 'grow' }));
   if (archive.views?.length > 1) {
@@ -94,7 +95,7 @@ function frame() {
     nav.append(el('label', { class: 'pick' }, el('span', {}, 'View '), pick));
   }
   $('title').textContent = plainName(here.archive); $('title').hidden = here.tab === 'verify' || here.tab === 'about';
-  $('side').hidden = here.tab !== 'list' && here.tab !== 'treemap';
+  $('side').hidden = !ofFolders.includes(here.tab);
   if (here.tab !== 'list') $('q').value = '';
   document.body.dataset.tab = here.tab;
   document.body.dataset.path = here.path;
@@ -141,7 +142,7 @@ async function fill() {
     const main = $('main');
     main.replaceChildren();
     shown.tab = here.tab;
-    screen = { list: () => new Files(main), map: () => new ByteMap(main), treemap: () => new Treemap(main), verify: () => new Check(main), about: () => ({ show: () => showAbout(main) }) }[here.tab]();
+    screen = { list: () => new Files(main), map: () => new ByteMap(main), treemap: () => new Treemap(main), compare: () => new Compare(main), verify: () => new Check(main), about: () => new About(main) }[here.tab]();
   }
   tree.select(dir);
   const isFile = entry && entry.kind !== 'dir';
@@ -175,7 +176,7 @@ function follow() {
 
 // Keys of the whole page.
 const keys = [
-  ['/', 'search all names; or contents, with Enter'], ['l m t v i', 'files, byte map, treemap, check, about'], ['↑ ↓ PgUp PgDn Home End', 'go through a list'],
+  ['/', 'search all names; or contents, with Enter'], ['l m t c v i', 'files, byte map, treemap, compare, check, about'], ['↑ ↓ PgUp PgDn Home End', 'go through a list'],
   ['Enter', 'open a folder or file'], ['Backspace', 'the folder above'], ['→ ←', 'in the tree: open, close'], ['1 2 3', 'sort by name, size, time'],
   ['d', 'download what is chosen'], ['Space', 'choose several, with Ctrl or Shift and a click, too'], ['+ −', 'on the map: nearer, farther'], ['← → ↑ ↓', 'on the map: from cell to cell; Shift moves the picture'],
   ['0', 'on the map: the whole archive'], ['Esc', 'close the preview, end a search'], ['?', 'these keys'],

@@ -8,6 +8,7 @@ import { language } from './colours.js';
 import { TableView } from './table.js';
 import { markdown } from './markdown.js';
 import { ArrayView } from './array.js';
+import { propertyText, propertyType } from './node.js';
 import { DynamicTable } from './dynamic.js';
 import { Raster } from './raster.js';
 import { showAttributes } from './attributes.js';
@@ -209,20 +210,16 @@ export class Detail {
   async show_node(area, e) {
     const n = await ask.json('node', args({ path: e.path }));
     const props = Object.entries(n.properties ?? {});
-    const text = p => {
-      const { type: _, ...rest } = p, v = p.value ?? p.values ?? rest;
-      const one = x => typeof x === 'string' ? x : JSON.stringify(x);
-      return Array.isArray(v) ? v.slice(0, 50).map(one).join('\n') + (v.length > 50 ? `\n… ${count(v.length - 50, 'more', 'more')}` : '') : one(v);
-    };
     area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, `${count(props.length, 'property', 'properties')}, ${count(n.child_count ?? n.children?.length ?? 0, 'child', 'children')}`),
       props.length > 0 && el('table', { class: 'props' }, el('thead', {}, el('tr', {}, ['Property', 'Type', 'Value'].map(t => el('th', { scope: 'col' }, t)))),
-        el('tbody', {}, props.map(([k, p]) => el('tr', {}, el('td', {}, k), el('td', { class: 'hint' }, (p.type ?? '') + (p.values ? '[]' : '')), el('td', { class: 'value' }, text(p).slice(0, 4000))))))));
+        el('tbody', {}, props.map(([k, p]) => el('tr', {}, el('td', {}, k), el('td', { class: 'hint' }, propertyType(p)), el('td', { class: 'value' }, propertyText(p))))))));
   }
   async show_history(area, e) {
     const { steps } = await ask.json('history', args({ path: e.path }));
-    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'What the revisions did to this node, the newest first.'), el('ol', { class: 'steps' }, steps.map(s => el('li', {},
+    const beside = (s, old) => old && s.change === 'changed' && hasKind('compare') && el('a', { href: address({ ...here, tab: 'compare', path: e.path === '.' ? '' : e.path, before: old.revision, after: s.revision }) }, 'Side by side');
+    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'What the revisions did to this node, the newest first.'), el('ol', { class: 'steps' }, steps.map((s, i) => el('li', {},
       el('strong', {}, s.change), s.revisions > 1 ? ` in ${num(s.revisions)} revisions` : '', s.millis >= 0 ? el('span', { class: 'hint' }, ' ' + time(s.millis)) : '',
-      el('div', { class: 'rev' }, s.revision), s.lost && el('div', { class: 'fault' }, s.lost),
+      el('div', { class: 'rev' }, s.revision), beside(s, steps.slice(i + 1).find(o => !o.lost)), s.lost && el('div', { class: 'fault' }, s.lost),
       [...(s.properties ?? []).map(c => ['property', c]), ...(s.children ?? []).map(c => ['child', c])].map(([of, c]) => el('div', {}, `${c.change} ${of} `, el('code', {}, c.name))))))));
   }
 }

@@ -1,9 +1,11 @@
 // What is in a folder, or what a search found: a table of any length.
 import { showName, $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
-import { go, here, args, archive, urlOf, usual, hasKind, note } from './state.js';
+import { go, here, args, archive, urlOf, usual, hasKind, note, address } from './state.js';
 import { Rows, Pages } from './rows.js';
+import { Tiles } from './tiles.js';
 
 const columns = [['name', 'Name'], ['size', 'Size'], ['time', 'Modified']];
+const largest = 8 << 20; // of a picture in a tile
 const height = matchMedia('(pointer: coarse)').matches ? 42 : 32;
 
 export class Files {
@@ -19,21 +21,33 @@ export class Files {
     this.empty = el('p', { class: 'empty', hidden: true });
     this.zip = el('a', { class: 'button', id: 'zip', title: 'Download this folder as a zip' }, 'Download folder');
     this.about = el('button', { type: 'button', id: 'folder-about', hidden: true });
+    this.tiles = el('button', { type: 'button', id: 'pictures', hidden: true, onclick: () => go({ show: here.show ? '' : 'pictures' }, { replace: true }) }, 'Pictures');
     this.everywhere = el('button', { type: 'button', id: 'everywhere', hidden: true, title: 'Search all names: for that all of the index is read', onclick: () => { this.ask($('q').value, 'yes'); this.focus(); } }, 'Search all names');
-    this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), el('div', { class: 'group' }, this.everywhere, this.about, this.zip));
+    this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), el('div', { class: 'group' }, this.everywhere, this.tiles, this.about, this.zip));
     main.append(el('div', { class: 'files' }, this.bar, this.grid, this.empty));
-    this.rows = new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need: (a, b) => { this.point(); if (!this.hits) this.pages.need(a, b); } });
+    this.shape();
     this.pages = new Pages((o, n, signal) => this.get(o, n, signal), err => { if (err) say(err.message); this.rows.draw(); this.mark(); });
     this.grid.addEventListener('keydown', e => this.key(e));
     this.grid.addEventListener('click', e => {
-      const r = e.target.closest('.row');
+      const r = e.target.closest('.row, .tile');
       if (!r || e.target.closest('a')) return;
       if (e.ctrlKey || e.metaKey || e.shiftKey) { e.preventDefault(); this.pick(e.shiftKey && this.sel >= 0 ? this.sel : r.i, r.i, e.shiftKey); return; }
       this.select(r.i); this.open(r.i);
     });
     this.find = later(q => this.ask(q), 90);
   }
-  close() { this.rows.close(); this.pages.clear(); this.asking?.abort(); clearTimeout(this.timer); }
+  /** Lists rows, or pictures as tiles: what a search finds is always rows. */
+  shape() {
+    const tiled = here.show === 'pictures' && !this.hits && usual();
+    if (this.rows && tiled === this.tiled) return;
+    this.tiled = tiled;
+    this.rows?.close();
+    const need = (a, b) => { this.point(); if (!this.hits) this.pages.need(a, b); };
+    this.rows = tiled ? new Tiles(this.grid, { head: 33, make: () => this.makeTile(), fill: (t, i) => this.fillTile(t, i), need, chosen: () => this.sel })
+      : new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need });
+    document.body.dataset.tiled = tiled || '';
+  }
+  close() { document.body.dataset.tiled = ''; this.rows.close(); this.pages.clear(); this.asking?.abort(); clearTimeout(this.timer); }
   focus() { this.grid.focus(); }
   /** Chooses the rows from a to b, or takes one that is chosen out. */
   pick(a, b, all) {
@@ -57,6 +71,7 @@ export class Files {
   }
   /** Offers what else is known of the folder, if it is not shown beside the list. */
   offer(open, name) { this.about.hidden = !open; this.about.textContent = name; this.about.onclick = open; }
+  get only() { return this.tiled ? 'pictures' : undefined; }
   get order() { const [by, dir] = (here.sort || 'name').split('-'); return { by: columns.some(c => c[0] === by) ? by : 'name', desc: dir === 'desc' }; }
   sortBy(id) {
     const { by, desc } = this.order;
@@ -64,13 +79,13 @@ export class Files {
     go({ sort: id === 'name' && !down ? '' : id + (down ? '-desc' : '') }, { replace: true });
   }
   async show(dir, file) {
-    const sort = here.sort;
+    const sort = here.sort + here.show;
     if (this.dir !== dir || this.sort !== sort) {
       const moved = this.dir !== dir, from = this.dir;
       this.dir = dir; this.sort = sort; this.hits = undefined; this.picked.clear();
       if (document.activeElement !== $('q')) $('q').value = ''; // who types goes on
       this.asking?.abort();
-      this.pages.clear(); clearTimeout(this.timer);
+      this.shape(); this.pages.clear(); clearTimeout(this.timer);
       this.first = this.load();
       await this.first;
       if (moved && !file) this.select(from !== undefined && parent(from) === dir ? this.index(from) : -1);
@@ -84,7 +99,7 @@ export class Files {
     let i = this.index(path);
     if (i < 0 && !this.hits) {
       const { by, desc } = this.order, mine = this.first;
-      try { i = (await ask.json('ls', args({ path: this.dir, limit: 0, sort: by, dir: desc ? 'desc' : 'asc', find: path }))).at; } catch { return; }
+      try { i = (await ask.json('ls', args({ path: this.dir, limit: 0, sort: by, dir: desc ? 'desc' : 'asc', only: this.only, find: path }))).at; } catch { return; }
       if (mine !== this.first || this.hits) return;
     }
     if (i >= 0) this.select(i);
@@ -101,7 +116,7 @@ export class Files {
   }
   async get(offset, limit, signal) {
     const { by, desc } = this.order;
-    const r = await ask.json('ls', args({ path: this.dir, offset, limit, sort: by, dir: desc ? 'desc' : 'asc' }), { signal });
+    const r = await ask.json('ls', args({ path: this.dir, offset, limit, sort: by, dir: desc ? 'desc' : 'asc', only: this.only }), { signal });
     this.took(r);
     return r.items;
   }
@@ -109,7 +124,7 @@ export class Files {
     this.state = r;
     const were = this.rows.total;
     this.rows.grow(r.total);
-    this.grid.setAttribute('aria-rowcount', r.total + 1);
+    this.grid.setAttribute('aria-rowcount', Math.ceil(r.total / (this.rows.cols ?? 1)) + 1);
     document.body.dataset.total = r.total;
     if (were !== r.total) this.tell();
     clearTimeout(this.timer);
@@ -118,7 +133,7 @@ export class Files {
   /** Asks how many there are by now; when all are known, folders come first. */
   async more() {
     try {
-      const mine = this.first, r = await ask.json('ls', args({ path: this.dir, limit: 0 }));
+      const mine = this.first, r = await ask.json('ls', args({ path: this.dir, limit: 0, only: this.only }));
       if (mine !== this.first || this.hits) return;
       this.took(r);
       if (r.complete) { this.pages.clear(); this.rows.draw(); }
@@ -144,9 +159,12 @@ export class Files {
     const s = this.state;
     if (this.hits || !s) return;
     const more = s.complete ? '' : '…';
-    this.what.textContent = [s.dirs && count(s.dirs, 'folder'), s.total - s.dirs > 0 && (hasKind('node') ? count(s.total - s.dirs, 'property', 'properties') : count(s.total - s.dirs, 'file'))].filter(Boolean).join(', ') + more;
+    this.tiles.hidden = !usual() || !s.pictures && !this.tiled;
+    this.tiles.setAttribute('aria-pressed', String(this.tiled));
+    this.what.textContent = this.tiled ? [s.dirs && count(s.dirs, 'folder'), count(s.total - s.dirs, 'picture') + (s.files > s.total - s.dirs ? ` in ${count(s.files, 'file')}` : '')].filter(Boolean).join(', ')
+      : [s.dirs && count(s.dirs, 'folder'), s.total - s.dirs > 0 && (hasKind('node') ? count(s.total - s.dirs, 'property', 'properties') : count(s.total - s.dirs, 'file'))].filter(Boolean).join(', ') + more;
     this.empty.hidden = s.total > 0;
-    this.empty.textContent = 'This folder is empty.';
+    this.empty.textContent = this.tiled ? 'There is no picture in this folder.' : 'This folder is empty.';
     this.surveyed(archive);
   }
   surveyed(a) {
@@ -159,6 +177,36 @@ export class Files {
   make() {
     const name = el('div', { role: 'gridcell', class: 'name' }, el('i', { class: 'icon', 'aria-hidden': 'true' }), el('span', { class: 'word' }), el('span', { class: 'note' }));
     return el('div', { role: 'row', class: 'row' }, name, el('div', { role: 'gridcell', class: 'size' }), el('div', { role: 'gridcell', class: 'time' }));
+  }
+  makeTile() {
+    const t = el('div', { role: 'gridcell', class: 'tile' }, el('div', { class: 'thumb' }, el('i', { class: 'icon', 'aria-hidden': 'true' }), el('img', { alt: '', decoding: 'async', hidden: true })),
+      el('div', { class: 'caption' }, el('span', { class: 'word' })), el('div', { class: 'hint note' }));
+    const [icon, img] = t.firstChild.children;
+    img.onload = () => { img.hidden = false; icon.hidden = true; t.dataset.picture = 'shown'; };
+    img.onerror = () => { if (!img.getAttribute('src')) return; t.dataset.picture = 'failed'; t.lastChild.firstChild.textContent = 'cannot be shown'; t.lastChild.classList.add('bad'); };
+    return t;
+  }
+  fillTile(t, i) {
+    const r = this.at(i), [thumb, caption, noted] = t.children, [icon, img] = thumb.children, path = r && this.pathAt(i);
+    t.i = i; t.id = 'row-' + i;
+    t.setAttribute('aria-selected', String(i === this.sel || this.picked.size > 0 && this.picked.has(path)));
+    t.dataset.health = r ? r.bad ? 'damaged' : r.health ?? (r.below ? 'inside' : '') : '';
+    t.classList.toggle('waiting', !r);
+    const key = r && [path, t.dataset.health, r.below, r.c].join('\n');
+    if (t.key === key) return;
+    t.key = key;
+    clearTimeout(t.timer);
+    img.hidden = true; img.removeAttribute('src'); icon.hidden = false; t.dataset.picture = '';
+    noted.classList.toggle('bad', !!r?.health || !!r?.below); noted.replaceChildren();
+    icon.className = 'icon ' + (r?.k === 'dir' ? 'dir' : 'k' + (r?.h ?? 0));
+    caption.firstChild.textContent = r?.n ?? ''; caption.firstChild.title = r?.n ?? '';
+    if (!r) return;
+    if (r.k === 'dir') { t.dataset.picture = 'none'; noted.textContent = r.below ? `${num(r.below)} damaged inside` : r.c ? count(r.c, 'file') : ''; return; }
+    const stem = r.n.indexOf('.');
+    noted.append(r.health ? r.health : size(r.s), ...(r.with ?? []).flatMap(n => [' · ', el('a', { href: address({ ...here, path: this.dir ? this.dir + '/' + n : n }), title: n }, n.slice(stem + 1))]));
+    if (r.s > largest) { t.dataset.picture = 'large'; return; }
+    // Who races along is not to ask for all that he passes.
+    t.timer = setTimeout(() => { img.src = urlOf(path); }, 60);
   }
   at(i) { return this.hits ? this.hits[i] : this.pages.at(i); }
   pathAt(i) { const r = this.at(i); return r && (this.hits ? r.p : join(this.dir, r)); }
@@ -202,8 +250,8 @@ export class Files {
   }
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
-    const page = this.rows.fits - 1;
-    const to = { ArrowDown: this.sel + 1, ArrowUp: this.sel - 1, PageDown: this.sel + page, PageUp: this.sel - page, Home: 0, End: this.rows.total - 1 }[e.key];
+    const page = Math.max(1, this.rows.fits - 1), line = this.rows.cols ?? 1;
+    const to = { ...this.tiled && { ArrowRight: this.sel + 1, ArrowLeft: this.sel - 1 }, ArrowDown: this.sel < 0 ? 0 : this.sel + line, ArrowUp: this.sel - line, PageDown: this.sel + page, PageUp: this.sel - page, Home: 0, End: this.rows.total - 1 }[e.key];
     if (to !== undefined) { e.preventDefault(); this.select(Math.max(0, to)); return; }
     if (e.key === ' ' && !e.target.closest('button')) { e.preventDefault(); if (this.sel >= 0) this.pick(this.sel, this.sel); return; }
     if (e.key === 'Enter' && !e.target.closest('button') && this.sel >= 0) { e.preventDefault(); this.open(this.sel); }
@@ -225,7 +273,7 @@ export class Files {
     this.rows.top = 0; this.sel = -1; this.picked.clear();
     const paint = () => {
       if (stop.signal.aborted) return;
-      this.hits = hits;
+      this.hits = hits; this.shape();
       this.grid.classList.add('found');
       this.rows.grow(hits.length);
       this.grid.setAttribute('aria-rowcount', hits.length + 1);
@@ -249,7 +297,7 @@ export class Files {
     this.everywhere.hidden = true;
     document.body.dataset.search = '';
     if (!q.trim()) {
-      if (this.hits) { this.hits = undefined; this.sel = -1; this.picked.clear(); note({ q: '' }); this.grid.classList.remove('found'); await this.load(); }
+      if (this.hits) { this.hits = undefined; this.shape(); this.sel = -1; this.picked.clear(); note({ q: '' }); this.grid.classList.remove('found'); await this.load(); }
       return;
     }
     const stop = this.asking = new AbortController();
@@ -258,7 +306,7 @@ export class Files {
     const paint = end => {
       if (stop.signal.aborted) return;
       if (fresh) { this.rows.top = 0; this.sel = -1; this.picked.clear(); fresh = false; }
-      this.hits = hits;
+      this.hits = hits; this.shape();
       this.grid.classList.add('found');
       this.rows.grow(hits.length);
       this.grid.setAttribute('aria-rowcount', hits.length + 1);

@@ -15,18 +15,19 @@ export class Rows {
     this.sizer.className = 'sizer'; this.sizer.setAttribute('role', 'presentation');
     box.append(this.sizer);
     this.expected = 0;
+    this.dead = new AbortController();
     box.addEventListener('scroll', () => {
       if (Math.abs(box.scrollTop - this.expected) >= 1) {
         this.expected = box.scrollTop;
         this.top = this.scaled ? box.scrollTop / Math.max(1, this.tall - this.view) * this.last : box.scrollTop / o.height;
       }
       this.draw();
-    }, { passive: true });
+    }, { passive: true, signal: this.dead.signal });
     box.addEventListener('wheel', e => { // by rows, where the bar is too coarse
       if (!this.scaled || e.ctrlKey) return;
       e.preventDefault();
       this.go(this.top + e.deltaY * (e.deltaMode === 1 ? o.height : e.deltaMode === 2 ? this.view : 1) / o.height);
-    }, { passive: false });
+    }, { passive: false, signal: this.dead.signal });
     this.watch = new ResizeObserver(() => this.resize());
     this.watch.observe(box);
   }
@@ -74,7 +75,13 @@ export class Rows {
     this.o.need?.(first, first + n);
   }
   row(i) { return this.pool[i - Math.floor(this.top)]; }
-  close() { this.watch.disconnect(); if (this.frame) cancelAnimationFrame(this.frame); }
+  /** Ends it; another one may take the box. */
+  close() {
+    this.watch.disconnect();
+    this.dead.abort();
+    if (this.frame) cancelAnimationFrame(this.frame);
+    for (const e of [this.sizer, ...this.pool]) e.remove();
+  }
 }
 
 /** The pages of a list that is on the server. Far ones are forgotten, those not wanted any more not asked for. */

@@ -4,11 +4,13 @@ import { fileURL, parent } from './base.js';
 
 /** The views of an archive: what an address calls it, its name, and its key. */
 export const tabs = [
-  ['list', 'Files', 'l'], ['map', 'Byte map', 'm'], ['treemap', 'Treemap', 't'], ['verify', 'Check', 'v'], ['about', 'About', 'i'],
+  ['list', 'Files', 'l'], ['map', 'Byte map', 'm'], ['treemap', 'Treemap', 't'], ['compare', 'Compare', 'c'], ['verify', 'Check', 'v'], ['about', 'About', 'i'],
 ];
+/** What is shown of a folder, with the tree beside it. */
+export const ofFolders = ['list', 'treemap', 'compare'];
 
-/** An archive, a view of it, a path, and what is shown of that. */
-export const here = { archive: '', path: '', tab: 'list', view: '', from: undefined, to: undefined, sort: '', q: '' };
+/** An archive, a view of it, a path, and what is shown of that; before and after are revisions, show is how a list is shown. */
+export const here = { archive: '', path: '', tab: 'list', view: '', from: undefined, to: undefined, sort: '', q: '', before: '', after: '', show: '' };
 /** What the server says of the archive, and of the entry at the path unless that is its root. */
 export let archive, entry;
 export function opened(a) { archive = a; }
@@ -19,7 +21,7 @@ export function address(to) {
   if (!to.archive) return '#/';
   const q = new URLSearchParams();
   if (to.tab && to.tab !== 'list') q.set('tab', to.tab);
-  for (const k of ['view', 'sort', 'q']) if (to[k]) q.set(k, to[k]);
+  for (const k of ['view', 'sort', 'q', ...(to.tab ?? 'list') === 'list' ? ['show'] : [], ...to.tab === 'compare' ? ['before', 'after'] : []]) if (to[k]) q.set(k, to[k]);
   if (to.from !== undefined) { q.set('from', to.from); q.set('to', to.to); }
   return '#/' + part(to.archive) + (to.path ? '/' + to.path.split('/').map(part).join('/') : '') + (q.size ? '?' + q : '');
 }
@@ -31,7 +33,7 @@ export function read() {
   const q = new URLSearchParams(query ?? '');
   const n = k => /^\d{1,15}$/.test(q.get(k) ?? '') ? Number(q.get(k)) : undefined;
   const tab = tabs.some(t => t[0] === q.get('tab')) ? q.get('tab') : 'list';
-  Object.assign(here, { archive: text(name), path: path.map(text).join('/'), tab, view: q.get('view') ?? '', sort: q.get('sort') ?? '', q: q.get('q') ?? '', from: n('from'), to: n('to') });
+  Object.assign(here, { archive: text(name), path: path.map(text).join('/'), tab, view: q.get('view') ?? '', sort: q.get('sort') ?? '', q: q.get('q') ?? '', show: q.get('show') === 'pictures' ? 'pictures' : '', before: q.get('before') ?? '', after: q.get('after') ?? '', from: n('from'), to: n('to') });
   if (here.to === undefined) here.from = undefined;
 }
 /** Goes where change says. replace keeps the way back short: for what changes step by step. */

@@ -1,6 +1,6 @@
 // The tree of folders beside a list: a branch is read when it is opened.
 import { plainName, el, ask, count, join } from './base.js';
-import { go, here, args } from './state.js';
+import { go, here, args, ofFolders } from './state.js';
 
 const most = 300; // folders of a branch that are listed at once
 
@@ -16,7 +16,7 @@ export class Tree {
       const n = item.node;
       if (n.more) { this.fill(n.of, n.of.count); return; }
       if (e.target.classList.contains('twist')) { if (n.open) this.shut(n); else this.open(n); return; }
-      go({ path: n.path, tab: here.tab === 'treemap' ? 'treemap' : 'list' });
+      go({ path: n.path, tab: ofFolders.includes(here.tab) ? here.tab : 'list' });
     };
   }
   close() { this.dead.abort(); this.box.replaceChildren(); }
@@ -97,7 +97,7 @@ export class Tree {
       case 'End': to(all.at(-1)); break;
       case 'ArrowRight': if (n.more) break; if (!n.open) this.open(n); else to(n.group.firstElementChild); break;
       case 'ArrowLeft': if (n.open && !n.more) this.shut(n); else to(item.parentElement.closest('[role=treeitem]')); break;
-      case 'Enter': case ' ': if (n.more) this.fill(n.of, n.of.count); else go({ path: n.path, tab: here.tab === 'treemap' ? 'treemap' : 'list' }); break;
+      case 'Enter': case ' ': if (n.more) this.fill(n.of, n.of.count); else go({ path: n.path, tab: ofFolders.includes(here.tab) ? here.tab : 'list' }); break;
       default: return;
     }
     e.preventDefault(); e.stopPropagation();

@@ -75,7 +75,12 @@ export class Treemap {
     if (!this.data) this.what.textContent = 'Adding up…';
     let d;
     try {
-      d = await ask.json('treemap', args({ path: this.dir, by: this.by }), { signal: stop.signal });
+      for (;;) {
+        d = await ask.json('treemap', args({ path: this.dir, by: this.by }), { signal: stop.signal });
+        if (!d.survey) break;
+        this.what.textContent = `Adding up: ${count(d.survey.entries, 'node')}, ${size(d.survey.bytes)} so far…`;
+        await new Promise(ok => setTimeout(ok, 200));
+      }
     } catch (err) {
       if (err.name !== 'AbortError') { this.what.textContent = ''; this.canvas.hidden = true; this.tip.replaceChildren(problem(err)); this.tip.hidden = false; this.data = undefined; }
       return;
@@ -146,7 +151,7 @@ export class Treemap {
       g.globalAlpha = 1;
       if (b.box.health === 'damaged' || b.box.below) { g.strokeStyle = P.bad; g.lineWidth = 2; g.strokeRect(x + 1, y + 1, w - 2, h - 2); }
       if (w < 34 || h < 15 || faded || frame && !b.head) continue;
-      const room = w - 12, name = b.rest ? count(b.box.c, 'other file') : b.box.n + (b.box.dir ? '/' : ''), much = this.words(b.box);
+      const room = w - 12, name = b.rest ? this.files(b.box.c, 'other ') : b.box.n + (b.box.dir ? '/' : ''), much = this.words(b.box);
       g.font = `600 12px ${font}`;
       g.fillStyle = b.rest ? P.soft : P.ink;
       const shown = fit(g, name, room);
@@ -182,11 +187,13 @@ export class Treemap {
     };
     this.moving = requestAnimationFrame(step);
   }
+  files(n, which = '') { return count(n ?? 0, which + (this.data.nodes ? 'node' : 'file')); }
   words(b) { return this.by === 'count' ? count(b.c ?? 0, 'file') : size(this.amount(b)); }
   tell() {
     const d = this.data;
     if (!d) return;
-    this.what.textContent = `${size(d.box.s)} in ${count(d.box.c ?? 0, 'file')}` + (d.box.z !== undefined ? `, ${size(d.box.z)} stored` : '') + (this.boxes.length ? '' : ': nothing here takes any room');
+    this.what.textContent = d.nodes ? `${size(d.box.z)} in ${this.files(d.box.c)}; what several share counts for the first` + (d.lost ? '; damage hides some of it' : '')
+      : `${size(d.box.s)} in ${this.files(d.box.c)}` + (d.box.z !== undefined ? `, ${size(d.box.z)} stored` : '') + (this.boxes.length ? '' : ': nothing here takes any room');
     this.legend.replaceChildren(...d.kinds.map((name, k) => [name, k, d.holds[name]]).filter(x => x[2]).sort((a, b) => b[2] - a[2]).map(([name, k, n]) => el('li', {},
       el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === k), title: 'Show these alone', onclick: () => { this.only = this.only === k ? undefined : k; this.tell(); this.paint(); } },
         el('i', { class: 'swatch k' + k, 'aria-hidden': 'true' }), name + ' ', el('span', { class: 'hint' }, size(n))))));
@@ -200,8 +207,8 @@ export class Treemap {
     this.tip.hidden = !b;
     if (!b) return;
     const x = b.box;
-    this.tip.replaceChildren(el('b', {}, b.rest ? `${count(x.c, 'other file')} in ${b.path || '/'}` : b.path + (x.dir ? '/' : '')),
-      el('span', {}, [size(x.s), x.z !== undefined && `${size(x.z)} stored`, x.dir && count(x.c ?? 0, 'file')].filter(Boolean).join(' · ')),
+    this.tip.replaceChildren(el('b', {}, b.rest ? `${this.files(x.c, 'other ')} in ${b.path || '/'}` : b.path + (x.dir ? '/' : '')),
+      el('span', {}, [size(x.s), x.z !== undefined && `${size(x.z)} stored`, x.dir && this.files(x.c)].filter(Boolean).join(' · ')),
       el('span', {}, (x.dir || b.rest ? 'mostly ' : '') + this.data.kinds[x.h ?? 0]),
       x.health || x.below ? el('span', { class: 'fault' }, x.health ?? `${num(x.below)} damaged inside`) : '');
     const W = this.stage.clientWidth, H = this.stage.clientHeight;
@@ -216,7 +223,7 @@ export class Treemap {
   mark() {
     const t = this.tops[this.cursor];
     document.body.dataset.sel = t?.path ?? '';
-    $('status').textContent = t ? `${t.box.n}${t.box.dir ? '/' : ''}: ${this.words(t.box)}${t.box.dir && this.by !== 'count' ? ', ' + count(t.box.c ?? 0, 'file') : ''}` : '';
+    $('status').textContent = t ? `${t.box.n}${t.box.dir ? '/' : ''}: ${this.words(t.box)}${t.box.dir && this.by !== 'count' ? ', ' + this.files(t.box.c) : ''}` : '';
   }
   key(e) {
     if (e.ctrlKey || e.metaKey || e.altKey) return;
