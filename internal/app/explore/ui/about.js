@@ -38,7 +38,7 @@ async function about(put) {
   put(box, a);
   if (!hasKind('arrays')) return;
   const { nwb, fault } = await ask.json('nwb', args({}));
-  if (nwb) box.append(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '');
+  if (nwb) box.firstChild.after(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '', el('h2', {}, 'As an archive'));
   const { arrays, more } = await ask.json('arrays', args({}));
   box.append(el('h2', {}, count(arrays.length, 'array') + (more ? ' and more' : '')), table(['Array', 'Type', 'Shape', 'Stored by'], arrays.map(x => [place(x.path),
     ...x.fault ? [el('td', { class: 'fault', colspan: 3 }, x.fault)] : [cell(x.dtype || '?'), cell(shape(x)), cell(x.codecs, 'hint')]])));
