@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -39,13 +39,6 @@ func (x *extraction) makeFolder(name string) error {
 	return err
 }
 
-// A folder is open to write files into: going down to it from the root for
-// every file would cost more than the files.
-type folder struct {
-	name string
-	root *os.Root
-}
-
 // folderAt returns the open folder of that name, which is made if need be. It
 // belongs to the caller until it gives it back by leave.
 func (x *extraction) folderAt(name string) (*folder, error) {
@@ -54,24 +47,20 @@ func (x *extraction) folderAt(name string) (*folder, error) {
 		if f.name == name {
 			return f, nil
 		}
-		f.root.Close()
+		f.Close()
 	default:
 	}
 	if err := x.makeFolder(name); err != nil {
 		return nil, err
 	}
-	root, err := x.root.OpenRoot(name)
-	if err != nil {
-		return nil, err
-	}
-	return &folder{name, root}, nil
+	return openFolder(x.root, name)
 }
 
 func (x *extraction) leave(f *folder) {
 	select {
 	case x.open <- f:
 	default:
-		f.root.Close()
+		f.Close()
 	}
 }
 
@@ -79,7 +68,7 @@ func (x *extraction) closeFolders() {
 	for {
 		select {
 		case f := <-x.open:
-			f.root.Close()
+			f.Close()
 		default:
 			return
 		}
@@ -177,9 +166,18 @@ func (x *extraction) holesOf(ctx context.Context, e format.Entry) (n int64) {
 	return n
 }
 
+// An output is a file that is written under a name of its own.
+type output interface {
+	io.WriterAt
+	io.Closer
+	Truncate(size int64) error
+	Chown(uid, gid int) error
+	Chmod(mode fs.FileMode) error
+}
+
 // A sink is the file that is written. It knows whether a write failed.
 type sink struct {
-	f     *os.File
+	f     output
 	holes bool // blocks of zeros are not written
 	at    int64
 	err   error
@@ -236,13 +234,11 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	}
 	defer x.leave(dir)
 	base := path.Base(e.Name)
-	if !x.o.Overwrite {
-		if _, err := dir.root.Lstat(base); err == nil {
-			return &fs.PathError{Op: "extract", Path: e.Name, Err: errExists}
-		}
+	if !x.o.Overwrite && dir.has(base) {
+		return &fs.PathError{Op: "extract", Path: e.Name, Err: errExists}
 	}
 	temp := x.tempName()
-	f, err := dir.root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	f, err := dir.create(temp)
 	if err != nil {
 		return err
 	}
@@ -258,14 +254,14 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil && !e.ModTime.IsZero() {
-		err = dir.root.Chtimes(temp, e.ModTime, e.ModTime)
+		err = dir.setTime(temp, e.ModTime)
 	}
 	if err == nil {
 		// A link of that name is replaced, never followed; a folder is not.
-		err = dir.root.Rename(temp, base)
+		err = dir.rename(temp, base)
 	}
 	if err != nil {
-		dir.root.Remove(temp)
+		dir.remove(temp)
 	}
 	return err
 }
@@ -278,7 +274,7 @@ func (x *extraction) tempName() string {
 var errExists = errors.New("there is a file of this name already, and it stays")
 
 // metadata gives an open file its owner and mode.
-func (x *extraction) metadata(f *os.File, e format.Entry) error {
+func (x *extraction) metadata(f output, e format.Entry) error {
 	owned := x.chown(f, e)
 	if !e.HasMode {
 		return nil

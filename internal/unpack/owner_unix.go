@@ -4,7 +4,6 @@ package unpack
 
 import (
 	"io/fs"
-	"os"
 
 	"github.com/holdall/holdall/format"
 )
@@ -12,7 +11,7 @@ import (
 // ownerOf returns the numbers of an entry's owner and group, if we may give files
 // away and both are known here.
 func (x *extraction) ownerOf(e format.Entry) (uid, gid int, ok bool) {
-	if x.o.NoOwner || os.Geteuid() != 0 || e.Owner == "" || e.Group == "" {
+	if !x.owners || e.Owner == "" || e.Group == "" {
 		return 0, 0, false
 	}
 	uid, okUser := x.people.UID(e.Owner)
@@ -21,7 +20,7 @@ func (x *extraction) ownerOf(e format.Entry) (uid, gid int, ok bool) {
 }
 
 // chown gives an open file to its owner. It says whether it did.
-func (x *extraction) chown(f *os.File, e format.Entry) bool {
+func (x *extraction) chown(f output, e format.Entry) bool {
 	uid, gid, ok := x.ownerOf(e)
 	return ok && f.Chown(uid, gid) == nil
 }

@@ -74,7 +74,7 @@ type Done struct{ Entries, Bytes, Failed, Stripped int64 }
 // are refused and reported. A file appears under its name when its content is
 // whole and, if the archive has its digest, right.
 func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options) (Done, error) {
-	x := &extraction{src: src, root: into, o: o, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
+	x := &extraction{src: src, root: into, o: o, owners: !o.NoOwner && os.Geteuid() == 0, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
 		open: make(chan *folder, 16), run: rand.Text()[:12]}
 	defer x.closeFolders()
 	defer x.end()
@@ -123,6 +123,7 @@ type extraction struct {
 	root   *os.Root
 	mark   *os.File // that somebody extracts into root
 	o      Options
+	owners bool // files are given to their owners, as only root may
 	max    Limits
 	stored int64
 	holes  int64 // bytes of what was admitted that are not written

@@ -27,7 +27,7 @@ async function about(put) {
   const list = el('dl', { class: 'list' },
     row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? (/^\d/.test(a.version) ? ', version ' : ', ') + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
     row('Entries', num(s.entries) + soFar), row('Files', [num(s.files) + soFar, ' ', el('a', { href: address({ archive: here.archive, view: here.view, tab: 'list' }) }, 'See them')]), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
-    row('Content', size(s.bytes) + soFar), row('Stored', size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '')),
+    row('Content', size(s.bytes) + soFar), row('Stored', a.stored ? size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '') : ''),
     row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
     (a.notes ?? []).map(n => row('Unusual', n)));
   const facts = a.facts?.length ? [el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value)))] : [];

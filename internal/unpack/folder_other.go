@@ -1,0 +1,45 @@
+//go:build !linux && !darwin && !freebsd && !netbsd && !openbsd && !dragonfly
+
+package unpack
+
+import (
+	"os"
+	"time"
+)
+
+// A folder is open to write files into: going down to it from the root for every file would
+// cost more than the files.
+type folder struct {
+	name string
+	root *os.Root
+}
+
+func openFolder(root *os.Root, name string) (*folder, error) {
+	in, err := root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{name, in}, nil
+}
+
+func (d *folder) Close() error { return d.root.Close() }
+
+// has reports whether there is anything of that name, a link to nothing, too.
+func (d *folder) has(base string) bool {
+	_, err := d.root.Lstat(base)
+	return err == nil
+}
+
+func (d *folder) create(base string) (output, error) {
+	f, err := d.root.OpenFile(base, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	if err != nil {
+		return nil, err // no output that is a nil file
+	}
+	return f, nil
+}
+
+func (d *folder) setTime(base string, t time.Time) error { return d.root.Chtimes(base, t, t) }
+
+func (d *folder) rename(from, to string) error { return d.root.Rename(from, to) }
+
+func (d *folder) remove(base string) { _ = d.root.Remove(base) }

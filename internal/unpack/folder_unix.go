@@ -1,0 +1,126 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package unpack
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A folder is open to write files into. Going down to it from the root for every file would
+// cost more than the files, and so would files that Go's poller is asked about: what is
+// written here is done by the calls of the system alone, all of names that are directly in
+// the folder.
+type folder struct {
+	name string
+	dir  *os.File
+	fd   int
+}
+
+func openFolder(root *os.Root, name string) (*folder, error) {
+	dir, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{name, dir, int(dir.Fd())}, nil
+}
+
+func (d *folder) Close() error { return d.dir.Close() }
+
+// told is an error of the system, as package os tells it.
+func told(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// again calls do until no signal has interrupted it.
+func again(do func() error) error {
+	for {
+		if err := do(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// has reports whether there is anything of that name, a link to nothing, too.
+func (d *folder) has(base string) bool {
+	var st unix.Stat_t
+	return again(func() error { return unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) }) == nil
+}
+
+func (d *folder) create(base string) (output, error) {
+	fd := -1
+	err := again(func() (err error) {
+		fd, err = unix.Openat(d.fd, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+		return err
+	})
+	if err != nil {
+		return nil, told("open", base, err)
+	}
+	return &created{fd, base}, nil
+}
+
+func (d *folder) setTime(base string, t time.Time) error {
+	at, err := unix.TimeToTimespec(t)
+	if err == nil {
+		err = again(func() error {
+			return unix.UtimesNanoAt(d.fd, base, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
+		})
+	}
+	return told("chtimes", base, err)
+}
+
+func (d *folder) rename(from, to string) error {
+	return told("rename", to, again(func() error { return unix.Renameat(d.fd, from, d.fd, to) }))
+}
+
+func (d *folder) remove(base string) { _ = unix.Unlinkat(d.fd, base, 0) }
+
+// created is a file that nothing but this program knows.
+type created struct {
+	fd   int
+	name string
+}
+
+func (f *created) WriteAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) && err == nil {
+		k := 0
+		err = again(func() (err error) {
+			k, err = unix.Pwrite(f.fd, p[n:], off+int64(n))
+			return err
+		})
+		if n += max(k, 0); err == nil && k <= 0 {
+			err = unix.EIO
+		}
+	}
+	return n, told("write", f.name, err)
+}
+
+func (f *created) Truncate(size int64) error {
+	return told("truncate", f.name, again(func() error { return unix.Ftruncate(f.fd, size) }))
+}
+
+func (f *created) Chown(uid, gid int) error {
+	return told("chown", f.name, again(func() error { return unix.Fchown(f.fd, uid, gid) }))
+}
+
+func (f *created) Chmod(mode fs.FileMode) error {
+	bits := uint32(mode.Perm())
+	for _, b := range [...]struct {
+		is   fs.FileMode
+		told uint32
+	}{{fs.ModeSetuid, unix.S_ISUID}, {fs.ModeSetgid, unix.S_ISGID}, {fs.ModeSticky, unix.S_ISVTX}} {
+		if mode&b.is != 0 {
+			bits |= b.told
+		}
+	}
+	return told("chmod", f.name, again(func() error { return unix.Fchmod(f.fd, bits) }))
+}
+
+func (f *created) Close() error { return told("close", f.name, unix.Close(f.fd)) }
