@@ -181,7 +181,8 @@ func (l *life) change(gone, other float64) (dead []string) {
 			// versitygw keeps headers of what was there before, but for those that are new.
 			v.kind, v.cache, v.meta = "text/x-new", "no-store", map[string]string{"Owner": "new", "Number": strconv.Itoa(v.salt)}
 			l.mu.Lock()
-			v.size = min(v.size, 8000+l.live[key][0].size)
+			// Of a new version with the same content, nothing but its time would tell.
+			v.size = max(1, min(v.size, 8000+l.live[key][0].size))
 			l.mu.Unlock()
 			fresh[key] = &v
 			l.packed += int64(v.size)
