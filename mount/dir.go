@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
@@ -146,6 +147,37 @@ func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, 
 	return d.v.a.ReadDir(ctx, d.n.name)
 }
 
+// firstTold is how many entries of a folder are always told of when it is listed.
+const firstTold = 32
+
+// looks says whether somebody looks at what was listed, entry by entry. Then the system is told
+// of entries when it lists them, so that it need not ask for each, which takes six times as long.
+// Who wants no more than names would wait for that more than twice as long.
+type looks struct {
+	n     atomic.Int64
+	since atomic.Int64 // when n was 0
+	last  atomic.Int64 // time that there were many
+}
+
+const (
+	manyLooks = 16
+	looksTime = 2 * time.Second
+)
+
+// note counts a look.
+func (l *looks) note() {
+	now := time.Now().UnixNano()
+	if now-l.since.Load() > int64(looksTime) {
+		l.since.Store(now)
+		l.n.Store(0)
+	}
+	if l.n.Add(1) >= manyLooks {
+		l.last.Store(now)
+	}
+}
+
+func (l *looks) many() bool { return time.Now().UnixNano()-l.last.Load() < int64(looksTime) }
+
 func (f *filesystem) ReadDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	return f.readDir(cancel, in, out, false)
 }
@@ -184,8 +216,8 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		if room == nil {
 			return false
 		}
-		if e == nil {
-			return true
+		if e == nil || off > firstTold && !f.looks.many() {
+			return true // a node 0 says that nothing is told of it
 		}
 		if d.v != nil {
 			f.tell(ctx, d.v, d.n, name, *e, room)

@@ -34,6 +34,7 @@ type filesystem struct {
 	handles            handles
 	readings           readings
 	aheads             aheads
+	looks              looks
 	unopened           bool // the system does not say what is opened and closed
 	quiet              quiet
 }
@@ -233,6 +234,7 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	} else if code != fuse.OK {
 		return code
 	}
+	f.looks.note()
 	f.tell(ctx, v, in, name, e, out)
 	return fuse.OK
 }

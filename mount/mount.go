@@ -123,8 +123,7 @@ func (m *Mount) options() *fuse.MountOptions {
 	o := &fuse.MountOptions{
 		Name: "holdall", FsName: cmp.Or(m.fs.o.Source, "holdall"), AllowOther: m.fs.o.AllowOther,
 		MaxWrite: maxRead, MaxBackground: 64, EnableSymlinkCaching: true,
-		ExtraCapabilities: fuse.CAP_READDIRPLUS_AUTO,
-		Logger:            log,
+		Logger: log,
 		PanicHandler: func(what any) fuse.Status {
 			if l := m.fs.o.Log; l != nil {
 				l.Error("a bug in holdall", slog.Any("panic", what), slog.String("stack", string(debug.Stack())))

@@ -117,3 +117,20 @@ func BenchmarkNodes(b *testing.B) {
 		runtime.KeepAlive(&ns)
 	}
 }
+
+func TestManyLooksAreNoticed(t *testing.T) {
+	var l looks
+	if l.many() {
+		t.Error("nobody looked")
+	}
+	l.since.Store(1 << 62) // the same time, however long this takes
+	for i := range manyLooks {
+		if l.last.Load() != 0 {
+			t.Errorf("%d looks are many", i)
+		}
+		l.note()
+	}
+	if l.last.Load() == 0 {
+		t.Error("they are not noticed")
+	}
+}
