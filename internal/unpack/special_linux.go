@@ -19,19 +19,23 @@ func makeFifo(root *os.Root, name string, mode fs.FileMode) error {
 
 // setTime gives what is not followed, a link or a FIFO, its time.
 func setTime(root *os.Root, name string, t time.Time) error {
-	return within(root, name, func(dir int, base string) error {
-		const noFollow = 0x100 // AT_SYMLINK_NOFOLLOW
-		p, err := syscall.BytePtrFromString(base)
-		if err != nil {
-			return err
-		}
-		times := [2]syscall.Timespec{syscall.NsecToTimespec(t.UnixNano()), syscall.NsecToTimespec(t.UnixNano())}
-		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&times)), noFollow, 0, 0)
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
+	return within(root, name, func(dir int, base string) error { return setTimeAt(dir, base, t) })
+}
+
+const noFollow = 0x100 // AT_SYMLINK_NOFOLLOW
+
+func setTimeAt(dir int, base string, t time.Time) error {
+	p, err := syscall.BytePtrFromString(base)
+	if err != nil {
+		return err
+	}
+	at := syscall.NsecToTimespec(t.UnixNano())
+	times := [2]syscall.Timespec{at, at}
+	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&times)), noFollow, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func within(root *os.Root, name string, do func(dir int, base string) error) error {

@@ -1,14 +1,11 @@
-//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
-
 package unpack
 
 import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A folder is open to write files into. Going down to it from the root for every file would
@@ -22,7 +19,7 @@ type folder struct {
 }
 
 func openFolder(root *os.Root, name string) (*folder, error) {
-	dir, err := root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +39,7 @@ func told(op, name string, err error) error {
 // again calls do until no signal has interrupted it.
 func again(do func() error) error {
 	for {
-		if err := do(); !errors.Is(err, unix.EINTR) {
+		if err := do(); !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 	}
@@ -50,14 +47,13 @@ func again(do func() error) error {
 
 // has reports whether there is anything of that name, a link to nothing, too.
 func (d *folder) has(base string) bool {
-	var st unix.Stat_t
-	return again(func() error { return unix.Fstatat(d.fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) }) == nil
+	return again(func() error { return syscall.Faccessat(d.fd, base, 0, noFollow) }) == nil
 }
 
 func (d *folder) create(base string) (output, error) {
 	fd := -1
 	err := again(func() (err error) {
-		fd, err = unix.Openat(d.fd, base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o666)
+		fd, err = syscall.Openat(d.fd, base, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o666)
 		return err
 	})
 	if err != nil {
@@ -67,20 +63,14 @@ func (d *folder) create(base string) (output, error) {
 }
 
 func (d *folder) setTime(base string, t time.Time) error {
-	at, err := unix.TimeToTimespec(t)
-	if err == nil {
-		err = again(func() error {
-			return unix.UtimesNanoAt(d.fd, base, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
-		})
-	}
-	return told("chtimes", base, err)
+	return told("chtimes", base, again(func() error { return setTimeAt(d.fd, base, t) }))
 }
 
 func (d *folder) rename(from, to string) error {
-	return told("rename", to, again(func() error { return unix.Renameat(d.fd, from, d.fd, to) }))
+	return told("rename", to, again(func() error { return syscall.Renameat(d.fd, from, d.fd, to) }))
 }
 
-func (d *folder) remove(base string) { _ = unix.Unlinkat(d.fd, base, 0) }
+func (d *folder) remove(base string) { _ = syscall.Unlinkat(d.fd, base) }
 
 // created is a file that nothing but this program knows.
 type created struct {
@@ -92,22 +82,22 @@ func (f *created) WriteAt(p []byte, off int64) (n int, err error) {
 	for n < len(p) && err == nil {
 		k := 0
 		err = again(func() (err error) {
-			k, err = unix.Pwrite(f.fd, p[n:], off+int64(n))
+			k, err = syscall.Pwrite(f.fd, p[n:], off+int64(n))
 			return err
 		})
 		if n += max(k, 0); err == nil && k <= 0 {
-			err = unix.EIO
+			err = syscall.EIO
 		}
 	}
 	return n, told("write", f.name, err)
 }
 
 func (f *created) Truncate(size int64) error {
-	return told("truncate", f.name, again(func() error { return unix.Ftruncate(f.fd, size) }))
+	return told("truncate", f.name, again(func() error { return syscall.Ftruncate(f.fd, size) }))
 }
 
 func (f *created) Chown(uid, gid int) error {
-	return told("chown", f.name, again(func() error { return unix.Fchown(f.fd, uid, gid) }))
+	return told("chown", f.name, again(func() error { return syscall.Fchown(f.fd, uid, gid) }))
 }
 
 func (f *created) Chmod(mode fs.FileMode) error {
@@ -115,12 +105,12 @@ func (f *created) Chmod(mode fs.FileMode) error {
 	for _, b := range [...]struct {
 		is   fs.FileMode
 		told uint32
-	}{{fs.ModeSetuid, unix.S_ISUID}, {fs.ModeSetgid, unix.S_ISGID}, {fs.ModeSticky, unix.S_ISVTX}} {
+	}{{fs.ModeSetuid, syscall.S_ISUID}, {fs.ModeSetgid, syscall.S_ISGID}, {fs.ModeSticky, syscall.S_ISVTX}} {
 		if mode&b.is != 0 {
 			bits |= b.told
 		}
 	}
-	return told("chmod", f.name, again(func() error { return unix.Fchmod(f.fd, bits) }))
+	return told("chmod", f.name, again(func() error { return syscall.Fchmod(f.fd, bits) }))
 }
 
-func (f *created) Close() error { return told("close", f.name, unix.Close(f.fd)) }
+func (f *created) Close() error { return told("close", f.name, syscall.Close(f.fd)) }
