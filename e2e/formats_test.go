@@ -194,7 +194,7 @@ func TestRevisionsAreComparedSideBySide(t *testing.T) {
 	b.wait("document.querySelector('.differs .fault')?.innerText.includes('expected revisions of this archive')")
 }
 
-// samples is a folder of samples of a dataset: a picture each, and what is said of it.
+// samples is a folder of samples of a dataset: each has a picture and a description.
 func samples(t *testing.T, n int) (dir string, first []byte) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "birds")

@@ -432,6 +432,11 @@ func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error 
 			return err
 		}
 	}
+	return CopyRange(ctx, w, from, off, n)
+}
+
+// CopyRange writes n bytes of an object, from off on, to w.
+func CopyRange(ctx context.Context, w io.Writer, from Object, off, n int64) error {
 	buf := make([]byte, min(n, copyBlock))
 	for n > 0 {
 		p := buf[:min(n, copyBlock)]

@@ -190,17 +190,7 @@ func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) e
 	if err != nil {
 		return err
 	}
-	b := make([]byte, 256<<10)
-	for at := int64(0); at < info.Size; at += int64(len(b)) {
-		b = b[:min(int64(len(b)), info.Size-at)]
-		if err := o.ReadAt(ctx, b, at); err != nil {
-			return err
-		}
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-	}
-	return nil
+	return store.CopyRange(ctx, w, o, 0, info.Size)
 }
 
 // noBrowser is what starts none.
