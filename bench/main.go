@@ -6,7 +6,7 @@
 // whatever they are, and 2 (of which go run makes a 1) only if something does
 // not run. Benchmarks of single functions are beside the functions.
 //
-//	go run -C bench . [-dir DIR] [-n 5] [-only REGEX] [-quick]
+//	go run -C bench . [-dir DIR] [-n 5] [-only REGEX] [-skip REGEX] [-quick]
 //
 // The data sets are made below DIR, from a seed, and used again by the next run.
 // A peer that the machine does not have is named and skipped; $GOCAF says where
@@ -71,9 +71,14 @@ func main() {
 	flag.StringVar(&s.dir, "dir", filepath.Join(os.TempDir(), "holdall-bench"), "where the data sets are made, or are already")
 	flag.IntVar(&s.n, "n", 0, "runs of each command (default 5, 1 with -quick)")
 	only := flag.String("only", "", "only comparisons whose name this `regexp` matches")
+	skip := flag.String("skip", "^$", "no comparison whose name this `regexp` matches")
 	flag.BoolVar(&s.quick, "quick", false, "sets of a twentieth of the size: to see that everything runs")
 	flag.Parse()
 	match, err := regexp.Compile(*only)
+	var leave *regexp.Regexp
+	if err == nil {
+		leave, err = regexp.Compile(*skip)
+	}
 	if err == nil && flag.NArg() > 0 {
 		err = fmt.Errorf("expected flags only, found %q", flag.Arg(0))
 	}
@@ -84,16 +89,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	s.ctx = ctx
-	if err := s.run(match); err != nil {
+	if err := s.run(match, leave); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
 		os.Exit(2)
 	}
 }
 
-// run makes all comparisons that match, and prints the table even if some of
+// run makes all comparisons that match and are not left out, and prints the table even if some of
 // them do not run.
-func (s *suite) run(match *regexp.Regexp) (err error) {
+func (s *suite) run(match, leave *regexp.Regexp) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -101,7 +106,7 @@ func (s *suite) run(match *regexp.Regexp) (err error) {
 	var rows []row
 	var failed []error
 	for _, c := range comparisons {
-		if !match.MatchString(c.name) {
+		if !match.MatchString(c.name) || leave.MatchString(c.name) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s\n", c.name)

@@ -2,7 +2,10 @@
 
 package mount
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Shown is what an entry is called in a folder.
 var Shown = shown
@@ -39,3 +42,22 @@ func (m *Mount) Readings() (all, ahead int) {
 
 // MostReadings is how many there may be.
 const MostReadings = mostReadings
+
+// Known is how many entries the system has been told of.
+func (m *Mount) Known() int {
+	n := 0
+	for _, t := range m.fs.trees {
+		inos, _ := m.fs.nodes.all(t)
+		n += len(inos)
+	}
+	return n
+}
+
+// Looked says that files are looked up one by one, now and until the mount ends.
+func (m *Mount) Looked() { m.fs.looks.last.Store(math.MaxInt64 / 2) }
+
+// Looks is how many files were looked up one by one of late.
+func (m *Mount) Looks() int64 { return m.fs.looks.n.Load() }
+
+// FirstTold is how many files of a folder always come with their attributes.
+const FirstTold = firstTold

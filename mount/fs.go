@@ -234,7 +234,9 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	} else if code != fuse.OK {
 		return code
 	}
-	f.looks.note()
+	if e.Kind != format.Dir { // a walk that reads only names looks up each folder
+		f.looks.note()
+	}
 	f.tell(ctx, v, in, name, e, out)
 	return fuse.OK
 }

@@ -171,3 +171,58 @@ func TestReadingAheadOfFilesThatNobodyOpens(t *testing.T) {
 		return n+ahead == 0
 	})
 }
+
+// A listing that only reads names tells the system of few files; once files are looked up one
+// by one, it tells of all of them, and nobody has to look.
+func TestListingsCarryAttributesOnceFilesAreLookedUp(t *testing.T) {
+	const folders, files = 40, 150
+	testkit.NeedsFUSE(t)
+	src := t.TempDir()
+	for i := range folders {
+		dir := filepath.Join(src, fmt.Sprintf("d%02d", i))
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		for k := range files {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%03d", k)), []byte("x"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p := filepath.Join(t.TempDir(), "x.caf")
+	if _, err := holdall.Pack(t.Context(), p, []string{src + "/."}, holdall.PackOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	m, dir := whole(t, mount.Options{}, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
+	walk := func(stat bool) {
+		t.Helper()
+		n := 0
+		err := filepath.WalkDir(dir, func(_ string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				if n++; stat {
+					_, err = d.Info()
+				}
+			}
+			return err
+		})
+		if err != nil || n != folders*files {
+			t.Fatalf("%d files, %v", n, err)
+		}
+	}
+	walk(false)
+	if n, most := m.Known(), 1+folders*(1+mount.FirstTold); n > most {
+		t.Errorf("the system was told of %d entries, expected at most %d", n, most)
+	}
+	if n := m.Looks(); n > 0 {
+		t.Errorf("%d files were looked up by a walk that only reads names", n)
+	}
+	m.Forget()
+	m.Looked()
+	walk(true)
+	if n := m.Looks(); n > 0 {
+		t.Errorf("%d files were looked up, though they had been listed", n)
+	}
+	if n, most := m.Known(), 1+folders*(1+files); n != most {
+		t.Errorf("the system was told of %d entries, expected %d", n, most)
+	}
+}

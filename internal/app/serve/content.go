@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -204,7 +205,10 @@ func (a *answer) Write(p []byte) (int, error) {
 func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 	if l, ok := r.(*io.LimitedReader); ok && l.R == io.Reader(a.src) {
 		w := &counter{w: a}
-		err := a.src.writeTo(w, l.N)
+		n, err := a.handOn(l.N)
+		if w.n = n; err == nil && n < l.N {
+			err = a.src.writeTo(w, l.N-n)
+		}
 		if err != nil && a.gone == nil {
 			a.src.fail(err)
 		}
@@ -212,6 +216,75 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 		return w.n, err
 	}
 	return io.Copy(struct{ io.Writer }{a}, r)
+}
+
+// handed is how much the system copies from a file to the network before the file is
+// looked at again, and the least that is worth it.
+const handed = 4 << 20
+
+// handOn has the system send the next n bytes of content, if they lie as they are in a file of
+// this machine and nothing is left to compare. It returns how many it sent: the rest has to be
+// read.
+func (a *answer) handOn(n int64) (sent int64, err error) {
+	s := a.src
+	if n < handed {
+		return 0, nil
+	}
+	src := s.h.a.Source()
+	if s.off == 0 && n == s.e.Size && src.HasDigest(s.e) {
+		if known, wrong := src.Known(s.ctx, s.e); !known || wrong != nil {
+			return 0, nil
+		}
+	}
+	var own *os.File // with a position of its own
+	defer func() {
+		if own != nil {
+			own.Close()
+		}
+	}()
+	for sent < n {
+		f, at, ok, err := src.File(s.ctx, s.e)
+		if err != nil || !ok {
+			return sent, err
+		}
+		if own == nil {
+			if own = again(f); own == nil {
+				return 0, nil
+			}
+			if _, err := own.Seek(at+s.off, io.SeekStart); err != nil {
+				return 0, err
+			}
+			a.release()
+		}
+		k, err := io.CopyN(a.ResponseWriter, own, min(n-sent, handed))
+		s.off += k
+		sent += k
+		switch {
+		case err == io.EOF: // the file has become shorter
+			return sent, cmp.Or(src.Unchanged(s.ctx), io.ErrUnexpectedEOF)
+		case err != nil:
+			a.gone = cmp.Or(a.gone, err)
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// again opens a file once more; nil if there is another one in its place.
+func again(f *os.File) *os.File {
+	was, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	own, err := os.Open(f.Name())
+	if err != nil {
+		return nil
+	}
+	if is, err := own.Stat(); err != nil || !os.SameFile(was, is) {
+		own.Close()
+		return nil
+	}
+	return own
 }
 
 // step is how much is read at once of what is not read ahead.

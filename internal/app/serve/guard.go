@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -23,8 +24,12 @@ type guarded struct {
 	sent  int64
 }
 
-// piece is how much has to be taken within the time.
-const piece = 256 << 10
+// piece is how much has to be taken within the time; handedPiece is that of a copy by the
+// system.
+const (
+	piece       = 256 << 10
+	handedPiece = 1 << 20
+)
 
 func (g *guarded) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
@@ -44,6 +49,26 @@ func (g *guarded) Write(p []byte) (n int, err error) {
 		n += k
 		g.sent += int64(k)
 		if p = p[k:]; err != nil || len(p) == 0 {
+			return n, err
+		}
+	}
+}
+
+// ReadFrom lets the system copy from a file, a piece at a time.
+func (g *guarded) ReadFrom(r io.Reader) (n int64, err error) {
+	g.code = cmp.Or(g.code, http.StatusOK)
+	l, ok := r.(*io.LimitedReader)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{g}, r)
+	}
+	for {
+		g.extend()
+		k, err := io.CopyN(g.ResponseWriter, l.R, min(l.N, handedPiece))
+		n, l.N, g.sent = n+k, l.N-k, g.sent+k
+		if err == io.EOF {
+			err = nil
+		}
+		if err != nil || l.N <= 0 || k == 0 {
 			return n, err
 		}
 	}

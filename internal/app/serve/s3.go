@@ -9,6 +9,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -275,6 +276,9 @@ func (x *s3Writer) Write(p []byte) (int, error) {
 	}
 	return x.ResponseWriter.Write(p)
 }
+
+// ReadFrom is asked for content only, which is no answer that says no.
+func (x *s3Writer) ReadFrom(r io.Reader) (int64, error) { return io.Copy(x.ResponseWriter, r) }
 
 // s3Tag is the ETag of an entry of a bucket. It does not look like an MD5, which clients
 // would compare with the content, unless it is one, or that of the bucket which the entry
