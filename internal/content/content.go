@@ -262,7 +262,11 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 	if known {
 		c = c.Trusted()
 	}
-	return c.CopyTo(ctx, w, nil)
+	err = c.CopyTo(ctx, w, nil)
+	if err == nil && !known && !c.vouched && s.HasDigest(e) && !s.heal.known() {
+		err = s.learn(ctx, e, nil) // it need not be compared again
+	}
+	return err
 }
 
 // Each is called for each entry of a sweep with its content, or with the error that kept

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math/rand/v2"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -352,6 +353,62 @@ func TestChangedArchiveIsAnError(t *testing.T) {
 	}
 	if !strings.Contains(s.log.String(), store.ErrChanged.Error()) {
 		t.Errorf("logged: %s", s.log)
+	}
+}
+
+// Large content is compared when it is read as a whole for the first time. After that, and in
+// ranges, the system copies it from the file. Nothing of this changes what a client gets.
+func TestLargeContentOfAFile(t *testing.T) {
+	want := make([]byte, 13<<20+17)
+	rand.NewChaCha8([32]byte{9}).Read(want)
+	serveFile := func(b []byte) (url, p string) {
+		p = filepath.Join(t.TempDir(), "x")
+		if err := os.WriteFile(p, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return serving(t, open(t, local.New(filepath.Dir(p)), "x"), options{}).url + "/big", p
+	}
+	in := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(in, want, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "x.caf")
+	if _, err := holdall.PackStore(t.Context(), local.New(filepath.Dir(out)), "x.caf", []string{in}, holdall.PackOptions{Formats: []*format.Format{caf.Format}}); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, p := serveFile(archive)
+	for i := range 3 {
+		if _, body := get(t, url); body != string(want) {
+			t.Errorf("request %d: %d bytes, not the content", i+1, len(body))
+		}
+	}
+	for _, r := range [][2]int{{0, 6 << 20}, {5_000_001, len(want) - 1}, {1, 4<<20 + 1}, {len(want) - 5<<20, len(want) - 1}} {
+		answer, body := get(t, url, "Range", fmt.Sprintf("bytes=%d-%d", r[0], r[1]))
+		if answer.StatusCode != 206 || body != string(want[r[0]:r[1]+1]) {
+			t.Errorf("bytes %d to %d: %s, %d bytes", r[0], r[1], answer.Status, len(body))
+		}
+	}
+	if answer, body, err := ask(t, "HEAD", url); err != nil || answer.ContentLength != int64(len(want)) || body != "" {
+		t.Errorf("HEAD: %+v, %q, %v", answer, body, err)
+	}
+	if err := os.Truncate(p, 7<<20); err != nil {
+		t.Fatal(err)
+	}
+	if answer, body, err := ask(t, "GET", url); err == nil && answer.StatusCode == 200 {
+		t.Errorf("of a file that became shorter: 200, %d bytes", len(body))
+	}
+
+	damaged := bytes.Clone(archive)
+	damaged[8<<20] ^= 1
+	url, _ = serveFile(damaged)
+	for i := range 3 {
+		if answer, body, err := ask(t, "GET", url); err == nil && answer.StatusCode == 200 {
+			t.Errorf("damaged, request %d: 200, %d bytes", i+1, len(body))
+		}
 	}
 }
 
