@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,11 +28,16 @@ func init() {
 		comparison{"mount: one large file, the archive in the cache", mountLarge(warmArchive)},
 		comparison{"mount: one large file, nothing in the cache", mountLarge(coldArchive)},
 		comparison{"mount: one large file, once more", mountLarge(warmMount)},
+		comparison{"mount: one large file, against a loopback of it", mountLoopback(false, 1/0.7)},
+		comparison{"mount: one large file that was compared, against a loopback of it", mountLoopback(true, 1/0.9)},
 		comparison{"mount: random reads of 4 KiB, against a loopback of plain files", mountRandom(loopbackPeer, 1.5)},
 		comparison{"mount: random reads of 4 KiB, against squashfuse", mountRandom(squashPeer, 1)},
 		comparison{"mount: random reads of 4 KiB of a tar, against ratarmount", mountRandom(ratarPeer, 1.0/3)},
 		comparison{"mount: a tar for the first time, against ratarmount", mountFirst},
 		comparison{"mount: ls -l of 100,000", mountList},
+		comparison{"mount: find of the names of A, against squashfuse", mountFind()},
+		comparison{"mount: find by size of A, against squashfuse", mountFind("-size", "+1")},
+		comparison{"mount: find by size of many members, twice", mountMemory},
 		comparison{"mount: ready, by an index of many rows", mountReady},
 		comparison{"mount: a catalogue of many rows in a thousand archives", mountCatalog},
 	)
@@ -42,10 +48,16 @@ func init() {
 const loopbackVerb = "loopback"
 
 func loopback(args []string) error {
-	root, err := fs.NewLoopbackRoot(args[0])
-	if err != nil {
+	var st syscall.Stat_t
+	if err := syscall.Stat(args[0], &st); err != nil {
 		return err
 	}
+	data := &fs.LoopbackRoot{Path: args[0], Dev: uint64(st.Dev)}
+	data.NewNode = func(data *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
+		return &askedNode{fs.LoopbackNode{RootData: data}}
+	}
+	root := data.NewNode(data, nil, "", &st)
+	data.RootNode = root
 	hour := time.Hour
 	server, err := fs.Mount(args[1], root, &fs.Options{
 		AttrTimeout: &hour, EntryTimeout: &hour, NegativeTimeout: &hour,
@@ -58,6 +70,26 @@ func loopback(args []string) error {
 	server.Wait()
 	return nil
 }
+
+// An askedNode has the system ask for what is read, as it must where a file is not the whole of
+// another one: it does not let it read the file below by itself.
+type askedNode struct{ fs.LoopbackNode }
+
+func (n *askedNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	h, f, errno := n.LoopbackNode.Open(ctx, flags)
+	if errno != 0 {
+		return nil, 0, errno
+	}
+	return askedFile{h.(*fs.LoopbackFile)}, f, 0
+}
+
+type askedFile struct{ f *fs.LoopbackFile }
+
+func (f askedFile) Read(ctx context.Context, buf []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	return f.f.Read(ctx, buf, off)
+}
+
+func (f askedFile) Release(ctx context.Context) syscall.Errno { return f.f.Release(ctx) }
 
 // A mountpoint is where a program has mounted something.
 type mountpoint struct {
@@ -193,6 +225,62 @@ func mountLarge(which cached) func(*suite) (row, error) {
 	}
 }
 
+// mountLoopback reads the one file of an archive through a mount, and the file itself through
+// go-fuse's loopback: for the first time, when its digest is compared, or after that. The system
+// has the archive in its cache, and nothing of the mounts.
+func mountLoopback(again bool, most float64) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, err := s.bigFile()
+		if err != nil {
+			return r, err
+		}
+		archive, err := s.fresh("big.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+		if err != nil {
+			return r, err
+		}
+		alone := filepath.Join(s.out, "alone")
+		if err := os.MkdirAll(alone, 0o777); err != nil {
+			return r, err
+		}
+		if err := os.Link(in, filepath.Join(alone, filepath.Base(in))); err != nil && !errors.Is(err, os.ErrExist) {
+			return r, err
+		}
+		for range 2 * s.n {
+			for _, side := range []struct {
+				args []string
+				took **figures
+			}{{[]string{s.self, loopbackVerb, alone}, &r.peerTook}, {[]string{s.bin, "mount", archive}, &r.oursTook}} {
+				if err := errors.Join(warm(in), warm(archive)); err != nil {
+					return r, err
+				}
+				m, err := s.mount(side.args...)
+				if err != nil {
+					return r, err
+				}
+				p := filepath.Join(m.dir, filepath.Base(in))
+				took, got, err := readThrough(p)
+				if err == nil && again {
+					if err = evict(p); err == nil {
+						took, got, err = readThrough(p)
+					}
+				}
+				if err := errors.Join(err, m.stop()); err != nil {
+					return r, err
+				}
+				if got != s.sizes.big {
+					return r, fmt.Errorf("read %d bytes", got)
+				}
+				*side.took = (*side.took).best(took)
+			}
+		}
+		speed := func(f *figures) float64 { return float64(s.sizes.big) / (1 << 20) / f.wall.Seconds() }
+		r.peer, r.ours = "go-fuse's loopback of the file, 1 MiB at a time", "holdall mount, and reading the file"
+		r.notes = append(r.notes, fmt.Sprintf("%.0f and %.0f MiB/s", speed(r.peerTook), speed(r.oursTook)))
+		r.judge([]goal{wallRatio(most)}, s.quick)
+		return r, nil
+	}
+}
+
 // filesOfS are 10,000 files of S, and where 4 KiB of each are read, in an order by chance.
 type somewhere struct {
 	name string
@@ -240,17 +328,17 @@ var (
 	loopbackPeer = mountPeer{"go-fuse's loopback of plain files", "S.caf", func(s *suite, in, _ string) (*mountpoint, error) {
 		return s.mount(s.self, loopbackVerb, in)
 	}}
-	squashPeer = mountPeer{"squashfuse", "S.caf", mountSquash}
+	squashPeer = mountPeer{"squashfuse", "S.caf", func(s *suite, in, _ string) (*mountpoint, error) { return mountSquash(s, in, "S") }}
 	ratarPeer  = mountPeer{"ratarmount", "S.tar", mountRatar}
 )
 
-func mountSquash(s *suite, in, _ string) (*mountpoint, error) {
+func mountSquash(s *suite, in, name string) (*mountpoint, error) {
 	for _, tool := range []string{"mksquashfs", "squashfuse"} {
 		if !have(tool) {
 			return nil, fmt.Errorf("%w: %s is not on this machine", errSkipped, tool)
 		}
 	}
-	image, err := s.fresh("S.squashfs", "mksquashfs", in, outputHere, "-noI", "-noD", "-noF", "-noX", "-no-progress", "-quiet")
+	image, err := s.fresh(name+".squashfs", "mksquashfs", in, outputHere, "-noI", "-noD", "-noF", "-noX", "-no-progress", "-quiet")
 	if err != nil {
 		return nil, err
 	}
@@ -384,6 +472,73 @@ func mountList(s *suite) (r row, err error) {
 	}
 	r.ours = fmt.Sprintf("ls -l of %d files, once they are mounted", n)
 	r.judge([]goal{wallUnder(2 * time.Second)}, s.quick)
+	return r, nil
+}
+
+// mountFind walks the files of A in a mount that was just made.
+func mountFind(how ...string) func(*suite) (row, error) {
+	return func(s *suite) (r row, err error) {
+		in, err := s.setA()
+		if err != nil {
+			return r, err
+		}
+		archive, err := s.fresh("A.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+		if err != nil {
+			return r, err
+		}
+		var lines [2]int64
+		for range s.n {
+			for i, mount := range []func() (*mountpoint, error){
+				func() (*mountpoint, error) { return mountSquash(s, in, "A") },
+				func() (*mountpoint, error) { return s.mount(s.bin, "mount", archive) },
+			} {
+				m, err := mount()
+				if err != nil {
+					return r, err
+				}
+				var printed counter
+				took, err := s.measure(append([]string{"find", m.dir}, how...), &printed)
+				if err := errors.Join(err, m.stop()); err != nil {
+					return r, err
+				}
+				side := []**figures{&r.peerTook, &r.oursTook}[i]
+				*side = (*side).best(figures{wall: took.wall})
+				lines[i] = printed.lines
+			}
+		}
+		if lines[0] != lines[1] {
+			return r, fmt.Errorf("find printed %d lines of squashfuse, %d of ours", lines[0], lines[1])
+		}
+		r.peer, r.ours = "find in a mount by squashfuse", "find in a mount by holdall"
+		r.judge([]goal{wallRatio(1.1)}, s.quick)
+		return r, nil
+	}
+}
+
+// mountMemory is how much memory a mount of a tar takes when all that is in it was looked at.
+func mountMemory(s *suite) (r row, err error) {
+	archive, err := s.manyMembers()
+	if err != nil {
+		return r, err
+	}
+	m, err := s.mount(s.bin, "mount", archive)
+	if err != nil {
+		return r, err
+	}
+	ready, err := m.rss()
+	for range 2 {
+		took, ferr := s.measure([]string{"find", m.dir, "-size", "+1"}, nil)
+		err = errors.Join(err, ferr)
+		r.oursTook = r.oursTook.best(figures{wall: took.wall})
+	}
+	rss, rerr := m.rss()
+	if err := errors.Join(err, rerr, m.stop()); err != nil {
+		return r, err
+	}
+	r.oursTook.rss = rss
+	r.ours = "find DIR -size +1, twice, in one mount of " + filepath.Base(archive) + "; its memory at most"
+	r.notes = append(r.notes, "once it is ready "+mib(ready))
+	r.judge([]goal{rssUnder(120 << 20)}, s.quick)
 	return r, nil
 }
 

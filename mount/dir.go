@@ -147,9 +147,6 @@ func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, 
 	return d.v.a.ReadDir(ctx, d.n.name)
 }
 
-// firstTold is how many files of a folder always come with their attributes when it is listed.
-const firstTold = 32
-
 // looks counts lookups of single files after they were listed. If there are many, listings carry
 // attributes, so that the system need not ask for each file: find -size then takes a sixth of the
 // time. Without lookups listings carry names only: a plain find would take twice the time.
@@ -217,7 +214,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		if room == nil {
 			return false
 		}
-		if e == nil || e.Kind != format.Dir && off > firstTold && !f.looks.many() {
+		if e == nil || e.Kind != format.Dir && !f.looks.many() {
 			return true // node 0: no attributes
 		}
 		if d.v != nil {

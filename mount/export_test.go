@@ -58,6 +58,3 @@ func (m *Mount) Looked() { m.fs.looks.last.Store(math.MaxInt64 / 2) }
 
 // Looks is how many files were looked up one by one of late.
 func (m *Mount) Looks() int64 { return m.fs.looks.n.Load() }
-
-// FirstTold is how many files of a folder always come with their attributes.
-const FirstTold = firstTold
