@@ -5,12 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"runtime"
 	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -60,10 +58,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			return err
 		}
 		entries := refers.others(p.converted(ctx, src))
-		if src.Store.Can().Near {
-			return p.convertNear(ctx, src, entries)
-		}
-		if p.joined() != nil {
+		if p.joined() != nil || src.Store.Can().Near {
 			return p.swept(ctx, src, entries) // what is joined passes through this program
 		}
 		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
@@ -156,7 +151,16 @@ func (p *packer) swept(ctx context.Context, src *content.Source, entries iter.Se
 		if p.implied(ctx, src, c.Entry) {
 			return nil
 		}
-		return p.addContent(ctx, c)
+		section, ok := p.copied(ctx, src, c.Entry)
+		if !ok {
+			return p.addContent(ctx, c)
+		}
+		if src.HasDigest(c.Entry) {
+			if err := src.Settle(ctx, c.Entry); err != nil {
+				return p.fail(c.Entry.Name, err)
+			}
+		}
+		return p.add(ctx, c.Entry, section)
 	})
 }
 
@@ -184,47 +188,13 @@ func (p *packer) addContent(ctx context.Context, c content.Content) error {
 // maxHops is how many hard links may lead to each other before a file.
 const maxHops = 40
 
-// near is an entry of an archive on a disk, and what is known of it.
-type near struct {
-	e       format.Entry
-	section *format.Section // nil if it is to be read
-	err     error           // why it cannot be had
-}
-
-// convertNear copies from a disk: entry by entry, for there is no round trip to save.
-// What can be copied without being looked at is compared before, several at once.
-func (p *packer) convertNear(ctx context.Context, src *content.Source, all iter.Seq2[format.Entry, error]) error {
-	entries := func(yield func(*near, error) bool) {
-		for e, err := range all {
-			if !yield(&near{e: e}, err) || err != nil {
-				return
-			}
-		}
+// copied returns the bytes of large content that the system can copy from file to file, which
+// some file systems do without writing it again. Small content is quicker read and written.
+func (p *packer) copied(ctx context.Context, src *content.Source, e format.Entry) (*format.Section, bool) {
+	if e.Size <= content.Small || p.joined() != nil || p.parity != nil || !src.Store.Can().Near {
+		return nil, false
 	}
-	return pipe.Ordered(ctx, entries, runtime.GOMAXPROCS(0), func(ctx context.Context, x *near) {
-		if x.err = src.Fault(x.e); x.err != nil {
-			return
-		}
-		if section, ok := src.Section(ctx, x.e); ok && p.parity == nil { // its bytes have to pass by
-			if x.section = section; src.HasDigest(x.e) {
-				x.err = src.Settle(ctx, x.e)
-			}
-		}
-	}, func(x *near) error {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case x.err != nil:
-			return p.fail(x.e.Name, x.err)
-		case p.implied(ctx, src, x.e):
-			return nil
-		case x.section != nil:
-			return p.add(ctx, x.e, x.section)
-		}
-		r := src.Open(ctx, x.e, 0)
-		defer r.Close()
-		return p.addContent(ctx, r)
-	}, func(*near) {})
+	return src.Section(ctx, e)
 }
 
 // implied reports whether e is a folder that the new format has no place for
