@@ -25,20 +25,24 @@ func (a *app) browseCommand() *cobra.Command {
 	var static, single string
 	cmd := &cobra.Command{
 		Use:   "browse ARCHIVE|FOLDER|PREFIX...",
-		Short: "Look into archives in a browser",
-		Long: `Opens the explorer in the system's browser: what is in archives, where it lies,
-and what is wrong with it. It is served at a free port of this machine, to who
-knows the address only, until this is interrupted.
+		Short: "Browse archives in a web browser",
+		Long: `Opens the explorer in the system's browser. It shows the entries of archives, the
+place of each byte, and any damage. It listens on a free port of this machine
+until you interrupt the command. The address contains a token, and only someone
+who has the address can read the archives.
 
-$HOLDALL_BROWSER, or else $BROWSER, is the browser to start; none starts none.
+$HOLDALL_BROWSER, or else $BROWSER, names the browser to start. The value none
+starts no browser.
 
---static DIR writes a page into a folder instead, and an index with digests of
-all contents. Put the archive there, too: then any server of files, or a bucket,
-shows it, if it gives ranges. Each piece of a content is compared with its digest
-in the browser.
+--static DIR writes a page into a folder instead, with an index that has digests
+of all content. Copy the archive into the same folder. Any file server or bucket
+that supports range requests can then serve the page. The browser compares each
+piece of content with its digest.
 
---single FILE writes one file of HTML that has the page, the index and the archive
-in it, and opens from a disk. It is for archives of up to 64 MiB.`,
+--single FILE writes one HTML file that contains the page, the index and the
+archive, and can be opened from disk. The archive may have up to 64 MiB.
+
+With --static and --single the exit code is 1 if some content is damaged.`,
 		Example: `  holdall browse docs.caf
   holdall browse /data/archives
   HOLDALL_BROWSER=none holdall browse docs.caf
@@ -61,9 +65,9 @@ in it, and opens from a disk. It is for archives of up to 64 MiB.`,
 			return a.serve(ctx, args, o)
 		}),
 	}
-	cmd.Flags().StringVar(&static, "static", "", "write a page for any server of files into this folder")
-	cmd.Flags().StringVar(&single, "single", "", "write one file of HTML with the page and the archive in it")
-	cmd.Flags().BoolVar(&o.files, "files", false, "the files of a folder that is no archive, not the archives in it")
+	cmd.Flags().StringVar(&static, "static", "", "write a page for any file server into this folder")
+	cmd.Flags().StringVar(&single, "single", "", "write one HTML file that contains the page and the archive")
+	cmd.Flags().BoolVar(&o.files, "files", false, "show the files of a plain folder, not the archives in it")
 	return cmd
 }
 

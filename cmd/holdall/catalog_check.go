@@ -20,11 +20,13 @@ func (a *app) catalogCheckCommand() *cobra.Command {
 	var quick, contents bool
 	cmd := &cobra.Command{
 		Use:   "check [ARCHIVE...]",
-		Short: "Compare a catalogue with what its archives say, both ways",
-		Long: `Compares what the catalogue says with what the archives say, both ways: all of
-them, and the database itself, or those named. The exit code is 1 if anything
-differs; 'holdall catalog add --again' mends that. Contents are read with
---contents only: each archive is verified, then, and what is damaged is named.`,
+		Short: "Compare a catalogue with its archives",
+		Long: `Compares the entries in the catalogue with those in the archives, in both
+directions. Without an ARCHIVE it checks all archives and the database itself.
+
+The exit code is 1 if anything differs. 'holdall catalog add --again' updates the
+catalogue. Content is read only with --contents, which also verifies each archive
+and reports the damage.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			if quick && contents {
 				return usage("--quick and --contents exclude each other")
@@ -40,8 +42,8 @@ differs; 'holdall catalog add --again' mends that. Contents are read with
 			return k.end()
 		}),
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "compare the archives' versions only")
-	cmd.Flags().BoolVar(&contents, "contents", false, "read all contents, too, as 'holdall verify' does")
+	cmd.Flags().BoolVar(&quick, "quick", false, "compare only the versions of the archives")
+	cmd.Flags().BoolVar(&contents, "contents", false, "also read and verify all content, as 'holdall verify' does")
 	return cmd
 }
 

@@ -26,18 +26,20 @@ func (a *app) fleetRetireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire [PLAN...]",
 		Short: "Delete originals whose packed files are proven",
-		Long: `Deletes the originals of plans, of all of them or those named, that are proven.
-Each file is read back from its archive and compared with its digest, and with the
-checksum that the original's service has of it now. If the service has none, the
-original is read too and compared byte by byte. Only the version that was packed
-is deleted. Whatever is in doubt is left, and counted by its reason.
+		Long: `Deletes the originals of all plans, or of the given ones, after proving that their
+archives have them. Each file is read back from its archive, and compared with its
+digest and with the checksum that the service reports for the original now. If the
+service has no checksum, the original is read too, and compared byte by byte.
 
-A run may be interrupted at any time. What it was about to delete is proven again
-by the next one.
+Only the version that was packed is deleted. An original in doubt stays, and is
+counted by its reason. In a bucket that keeps versions, the deleted object stays
+as an older version.
 
-The exit code is 1 if an original was left since its archive is damaged, changed or
-cannot be read, differs from it, or since its service refused. In a bucket that
-keeps versions, the deleted one stays as an older version.`,
+You may interrupt a run at any time. The next run proves its unfinished deletions
+again.
+
+The exit code is 1 if an original stays because its archive is damaged, changed or
+unreadable, because it differs from its archive, or because its service refused.`,
 		Example: `  holdall fleet retire --dry-run
   holdall fleet retire s3://packed/photos.caf --older-than 720h --log retired.jsonl`,
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {
@@ -63,13 +65,13 @@ keeps versions, the deleted one stays as an older version.`,
 		}),
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.DryRun, "dry-run", false, "prove everything, delete nothing, and say what would be deleted")
-	fs.DurationVar(&o.OlderThan, "older-than", 0, "only what was packed at least that long ago: 720h")
-	fs.Int64Var(&o.Limit, "limit", 0, "delete at most so many objects")
-	fs.Var(&bytes, "limit-bytes", "delete at most so much content: 1TB")
-	fs.BoolVar(&o.NoReread, "no-reread", false, "leave originals whose service has no checksum of them, instead of reading them again")
-	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals asked for, or deleted, at once (default 16)")
-	fs.StringVar(&log, "log", "", "append a line of JSON to a file for each original, before it is deleted")
+	fs.BoolVar(&o.DryRun, "dry-run", false, "prove everything, but only print what would be deleted")
+	fs.DurationVar(&o.OlderThan, "older-than", 0, "only originals packed at least this long ago: 720h")
+	fs.Int64Var(&o.Limit, "limit", 0, "delete at most this many objects")
+	fs.Var(&bytes, "limit-bytes", "delete at most this much content: 1TB")
+	fs.BoolVar(&o.NoReread, "no-reread", false, "keep originals without a checksum instead of reading them again")
+	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals to look up or delete at once (default 16)")
+	fs.StringVar(&log, "log", "", "append a JSON line to this file before each deletion")
 	return cmd
 }
 

@@ -192,11 +192,11 @@ func TestMountSaysWhatIsWrong(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"x.caf"}, "expected an archive and a folder, found 1 arguments"},
+		{[]string{"x.caf"}, "expected an archive and a folder, found 1 argument"},
 		{[]string{"x.caf", "x.caf"}, "x.caf: expected a folder to mount at, found a file"},
 		{[]string{"x.caf", "src"}, "src: expected an empty folder to mount at, found sub in it"},
 		{[]string{"nothing.caf", "mnt"}, "nothing.caf"},
-		{[]string{"--log", "l", "x.caf", "mnt"}, "--log is for --daemon"},
+		{[]string{"--log", "l", "x.caf", "mnt"}, "--log needs --daemon"},
 		{[]string{"--owner", "me", "x.caf", "mnt"}, "expected two numbers, UID:GID"},
 	} {
 		_, text, code := holdallIn(t, dir, append([]string{"mount"}, c.args...)...)
