@@ -19,43 +19,43 @@ func (a *app) oakCheckCommand() *cobra.Command {
 	var fix, fixPaths, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "check STORE [PATH...]",
-		Short: "Find the newest revision that can be read whole",
-		Long: `Reads revisions, the newest first, until it finds one that has lost nothing: in
-the head and all checkpoints, or in some paths of them. It reports what the
-newest revision has lost. The exit code is 1 if it lost anything, even if an
-older revision is intact. --fix-journal goes back to that one.
+		Short: "Find the newest intact revision",
+		Long: `Reads revisions, newest first, until it finds one that has lost nothing, in the
+head and all checkpoints, or in the given paths. It reports what the newest
+revision has lost. The exit code is 1 if it lost anything, even if an older
+revision is intact. --fix-journal goes back to that revision.
 
---fix writes a new revision without damage: each damaged path is put back from
-the newest older revision or checkpoint in which it is whole, or cut out if there
-is none. Each step is printed as the command that does the same; --dry-run only
+--fix writes a new revision without damage. Each damaged path is restored from the
+newest older revision or checkpoint that has it intact, or removed if there is
+none. Each step is printed as the command that does the same; --dry-run only
 prints them.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix --dry-run segmentstore\n  holdall oak check --fix-journal segmentstore",
-		Args:    args(1, -1, "a store, and paths if you like"),
+		Args:    args(1, -1, "a store and optionally paths"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.Paths = args[1:]
 			if fix && len(o.Paths) > 0 {
-				return usage("--fix-journal needs the whole tree: expected no PATH")
+				return usage("--fix-journal checks the whole tree: expected no PATH")
 			}
 			if fixPaths {
 				if fix || len(o.Paths) > 0 || o.Head || len(o.Checkpoints) > 0 || o.Last > 0 {
-					return usage("--fix needs the whole newest revision: expected no PATH, and neither --head, --checkpoint, --last nor --fix-journal")
+					return usage("--fix checks the whole newest revision: expected no PATH, and neither --head, --checkpoint, --last nor --fix-journal")
 				}
 				return a.oakFix(ctx, args[0], o.Binaries, dryRun)
 			}
 			if dryRun {
-				return usage("--dry-run: expected --fix")
+				return usage("--dry-run needs --fix")
 			}
 			return a.withOak(ctx, args[0], fix, func(s *oak.Store) error { return a.oakCheck(ctx, s, o, fix) })
 		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Head, "head", false, "check the head")
-	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint of this `name`; all is all of them")
-	f.BoolVar(&o.Binaries, "bin", false, "read the content of binaries, too")
-	f.IntVar(&o.Last, "last", 0, "look at `n` revisions, whether they are good or not")
-	f.BoolVar(&fixPaths, "fix", false, "put back or cut out each damaged path, by a new revision")
-	f.BoolVar(&dryRun, "dry-run", false, "with --fix: only say what would be done")
-	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest good one")
+	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint with this `name`, or all; may be repeated")
+	f.BoolVar(&o.Binaries, "bin", false, "also read the content of binaries")
+	f.IntVar(&o.Last, "last", 0, "check the newest `n` revisions, intact or not")
+	f.BoolVar(&fixPaths, "fix", false, "restore or remove each damaged path in a new revision")
+	f.BoolVar(&dryRun, "dry-run", false, "with --fix: "+dryRunUsage)
+	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest intact one")
 	return cmd
 }
 
@@ -186,17 +186,18 @@ func (a *app) oakRecoverCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "recover-journal STORE",
-		Short: "Make a journal of the revisions that the segments have",
-		Long: `Looks through all segments for revisions, and makes a journal of those up to the
-newest that is whole, with its checkpoints and binaries. Stores that never had a
-checkpoint are recovered too. The old journal is kept beside the new one.`,
+		Short: "Rebuild the journal from the segments",
+		Long: `Searches all segments for revisions, and writes a journal that ends with the
+newest revision whose tree, checkpoints and binaries are intact. It also works for
+stores that never had a checkpoint. The old journal stays beside the new one, as
+journal.log.bak.NNN.`,
 		Example: "  holdall oak recover-journal --dry-run segmentstore\n  holdall oak recover-journal segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakRecover(ctx, s, dryRun) })
 		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 
