@@ -37,13 +37,13 @@ func (a *app) serveCommand() *cobra.Command {
 	var o serving
 	cmd := &cobra.Command{
 		Use:   "serve ARCHIVE|FOLDER|PREFIX...",
-		Short: "Show archives to browsers, HTTP clients and clients of S3",
-		Long: `Serves what is in archives over HTTP, read-only, until it is interrupted: files,
-whole or in ranges, lists of folders, folders as zip, arrays of Zarr. If a folder,
-or a prefix in a bucket, is not an archive itself, all archives in it are served;
-they are opened when they are first asked for.
+		Short: "Serve archives to browsers, HTTP clients and S3 clients",
+		Long: `Serves the content of archives over HTTP, read-only, until you interrupt it: files
+and ranges of files, folder listings, folders as zip, and Zarr arrays. If a folder
+or a prefix in a bucket is not an archive itself, all archives in it are served.
+They are opened at the first request.
 
-Only this machine is answered, unless --addr says otherwise.`,
+By default only this machine can connect; --addr sets another address.`,
 		Example: `  holdall serve docs.caf
   holdall serve --addr 127.0.0.1:0 a.caf b.caf /data/archives s3://bucket/archives/
   holdall serve --addr 0.0.0.0:7070 --token @token.txt --tls-cert cert.pem --tls-key key.pem docs.caf
@@ -53,7 +53,7 @@ Only this machine is answered, unless --addr says otherwise.`,
 				return usage("expected an archive, or --catalog")
 			}
 			if len(a.through) > 0 && o.catalog == "" {
-				return usage("--through: expected --catalog, too")
+				return usage("--through needs --catalog")
 			}
 			if err := a.checkServing(&o); err != nil {
 				return &usageError{err}
@@ -62,20 +62,20 @@ Only this machine is answered, unless --addr says otherwise.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.addr, "addr", "127.0.0.1:7070", "HOST:PORT to answer at; port 0 takes a free one")
-	f.StringSliceVar(&o.cors, "cors", nil, "let web pages of these origins read what is served; --cors alone is all")
+	f.StringVar(&o.addr, "addr", "127.0.0.1:7070", "HOST:PORT to listen on; port 0 takes a free one")
+	f.StringSliceVar(&o.cors, "cors", nil, "let web pages of these origins read the archives; --cors alone allows all")
 	f.Lookup("cors").NoOptDefVal = "*"
-	f.BoolVar(&o.files, "files", false, "serve the files of a folder that is no archive, not the archives in it")
-	f.BoolVar(&o.s3, "s3", false, "answer clients of S3, too, at --s3-addr")
-	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to answer clients of S3 at")
-	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that clients of S3 must sign with, or @FILE or $HOLDALL_SERVE_S3_KEY (default none: all may read)")
-	f.StringVar(&o.token, "token", "", "TOKEN that requests must bring, or @FILE or $HOLDALL_SERVE_TOKEN")
-	f.StringVar(&o.cert, "tls-cert", "", "certificate, in PEM")
-	f.StringVar(&o.key, "tls-key", "", "its key, in PEM")
-	f.StringVar(&o.catalog, "catalog", "", "serve the buckets that archives of this catalogue were packed from, as they were")
-	f.StringArrayVar(&a.through, "through", nil, "with --catalog: show what is not packed yet of this `bucket`, too, as it is there; may come several times")
-	f.IntVar(&o.maxRequests, "max-requests", 512, "requests answered at a time")
-	f.IntVar(&o.maxOpen, "max-open", 32, "archives of folders held open that nobody uses")
+	f.BoolVar(&o.files, "files", false, "serve the files of a plain folder, not the archives in it")
+	f.BoolVar(&o.s3, "s3", false, "also serve S3 clients, at --s3-addr")
+	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to listen on for S3 clients")
+	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that S3 clients must sign with, or @FILE or $HOLDALL_SERVE_S3_KEY (default none: everyone may read)")
+	f.StringVar(&o.token, "token", "", "TOKEN that requests must send, or @FILE or $HOLDALL_SERVE_TOKEN")
+	f.StringVar(&o.cert, "tls-cert", "", "file with the TLS certificate, in PEM")
+	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate, in PEM")
+	f.StringVar(&o.catalog, "catalog", "", "serve the original buckets of the archives in this catalogue")
+	f.StringArrayVar(&a.through, "through", nil, "with --catalog: also show objects of this `bucket` that are not packed yet; may be repeated")
+	f.IntVar(&o.maxRequests, "max-requests", 512, "requests to answer at once")
+	f.IntVar(&o.maxOpen, "max-open", 32, "unused archives of folders to keep open")
 	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")
 	return cmd
 }
