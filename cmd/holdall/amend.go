@@ -46,7 +46,7 @@ and arrays of SRC are added.`,
 			case len(args) < 2:
 				return usage("expected an archive and what to add, found 1 argument")
 			case o.Embed || o.Refer != "":
-				return usage("--embed and --refer are about archives: expected --from")
+				return usage("--embed and --refer need --from")
 			}
 			return a.amend(ctx, args[0], func(m *holdall.Amendment) (int64, error) {
 				defer a.showProgress(o.Meter, "added")()
@@ -70,7 +70,7 @@ and arrays of SRC are added.`,
 // addFrom adds groups and arrays of src.
 func (a *app) addFrom(ctx context.Context, archive, src string, names []string, o holdall.AddOptions) error {
 	if a.view != "" && a.view != zarrView {
-		return usage("--from adds keys: expected --view %s", zarrView)
+		return usage("--from adds keys and needs --view %s", zarrView)
 	}
 	of := a.format
 	a.format, a.view, a.several = "", "", true
@@ -154,7 +154,7 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 			continue
 		}
 		if !folders {
-			return nil, fmt.Errorf("%s is a folder: -r removes it with all in it", p)
+			return nil, fmt.Errorf("%s is a folder: -r removes it and everything in it", p)
 		}
 		err = each(in.Entries(ctx), func(b holdall.Entry) error {
 			if strings.HasPrefix(b.Name, e.Name+"/") || b.Name == e.Name {

@@ -136,7 +136,7 @@ func (a *app) openOptions() holdall.OpenOptions {
 // saysHealed says of the archive at work that it is damaged, when the first of that is healed.
 func (a *app) saysHealed() func(by string) {
 	address := a.address
-	return func(by string) { a.warn("%s: damaged, and healed by %s: 'holdall repair' mends it", address, by) }
+	return func(by string) { a.warn("%s: damaged, and healed with %s: 'holdall repair' repairs it", address, by) }
 }
 
 // written are the wishes for an archive that the verb has written: those of the flags
@@ -242,7 +242,7 @@ func (a *app) doubts() bool {
 			a.doubted = true
 		}
 		if h := in.Healing(); h.Ignored != nil {
-			a.warn("%s: its parity is not used: %v", in.Name(), h.Ignored)
+			a.warn("%s: parity not used: %v", in.Name(), h.Ignored)
 		}
 	}
 	a.opened = nil

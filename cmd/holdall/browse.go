@@ -53,7 +53,7 @@ With --static and --single the exit code is 1 if some content is damaged.`,
 			if static != "" || single != "" {
 				switch {
 				case static != "" && single != "":
-					return usage("--static or --single: expected one of them")
+					return usage("expected one of --static and --single")
 				case len(args) != 1 || o.files:
 					return usage("%s: expected one archive", map[bool]string{true: "--static", false: "--single"}[static != ""])
 				case single != "":
@@ -112,7 +112,7 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 		Page    string `json:"page"`
 		Archive string `json:"archive"`
 		Index   int64  `json:"index_bytes"`
-	}{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: a page for %s with %s; put %s there, too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
+	}{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page for %s with %s; copy %s there too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
 	return answer(sum.Unproven > 0)
 }
 
@@ -142,7 +142,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 		return err
 	}
 	if stored > maxSingle {
-		return fmt.Errorf("%s: it has %s, and a page has room for %s: 'holdall browse --static' writes one that lies beside its archive", address, a.humanSize(stored), a.humanSize(maxSingle))
+		return fmt.Errorf("%s: the archive has %s, over the limit of %s for --single: use --static, which keeps the archive in a file of its own", address, a.humanSize(stored), a.humanSize(maxSingle))
 	}
 	dir, err := os.MkdirTemp("", "holdall-page-")
 	if err != nil {
@@ -179,7 +179,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 		Page    string `json:"page"`
 		Archive string `json:"archive"`
 		Index   int64  `json:"index_bytes"`
-	}{file, archive, sum.Index}, "%s\n", fmt.Sprintf("%s: a page with %s in it", file, count(sum.Entries, "entry")))
+	}{file, archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page with %s", file, count(sum.Entries, "entry")))
 	return answer(sum.Unproven > 0)
 }
 
@@ -264,5 +264,5 @@ func (a *app) openBrowser(ctx context.Context, url string) {
 		}
 		return
 	}
-	a.warn("no browser could be started: open the address in one")
+	a.warn("cannot start a browser: open the address yourself")
 }

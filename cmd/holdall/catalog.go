@@ -129,9 +129,9 @@ updated and its content stays. Any other file is left unchanged.`,
 			if err != nil {
 				return err
 			}
-			shown, did := shownCatalog(address), "is there already"
+			shown, did := shownCatalog(address), "exists already"
 			if made {
-				did = "made"
+				did = "created"
 			}
 			a.tell(map[string]any{"catalog": shown, "made": made}, func() { fmt.Fprintf(a.out, "%s: %s\n", shown, did) })
 			return nil
@@ -268,7 +268,7 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 // locateCatalogued finds an archive that a catalogue is to know, or knows.
 func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store, string, error) {
 	if address == "-" {
-		return nil, "", errors.New("standard input has no address at which it could be found again")
+		return nil, "", errors.New("standard input has no address: a catalogue can only record archives with one")
 	}
 	return a.locate(ctx, address)
 }
@@ -360,7 +360,7 @@ everything below them. If several archives have a file, the newest is listed.
 --archives lists the archives instead.`,
 		RunE: run(func(ctx context.Context, folders []string) error {
 			if archives && len(folders) > 0 {
-				return usage("--archives: expected no folders")
+				return usage("--archives cannot be combined with folders")
 			}
 			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
 				if archives {
@@ -463,7 +463,7 @@ The exit code is 1 if a name is not in the catalogue.`,
 			for _, name := range names {
 				err := remove(ctx, c, name)
 				if errors.Is(err, fs.ErrNotExist) {
-					a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(name)))
+					a.warn("%s: not in the catalogue", format.Escape(store.Redact(name)))
 					no = errNo
 				} else if err != nil {
 					return err

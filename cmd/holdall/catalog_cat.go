@@ -27,7 +27,7 @@ read. Several files are read at once. Content is compared with digests as by
   holdall catalog cat --files-from list > all`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, paths []string) error {
 			if (filesFrom == "") == (len(paths) == 0) {
-				return usage("expected a path, or --files-from")
+				return usage("expected either paths or --files-from")
 			}
 			if filesFrom != "" {
 				var err error

@@ -84,7 +84,7 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return err
 	}
 	if sum.Referred > 0 && joins(dst, &p.o) {
-		a.warn("%s to content elsewhere, which was not joined: --embed takes it in", count(sum.Referred, "reference"))
+		a.warn("%s to external content not joined: --embed copies the content", count(sum.Referred, "reference"))
 	}
 	return a.packed(ctx, st, sum, p)
 }
@@ -198,7 +198,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 // tellExtracted tells what an extraction did.
 func (a *app) tellExtracted(sum holdall.Extracted) error {
 	if sum.Stripped > 0 {
-		a.warn("%s with a slash in front, which is left out", count(sum.Stripped, "name"))
+		a.warn("removed the leading slash from %s", count(sum.Stripped, "name"))
 	}
 	if a.json {
 		a.printJSON(sum)

@@ -95,7 +95,7 @@ func globMatcher(glob string, fold bool) (func(name string) bool, error) {
 		case c == '[':
 			end := strings.IndexByte(glob[i+1:], ']')
 			if end < 1 {
-				return nil, fmt.Errorf("pattern %s: [ without ]", glob)
+				return nil, fmt.Errorf("pattern %s: missing ]", glob)
 			}
 			set := glob[i+1 : i+1+end]
 			if set[0] == '!' {

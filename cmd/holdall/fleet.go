@@ -141,7 +141,7 @@ With --rate it also prints how long packing takes.`,
 				return usage("expected one of --list and --inventory")
 			}
 			if (s.List != "" || s.Inventory != "") && len(sources) > 1 {
-				return usage("a list is of one source: found %d", len(sources))
+				return usage("--list and --inventory: expected one SOURCE, found %d", len(sources))
 			}
 			s.Tell = func(path string, err error) {
 				a.warn("%s: not planned: %s", format.Escape(path), printable(err.Error()))
@@ -216,8 +216,8 @@ func (a *app) linePlanned(p fleet.Planned, are string) {
 	for _, m := range []struct {
 		n        int64
 		one, are string
-	}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"},
-		{p.Refused, "object", "refused"}, {p.Vanished, "object", "not there"}, {p.Outside, "object", "of the list outside the source"},
+	}{{p.Known, "object", "planned before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "folder marker", "left out"},
+		{p.Refused, "object", "refused"}, {p.Vanished, "object", "not found"}, {p.Outside, "listed object", "outside the source"},
 		{p.Deleted, "object", "deleted"}, {p.Older, "older version", "left out"}, {p.Doubles, "object", "listed several times"}} {
 		if m.n > 0 {
 			more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
@@ -355,7 +355,7 @@ func (a *app) tellWork(e fleet.Event) {
 		switch {
 		case a.quiet:
 		case e.Chunk.Last:
-			fmt.Fprintf(a.stderr, "holdall: %s: its parts are one archive, in %s\n", j.Chunk, e.Took.Round(100*time.Millisecond))
+			fmt.Fprintf(a.stderr, "holdall: %s: joined its parts to one archive in %s\n", j.Chunk, e.Took.Round(100*time.Millisecond))
 		default:
 			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s in %s\n", j.Chunk, count(j.Objects, "object"), a.humanSize(j.Bytes), e.Took.Round(100*time.Millisecond))
 		}
@@ -662,7 +662,7 @@ again, as it does with objects that changed.`,
 					return err
 				}
 				a.tell(map[string]any{"plan": p.Name, "chunks": n}, func() {
-					fmt.Fprintf(a.out, "%s: %s due again\n", format.Escape(p.Name), count(int64(n), "chunk"))
+					fmt.Fprintf(a.out, "%s: %s queued again\n", format.Escape(p.Name), count(int64(n), "chunk"))
 				})
 				return nil
 			})

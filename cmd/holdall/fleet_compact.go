@@ -36,7 +36,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 		return usage("--workers: expected at least 1, found %d", r.work.Workers)
 	}
 	if r.grace < 0 {
-		return usage("--grace: expected a time, found %s", r.grace)
+		return usage("--grace: expected at least 0, found %s", r.grace)
 	}
 	if r.work.Lease < time.Second {
 		return usage("--lease: expected at least 1s, found %s", r.work.Lease)
@@ -63,7 +63,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 			dead, removed, err := fleet.Tidy(ctx, c, p, r.grace)
 			if dead+removed > 0 {
 				a.tell(map[string]any{"plan": p.Name, "removed": removed, "waiting": dead}, func() {
-					fmt.Fprintf(a.out, "%s: %s removed, %d to be removed after --grace\n", format.Escape(p.Name), count(int64(removed), "old archive"), dead)
+					fmt.Fprintf(a.out, "%s: %s removed, %d to be removed after the grace period\n", format.Escape(p.Name), count(int64(removed), "old archive"), dead)
 				})
 			}
 			return err
@@ -111,7 +111,7 @@ to continue.`,
   holdall fleet compact --expire 2160h --dry-run`,
 		RunE: run(func(ctx context.Context, names []string) error {
 			if o.Expire < 0 {
-				return usage("--expire: expected a time, found %s", o.Expire)
+				return usage("--expire: expected at least 0, found %s", o.Expire)
 			}
 			o.Dead, o.Gone, o.DryRun = float64(dead), float64(gone), r.dryRun
 			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
@@ -120,7 +120,7 @@ to continue.`,
 					return 0, err
 				}
 				a.tell(compactedJSON{p.Name, done.Gone, done.Expired, done.Archives, done.Live, done.LiveBytes, done.Bytes, done.Old, done.Rewritten, done.Chunks}, func() {
-					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired; %s to be written anew, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
+					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired; %s to rewrite, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
 						count(done.Archives, "archive"), a.humanSize(done.Bytes), done.Gone, done.Expired, count(int64(done.Old), "archive"), a.humanSize(done.Rewritten))
 				})
 				return done.Chunks, nil
@@ -168,7 +168,7 @@ stays as long as it is the only one with some file.`,
 					return 0, err
 				}
 				a.tell(map[string]any{"plan": p.Name, "archives": done.Archives, "damaged": done.Damaged, "files": done.Files, "chunks": done.Chunks}, func() {
-					fmt.Fprintf(a.out, "%s: %d of %s to be made again, with %s\n", format.Escape(p.Name), done.Damaged, count(int64(done.Archives), "archive"), count(done.Files, "file"))
+					fmt.Fprintf(a.out, "%s: %d of %s to rebuild, with %s\n", format.Escape(p.Name), done.Damaged, count(int64(done.Archives), "archive"), count(done.Files, "file"))
 				})
 				return done.Chunks, nil
 			})

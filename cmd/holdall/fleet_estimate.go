@@ -150,7 +150,7 @@ func (a *app) tellEstimate(e fleet.Estimate, prices fleet.Prices, o estimating, 
 		a.linePlanned(e.Planned, "would be new")
 		line := func(what, is string, args ...any) { fmt.Fprintf(a.out, "  %-10s %s\n", what, fmt.Sprintf(is, args...)) }
 		if e.Copied.Objects > 0 {
-			line("copied", "%s, %s that the server can copy by itself", count(e.Copied.Objects, "object"), a.humanSize(e.Copied.Bytes))
+			line("copied", "%s, %s copied by the server itself", count(e.Copied.Objects, "object"), a.humanSize(e.Copied.Bytes))
 		}
 		line("read", "%s, %s through the workers", count(e.Small.Objects, "object"), a.humanSize(e.Through))
 		r := e.Requests
@@ -158,17 +158,17 @@ func (a *app) tellEstimate(e fleet.Estimate, prices fleet.Prices, o estimating, 
 		money := func(x float64) string { return prices.Currency + " " + fmt.Sprintf("%.2f", x) }
 		more := ""
 		if cost.Out > 0 {
-			more = ", and " + money(cost.Out) + " for what leaves the bucket"
+			more = ", and " + money(cost.Out) + " for egress"
 		}
 		line("packing", "%s for the requests%s", money(cost.Requests), more)
 		line("keeping", "%s a month", money(cost.Month))
-		line("reading", "all once: %s by %s GETs as objects, %s by %s as archives", money(cost.ReadBefore), thousands(e.ReadBefore), money(cost.ReadAfter), thousands(e.ReadAfter))
+		line("reading", "everything once: %s with %s GETs as objects, %s with %s as archives", money(cost.ReadBefore), thousands(e.ReadBefore), money(cost.ReadAfter), thousands(e.ReadAfter))
 		line("prices", "%s", format.Escape(prices.Name))
 		switch {
 		case o.rate == measured && rate == 0:
-			line("time", "nothing could be read to measure")
+			line("time", "unknown: no object could be read to measure the rate")
 		case o.rate == measured:
-			line("time", "%.1f hours for one worker, %.1f for %d, if server and network keep up: %s/s, measured by %s of %s",
+			line("time", "%.1f hours for one worker, %.1f for %d, if server and network keep up: %s/s, measured with %s of %s",
 				j.Hours, j.HoursOfAll, o.workers, a.humanSize(int64(rate)), a.humanSize(e.Sample.Bytes), count(e.Sample.Objects, "object"))
 		case rate > 0:
 			line("time", "%.1f hours at %s/s", j.Hours, a.humanSize(int64(rate)))

@@ -47,7 +47,7 @@ unreadable, because it differs from its archive, or because its service refused.
 			case o.Limit < 0:
 				return usage("--limit: expected at least 0, found %d", o.Limit)
 			case o.OlderThan < 0:
-				return usage("--older-than: expected a time like 720h, found %s", o.OlderThan)
+				return usage("--older-than: expected at least 0, found %s", o.OlderThan)
 			case o.Jobs < 0:
 				return usage("--jobs: expected at least 1, found %d", o.Jobs)
 			}
@@ -179,7 +179,7 @@ func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []strin
 				a.printJSON(j)
 			case k.Why == fleet.ArchiveChanged: // which is all of its files
 				if !broken[k.Archive] {
-					a.warn("%s: %s: originals are left: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
+					a.warn("%s: %s: originals stay: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
 				}
 				broken[k.Archive] = true
 			default:
@@ -192,7 +192,7 @@ func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []strin
 		stop()
 		retired, bytes = retired+done.Objects, bytes+done.Bytes
 		if damaged || len(broken) > 0 {
-			a.warn("%s: 'holdall fleet repair' writes what is damaged anew, from originals that are there", format.Escape(p.Name))
+			a.warn("%s: 'holdall fleet repair' rebuilds damaged archives from their originals", format.Escape(p.Name))
 		}
 		a.tell(asRetiredSum(p, done, o.DryRun), func() { a.lineRetired(p, done, o.DryRun) })
 		return cmp.Or(err, logged)
@@ -222,7 +222,7 @@ func (a *app) lineRetired(p catalog.Plan, done fleet.Retired, dry bool) {
 	}
 	fmt.Fprintf(a.out, "%s: %s %s, %s%s%s\n", format.Escape(p.Name), did, count(done.Objects, "object"), a.humanSize(done.Bytes), provenBy(done.Proven), more)
 	for _, why := range slices.Sorted(maps.Keys(done.Left)) {
-		fmt.Fprintf(a.out, "  left, %s: %s\n", why, count(done.Left[why], "object"))
+		fmt.Fprintf(a.out, "  kept, %s: %s\n", why, count(done.Left[why], "object"))
 	}
 }
 
@@ -240,6 +240,6 @@ func originalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (*orig
 
 func (a *app) tellOriginals(n *originalsJSON) {
 	if n != nil {
-		fmt.Fprintf(a.out, "originals: %s retired, %s being retired, %s not\n", thousands(n.Retired), thousands(n.Leaving), thousands(n.There))
+		fmt.Fprintf(a.out, "originals: %s retired, %s being retired, %s still there\n", thousands(n.Retired), thousands(n.Leaving), thousands(n.There))
 	}
 }

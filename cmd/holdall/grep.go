@@ -92,7 +92,7 @@ func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 		case g.namesOnly:
 			fmt.Fprintln(g.app.out, name)
 		case m.Binary:
-			fmt.Fprintf(g.app.out, "%s: matches, not text\n", name)
+			fmt.Fprintf(g.app.out, "%s: binary file matches\n", name)
 		default:
 			fmt.Fprintf(g.app.out, "%s:%d:%s\n", name, m.Line, format.Escape(string(m.Text)))
 		}

@@ -124,7 +124,7 @@ func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
 		c.Entry, c.HasEntry = e.Name, true
 		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, printable(c.Error()))
 	case a.losses == most+1:
-		a.warn("more than %d entries are lost", most)
+		a.warn("more than %d entries are lost; the others are not listed here", most)
 	}
 }
 

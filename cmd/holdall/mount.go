@@ -138,7 +138,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 			t.Archive.Close()
 		}
 		if errors.Is(err, mount.ErrNoFUSE) {
-			err = fmt.Errorf("%w; \"holdall serve\" shows archives without it", err)
+			err = fmt.Errorf("%w; \"holdall serve\" works without FUSE", err)
 		}
 		return err
 	}
@@ -160,7 +160,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	}
 	lazily, err := m.Unmount()
 	if lazily {
-		a.warn("%s is in use: it is out of sight, and whoever is in it gets errors from now on", printable(dir))
+		a.warn("%s is in use: it is detached, and programs that use it get errors from now on", printable(dir))
 	}
 	if err != nil {
 		a.warn("%v", err)
@@ -250,7 +250,7 @@ func (a *app) answerParent() (logTo io.Writer, ready func(), err error) {
 	}
 	pipe, log := os.NewFile(3, "ready"), os.Stderr
 	if _, err := pipe.Stat(); err != nil {
-		return nil, nil, fmt.Errorf("%s is for daemons: %w", readyVar, err)
+		return nil, nil, fmt.Errorf("%s is set by --daemon only: %w", readyVar, err)
 	}
 	a.stderr, os.Stderr = pipe, pipe
 	return log, func() {
@@ -318,7 +318,7 @@ func (a *app) passOn(cmd *exec.Cmd, said []byte, results io.Reader, archives int
 	if !ready {
 		err := cmd.Wait()
 		if len(text) == 0 {
-			return fmt.Errorf("the daemon ended before it was ready: %w", err)
+			return fmt.Errorf("the daemon exited before it was ready: %w", err)
 		}
 		return errSaid
 	}

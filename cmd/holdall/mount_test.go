@@ -121,7 +121,7 @@ func TestMountEndsCleanly(t *testing.T) {
 		defer d.Close()
 		cmd.Process.Signal(os.Interrupt)
 		<-ended
-		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(text.String(), "mnt is in use: it is out of sight") {
+		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(text.String(), "mnt is in use: it is detached") {
 			t.Errorf("exit code %d, says %q", got, text)
 		}
 		if list, err := os.ReadDir(filepath.Join(dir, "mnt")); err != nil || len(list) != 0 {

@@ -168,7 +168,7 @@ func (a *app) oakRecordCommand() *cobra.Command {
 				return err
 			}
 			a.tell(r, func() {
-				fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
+				fmt.Fprintf(a.out, "%s, %s at offset %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
 				for _, f := range r.Fields {
 					fmt.Fprintf(a.out, "%8d  %-18s%s%s%s\n", f.Position, f.Name, ifAny(" %s", f.Record), ifAny(" %s", f.Value), ifAny(" (%s)", f.Problem))
 				}

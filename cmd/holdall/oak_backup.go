@@ -75,14 +75,14 @@ func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions)
 	}
 	a.tell(c, func() {
 		if len(c.Aside) > 0 {
-			fmt.Fprintf(a.out, "damaged, and set aside: %s\n", printable(strings.Join(c.Aside, ", ")))
+			fmt.Fprintf(a.out, "damaged and renamed: %s\n", printable(strings.Join(c.Aside, ", ")))
 		}
 		fmt.Fprint(a.out, ifAny("the old journal is %s\n", c.Journal))
 		a.notes(c.Notes)
 		if c.Freed > 0 {
-			fmt.Fprintf(a.out, "%s of garbage removed\n", a.humanSize(c.Freed))
+			fmt.Fprintf(a.out, "removed %s of garbage\n", a.humanSize(c.Freed))
 		}
-		fmt.Fprintf(a.out, "%s: head %s; %s copied, %s written; %d were there\n", to, c.Head, count(c.Segments, "segment"), a.humanSize(c.Bytes), c.Known)
+		fmt.Fprintf(a.out, "%s: head %s; %s copied, %s written; %d present before\n", to, c.Head, count(c.Segments, "segment"), a.humanSize(c.Bytes), c.Known)
 	})
 	return nil
 }

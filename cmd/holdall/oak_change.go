@@ -66,7 +66,7 @@ func (a *app) printCheckpoint(c oak.Checkpoint, sizes bool) {
 	if sizes {
 		fmt.Fprintf(a.out, ", holds %s", a.humanSize(c.Bytes))
 		if c.External > 0 {
-			fmt.Fprintf(a.out, " and %s of a data store", a.humanSize(c.External))
+			fmt.Fprintf(a.out, " and %s in a data store", a.humanSize(c.External))
 		}
 	}
 	if !c.Referenced {
@@ -105,7 +105,7 @@ flags select. Oak rebuilds an asynchronous index whose checkpoint is removed.
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.Names = args[1:]
 			if len(o.Names) == 0 && !o.All && !o.Expired && !o.Unreferenced {
-				return usage("expected names of checkpoints, --unreferenced, --expired or --all")
+				return usage("expected NAMEs, --unreferenced, --expired or --all")
 			}
 			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error {
 				r, err := s.RemoveCheckpoints(ctx, o, time.Now(), dryRun)
@@ -144,7 +144,7 @@ func done(dryRun bool, what string) string {
 
 func (a *app) printRevised(r oak.Revised) {
 	if r.Revision != "" {
-		fmt.Fprintf(a.out, "new revision %s, in %s of %s; before it %s\n", r.Revision, strings.Join(r.Tars, ", "), a.humanSize(r.Bytes), r.Before)
+		fmt.Fprintf(a.out, "new revision %s, in %s, %s; previous revision %s\n", r.Revision, strings.Join(r.Tars, ", "), a.humanSize(r.Bytes), r.Before)
 	}
 }
 
@@ -195,7 +195,7 @@ node, and removes its unreadable properties and the children with lost names.
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if o.Lost && o.Property != "" {
-				return usage("--lost and --property: expected one of them")
+				return usage("expected one of --lost and --property")
 			}
 			return a.operate(ctx, args[0], o.DryRun, func(s *oak.Store) (oak.Surgery, error) { return s.Remove(ctx, args[1], o) })
 		}),
@@ -281,7 +281,7 @@ func (a *app) operate(ctx context.Context, address string, dryRun bool, do func(
 			return err
 		}
 		a.tell(r, func() {
-			fmt.Fprintf(a.out, "%s%s %s%s", printable(r.Path), ifAny(" property %s", printable(r.Property)), done(dryRun, map[string]string{"set": "set", "remove": "removed", "replace": "replaced"}[r.Action]), ifAny(", a %s", r.Type))
+			fmt.Fprintf(a.out, "%s%s %s%s", printable(r.Path), ifAny(" property %s", printable(r.Property)), done(dryRun, map[string]string{"set": "set", "remove": "removed", "replace": "replaced"}[r.Action]), ifAny(", type %s", r.Type))
 			if r.Nodes > 0 {
 				fmt.Fprintf(a.out, "; %s copied", count(r.Nodes, "node"))
 			}

@@ -86,12 +86,12 @@ func (a *app) printCopied(c *oak.Copied, dry bool) {
 	if dry {
 		word = "to copy"
 	}
-	fmt.Fprintf(a.out, "%s %s, %s, and %s; %s there before; the head is %s\n", count(c.Segments, "segment"), word, a.humanSize(c.Bytes), count(int64(c.Revisions), "revision"), count(c.There, "segment"), c.Head)
+	fmt.Fprintf(a.out, "%s %s, %s, and %s; %s present before; the head is %s\n", count(c.Segments, "segment"), word, a.humanSize(c.Bytes), count(int64(c.Revisions), "revision"), count(c.There, "segment"), c.Head)
 }
 
 func (a *app) printStay(names []string) {
 	for _, n := range names {
-		fmt.Fprintf(a.out, "%s: not in the source; it stays\n", n)
+		fmt.Fprintf(a.out, "%s: not in the source; stays in the copy\n", n)
 	}
 }
 

@@ -101,7 +101,7 @@ files STORE oak:index/NAME -C DIR'.`,
 				lost = lost || x.Lost > 0 || x.Problem != ""
 				note := x.Problem
 				if x.Reindex && note == "" {
-					note = "to be made anew"
+					note = "to be rebuilt"
 				}
 				a.tell(x, func() {
 					fmt.Fprintf(a.out, "%10s  %10s  %10s  %9d  %-10s  %-14s  %6d  %s%s\n", a.humanSize(x.Records), a.humanSize(x.Binaries), a.humanSize(x.External), x.Nodes,

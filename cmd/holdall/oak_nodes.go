@@ -192,7 +192,7 @@ func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, 
 	done := a.oakExport(ctx, t, w, name, o)
 	if done != nil && done != errNo { // which is a whole answer
 		if w.cut {
-			a.warn("%s has what is written: --resume goes on", part)
+			a.warn("%s has the export so far: --resume continues it", part)
 		} else if info, err := f.Stat(); err == nil && info.Size() == 0 {
 			os.Remove(part)
 		}
@@ -239,7 +239,7 @@ func (a *app) lostNodes(n int64) error {
 		return nil
 	}
 	a.out.Flush()
-	a.warn("%d of what was to be read: lost by damage, as \"lost\" says", n)
+	a.warn("%d nodes or values are lost; see \"lost\" in the output", n)
 	return errNo
 }
 
@@ -289,7 +289,7 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 	}
 	a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes)) })
 	if done.Lost+done.Omitted > 0 {
-		a.warn("%d lost, and %d left out, by what the export says", done.Lost, done.Omitted)
+		a.warn("according to the export, %d nodes or values are lost and %d left out", done.Lost, done.Omitted)
 		return errNo
 	}
 	return nil

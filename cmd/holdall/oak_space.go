@@ -198,7 +198,7 @@ func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, missi
 	})
 	if err == nil && lost > 0 {
 		a.out.Flush()
-		a.warn("%d places of the tree cannot be read: what they use is not known", lost)
+		a.warn("%d nodes or values cannot be read: the binaries they use are unknown", lost)
 	}
 	return cmp.Or(err, answer(absent || lost > 0))
 }
@@ -221,7 +221,7 @@ func (a *app) oakGarbage(ctx context.Context, addresses []string, in oak.Datasto
 			return err
 		}
 		if len(strangers) > 0 {
-			said := "repositories that are not named use the data store, too: " + printable(strings.Join(strangers, ", "))
+			said := "other repositories use the data store too: " + printable(strings.Join(strangers, ", "))
 			if remove {
 				return errors.New(said)
 			}
@@ -260,7 +260,7 @@ func (a *app) removeGarbage(ctx context.Context, stores []*oak.Store, o oak.Garb
 		fmt.Fprintf(a.out, "%s %s, %s\n", count(n, "binary"), what, a.humanSize(bytes))
 	}
 	if kept > 0 {
-		a.warn("%s changed meanwhile: kept", count(kept, "binary"))
+		a.warn("%s changed since the listing: kept", count(kept, "binary"))
 	}
 	return err
 }
@@ -306,7 +306,7 @@ func (a *app) printReferrers(x oak.Referrers, nodes bool) {
 		fmt.Fprintf(a.out, "  and %d others\n", x.More)
 	}
 	if len(x.Path) == 0 {
-		fmt.Fprintf(a.out, "\nrevision %s does not lead to it\n", x.Head)
+		fmt.Fprintf(a.out, "\nno path from revision %s\n", x.Head)
 	} else {
 		fmt.Fprintf(a.out, "\nfrom revision %s\n", x.Head)
 	}

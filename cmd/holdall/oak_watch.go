@@ -80,7 +80,7 @@ func (a *app) oakWatch(ctx context.Context, address string, o oak.WatchOptions, 
 
 func (a *app) printArrival(r oak.Arrival) {
 	if r.Gap {
-		fmt.Fprintln(a.out, "note: the journal was written anew: what came before this revision is not known")
+		fmt.Fprintln(a.out, "note: the journal was rewritten: earlier revisions may be missing here")
 	}
 	fmt.Fprintf(a.out, "%s%s%s\n", r.Revision, timeIn(r.Time), ifAny(": %s", r.Lost))
 	for _, c := range r.Changes {

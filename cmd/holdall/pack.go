@@ -292,7 +292,7 @@ func (a *app) readList(file string) ([]string, error) {
 }
 
 // errUnsound ends a pack whose archive was found damaged.
-var errUnsound = fmt.Errorf("%w: what was written is damaged", errNo)
+var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
 // packed tells what was written, and checks it if asked.
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {

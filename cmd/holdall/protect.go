@@ -171,7 +171,7 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 	if err != nil {
 		return err
 	}
-	a.say(protectedJSON{store.Redact(shown), sum}, "%s: %s of parity for %s: any %s of it can be lost\n",
+	a.say(protectedJSON{store.Redact(shown), sum}, "%s: %s of parity for %s; any %s of it can be lost\n",
 		store.Redact(shown), a.humanSize(sum.Parity), a.humanSize(sum.Bytes), shareText(sum.Loss))
 	return nil
 }

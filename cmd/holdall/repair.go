@@ -138,12 +138,12 @@ func (a *app) printRepaired(r repairedJSON) {
 	switch {
 	case r.Changed:
 	case r.Partial:
-		fmt.Fprintln(a.out, "nothing can be mended")
+		fmt.Fprintln(a.out, "nothing can be repaired")
 	default:
-		fmt.Fprintln(a.out, "nothing needs mending")
+		fmt.Fprintln(a.out, "nothing needs repair")
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintln(a.out, "mended: "+n)
+		fmt.Fprintln(a.out, "repaired: "+n)
 	}
 	if r.account != "" {
 		fmt.Fprintln(a.out, r.account)
@@ -155,9 +155,9 @@ func (a *app) printRepaired(r repairedJSON) {
 		a.printBeyond(p)
 		switch {
 		case p.NotUsed != "":
-			fmt.Fprintf(a.out, "%s is not used: %s\n", p.At, p.NotUsed)
+			fmt.Fprintf(a.out, "%s not used: %s\n", p.At, p.NotUsed)
 		case r.stale:
-			fmt.Fprintf(a.out, "%s is of the archive as it was: 'holdall protect' writes it anew\n", p.At)
+			fmt.Fprintf(a.out, "%s belongs to the old archive: 'holdall protect' writes a new one\n", p.At)
 		}
 	}
 	if r.Backup != "" {

@@ -118,13 +118,13 @@ func (a *app) checkServing(o *serving) (err error) {
 		return errors.New("--tls-cert and --tls-key: expected both or neither")
 	}
 	if o.maxRequests < 1 || o.maxOpen < 1 {
-		return errors.New("--max-requests and --max-open: expected a number from 1 on")
+		return errors.New("--max-requests and --max-open: expected at least 1")
 	}
 	if o.token, err = secretOf(o.token, "HOLDALL_SERVE_TOKEN"); err != nil {
 		return fmt.Errorf("--token: %w", err)
 	}
 	if o.token != "" && (len(o.token) < minToken || strings.ContainsFunc(o.token, func(r rune) bool { return r <= ' ' || r >= 0x7f })) {
-		return fmt.Errorf("--token: expected at least %d letters, digits and signs without spaces", minToken)
+		return fmt.Errorf("--token: expected at least %d ASCII characters without spaces", minToken)
 	}
 	key, err := secretOf(o.s3Key, "HOLDALL_SERVE_S3_KEY")
 	if err != nil {
@@ -133,12 +133,12 @@ func (a *app) checkServing(o *serving) (err error) {
 	if key != "" {
 		id, secret, ok := strings.Cut(key, ":")
 		if !ok || id == "" || len(secret) < minToken {
-			return fmt.Errorf("--s3-key: expected ID:SECRET, the secret of at least %d characters", minToken)
+			return fmt.Errorf("--s3-key: expected ID:SECRET with a secret of at least %d characters", minToken)
 		}
 		o.signed = serve.Key{ID: id, Secret: secret}
 	}
 	if o.s3 && o.token != "" && key == "" {
-		return errors.New("--s3 with --token: expected --s3-key, too: clients of S3 bring no token")
+		return errors.New("--s3 with --token needs --s3-key: S3 clients send no token")
 	}
 	return nil
 }
@@ -348,9 +348,9 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 		case d.at.IP.IsLoopback():
 			d.handler = serve.LocalOnly(d.handler)
 		case d.open:
-			a.warn("listening at %s: whoever reaches this machine can read all that is served", d.at)
+			a.warn("listening at %s: anyone who can reach this machine can read everything served", d.at)
 		case crypto == nil:
-			a.warn("listening at %s without encryption: whoever is on the way can read what is sent", d.at)
+			a.warn("listening at %s without encryption: others on the network can read the traffic", d.at)
 		}
 	}
 	return nil
@@ -541,7 +541,7 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 	}
 	level := st.Can().Level
 	if level == nil {
-		return placed{}, fmt.Errorf("%s: a folder that cannot be listed: expected an archive", store.Redact(address))
+		return placed{}, fmt.Errorf("%s: expected an archive, found a folder that cannot be listed", store.Redact(address))
 	}
 	below, looked := a.oneOfSeveral(), lookedAt{}
 	list := func(ctx context.Context) (all []serve.Source, err error) {
@@ -550,7 +550,7 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 			return nil, err
 		}
 		if more {
-			return nil, fmt.Errorf("%s: more than %d objects: expected fewer in one place", store.Redact(address), maxInPrefix)
+			return nil, fmt.Errorf("%s: more than %d objects in one folder", store.Redact(address), maxInPrefix)
 		}
 		for _, b := range branches {
 			name := strings.TrimSuffix(b.Name, "/")

@@ -120,7 +120,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
 	}
 	if sum.BeingWritten {
-		line += "; it is being written"
+		line += "; being written by another program"
 	}
 	fmt.Fprintln(a.out, line)
 	a.printParity(shownAddress, sum.Parity, quick)
@@ -135,7 +135,7 @@ func (a *app) printParity(shown string, r *holdall.ParityReport, quick bool) {
 	a.printBeyond(r)
 	by := "protected by " + r.At
 	if r.Objects > 1 && r.Looked < r.Blocks && !quick {
-		by += ", if the rest of its set is sound"
+		by += ", if the other files of the set are sound"
 	}
 	more := fmt.Sprintf(" (%s)", shareText(r.Share))
 	if r.Share > 1.001*float64(r.Spare)/float64(r.Blocks) {
@@ -145,11 +145,11 @@ func (a *app) printParity(shown string, r *holdall.ParityReport, quick bool) {
 	case quick:
 		fmt.Fprintf(a.out, "%s: %s\n", shown, by)
 	case r.Beyond() > 0:
-		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, %d of them beyond %s\n", shown, count(r.Damaged, "block"), r.Block, r.Beyond(), r.At)
+		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, %d of them too many for %s\n", shown, count(r.Damaged, "block"), r.Block, r.Beyond(), r.At)
 	case r.Harmed():
-		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, and can be healed by %s: any %s more%s could be\n", shown, count(r.Damaged, "block"), r.Block, r.At, count(r.Spare, "block"), more)
+		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, and can be healed with %s; any %s more%s could be lost\n", shown, count(r.Damaged, "block"), r.Block, r.At, count(r.Spare, "block"), more)
 	default:
-		fmt.Fprintf(a.out, "%s: %s: any %s of %d bytes%s could be lost\n", shown, by, count(r.Spare, "block"), r.Block, more)
+		fmt.Fprintf(a.out, "%s: %s; any %s of %d bytes%s could be lost\n", shown, by, count(r.Spare, "block"), r.Block, more)
 	}
 }
 
