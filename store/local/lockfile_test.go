@@ -260,7 +260,7 @@ func TestWithoutLocksALockFileLocksUntilItIsRemoved(t *testing.T) {
 	wantFiles(t, dir, "x")
 	put(t, dir, ".x.holdall-lock", "process 1 on host since 2026-01-02T15:04:05Z\n")
 	wantLocked(t, st, "x")
-	if _, err := st.Amend(t.Context(), "x"); err == nil || !strings.HasSuffix(err.Error(), "; if that has ended, remove "+p) {
+	if _, err := st.Amend(t.Context(), "x"); err == nil || !strings.HasSuffix(err.Error(), "; if that process has ended, remove "+p) {
 		t.Errorf("found %v", err)
 	}
 	if err := os.Remove(p); err != nil {
@@ -516,7 +516,7 @@ func TestAmendErrorsNameFileAndPlace(t *testing.T) {
 	}
 	st := New(dir)
 	for name, want := range map[string]string{
-		"folder": "is a directory", "pipe": "is a named pipe", "x/y": "a file lies where its folder should",
+		"folder": "is a directory", "pipe": "is a named pipe", "x/y": "a file is in the place of its folder",
 		"": "empty name", "/x": "absolute name",
 	} {
 		if _, err := st.Amend(t.Context(), name); err == nil || !strings.Contains(err.Error(), "amend ") || !strings.Contains(err.Error(), want) {
