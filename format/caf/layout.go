@@ -116,7 +116,7 @@ func (x *indexText) end() error {
 	return x.put(appendFooter(tail, x.n))
 }
 
-var errIndexLen = errors.New("the index would be longer than a footer can say")
+var errIndexLen = errors.New("the index would exceed the 4 GiB limit of the footer")
 
 // maxRowRest is how long a row is at most besides its name: quotes, comma and
 // braces, two keys with numbers of 19 digits, and the digest.

@@ -68,9 +68,9 @@ func parseOptions(param map[string]string) (o options, err error) {
 	}
 	switch {
 	case o.shards > 1 && o.shardSize > 0:
-		err = errors.New("either how many shards, or how long they are, not both")
+		err = errors.New("expected either shards or shard-size, found both")
 	case o.inline && (o.shards > 1 || o.shardSize > 0 || o.copies > 0):
-		err = errors.New("an inline index is for one shard, and without copies")
+		err = errors.New("an inline index needs one shard and no copies")
 	}
 	if o.align == 1 {
 		o.align = 0

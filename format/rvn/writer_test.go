@@ -95,7 +95,7 @@ func TestWhatHasNoPlaceIsNamedBeforeAnythingIsWritten(t *testing.T) {
 		{people(257), `256: owner: "user256" would be the 257. one, there can be 256`},
 		{dirs(65535), ""},
 		{dirs(65536), "65535: directory: there are more than 65535"},
-		{append(one(format.Entry{Name: "../x"}), format.Entry{Name: "y", Owner: "\x00"}), "../x: name: it has a .. in it\ny: owner: its name holds a NUL byte"},
+		{append(one(format.Entry{Name: "../x"}), format.Entry{Name: "y", Owner: "\x00"}), "../x: name: it contains ..\ny: owner: its name holds a NUL byte"},
 	} {
 		st, err := write(t, format.CreateOptions{Manifest: c.manifest})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
