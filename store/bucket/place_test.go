@@ -57,7 +57,7 @@ func TestAddressThatIsNoneIsRefusedWithoutItsSecrets(t *testing.T) {
 		"s3://bucket/x?region=secret": "expected ?anonymous",
 		"s3://me:secret@bucket/x":     "must not contain credentials",
 		"s3://bucket/%zz":             "malformed",
-		"s3://bucket/a/../b/x":        `a key with a '..' element cannot be asked for over HTTP`,
+		"s3://bucket/a/../b/x":        `a key with a '..' element cannot be requested over HTTP`,
 		"s3://bucket/%ff/x":           "not UTF-8",
 		"s3://bucket/%00/x":           "NUL byte",
 		"s3://bucket/" + strings.Repeat("k", 1100) + "/x": "at most 1024",

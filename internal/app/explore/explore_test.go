@@ -743,7 +743,7 @@ func TestArraysThatCannotBeReadSayWhy(t *testing.T) {
 	}](recording(t), "/api/arrays", "a", "x").Arrays {
 		found[a.Path] = a.Fault
 	}
-	if got := found["intervals/trials/odd"]; got != "it is empty, and has no shape" {
+	if got := found["intervals/trials/odd"]; got != "empty data space without a shape" {
 		t.Errorf("%q", got)
 	}
 	if fault, ok := found["acquisition/raw/data"]; !ok || fault != "" {
