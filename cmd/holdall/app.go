@@ -333,8 +333,8 @@ func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdall",
 		Short: "Pack many small files into few archives, and read each file alone",
-		Long: `holdall packs many small files into few archives. It also lists, reads, verifies,
-repairs and converts archives: on disk, over HTTP and in buckets.
+		Long: `holdall packs many small files into few archives. It also lists, reads,
+verifies, repairs and converts archives: on disk, over HTTP and in buckets.
 
 ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
 standard input. holdall detects the format from the content; --format sets it.

@@ -26,10 +26,10 @@ func (a *app) browseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "browse ARCHIVE|FOLDER|PREFIX...",
 		Short: "Browse archives in a web browser",
-		Long: `Opens the explorer in the system's browser. It shows the entries of archives, the
-place of each byte, and any damage. It listens on a free port of this machine
-until you interrupt the command. The address contains a token, and only someone
-who has the address can read the archives.
+		Long: `Opens the explorer in the system's browser. It shows the entries of archives,
+the place of each byte, and any damage. It listens on a free port of this
+machine until you interrupt the command. The address contains a token, and only
+someone who has the address can read the archives.
 
 $HOLDALL_BROWSER, or else $BROWSER, names the browser to start. The value none
 starts no browser.

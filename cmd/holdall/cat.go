@@ -30,9 +30,9 @@ reads to the end, -N is the last N bytes.
 --decode writes the elements of Zarr arrays, as text, or with --decode=npy as a
 NumPy file.
 
---json in the tree of an Oak store writes a node with its properties as one JSON
-object, or a single property. --depth N includes N levels of children as objects;
-below them there are only names. Other content is written unchanged.`,
+--json in the tree of an Oak store writes a node with its properties as one
+JSON object, or a single property. --depth N includes N levels of children as
+objects; below them there are only names. Other content is written unchanged.`,
 		Example: `  holdall cat docs.caf guide/intro.md
   holdall cat --range 0-512 data.caf big.bin | xxd
   holdall cat https://example.org/docs.caf guide/intro.md | less

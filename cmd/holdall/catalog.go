@@ -189,9 +189,10 @@ func (a *app) catalogAddCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE...",
 		Short: "Record the entries of archives",
-		Long: `Records the entries of archives. Each archive is recorded whole or not at all. An
-archive that the catalogue has in the same version is skipped, unless you give
---again. If the catalogue has another version of it, the new one replaces that.
+		Long: `Records the entries of archives. Each archive is recorded whole or not at all.
+An archive that the catalogue has in the same version is skipped, unless you
+give --again. If the catalogue has another version of it, the new one replaces
+that.
 
 The exit code is 1 if one of several archives could not be added.`,
 		Example: `  holdall catalog add photos-*.caf

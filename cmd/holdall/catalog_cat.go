@@ -20,8 +20,8 @@ func (a *app) catalogCatCommand() *cobra.Command {
 		Use:   "cat PATH...",
 		Short: "Write files to standard output",
 		Long: `Writes the newest version of each file to standard output, one after the other.
-If the content is one run of bytes in its archive, nothing else of the archive is
-read. Several files are read at once. Content is compared with digests as by
+If the content is one run of bytes in its archive, nothing else of the archive
+is read. Several files are read at once. Content is compared with digests as by
 'holdall cat'.`,
 		Example: `  holdall catalog cat 2026/05/a.jpg > a.jpg
   holdall catalog cat --files-from list > all`,
@@ -109,8 +109,8 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "extract PATH... -C DIR",
 		Short: "Extract files to disk",
-		Long: `Writes the newest version of the given files and folders below DIR. The rules are
-those of 'holdall extract'. From an archive whose format keeps no modes and
+		Long: `Writes the newest version of the given files and folders below DIR. The rules
+are those of 'holdall extract'. From an archive whose format keeps no modes and
 times, holdall reads only the content of these files.`,
 		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {

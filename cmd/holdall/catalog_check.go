@@ -24,9 +24,9 @@ func (a *app) catalogCheckCommand() *cobra.Command {
 		Long: `Compares the entries in the catalogue with those in the archives, in both
 directions. Without an ARCHIVE it checks all archives and the database itself.
 
-The exit code is 1 if anything differs. 'holdall catalog add --again' updates the
-catalogue. Content is read only with --contents, which also verifies each archive
-and reports the damage.`,
+The exit code is 1 if anything differs. 'holdall catalog add --again' updates
+the catalogue. Content is read only with --contents, which also verifies each
+archive and reports the damage.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			if quick && contents {
 				return usage("expected one of --quick and --contents")

@@ -21,12 +21,13 @@ func (a *app) convertCommand() *cobra.Command {
 		Use:   "convert SRC DST -f FORMAT",
 		Short: "Convert an archive to another format, or to a folder",
 		Long: `Writes the entries of SRC, an archive or a folder, to DST. The extension of DST
-selects the format, or --format does. DST becomes a folder if --format is dir, or
-if the name ends in a slash or is a folder already.
+selects the format, or --format does. DST becomes a folder if --format is dir,
+or if the name ends in a slash or is a folder already.
 
 Content is compared with its digests. A damaged file is left out and reported,
-and the exit code is 1. Content that both formats store uncompressed is copied by
-the file system where it can. holdall reports everything that DST cannot store.`,
+and the exit code is 1. Content that both formats store uncompressed is copied
+by the file system where it can. holdall reports everything that DST cannot
+store.`,
 		Example: `  holdall convert old.caf new.caf
   holdall convert docs.caf docs/
   holdall convert docs docs.caf

@@ -21,9 +21,9 @@ func (a *app) findCommand() *cobra.Command {
 		Use:   "find ARCHIVE GLOB",
 		Short: "Search for entries by name",
 		Long: `Lists the entries whose names match GLOB. * matches anything except a slash, **
-anything, ? one character, [a-z] one of a set, and {a,b} either. A GLOB without a
-slash is compared with the last element of a name, a GLOB with a slash with the
-whole name. The exit code is 1 if nothing is found.`,
+anything, ? one character, [a-z] one of a set, and {a,b} either. A GLOB without
+a slash is compared with the last element of a name, a GLOB with a slash with
+the whole name. The exit code is 1 if nothing is found.`,
 		Example: `  holdall find docs.caf '*.md'
   holdall find docs.caf 'guide/**/*.{png,svg}'`,
 		Args: args(2, 2, "an archive and a pattern"),

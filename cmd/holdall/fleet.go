@@ -29,8 +29,8 @@ func (a *app) fleetCommand() *cobra.Command {
 		Short: "Pack millions of objects with many workers, each object once",
 		Long: `Packs sources of any size into many archives, with any number of workers on one
 machine or many. A plan cuts the source into chunks. A worker claims a chunk,
-packs it into one archive, and records the archive in the catalogue. A worker may
-be killed at any time: another one continues with its chunk.
+packs it into one archive, and records the archive in the catalogue. A worker
+may be killed at any time: another one continues with its chunk.
 
 The plan is kept in the catalogue: --db FILE for workers on one machine, or
 postgres://USER@HOST/DATABASE for workers on several. 'holdall catalog init'
@@ -91,28 +91,29 @@ keys with that prefix: s3://logs/2026-0*. Each chunk becomes an archive:
 TARGET-00001, TARGET-00002, … 'holdall fleet work' packs them.
 
 A DataBundle is one archive with many shards. Each chunk is a shard of TARGET,
-and the last chunk makes the index. Later additions become a bundle of their own,
-TARGET-00002.
+and the last chunk makes the index. Later additions become a bundle of their
+own, TARGET-00002.
 
 If the plan exists already, new objects are added to it in new chunks: objects
 that did not exist before, that have another version now, or that could not be
 packed. Run the same command again if it was interrupted, or if the source has
 grown.
 
-TARGET may be below a source. Archives in the catalogue and the files beside them
-are left out and counted. So are empty objects that only mark folders.
+TARGET may be below a source. Archives in the catalogue and the files beside
+them are left out and counted. So are empty objects that only mark folders.
 
---list FILE plans the objects that a file lists instead: one key below SOURCE per
-line, and holdall requests the size of each; or, if the name ends in .jsonl, JSON
-lines with "key", "size" and "etag". --inventory plans the objects of an S3
-Inventory (CSV) of SOURCE's bucket. The same plan may use another way each time.
+--list FILE plans the objects that a file lists instead: one key below SOURCE
+per line, and holdall requests the size of each; or, if the name ends in
+.jsonl, JSON lines with "key", "size" and "etag". --inventory plans the objects
+of an S3 Inventory (CSV) of SOURCE's bucket. The same plan may use another way
+each time.
 
---dry-run records nothing and needs no catalogue. It prints the size of the plan,
-the number of requests that packing takes, and their cost. Prices are Amazon's
-list prices, or those of --prices, a file like
+--dry-run records nothing and needs no catalogue. It prints the size of the
+plan, the number of requests that packing takes, and their cost. Prices are
+Amazon's list prices, or those of --prices, a file like
 {"currency":"USD","per_1000":{"get":0.0004,"put":0.005,"copy":0.005,
-"list":0.005},"per_gb_month":0.023,"per_gb_out":0}
-With --rate it also prints how long packing takes.`,
+"list":0.005},"per_gb_month":0.023,"per_gb_out":0} With --rate it also prints
+how long packing takes.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
   holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd
@@ -236,8 +237,8 @@ can run any number of workers at once, on this machine, and on others if the
 catalogue is in PostgreSQL. A worker that is interrupted releases its chunks.
 
 A chunk that fails is tried again, with longer and longer waits; after --tries
-attempts it is set aside. An object that cannot be read is set aside too, and the
-others of its chunk are packed. An object that does not match its bucket's
+attempts it is set aside. An object that cannot be read is set aside too, and
+the others of its chunk are packed. An object that does not match its bucket's
 checksum is damaged: it is left out and reported.
 
 The exit code is 1 if any planned object is not packed. 'holdall fleet left'
@@ -624,8 +625,8 @@ func (a *app) fleetCancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel PLAN",
 		Short: "Cancel a plan",
-		Long: `Cancels the chunks of a plan that are not done. Workers on these chunks stop, and
-partial uploads are removed. Finished archives stay, also in the catalogue.
+		Long: `Cancels the chunks of a plan that are not done. Workers on these chunks stop,
+and partial uploads are removed. Finished archives stay, also in the catalogue.
 'holdall fleet retry' resumes the plan.`,
 		Args: args(1, 1, "a plan"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {

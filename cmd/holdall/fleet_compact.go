@@ -95,17 +95,17 @@ func (a *app) fleetCompactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact [PLAN...]",
 		Short: "Delete files that are gone at the source, and rewrite archives",
-		Long: `Lists the sources of plans, and deletes files from the catalogue whose objects no
-longer exist there. Retired originals do not count as gone.
+		Long: `Lists the sources of plans, and deletes files from the catalogue whose objects
+no longer exist there. Retired originals do not count as gone.
 
-Then it rewrites archives in which a large share is deleted or replaced, and joins
-small archives. The server copies what it can by itself. An old archive is removed
---grace after all its files are in other archives, so that readers always find
-every file.
+Then it rewrites archives in which a large share is deleted or replaced, and
+joins small archives. The server copies what it can by itself. An old archive
+is removed --grace after all its files are in other archives, so that readers
+always find every file.
 
-If more than half of the files are gone at a source, holdall assumes a mistake and
-changes nothing. You may interrupt or kill the command at any time; run it again
-to continue.`,
+If more than half of the files are gone at a source, holdall assumes a mistake
+and changes nothing. You may interrupt or kill the command at any time; run it
+again to continue.`,
 		Example: `  holdall fleet compact
   holdall fleet compact --dead 10% --grace 24h s3://packed/photos.caf
   holdall fleet compact --expire 2160h --dry-run`,
@@ -142,13 +142,13 @@ func (a *app) fleetRepairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair [PLAN...]",
 		Short: "Rebuild archives that are lost or damaged",
-		Long: `Looks for archives of plans that are lost or have changed since they were packed,
-and with --contents also for damaged ones. It rebuilds them from the originals if
-these still have the packed version, and otherwise from the readable parts of the
-archive, repaired with its parity.
+		Long: `Looks for archives of plans that are lost or have changed since they were
+packed, and with --contents also for damaged ones. It rebuilds them from the
+originals if these still have the packed version, and otherwise from the
+readable parts of the archive, repaired with its parity.
 
-Files that are lost for good are listed, and the exit code is 1. A damaged archive
-stays as long as it is the only one with some file.`,
+Files that are lost for good are listed, and the exit code is 1. A damaged
+archive stays as long as it is the only one with some file.`,
 		Example: `  holdall fleet repair
   holdall fleet repair --contents s3://packed/photos.caf
   holdall fleet repair --archive s3://packed/photos-00007.caf --contents`,

@@ -26,20 +26,22 @@ func (a *app) fleetRetireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire [PLAN...]",
 		Short: "Delete originals whose packed files are proven",
-		Long: `Deletes the originals of all plans, or of the given ones, after proving that their
-archives have them. Each file is read back from its archive, and compared with its
-digest and with the checksum that the service reports for the original now. If the
-service has no checksum, the original is read too, and compared byte by byte.
+		Long: `Deletes the originals of all plans, or of the given ones, after proving that
+their archives have them. Each file is read back from its archive, and compared
+with its digest and with the checksum that the service reports for the original
+now. If the service has no checksum, the original is read too, and compared
+byte by byte.
 
 Only the version that was packed is deleted. An original in doubt stays, and is
 counted by its reason. In a bucket that keeps versions, the deleted object stays
 as an older version.
 
-You may interrupt a run at any time. The next run proves its unfinished deletions
-again.
+You may interrupt a run at any time. The next run proves its unfinished
+deletions again.
 
-The exit code is 1 if an original stays because its archive is damaged, changed or
-unreadable, because it differs from its archive, or because its service refused.`,
+The exit code is 1 if an original stays because its archive is damaged, changed
+or unreadable, because it differs from its archive, or because its service
+refused.`,
 		Example: `  holdall fleet retire --dry-run
   holdall fleet retire s3://packed/photos.caf --older-than 720h --log retired.jsonl`,
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {

@@ -20,10 +20,10 @@ func (a *app) grepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grep ARCHIVE REGEX [GLOB]",
 		Short: "Search the content of files",
-		Long: `Prints the lines that match REGEX (RE2 syntax), with the name of the file and the
-line number. For a file that is not text it prints only that the file matches.
-GLOB, as in 'holdall find', selects the files. The exit code is 1 if nothing
-matches, or if a file could not be read.`,
+		Long: `Prints the lines that match REGEX (RE2 syntax), with the name of the file and
+the line number. For a file that is not text it prints only that the file
+matches. GLOB, as in 'holdall find', selects the files. The exit code is 1 if
+nothing matches, or if a file could not be read.`,
 		Example: `  holdall grep docs.caf 'TODO|FIXME' '*.md'
   holdall grep -l logs.caf 'status=5\d\d'`,
 		Args: args(2, 3, "an archive, a regular expression and optionally a pattern"),

@@ -139,8 +139,8 @@ func (a *app) cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "List or clear the cache of indexes",
-		Long: `If an archive is slow to open, holdall keeps an index of it in a cache. The cache
-is $HOLDALL_CACHE/index, or your cache folder. It holds up to 4 GiB, or
+		Long: `If an archive is slow to open, holdall keeps an index of it in a cache. The
+cache is $HOLDALL_CACHE/index, or your cache folder. It holds up to 4 GiB, or
 $HOLDALL_CACHE_SIZE; the least recently used indexes are removed first.
 HOLDALL_CACHE=none disables the cache.`,
 		Example: "  holdall cache ls\n  holdall cache clear",

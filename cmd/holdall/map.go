@@ -19,9 +19,9 @@ func (a *app) mapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "map ARCHIVE",
 		Short: "Show how the bytes of an archive are used",
-		Long: `Shows the use of every byte of an archive: content, index, headers, padding, trash
-(former content), and unknown bytes. It draws on the terminal; -o FILE writes a
-picture, in the format of the extension (.svg or .png).`,
+		Long: `Shows the use of every byte of an archive: content, index, headers, padding,
+trash (former content), and unknown bytes. It draws on the terminal; -o FILE
+writes a picture, in the format of the extension (.svg or .png).`,
 		Example: "  holdall map docs.caf\n  holdall map docs.caf -o docs.svg",
 		Args:    args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {

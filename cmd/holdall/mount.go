@@ -30,13 +30,13 @@ func (a *app) mountCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mount ARCHIVE... DIR",
 		Short: "Mount archives as a file system",
-		Long: `Mounts an archive at DIR, an empty folder. Any program can then read the files of
-the archive, and nothing is unpacked. The mount is read-only. It lasts until you
-unmount it or interrupt the command. If you give several archives, each gets a
-folder below DIR.
+		Long: `Mounts an archive at DIR, an empty folder. Any program can then read the files
+of the archive, and nothing is unpacked. The mount is read-only. It lasts until
+you unmount it or interrupt the command. If you give several archives, each
+gets a folder below DIR.
 
-Mounting needs FUSE, which Linux has. Users other than root also need fusermount3,
-from the package fuse3. "holdall serve" works without FUSE.
+Mounting needs FUSE, which Linux has. Users other than root also need
+fusermount3, from the package fuse3. "holdall serve" works without FUSE.
 
 The exit code is 0 after an unmount, 130 after an interrupt, and 2 if nothing
 could be mounted.`,

@@ -26,9 +26,9 @@ func (a *app) oakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "oak",
 		Short: "Inspect, check and repair segment stores of Apache Oak",
-		Long: `Inspects, checks, repairs and copies segment stores of Apache Oak, which AEM uses.
-A STORE is the folder with the tars, or one of them. Verbs that only read never
-write anything into the folder, even if the store is damaged.`,
+		Long: `Inspects, checks, repairs and copies segment stores of Apache Oak, which AEM
+uses. A STORE is the folder with the tars, or one of them. Verbs that only read
+never write anything into the folder, even if the store is damaged.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
 		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakWatchCommand(), a.oakCopyCommand(), a.oakCheckpointsCommand(),
@@ -215,10 +215,11 @@ func (a *app) oakCleanupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup STORE",
 		Short: "Remove garbage that compactions left",
-		Long: `Rewrites tars without the segments that are garbage by the rules of Oak: segments
-of old generations, and bulk segments without references. A tar that is mostly in
-use stays unchanged. New tars are written before old ones are removed. The store
-must not be open in another program; holdall checks its lock.`,
+		Long: `Rewrites tars without the segments that are garbage by the rules of Oak:
+segments of old generations, and bulk segments without references. A tar that
+is mostly in use stays unchanged. New tars are written before old ones are
+removed. The store must not be open in another program; holdall checks its
+lock.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -38,12 +38,14 @@ func (a *app) oakRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore BACKUP STORE",
 		Short: "Make a store equal to its backup",
-		Long: `Makes STORE equal to BACKUP. STORE may be new, or an existing store that is not in
-use; it may be damaged. Intact segments are not copied again. Damaged tars become
-TAR.bak, the old journal becomes journal.log.bak.NNN, and nothing is removed.
+		Long: `Makes STORE equal to BACKUP. STORE may be new, or an existing store that is not
+in use; it may be damaged. Intact segments are not copied again. Damaged tars
+become TAR.bak, the old journal becomes journal.log.bak.NNN, and nothing is
+removed.
 
-If the command is interrupted, STORE is either unchanged or restored, and the same
-command continues. BACKUP may be any store, not only one made by 'oak backup'.`,
+If the command is interrupted, STORE is either unchanged or restored, and the
+same command continues. BACKUP may be any store, not only one made by 'oak
+backup'.`,
 		Example: "  holdall oak restore /backup/segmentstore segmentstore",
 		Args:    args(2, 2, "a backup and a store"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -213,13 +213,12 @@ func (a *app) oakReplaceCommand() *cobra.Command {
 		Use:   "replace STORE PATH --from OTHER[@REVISION]",
 		Short: "Restore a node from another store or revision",
 		Long: `Writes a new revision in which the node at PATH, with everything below it, is
-replaced by the node that OTHER has at this path. OTHER is another store, such as
-a backup, a JSON export, or a FileVault package. Without OTHER it is the same
-store. REVISION is UUID:NUMBER, a time, head, or checkpoint:ID.
+replaced by the node that OTHER has at this path. OTHER is another store, such
+as a backup, a JSON export, or a FileVault package. Without OTHER it is the
+same store. REVISION is UUID:NUMBER, a time, head, or checkpoint:ID.
 
-The node may be damaged or missing; its parent must be readable. If the source of
-the copy is damaged, the command fails. Binaries in a data store stay there.
-` + stopped,
+The node may be damaged or missing; its parent must be readable. If the source
+of the copy is damaged, the command fails. Binaries in a data store stay there.` + stopped,
 		Example: "  holdall oak replace segmentstore /content/site --from @2026-11-20T00:00:00Z\n  holdall oak replace segmentstore /content/site --from /backup/segmentstore",
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {

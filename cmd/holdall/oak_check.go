@@ -25,9 +25,9 @@ head and all checkpoints, or in the given paths. It reports what the newest
 revision has lost. The exit code is 1 if it lost anything, even if an older
 revision is intact. --fix-journal goes back to that revision.
 
---fix writes a new revision without damage. Each damaged path is restored from the
-newest older revision or checkpoint that has it intact, or removed if there is
-none. Each step is printed as the command that does the same; --dry-run only
+--fix writes a new revision without damage. Each damaged path is restored from
+the newest older revision or checkpoint that has it intact, or removed if there
+is none. Each step is printed as the command that does the same; --dry-run only
 prints them.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix --dry-run segmentstore\n  holdall oak check --fix-journal segmentstore",
 		Args:    args(1, -1, "a store and optionally paths"),
@@ -188,9 +188,9 @@ func (a *app) oakRecoverCommand() *cobra.Command {
 		Use:   "recover-journal STORE",
 		Short: "Rebuild the journal from the segments",
 		Long: `Searches all segments for revisions, and writes a journal that ends with the
-newest revision whose tree, checkpoints and binaries are intact. It also works for
-stores that never had a checkpoint. The old journal stays beside the new one, as
-journal.log.bak.NNN.`,
+newest revision whose tree, checkpoints and binaries are intact. It also works
+for stores that never had a checkpoint. The old journal stays beside the new
+one, as journal.log.bak.NNN.`,
 		Example: "  holdall oak recover-journal --dry-run segmentstore\n  holdall oak recover-journal segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {

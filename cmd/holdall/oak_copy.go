@@ -17,11 +17,11 @@ func (a *app) oakCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy SRC DST",
 		Short: "Copy a segment store between tars, Azure and S3",
-		Long: `Copies a segment store. A copy in a folder has tars; a copy in Azure or S3 has one
-blob per segment, in the layout of oak-segment-azure. Segments that DST has
-already are not copied again, so the same command completes an interrupted copy or
-updates an old one. The journal is written last: until then DST shows its old
-state.
+		Long: `Copies a segment store. A copy in a folder has tars; a copy in Azure or S3 has
+one blob per segment, in the layout of oak-segment-azure. Segments that DST has
+already are not copied again, so the same command completes an interrupted copy
+or updates an old one. The journal is written last: until then DST shows its
+old state.
 
 If DST has segments that SRC never had, it is not a copy of SRC, and the command
 fails. Archives that SRC no longer has stay in DST and are listed. In Azure,

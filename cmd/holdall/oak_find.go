@@ -17,16 +17,16 @@ func (a *app) oakFindCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "find STORE [PATH]",
 		Short: "Search for nodes by their properties",
-		Long: `Lists the nodes at and below PATH that meet all conditions, in stored order. The
-condition NAME requires a property, !NAME its absence. NAME, an operator and a
-value compare a property: = != < <= > >=, or ~ for a substring. Numbers and dates
-are compared as such, binaries by their length. If a property has several values,
-one must match; for != all must differ. A date without a time is its beginning in
-UTC.
+		Long: `Lists the nodes at and below PATH that meet all conditions, in stored order.
+The condition NAME requires a property, !NAME its absence. NAME, an operator
+and a value compare a property: = != < <= > >=, or ~ for a substring. Numbers
+and dates are compared as such, binaries by their length. If a property has
+several values, one must match; for != all must differ. A date without a time
+is its beginning in UTC.
 
---json also prints the properties of each node. --after continues after a node of
-an earlier listing. The exit code is 1 if nothing is found, or if damage hides a
-node.`,
+--json also prints the properties of each node. --after continues after a node
+of an earlier listing. The exit code is 1 if nothing is found, or if damage
+hides a node.`,
 		Example: `  holdall oak find segmentstore /content --where 'jcr:primaryType=cq:Page' --where 'cq:lastModified>2026-01-01'
   holdall oak find segmentstore --where 'jcr:data>100000000'
   holdall oak find segmentstore / --name '*.pdf' --where jcr:primaryType=dam:Asset`,
@@ -84,9 +84,9 @@ func (a *app) oakIndexesCommand() *cobra.Command {
 		Use:   "indexes STORE [PATH]",
 		Short: "List index definitions and their sizes",
 		Long: `Lists the index definitions at and below PATH (default /oak:index). For each it
-prints the type, the async lane, the number of reindexings, the number of nodes,
-and the bytes of records, of binaries in the store and of binaries in a data store.
-The exit code is 1 if damage hides a part of an index.
+prints the type, the async lane, the number of reindexings, the number of
+nodes, and the bytes of records, of binaries in the store and of binaries in a
+data store. The exit code is 1 if damage hides a part of an index.
 
 To get the files of a Lucene index, use the files view: 'holdall extract --view
 files STORE oak:index/NAME -C DIR'.`,

@@ -56,8 +56,8 @@ that was written. Both need the same revision, PATH and options.
 
 --package writes a package of Apache Jackrabbit FileVault instead, which a
 repository can install. It has one or several PATHs with everything below them.
-Hidden nodes are left out. Losses by damage, and properties that a package cannot
-hold, are listed, and the exit code is 1. Binaries in a data store need
+Hidden nodes are left out. Losses by damage, and properties that a package
+cannot hold, are listed, and the exit code is 1. Binaries in a data store need
 --datastore.`,
 		Example: `  holdall oak export segmentstore /content/site > site.jsonl
   holdall oak export --package site.zip segmentstore /content/site /content/dam/site
@@ -248,12 +248,12 @@ func (a *app) oakImportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE -o STORE",
 		Short: "Make a store from an export or a FileVault package",
-		Long: `Makes a new store from the output of 'oak export'; FILE - is standard input. Nodes
-and values that the export reports as lost or left out are missing in the store,
-and the exit code is then 1.
+		Long: `Makes a new store from the output of 'oak export'; FILE - is standard input.
+Nodes and values that the export reports as lost or left out are missing in the
+store, and the exit code is then 1.
 
-FILE may also be a package of Apache Jackrabbit FileVault. The store then gets the
-nodes that match the filter of the package.`,
+FILE may also be a package of Apache Jackrabbit FileVault. The store then gets
+the nodes that match the filter of the package.`,
 		Example: "  holdall oak import site.jsonl -o site\n  holdall oak export segmentstore /content | holdall oak import - -o content",
 		Args:    args(1, 1, "a file, or -"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -366,11 +366,11 @@ func (a *app) oakHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history STORE PATH",
 		Short: "List the revisions that changed a node",
-		Long: `Lists the revisions of the journal, newest first, with their effect on a node: it
-was added, removed, or changed, with the properties and children that differ.
-Consecutive revisions that changed nothing share a line. So do revisions that can
-no longer be read, like most old ones after a cleanup. The exit code is 1 if the
-newest revision cannot be read.`,
+		Long: `Lists the revisions of the journal, newest first, with their effect on a node:
+it was added, removed, or changed, with the properties and children that
+differ. Consecutive revisions that changed nothing share a line. So do
+revisions that can no longer be read, like most old ones after a cleanup. The
+exit code is 1 if the newest revision cannot be read.`,
 		Example: "  holdall oak history segmentstore /content/site\n  holdall oak history --last 20 --json segmentstore /content/site/jcr:content",
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -24,9 +24,10 @@ func (a *app) oakCompactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact STORE -o OUT",
 		Short: "Write the newest revision to a new store, without garbage",
-		Long: `Writes the newest revision, with its checkpoints, to a new store without garbage.
-The old store stays unchanged. Each segment that is read is compared with its
-checksum. If one is damaged, the command fails and reports the lost path.
+		Long: `Writes the newest revision, with its checkpoints, to a new store without
+garbage. The old store stays unchanged. Each segment that is read is compared
+with its checksum. If one is damaged, the command fails and reports the lost
+path.
 
 The new store appears whole or not at all. Its journal has one line; --history
 also keeps older revisions.`,
@@ -79,10 +80,10 @@ func (a *app) oakSizesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sizes STORE [PATH]",
 		Short: "Show which nodes take the space",
-		Long: `Shows the size of PATH and of its largest children, down to --depth levels: bytes
-of records (nodes, names, texts), of binaries in the store, and of binaries in a
-data store. Records that several nodes share count once, for the first node that
-is read. The exit code is 1 if damage hides records.`,
+		Long: `Shows the size of PATH and of its largest children, down to --depth levels:
+bytes of records (nodes, names, texts), of binaries in the store, and of
+binaries in a data store. Records that several nodes share count once, for the
+first node that is read. The exit code is 1 if damage hides records.`,
 		Example: "  holdall oak sizes segmentstore\n  holdall oak sizes --depth 3 segmentstore /content/dam",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
@@ -125,16 +126,16 @@ func (a *app) oakBlobsCommand() *cobra.Command {
 	cmd = &cobra.Command{
 		Use:   "blobs STORE...",
 		Short: "List binaries in a data store, and remove unused ones",
-		Long: `Lists the binaries that a revision and its checkpoints have in a data store: id,
-length, number of values that use it, and the path of the first. With --datastore
-holdall looks each binary up there. The exit code is 1 if one is missing or has
-another length; --missing lists only these.
+		Long: `Lists the binaries that a revision and its checkpoints have in a data store:
+id, length, number of values that use it, and the path of the first. With
+--datastore holdall looks each binary up there. The exit code is 1 if one is
+missing or has another length; --missing lists only these.
 
---unused lists the binaries in the data store that no segment of the STOREs uses,
-in any revision or checkpoint. Binaries that were written or requested during the
-last day are left out; --older-than sets this time. --delete removes the unused
-binaries that have not changed since they were listed. It fails if a repository
-has its mark in the data store and is not among the STOREs.`,
+--unused lists the binaries in the data store that no segment of the STOREs
+uses, in any revision or checkpoint. Binaries that were written or requested
+during the last day are left out; --older-than sets this time. --delete removes
+the unused binaries that have not changed since they were listed. It fails if a
+repository has its mark in the data store and is not among the STOREs.`,
 		Example: `  holdall oak blobs segmentstore
   holdall oak blobs --datastore datastore --missing segmentstore
   holdall oak blobs --datastore datastore --unused --delete --older-than 72h author/segmentstore publish/segmentstore`,
@@ -278,10 +279,10 @@ func (a *app) oakRefsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "refs STORE UUID",
 		Short: "List the references that keep a segment alive",
-		Long: `Lists the segments that refer to a segment, with their tars, and a shortest path
-to it from the segment of the newest revision, or of --revision. --paths N searches
-the tree for N nodes with records in the segment; records of lists and maps are
-not searched.`,
+		Long: `Lists the segments that refer to a segment, with their tars, and a shortest
+path to it from the segment of the newest revision, or of --revision. --paths N
+searches the tree for N nodes with records in the segment; records of lists and
+maps are not searched.`,
 		Example: "  holdall oak refs --paths 10 segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {

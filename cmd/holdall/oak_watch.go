@@ -19,14 +19,14 @@ func (a *app) oakWatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch STORE [PATH]",
 		Short: "Print the changes of each new revision of a store",
-		Long: `Prints each new revision of a store that another program writes, with its changes
-in the form of 'oak diff'. With PATH it prints only revisions that changed
-something there; the node need not exist yet. It runs until you interrupt it, and
-then the exit code is 0.
+		Long: `Prints each new revision of a store that another program writes, with its
+changes in the form of 'oak diff'. With PATH it prints only revisions that
+changed something there; the node need not exist yet. It runs until you
+interrupt it, and then the exit code is 0.
 
---from starts after a revision of the journal, or after a time. --once stops after
-the newest revision. --interval sets how often the journal is read. A revision
-that a cleanup removes before it is read is reported as lost.`,
+--from starts after a revision of the journal, or after a time. --once stops
+after the newest revision. --interval sets how often the journal is read. A
+revision that a cleanup removes before it is read is reported as lost.`,
 		Example: "  holdall oak watch segmentstore /content\n  holdall oak watch --json --from 2026-11-20T00:00:00Z --once segmentstore",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {

@@ -115,17 +115,18 @@ func (a *app) packCommand() *cobra.Command {
 		Long: `Makes an archive from files and folders, or from the objects in a bucket.
 
 If the only INPUT is a folder, its content is packed without the folder's name:
-'pack -o x.caf docs' stores intro.md, not docs/intro.md. --prefix docs/ adds the
-name. With several inputs, each keeps its own name. INPUT - is standard input. An
-INPUT that is an address stands for all objects below it, or for one object.
+'pack -o x.caf docs' stores intro.md, not docs/intro.md. --prefix docs/ adds
+the name. With several inputs, each keeps its own name. INPUT - is standard
+input. An INPUT that is an address stands for all objects below it, or for one
+object.
 
 If the only INPUT is an HDF5 file and OUT is a LINDI archive, the file is
-converted as by 'holdall convert'. HDF5 files among several inputs or in a folder
-are packed unchanged.
+converted as by 'holdall convert'. HDF5 files among several inputs or in a
+folder are packed unchanged.
 
-The archive appears under its name whole or not at all. An existing archive stays
-until then. If a file cannot be read, it is reported, the others are packed, and
-the exit code is 1.
+The archive appears under its name whole or not at all. An existing archive
+stays until then. If a file cannot be read, it is reported, the others are
+packed, and the exit code is 1.
 
 With --resume, data that was already sent to a bucket stays there if the pack
 fails or is interrupted. The same command then continues: it reads all inputs

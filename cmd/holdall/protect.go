@@ -54,20 +54,21 @@ func (a *app) protectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "protect ARCHIVE...",
 		Short: "Write parity, to recover damaged parts of an archive",
-		Long: `Writes parity to ARCHIVE.parity beside the archive, or to the file given with -o.
-If at most the share --loss of the archive is damaged or lost, anywhere in it, all
-of it can be recovered. Verbs that read the archive do that while they read, and
-"holdall repair" does it for good. A damaged parity file recovers less.
+		Long: `Writes parity to ARCHIVE.parity beside the archive, or to the file given with
+-o. If at most the share --loss of the archive is damaged or lost, anywhere in
+it, all of it can be recovered. Verbs that read the archive do that while they
+read, and "holdall repair" does it for good. A damaged parity file recovers
+less.
 
 Several files are one set. A lost file of the set is recovered too, if it is at
 most the share. Each folder has a parity file of its own.
 
-Parity belongs to one version of the archive. "holdall add", "rm" and "mv" update
-it; after other changes use --update. Parity does not protect against people who
-change archives on purpose.
+Parity belongs to one version of the archive. "holdall add", "rm" and "mv"
+update it; after other changes use --update. Parity does not protect against
+people who change archives on purpose.
 
-If the archive has parity that shows damage, nothing is written and the exit code
-is 2. Repair the archive first.`,
+If the archive has parity that shows damage, nothing is written and the exit
+code is 2. Repair the archive first.`,
 		Example: `  holdall protect docs.caf
   holdall protect --loss 10% photos-00001.caf photos-00002.caf
   holdall protect segmentstore

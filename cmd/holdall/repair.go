@@ -33,16 +33,16 @@ func (a *app) repairCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repair ARCHIVE -o OUT",
 		Short: "Repair a damaged archive",
-		Long: `Writes everything that can be recovered from ARCHIVE to OUT, and lists repairs and
-losses. OUT appears whole or not at all, and ARCHIVE stays unchanged. With
+		Long: `Writes everything that can be recovered from ARCHIVE to OUT, and lists repairs
+and losses. OUT appears whole or not at all, and ARCHIVE stays unchanged. With
 --in-place the result replaces ARCHIVE, and the damaged archive is kept as
 ARCHIVE.bak.
 
-If the archive has parity ("holdall protect"), holdall recovers the damaged blocks
-first, in any format. OUT is then identical to the undamaged archive, unless there
-is more damage than the parity can recover; holdall repairs the rest by the rules
-of the format. With --in-place and parity, only the damaged blocks are written,
-and there is no backup, because nothing is lost.
+If the archive has parity ("holdall protect"), holdall recovers the damaged
+blocks first, in any format. OUT is then identical to the undamaged archive,
+unless there is more damage than the parity can recover; holdall repairs the
+rest by the rules of the format. With --in-place and parity, only the damaged
+blocks are written, and there is no backup, because nothing is lost.
 
 The exit code is 1 if something is lost.`,
 		Example: `  holdall repair broken.caf -o mended.caf

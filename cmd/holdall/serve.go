@@ -38,10 +38,10 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve ARCHIVE|FOLDER|PREFIX...",
 		Short: "Serve archives to browsers, HTTP clients and S3 clients",
-		Long: `Serves the content of archives over HTTP, read-only, until you interrupt it: files
-and ranges of files, folder listings, folders as zip, and Zarr arrays. If a folder
-or a prefix in a bucket is not an archive itself, all archives in it are served.
-They are opened at the first request.
+		Long: `Serves the content of archives over HTTP, read-only, until you interrupt it:
+files and ranges of files, folder listings, folders as zip, and Zarr arrays. If
+a folder or a prefix in a bucket is not an archive itself, all archives in it
+are served. They are opened at the first request.
 
 By default only this machine can connect; --addr sets another address.`,
 		Example: `  holdall serve docs.caf

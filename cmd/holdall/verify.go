@@ -28,22 +28,23 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
 		Short: "Verify the structure and content of archives",
-		Long: `Checks the structure and every checksum of an archive, and lists all problems. The
-exit code is 1 if there are errors or warnings. Notes are unusual but harmless.
+		Long: `Checks the structure and every checksum of an archive, and lists all problems.
+The exit code is 1 if there are errors or warnings. Notes are unusual but
+harmless.
 
-If the archive has parity ("holdall protect"), each of its blocks is checked too.
-Damage that the parity can recover is a warning, and "holdall repair" repairs it.
-The last line shows how much more could be lost.
+If the archive has parity ("holdall protect"), each of its blocks is checked
+too. Damage that the parity can recover is a warning, and "holdall repair"
+repairs it. The last line shows how much more could be lost.
 
 If the archive has an index with digests of pieces ("holdall index
---chunk-digests"), damage is reported by piece and place. --repair-from COPY then
-fetches only the damaged pieces from another copy of the archive, compares them
-with the digests, and writes a repaired archive to OUT, which appears whole or not
-at all. With --in-place it replaces the archive, and the damaged one is kept as
-ARCHIVE.bak.
+--chunk-digests"), damage is reported by piece and place. --repair-from COPY
+then fetches only the damaged pieces from another copy of the archive, compares
+them with the digests, and writes a repaired archive to OUT, which appears
+whole or not at all. With --in-place it replaces the archive, and the damaged
+one is kept as ARCHIVE.bak.
 
---sums prints the digest of each file instead, as lines for sha256sum -c or b3sum
--c. Digests in the archive are used as recorded; other files are read.`,
+--sums prints the digest of each file instead, as lines for sha256sum -c or
+b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 		Example: `  holdall verify docs.caf
   holdall verify --sums sha256 docs.caf > SHA256SUMS
   holdall verify --quick *.caf
