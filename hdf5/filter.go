@@ -69,7 +69,7 @@ func unfilter(all []Filter, mask uint32, b []byte, size int64) ([]byte, error) {
 		if x.ID == filterShuffle {
 			b, err = undoShuffle(x, b)
 		} else if decode := decoders[x.ID]; decode == nil {
-			err = unsupported("it is not supported")
+			err = unsupported("not supported")
 		} else {
 			b, err = decode(b, most)
 		}

@@ -381,7 +381,7 @@ func (k *keys) content(ctx context.Context, r *keyRow) ([]byte, error) {
 func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) {
 	c := x.stored[r.off]
 	if r.n > k.a.f.Limit || c.Size > k.a.f.Limit {
-		return nil, &h5.Error{File: k.a.name, What: "chunk", Off: c.Addr, Err: fmt.Errorf("it takes more than %d bytes: %w", k.a.f.Limit, h5.ErrLimit)}
+		return nil, &h5.Error{File: k.a.name, What: "chunk", Off: c.Addr, Err: fmt.Errorf("more than %d bytes: %w", k.a.f.Limit, h5.ErrLimit)}
 	}
 	b := make([]byte, c.Size)
 	if err := k.a.obj.ReadAt(ctx, b, c.Addr); err != nil {

@@ -228,7 +228,7 @@ func (r *reader) behindEnd(tail []byte, off int64) {
 	comment := int(binary.LittleEndian.Uint16(tail[20:]))
 	c := r.corrupt(format.Gap, off+endLen+int64(comment), "%d bytes after the end of the archive", len(tail)-endLen-comment)
 	if comment > len(tail)-endLen {
-		c = r.corrupt(format.Truncated, off, "comment of %d bytes, but only %d are there", comment, len(tail)-endLen)
+		c = r.corrupt(format.Truncated, off, "comment of %d bytes, but only %d bytes are left", comment, len(tail)-endLen)
 	}
 	c.Severity = format.Warning
 	r.wrong(c)
