@@ -528,7 +528,7 @@ func TestAmendErrorsNameFileAndPlace(t *testing.T) {
 	p := filepath.Join(dir, "x")
 	for want, err := range map[string]error{
 		"read " + p + " 3 bytes at 5: unexpected EOF":  a.ReadAt(t.Context(), make([]byte, 3), 5),
-		"write " + p + " 2 bytes at 8: a write behind": a.WriteAt(t.Context(), []byte("ab"), 8),
+		"write " + p + " 2 bytes at 8: a write beyond": a.WriteAt(t.Context(), []byte("ab"), 8),
 		"truncate " + p + " 0 bytes at 8: ":            a.Truncate(t.Context(), 8),
 	} {
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
