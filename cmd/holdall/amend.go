@@ -60,7 +60,7 @@ and arrays of SRC are added.`,
 	f.StringVar(&o.Prefix, "prefix", "", "put this in front of every name")
 	f.StringVar(&from, "from", "", "add groups and arrays of this file or archive")
 	f.BoolVar(&o.Embed, "embed", false, "with --from: copy content that SRC only refers to")
-	f.StringVar(&o.Refer, "refer", "", "with --from: refer to content in SRC instead of copying it: here (its current address), or the address that SRC will have")
+	f.StringVar(&o.Refer, "refer", "", "with --from: refer to the content of SRC at this address; here is its current one")
 	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
 	cmd.MarkFlagsMutuallyExclusive("from", "exclude")
 	cmd.MarkFlagsMutuallyExclusive("from", "follow")

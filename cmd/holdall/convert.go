@@ -46,7 +46,7 @@ store.`,
 	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", format.All())
 	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
 	fs.BoolVar(&p.o.Embed, "embed", false, "LINDI: copy content that SRC only refers to into DST")
-	fs.StringVar(&p.o.Refer, "refer", "", "LINDI: refer to content in SRC instead of copying it: here (its current address), or the address that SRC will have")
+	fs.StringVar(&p.o.Refer, "refer", "", "LINDI: refer to the content of SRC at this address; here is its current one")
 	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
 	return cmd
 }

@@ -52,7 +52,7 @@ const (
 )
 
 func (a *app) queueFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.queue, "queue", "", "how workers get chunks: river (jobs in PostgreSQL) or leases (polling the catalogue) (default river on PostgreSQL)")
+	cmd.Flags().StringVar(&a.queue, "queue", "", "how workers get chunks: river or leases (default river on PostgreSQL, else leases)")
 }
 
 // withFleet calls do with the catalogue that the user means, and with what tells of its

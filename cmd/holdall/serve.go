@@ -68,7 +68,7 @@ By default only this machine can connect; --addr sets another address.`,
 	f.BoolVar(&o.files, "files", false, "serve the files of a plain folder, not the archives in it")
 	f.BoolVar(&o.s3, "s3", false, "also serve S3 clients, at --s3-addr")
 	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to listen on for S3 clients")
-	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that S3 clients must sign with, or @FILE or $HOLDALL_SERVE_S3_KEY (default none: everyone may read)")
+	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that S3 clients must sign with, or @FILE (default $HOLDALL_SERVE_S3_KEY, or none)")
 	f.StringVar(&o.token, "token", "", "TOKEN that requests must send, or @FILE or $HOLDALL_SERVE_TOKEN")
 	f.StringVar(&o.cert, "tls-cert", "", "file with the TLS certificate, in PEM")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate, in PEM")
