@@ -78,7 +78,7 @@ func (m *Amendment) Commit(ctx context.Context) (format.Amended, error) {
 		note, err = m.keep.Update(ctx)
 	}
 	if err != nil {
-		note = fmt.Sprintf("the archive is changed, but its parity is of what it was: %v", err)
+		note = fmt.Sprintf("the archive was changed, but its parity was not updated: %v", err)
 	}
 	if note != "" {
 		sum.Notes = append(sum.Notes, note)
@@ -159,7 +159,7 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 // added.
 func (m *Amendment) AddFrom(ctx context.Context, from *Archive, names []string, o AddOptions) (failed int64, err error) {
 	if m.o.View != zarrView {
-		return 0, fmt.Errorf("groups and arrays are added in the view %s: %w", zarrView, errors.ErrUnsupported)
+		return 0, fmt.Errorf("adding groups and arrays needs the view %s: %w", zarrView, errors.ErrUnsupported)
 	}
 	there, err := OpenStore(ctx, m.st, m.name, m.o)
 	if err != nil {

@@ -228,7 +228,7 @@ func (a *Archive) GetRange(ctx context.Context, name string, off, n int64) ([]by
 		from += e.Size
 	}
 	if !e.Kind.HasContent() || n < 0 || from < 0 || from > e.Size-n {
-		return nil, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes at %d are wanted of %d", n, off, e.Size)}
+		return nil, &fs.PathError{Op: "get", Path: name, Err: fmt.Errorf("%d bytes at %d are outside the size of %d", n, off, e.Size)}
 	}
 	b := make([]byte, n)
 	if _, err := a.ReadAt(ctx, e, b, from); err != nil && err != io.EOF {

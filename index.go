@@ -118,10 +118,10 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 // BuildIndexStore is BuildIndex of the archive called name in st to a given store.
 func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.Store, toName string, o IndexOptions) (IndexSummary, error) {
 	if o.Chunk != 0 && !kept.IsChunk(o.Chunk) {
-		return IndexSummary{}, fmt.Errorf("digests of %d bytes each: expected a power of two from %d to %d", o.Chunk, kept.MinChunk, kept.MaxChunk)
+		return IndexSummary{}, fmt.Errorf("chunk size %d: expected a power of two from %d to %d", o.Chunk, kept.MinChunk, kept.MaxChunk)
 	}
 	if at := store.AddressOf(to, toName); at != "" && at == store.AddressOf(st, name) {
-		return IndexSummary{}, fmt.Errorf("%s: an index cannot take the place of its archive", store.Redact(at))
+		return IndexSummary{}, fmt.Errorf("%s: the index cannot replace its archive", store.Redact(at))
 	}
 	o.Index, o.FewLookups = UseIndex{}, false
 	o.once = o.Chunk == 0 // contents are read some time after they are listed

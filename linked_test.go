@@ -96,7 +96,7 @@ func TestLinkedArraysThatCannotBeRead(t *testing.T) {
 		"gone":    {func(st *storetest.Mem) { st.Put("x.h5", nil) }, "x.h5"},
 		"other":   {func(st *storetest.Mem) { st.Put("x.h5", testkit.Read(t, "hdf5/testdata/filters_latest.h5")) }, "does not exist"},
 		"outside": {func(st *storetest.Mem) { replaceIn(st, `"url": "x.h5"`, `"url": "https://example.org/x.h5"`) }, "not allowed"},
-		"changed": {func(st *storetest.Mem) { replaceIn(st, `"shape": [100000]`, `"shape": [99999]`) }, "the array there is another one"},
+		"changed": {func(st *storetest.Mem) { replaceIn(st, `"shape": [100000]`, `"shape": [99999]`) }, "the array there differs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := linkedArrays(t)

@@ -114,11 +114,11 @@ func ProtectStore(ctx context.Context, st store.Store, names []string, to store.
 	at := store.AddressOf(to, toName)
 	for i, obj := range objects {
 		if own := store.AddressOf(st, obj.NameBeside(names[0])); own != "" && own == at {
-			return sum, fmt.Errorf("%s: parity cannot take the place of what it protects", store.Redact(at))
+			return sum, fmt.Errorf("%s: the parity cannot replace a file that it protects", store.Redact(at))
 		}
 		for _, other := range objects[:i] {
 			if other.Name == obj.Name {
-				return sum, fmt.Errorf("%s is named twice", obj.Name)
+				return sum, fmt.Errorf("%s is listed twice", obj.Name)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 	defer g.Close()
 	r, err := g.Check(ctx, false, m)
 	if err == nil && r.Damaged > 0 {
-		err = fmt.Errorf("%s: of its blocks %d are not what its parity is of: 'holdall repair' makes them what they were; if they were changed on purpose, remove %s first: %w",
+		err = fmt.Errorf("%s: %d blocks do not match the parity: 'holdall repair' restores them; if they were changed on purpose, remove %s first: %w",
 			name, r.Damaged, g.File().At, ErrDamaged)
 	}
 	return err

@@ -108,13 +108,13 @@ func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (
 		}
 		if p.changed {
 			p.KeepsBackup = false
-			p.Notes = append(p.Notes, "the archive was written since its parity, and all of it is what its own digests say: it may have been changed on purpose")
+			p.Notes = append(p.Notes, "the archive was written after its parity, and matches its own digests: it may have been changed on purpose")
 		}
-		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d damaged blocks of %d bytes are computed from %s", r.Healed, r.Damaged, r.Block, r.At))
+		p.Notes = append(p.Notes, fmt.Sprintf("%d of %d damaged blocks of %d bytes, from %s", r.Healed, r.Damaged, r.Block, r.At))
 	}
 	if lost {
 		p.Partial = true
-		p.Lost = append(p.Lost, fmt.Sprintf("%d damaged blocks of %d bytes, which are beyond the parity", r.Beyond(), r.Block))
+		p.Lost = append(p.Lost, fmt.Sprintf("%d damaged blocks of %d bytes: too many for the parity", r.Beyond(), r.Block))
 		_, err = r.beyond(ctx, g, p.name, o.OpenOptions)
 	}
 	if r.Healed == 0 { // it is of no help
@@ -204,7 +204,7 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 		}
 	}
 	if p.Plan.Changes() || len(wrong) > 0 {
-		p.Account = fmt.Sprintf("files that can be read: before %d; after %d", before, after)
+		p.Account = fmt.Sprintf("readable files: %d before, %d after", before, after)
 	}
 	p.Lost, p.Partial = append(p.Lost, wrong...), p.Partial || len(wrong) > 0
 	p.Readable = map[string]int64{format.FilesBefore: before, format.FilesAfter: after}

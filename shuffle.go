@@ -49,7 +49,7 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 	return func(yield func(Entry, error) bool) {
 		o.Readers, o.Block, o.Mix = cmp.Or(o.Readers, 1), cmp.Or(o.Block, shuffleBlock), cmp.Or(o.Mix, shuffleMix)
 		if o.Readers < 0 || o.Reader < 0 || o.Reader >= o.Readers || o.Block < 0 || o.Mix < 0 || o.Skip < 0 {
-			yield(Entry{}, fmt.Errorf("shuffle: reader %d of %d, blocks of %d, %d mixed, %d left out: these cannot be", o.Reader, o.Readers, o.Block, o.Mix, o.Skip))
+			yield(Entry{}, fmt.Errorf("shuffle: invalid options: reader %d of %d, blocks of %d, %d mixed, %d skipped", o.Reader, o.Readers, o.Block, o.Mix, o.Skip))
 			return
 		}
 		from := a.src.Reader.Can().EntriesFrom

@@ -17,7 +17,7 @@ import (
 // read, or is damaged, comes with an error.
 func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e Entry, d format.Digest, err error) error) error {
 	if algo != "sha256" && algo != "blake3" {
-		return fmt.Errorf("digests by %q: %w", algo, errors.ErrUnsupported)
+		return fmt.Errorf("digest algorithm %q: %w", algo, errors.ErrUnsupported)
 	}
 	rest := func(e Entry) bool {
 		return e.Kind.HasContent() && !e.Internal && e.Fault == nil && e.Digest.Algo != algo

@@ -109,7 +109,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 	case r.broken:
 		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: r.NotUsed})
 	case g == nil:
-		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Note, Volume: r.At, Off: -1, Message: "it is not used: " + r.NotUsed})
+		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Note, Volume: r.At, Off: -1, Message: "not used: " + r.NotUsed})
 	case !c.o.Quick:
 		if r.Report, err = g.Check(ctx, false, c.o.Meter); err != nil {
 			return err
@@ -135,21 +135,21 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) error {
 	r := c.sum.Parity
 	if r.ParityBroken > 0 {
-		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: fmt.Sprintf("of the parity, %d records are damaged", r.ParityBroken)})
+		c.tell(Problem{Code: format.BadData, Class: "parity", Severity: format.Warning, Volume: r.At, Off: -1, Message: fmt.Sprintf("%d records of the parity file are damaged", r.ParityBroken)})
 	}
 	if !r.Harmed() {
 		c.sound = g
 		return nil
 	}
-	severity, healed := format.Warning, "and can be healed"
+	severity, healed := format.Warning, "all can be healed"
 	if r.Beyond() > 0 {
-		c.left, severity, healed = g, format.Error, fmt.Sprintf("%d of them are beyond the parity", r.Beyond())
+		c.left, severity, healed = g, format.Error, fmt.Sprintf("%d of them are too many for the parity", r.Beyond())
 		if _, err := r.beyond(ctx, g, name, c.o.OpenOptions); err != nil {
 			return err
 		}
 	}
 	for _, lost := range r.Lost {
-		c.tell(Problem{Code: format.MissingVolume, Class: "parity", Severity: severity, Volume: lost, Off: -1, Message: "it is lost"})
+		c.tell(Problem{Code: format.MissingVolume, Class: "parity", Severity: severity, Volume: lost, Off: -1, Message: "file is missing"})
 	}
 	object, off := g.Where(r.Report)
 	c.tell(Problem{Code: format.BadData, Class: "parity", Severity: severity, Volume: object, Off: off, Message: fmt.Sprintf("%d of %d blocks of %d bytes are damaged, %s", r.Damaged, r.Looked, r.Block, healed)})
@@ -318,7 +318,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 		}
 		if around := in.Amiss(); around != nil {
 			p := src.Problem(ctx, e, around)
-			p.Severity, p.Message = format.Warning, "the content is right, but what it is stored in is damaged: "+p.Message
+			p.Severity, p.Message = format.Warning, "the content is intact, but its stored form is damaged: "+p.Message
 			found <- p
 		}
 		if by < format.Summed && !damaged {
@@ -380,7 +380,7 @@ func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (for
 		}
 		if c.left != nil {
 			if lost, err := c.left.Beyond(x.Object, x.Off, x.Len); lost && err == nil && !x.External {
-				return format.Unproven, &Problem{Code: format.BadData, Class: "parity", Severity: format.Error, Volume: x.Object, Off: x.Off, Entry: e.Name, HasEntry: true, Message: "it lies in blocks that are damaged beyond the parity"}
+				return format.Unproven, &Problem{Code: format.BadData, Class: "parity", Severity: format.Error, Volume: x.Object, Off: x.Off, Entry: e.Name, HasEntry: true, Message: "it is in damaged blocks that the parity cannot restore"}
 			}
 		}
 		if c.sound == nil || x.External || !c.sound.Covers(x.Object) {

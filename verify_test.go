@@ -274,7 +274,7 @@ func TestHowFarContentsWithoutDigestsAreProven(t *testing.T) {
 		{"no key of a chunk", array(100, 100, "gzip"), "x/0.0", chunk, 4, ""},
 		{"no chunk", array(100, 100, "gzip"), "y/0", chunk, 4, ""},
 		{"JSON", array(100, 100, "gzip"), "x/.zattrs", text, 4, ""},
-		{"JSON that ends early", array(100, 100, "gzip"), "x/.zattrs", text[:9], 4, "it cannot be decoded"},
+		{"JSON that ends early", array(100, 100, "gzip"), "x/.zattrs", text[:9], 4, "cannot be decoded"},
 	} {
 		b, places := referenceTar(t, map[string]any{"x/.zarray": test.zarray, test.key: []any{"./blobs/b", 0, len(test.blob)}}, map[string][]byte{"blobs/b": test.blob})
 		for _, view := range []string{"members", "zarr"} {
@@ -389,7 +389,7 @@ func TestSourcesOutsideAreAsked(t *testing.T) {
 		slices.Sort(out)
 		return out
 	}
-	gone := "error dangling none.bin, with 2 references to it, is not there"
+	gone := "error dangling none.bin, with 2 references to it, does not exist"
 	for _, test := range []struct {
 		name  string
 		o     holdall.VerifyOptions
@@ -398,16 +398,16 @@ func TestSourcesOutsideAreAsked(t *testing.T) {
 		asked int
 	}{
 		{"quick", holdall.VerifyOptions{Quick: true, OpenOptions: holdall.OpenOptions{External: []string{"any"}}}, nil,
-			[]string{"note dangling 16 references outside of the archive: whether they lead to something was not checked"}, 0},
+			[]string{"note dangling 16 references outside of the archive: not checked"}, 0},
 		{"its own folder", holdall.VerifyOptions{}, []string{gone}, []string{
-			"note dangling 12 references outside of the archive: whether they lead to something was not checked",
-			"note dangling 2 references outside of the archive: nothing proves the content there"}, 0},
+			"note dangling 12 references outside of the archive: not checked",
+			"note dangling 2 references outside of the archive: their content cannot be verified"}, 0},
 		{"the web", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{External: []string{web.URL}}}, []string{
-			"error dangling none.bin, with 2 references to it, is not there",
-			"error dangling web/gone, with 3 references to it, is not there",
-			"error out-of-bounds web/short, with 3 references to it, has 100 bytes, and is referred to up to byte 101",
-			"warning dangling web/closed, with 3 references to it, could not be asked: info web/closed: 403 Forbidden: permission denied"},
-			[]string{"note dangling 5 references outside of the archive: nothing proves the content there"}, 4},
+			"error dangling none.bin, with 2 references to it, does not exist",
+			"error dangling web/gone, with 3 references to it, does not exist",
+			"error out-of-bounds web/short, with 3 references to it, has 100 bytes, but references go up to byte 101",
+			"warning dangling web/closed, with 3 references to it, could not be checked: info web/closed: 403 Forbidden: permission denied"},
+			[]string{"note dangling 5 references outside of the archive: their content cannot be verified"}, 4},
 	} {
 		clear(asked)
 		_, found, notes := verified(t, st, "x.lindi.json", test.o)

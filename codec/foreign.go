@@ -33,7 +33,7 @@ func decodeLZMA(r io.Reader, most int64) (io.Reader, error) {
 		return nil, unexpectedEnd(err)
 	}
 	if binary.LittleEndian.Uint16(h[2:]) != 5 {
-		return nil, errors.New("lzma: its settings have another length than 5")
+		return nil, errors.New("lzma: expected settings of 5 bytes")
 	}
 	dict, err := dictionary(int64(binary.LittleEndian.Uint32(h[5:])), most)
 	if err != nil {

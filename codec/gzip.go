@@ -18,8 +18,8 @@ func init() {
 
 var (
 	errGzipClosed = errors.New("gzip: read after close")
-	errGzipHeader = errors.New("gzip: no header of a member")
-	errGzipPoint  = errors.New("gzip: a point that is none")
+	errGzipHeader = errors.New("gzip: expected the header of a member")
+	errGzipPoint  = errors.New("gzip: invalid decoding point")
 )
 
 // A GzipMember reads the content of one member of gzip, and nothing behind it from
@@ -273,7 +273,7 @@ func gzipPoints(r io.Reader, every int64, found func(Point) error) (int64, error
 	}
 	n, err := io.Copy(io.Discard, struct{ io.Reader }{s})
 	if err != nil {
-		return n, fmt.Errorf("behind %d bytes: %w", n, err)
+		return n, fmt.Errorf("after %d bytes: %w", n, err)
 	}
 	return n, nil
 }

@@ -59,11 +59,11 @@ func makeRoom(dst []byte, size int) (_, room []byte, _ error) {
 func snappyLen(b []byte) (size, end int, err error) {
 	n, i := binary.Uvarint(b)
 	if i <= 0 || n > maxRecord {
-		return 0, 0, errors.New("snappy: a length that cannot be")
+		return 0, 0, errors.New("snappy: invalid length")
 	}
 	for made := uint64(0); made < n; {
 		if i >= len(b) {
-			return 0, 0, fmt.Errorf("snappy: it ends at %d of %d bytes: %w", made, n, io.ErrUnexpectedEOF)
+			return 0, 0, fmt.Errorf("snappy: ends at byte %d of %d: %w", made, n, io.ErrUnexpectedEOF)
 		}
 		tag := int(b[i])
 		l := tag>>2 + 1
@@ -80,7 +80,7 @@ func snappyLen(b []byte) (size, end int, err error) {
 					v |= uint32(b[i+j]) << (8 * j)
 				}
 				if v >= maxRecord {
-					return 0, 0, errors.New("snappy: longer than it says")
+					return 0, 0, errors.New("snappy: longer than its stated length")
 				}
 				l = int(v) + 1
 				i += k
@@ -98,13 +98,13 @@ func snappyLen(b []byte) (size, end int, err error) {
 			i += 5
 		}
 		if zero {
-			return 0, 0, errors.New("snappy: a copy from 0 bytes back")
+			return 0, 0, errors.New("snappy: copy with offset 0")
 		}
 		if made += uint64(l); i > len(b) {
 			return 0, 0, io.ErrUnexpectedEOF
 		}
 		if made > n {
-			return 0, 0, errors.New("snappy: longer than it says")
+			return 0, 0, errors.New("snappy: longer than its stated length")
 		}
 	}
 	return int(n), i, nil

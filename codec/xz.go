@@ -153,7 +153,7 @@ func (x *xzReader) begin() error {
 		return err
 	}
 	if !bytes.HasPrefix(h, xzMagic) || crc32.ChecksumIEEE(h[6:8]) != binary.LittleEndian.Uint32(h[8:]) {
-		return errors.New("xz: not a stream")
+		return errors.New("xz: not an xz stream")
 	}
 	x.flags, x.some, x.open = [2]byte(h[6:8]), true, true
 	sum, ok := xzSums[h[7]]

@@ -270,7 +270,7 @@ func (b *blockReader) Read(p []byte) (int, error) {
 func blockLen(head [3]byte) (int, error) {
 	h := uint32(head[0]) | uint32(head[1])<<8 | uint32(head[2])<<16
 	if h&1 != 0 {
-		return 0, errors.New("a last block where none should be")
+		return 0, errors.New("unexpected last block")
 	}
 	if h>>1&3 == 1 {
 		return 1, nil

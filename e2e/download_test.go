@@ -46,7 +46,7 @@ func TestFilesAndFoldersAreDownloaded(t *testing.T) {
 	dir := b.keeps()
 	b.expect("401")
 	b.do(chromedp.Navigate(b.url + "/"))
-	b.wait("document.body.innerText.includes('a token is needed')")
+	b.wait("document.body.innerText.includes('token required')")
 	b.do(chromedp.Navigate(b.url + "/?token=" + token))
 	b.wait("document.body.dataset.ready === '1'")
 	if at := b.text("location.href"); strings.Contains(at, "token") {

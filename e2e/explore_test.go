@@ -126,7 +126,7 @@ func TestEachKindIsPreviewed(t *testing.T) {
 	for _, c := range []struct{ path, mode, says string }{
 		{"logs/short.txt", "text", "document.querySelector('.text').dataset.lines === '3' && document.querySelector('.text .words')?.textContent === 'one'"},
 		{"data/tree.json", "json", "document.querySelector('.json').innerText.includes('a survey')"},
-		{"data/broken.json", "json", "document.querySelector('.area').innerText.includes('no JSON')"},
+		{"data/broken.json", "json", "document.querySelector('.area').innerText.includes('Not JSON')"},
 		{"data/random.bin", "hex", "document.querySelector('.hex').dataset.rows === '37500'"},
 		{"sounds/tone.wav", "audio", "Math.round(document.querySelector('audio').duration) === 2"},
 		{"pictures/mark.svg", "image", "document.querySelector('.picture').naturalWidth === 80"},
@@ -200,9 +200,9 @@ func TestLinksLeadDeepAndBack(t *testing.T) {
 	b.wait("document.body.dataset.path === 'pictures'")
 	b.expect("404")
 	b.visit("#/album.caf/no/such/file")
-	b.wait("document.querySelector('[role=alert]')?.innerText.includes('nothing of this name')")
+	b.wait("document.querySelector('[role=alert]')?.innerText.includes('no entry with this name')")
 	b.visit("#/no-such-archive")
-	b.wait("document.querySelector('[role=alert]')?.innerText.includes('nothing of this name')")
+	b.wait("document.querySelector('[role=alert]')?.innerText.includes('no entry with this name')")
 	b.shot("missing-1280-light")
 }
 
@@ -218,7 +218,7 @@ func TestTheMapNamesAndOpens(t *testing.T) {
 		}
 	}
 	// The reader chooses what the colours mean, and the legend shows one class only.
-	for by, want := range map[string]string{"kind": "pictures", "age": "year", "packing": "stored as it is", "sharing": "one file", "proof": "checksum"} {
+	for by, want := range map[string]string{"kind": "pictures", "age": "year", "packing": "stored uncompressed", "sharing": "one file", "proof": "checksum"} {
 		b.run("(s => { s.value = '" + by + "'; s.dispatchEvent(new Event('change')) })(document.querySelector('.mapped select'))")
 		b.wait("document.querySelector('.legend').innerText.includes('" + want + "')")
 	}

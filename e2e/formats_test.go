@@ -174,7 +174,7 @@ func TestRevisionsAreComparedSideBySide(t *testing.T) {
 	b.run("[...document.querySelectorAll('#tree .word')].find(w => w.textContent === 'types').click()")
 	b.wait("document.body.dataset.path === 'types' && document.body.dataset.tab === 'compare' && document.querySelectorAll('.differs details').length === 2")
 	b.visit("#/segmentstore/types/names?tab=compare")
-	b.wait("document.querySelector('.differs').innerText === 'Nothing differs here.'")
+	b.wait("document.querySelector('.differs').innerText === 'No differences here.'")
 	// What a step of a node's revisions did leads here.
 	b.visit("#/segmentstore/types/all")
 	b.wait("document.body.dataset.preview === 'node'")
@@ -306,7 +306,7 @@ func TestATreemapShowsWhatNodesTake(t *testing.T) {
 	b.visit("#/segmentstore?tab=treemap")
 	b.wait("+document.body.dataset.boxes > 3")
 	b.run("(s => { s.value = 'stored'; s.dispatchEvent(new Event('change')) })(document.querySelector('.treemapped select'))")
-	b.wait("document.querySelector('#map-told').innerText.includes('nodes; what several share counts for the first')")
+	b.wait("document.querySelector('#map-told').innerText.includes('nodes; shared content counts for the first')")
 	b.wait("[...document.querySelectorAll('.legend button')].map(x => x.innerText.replace(/ [0-9].*/, '')).sort().join() === 'binaries,nodes and texts'")
 	b.everywhere("oak-sizes")
 	b.visit("#/segmentstore/types?tab=treemap")
@@ -327,7 +327,7 @@ func TestLostRevisionsAreNotCompared(t *testing.T) {
 	b := open(t, served(t, oakStore(t, "gc-online")))
 	b.visit("#/segmentstore?tab=compare")
 	b.wait("document.body.dataset.compared.includes('..')")
-	b.wait("document.querySelector('.compare .told').innerText.includes('cannot be read any more') && [...document.querySelectorAll('#before option')].some(o => o.disabled && o.textContent.includes('(lost)'))")
+	b.wait("document.querySelector('.compare .told').innerText.includes('can no longer be read') && [...document.querySelectorAll('#before option')].some(o => o.disabled && o.textContent.includes('(lost)'))")
 	b.everywhere("compare-lost")
 }
 
@@ -392,11 +392,11 @@ func TestARecordingIsShown(t *testing.T) {
 	b := open(t, served(t, hdf5File(t, "../internal/app/explore/testdata/session.nwb")))
 	b.visit("") // which leads to what the recording is about
 	b.wait("document.body.dataset.tab === 'about' && document.body.dataset.ready === '1'")
-	for _, what := range []string{"HDF5 (hdf5), superblock 3", "a session made up, <b>naïve ☃</b>", "Doe, Jane; Émile, Zoë", "m1, Mus musculus, sex F, age P90D", "probe, of silicon, by nobody", "1 time series", "1 table", "17 arrays", "it is empty, and has no shape"} {
+	for _, what := range []string{"HDF5 (hdf5), superblock 3", "a session made up, <b>naïve ☃</b>", "Doe, Jane; Émile, Zoë", "m1, Mus musculus, sex F, age P90D", "probe, of silicon, by nobody", "1 time series", "1 table", "17 arrays", "empty data space without a shape"} {
 		b.wait("document.querySelector('.about').innerText.includes(" + quote(what) + ")")
 	}
 	row := b.text("[...document.querySelectorAll('.props')[0].querySelectorAll('tbody td')].map(c => c.innerText).join('|')")
-	if want := "acquisition/raw|TimeSeries|3,000 × 8|volts × 0.000001|1000 Hz|3 s, from 0.5 s on"; row != want {
+	if want := "acquisition/raw|TimeSeries|3,000 × 8|volts × 0.000001|1000 Hz|3 s, from 0.5 s"; row != want {
 		t.Errorf("the row of the series is %q, expected %q", row, want)
 	}
 	b.shot("recording-1280-light")
@@ -419,7 +419,7 @@ func TestARecordingIsShown(t *testing.T) {
 	}
 	// Its channels are traces over seconds, in the unit that its elements are made of.
 	b.wait("(t => t.includes('8 channels') && t.includes('V') && t.includes('3,000 samples'))(document.querySelector('.plot + .hint').innerText)")
-	b.wait("document.querySelector('#detail .list').innerText.includes('1000 Hz, from 0.5 s on')")
+	b.wait("document.querySelector('#detail .list').innerText.includes('1000 Hz, from 0.5 s')")
 	b.shot("recording-array-1280-light")
 	b.accessible("traces")
 	b.key("+")

@@ -185,7 +185,7 @@ func TestAPageWithoutAServerProvesWhatItShows(t *testing.T) {
 	}
 	b.do(chromedp.Navigate(b.url + "/?again#/album.caf/logs/short.txt"))
 	b.ready()
-	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('another than its index is of')")
+	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('does not match its index')")
 }
 
 // Contents that are compressed are decoded in the browser. What it cannot decode it says by name.
@@ -244,7 +244,7 @@ func TestCompressedContentsAreShownWithoutAServer(t *testing.T) {
 	}
 	b := open(t, &server{url: fileServer(t, site(t, bz)).URL})
 	b.visit("#/x.tar.bz2/long.txt")
-	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('contents by bzip2 are not read in a browser')")
+	b.wait("document.body.dataset.preview === 'failed' && document.querySelector('#detail').innerText.includes('content compressed with bzip2 cannot be read in a browser')")
 }
 
 // What a page asks of a server 20 ms away, that gives files as any other does. HOLDALL_LONG makes
@@ -318,7 +318,7 @@ func TestManyEntriesWithoutAServer(t *testing.T) {
 	took("a folder", "document.body.dataset.ready === '1' && document.querySelector('#grid .row .word')?.textContent.startsWith('set-')", 4, 64<<10)
 	i := n / 2
 	tab.find(strings.TrimSuffix(name(i), "00.bin"))
-	took("a search by prefix", "document.body.dataset.search && document.querySelector('.what').innerText === '100 names begin so' && document.querySelector('#grid .row .word').title === "+quote(name(i)), 6, 256<<10)
+	took("a search by prefix", "document.body.dataset.search && document.querySelector('.what').innerText === '100 names begin with this' && document.querySelector('#grid .row .word').title === "+quote(name(i)), 6, 256<<10)
 	tab.shot("static-many-search-1280-light")
 	tab.accessible("a search in many entries")
 	tab.click("#everywhere")

@@ -150,7 +150,7 @@ func (x Extent) Inline(ctx context.Context) ([]byte, error) {
 		}
 	}
 	if x.Skip > int64(len(b)) || x.Size > int64(len(b))-x.Skip {
-		return nil, fmt.Errorf("content %d+%d is to be bytes %d+%d of %d", x.At, x.Size, x.Skip, x.Size, len(b))
+		return nil, fmt.Errorf("content %d+%d needs bytes %d+%d of %d", x.At, x.Size, x.Skip, x.Size, len(b))
 	}
 	return b[x.Skip:][:x.Size], nil
 }
@@ -236,7 +236,7 @@ type SizeError struct {
 
 func (e *SizeError) Error() string {
 	if e.Found > e.Said {
-		return fmt.Sprintf("%s: longer than the %d bytes it had when it was listed", e.Name, e.Said)
+		return fmt.Sprintf("%s: longer than the %d bytes that were listed", e.Name, e.Said)
 	}
-	return fmt.Sprintf("%s: %d bytes, but it had %d when it was listed", e.Name, e.Found, e.Said)
+	return fmt.Sprintf("%s: %d bytes, but %d were listed", e.Name, e.Found, e.Said)
 }

@@ -229,12 +229,12 @@ func (x *Index) NameProblem(row int, e Entry) (p Problem, found bool) {
 	if class := NameFault(e.Name); class != "" {
 		p.Code, p.Class, p.Message = UnsafePath, class, "the name is not extracted: "+NameAdvice(class)
 		if e.Name != "" && e.Name[0] == '/' && class == "name-absolute" {
-			p.Message = "the name is absolute: extracted without the slash in front"
+			p.Message = "the name is absolute: extracted without the leading slash"
 		}
 	} else if last, ok := x.Find(e.Name); ok && last != row && e.Kind != Dir {
-		p.Code, p.Message = Duplicate, "the archive has this name again: the last one counts"
+		p.Code, p.Message = Duplicate, "duplicate name: the last entry counts"
 	} else if above := x.FileAbove(e.Name); above != "" {
-		p.Code, p.Class, p.Message = UnsafePath, "name-conflict", fmt.Sprintf("%q is no directory: the first one stored is extracted", above)
+		p.Code, p.Class, p.Message = UnsafePath, "name-conflict", fmt.Sprintf("%q is not a directory: the entry stored first is extracted", above)
 	}
 	return p, p.Message != ""
 }

@@ -89,23 +89,23 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func NameAdvice(fault string) string {
 	switch fault {
 	case "name-empty":
-		return "it names nothing"
+		return "it is empty"
 	case "name-nul":
-		return "it holds a NUL byte"
+		return "it contains a NUL byte"
 	case "name-absolute":
 		return "it is absolute"
 	case "name-traversal":
-		return "it has a .. in it"
+		return "it contains .."
 	case "name-drive":
 		return "it begins with a drive letter"
 	case "name-unclean":
 		return "it has empty or . elements"
 	case "name-too-long":
-		return "it, or an element of it, is longer than file systems allow"
+		return "it or one of its elements is too long for file systems"
 	case "name-conflict":
-		return "another entry needs it to be something else"
+		return "it conflicts with another entry"
 	}
-	return "it is not safe here"
+	return "it is not safe on this system"
 }
 
 // Escape returns name as it can be shown on a terminal and written in JSON:

@@ -83,7 +83,7 @@ func (among Formats) Named(name string) (*Format, error) {
 	for _, f := range among {
 		names = append(names, f.Name)
 	}
-	return nil, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("unknown format %q: expected one of %s", name, strings.Join(names, ", "))
 }
 
 // ByName returns the format of that name, or nil.
@@ -147,7 +147,7 @@ func (among Formats) Detect(p Probe) (*Format, error) {
 	case found == nil:
 		return nil, ErrUnknown
 	case len(best) > 1:
-		return nil, fmt.Errorf("%q could be %s: name the format", p.Name, strings.Join(best, " or "))
+		return nil, fmt.Errorf("%q could be %s: set the format", p.Name, strings.Join(best, " or "))
 	}
 	return found, nil
 }

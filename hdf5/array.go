@@ -236,7 +236,7 @@ func (x *index) fixedArray() error {
 		return nil
 	}
 	if count > f.size/a.elementSize && (pageBits < 8 || count>>min(pageBits, 62) > 8*f.size) || pageBits > 40 {
-		return corrupt("%d elements are not in a file of %d bytes", count, f.size)
+		return corrupt("%d elements do not fit into a file of %d bytes", count, f.size)
 	}
 	a.to = min(a.to, count-1)
 	head := int64(6 + f.offsets)
@@ -265,7 +265,7 @@ func (a *array) ofHeader(b []byte, letters string, header int64) error {
 		return err
 	}
 	if c.skip(1); c.addr() != header {
-		return corrupt("it is of another header than that at byte %d", header)
+		return corrupt("it belongs to another header than that at byte %d", header)
 	}
 	return c.err()
 }
@@ -423,7 +423,7 @@ func (e *extensible) data(all []page, written []byte) error {
 		case p.count <= perPage:
 			small = append(small, p)
 		case written == nil:
-			return unsupported("pages of blocks that the index block knows are not supported")
+			return unsupported("pages in blocks of the index block are not supported")
 		default:
 			pages = append(pages, e.paged(p.off+head+4, p.count, perPage, p.first, written, int64(i)*(p.count/perPage))...)
 		}

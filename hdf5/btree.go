@@ -42,7 +42,7 @@ func (t *tree1) level(nodes []int64, level int) error {
 			t.room -= want[i].n
 		}
 		if t.room < 0 {
-			return corrupt("a B-tree has more nodes than the file has room for")
+			return corrupt("a B-tree has more nodes than fit into the file")
 		}
 		var below []int64
 		next := level
@@ -187,7 +187,7 @@ func (w *wave) parseTree2(at int64, kind byte) (*tree2, error) {
 	}
 	most := (t.nodeSize - 10) / int64(t.recordSize)
 	if most < 1 {
-		return nil, corrupt("a record of %d bytes is not in a node of %d", t.recordSize, t.nodeSize)
+		return nil, corrupt("a record of %d bytes does not fit into a node of %d", t.recordSize, t.nodeSize)
 	}
 	all := uint64(most)
 	t.counts = append(t.counts, encodedSize(all), 0)
@@ -195,7 +195,7 @@ func (w *wave) parseTree2(at int64, kind byte) (*tree2, error) {
 		pointer := int64(t.pointer(depth))
 		most := (t.nodeSize - 10 - pointer) / (int64(t.recordSize) + pointer)
 		if most < 1 {
-			return nil, corrupt("no record is in a node of %d bytes", t.nodeSize)
+			return nil, corrupt("no record fits into a node of %d bytes", t.nodeSize)
 		}
 		if all > 1<<56 {
 			all = 1 << 63 // the count takes all eight bytes
@@ -235,7 +235,7 @@ func (t *tree2) level(nodes []node2, depth int) error {
 			t.room -= n
 		}
 		if t.room < 0 {
-			return corrupt("a B-tree has more nodes than the file has room for")
+			return corrupt("a B-tree has more nodes than fit into the file")
 		}
 		var below []node2
 		err := t.w.structures("B-tree node", want, t.broken, func(i int, b []byte) error {
@@ -255,7 +255,7 @@ func (t *tree2) level(nodes []node2, depth int) error {
 
 func (t *tree2) node(x node2, b []byte, depth int) (below []node2, err error) {
 	if int64(len(b)) > t.nodeSize {
-		return nil, corrupt("%d records are not in a node of %d bytes", x.count, t.nodeSize)
+		return nil, corrupt("%d records do not fit into a node of %d bytes", x.count, t.nodeSize)
 	}
 	t.w.saw("B-tree node", x.at, min(t.nodeSize, t.w.f.size-x.at))
 	letters := "BTLF"

@@ -90,7 +90,7 @@ func (x *index) found(at []int64, addr, size int64, mask uint32) error {
 		return x.broken(x.w.f.place("chunk", addr, err))
 	}
 	if x.left--; x.left < 0 {
-		return x.broken(x.w.f.place("chunk", addr, corrupt("the array has no more than %v chunks", x.count)))
+		return x.broken(x.w.f.place("chunk", addr, corrupt("more chunks than the %v of the array", x.count)))
 	}
 	n := len(at)
 	if len(x.slab) < n {
@@ -108,7 +108,7 @@ func (x *index) found(at []int64, addr, size int64, mask uint32) error {
 // extent says what is wrong with a run of content.
 func (f *File) extent(off, n int64) error {
 	if off < 0 || n < 0 || off > f.size || n > f.size-off {
-		return corrupt("%d bytes are not all within the file, of %d bytes", n, f.size)
+		return corrupt("%d bytes exceed the file of %d bytes", n, f.size)
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func parseType(c *cursor, depth int) (*Datatype, error) {
 func (t *Datatype) parseBits(c *cursor) error {
 	t.BitOffset, t.Precision = int(c.u16()), int(c.u16())
 	if t.Precision == 0 || int64(t.BitOffset+t.Precision) > 8*t.Size {
-		return corrupt("%d bits from bit %d on are not in %d bytes", t.Precision, t.BitOffset, t.Size)
+		return corrupt("%d bits from bit %d on do not fit into %d bytes", t.Precision, t.BitOffset, t.Size)
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (t *Datatype) parseFloat(c *cursor, bits uint32) error {
 	t.Float = x
 	for _, end := range []int{x.Sign + 1, x.ExponentAt + x.ExponentBits, x.MantissaAt + x.MantissaBits} {
 		if int64(end) > 8*t.Size {
-			return corrupt("bit %d of a float is not in its %d bytes", end-1, t.Size)
+			return corrupt("bit %d of a float is outside its %d bytes", end-1, t.Size)
 		}
 	}
 	if x.ExponentBits > 32 || x.MantissaBits == 0 {
@@ -268,7 +268,7 @@ func (t *Datatype) parseFields(c *cursor, n int, version uint32, depth int) erro
 			}
 		}
 		if x.Offset > t.Size || x.Type.Size > t.Size-x.Offset {
-			return corrupt("field %q, of %d bytes at %d, is not in an element of %d bytes", x.Name, x.Type.Size, x.Offset, t.Size)
+			return corrupt("field %q, %d bytes at %d, is outside an element of %d bytes", x.Name, x.Type.Size, x.Offset, t.Size)
 		}
 		t.variable = t.variable || x.Type.variable
 		t.Fields = append(t.Fields, x)
@@ -297,7 +297,7 @@ func (t *Datatype) parseMembers(c *cursor, n int, version uint32) error {
 		return corrupt("expected enum values that are integers of %d bytes, found %v", t.Size, t.Base)
 	}
 	if int64(n) > int64(c.left()) {
-		return corrupt("%d names are not in %d bytes", n, c.left())
+		return corrupt("%d names do not fit into %d bytes", n, c.left())
 	}
 	t.Members = make([]Member, n)
 	for i := range t.Members {
@@ -331,7 +331,7 @@ func (t *Datatype) fits(dims []int64, base *Datatype) error {
 	n, ok := multiply(dims...)
 	size, ok2 := multiply(n, base.Size)
 	if !ok || !ok2 || size != t.Size || n == 0 {
-		return corrupt("arrays of %v times %d bytes do not have %d bytes", dims, base.Size, t.Size)
+		return corrupt("an array of %v times %d bytes does not have %d bytes", dims, base.Size, t.Size)
 	}
 	t.count = n
 	return nil

@@ -69,7 +69,7 @@ func unfilter(all []Filter, mask uint32, b []byte, size int64) ([]byte, error) {
 		if x.ID == filterShuffle {
 			b, err = undoShuffle(x, b)
 		} else if decode := decoders[x.ID]; decode == nil {
-			err = unsupported("it is not supported")
+			err = unsupported("not supported")
 		} else {
 			b, err = decode(b, most)
 		}
@@ -182,7 +182,7 @@ func decodeLZ4(in []byte, most int64) ([]byte, error) {
 	}
 	total, block := binary.BigEndian.Uint64(in), int64(binary.BigEndian.Uint32(in[8:]))
 	if in = in[12:]; total > uint64(most) || total > 256*uint64(len(in)) || block == 0 && total > 0 {
-		return nil, fmt.Errorf("expected at most %d bytes, found %d stored bytes that say %d in blocks of %d", most, len(in), total, block)
+		return nil, fmt.Errorf("expected at most %d bytes, found %d stored bytes for %d in blocks of %d", most, len(in), total, block)
 	}
 	out := make([]byte, total)
 	for rest := out; len(rest) > 0; {

@@ -97,7 +97,7 @@ type block struct{ at, off, size int64 }
 func (h *fractalHeap) find(off int64) (b block, table span, err error) {
 	if h.rows == 0 {
 		if off >= h.start {
-			return b, table, corrupt("byte %d is not in a heap of %d bytes", off, h.start)
+			return b, table, corrupt("byte %d is outside a heap of %d bytes", off, h.start)
 		}
 		return block{h.root, 0, h.start}, table, nil
 	}
@@ -115,12 +115,12 @@ func (h *fractalHeap) find(off int64) (b block, table span, err error) {
 			from += size * h.width
 		}
 		if row >= rows {
-			return b, table, corrupt("byte %d is not in a heap of %d rows", off, h.rows)
+			return b, table, corrupt("byte %d is outside a heap of %d rows", off, h.rows)
 		}
 		column := (off - from) / size
 		i := int64(row)*h.width + column
 		if i >= int64(len(entries)) {
-			return b, table, corrupt("byte %d is not in the heap", off)
+			return b, table, corrupt("byte %d is outside the heap", off)
 		}
 		from += column * size
 		if at = entries[i]; size <= h.maxDirect {
@@ -165,7 +165,7 @@ func (h *fractalHeap) table(at int64, b []byte) error {
 		return err
 	}
 	if heap := c.addr(); heap != h.at {
-		return corrupt("it is of a heap at byte %d", heap)
+		return corrupt("it belongs to a heap at byte %d", heap)
 	}
 	c.skip(int64(h.offsetSize))
 	entries := []int64{}
@@ -185,7 +185,7 @@ func (h *fractalHeap) direct(x block, b []byte) error {
 		return err
 	}
 	if heap := c.addr(); heap != h.at {
-		return corrupt("it is of a heap at byte %d", heap)
+		return corrupt("it belongs to a heap at byte %d", heap)
 	}
 	c.skip(int64(h.offsetSize))
 	if !h.checked {
@@ -278,7 +278,7 @@ func (h *fractalHeap) some(ids [][]byte, do func(i int, b []byte) error, broken 
 				checked[x.block.at] = err
 			}
 			if err == nil && (x.in.off < 0 || x.in.n > x.block.size || x.in.off > x.block.size-x.in.n) {
-				err = corrupt("%d bytes at %d are not in it", x.in.n, x.in.off)
+				err = corrupt("%d bytes at %d are outside it", x.in.n, x.in.off)
 			}
 			if err != nil {
 				if err := lose(x, "fractal heap's block", x.block.at, err); err != nil {
@@ -291,7 +291,7 @@ func (h *fractalHeap) some(ids [][]byte, do func(i int, b []byte) error, broken 
 			}
 		}
 		if h.room -= int64(len(x.b)); h.room < 0 {
-			return h.w.f.place("fractal heap", h.at, corrupt("its objects take more than the file"))
+			return h.w.f.place("fractal heap", h.at, corrupt("its objects are larger than the file"))
 		}
 		if err := do(i, x.b); err != nil {
 			return err
@@ -414,7 +414,7 @@ func (w *wave) dense(heap, tree int64, kind byte, idAt int, do func(rec, b []byt
 		return nil
 	}
 	if idAt+h.idSize > t.recordSize {
-		return w.f.place("B-tree header", tree, corrupt("an ID of %d bytes is not in records of %d", h.idSize, t.recordSize))
+		return w.f.place("B-tree header", tree, corrupt("an ID of %d bytes does not fit into records of %d", h.idSize, t.recordSize))
 	}
 	var records, ids [][]byte
 	t.record = func(rec []byte) error {

@@ -111,7 +111,7 @@ func (w *wave) headerParts(h *header, b []byte) error {
 	for err == nil && len(more) > 0 {
 		for _, s := range more {
 			if seen[s.off] {
-				return corrupt("a continuation at byte %d was there before", s.off)
+				return corrupt("continuation at byte %d occurs twice", s.off)
 			}
 			if s.n > maxHeaderPart {
 				return overLimit("a continuation", s.n, maxHeaderPart)

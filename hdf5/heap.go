@@ -44,14 +44,14 @@ func (w *wave) parseLocalHeap(at int64) (*localHeap, error) {
 // text is the string at a place, which a zero ends.
 func (h *localHeap) text(at int64) (string, error) {
 	if at < 0 || at >= int64(len(h.b)) {
-		return "", corrupt("a name at %d is not in a local heap of %d bytes", at, len(h.b))
+		return "", corrupt("a name at %d is outside a local heap of %d bytes", at, len(h.b))
 	}
 	s, _, ok := bytes.Cut(h.b[at:], []byte{0})
 	if !ok {
 		return "", corrupt("a name at %d in a local heap has no end", at)
 	}
 	if h.room -= len(s); h.room < 0 {
-		return "", corrupt("names take more than the %d bytes of their local heap", len(h.b))
+		return "", corrupt("names exceed the %d bytes of their local heap", len(h.b))
 	}
 	return string(s), nil
 }

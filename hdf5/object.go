@@ -336,7 +336,7 @@ func (f *File) Find(ctx context.Context, name string) (*Object, error) {
 				at, dir = f.Root, "/"
 			}
 		case ExternalLink:
-			return nil, f.place("link "+join(dir, l.Name), -1, unsupported("it leads to %q in the file %q", l.Target, l.File))
+			return nil, f.place("link "+join(dir, l.Name), -1, unsupported("it refers to %q in the file %q", l.Target, l.File))
 		default:
 			return nil, f.place("link "+join(dir, l.Name), -1, unsupported("user-defined links, here of type %d, are not supported", l.Kind))
 		}

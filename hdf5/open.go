@@ -174,7 +174,7 @@ func (w *wave) superblock(at int64) error {
 	c.skip(24)
 	w.saw("superblock", at, int64(c.at))
 	if f.leafK == 0 || f.groupK == 0 || f.chunkK == 0 {
-		return corrupt("expected nodes of some entries, found K of %d, %d and %d", f.leafK, f.groupK, f.chunkK)
+		return corrupt("expected K above 0, found %d, %d and %d", f.leafK, f.groupK, f.chunkK)
 	}
 	return c.err()
 }

@@ -305,7 +305,7 @@ func (w *wave) spend(room *int64, n int64, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if *room -= n; *room < 0 {
-		return corrupt("there are more %s than a file of %d bytes has room for", what, w.f.size)
+		return corrupt("more %s than fit into a file of %d bytes", what, w.f.size)
 	}
 	return nil
 }
@@ -381,7 +381,7 @@ func (f *File) holds(s span) error {
 	case s.off < 0:
 		return corrupt("its address is undefined")
 	case s.n < 0 || s.off > f.size || s.n > f.size-s.off:
-		return corrupt("%d bytes at %d are not all within the file, of %d bytes", s.n, s.off, f.size)
+		return corrupt("%d bytes at %d exceed the file of %d bytes", s.n, s.off, f.size)
 	case s.n > f.Limit:
 		return overLimit("it", s.n, f.Limit)
 	}

@@ -347,7 +347,7 @@ func (o *Object) runs(ctx context.Context, parts func(yield func(part, error) bo
 	}
 	return pipe.Each(ctx, joined, workers, func(ctx context.Context, r run) error {
 		if r.n > o.f.Limit {
-			return o.f.place("chunk", r.off, overLimit("what is stored", r.n, o.f.Limit))
+			return o.f.place("chunk", r.off, overLimit("stored data", r.n, o.f.Limit))
 		}
 		b := o.f.cache.find(r.span)
 		if b == nil {

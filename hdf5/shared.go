@@ -40,7 +40,7 @@ func (w *wave) resolve(m message) (_ message, at int64, err error) {
 	}
 	i := slices.IndexFunc(h.messages, func(x message) bool { return x.kind == m.kind && x.flags&flagShared == 0 })
 	if i < 0 {
-		return m, 0, corrupt("the object at byte %d does not have the message of type %d that others share", at, m.kind)
+		return m, 0, corrupt("the object at byte %d lacks the shared message of type %d", at, m.kind)
 	}
 	return h.messages[i], at, nil
 }

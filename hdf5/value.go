@@ -71,7 +71,7 @@ func (d *decoder) take(n int64) error {
 	left := w.room.values
 	w.mu.Unlock()
 	if left < 0 {
-		return w.f.place("values", -1, overLimit("what they hold", w.f.Limit-left, w.f.Limit))
+		return w.f.place("values", -1, overLimit("decoded data", w.f.Limit-left, w.f.Limit))
 	}
 	return nil
 }

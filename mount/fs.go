@@ -364,7 +364,7 @@ func (q *quiet) say(log *slog.Logger, what string, args ...any) {
 		log.Warn(what, args...)
 	}
 	if n == quietLines {
-		log.Warn("more errors are not shown for " + strconv.Itoa(int(quietTime.Seconds())) + " s")
+		log.Warn("further errors are not logged for " + strconv.Itoa(int(quietTime.Seconds())) + " s")
 	}
 }
 

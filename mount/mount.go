@@ -224,7 +224,7 @@ func (f *filesystem) changed(v *version) {
 		return
 	}
 	if t.Reopen == nil && !t.stale.Swap(true) && f.o.Log != nil {
-		f.o.Log.Error("the archive has changed: what is read of it fails from now on, until it is mounted again", slog.String("archive", t.shownName()))
+		f.o.Log.Error("the archive has changed: reads fail until it is mounted again", slog.String("archive", t.shownName()))
 	}
 }
 
@@ -302,7 +302,7 @@ func (m *Mount) watch(t *tree) {
 		m.aside(t)
 		m.invalidate(t)
 		if f.o.Log != nil {
-			f.o.Log.Info("the archive has changed: mounted again", slog.String("archive", t.shownName()))
+			f.o.Log.Info("the archive has changed: reopened", slog.String("archive", t.shownName()))
 		}
 	}
 }
@@ -350,7 +350,7 @@ func mountError(dir string, err error) error {
 		d.Close()
 	}
 	if strings.HasPrefix(err.Error(), "fusermount exited") {
-		return fmt.Errorf("%s: fusermount3 has not mounted it, for the reason that it gives", dir)
+		return fmt.Errorf("%s: fusermount3 could not mount it, and printed why", dir)
 	}
 	return fmt.Errorf("%s: %w", dir, err)
 }

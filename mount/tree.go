@@ -107,7 +107,7 @@ func countLinks(ctx context.Context, a *holdall.Archive) map[string]uint32 {
 // mostLinks is how many links are followed, one leading to the next.
 const mostLinks = 40
 
-var errLink = errors.New("a hard link that leads to no file")
+var errLink = errors.New("hard link without a target")
 
 // follow returns what a hard link is another name of.
 func follow(ctx context.Context, a *holdall.Archive, e holdall.Entry) (holdall.Entry, error) {

@@ -53,9 +53,9 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
-	s := e.Name + ": is being changed by "
+	s := e.Name + ": locked by "
 	if e.Holder == "" {
-		s += "somebody else"
+		s += "another process"
 	} else {
 		s += e.Holder
 	}

@@ -30,9 +30,9 @@ func TestLockedErrorTellsWhatIsKnown(t *testing.T) {
 		err  store.LockedError
 		want string
 	}{
-		{store.LockedError{Name: "x"}, "x: is being changed by somebody else"},
+		{store.LockedError{Name: "x"}, "x: locked by another process"},
 		{store.LockedError{Name: "x", Holder: "process 123 on h (holdall add)", Since: since},
-			"x: is being changed by process 123 on h (holdall add) since 2026-01-02 15:04:05"},
+			"x: locked by process 123 on h (holdall add) since 2026-01-02 15:04:05"},
 	} {
 		if got := c.err.Error(); got != c.want {
 			t.Errorf("expected %q, found %q", c.want, got)

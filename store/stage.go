@@ -262,7 +262,7 @@ func (s *Stage) Vacant(ctx context.Context, name string) error {
 		case err != nil:
 			return err
 		}
-		return fmt.Errorf("%s is a folder with %s in it, which is not replaced: %w", name, path.Base(info.Name), fs.ErrExist)
+		return fmt.Errorf("%s is a folder with %s in it, and is not replaced: %w", name, path.Base(info.Name), fs.ErrExist)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

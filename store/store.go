@@ -422,7 +422,7 @@ const copyBlock = 1 << 20
 // them through this program if w can.
 func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error {
 	if off < 0 || n < 0 {
-		return fmt.Errorf("copy range %d+%d: no range", off, n)
+		return fmt.Errorf("copy range %d+%d: invalid range", off, n)
 	}
 	if n == 0 {
 		return nil

@@ -18,7 +18,7 @@ func (m *Meta) fillElement() ([]byte, error) {
 		return out, nil // of any type, structured ones included
 	}
 	if !m.DType.encode(out, m.Fill) {
-		return nil, corrupt("fill_value: %s is none of dtype %s", brief(m.Fill), clip(m.DType.Name))
+		return nil, corrupt("fill_value: %s is not a value of dtype %s", brief(m.Fill), clip(m.DType.Name))
 	}
 	return out, nil
 }

@@ -297,7 +297,7 @@ func (m *Meta) parseCodecs(codecs []any, inner bool) error {
 			if builders[id] == nil && !objects {
 				strange = true
 			} else if !strange && toBytes == (objects || elementwise) {
-				return corrupt("codecs: %q is out of place", clip(name))
+				return corrupt("codecs: %q is in the wrong position", clip(name))
 			}
 			toBytes, changed = toBytes || objects, changed || elementwise
 			if c.Config == nil {
@@ -314,7 +314,7 @@ func (m *Meta) parseCodecs(codecs []any, inner bool) error {
 		}
 	}
 	if !toBytes && !strange {
-		return corrupt("codecs: none of them makes bytes of elements")
+		return corrupt("codecs: expected one that turns elements into bytes, found none")
 	}
 	return nil
 }
@@ -360,7 +360,7 @@ func (m *Meta) parseShard(config map[string]any) error {
 	}
 	for i, n := range chunks {
 		if n == 0 || s.Chunks[i]%n != 0 {
-			return corrupt("codecs: sharding_indexed: shards of shape %v cannot be taken apart into chunks of shape %v", s.Chunks, chunks)
+			return corrupt("codecs: sharding_indexed: shards of shape %v cannot be split into chunks of shape %v", s.Chunks, chunks)
 		}
 	}
 	switch where := config["index_location"]; where {

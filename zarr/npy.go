@@ -14,7 +14,7 @@ import (
 // WriteElements writes the elements alone, in C order, as .zarray types them.
 func (a *Array) WriteElements(ctx context.Context, w io.Writer) error {
 	if a.DType.Kind == 'O' {
-		return &KeyError{a.name(), unsupported("objects have no form as bytes; write them as text")}
+		return &KeyError{a.name(), unsupported("objects have no byte form; write them as text")}
 	}
 	return a.slabs(ctx, func(s slab) error {
 		_, err := w.Write(s.bytes)

@@ -238,7 +238,7 @@ func TestUnknownCodecsAreNamed(t *testing.T) {
 		{`"compressor":null`, `"compressor":{"id":"zfpy"}`, `/: codec "zfpy" is not supported`},
 		{`"filters":null`, `"filters":[{"id":"categorize"}]`, `/: codec "categorize" is not supported`},
 		{`"filters":null`, `"filters":[{"id":"delta","dtype":"<c8"}]`, `/: codec "delta": dtype <c8 is not supported`},
-		{`"|u1"`, `"|O"`, "/: an object array without a filter that says what its objects are"},
+		{`"|u1"`, `"|O"`, "/: object array without a filter that defines its objects"},
 		{`"|u1"`, `"<f16"`, "/: dtype <f16 is not supported"},
 	} {
 		a, err := Open(t.Context(), keyed{".zarray": []byte(strings.Replace(oneByte, c.from, c.to, 1))}, "")

@@ -88,7 +88,7 @@ func newPipeline(m *Meta, limit int64) (*pipeline, error) {
 	filters := m.Filters
 	if m.DType.Kind == 'O' {
 		if len(filters) == 0 {
-			return nil, unsupported("an object array without a filter that says what its objects are")
+			return nil, unsupported("object array without a filter that defines its objects")
 		}
 		if p.objects = objectBuilders[filters[0].ID]; p.objects == nil {
 			return nil, &CodecError{Codec: filters[0].ID}

@@ -101,7 +101,7 @@ func (a *Array) reader(ctx context.Context) (*reader, error) {
 	}
 	key := r.key(make([]int64, len(r.grid)))
 	if _, err := a.src.GetRange(ctx, key, 0, 0); errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrUnwritten) {
-		return nil, &KeyError{a.name(), unsupported("its elements are those of %q in the HDF5 file %q, which cannot be read", a.External.Name, a.External.URL)}
+		return nil, &KeyError{a.name(), unsupported("its elements are %q in the HDF5 file %q, which cannot be read", a.External.Name, a.External.URL)}
 	}
 	return r, nil
 }

@@ -23,7 +23,7 @@ func (a *Array) Numeric() bool {
 // and NaN where they are none.
 func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float64, error) {
 	if !a.Numeric() {
-		return nil, &KeyError{a.name(), unsupported("elements of type %s are no numbers", a.DType)}
+		return nil, &KeyError{a.name(), unsupported("elements of type %s are not numbers", a.DType)}
 	}
 	r, err := a.reader(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *reader) sampler(from, count, step []int64, cost int64) (*sampler, error
 	total := int64(1)
 	for i, n := range count {
 		if n <= 0 || step[i] <= 0 || from[i] < 0 || from[i] >= r.shape[i] || n > (r.shape[i]-1-from[i])/step[i]+1 {
-			return nil, &KeyError{a.name(), corrupt("expected a window within %d elements along axis %d, found %d from %d on, %d apart", r.shape[i], i, n, from[i], step[i])}
+			return nil, &KeyError{a.name(), corrupt("expected a window within %d elements along axis %d, found %d from %d on with step %d", r.shape[i], i, n, from[i], step[i])}
 		}
 		if total, _ = multiply(total, n); total > a.Limit/cost {
 			return nil, &KeyError{a.name(), overLimit("a window", total, a.Limit/cost)}

@@ -141,7 +141,7 @@ func (s *shards) row(rows []byte, n int64) (off, size int64, ok bool, err error)
 	case o == math.MaxUint64 && l == math.MaxUint64:
 		return 0, 0, false, nil
 	case o > math.MaxInt64 || l > math.MaxInt64-o:
-		return 0, 0, false, corrupt("the index of the shard: chunk %d: no shard has %d bytes at %d", n, l, o)
+		return 0, 0, false, corrupt("the index of the shard: chunk %d: invalid range of %d bytes at %d", n, l, o)
 	}
 	return int64(o), int64(l), true, nil
 }

@@ -109,7 +109,7 @@ func Within(off, n, size int64) (int64, error) {
 		from += size
 	}
 	if n < 0 || from < 0 || from > size-n {
-		return 0, corrupt("%d bytes at %d are wanted of a value of %d", n, off, size)
+		return 0, corrupt("%d bytes at %d are outside a value of %d", n, off, size)
 	}
 	return from, nil
 }

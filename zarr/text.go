@@ -66,7 +66,7 @@ func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 func (a *Array) Values(ctx context.Context) ([]any, error) {
 	k, size := a.DType.Kind, a.DType.Size
 	if k != 'O' && k != 'S' && k != 'U' {
-		return nil, &KeyError{a.name(), unsupported("only the elements of arrays of objects or strings are values, these are %s", clip(a.DType.Name))}
+		return nil, &KeyError{a.name(), unsupported("expected an array of objects or strings, found %s", clip(a.DType.Name))}
 	}
 	out := []any{}
 	held := int64(0)

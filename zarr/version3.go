@@ -184,14 +184,14 @@ func (t *Version3) codecs(a *Array) ([]named3, error) {
 	}
 	r, err := a.newReader()
 	if err != nil {
-		return nil, errors.Join(unsupported("its chunks cannot be made anew"), err)
+		return nil, errors.Join(unsupported("its chunks cannot be encoded again"), err)
 	}
 	t.pipe, t.Size = r, -1
 	d := t.dtype()
 	if d.Kind != 'O' {
 		n, _ := product(r.chunks)
 		if t.Size, _ = multiply(n, d.Size); t.Size > a.Limit {
-			return nil, errors.Join(unsupported("its chunks cannot be made anew"), overLimit("a chunk", t.Size, a.Limit))
+			return nil, errors.Join(unsupported("its chunks cannot be encoded again"), overLimit("a chunk", t.Size, a.Limit))
 		}
 		bytes = named3{Name: "bytes", Config: map[string]any{"endian": "little"}}
 	}
@@ -272,7 +272,7 @@ var names3 = func() map[string]string {
 func (d DType) version3() (any, error) {
 	length := func(name string, n int64) (any, error) {
 		if n == 0 {
-			return nil, unsupported("dtype %s has elements of no bytes", clip(d.Name))
+			return nil, unsupported("dtype %s has elements of 0 bytes", clip(d.Name))
 		}
 		return named3{name, map[string]any{"length_bytes": n}}, nil
 	}
@@ -309,7 +309,7 @@ func (d DType) version3() (any, error) {
 	if name := names3[d.plain()]; d.Kind != 0 && name != "" {
 		return name, nil
 	}
-	return nil, unsupported("dtype %s is not one of version 3", clip(d.Name))
+	return nil, unsupported("dtype %s does not exist in version 3", clip(d.Name))
 }
 
 // fill is the JSON of fill_value, which version 3 always has.
@@ -460,7 +460,7 @@ func (t *Version3) structure(values []any) ([]byte, error) {
 		at := int64(i) * t.fields.Size
 		for j, f := range t.fields.Fields {
 			if !f.Type.encode(out[at:at+f.Type.Size], list[j]) {
-				return nil, corrupt("element %d: field %q: %s is none of dtype %s", i, f.Name, brief(list[j]), f.Type)
+				return nil, corrupt("element %d: field %q: %s is not a value of dtype %s", i, f.Name, brief(list[j]), f.Type)
 			}
 			at += f.Type.Size
 		}

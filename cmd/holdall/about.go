@@ -15,14 +15,14 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// version is set by releases; builds from source tell their commit instead.
+// version is set by releases; builds from source report their commit instead.
 var version = ""
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  args(0, 0, "nothing"),
+		Args:  args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			v := struct {
 				Version  string `json:"version"`
@@ -55,8 +55,8 @@ func versionString() string {
 func (a *app) formatsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "formats",
-		Short: "Say what each format can do",
-		Args:  args(0, 0, "nothing"),
+		Short: "List the formats and what each can do",
+		Args:  args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			type able struct {
 				Name       string   `json:"name"`

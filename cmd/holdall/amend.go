@@ -25,12 +25,13 @@ func (a *app) addCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE INPUT...",
 		Short: "Add files and folders to an archive, in place",
-		Long: `Adds files and folders to ARCHIVE, or replaces what has their names, under the
-names that pack would give them. All of it counts at once, or nothing: a crash
-leaves the archive as it was or as it was to be.
+		Long: `Adds files and folders to ARCHIVE, under the names that pack gives them. Entries
+that already have these names are replaced. The change is atomic: after a crash
+the archive has all of it or none of it.
 
-With --from SRC, inputs are groups and arrays of SRC, an HDF5 file, a LINDI
-archive or another Zarr hierarchy; without any, all of them are added.`,
+With --from SRC, each INPUT is the path of a group or array in SRC: an HDF5
+file, a LINDI archive or another Zarr hierarchy. Without an INPUT, all groups
+and arrays of SRC are added.`,
 		Example: `  holdall add recording.lindi.tar notes.txt
   holdall add --view zarr recording.lindi.tar zarr-folder
   holdall add --prefix extra/ recording.lindi.tar notes
@@ -45,7 +46,7 @@ archive or another Zarr hierarchy; without any, all of them are added.`,
 			case len(args) < 2:
 				return usage("expected an archive and what to add, found 1 argument")
 			case o.Embed || o.Refer != "":
-				return usage("--embed and --refer are about archives: expected --from")
+				return usage("--embed and --refer need --from")
 			}
 			return a.amend(ctx, args[0], func(m *holdall.Amendment) (int64, error) {
 				defer a.showProgress(o.Meter, "added")()
@@ -54,12 +55,12 @@ archive or another Zarr hierarchy; without any, all of them are added.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.Exclude, "exclude", nil, "leave out names like this pattern")
+	f.StringArrayVar(&o.Exclude, "exclude", nil, "leave out names that match this pattern; may be repeated")
 	f.BoolVar(&o.Follow, "follow", false, "add the files that symbolic links point to")
 	f.StringVar(&o.Prefix, "prefix", "", "put this in front of every name")
 	f.StringVar(&from, "from", "", "add groups and arrays of this file or archive")
-	f.BoolVar(&o.Embed, "embed", false, "of --from: add what SRC only refers to, too")
-	f.StringVar(&o.Refer, "refer", "", "of --from: do not copy contents, refer to them in SRC: where it lies now (here), or at this address, where it will lie")
+	f.BoolVar(&o.Embed, "embed", false, "with --from: copy content that SRC only refers to")
+	f.StringVar(&o.Refer, "refer", "", "with --from: refer to the content of SRC at this address; here is its current one")
 	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
 	cmd.MarkFlagsMutuallyExclusive("from", "exclude")
 	cmd.MarkFlagsMutuallyExclusive("from", "follow")
@@ -69,7 +70,7 @@ archive or another Zarr hierarchy; without any, all of them are added.`,
 // addFrom adds groups and arrays of src.
 func (a *app) addFrom(ctx context.Context, archive, src string, names []string, o holdall.AddOptions) error {
 	if a.view != "" && a.view != zarrView {
-		return usage("--from adds keys: expected --view %s", zarrView)
+		return usage("--from adds keys and needs --view %s", zarrView)
 	}
 	of := a.format
 	a.format, a.view, a.several = "", "", true
@@ -91,8 +92,8 @@ func (a *app) rmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm ARCHIVE PATH...",
 		Short: "Remove entries from an archive, in place",
-		Long: `Removes entries. Their bytes stay in the archive until it is compacted, as
-'convert' does. All of it counts at once, or nothing.`,
+		Long: `Removes entries. The change is atomic. The bytes of removed entries stay in the
+archive; 'holdall convert OLD NEW' writes a new archive without them.`,
 		Example: `  holdall rm recording.lindi.tar notes.txt
   holdall rm -r --view zarr recording.lindi.tar acquisition/test`,
 		Args: args(2, -1, "an archive and what to remove"),
@@ -100,14 +101,16 @@ func (a *app) rmCommand() *cobra.Command {
 			return a.amendNames(ctx, args[0], args[1:], recursive, func(m *holdall.Amendment, name string) error { return m.Remove(ctx, name) })
 		}),
 	}
-	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "folders too, with all in them")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also remove folders and everything in them")
 	return cmd
 }
 
 func (a *app) mvCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mv ARCHIVE FROM TO",
-		Short: "Give an entry, or a folder of them, another name, in place",
+		Short: "Rename an entry or a folder, in place",
+		Long: `Renames an entry, or a folder with everything in it. The new name must be free.
+The change is atomic, and no content is copied.`,
 		Example: `  holdall mv recording.lindi.tar notes.txt readme.txt
   holdall mv --view zarr recording.lindi.tar acquisition/test acquisition/run1`,
 		Args: args(3, 3, "an archive, a name and a new name"),
@@ -151,7 +154,7 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 			continue
 		}
 		if !folders {
-			return nil, fmt.Errorf("%s is a folder: -r removes it with all in it", p)
+			return nil, fmt.Errorf("%s is a folder: -r removes it and everything in it", p)
 		}
 		err = each(in.Entries(ctx), func(b holdall.Entry) error {
 			if strings.HasPrefix(b.Name, e.Name+"/") || b.Name == e.Name {

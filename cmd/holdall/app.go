@@ -136,7 +136,7 @@ func (a *app) openOptions() holdall.OpenOptions {
 // saysHealed says of the archive at work that it is damaged, when the first of that is healed.
 func (a *app) saysHealed() func(by string) {
 	address := a.address
-	return func(by string) { a.warn("%s: damaged, and healed by %s: 'holdall repair' mends it", address, by) }
+	return func(by string) { a.warn("%s: damaged, and healed with %s: 'holdall repair' repairs it", address, by) }
 }
 
 // written are the wishes for an archive that the verb has written: those of the flags
@@ -242,7 +242,7 @@ func (a *app) doubts() bool {
 			a.doubted = true
 		}
 		if h := in.Healing(); h.Ignored != nil {
-			a.warn("%s: its parity is not used: %v", in.Name(), h.Ignored)
+			a.warn("%s: parity not used: %v", in.Name(), h.Ignored)
 		}
 	}
 	a.opened = nil
@@ -332,13 +332,13 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdall",
-		Short: "Many small files in few objects, each of them readable without the rest",
-		Long: `holdall packs many small files into few archives, and reads, checks, mends and
-converts them, wherever they are: on disk, behind http(s), or in buckets.
+		Short: "Pack many small files into few archives, and read each file alone",
+		Long: `holdall packs many small files into few archives. It also lists, reads,
+verifies, repairs and converts archives: on disk, over HTTP and in buckets.
 
-An ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
-standard input. Its format is recognised by its bytes; --format names it. Where
-an archive is read, a folder will do as well.`,
+ARCHIVE is a path, file:///…, http(s)://…, s3://…, gs://…, az://…, or - for
+standard input. holdall detects the format from the content; --format sets it.
+Verbs that read an archive also accept a folder.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall ls -l docs.caf
   holdall cat https://example.org/docs.caf guide/intro.md
@@ -364,7 +364,7 @@ an archive is read, a folder will do as well.`,
 		".InheritedFlags.FlagUsages", "(globalFlags .).FlagUsagesWrapped "+columns,
 	).Replace(root.UsageTemplate()))
 	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
-		&cobra.Group{ID: "check", Title: "Check and mend:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
+		&cobra.Group{ID: "check", Title: "Check and repair:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
 	root.SetHelpCommandGroupID("about")
 	root.SetCompletionCommandGroupID("about")
 	add := func(group string, ops format.Op, cmds ...*cobra.Command) {
@@ -391,20 +391,20 @@ an archive is read, a folder will do as well.`,
 // globalFlags are the flags that every verb accepts.
 func (a *app) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.BoolVar(&a.json, "json", false, "results as JSON, errors too")
-	f.BoolVarP(&a.quiet, "quiet", "q", false, "results and errors only")
-	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "how to show long work: bar, plain, none, or auto: a bar on a terminal")
-	f.BoolVar(&a.exact, "bytes", false, "sizes in bytes")
-	f.BoolVar(&a.noSync, "no-sync", false, "do not wait for the disk before an archive appears under its name")
+	f.BoolVar(&a.json, "json", false, "print results and errors as JSON")
+	f.BoolVarP(&a.quiet, "quiet", "q", false, "print results and errors only")
+	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "show progress: bar, plain, none, or auto, a bar on a terminal")
+	f.BoolVar(&a.exact, "bytes", false, "print sizes in bytes")
+	f.BoolVar(&a.noSync, "no-sync", false, "do not sync to disk before an archive appears under its name")
 	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format }) // which is called by its address
-	a.formatFlag(root, f, "format of the archive, if its bytes do not tell: ", named)
-	f.StringVar(&a.view, "view", "", "another view of the same archive, where its format has several")
-	f.StringSliceVar(&a.external, "external", nil, "where an archive may lead outside its own folder or server: addresses, any, or none")
-	f.StringVar(&a.index, "index", "", "a kept index to open the archive by, or none (default one that was published beside it, or kept)")
-	f.StringVar(&a.parity, "parity", "", "the parity by which an archive is healed, or none (default what is beside it)")
+	a.formatFlag(root, f, "format of the archive, if detection fails: ", named)
+	f.StringVar(&a.view, "view", "", "show another view of the archive, if its format has several")
+	f.StringSliceVar(&a.external, "external", nil, "where references may lead: addresses, any, or none (default the archive's own folder or server)")
+	f.StringVar(&a.index, "index", "", "index to open the archive with, or none (default the one beside it or in the cache)")
+	f.StringVar(&a.parity, "parity", "", "parity file to repair reads with, or none (default the one beside the archive)")
 	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
-	f.Var(&a.whole, "compare-whole", "largest file that is read and compared whole when a part of it is read (default 1MiB)")
-	f.Var(&a.maxIndex, "max-index", "largest index to believe in (default 1GiB)")
+	f.Var(&a.whole, "compare-whole", "largest file to read and compare whole when only a part is read (default 1MiB)")
+	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
 	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -469,7 +469,7 @@ func (a *app) tell(result any, people func()) {
 func args(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {
-			return usage("expected %s, found %d arguments", what, len(args))
+			return usage("expected %s, found %s", what, count(int64(len(args)), "argument"))
 		}
 		return nil
 	}

@@ -25,20 +25,24 @@ func (a *app) browseCommand() *cobra.Command {
 	var static, single string
 	cmd := &cobra.Command{
 		Use:   "browse ARCHIVE|FOLDER|PREFIX...",
-		Short: "Look into archives in a browser",
-		Long: `Opens the explorer in the system's browser: what is in archives, where it lies,
-and what is wrong with it. It is served at a free port of this machine, to who
-knows the address only, until this is interrupted.
+		Short: "Browse archives in a web browser",
+		Long: `Opens the explorer in the system's browser. It shows the entries of archives,
+the place of each byte, and any damage. It listens on a free port of this
+machine until you interrupt the command. The address contains a token, and only
+someone who has the address can read the archives.
 
-$HOLDALL_BROWSER, or else $BROWSER, is the browser to start; none starts none.
+$HOLDALL_BROWSER, or else $BROWSER, names the browser to start. The value none
+starts no browser.
 
---static DIR writes a page into a folder instead, and an index with digests of
-all contents. Put the archive there, too: then any server of files, or a bucket,
-shows it, if it gives ranges. Each piece of a content is compared with its digest
-in the browser.
+--static DIR writes a page into a folder instead, with an index that has digests
+of all content. Copy the archive into the same folder. Any file server or bucket
+that supports range requests can then serve the page. The browser compares each
+piece of content with its digest.
 
---single FILE writes one file of HTML that has the page, the index and the archive
-in it, and opens from a disk. It is for archives of up to 64 MiB.`,
+--single FILE writes one HTML file that contains the page, the index and the
+archive, and can be opened from disk. The archive may have up to 64 MiB.
+
+With --static and --single the exit code is 1 if some content is damaged.`,
 		Example: `  holdall browse docs.caf
   holdall browse /data/archives
   HOLDALL_BROWSER=none holdall browse docs.caf
@@ -49,7 +53,7 @@ in it, and opens from a disk. It is for archives of up to 64 MiB.`,
 			if static != "" || single != "" {
 				switch {
 				case static != "" && single != "":
-					return usage("--static or --single: expected one of them")
+					return usage("expected one of --static and --single")
 				case len(args) != 1 || o.files:
 					return usage("%s: expected one archive", map[bool]string{true: "--static", false: "--single"}[static != ""])
 				case single != "":
@@ -61,9 +65,9 @@ in it, and opens from a disk. It is for archives of up to 64 MiB.`,
 			return a.serve(ctx, args, o)
 		}),
 	}
-	cmd.Flags().StringVar(&static, "static", "", "write a page for any server of files into this folder")
-	cmd.Flags().StringVar(&single, "single", "", "write one file of HTML with the page and the archive in it")
-	cmd.Flags().BoolVar(&o.files, "files", false, "the files of a folder that is no archive, not the archives in it")
+	cmd.Flags().StringVar(&static, "static", "", "write a page for any file server into this folder")
+	cmd.Flags().StringVar(&single, "single", "", "write one HTML file that contains the page and the archive")
+	cmd.Flags().BoolVar(&o.files, "files", false, "show the files of a plain folder, not the archives in it")
 	return cmd
 }
 
@@ -108,7 +112,7 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 		Page    string `json:"page"`
 		Archive string `json:"archive"`
 		Index   int64  `json:"index_bytes"`
-	}{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: a page for %s with %s; put %s there, too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
+	}{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page for %s with %s; copy %s there too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
 	return answer(sum.Unproven > 0)
 }
 
@@ -138,7 +142,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 		return err
 	}
 	if stored > maxSingle {
-		return fmt.Errorf("%s: it has %s, and a page has room for %s: 'holdall browse --static' writes one that lies beside its archive", address, a.humanSize(stored), a.humanSize(maxSingle))
+		return fmt.Errorf("%s: the archive has %s, over the limit of %s for --single: use --static, which keeps the archive in a file of its own", address, a.humanSize(stored), a.humanSize(maxSingle))
 	}
 	dir, err := os.MkdirTemp("", "holdall-page-")
 	if err != nil {
@@ -175,7 +179,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 		Page    string `json:"page"`
 		Archive string `json:"archive"`
 		Index   int64  `json:"index_bytes"`
-	}{file, archive, sum.Index}, "%s\n", fmt.Sprintf("%s: a page with %s in it", file, count(sum.Entries, "entry")))
+	}{file, archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page with %s", file, count(sum.Entries, "entry")))
 	return answer(sum.Unproven > 0)
 }
 
@@ -260,5 +264,5 @@ func (a *app) openBrowser(ctx context.Context, url string) {
 		}
 		return
 	}
-	a.warn("no browser could be started: open the address in one")
+	a.warn("cannot start a browser: open the address yourself")
 }

@@ -126,7 +126,7 @@ func TestBrowseSaysWhereWithoutABrowser(t *testing.T) {
 	s = starting(t, "browse", filepath.Join(dir, "x.caf"))
 	s.hasBegun(t)
 	s.url(t)
-	if line := <-s.stderr.to; line != "holdall: browse: no browser could be started: open the address in one" {
+	if line := <-s.stderr.to; line != "holdall: browse: cannot start a browser: open the address yourself" {
 		t.Errorf("it says %q", line)
 	}
 	s.end(t)

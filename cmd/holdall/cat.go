@@ -16,35 +16,35 @@ func (a *app) catCommand() *cobra.Command {
 	var depth int
 	cmd := &cobra.Command{
 		Use:   "cat ARCHIVE PATH...",
-		Short: "Write contents of an archive to standard output",
-		Long: `Writes the contents of files to standard output, one after the other, and reads
-no more of the archive than that takes. Whole files are compared with the
-archive's digests: up to 1 MiB before the first byte is written, longer ones on
-the way, with exit code 1 at the end if they are damaged.
+		Short: "Write files of an archive to standard output",
+		Long: `Writes the content of files to standard output, one after the other. holdall
+reads only the parts of the archive that it needs. It compares whole files with
+the archive's digests: files up to 1 MiB before it writes the first byte, longer
+files while it writes. The exit code is 1 if a file is damaged.
 
---range takes part of each: START-END without the byte at END, START- to the
-end, -N the last N bytes.
+--range writes a part of each file: START-END excludes the byte at END, START-
+reads to the end, -N is the last N bytes.
 
---view meta without a PATH writes what a package says of itself.
+--view meta without a PATH writes the metadata of a package.
 
---decode writes the elements of Zarr arrays instead: as text, or with
---decode=npy as a NumPy file.
+--decode writes the elements of Zarr arrays, as text, or with --decode=npy as a
+NumPy file.
 
---json in the tree of an Oak store writes a node with its properties as an
-object, or a property; --depth says how many levels of children are objects in
-it, below which there are names. Other contents are what they are.`,
+--json in the tree of an Oak store writes a node with its properties as one
+JSON object, or a single property. --depth N includes N levels of children as
+objects; below them there are only names. Other content is written unchanged.`,
 		Example: `  holdall cat docs.caf guide/intro.md
   holdall cat --range 0-512 data.caf big.bin | xxd
   holdall cat https://example.org/docs.caf guide/intro.md | less
   holdall cat --view meta package.rvn
   holdall cat --view tree --json --depth 1 segmentstore content/site
   holdall cat --decode=npy recording.lindi.tar units/spike_times > times.npy`,
-		Args: args(1, -1, "an archive and what to read of it"),
+		Args: args(1, -1, "an archive and a path in it"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if len(args) == 1 {
 				if a.view != metaView {
-					return usage("expected an archive and what to read of it, found 1 argument")
+					return usage("expected an archive and a path in it, found 1 argument")
 				}
 				args = append(args, metaText)
 			}
@@ -55,10 +55,10 @@ it, below which there are names. Other contents are what they are.`,
 		},
 		ValidArgsFunction: a.completeMembers,
 	}
-	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
-	cmd.Flags().Var(newChoice(&decode, "", "text", "npy"), "decode", "PATH is a Zarr array: its elements, as text or (npy) as a NumPy file")
+	cmd.Flags().Var(&r, "range", "write only these bytes of each file: START-END, START- or -N")
+	cmd.Flags().Var(newChoice(&decode, "", "text", "npy"), "decode", "write the elements of a Zarr array: text, or npy, a NumPy file")
 	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
-	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of nodes: how many levels of children are objects, too")
+	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of Oak nodes: levels of children to include as objects")
 	return cmd
 }
 
@@ -71,12 +71,12 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 	defer a.close(ctx, in)
 	if a.json && a.showsNodes(in) {
 		if r.set {
-			return usage("--range: a node as JSON has none")
+			return usage("--range does not apply to a node as JSON")
 		}
 		return a.catNodes(ctx, address, names, depth)
 	}
 	if deep {
-		return usage("--depth: expected --json and the tree of an Oak store")
+		return usage("--depth needs --json and the tree of an Oak store")
 	}
 	return all(names, func(name string) error {
 		e, err := lookup(ctx, in, name)

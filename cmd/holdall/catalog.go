@@ -28,17 +28,17 @@ import (
 func (a *app) catalogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "catalog",
-		Short: "Keep a database of which archive has which file, and read by it",
-		Long: `Keeps a catalogue: a database that says which archive has which file, and where
-in it. One file of millions is found by one lookup, and read by one request.
+		Short: "Find and read files through a database of many archives",
+		Long: `Keeps a catalogue: a database that records which archive has which file, and at
+which offset. One lookup finds a file among millions, and one request reads it.
 
 The catalogue is --db FILE, or $HOLDALL_CATALOG, or a file in your data folder.
-It may be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
+For several machines it can be in PostgreSQL: postgres://USER@HOST/DATABASE.`,
 		Example: `  holdall catalog init
   holdall catalog add https://example.org/docs-00001.caf
   holdall catalog cat guide/intro.md`,
 	}
-	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
+	cmd.PersistentFlags().StringVar(&a.db, "db", "", dbUsage)
 	cmd.AddCommand(a.catalogInitCommand(), a.catalogFindCommand(), a.catalogListCommand(), a.catalogRemoveCommand(), a.catalogExportCommand())
 	for _, c := range []*cobra.Command{a.catalogAddCommand(), a.catalogCheckCommand(), a.catalogCatCommand(), a.catalogExtractCommand()} {
 		cmd.AddCommand(a.takes(format.ToOpen|format.ToVerify, c, format.All()...))
@@ -46,7 +46,9 @@ It may be in PostgreSQL, for several machines: postgres://USER@HOST/DATABASE.`,
 	return cmd
 }
 
-// catalogAddress is the catalogue that the user means; usual says that nobody named it.
+const dbUsage = "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)"
+
+// catalogAddress is the catalogue that the user means; usual is true if no address was given.
 func (a *app) catalogAddress() (address string, usual bool, err error) {
 	if named := cmp.Or(a.db, os.Getenv("HOLDALL_CATALOG")); named != "" {
 		return named, false, nil
@@ -102,10 +104,10 @@ var forReading = catalog.Options{ReadOnly: true}
 func (a *app) catalogInitCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init",
-		Short: "Make a new catalogue",
-		Long: `Makes a new, empty catalogue. One that is there is brought up to date, and keeps
-what is in it; any other file is left as it is.`,
-		Args: args(0, 0, "nothing"),
+		Short: "Create a catalogue",
+		Long: `Creates an empty catalogue. If the catalogue exists already, its schema is
+updated and its content stays. Any other file is left unchanged.`,
+		Args: args(0, 0, "no arguments"),
 		RunE: run(func(ctx context.Context, _ []string) error {
 			address, usual, err := a.catalogAddress()
 			if err != nil {
@@ -127,9 +129,9 @@ what is in it; any other file is left as it is.`,
 			if err != nil {
 				return err
 			}
-			shown, did := shownCatalog(address), "is there already"
+			shown, did := shownCatalog(address), "exists already"
 			if made {
-				did = "made"
+				did = "created"
 			}
 			a.tell(map[string]any{"catalog": shown, "made": made}, func() { fmt.Fprintf(a.out, "%s: %s\n", shown, did) })
 			return nil
@@ -186,10 +188,13 @@ func (a *app) catalogAddCommand() *cobra.Command {
 	var again, verify bool
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE...",
-		Short: "Record what is in archives",
-		Long: `Records what is in archives, each whole or not at all. One that is there in the
-same version is left as it is, unless --again; of another version the new
-replaces the old.`,
+		Short: "Record the entries of archives",
+		Long: `Records the entries of archives. Each archive is recorded whole or not at all.
+An archive that the catalogue has in the same version is skipped, unless you
+give --again. If the catalogue has another version of it, the new one replaces
+that.
+
+The exit code is 1 if one of several archives could not be added.`,
 		Example: `  holdall catalog add photos-*.caf
   holdall catalog add --verify https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
@@ -207,8 +212,8 @@ replaces the old.`,
 			return answer(failed)
 		}),
 	}
-	cmd.Flags().BoolVar(&again, "again", false, "read archives again that are there in the same version")
-	cmd.Flags().BoolVar(&verify, "verify", false, "check archives first, and record only sound ones")
+	cmd.Flags().BoolVar(&again, "again", false, "read archives again even if their version is unchanged")
+	cmd.Flags().BoolVar(&verify, "verify", false, "verify archives first, and record only sound ones")
 	return cmd
 }
 
@@ -264,7 +269,7 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 // locateCatalogued finds an archive that a catalogue is to know, or knows.
 func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store, string, error) {
 	if address == "-" {
-		return nil, "", errors.New("standard input has no address at which it could be found again")
+		return nil, "", errors.New("standard input has no address: a catalogue can only record archives with one")
 	}
 	return a.locate(ctx, address)
 }
@@ -307,9 +312,9 @@ func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catal
 func (a *app) catalogFindCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "find PATH...",
-		Short: "Say which archives have a file, the newest first",
-		Long: `Lists the archives that have a file, the newest first. The exit code is 1 if
-none has.`,
+		Short: "List the archives that have a file, newest first",
+		Long: `Lists the archives that have a file, newest first. The exit code is 1 if no
+archive has one of the paths.`,
 		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			var no error
@@ -350,13 +355,13 @@ func (a *app) catalogListCommand() *cobra.Command {
 	var long, recursive, archives bool
 	cmd := &cobra.Command{
 		Use:   "ls [FOLDER...]",
-		Short: "List what a catalogue has",
-		Long: `Lists one level of all files together, or of the folders named; -R lists all
-there is. If several archives have a file, it is the newest. --archives
-lists these.`,
+		Short: "List the files of a catalogue",
+		Long: `Lists the top level of all archives together, or the given folders; -R lists
+everything below them. If several archives have a file, the newest is listed.
+--archives lists the archives instead.`,
 		RunE: run(func(ctx context.Context, folders []string) error {
 			if archives && len(folders) > 0 {
-				return usage("--archives: expected no folders")
+				return usage("--archives cannot be combined with folders")
 			}
 			return a.withCatalog(ctx, forReading, func(c *catalog.Catalog) error {
 				if archives {
@@ -369,9 +374,9 @@ lists these.`,
 			})
 		}),
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "size, and number of the archive")
-	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "all that is below")
-	cmd.Flags().BoolVar(&archives, "archives", false, "the archives")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also print the size and the number of the archive")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "list everything below")
+	cmd.Flags().BoolVar(&archives, "archives", false, "list the archives")
 	return cmd
 }
 
@@ -438,12 +443,15 @@ func (a *app) catalogRemoveCommand() *cobra.Command {
 	var files bool
 	cmd := &cobra.Command{
 		Use:   "rm ARCHIVE...",
-		Short: "Forget archives, or delete files",
-		Long: `Forgets archives and what is in them; the archives themselves stay as they are.
-With --files the names are those of files, or of folders if they end in a slash:
-these are deleted, so that nobody sees them any more by the catalogue, in no
-version. Their bytes stay in the archives until 'holdall fleet compact' writes
-those anew. The exit code is 1 if the catalogue does not know a name.`,
+		Short: "Remove archives or files from the catalogue",
+		Long: `Removes archives and their entries from the catalogue. The archives themselves
+stay unchanged.
+
+With --files the arguments are names of files, or of folders if they end in a
+slash. All versions of these files are deleted from the catalogue. Their bytes
+stay in the archives until 'holdall fleet compact' rewrites those.
+
+The exit code is 1 if a name is not in the catalogue.`,
 		Example: `  holdall catalog rm s3://packed/photos-00001.caf
   holdall catalog rm --files 2026/05/a.jpg 2025/`,
 		Args: args(1, -1, "an archive"),
@@ -456,7 +464,7 @@ those anew. The exit code is 1 if the catalogue does not know a name.`,
 			for _, name := range names {
 				err := remove(ctx, c, name)
 				if errors.Is(err, fs.ErrNotExist) {
-					a.warn("%s: the catalogue does not know it", format.Escape(store.Redact(name)))
+					a.warn("%s: not in the catalogue", format.Escape(store.Redact(name)))
 					no = errNo
 				} else if err != nil {
 					return err
@@ -465,7 +473,7 @@ those anew. The exit code is 1 if the catalogue does not know a name.`,
 			return no
 		}),
 	}
-	cmd.Flags().BoolVar(&files, "files", false, "the names are those of files: delete them")
+	cmd.Flags().BoolVar(&files, "files", false, "delete files: the arguments are names of files or folders")
 	return cmd
 }
 
@@ -545,12 +553,14 @@ func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address stri
 func (a *app) catalogExportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
-		Short: "Write all locations, as CSV or lines of JSON",
-		Long: `Writes where the newest file of each path is: CSV with the columns file_path and
-caf_file_id, which is the archive's number, or with --json lines with all that
-is known. A path that has no place in the CSV ends it: one that is not UTF-8,
-has a NUL, or has more than 512 characters.`,
-		Args: args(0, 0, "nothing"),
+		Short: "Write the locations of all files, as CSV or JSON",
+		Long: `Writes the location of the newest file of each path. The CSV has two columns:
+file_path, and caf_file_id, the number of the archive. --json writes a JSON
+object a line, with all fields of 'catalog find'.
+
+The CSV cannot hold a path that is not UTF-8, contains a NUL, or has more than
+512 characters. The export fails at such a path.`,
+		Args: args(0, 0, "no arguments"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, _ []string) error {
 			if a.json {
 				return a.exportJSON(ctx, c)

@@ -18,16 +18,16 @@ func (a *app) catalogCatCommand() *cobra.Command {
 	var filesFrom string
 	cmd := &cobra.Command{
 		Use:   "cat PATH...",
-		Short: "Write files to standard output, wherever they are",
-		Long: `Writes the contents of files to standard output, one behind the other: of each
-the newest. Where it is one run of bytes in its archive, nothing else of that is
-read. Several are read at once. Contents are compared with digests as
-'holdall cat' does.`,
+		Short: "Write files to standard output",
+		Long: `Writes the newest version of each file to standard output, one after the other.
+If the content is one run of bytes in its archive, nothing else of the archive
+is read. Several files are read at once. Content is compared with digests as by
+'holdall cat'.`,
 		Example: `  holdall catalog cat 2026/05/a.jpg > a.jpg
   holdall catalog cat --files-from list > all`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, paths []string) error {
 			if (filesFrom == "") == (len(paths) == 0) {
-				return usage("expected a path, or --files-from")
+				return usage("expected either paths or --files-from")
 			}
 			if filesFrom != "" {
 				var err error
@@ -38,8 +38,8 @@ read. Several are read at once. Contents are compared with digests as
 			return a.catalogCat(ctx, c, paths, r)
 		}),
 	}
-	cmd.Flags().Var(&r, "range", "START-END, START- or -N: part of each")
-	cmd.Flags().StringVar(&filesFrom, "files-from", "", "read the paths from a file, a line each; - is standard input")
+	cmd.Flags().Var(&r, "range", "write only these bytes of each file: START-END, START- or -N")
+	cmd.Flags().StringVar(&filesFrom, "files-from", "", "read the paths from a file, one per line; - is standard input")
 	return cmd
 }
 
@@ -108,10 +108,10 @@ func (a *app) catalogExtractCommand() *cobra.Command {
 	var o holdall.ExtractOptions
 	cmd := &cobra.Command{
 		Use:   "extract PATH... -C DIR",
-		Short: "Write files to disk, wherever they are",
-		Long: `Writes the newest of the files named, and of those in the folders named, below
-DIR, under the same rules as 'holdall extract'. Only the files themselves are
-read of archives that keep no modes and times.`,
+		Short: "Extract files to disk",
+		Long: `Writes the newest version of the given files and folders below DIR. The rules
+are those of 'holdall extract'. From an archive whose format keeps no modes and
+times, holdall reads only the content of these files.`,
 		Args: args(1, -1, "a path"),
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			in, end, err := a.openTree(ctx, c)

@@ -20,14 +20,16 @@ func (a *app) catalogCheckCommand() *cobra.Command {
 	var quick, contents bool
 	cmd := &cobra.Command{
 		Use:   "check [ARCHIVE...]",
-		Short: "Compare a catalogue with what its archives say, both ways",
-		Long: `Compares what the catalogue says with what the archives say, both ways: all of
-them, and the database itself, or those named. The exit code is 1 if anything
-differs; 'holdall catalog add --again' mends that. Contents are read with
---contents only: each archive is verified, then, and what is damaged is named.`,
+		Short: "Compare a catalogue with its archives",
+		Long: `Compares the entries in the catalogue with those in the archives, in both
+directions. Without an ARCHIVE it checks all archives and the database itself.
+
+The exit code is 1 if anything differs. 'holdall catalog add --again' updates
+the catalogue. Content is read only with --contents, which also verifies each
+archive and reports the damage.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			if quick && contents {
-				return usage("--quick and --contents exclude each other")
+				return usage("expected one of --quick and --contents")
 			}
 			k := &catalogCheck{app: a, c: c, quick: quick, contents: contents}
 			archives, err := k.which(ctx, args)
@@ -40,8 +42,8 @@ differs; 'holdall catalog add --again' mends that. Contents are read with
 			return k.end()
 		}),
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "compare the archives' versions only")
-	cmd.Flags().BoolVar(&contents, "contents", false, "read all contents, too, as 'holdall verify' does")
+	cmd.Flags().BoolVar(&quick, "quick", false, "compare only the versions of the archives")
+	cmd.Flags().BoolVar(&contents, "contents", false, "also read and verify all content, as 'holdall verify' does")
 	return cmd
 }
 
@@ -90,7 +92,7 @@ func (k *catalogCheck) which(ctx context.Context, addresses []string) (archives 
 	for _, address := range addresses {
 		x, err := k.app.knownArchive(ctx, k.c, address)
 		if errors.Is(err, fs.ErrNotExist) {
-			k.differs("missing", address, nil, "the catalogue does not know it")
+			k.differs("missing", address, nil, "not in the catalogue")
 			continue
 		} else if err != nil {
 			return nil, err
@@ -117,7 +119,7 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, fs.ErrNotExist):
-		k.differs("gone", x.Address, nil, "there is no such archive")
+		k.differs("gone", x.Address, nil, "archive does not exist")
 		return nil
 	case err != nil:
 		k.differs("unreadable", x.Address, nil, "%v", err)
@@ -164,7 +166,7 @@ func (k *catalogCheck) compare(ctx context.Context, x catalog.Archive, s survey.
 		k.entries++
 		e, err := s.In.Lookup(ctx, l.Path)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !survey.Catalogued(e) {
-			k.differs("extra", x.Address, &l.Path, "the archive does not have it")
+			k.differs("extra", x.Address, &l.Path, "not in the archive")
 			continue
 		}
 		var now catalog.Location
@@ -195,7 +197,7 @@ func (k *catalogCheck) compare(ctx context.Context, x catalog.Archive, s survey.
 		}
 		holders, err := k.c.Holders(ctx, e.Name)
 		if err == nil && !slices.ContainsFunc(holders, func(h catalog.Found) bool { return h.Archive == x.ID }) {
-			k.differs("missing", x.Address, &e.Name, "the catalogue does not have it")
+			k.differs("missing", x.Address, &e.Name, "not in the catalogue")
 		}
 		return err
 	})

@@ -56,7 +56,7 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 		}
 	}
 	if err == nil {
-		err = &fs.PathError{Op: "open", Path: format.Escape(address), Err: errors.New("no archive of the catalogue says that it was packed from there")}
+		err = &fs.PathError{Op: "open", Path: format.Escape(address), Err: errors.New("no archive in the catalogue was packed from this bucket")}
 	}
 	return nil, "", err
 }
@@ -140,7 +140,7 @@ func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error
 	if all, err := list(ctx); err != nil {
 		return placed{}, err
 	} else if len(all) == 0 {
-		return placed{}, fmt.Errorf("%s: no archive of the catalogue says which bucket it was packed from", shownCatalog(address))
+		return placed{}, fmt.Errorf("%s: no archive in the catalogue records the bucket it was packed from", shownCatalog(address))
 	}
 	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
 }
@@ -165,17 +165,17 @@ func (a *app) extraOf(in *holdall.Archive) explore.Extra {
 // tablesOf shows what a catalogue has.
 func tablesOf(sum shelf.Summary) []explore.Table {
 	buckets := explore.Table{Title: "Buckets", Columns: []explore.Column{{Name: "Packed from"}, {Name: "Archives", Kind: "count"}, {Name: "Files", Kind: "count"}, {Name: "Stored", Kind: "size"}, {Name: "Verified", Kind: "count"},
-		{Name: "No longer seen", Kind: "count"}, {Name: "Deleted", Kind: "count"}, {Name: "Originals removed", Kind: "count"}}, Rows: [][]any{}}
+		{Name: "Replaced or deleted", Kind: "count"}, {Name: "Deleted", Kind: "count"}, {Name: "Originals removed", Kind: "count"}}, Rows: [][]any{}}
 	for _, b := range sum.Buckets {
 		var gone, left any
 		if sum.Counted {
 			gone, left = b.Gone, b.Left
 		}
-		where := explore.Place{Text: cmp.Or(format.Escape(store.Redact(b.Address)), "no bucket is named"), Path: format.Escape(strings.TrimSuffix(b.Prefix, "/"))}
+		where := explore.Place{Text: cmp.Or(format.Escape(store.Redact(b.Address)), "no bucket recorded"), Path: format.Escape(strings.TrimSuffix(b.Prefix, "/"))}
 		buckets.Rows = append(buckets.Rows, []any{where, b.Archives, b.Files, b.Bytes, b.Verified, b.Dead, gone, left})
 	}
 	if !sum.Counted {
-		buckets.Note = "There are too many files to count those that were deleted, or of which the originals were removed."
+		buckets.Note = "There are too many files to count deleted files and removed originals."
 	}
 	all := []explore.Table{buckets}
 	if len(sum.Plans) == 0 {

@@ -19,12 +19,15 @@ func (a *app) convertCommand() *cobra.Command {
 	var p packing
 	cmd := &cobra.Command{
 		Use:   "convert SRC DST -f FORMAT",
-		Short: "Turn one kind of archive into another, or into a folder and back",
-		Long: `Writes what is in SRC, an archive or a folder, as DST. The format is DST's
-extension's, or --format's; "dir", or a name that ends in /, makes a folder.
+		Short: "Convert an archive to another format, or to a folder",
+		Long: `Writes the entries of SRC, an archive or a folder, to DST. The extension of DST
+selects the format, or --format does. DST becomes a folder if --format is dir,
+or if the name ends in a slash or is a folder already.
 
-Contents stream from one to the other; where both sides keep them raw, the file
-system copies them itself. Reports everything that DST cannot store.`,
+Content is compared with its digests. A damaged file is left out and reported,
+and the exit code is 1. Content that both formats store uncompressed is copied
+by the file system where it can. holdall reports everything that DST cannot
+store.`,
 		Example: `  holdall convert old.caf new.caf
   holdall convert docs.caf docs/
   holdall convert docs docs.caf
@@ -40,10 +43,10 @@ system copies them itself. Reports everything that DST cannot store.`,
 	}
 	p.register(cmd)
 	fs := cmd.Flags()
-	a.formatFlag(cmd, fs, "format of DST, if its name does not tell: dir, ", format.All())
-	fs.StringVar(&p.from, "from", "", "format of SRC, if its bytes do not tell")
-	fs.BoolVar(&p.o.Embed, "embed", false, "take into DST what SRC only refers to")
-	fs.StringVar(&p.o.Refer, "refer", "", "where the format can: do not copy contents, refer to them in SRC: where it lies now (here), or at this address, where it will lie")
+	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", format.All())
+	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
+	fs.BoolVar(&p.o.Embed, "embed", false, "LINDI: copy content that SRC only refers to into DST")
+	fs.StringVar(&p.o.Refer, "refer", "", "LINDI: refer to the content of SRC at this address; here is its current one")
 	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
 	return cmd
 }
@@ -82,7 +85,7 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return err
 	}
 	if sum.Referred > 0 && joins(dst, &p.o) {
-		a.warn("%s to content elsewhere, which was not joined: --embed takes it in", count(sum.Referred, "reference"))
+		a.warn("%s to external content not joined: --embed copies the content", count(sum.Referred, "reference"))
 	}
 	return a.packed(ctx, st, sum, p)
 }
@@ -196,7 +199,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 // tellExtracted tells what an extraction did.
 func (a *app) tellExtracted(sum holdall.Extracted) error {
 	if sum.Stripped > 0 {
-		a.warn("%s with a slash in front, which is left out", count(sum.Stripped, "name"))
+		a.warn("removed the leading slash from %s", count(sum.Stripped, "name"))
 	}
 	if a.json {
 		a.printJSON(sum)

@@ -14,11 +14,11 @@ import (
 func (a *app) diffCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff A B",
-		Short: "Say how two archives or folders differ",
-		Long: `Lists the entries that A and B do not have alike: - only A has it, + only B has
-it, ~ both have it and it differs. Contents are compared by digests where both
-sides have the same kind, byte by byte otherwise. The exit code is 1 if there
-are differences.`,
+		Short: "List the differences between two archives or folders",
+		Long: `Lists the entries that differ between two archives or folders: - is only in A,
++ only in B, and ~ in both, but different. Content is compared by digests if
+both sides have digests of the same kind, and byte by byte otherwise. The exit
+code is 1 if there are differences.`,
 		Example: "  holdall diff docs.caf docs\n  holdall diff --json old.caf new.caf",
 		Args:    args(2, 2, "two archives or folders"),
 		RunE: run(func(ctx context.Context, args []string) error {

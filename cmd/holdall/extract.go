@@ -15,13 +15,14 @@ func (a *app) extractCommand() *cobra.Command {
 	var maxBytes sizeFlag
 	cmd := &cobra.Command{
 		Use:   "extract ARCHIVE [PATH...] -C DIR",
-		Short: "Write files of an archive to disk",
-		Long: `Writes all of an archive, or the files and folders named, below DIR.
+		Short: "Extract files of an archive to disk",
+		Long: `Writes all of an archive, or the given files and folders, below DIR.
 
-Nothing is ever written outside DIR: names that would lead out, links that
-would, and entries that would replace one another are refused, each with its
-reason, and the exit code is 1. Files are compared with the archive's digests
-before they appear. Files that are there already stay, unless --overwrite.`,
+holdall never writes outside DIR. It refuses names and links that lead out of
+DIR, and entries that would replace each other. It reports each with the
+reason, and the exit code is then 1. A file appears under its name after its
+content has been compared with the archive's digest. Existing files stay,
+unless you give --overwrite.`,
 		Example: `  holdall extract docs.caf -C out
   holdall extract docs.caf guide/intro.md images -C out
   holdall extract https://example.org/docs.caf guide -C .`,
@@ -41,18 +42,18 @@ before they appear. Files that are there already stay, unless --overwrite.`,
 	}
 	fs := cmd.Flags()
 	extractFlags(fs, &dir, &o)
-	fs.BoolVar(&o.OutsideLinks, "outside-links", false, "make symbolic links that lead outside DIR too, as packages have them")
-	fs.Int64Var(&o.Max.Entries, "max-entries", 0, "stop at more entries than this (default 20 million, -1 no limit)")
-	fs.Var(&maxBytes, "max-bytes", "stop at more content than this (default no limit)")
-	fs.Int64Var(&o.Max.Ratio, "max-ratio", 0, "stop when content is this many times the archive, from 1 GiB on (default 1000, -1 no limit)")
-	fs.IntVar(&o.Max.Depth, "max-depth", 0, "refuse entries in more folders than this (default 256, -1 no limit)")
+	fs.BoolVar(&o.OutsideLinks, "outside-links", false, "also create symbolic links that lead outside DIR")
+	fs.Int64Var(&o.Max.Entries, "max-entries", 0, "stop if there are more entries (default 20 million, -1 no limit)")
+	fs.Var(&maxBytes, "max-bytes", "stop if there is more content (default no limit)")
+	fs.Int64Var(&o.Max.Ratio, "max-ratio", 0, "stop if content over 1 GiB is this many times the archive (default 1000, -1 no limit)")
+	fs.IntVar(&o.Max.Depth, "max-depth", 0, "refuse entries nested deeper than this (default 256, -1 no limit)")
 	return cmd
 }
 
 // extractFlags are those of all that extracts.
 func extractFlags(fs *pflag.FlagSet, dir *string, o *holdall.ExtractOptions) {
-	fs.StringVarP(dir, "directory", "C", ".", "where to, made if it is not there")
-	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace files that are there already")
-	fs.BoolVar(&o.KeepDamaged, "keep-damaged", false, "write what can be read of a damaged file as NAME.damaged")
-	fs.BoolVar(&o.NoOwner, "no-owner", false, "leave files to whoever extracts (root only; others always do)")
+	fs.StringVarP(dir, "directory", "C", ".", "folder to extract into, created if it does not exist")
+	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace existing files")
+	fs.BoolVar(&o.KeepDamaged, "keep-damaged", false, "write the readable parts of a damaged file as NAME.damaged")
+	fs.BoolVar(&o.NoOwner, "no-owner", false, "do not set owners (only root sets them)")
 }

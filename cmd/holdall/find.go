@@ -19,11 +19,11 @@ func (a *app) findCommand() *cobra.Command {
 	var kind string
 	cmd := &cobra.Command{
 		Use:   "find ARCHIVE GLOB",
-		Short: "Search for names",
-		Long: `Lists the entries whose names are like GLOB: * is anything but a slash, ** is
-anything, ? is one character, [a-z] one of several, {a,b} either. A GLOB without
-a slash is compared with the last element of names, one with a slash with the
-whole. The exit code is 1 if nothing is found.`,
+		Short: "Search for entries by name",
+		Long: `Lists the entries whose names match GLOB. * matches anything except a slash, **
+anything, ? one character, [a-z] one of a set, and {a,b} either. A GLOB without
+a slash is compared with the last element of a name, a GLOB with a slash with
+the whole name. The exit code is 1 if nothing is found.`,
 		Example: `  holdall find docs.caf '*.md'
   holdall find docs.caf 'guide/**/*.{png,svg}'`,
 		Args: args(2, 2, "an archive and a pattern"),
@@ -52,8 +52,8 @@ whole. The exit code is 1 if nothing is found.`,
 			return cmp.Or(err, answer(!found))
 		}),
 	}
-	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
-	cmd.Flags().Var(newChoice(&kind, "", "file", "dir", "symlink", "hardlink", "fifo", "property"), "kind", "only entries of this kind: file, dir, symlink, hardlink, fifo, property")
+	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "ignore case")
+	cmd.Flags().Var(newChoice(&kind, "", "file", "dir", "symlink", "hardlink", "fifo", "property"), "kind", "list only this kind: file, dir, symlink, hardlink, fifo, property")
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func globMatcher(glob string, fold bool) (func(name string) bool, error) {
 		case c == '[':
 			end := strings.IndexByte(glob[i+1:], ']')
 			if end < 1 {
-				return nil, fmt.Errorf("pattern %s: [ without ]", glob)
+				return nil, fmt.Errorf("pattern %s: missing ]", glob)
 			}
 			set := glob[i+1 : i+1+end]
 			if set[0] == '!' {

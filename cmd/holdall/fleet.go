@@ -26,21 +26,21 @@ import (
 func (a *app) fleetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fleet",
-		Short: "Pack millions of objects by many workers, each exactly once",
-		Long: `Packs sources of any size into many archives, by any number of workers, on one
-machine or on many. A plan cuts the source into chunks; workers claim them, pack
-each into one archive, and record it in the catalogue. A worker may be killed at
-any time: another goes on with its chunk.
+		Short: "Pack millions of objects with many workers, each object once",
+		Long: `Packs sources of any size into many archives, with any number of workers on one
+machine or many. A plan cuts the source into chunks. A worker claims a chunk,
+packs it into one archive, and records the archive in the catalogue. A worker
+may be killed at any time: another one continues with its chunk.
 
-The plan is kept in the catalogue: --db FILE for the workers of one machine, or
-postgres://USER@HOST/DATABASE for those of many. 'holdall catalog init' makes
-one.`,
+The plan is kept in the catalogue: --db FILE for workers on one machine, or
+postgres://USER@HOST/DATABASE for workers on several. 'holdall catalog init'
+creates a catalogue.`,
 		Example: `  holdall catalog init
   holdall fleet plan s3://photos -o s3://packed/photos.caf --chunk-size 30GB
   holdall fleet work --workers 4
   holdall fleet status`,
 	}
-	cmd.PersistentFlags().StringVar(&a.db, "db", "", "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)")
+	cmd.PersistentFlags().StringVar(&a.db, "db", "", dbUsage)
 	cmd.AddCommand(a.fleetPlanCommand(), a.fleetWorkCommand(), a.fleetStatusCommand(), a.fleetLeftCommand(), a.fleetRetireCommand(), a.fleetCancelCommand(), a.fleetRetryCommand(), a.fleetForgetCommand(), a.fleetCompactCommand(), a.fleetRepairCommand())
 	return cmd
 }
@@ -52,7 +52,7 @@ const (
 )
 
 func (a *app) queueFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.queue, "queue", "", "how chunks get to workers: river, by jobs in PostgreSQL, or leases, by looking for them (default river on PostgreSQL)")
+	cmd.Flags().StringVar(&a.queue, "queue", "", "how workers get chunks: river or leases (default river on PostgreSQL, else leases)")
 }
 
 // withFleet calls do with the catalogue that the user means, and with what tells of its
@@ -66,7 +66,7 @@ func (a *app) withFleet(ctx context.Context, workers int, do func(c *catalog.Cat
 	o, feed, postgres := catalog.Options{Workers: workers}, fleet.Feed(nil), catalog.TakesQueue(address)
 	switch {
 	case a.queue == queueRiver && !postgres:
-		return usage("--queue river: expected a catalogue in PostgreSQL, found a file")
+		return usage("--queue river needs a catalogue in PostgreSQL, found a file")
 	case a.queue == queueRiver, a.queue == "" && postgres:
 		q := &river.Queue{}
 		o.Queue, feed = q, q
@@ -85,34 +85,35 @@ func (a *app) fleetPlanCommand() *cobra.Command {
 	cmd = &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
 		Short: "List sources and cut them into chunks",
-		Long: `Lists sources, which are folders or addresses of buckets and of what is in them,
-and cuts them into chunks, always in the same way. Each will be an archive:
-TARGET-00001, TARGET-00002, … Nothing is packed: 'holdall fleet work' does that.
-An address that ends in * stands for all keys that begin with it: s3://logs/2026-0*.
+		Long: `Lists sources and cuts them into chunks, always in the same way. A source is a
+folder, a bucket, or a prefix in a bucket. An address that ends in * means all
+keys with that prefix: s3://logs/2026-0*. Each chunk becomes an archive:
+TARGET-00001, TARGET-00002, … 'holdall fleet work' packs them.
 
-A data bundle is one archive of many shards. Each chunk is a shard of TARGET,
-and a last one makes the index; what is planned later is a bundle of its own,
-TARGET-00002.
+A DataBundle is one archive with many shards. Each chunk is a shard of TARGET,
+and the last chunk makes the index. Later additions become a bundle of their
+own, TARGET-00002.
 
-A plan that is there already gets what is new, in chunks of its own: objects
-that were not there before, that are another version, or that could not be
-packed. So a plan that was interrupted is made again, and a source that grows is
-planned now and then.
+If the plan exists already, new objects are added to it in new chunks: objects
+that did not exist before, that have another version now, or that could not be
+packed. Run the same command again if it was interrupted, or if the source has
+grown.
 
-TARGET may lie below a source: archives that the catalogue knows, and what lies
-beside them, are left out, and counted. So are empty objects that only stand for
-folders.
+TARGET may be below a source. Archives in the catalogue and the files beside
+them are left out and counted. So are empty objects that only mark folders.
 
-With --list, the objects are those that a file names, by their keys below SOURCE:
-one a line, each of which is asked for; or lines of JSON with "key", "size" and
-"etag", if the file ends in .jsonl. With --inventory, they are those of an S3
-Inventory in CSV of SOURCE's bucket. A plan may be listed another way each time.
+--list FILE plans the objects that a file lists instead: one key below SOURCE
+per line, and holdall requests the size of each; or, if the name ends in
+.jsonl, JSON lines with "key", "size" and "etag". --inventory plans the objects
+of an S3 Inventory (CSV) of SOURCE's bucket. The same plan may use another way
+each time.
 
---dry-run records nothing and needs no catalogue. It says what the plan would come
-to, how many requests packing takes, and what they cost: by Amazon's list prices,
-or by --prices, a file like
-{"currency":"USD","per_1000":{"get":0.0004,"put":0.005,"copy":0.005,"list":0.005},
-"per_gb_month":0.023,"per_gb_out":0}. With --rate it says how long that takes.`,
+--dry-run records nothing and needs no catalogue. It prints the size of the
+plan, the number of requests that packing takes, and their cost. Prices are
+Amazon's list prices, or those of --prices, a file like
+{"currency":"USD","per_1000":{"get":0.0004,"put":0.005,"copy":0.005,
+"list":0.005},"per_gb_month":0.023,"per_gb_out":0} With --rate it also prints
+how long packing takes.`,
 		Example: `  holdall fleet plan s3://photos -o s3://packed/photos.caf
   holdall fleet plan s3://logs/2026 s3://logs/2025 -f caf -o s3://packed/logs --chunk-size 4GiB --name logs
   holdall fleet plan s3://photos -f databundle -o s3://sets/photos --compression zstd
@@ -138,10 +139,10 @@ or by --prices, a file like
 				}
 			}
 			if s.List != "" && s.Inventory != "" {
-				return usage("--list and --inventory are two ways of listing: give one")
+				return usage("expected one of --list and --inventory")
 			}
 			if (s.List != "" || s.Inventory != "") && len(sources) > 1 {
-				return usage("a list is of one source: found %d", len(sources))
+				return usage("--list and --inventory: expected one SOURCE, found %d", len(sources))
 			}
 			s.Tell = func(path string, err error) {
 				a.warn("%s: not planned: %s", format.Escape(path), printable(err.Error()))
@@ -166,21 +167,21 @@ or by --prices, a file like
 		}),
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&s.Target, "output", "o", "", "what the archives are called, but for their numbers: s3://bucket/name.caf")
-	fs.Var(&size, "chunk-size", "how much content an archive, or a shard of one, should hold (default 30GB)")
-	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "most objects of an archive, or of a shard (default 4000000)")
+	fs.StringVarP(&s.Target, "output", "o", "", "name of the archives without their numbers: s3://bucket/name.caf")
+	fs.Var(&size, "chunk-size", "content of each archive or shard (default 30GB)")
+	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "maximum number of objects in an archive or shard (default 4000000)")
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
-	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
-	fs.Var(&protect, "protect", "write parity beside each archive, for any share of it that may be lost: 5%")
-	fs.StringVar(&s.List, "list", "", "plan the objects that a file names, instead of listing SOURCE: a key a line, or lines of JSON in FILE.jsonl")
-	fs.StringVar(&s.Inventory, "inventory", "", "plan what an S3 Inventory has, instead of listing SOURCE: the address of its manifest.json")
+	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names that match this pattern: '*.tmp', 'cache/*'; may be repeated")
+	fs.Var(&protect, "protect", "write parity beside each archive that can restore this share of it: 5%")
+	fs.StringVar(&s.List, "list", "", "plan the objects listed in this file: one key per line, or JSON lines in FILE.jsonl")
+	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	dry.flags(fs)
 	a.queueFlag(cmd)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
 	fs.StringVar(&a.index, "index", "", "") // of archives that are read: a bundle in parts has its own in one place only
 	fs.MarkHidden("index")
-	a.formatFlag(cmd, fs, "format of TARGET, if its name does not tell: ", inParts)
+	a.formatFlag(cmd, fs, "format of TARGET (default from its extension): ", inParts)
 	return a.takes(format.ToCreate, cmd, inParts...)
 }
 
@@ -216,8 +217,8 @@ func (a *app) linePlanned(p fleet.Planned, are string) {
 	for _, m := range []struct {
 		n        int64
 		one, are string
-	}{{p.Known, "object", "known before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "marker", "of folders left out"},
-		{p.Refused, "object", "refused"}, {p.Vanished, "object", "not there"}, {p.Outside, "object", "of the list outside the source"},
+	}{{p.Known, "object", "planned before"}, {p.Archives, "object", "of archives left out"}, {p.Markers, "folder marker", "left out"},
+		{p.Refused, "object", "refused"}, {p.Vanished, "object", "not found"}, {p.Outside, "listed object", "outside the source"},
 		{p.Deleted, "object", "deleted"}, {p.Older, "older version", "left out"}, {p.Doubles, "object", "listed several times"}} {
 		if m.n > 0 {
 			more += fmt.Sprintf("; %s %s", count(m.n, m.one), m.are)
@@ -231,16 +232,17 @@ func (a *app) fleetWorkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "work [PLAN]",
 		Short: "Pack chunks until none is left",
-		Long: `Claims chunks of a plan, or of all there are, and packs them until none is left
-that anybody could pack. It may run any number of times at once, here and, with
-a catalogue in PostgreSQL, on other machines. Interrupted, it gives its chunks
-back.
+		Long: `Claims chunks of a plan, or of all plans, and packs them until none is left. You
+can run any number of workers at once, on this machine, and on others if the
+catalogue is in PostgreSQL. A worker that is interrupted releases its chunks.
 
-A chunk that fails is tried again, later each time; after --tries it is set
-aside. So is an object that cannot be read, while the others of its chunk are
-packed. An object that does not match its bucket's checksum is damaged: it is
-left out, and named. The exit code is 1 if anything that was planned is not
-packed. 'holdall fleet left' names it, then and later.`,
+A chunk that fails is tried again, with longer and longer waits; after --tries
+attempts it is set aside. An object that cannot be read is set aside too, and
+the others of its chunk are packed. An object that does not match its bucket's
+checksum is damaged: it is left out and reported.
+
+The exit code is 1 if any planned object is not packed. 'holdall fleet left'
+lists these objects, now or later.`,
 		Example: `  holdall fleet work --workers 4
   holdall fleet work --stay --db postgres://holdall@db.example.org/holdall`,
 		Args: args(0, 1, "a plan"),
@@ -267,17 +269,17 @@ packed. 'holdall fleet left' names it, then and later.`,
 		}),
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&o.Workers, "workers", 1, "chunks packed at once")
-	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "objects of a chunk read at once (default 16)")
-	fs.IntVar(&o.Tries, "tries", 5, "how often a chunk may fail before it is set aside")
+	fs.IntVar(&o.Workers, "workers", 1, "chunks to pack at once")
+	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "objects of a chunk to read at once (default 16)")
+	fs.IntVar(&o.Tries, "tries", 5, "attempts before a chunk is set aside")
 	fs.DurationVar(&o.Lease, "lease", 45*time.Second, leaseUsage)
-	fs.BoolVar(&o.NoCopy, "no-copy", false, "read everything, so that every object is compared with its bucket's checksum and has a digest")
-	fs.BoolVar(&o.Stay, "stay", false, "wait for more when nothing is left")
+	fs.BoolVar(&o.NoCopy, "no-copy", false, "read every object, to compare it with its checksum and to compute a digest")
+	fs.BoolVar(&o.Stay, "stay", false, "wait for more chunks when none is left")
 	a.queueFlag(cmd)
 	return cmd
 }
 
-const leaseUsage = "how long a chunk is kept from others by a worker that does not answer any more"
+const leaseUsage = "how long a chunk stays reserved for a worker that stopped responding"
 
 type workedJSON struct {
 	Done     int   `json:"done"`
@@ -354,7 +356,7 @@ func (a *app) tellWork(e fleet.Event) {
 		switch {
 		case a.quiet:
 		case e.Chunk.Last:
-			fmt.Fprintf(a.stderr, "holdall: %s: its parts are one archive, in %s\n", j.Chunk, e.Took.Round(100*time.Millisecond))
+			fmt.Fprintf(a.stderr, "holdall: %s: joined its parts to one archive in %s\n", j.Chunk, e.Took.Round(100*time.Millisecond))
 		default:
 			fmt.Fprintf(a.stderr, "holdall: %s: %s, %s in %s\n", j.Chunk, count(j.Objects, "object"), a.humanSize(j.Bytes), e.Took.Round(100*time.Millisecond))
 		}
@@ -366,11 +368,11 @@ func (a *app) fleetStatusCommand() *cobra.Command {
 	var originals bool
 	cmd := &cobra.Command{
 		Use:   "status [PLAN...]",
-		Short: "Say how far plans are",
-		Long: `Says how far plans are, all of them or those named: chunks and objects by what
-became of them, who is at work, how fast, and how long the rest takes at that
-rate. Packed objects are counted by the bucket's checksum that they were
-compared with, and objects that are damaged at the source are named.`,
+		Short: "Show the progress of plans",
+		Long: `Shows the progress of all plans, or of the given ones: chunks and objects by
+state, the workers, the rate, and the time left at that rate. Packed objects are
+counted by the bucket's checksum that they were compared with. Objects that are
+damaged at the source are listed.`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
 			for {
 				if err := a.fleetStatus(ctx, c, names, originals); err != nil || watch <= 0 {
@@ -384,8 +386,8 @@ compared with, and objects that are damaged at the source are named.`,
 			}
 		}),
 	}
-	cmd.Flags().DurationVar(&watch, "watch", 0, "say it again after a while: 5s")
-	cmd.Flags().BoolVar(&originals, "originals", false, "also count the originals that are retired, which takes a look at every file")
+	cmd.Flags().DurationVar(&watch, "watch", 0, "print again at this interval: 5s")
+	cmd.Flags().BoolVar(&originals, "originals", false, "also count retired originals (slow: looks at every file)")
 	return cmd
 }
 
@@ -463,12 +465,11 @@ type outcomeJSON struct {
 func (a *app) fleetLeftCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "left [PLAN...]",
-		Short: "Name the objects that were planned and are not packed",
-		Long: `Names the objects of plans, of all of them or those named, that were listed when
-their chunk was planned and are not in its archive: what vanished meanwhile,
-what changed, what is damaged at the source, and what was set aside, each with
-the reason. What was planned again is not among them. The exit code is 1 if
-there is any.`,
+		Short: "List the objects that were planned but not packed",
+		Long: `Lists the planned objects that are in no archive, with the reason: the object
+vanished, changed, is damaged at the source, or was set aside. Objects that were
+planned again are not listed. Without a PLAN it covers all plans. The exit code
+is 1 if there are such objects.`,
 		Example: `  holdall fleet left
   holdall fleet left --json | jq -r 'select(.outcome == "damaged").path'`,
 		RunE: a.onCatalog(forReading, func(ctx context.Context, c *catalog.Catalog, names []string) error {
@@ -623,11 +624,10 @@ func statusAsJSON(s fleet.Status) statusJSON {
 func (a *app) fleetCancelCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel PLAN",
-		Short: "End the work on a plan",
-		Long: `Ends the work on a plan: chunks that are not done are cancelled, whoever is at
-work on them notices, and what was sent of their archives is taken away.
-Archives that are there stay, and stay in the catalogue. 'holdall fleet retry'
-takes it back.`,
+		Short: "Cancel a plan",
+		Long: `Cancels the chunks of a plan that are not done. Workers on these chunks stop,
+and partial uploads are removed. Finished archives stay, also in the catalogue.
+'holdall fleet retry' resumes the plan.`,
 		Args: args(1, 1, "a plan"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			p, err := a.planNamed(ctx, c, args[0])
@@ -647,10 +647,10 @@ takes it back.`,
 func (a *app) fleetRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry PLAN",
-		Short: "Have chunks packed that were set aside or cancelled",
-		Long: `Makes chunks that were set aside or cancelled due again, as if they were new.
-Objects that were set aside while their chunk was packed are planned again by
-'holdall fleet plan', like those that changed.`,
+		Short: "Queue chunks again that were set aside or cancelled",
+		Long: `Queues chunks again that were set aside or cancelled, as if they were new. If an
+object was set aside and its chunk packed, 'holdall fleet plan' plans the object
+again, as it does with objects that changed.`,
 		Args: args(1, 1, "a plan"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withFleet(ctx, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
@@ -663,7 +663,7 @@ Objects that were set aside while their chunk was packed are planned again by
 					return err
 				}
 				a.tell(map[string]any{"plan": p.Name, "chunks": n}, func() {
-					fmt.Fprintf(a.out, "%s: %s due again\n", format.Escape(p.Name), count(int64(n), "chunk"))
+					fmt.Fprintf(a.out, "%s: %s queued again\n", format.Escape(p.Name), count(int64(n), "chunk"))
 				})
 				return nil
 			})
@@ -677,10 +677,9 @@ func (a *app) fleetForgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget PLAN",
 		Short: "Remove a plan from the catalogue",
-		Long: `Removes a plan on which nobody works any more, and what is known of its objects:
-their versions, and what they were compared with. Archives that it made stay,
-and stay in the catalogue. A plan with chunks that are still to be packed is
-refused: cancel it first.`,
+		Long: `Removes a plan from the catalogue, with the versions and checksums of its
+objects. Its archives stay, also in the catalogue. A plan with unfinished chunks
+is refused: cancel it first.`,
 		Args: args(1, 1, "a plan"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
 			p, err := a.planNamed(ctx, c, args[0])

@@ -21,10 +21,10 @@ type rewriting struct {
 
 func (r *rewriting) flags(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.BoolVar(&r.dryRun, "dry-run", false, "say what there is to do, and change nothing")
-	fs.DurationVar(&r.grace, "grace", time.Hour, "how long an old archive stays when everything in it is in others")
-	fs.IntVar(&r.work.Workers, "workers", 1, "archives written at once")
-	fs.IntVarP(&r.work.Jobs, "jobs", "j", 0, "objects of an archive read at once (default 16)")
+	fs.BoolVar(&r.dryRun, "dry-run", false, dryRunUsage)
+	fs.DurationVar(&r.grace, "grace", time.Hour, "how long an old archive stays after its files have moved to others")
+	fs.IntVar(&r.work.Workers, "workers", 1, "archives to write at once")
+	fs.IntVarP(&r.work.Jobs, "jobs", "j", 0, "objects of an archive to read at once (default 16)")
 	fs.DurationVar(&r.work.Lease, "lease", 45*time.Second, leaseUsage)
 	a.queueFlag(cmd)
 }
@@ -36,7 +36,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 		return usage("--workers: expected at least 1, found %d", r.work.Workers)
 	}
 	if r.grace < 0 {
-		return usage("--grace: expected a time, found %s", r.grace)
+		return usage("--grace: expected at least 0, found %s", r.grace)
 	}
 	if r.work.Lease < time.Second {
 		return usage("--lease: expected at least 1s, found %s", r.work.Lease)
@@ -63,7 +63,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 			dead, removed, err := fleet.Tidy(ctx, c, p, r.grace)
 			if dead+removed > 0 {
 				a.tell(map[string]any{"plan": p.Name, "removed": removed, "waiting": dead}, func() {
-					fmt.Fprintf(a.out, "%s: %s removed, %d to be removed after --grace\n", format.Escape(p.Name), count(int64(removed), "old archive"), dead)
+					fmt.Fprintf(a.out, "%s: %s removed, %d to be removed after the grace period\n", format.Escape(p.Name), count(int64(removed), "old archive"), dead)
 				})
 			}
 			return err
@@ -94,22 +94,24 @@ func (a *app) fleetCompactCommand() *cobra.Command {
 	var dead, gone shareFlag
 	cmd := &cobra.Command{
 		Use:   "compact [PLAN...]",
-		Short: "Delete what is gone at the source, and write archives anew that have much of it",
-		Long: `Lists the sources of plans, and deletes files whose objects are gone there from
-the catalogue: nobody sees them any more. Objects that were retired are not gone.
-Archives of which much is not seen any more, since it was deleted or replaced,
-are written anew with the rest, and small archives are joined. The server copies
-what it can by itself. Old archives are removed when everything in them has been
-elsewhere for a while; readers see a file at any moment.
+		Short: "Delete files that are gone at the source, and rewrite archives",
+		Long: `Lists the sources of plans, and deletes files from the catalogue whose objects
+no longer exist there. Retired originals do not count as gone.
 
-If more than half is gone at a source, that is taken for a mistake, and nothing
-is changed. It may be killed at any time, and goes on when it is called again.`,
+Then it rewrites archives in which a large share is deleted or replaced, and
+joins small archives. The server copies what it can by itself. An old archive
+is removed --grace after all its files are in other archives, so that readers
+always find every file.
+
+If more than half of the files are gone at a source, holdall assumes a mistake
+and changes nothing. You may interrupt or kill the command at any time; run it
+again to continue.`,
 		Example: `  holdall fleet compact
   holdall fleet compact --dead 10% --grace 24h s3://packed/photos.caf
   holdall fleet compact --expire 2160h --dry-run`,
 		RunE: run(func(ctx context.Context, names []string) error {
 			if o.Expire < 0 {
-				return usage("--expire: expected a time, found %s", o.Expire)
+				return usage("--expire: expected at least 0, found %s", o.Expire)
 			}
 			o.Dead, o.Gone, o.DryRun = float64(dead), float64(gone), r.dryRun
 			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
@@ -118,7 +120,7 @@ is changed. It may be killed at any time, and goes on when it is called again.`,
 					return 0, err
 				}
 				a.tell(compactedJSON{p.Name, done.Gone, done.Expired, done.Archives, done.Live, done.LiveBytes, done.Bytes, done.Old, done.Rewritten, done.Chunks}, func() {
-					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired; %s to be written anew, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
+					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired; %s to rewrite, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
 						count(done.Archives, "archive"), a.humanSize(done.Bytes), done.Gone, done.Expired, count(int64(done.Old), "archive"), a.humanSize(done.Rewritten))
 				})
 				return done.Chunks, nil
@@ -126,10 +128,10 @@ is changed. It may be killed at any time, and goes on when it is called again.`,
 		}),
 	}
 	fs := cmd.Flags()
-	fs.Var(&dead, "dead", "share of an archive that is not seen, from which on it is written anew (default 20%)")
-	fs.Var(&gone, "gone", "largest share of what is packed that may be gone at the source (default 50%)")
+	fs.Var(&dead, "dead", "rewrite archives with at least this share of deleted content (default 20%)")
+	fs.Var(&gone, "gone", "fail if more than this share is gone at the source (default 50%)")
 	fs.DurationVar(&o.Expire, "expire", 0, "delete files that were written longer ago than this")
-	fs.BoolVar(&o.Unlisted, "unlisted", false, "do not list the sources: delete nothing for being gone there")
+	fs.BoolVar(&o.Unlisted, "unlisted", false, "do not list the sources, and delete nothing because it is gone there")
 	r.flags(a, cmd)
 	return cmd
 }
@@ -139,13 +141,14 @@ func (a *app) fleetRepairCommand() *cobra.Command {
 	var r rewriting
 	cmd := &cobra.Command{
 		Use:   "repair [PLAN...]",
-		Short: "Make archives again that are lost or damaged",
-		Long: `Looks for archives of plans that are lost, or are others than were packed, and with
---contents for damaged ones. They are made again: of the originals, where these
-are there in the version that was packed, and else of what can be read of the
-archives, which is healed by their parity. What can be had nowhere any more is
-named, and the exit code is 1. The damaged archive stays as long as something
-is seen in it only.`,
+		Short: "Rebuild archives that are lost or damaged",
+		Long: `Looks for archives of plans that are lost or have changed since they were
+packed, and with --contents also for damaged ones. It rebuilds them from the
+originals if these still have the packed version, and otherwise from the
+readable parts of the archive, repaired with its parity.
+
+Files that are lost for good are listed, and the exit code is 1. A damaged
+archive stays as long as it is the only one with some file.`,
 		Example: `  holdall fleet repair
   holdall fleet repair --contents s3://packed/photos.caf
   holdall fleet repair --archive s3://packed/photos-00007.caf --contents`,
@@ -165,15 +168,15 @@ is seen in it only.`,
 					return 0, err
 				}
 				a.tell(map[string]any{"plan": p.Name, "archives": done.Archives, "damaged": done.Damaged, "files": done.Files, "chunks": done.Chunks}, func() {
-					fmt.Fprintf(a.out, "%s: %d of %s to be made again, with %s\n", format.Escape(p.Name), done.Damaged, count(int64(done.Archives), "archive"), count(done.Files, "file"))
+					fmt.Fprintf(a.out, "%s: %d of %s to rebuild, with %s\n", format.Escape(p.Name), done.Damaged, count(int64(done.Archives), "archive"), count(done.Files, "file"))
 				})
 				return done.Chunks, nil
 			})
 		}),
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.Contents, "contents", false, "read all contents of the archives, to find what is damaged")
-	fs.StringArrayVar(&o.Archives, "archive", nil, "look at this archive only; may come several times")
+	fs.BoolVar(&o.Contents, "contents", false, "read all content of the archives to find damage")
+	fs.StringArrayVar(&o.Archives, "archive", nil, "check only this archive; may be repeated")
 	r.flags(a, cmd)
 	return cmd
 }

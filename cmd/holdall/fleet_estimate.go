@@ -26,21 +26,21 @@ type estimating struct {
 }
 
 func (e *estimating) flags(fs *pflag.FlagSet) {
-	fs.BoolVar(&e.dry, "dry-run", false, "record nothing: say what the plan would come to, and what packing it would cost")
-	fs.StringVar(&e.prices, "prices", "", "with --dry-run: a file of JSON with the prices of your bill (default Amazon's list prices)")
-	fs.StringVar(&e.rate, "rate", "", "with --dry-run: say how long packing takes at 400MB/s, or at the rate that is 'measured' by reading a sample")
-	fs.IntVar(&e.workers, "workers", 1, "with --rate measured: how many workers there will be")
-	fs.IntVarP(&e.jobs, "jobs", "j", 16, "with --rate measured: objects read at once")
+	fs.BoolVar(&e.dry, "dry-run", false, "record nothing; print the size of the plan and the cost of packing")
+	fs.StringVar(&e.prices, "prices", "", "with --dry-run: JSON file with your prices (default Amazon's list prices)")
+	fs.StringVar(&e.rate, "rate", "", "with --dry-run: print the time at this rate: 400MB/s, or measured, which reads a sample")
+	fs.IntVar(&e.workers, "workers", 1, "with --rate measured: number of workers")
+	fs.IntVarP(&e.jobs, "jobs", "j", 16, "with --rate measured: objects to read at once")
 }
 
 // check says what is wrong with the flags, and returns the rate that was given.
 func (e *estimating) check(fs *pflag.FlagSet) (rate float64, err error) {
 	for _, name := range []string{"prices", "rate", "workers", "jobs"} {
 		if fs.Changed(name) && !e.dry {
-			return 0, usage("--%s is for --dry-run", name)
+			return 0, usage("--%s needs --dry-run", name)
 		}
 		if fs.Changed(name) && (name == "workers" || name == "jobs") && e.rate != measured {
-			return 0, usage("--%s is for --rate measured", name)
+			return 0, usage("--%s needs --rate measured", name)
 		}
 	}
 	if e.workers < 1 || e.jobs < 1 {
@@ -51,10 +51,10 @@ func (e *estimating) check(fs *pflag.FlagSet) (rate float64, err error) {
 	}
 	n, err := parseSize(strings.TrimSuffix(e.rate, "/s"))
 	if err == nil && n <= 0 {
-		err = errors.New("expected more than 0")
+		err = errors.New("expected a rate above 0")
 	}
 	if err != nil {
-		return 0, usage("--rate: expected one like 400MB/s, or measured: %v", err)
+		return 0, usage("--rate: expected a rate such as 400MB/s, or measured: %v", err)
 	}
 	return float64(n), nil
 }
@@ -150,7 +150,7 @@ func (a *app) tellEstimate(e fleet.Estimate, prices fleet.Prices, o estimating, 
 		a.linePlanned(e.Planned, "would be new")
 		line := func(what, is string, args ...any) { fmt.Fprintf(a.out, "  %-10s %s\n", what, fmt.Sprintf(is, args...)) }
 		if e.Copied.Objects > 0 {
-			line("copied", "%s, %s that the server can copy by itself", count(e.Copied.Objects, "object"), a.humanSize(e.Copied.Bytes))
+			line("copied", "%s, %s copied by the server itself", count(e.Copied.Objects, "object"), a.humanSize(e.Copied.Bytes))
 		}
 		line("read", "%s, %s through the workers", count(e.Small.Objects, "object"), a.humanSize(e.Through))
 		r := e.Requests
@@ -158,17 +158,17 @@ func (a *app) tellEstimate(e fleet.Estimate, prices fleet.Prices, o estimating, 
 		money := func(x float64) string { return prices.Currency + " " + fmt.Sprintf("%.2f", x) }
 		more := ""
 		if cost.Out > 0 {
-			more = ", and " + money(cost.Out) + " for what leaves the bucket"
+			more = ", and " + money(cost.Out) + " for egress"
 		}
 		line("packing", "%s for the requests%s", money(cost.Requests), more)
 		line("keeping", "%s a month", money(cost.Month))
-		line("reading", "all once: %s by %s GETs as objects, %s by %s as archives", money(cost.ReadBefore), thousands(e.ReadBefore), money(cost.ReadAfter), thousands(e.ReadAfter))
+		line("reading", "everything once: %s with %s GETs as objects, %s with %s as archives", money(cost.ReadBefore), thousands(e.ReadBefore), money(cost.ReadAfter), thousands(e.ReadAfter))
 		line("prices", "%s", format.Escape(prices.Name))
 		switch {
 		case o.rate == measured && rate == 0:
-			line("time", "nothing could be read to measure")
+			line("time", "unknown: no object could be read to measure the rate")
 		case o.rate == measured:
-			line("time", "%.1f hours for one worker, %.1f for %d, if server and network keep up: %s/s, measured by %s of %s",
+			line("time", "%.1f hours for one worker, %.1f for %d, if server and network keep up: %s/s, measured with %s of %s",
 				j.Hours, j.HoursOfAll, o.workers, a.humanSize(int64(rate)), a.humanSize(e.Sample.Bytes), count(e.Sample.Objects, "object"))
 		case rate > 0:
 			line("time", "%.1f hours at %s/s", j.Hours, a.humanSize(int64(rate)))

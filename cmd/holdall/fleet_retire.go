@@ -26,18 +26,22 @@ func (a *app) fleetRetireCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retire [PLAN...]",
 		Short: "Delete originals whose packed files are proven",
-		Long: `Deletes the originals of plans, of all of them or those named, that are proven.
-Each file is read back from its archive and compared with its digest, and with the
-checksum that the original's service has of it now. If the service has none, the
-original is read too and compared byte by byte. Only the version that was packed
-is deleted. Whatever is in doubt is left, and counted by its reason.
+		Long: `Deletes the originals of all plans, or of the given ones, after proving that
+their archives have them. Each file is read back from its archive, and compared
+with its digest and with the checksum that the service reports for the original
+now. If the service has no checksum, the original is read too, and compared
+byte by byte.
 
-A run may be interrupted at any time. What it was about to delete is proven again
-by the next one.
+Only the version that was packed is deleted. An original in doubt stays, and is
+counted by its reason. In a bucket that keeps versions, the deleted object stays
+as an older version.
 
-The exit code is 1 if an original was left since its archive is damaged, changed or
-cannot be read, differs from it, or since its service refused. In a bucket that
-keeps versions, the deleted one stays as an older version.`,
+You may interrupt a run at any time. The next run proves its unfinished
+deletions again.
+
+The exit code is 1 if an original stays because its archive is damaged, changed
+or unreadable, because it differs from its archive, or because its service
+refused.`,
 		Example: `  holdall fleet retire --dry-run
   holdall fleet retire s3://packed/photos.caf --older-than 720h --log retired.jsonl`,
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, names []string) error {
@@ -45,7 +49,7 @@ keeps versions, the deleted one stays as an older version.`,
 			case o.Limit < 0:
 				return usage("--limit: expected at least 0, found %d", o.Limit)
 			case o.OlderThan < 0:
-				return usage("--older-than: expected a time like 720h, found %s", o.OlderThan)
+				return usage("--older-than: expected at least 0, found %s", o.OlderThan)
 			case o.Jobs < 0:
 				return usage("--jobs: expected at least 1, found %d", o.Jobs)
 			}
@@ -63,13 +67,13 @@ keeps versions, the deleted one stays as an older version.`,
 		}),
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.DryRun, "dry-run", false, "prove everything, delete nothing, and say what would be deleted")
-	fs.DurationVar(&o.OlderThan, "older-than", 0, "only what was packed at least that long ago: 720h")
-	fs.Int64Var(&o.Limit, "limit", 0, "delete at most so many objects")
-	fs.Var(&bytes, "limit-bytes", "delete at most so much content: 1TB")
-	fs.BoolVar(&o.NoReread, "no-reread", false, "leave originals whose service has no checksum of them, instead of reading them again")
-	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals asked for, or deleted, at once (default 16)")
-	fs.StringVar(&log, "log", "", "append a line of JSON to a file for each original, before it is deleted")
+	fs.BoolVar(&o.DryRun, "dry-run", false, "prove everything, but only print what would be deleted")
+	fs.DurationVar(&o.OlderThan, "older-than", 0, "only originals packed at least this long ago: 720h")
+	fs.Int64Var(&o.Limit, "limit", 0, "delete at most this many objects")
+	fs.Var(&bytes, "limit-bytes", "delete at most this much content: 1TB")
+	fs.BoolVar(&o.NoReread, "no-reread", false, "keep originals without a checksum instead of reading them again")
+	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals to look up or delete at once (default 16)")
+	fs.StringVar(&log, "log", "", "append a JSON line to this file before each deletion")
 	return cmd
 }
 
@@ -177,7 +181,7 @@ func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []strin
 				a.printJSON(j)
 			case k.Why == fleet.ArchiveChanged: // which is all of its files
 				if !broken[k.Archive] {
-					a.warn("%s: %s: originals are left: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
+					a.warn("%s: %s: originals stay: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
 				}
 				broken[k.Archive] = true
 			default:
@@ -190,7 +194,7 @@ func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []strin
 		stop()
 		retired, bytes = retired+done.Objects, bytes+done.Bytes
 		if damaged || len(broken) > 0 {
-			a.warn("%s: 'holdall fleet repair' writes what is damaged anew, from originals that are there", format.Escape(p.Name))
+			a.warn("%s: 'holdall fleet repair' rebuilds damaged archives from their originals", format.Escape(p.Name))
 		}
 		a.tell(asRetiredSum(p, done, o.DryRun), func() { a.lineRetired(p, done, o.DryRun) })
 		return cmp.Or(err, logged)
@@ -220,7 +224,7 @@ func (a *app) lineRetired(p catalog.Plan, done fleet.Retired, dry bool) {
 	}
 	fmt.Fprintf(a.out, "%s: %s %s, %s%s%s\n", format.Escape(p.Name), did, count(done.Objects, "object"), a.humanSize(done.Bytes), provenBy(done.Proven), more)
 	for _, why := range slices.Sorted(maps.Keys(done.Left)) {
-		fmt.Fprintf(a.out, "  left, %s: %s\n", why, count(done.Left[why], "object"))
+		fmt.Fprintf(a.out, "  kept, %s: %s\n", why, count(done.Left[why], "object"))
 	}
 }
 
@@ -238,6 +242,6 @@ func originalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (*orig
 
 func (a *app) tellOriginals(n *originalsJSON) {
 	if n != nil {
-		fmt.Fprintf(a.out, "originals: %s retired, %s being retired, %s not\n", thousands(n.Retired), thousands(n.Leaving), thousands(n.There))
+		fmt.Fprintf(a.out, "originals: %s retired, %s being retired, %s still there\n", thousands(n.Retired), thousands(n.Leaving), thousands(n.There))
 	}
 }

@@ -19,13 +19,14 @@ func (a *app) grepCommand() *cobra.Command {
 	var fold bool
 	cmd := &cobra.Command{
 		Use:   "grep ARCHIVE REGEX [GLOB]",
-		Short: "Search in contents",
-		Long: `Prints the lines of files that REGEX (RE2 syntax) matches, with their file and
-number; of files that are not text, only that they match. GLOB, as in find,
-narrows down the files. The exit code is 1 if nothing matches.`,
+		Short: "Search the content of files",
+		Long: `Prints the lines that match REGEX (RE2 syntax), with the name of the file and
+the line number. For a file that is not text it prints only that the file
+matches. GLOB, as in 'holdall find', selects the files. The exit code is 1 if
+nothing matches, or if a file could not be read.`,
 		Example: `  holdall grep docs.caf 'TODO|FIXME' '*.md'
   holdall grep -l logs.caf 'status=5\d\d'`,
-		Args: args(2, 3, "an archive, a regular expression and perhaps a pattern"),
+		Args: args(2, 3, "an archive, a regular expression and optionally a pattern"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			expr := args[1]
 			if fold {
@@ -42,8 +43,8 @@ narrows down the files. The exit code is 1 if nothing matches.`,
 			return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return g.run(ctx, in) })
 		}),
 	}
-	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "capitals do not matter")
-	cmd.Flags().BoolVarP(&g.namesOnly, "files-with-matches", "l", false, "only the names of files that match")
+	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "ignore case")
+	cmd.Flags().BoolVarP(&g.namesOnly, "files-with-matches", "l", false, "print only the names of files that match")
 	return cmd
 }
 
@@ -91,7 +92,7 @@ func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 		case g.namesOnly:
 			fmt.Fprintln(g.app.out, name)
 		case m.Binary:
-			fmt.Fprintf(g.app.out, "%s: matches, not text\n", name)
+			fmt.Fprintf(g.app.out, "%s: binary file matches\n", name)
 		default:
 			fmt.Fprintf(g.app.out, "%s:%d:%s\n", name, m.Line, format.Escape(string(m.Text)))
 		}

@@ -68,21 +68,22 @@ func (a *app) indexCommand() *cobra.Command {
 	var noTable bool
 	cmd := &cobra.Command{
 		Use:   "index ARCHIVE",
-		Short: "Write an index of an archive, by which it opens at once",
-		Long: `Writes an index of an archive: ARCHIVE.holdall beside it, or what -o says.
-Whoever opens the archive finds it there, also over HTTP and in buckets, and then
-reads little of either. An index belongs to one version of the archive and is
-ignored for any other.
+		Short: "Write an index with which an archive opens quickly",
+		Long: `Writes an index of an archive to ARCHIVE.holdall, or to the file given with -o.
+Every verb that opens the archive uses the index, on disk, over HTTP and in
+buckets, and then reads little of either. An index belongs to one version of the
+archive and is ignored for any other.
 
-With --chunk-digests it has digests of pieces of all contents, too, which are
-read for that: then every read of the archive is compared with them, before a
-byte is handed out. What is damaged gets none, and the exit code is 1.
+--chunk-digests reads all content, and adds digests of its pieces to the index.
+Every later read of the archive is then compared with them before any byte is
+returned. A damaged file gets no digests, and the exit code is 1.
 
-It has a table for fast lookups, which programs in other languages can read too.
---no-table leaves it out: the index is smaller, and single names take longer.
+The index has a table for fast lookups, which programs in other languages can
+read too. --no-table omits it: the index is smaller, and lookups of single names
+are slower.
 
-Archives that take long to open get one by themselves, in a folder for that:
-see "holdall cache". --index says which one to use, or none.`,
+holdall keeps an index of an archive that was slow to open in a cache; see
+"holdall cache". --index selects an index, or none.`,
 		Example: `  holdall index big.caf
   holdall index --chunk-digests big.caf
   holdall index https://example.org/big.tar -o big.tar.holdall
@@ -101,7 +102,7 @@ see "holdall cache". --index says which one to use, or none.`,
 					return err
 				}
 			} else if args[0] == "-" {
-				return usage("an index of what comes in needs a name: -o FILE")
+				return usage("an index of standard input needs a name: -o FILE")
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
@@ -109,7 +110,7 @@ see "holdall cache". --index says which one to use, or none.`,
 			stop()
 			if err != nil {
 				if errors.Is(err, errors.ErrUnsupported) && out == "" {
-					return fmt.Errorf("%w: say where to write it: -o FILE", err)
+					return fmt.Errorf("%w: choose another place with -o FILE", err)
 				}
 				return err
 			}
@@ -118,7 +119,7 @@ see "holdall cache". --index says which one to use, or none.`,
 				line += fmt.Sprintf(", %s of %s", count(sum.Digests, "digest"), a.humanSize(int64(chunk)))
 			}
 			if sum.Unproven > 0 {
-				line += fmt.Sprintf("; %s damaged, without proof", count(sum.Unproven, "file"))
+				line += fmt.Sprintf("; %s damaged, without digests", count(sum.Unproven, "file"))
 			}
 			a.say(struct {
 				Path string `json:"path"`
@@ -127,9 +128,9 @@ see "holdall cache". --index says which one to use, or none.`,
 			return answer(sum.Unproven > 0)
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "where to write it (default ARCHIVE.holdall)")
-	cmd.Flags().Var(&chunk, "chunk-digests", "digests of each SIZE of content (256KiB), from 64KiB to 1MiB")
-	cmd.Flags().BoolVar(&noTable, "no-table", false, "leave out the table for fast lookups")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write the index to this file (default ARCHIVE.holdall)")
+	cmd.Flags().Var(&chunk, "chunk-digests", "add a digest of each SIZE of content (256KiB), from 64KiB to 1MiB")
+	cmd.Flags().BoolVar(&noTable, "no-table", false, "omit the table for fast lookups")
 	cmd.Flags().Lookup("chunk-digests").NoOptDefVal = "256KiB"
 	return cmd
 }
@@ -137,11 +138,11 @@ see "holdall cache". --index says which one to use, or none.`,
 func (a *app) cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "Look at the indexes that are kept, or take them away",
-		Long: `Archives that took long to open get an index, which is kept in a folder:
-$HOLDALL_CACHE/index, or a folder of yours for such things. It holds up to 4
-GiB, or $HOLDALL_CACHE_SIZE, of what was used last. HOLDALL_CACHE=none keeps
-nothing.`,
+		Short: "List or clear the cache of indexes",
+		Long: `If an archive is slow to open, holdall keeps an index of it in a cache. The
+cache is $HOLDALL_CACHE/index, or your cache folder. It holds up to 4 GiB, or
+$HOLDALL_CACHE_SIZE; the least recently used indexes are removed first.
+HOLDALL_CACHE=none disables the cache.`,
 		Example: "  holdall cache ls\n  holdall cache clear",
 	}
 	folder := func(do func(ctx context.Context, f *holdall.IndexFolder) error) func(*cobra.Command, []string) error {
@@ -149,13 +150,13 @@ nothing.`,
 			if f := a.indexFolder(); f != nil {
 				return do(ctx, f)
 			}
-			return errors.New("no indexes are kept: HOLDALL_CACHE says none, or there is no folder for them")
+			return errors.New("the cache is disabled: HOLDALL_CACHE is none, or there is no cache folder")
 		})
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "ls",
-		Short: "List the indexes that are kept, most recently used first",
-		Args:  args(0, 0, "nothing"),
+		Short: "List the cached indexes, most recently used first",
+		Args:  args(0, 0, "no arguments"),
 		RunE: folder(func(ctx context.Context, f *holdall.IndexFolder) error {
 			kept, err := f.List(ctx)
 			for _, k := range kept {
@@ -168,8 +169,8 @@ nothing.`,
 		}),
 	}, &cobra.Command{
 		Use:   "clear",
-		Short: "Take away all indexes that are kept",
-		Args:  args(0, 0, "nothing"),
+		Short: "Remove all cached indexes",
+		Args:  args(0, 0, "no arguments"),
 		RunE: folder(func(_ context.Context, f *holdall.IndexFolder) error {
 			n, bytes, err := f.Clear()
 			if err == nil {

@@ -47,8 +47,12 @@ type infoJSON struct {
 
 func (a *app) infoCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "info ARCHIVE",
-		Short:   "Say what an archive is, and what is unusual about it",
+		Use:   "info ARCHIVE",
+		Short: "Show what an archive is, and anything unusual about it",
+		Long: `Shows the format, size, index and parity of an archive, and anything unusual
+about it. If the archive is a Zarr hierarchy, it also shows the arrays; of an
+NWB file, the session and its series. The exit code does not depend on what is
+unusual: use 'holdall verify' to check an archive.`,
 		Example: "  holdall info docs.caf\n  holdall info --json https://example.org/docs.caf",
 		Args:    args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {

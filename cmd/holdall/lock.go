@@ -21,7 +21,7 @@ func lockRepository(dir string) (unlock func(), err error) {
 	}
 	by, err := sysfile.LockRecord(f)
 	if by != "" {
-		err = fmt.Errorf("the store is open: %s has the lock on %s", by, name)
+		err = fmt.Errorf("the store is in use: %s holds the lock on %s", by, name)
 	}
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, errors.Join(err, f.Close())

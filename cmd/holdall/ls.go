@@ -19,10 +19,13 @@ func (a *app) lsCommand() *cobra.Command {
 	var long, recursive bool
 	cmd := &cobra.Command{
 		Use:   "ls ARCHIVE [PATH...]",
-		Short: "List what is in an archive",
-		Long: `Lists one level of an archive, or of the folders named; -R lists all there is,
-in the order in which it is stored. Names are whole, so that they can be given
-to the other verbs. Bytes that a terminal cannot show are written \xNN.`,
+		Short: "List the entries of an archive",
+		Long: `Lists the top level of an archive, or the given folders. -R lists everything, in
+stored order. Names are full paths, so you can pass them to other verbs. Bytes
+that a terminal cannot show are printed as \xNN.
+
+The exit code is 1 if damage hides an entry or its content, or if the index is
+damaged.`,
 		Example: `  holdall ls docs.caf
   holdall ls -l docs.caf guide
   holdall ls -R --json docs.caf | jq -r .path`,
@@ -36,8 +39,8 @@ to the other verbs. Bytes that a terminal cannot show are written \xNN.`,
 		}),
 		ValidArgsFunction: a.completeMembers,
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "kind and mode, size, time, digest")
-	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "all that is below")
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "also print kind, mode, size, time and digest")
+	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "list everything below")
 	return cmd
 }
 
@@ -121,7 +124,7 @@ func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
 		c.Entry, c.HasEntry = e.Name, true
 		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, printable(c.Error()))
 	case a.losses == most+1:
-		a.warn("more than %d entries are lost", most)
+		a.warn("more than %d entries are lost; the others are not listed here", most)
 	}
 }
 
@@ -173,9 +176,10 @@ func (a *app) treeCommand() *cobra.Command {
 	depth := 0
 	cmd := &cobra.Command{
 		Use:     "tree ARCHIVE [PATH]",
-		Short:   "Draw what is in an archive",
+		Short:   "Draw the folders and files of an archive as a tree",
+		Long:    "Draws the folders and files of an archive, or of one folder in it, as a tree.",
 		Example: "  holdall tree docs.caf\n  holdall tree -L 2 docs.caf guide",
-		Args:    args(1, 2, "an archive and perhaps a folder in it"),
+		Args:    args(1, 2, "an archive and optionally a folder in it"),
 		RunE: a.onArchive(func(ctx context.Context, in *holdall.Archive, names []string) error {
 			top := "."
 			if len(names) == 1 {
@@ -197,7 +201,7 @@ func (a *app) treeCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: a.completeMembers,
 	}
-	cmd.Flags().IntVarP(&depth, "depth", "L", 0, "levels to draw (default all)")
+	cmd.Flags().IntVarP(&depth, "depth", "L", 0, "number of levels to draw (default all)")
 	return cmd
 }
 

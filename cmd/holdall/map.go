@@ -18,10 +18,10 @@ func (a *app) mapCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "map ARCHIVE",
-		Short: "Show where everything lies in an archive's bytes",
-		Long: `Shows what every byte of an archive is for: contents, index, headers, padding,
-and what belongs to nothing. On a terminal it draws there; -o draws a picture,
-as the name's ending says (.svg or .png).`,
+		Short: "Show how the bytes of an archive are used",
+		Long: `Shows the use of every byte of an archive: content, index, headers, padding,
+trash (former content), and unknown bytes. It draws on the terminal; -o FILE
+writes a picture, in the format of the extension (.svg or .png).`,
 		Example: "  holdall map docs.caf\n  holdall map docs.caf -o docs.svg",
 		Args:    args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -35,7 +35,7 @@ as the name's ending says (.svg or .png).`,
 			}
 			defer in.Close()
 			if in.IsDir() {
-				return errors.New("a folder has no bytes of its own to show")
+				return errors.New("expected an archive, found a folder")
 			}
 			m, err := bytemap.Of(ctx, in)
 			if err != nil {
@@ -53,7 +53,7 @@ as the name's ending says (.svg or .png).`,
 			return m.Terminal(a.out, a.width(), a.colour())
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "draw into this file: .svg or .png")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write a picture to this file: .svg or .png")
 	return cmd
 }
 
@@ -68,7 +68,7 @@ func drawing(name string) (func(*bytemap.Map, io.Writer) error, error) {
 	if name == "" {
 		return nil, nil
 	}
-	return nil, errors.New("expected a name that ends in .svg or .png")
+	return nil, errors.New("-o: expected a name that ends in .svg or .png")
 }
 
 // writeFile writes a file that appears whole or not at all.

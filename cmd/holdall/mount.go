@@ -29,13 +29,17 @@ func (a *app) mountCommand() *cobra.Command {
 	var o mounting
 	cmd := &cobra.Command{
 		Use:   "mount ARCHIVE... DIR",
-		Short: "Show archives as a file system",
-		Long: `Mounts an archive at DIR, an empty folder, read-only, until it is interrupted or
-unmounted: any program can then read what is in it. Nothing is unpacked. Several
-archives are in a folder each, below DIR.
+		Short: "Mount archives as a file system",
+		Long: `Mounts an archive at DIR, an empty folder. Any program can then read the files
+of the archive, and nothing is unpacked. The mount is read-only. It lasts until
+you unmount it or interrupt the command. If you give several archives, each
+gets a folder below DIR.
 
-This needs FUSE: Linux has it; users other than root also need fusermount3, of
-the package fuse3. "holdall serve" does without.`,
+Mounting needs FUSE, which Linux has. Users other than root also need
+fusermount3, from the package fuse3. "holdall serve" works without FUSE.
+
+The exit code is 0 after an unmount, 130 after an interrupt, and 2 if nothing
+could be mounted.`,
 		Example: `  holdall mount docs.caf /mnt/docs
   holdall mount --daemon --log mount.log https://example.org/big.tar here
   fusermount3 -u here
@@ -46,10 +50,10 @@ the package fuse3. "holdall serve" does without.`,
 				return usage("expected one of --daemon and --foreground")
 			}
 			if o.log != "" && !o.daemon {
-				return usage("--log is for --daemon")
+				return usage("--log needs --daemon")
 			}
 			if slices.Contains(args[:len(args)-1], "-") && o.follow {
-				return usage("--follow: standard input comes once")
+				return usage("--follow does not work with standard input")
 			}
 			if o.daemon && os.Getenv(readyVar) == "" {
 				return a.mountInBackground(ctx, args[:len(args)-1], o)
@@ -58,12 +62,12 @@ the package fuse3. "holdall serve" does without.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.daemon, "daemon", false, "go to the background once it is mounted")
-	f.BoolVar(&o.foreground, "foreground", false, "stay until it is unmounted or interrupted, as it does without --daemon")
-	f.StringVar(&o.log, "log", "", "`file` that a daemon's log is appended to")
-	f.BoolVar(&o.follow, "follow", false, "when an archive has changed, open it again and go on")
-	f.BoolVar(&o.allowOther, "allow-other", false, "let other users in, as far as modes and owners let them")
-	f.Var(&o.owner, "owner", "who owns all files, instead of whom the archive says")
+	f.BoolVar(&o.daemon, "daemon", false, "run in the background once mounted")
+	f.BoolVar(&o.foreground, "foreground", false, "run until unmounted or interrupted (the default)")
+	f.StringVar(&o.log, "log", "", "with --daemon: append the log to this `file`")
+	f.BoolVar(&o.follow, "follow", false, "reopen an archive when it changes")
+	f.BoolVar(&o.allowOther, "allow-other", false, "let other users read files, subject to modes and owners")
+	f.Var(&o.owner, "owner", "owner of all files, instead of the owners in the archive")
 	f.BoolVar(&o.nonEmpty, "nonempty", false, "mount over a folder that is not empty")
 	return cmd
 }
@@ -134,7 +138,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 			t.Archive.Close()
 		}
 		if errors.Is(err, mount.ErrNoFUSE) {
-			err = fmt.Errorf("%w; \"holdall serve\" shows archives without it", err)
+			err = fmt.Errorf("%w; \"holdall serve\" works without FUSE", err)
 		}
 		return err
 	}
@@ -156,7 +160,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	}
 	lazily, err := m.Unmount()
 	if lazily {
-		a.warn("%s is in use: it is out of sight, and whoever is in it gets errors from now on", printable(dir))
+		a.warn("%s is in use: it is detached, and programs that use it get errors from now on", printable(dir))
 	}
 	if err != nil {
 		a.warn("%v", err)
@@ -246,7 +250,7 @@ func (a *app) answerParent() (logTo io.Writer, ready func(), err error) {
 	}
 	pipe, log := os.NewFile(3, "ready"), os.Stderr
 	if _, err := pipe.Stat(); err != nil {
-		return nil, nil, fmt.Errorf("%s is for daemons: %w", readyVar, err)
+		return nil, nil, fmt.Errorf("%s is set by --daemon only: %w", readyVar, err)
 	}
 	a.stderr, os.Stderr = pipe, pipe
 	return log, func() {
@@ -314,7 +318,7 @@ func (a *app) passOn(cmd *exec.Cmd, said []byte, results io.Reader, archives int
 	if !ready {
 		err := cmd.Wait()
 		if len(text) == 0 {
-			return fmt.Errorf("the daemon ended before it was ready: %w", err)
+			return fmt.Errorf("the daemon exited before it was ready: %w", err)
 		}
 		return errSaid
 	}

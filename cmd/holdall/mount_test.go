@@ -121,7 +121,7 @@ func TestMountEndsCleanly(t *testing.T) {
 		defer d.Close()
 		cmd.Process.Signal(os.Interrupt)
 		<-ended
-		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(text.String(), "mnt is in use: it is out of sight") {
+		if got := cmd.ProcessState.ExitCode(); got != 130 || !strings.Contains(text.String(), "mnt is in use: it is detached") {
 			t.Errorf("exit code %d, says %q", got, text)
 		}
 		if list, err := os.ReadDir(filepath.Join(dir, "mnt")); err != nil || len(list) != 0 {
@@ -192,11 +192,11 @@ func TestMountSaysWhatIsWrong(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"x.caf"}, "expected an archive and a folder, found 1 arguments"},
+		{[]string{"x.caf"}, "expected an archive and a folder, found 1 argument"},
 		{[]string{"x.caf", "x.caf"}, "x.caf: expected a folder to mount at, found a file"},
 		{[]string{"x.caf", "src"}, "src: expected an empty folder to mount at, found sub in it"},
 		{[]string{"nothing.caf", "mnt"}, "nothing.caf"},
-		{[]string{"--log", "l", "x.caf", "mnt"}, "--log is for --daemon"},
+		{[]string{"--log", "l", "x.caf", "mnt"}, "--log needs --daemon"},
 		{[]string{"--owner", "me", "x.caf", "mnt"}, "expected two numbers, UID:GID"},
 	} {
 		_, text, code := holdallIn(t, dir, append([]string{"mount"}, c.args...)...)

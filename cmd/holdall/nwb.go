@@ -158,7 +158,7 @@ func seriesText(x hierarchy.Series) string {
 		words = append(words, seconds(*x.Duration))
 	}
 	if x.Start != nil {
-		words = append(words, "from "+seconds(*x.Start)+" on")
+		words = append(words, "from "+seconds(*x.Start))
 	}
 	if x.Error != "" {
 		words = append(words, printable(x.Error))

@@ -25,10 +25,10 @@ import (
 func (a *app) oakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "oak",
-		Short: "What only an Oak segment store has: segments, revisions, nodes",
-		Long: `Looks into segment stores of Apache Oak, as AEM has them: a folder of tars, or
-one of these. Reading never writes anything beside them, whatever state they are
-in.`,
+		Short: "Inspect, check and repair segment stores of Apache Oak",
+		Long: `Inspects, checks, repairs and copies segment stores of Apache Oak, which AEM
+uses. A STORE is the folder with the tars, or one of them. Verbs that only read
+never write anything into the folder, even if the store is damaged.`,
 	}
 	cmd.AddCommand(a.oakSegmentCommand(), a.oakRecordCommand(), a.oakGraphCommand(), a.oakCleanupCommand(), a.oakCompactCommand(),
 		a.oakImportCommand(), a.oakCheckCommand(), a.oakRecoverCommand(), a.oakWatchCommand(), a.oakCopyCommand(), a.oakCheckpointsCommand(),
@@ -41,12 +41,12 @@ in.`,
 
 // oakHints is what to try about what is wrong with the tree of a store.
 var oakHints = map[string]string{
-	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows what is there",
-	"oak no-root":         "--revision shows another one, --view segments what is there",
-	"oak checksum":        "'holdall repair' mends what can be mended, --no-verify reads it as it is",
-	"oak missing-segment": "'holdall oak check' finds the newest revision that is whole",
-	"oak bad-record":      "'holdall oak check' finds the newest revision that is whole",
-	"oak external-blob":   "--datastore says where the contents are",
+	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows the segments",
+	"oak no-root":         "--revision shows another revision, --view segments the segments",
+	"oak checksum":        "'holdall repair' repairs what it can, --no-verify reads the damaged data",
+	"oak missing-segment": "'holdall oak check' finds the newest revision that is intact",
+	"oak bad-record":      "'holdall oak check' finds the newest revision that is intact",
+	"oak external-blob":   "--datastore names the folder with the content",
 }
 
 // withOak opens a segment store for do, under its lock if it is to be changed.
@@ -84,8 +84,8 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	var dump bool
 	cmd := &cobra.Command{
 		Use:     "segment STORE UUID",
-		Short:   "Show a segment: its header, what it refers to, its records",
-		Long:    "Shows what a segment says of itself and what its tar says of it.",
+		Short:   "Show the header, references and records of a segment",
+		Long:    "Shows the header of a segment, its references and records, and its tar entry.\nThe exit code is 1 if the segment is damaged.",
 		Example: "  holdall oak segment segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
@@ -106,12 +106,15 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 			return cmp.Or(errors.Join(err, d.Close()), answer(len(info.Problems) > 0))
 		}),
 	}
-	cmd.Flags().BoolVar(&dump, "hex", false, "its bytes, too")
+	cmd.Flags().BoolVar(&dump, "hex", false, "also print the bytes")
 	return cmd
 }
 
+// dryRunUsage is the usage of --dry-run.
+const dryRunUsage = "only print what would be done"
+
 // notThere stands for the tar of a segment that is in none.
-const notThere = "which is not there"
+const notThere = "(missing)"
 
 func (a *app) printSegment(s oak.SegmentInfo) {
 	line := a.line
@@ -155,8 +158,8 @@ func (a *app) printSegment(s oak.SegmentInfo) {
 func (a *app) oakRecordCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "record STORE UUID:NUMBER",
-		Short:   "Take a record apart: its fields, and what they refer to",
-		Long:    "Shows each field of a record, of whatever type, what it refers to, and damage.",
+		Short:   "Show the fields of a record and their references",
+		Long:    "Shows each field of a record of any type, its references, and any damage.",
 		Example: "  holdall oak record segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7:5",
 		Args:    args(2, 2, "a store and the id of a record"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
@@ -165,7 +168,7 @@ func (a *app) oakRecordCommand() *cobra.Command {
 				return err
 			}
 			a.tell(r, func() {
-				fmt.Fprintf(a.out, "%s, a %s at %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
+				fmt.Fprintf(a.out, "%s, %s at offset %d of its segment, in %s\n", r.ID, r.Type, r.Position, r.Tar)
 				for _, f := range r.Fields {
 					fmt.Fprintf(a.out, "%8d  %-18s%s%s%s\n", f.Position, f.Name, ifAny(" %s", f.Record), ifAny(" %s", f.Value), ifAny(" (%s)", f.Problem))
 				}
@@ -180,10 +183,10 @@ func (a *app) oakGraphCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "graph STORE",
-		Short: "Write which segments refer to which, for Graphviz or as JSON",
-		Long: `Writes the graph of all data segments in the language of Graphviz, or with
---json a line of JSON for each. Where a tar's graph is damaged, the segments are
-read.`,
+		Short: "Write the graph of segments, for Graphviz or as JSON",
+		Long: `Writes the graph of all data segments: which segment refers to which. The output
+is for Graphviz, or with --json one line per segment. If the graph in a tar is
+damaged, holdall reads the segments instead.`,
 		Example: "  holdall oak graph segmentstore | dot -Tsvg -o graph.svg",
 		Args:    args(1, 1, "a store"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, _ []string) error {
@@ -202,7 +205,7 @@ read.`,
 			return nil
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this file")
 	return cmd
 }
 
@@ -211,20 +214,21 @@ func (a *app) oakCleanupCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "cleanup STORE",
-		Short: "Remove what compactions left behind",
-		Long: `Writes tars anew without the segments that are garbage, as Oak decides it: those
-of old generations, and bulk segments that nothing refers to. A tar that is
-mostly in use stays as it is. What changes is written first and removed last.
-The store must not be open in another program, which is found out by its lock.`,
+		Short: "Remove garbage that compactions left",
+		Long: `Rewrites tars without the segments that are garbage by the rules of Oak:
+segments of old generations, and bulk segments without references. A tar that
+is mostly in use stays unchanged. New tars are written before old ones are
+removed. The store must not be open in another program; holdall checks its
+lock.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakCleanup(ctx, s, o, dryRun) })
 		}),
 	}
-	cmd.Flags().IntVar(&o.Retain, "retain", 1, "how many generations to keep; a running Oak keeps 2")
-	cmd.Flags().BoolVar(&o.Tail, "tail", false, "the last compaction was of the tail only")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	cmd.Flags().IntVar(&o.Retain, "retain", 1, "generations to keep; a running Oak keeps 2")
+	cmd.Flags().BoolVar(&o.Tail, "tail", false, "assume that the last compaction was a tail compaction")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 

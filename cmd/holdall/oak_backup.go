@@ -15,17 +15,17 @@ func (a *app) oakBackupCommand() *cobra.Command {
 	var o oak.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "backup STORE DST",
-		Short: "Copy a store, and later only what is new in it",
-		Long: `Copies the segments that DST does not have, each compared with its checksum, and
-then the journal up to the newest revision. DST is a complete store, which Oak
-and all verbs open. STORE may be in use: it is only read. Garbage that a
-compaction removed from STORE is removed from DST as well.
+		Short: "Back up a store, incrementally",
+		Long: `Copies the segments that DST does not have, then the journal up to the newest
+revision. Each segment is compared with its checksum. DST is a complete store,
+which Oak and all verbs can open. STORE may be in use: it is only read. Garbage
+that a compaction removed from STORE is also removed from DST.
 
 If the command is interrupted, DST is either the old backup or the new one, and
-the same command continues. Damage in STORE ends it, and DST keeps what it has.
-Data stores are not copied.`,
+the same command continues. If STORE is damaged, the backup fails, and DST keeps
+what it has. Data stores are not copied.`,
 		Example: "  holdall oak backup segmentstore /backup/segmentstore\n  holdall oak backup --check segmentstore /backup/segmentstore",
-		Args:    args(2, 2, "a store, and where its backup is to be"),
+		Args:    args(2, 2, "a store and the place of its backup"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.copyNew(ctx, args[0], args[1], o)
 		}),
@@ -38,15 +38,16 @@ func (a *app) oakRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore BACKUP STORE",
 		Short: "Make a store equal to its backup",
-		Long: `Makes STORE equal to BACKUP. STORE is new, or an existing store that is not in
-use, however damaged. Good segments are not copied again. Damaged tars become
-TAR.bak, the old journal becomes journal.log.bak.NNN, and nothing is removed.
+		Long: `Makes STORE equal to BACKUP. STORE may be new, or an existing store that is not
+in use; it may be damaged. Intact segments are not copied again. Damaged tars
+become TAR.bak, the old journal becomes journal.log.bak.NNN, and nothing is
+removed.
 
-If the command is interrupted, STORE is either as before or restored, and the
-same command continues. BACKUP may be any store, not only one that 'oak backup'
-made.`,
+If the command is interrupted, STORE is either unchanged or restored, and the
+same command continues. BACKUP may be any store, not only one made by 'oak
+backup'.`,
 		Example: "  holdall oak restore /backup/segmentstore segmentstore",
-		Args:    args(2, 2, "a backup, and the store that it is to become"),
+		Args:    args(2, 2, "a backup and a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.copyNew(ctx, args[0], args[1], oak.BackupOptions{Restore: true, Check: true})
 		}),
@@ -76,14 +77,14 @@ func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions)
 	}
 	a.tell(c, func() {
 		if len(c.Aside) > 0 {
-			fmt.Fprintf(a.out, "damaged, and set aside: %s\n", printable(strings.Join(c.Aside, ", ")))
+			fmt.Fprintf(a.out, "damaged and renamed: %s\n", printable(strings.Join(c.Aside, ", ")))
 		}
 		fmt.Fprint(a.out, ifAny("the old journal is %s\n", c.Journal))
 		a.notes(c.Notes)
 		if c.Freed > 0 {
-			fmt.Fprintf(a.out, "%s of garbage removed\n", a.humanSize(c.Freed))
+			fmt.Fprintf(a.out, "removed %s of garbage\n", a.humanSize(c.Freed))
 		}
-		fmt.Fprintf(a.out, "%s: head %s; %s copied, %s written; %d were there\n", to, c.Head, count(c.Segments, "segment"), a.humanSize(c.Bytes), c.Known)
+		fmt.Fprintf(a.out, "%s: head %s; %s copied, %s written; %d present before\n", to, c.Head, count(c.Segments, "segment"), a.humanSize(c.Bytes), c.Known)
 	})
 	return nil
 }

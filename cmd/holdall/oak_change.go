@@ -20,10 +20,10 @@ func (a *app) oakCheckpointsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "checkpoints STORE",
 		Short: "List checkpoints and their sizes, or remove some",
-		Long: `Lists the checkpoints of the newest revision, the newest first: when each was
-made, when it expires, whether asynchronous indexing uses it, and how many bytes
-only it and older checkpoints have. If you remove a checkpoint and all older
-ones, the sum of their bytes becomes garbage.`,
+		Long: `Lists the checkpoints of the newest revision, newest first. For each it prints
+when it was created, when it expires, whether asynchronous indexing uses it, and
+how many bytes are only in it and older checkpoints. If you remove a checkpoint
+and all older ones, the sum of these bytes becomes garbage.`,
 		Example: "  holdall oak checkpoints segmentstore\n  holdall oak checkpoints rm --unreferenced segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: a.onStore(func(ctx context.Context, s *oak.Store, _ []string) error {
@@ -38,7 +38,7 @@ ones, the sum of their bytes becomes garbage.`,
 			}
 			if lost > 0 {
 				a.out.Flush()
-				a.warn("%d places cannot be read, and are not in the sums", lost)
+				a.warn("%d nodes or values cannot be read and are not counted", lost)
 				return errNo
 			}
 			return nil
@@ -66,7 +66,7 @@ func (a *app) printCheckpoint(c oak.Checkpoint, sizes bool) {
 	if sizes {
 		fmt.Fprintf(a.out, ", holds %s", a.humanSize(c.Bytes))
 		if c.External > 0 {
-			fmt.Fprintf(a.out, " and %s of a data store", a.humanSize(c.External))
+			fmt.Fprintf(a.out, " and %s in a data store", a.humanSize(c.External))
 		}
 	}
 	if !c.Referenced {
@@ -95,17 +95,17 @@ func (a *app) oakCheckpointsRmCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "rm STORE [NAME...]",
-		Short: "Remove checkpoints, by a new revision",
-		Long: `Writes a new revision without the named checkpoints, or without those that the
-flags select. An asynchronous index whose checkpoint has been removed is built
-anew. 'holdall oak compact', or Oak's own compaction, frees the space.
+		Short: "Remove checkpoints in a new revision",
+		Long: `Writes a new revision without the given checkpoints, or without those that the
+flags select. Oak rebuilds an asynchronous index whose checkpoint is removed.
+'holdall oak compact', or Oak's own compaction, frees the space.
 ` + stopped,
 		Example: "  holdall oak checkpoints rm --dry-run --unreferenced segmentstore\n  holdall oak checkpoints rm segmentstore 0a1b2c3d-0000-4000-8000-000000000000",
 		Args:    args(1, -1, "a store, and names of checkpoints"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.Names = args[1:]
 			if len(o.Names) == 0 && !o.All && !o.Expired && !o.Unreferenced {
-				return usage("expected names of checkpoints, --unreferenced, --expired or --all")
+				return usage("expected NAMEs, --unreferenced, --expired or --all")
 			}
 			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error {
 				r, err := s.RemoveCheckpoints(ctx, o, time.Now(), dryRun)
@@ -127,10 +127,10 @@ anew. 'holdall oak compact', or Oak's own compaction, frees the space.
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.Unreferenced, "unreferenced", false, "those that asynchronous indexing does not use")
-	f.BoolVar(&o.Expired, "expired", false, "those whose time is over")
-	f.BoolVar(&o.All, "all", false, "all of them")
-	f.BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	f.BoolVar(&o.Unreferenced, "unreferenced", false, "remove those that asynchronous indexing does not use")
+	f.BoolVar(&o.Expired, "expired", false, "remove those that have expired")
+	f.BoolVar(&o.All, "all", false, "remove all checkpoints")
+	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 
@@ -144,7 +144,7 @@ func done(dryRun bool, what string) string {
 
 func (a *app) printRevised(r oak.Revised) {
 	if r.Revision != "" {
-		fmt.Fprintf(a.out, "new revision %s, in %s of %s; before it %s\n", r.Revision, strings.Join(r.Tars, ", "), a.humanSize(r.Bytes), r.Before)
+		fmt.Fprintf(a.out, "new revision %s, in %s, %s; previous revision %s\n", r.Revision, strings.Join(r.Tars, ", "), a.humanSize(r.Bytes), r.Before)
 	}
 }
 
@@ -152,8 +152,8 @@ func (a *app) oakSetCommand() *cobra.Command {
 	var o oak.SetOptions
 	cmd := &cobra.Command{
 		Use:   "set STORE PATH PROPERTY VALUE...",
-		Short: "Set a property of a node, by a new revision",
-		Long: `Gives the node at PATH a property with one or more values. Without --type and
+		Short: "Set a property of a node in a new revision",
+		Long: `Sets a property of the node at PATH to one or more values. Without --type and
 --multiple an existing property keeps its type, and a new one is a String. Types
 are String, Binary, Long, Double, Date, Boolean, Name, Path, Reference,
 WeakReference, URI and Decimal.
@@ -165,44 +165,44 @@ if they cover the property.
 		Args:    args(3, -1, "a store, the path of a node, a property and its value"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if len(args) == 3 && !o.Multiple {
-				return usage("expected a VALUE; --multiple is for none")
+				return usage("expected a VALUE; only with --multiple there may be none")
 			}
 			return a.operate(ctx, args[0], o.DryRun, func(s *oak.Store) (oak.Surgery, error) { return s.Set(ctx, args[1], args[2], args[3:], o) })
 		}),
 	}
-	cmd.Flags().StringVar(&o.Type, "type", "", "the type of the values")
-	cmd.Flags().BoolVar(&o.Multiple, "multiple", false, "any number of values")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
+	cmd.Flags().StringVar(&o.Type, "type", "", "type of the values")
+	cmd.Flags().BoolVar(&o.Multiple, "multiple", false, "make it a property with any number of values")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 
 // stopped ends the help of all verbs that write a revision.
 const stopped = `
-The store must not be open in another program; its lock shows that. If the
-command is interrupted, the store has either the old revision or the new one.
-The old one stays in the journal: 'holdall ls --revision' shows it.`
+The store must not be open in another program; holdall checks its lock. If the
+command is interrupted, the store has either the old revision or the new one. The
+old one stays in the journal: 'holdall ls --revision' shows it.`
 
 func (a *app) oakRmCommand() *cobra.Command {
 	var o oak.RemoveOptions
 	cmd := &cobra.Command{
 		Use:   "rm STORE PATH",
-		Short: "Remove a node or a property, by a new revision",
-		Long: `Removes the node at PATH and everything below it, or one property of it. It may
-be damaged; only the nodes above it must be readable. --lost keeps the node, and
-removes its unreadable properties and the children whose names are lost.
+		Short: "Remove a node or a property in a new revision",
+		Long: `Removes the node at PATH and everything below it, or one of its properties. The
+node may be damaged; only the nodes above it must be readable. --lost keeps the
+node, and removes its unreadable properties and the children with lost names.
 ` + stopped,
 		Example: "  holdall oak rm --dry-run segmentstore /content/broken\n  holdall oak rm --property jcr:data segmentstore /content/a.png/jcr:content",
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if o.Lost && o.Property != "" {
-				return usage("--lost and --property: expected one of them")
+				return usage("expected one of --lost and --property")
 			}
 			return a.operate(ctx, args[0], o.DryRun, func(s *oak.Store) (oak.Surgery, error) { return s.Remove(ctx, args[1], o) })
 		}),
 	}
-	cmd.Flags().StringVar(&o.Property, "property", "", "only this property of the node")
-	cmd.Flags().BoolVar(&o.Lost, "lost", false, "only the unreadable properties and children of the node")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
+	cmd.Flags().StringVar(&o.Property, "property", "", "remove only this property of the node")
+	cmd.Flags().BoolVar(&o.Lost, "lost", false, "remove only unreadable properties and children of the node")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 
@@ -211,16 +211,14 @@ func (a *app) oakReplaceCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "replace STORE PATH --from OTHER[@REVISION]",
-		Short: "Put a node back from another store or revision",
+		Short: "Restore a node from another store or revision",
 		Long: `Writes a new revision in which the node at PATH, with everything below it, is
-the one that OTHER has at this path. OTHER is another store, such as a backup, a
-file of JSON lines that export wrote, or a FileVault package; without OTHER it is
-the same store.
-REVISION is UUID:NUMBER, a time, head, or checkpoint:ID.
+replaced by the node that OTHER has at this path. OTHER is another store, such
+as a backup, a JSON export, or a FileVault package. Without OTHER it is the
+same store. REVISION is UUID:NUMBER, a time, head, or checkpoint:ID.
 
-The node may be damaged or missing; its parent must be readable. A damaged donor
-is refused. Binaries in a data store stay there.
-` + stopped,
+The node may be damaged or missing; its parent must be readable. If the source
+of the copy is damaged, the command fails. Binaries in a data store stay there.` + stopped,
 		Example: "  holdall oak replace segmentstore /content/site --from @2026-11-20T00:00:00Z\n  holdall oak replace segmentstore /content/site --from /backup/segmentstore",
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -236,9 +234,9 @@ is refused. Binaries in a data store stay there.
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&from, "from", "", "the donor: `OTHER[@REVISION]`")
-	cmd.Flags().StringVar(&o.Property, "property", "", "only this property of the node")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "say what would be done")
+	cmd.Flags().StringVar(&from, "from", "", "copy from this store or revision: `OTHER[@REVISION]`")
+	cmd.Flags().StringVar(&o.Property, "property", "", "replace only this property of the node")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 
@@ -282,7 +280,7 @@ func (a *app) operate(ctx context.Context, address string, dryRun bool, do func(
 			return err
 		}
 		a.tell(r, func() {
-			fmt.Fprintf(a.out, "%s%s %s%s", printable(r.Path), ifAny(" property %s", printable(r.Property)), done(dryRun, map[string]string{"set": "set", "remove": "removed", "replace": "replaced"}[r.Action]), ifAny(", a %s", r.Type))
+			fmt.Fprintf(a.out, "%s%s %s%s", printable(r.Path), ifAny(" property %s", printable(r.Property)), done(dryRun, map[string]string{"set": "set", "remove": "removed", "replace": "replaced"}[r.Action]), ifAny(", type %s", r.Type))
 			if r.Nodes > 0 {
 				fmt.Fprintf(a.out, "; %s copied", count(r.Nodes, "node"))
 			}

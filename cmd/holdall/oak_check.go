@@ -19,43 +19,43 @@ func (a *app) oakCheckCommand() *cobra.Command {
 	var fix, fixPaths, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "check STORE [PATH...]",
-		Short: "Find the newest revision that can be read whole",
-		Long: `Reads revisions, the newest first, until it finds one that has lost nothing: in
-the head and all checkpoints, or in some paths of them. It reports what the
-newest revision has lost. The exit code is 1 if it lost anything, even if an
-older revision is intact. --fix-journal goes back to that one.
+		Short: "Find the newest intact revision",
+		Long: `Reads revisions, newest first, until it finds one that has lost nothing, in the
+head and all checkpoints, or in the given paths. It reports what the newest
+revision has lost. The exit code is 1 if it lost anything, even if an older
+revision is intact. --fix-journal goes back to that revision.
 
---fix writes a new revision without damage: each damaged path is put back from
-the newest older revision or checkpoint in which it is whole, or cut out if there
+--fix writes a new revision without damage. Each damaged path is restored from
+the newest older revision or checkpoint that has it intact, or removed if there
 is none. Each step is printed as the command that does the same; --dry-run only
 prints them.`,
 		Example: "  holdall oak check segmentstore\n  holdall oak check --head --bin segmentstore /content/dam\n  holdall oak check --fix --dry-run segmentstore\n  holdall oak check --fix-journal segmentstore",
-		Args:    args(1, -1, "a store, and paths if you like"),
+		Args:    args(1, -1, "a store and optionally paths"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.Paths = args[1:]
 			if fix && len(o.Paths) > 0 {
-				return usage("--fix-journal needs the whole tree: expected no PATH")
+				return usage("--fix-journal checks the whole tree: expected no PATH")
 			}
 			if fixPaths {
 				if fix || len(o.Paths) > 0 || o.Head || len(o.Checkpoints) > 0 || o.Last > 0 {
-					return usage("--fix needs the whole newest revision: expected no PATH, and neither --head, --checkpoint, --last nor --fix-journal")
+					return usage("--fix checks the whole newest revision: expected no PATH, and neither --head, --checkpoint, --last nor --fix-journal")
 				}
 				return a.oakFix(ctx, args[0], o.Binaries, dryRun)
 			}
 			if dryRun {
-				return usage("--dry-run: expected --fix")
+				return usage("--dry-run needs --fix")
 			}
 			return a.withOak(ctx, args[0], fix, func(s *oak.Store) error { return a.oakCheck(ctx, s, o, fix) })
 		}),
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Head, "head", false, "check the head")
-	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint of this `name`; all is all of them")
-	f.BoolVar(&o.Binaries, "bin", false, "read the content of binaries, too")
-	f.IntVar(&o.Last, "last", 0, "look at `n` revisions, whether they are good or not")
-	f.BoolVar(&fixPaths, "fix", false, "put back or cut out each damaged path, by a new revision")
-	f.BoolVar(&dryRun, "dry-run", false, "with --fix: only say what would be done")
-	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest good one")
+	f.StringArrayVar(&o.Checkpoints, "checkpoint", nil, "check the checkpoint with this `name`, or all; may be repeated")
+	f.BoolVar(&o.Binaries, "bin", false, "also read the content of binaries")
+	f.IntVar(&o.Last, "last", 0, "check the newest `n` revisions, intact or not")
+	f.BoolVar(&fixPaths, "fix", false, "restore or remove each damaged path in a new revision")
+	f.BoolVar(&dryRun, "dry-run", false, "with --fix: "+dryRunUsage)
+	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest intact one")
 	return cmd
 }
 
@@ -71,7 +71,7 @@ func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fi
 	}
 	if missing := r.Missing(); len(missing) > 0 {
 		t := missing[0]
-		return fmt.Errorf("%s%s: in none of %d revisions: %w", inCheckpoint(t.Checkpoint), t.Path, r.Looked, fs.ErrNotExist)
+		return fmt.Errorf("%s%s: not in any of %d revisions: %w", inCheckpoint(t.Checkpoint), t.Path, r.Looked, fs.ErrNotExist)
 	}
 	said := checkedJSON{CheckResult: r}
 	if fix && !r.Whole && r.Good != nil {
@@ -107,19 +107,19 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 	}
 	switch {
 	case c.Newest == nil:
-		fmt.Fprintln(a.out, "the journal is empty: 'holdall oak recover-journal' makes another")
+		fmt.Fprintln(a.out, "the journal is empty: 'holdall oak recover-journal' rebuilds it")
 	case c.Whole:
-		fmt.Fprintf(a.out, "whole: %s%s\n", c.Newest.Revision, timeIn(c.Newest.Time))
+		fmt.Fprintf(a.out, "intact: %s%s\n", c.Newest.Revision, timeIn(c.Newest.Time))
 	case c.Good == nil:
-		fmt.Fprintf(a.out, "no good revision among %s\n", count(int64(c.Looked), "revision"))
+		fmt.Fprintf(a.out, "no intact revision among %s\n", count(int64(c.Looked), "revision"))
 	default:
-		fmt.Fprintf(a.out, "good: %s%s\n", c.Good.Revision, timeIn(c.Good.Time))
+		fmt.Fprintf(a.out, "newest intact: %s%s\n", c.Good.Revision, timeIn(c.Good.Time))
 		a.printBehind(c)
 	}
 	for _, t := range c.Trees {
-		what := "good by itself in"
+		what := "this path is intact in"
 		if t.State == oak.PathNotThere {
-			what = "not there any more; good in"
+			what = "no longer exists; intact in"
 		}
 		if t.Good != nil && (t.State == oak.PathNotThere || c.Good == nil || t.Good.Newer < c.Good.Newer) {
 			fmt.Fprintf(a.out, "%s%s: %s\n      %s%s\n", inCheckpoint(t.Checkpoint), printable(t.Path), what, t.Good.Revision, timeIn(t.Good.Time))
@@ -132,9 +132,9 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 func (a *app) printRevision(r oak.CheckedRevision, list bool) {
 	switch {
 	case r.Problem != "":
-		fmt.Fprintf(a.out, "nowhere  %s\n         %s\n", printable(r.Revision), printable(r.Problem))
+		fmt.Fprintf(a.out, "missing  %s\n         %s\n", printable(r.Revision), printable(r.Problem))
 	case list && r.Whole:
-		fmt.Fprintf(a.out, "whole    %s%s\n", r.Revision, timeIn(r.Time))
+		fmt.Fprintf(a.out, "intact   %s%s\n", r.Revision, timeIn(r.Time))
 	case list:
 		fmt.Fprintf(a.out, "damaged  %s%s\n", r.Revision, timeIn(r.Time))
 	}
@@ -151,7 +151,7 @@ func (a *app) printLoss(l oak.Loss) {
 	}
 	fmt.Fprintf(a.out, "lost: %s\n  %s%s\n  %s\n", printable(what), where, ifAny(" in %s", l.Tar), printable(l.Problem))
 	if l.Others > 0 {
-		fmt.Fprintf(a.out, "  by which %s as well\n", count(int64(l.Others), "other place"))
+		fmt.Fprintf(a.out, "  this damage also hides %s\n", count(int64(l.Others), "other place"))
 	}
 }
 
@@ -159,7 +159,7 @@ func (a *app) printLoss(l oak.Loss) {
 func (a *app) printBehind(c checkedJSON) {
 	lines := count(int64(c.Good.Newer), "newer revision")
 	if c.Fixed != nil {
-		fmt.Fprintf(a.out, "the journal ends there now; %s has the %s\n", c.Fixed.Backup, lines)
+		fmt.Fprintf(a.out, "the journal now ends with this revision; %s has the %s\n", c.Fixed.Backup, lines)
 		a.notes(c.Fixed.Notes)
 		return
 	}
@@ -168,9 +168,9 @@ func (a *app) printBehind(c checkedJSON) {
 		span = fmt.Sprintf(", %v of work", c.Newest.Time.Sub(*c.Good.Time))
 	}
 	if slices.ContainsFunc(c.Losses, func(l oak.Loss) bool { return l.Tar != "" }) {
-		fmt.Fprintln(a.out, "'holdall repair' first: it mends segments if it can prove what they were")
+		fmt.Fprintln(a.out, "run 'holdall repair' first: it repairs segments if it can prove their content")
 	}
-	fmt.Fprintf(a.out, "--fix-journal goes back there, which loses %s%s\n", lines, span)
+	fmt.Fprintf(a.out, "--fix-journal goes back to this revision and loses %s%s\n", lines, span)
 }
 
 func inCheckpoint(name string) string { return ifAny("checkpoint %s ", name) }
@@ -186,17 +186,18 @@ func (a *app) oakRecoverCommand() *cobra.Command {
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "recover-journal STORE",
-		Short: "Make a journal of the revisions that the segments have",
-		Long: `Looks through all segments for revisions, and makes a journal of those up to the
-newest that is whole, with its checkpoints and binaries. Stores that never had a
-checkpoint are recovered too. The old journal is kept beside the new one.`,
+		Short: "Rebuild the journal from the segments",
+		Long: `Searches all segments for revisions, and writes a journal that ends with the
+newest revision whose tree, checkpoints and binaries are intact. It also works
+for stores that never had a checkpoint. The old journal stays beside the new
+one, as journal.log.bak.NNN.`,
 		Example: "  holdall oak recover-journal --dry-run segmentstore\n  holdall oak recover-journal segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakRecover(ctx, s, dryRun) })
 		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 
@@ -226,10 +227,10 @@ func (a *app) printRecovered(r recoveredJSON) {
 		a.printLoss(l)
 	}
 	if r.Dropped > 0 {
-		fmt.Fprintf(a.out, "%s left out: something is lost in each\n", count(int64(r.Dropped), "newer revision"))
+		fmt.Fprintf(a.out, "%s left out: each has lost something\n", count(int64(r.Dropped), "newer revision"))
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(a.out, "%s passed over: damaged, or without a time\n", count(int64(r.Skipped), "segment"))
+		fmt.Fprintf(a.out, "%s skipped: damaged, or without a time\n", count(int64(r.Skipped), "segment"))
 	}
 	a.notes(r.Notes)
 	if r.Lines == 0 {
@@ -262,7 +263,7 @@ func (a *app) oakFix(ctx context.Context, address string, binaries, dryRun bool)
 		}
 		a.printRevised(x.Revised)
 		if len(x.Steps) == 0 {
-			fmt.Fprintln(a.out, "nothing is damaged")
+			fmt.Fprintln(a.out, "no damage found")
 		}
 	})
 	if dryRun || len(x.Steps) == 0 {
@@ -287,16 +288,16 @@ func (a *app) printFix(store string, s oak.FixStep) {
 	switch s.Action {
 	case oak.FixReplace:
 		words = append(words, "replace", store, s.Path, "--from", s.From)
-		means = "as it was" + timeOn(s.Time) + "; later changes below it are lost"
+		means = "restores the state" + timeOf(s.Time) + "; later changes below it are lost"
 	case oak.FixRemove:
 		words = append(words, "rm", store, s.Path)
-		means = "no older revision has it whole: it is lost"
+		means = "lost: no older revision has it intact"
 	case oak.FixRemoveLost:
 		words = append(words, "rm", "--lost", store, s.Path)
-		means = "children whose names are lost, except those that the next steps put back"
+		means = "removes children with lost names, except those that the next steps restore"
 	case oak.FixRemoveCheckpoint:
 		words = append(words, "checkpoints", "rm", store, cmp.Or(s.Checkpoint, "--all"))
-		means = "it is damaged; an asynchronous index that uses it is built anew"
+		means = "the checkpoint is damaged; Oak rebuilds an asynchronous index that uses it"
 	}
 	if s.Property != "" {
 		words = append(words, "--property", s.Property)
@@ -307,11 +308,11 @@ func (a *app) printFix(store string, s oak.FixStep) {
 	fmt.Fprintf(a.out, "%s\n  %s\n%s", strings.Join(words, " "), means, ifAny("  damage: %s\n", printable(s.Problem)))
 }
 
-func timeOn(t *time.Time) string {
+func timeOf(t *time.Time) string {
 	if t == nil {
 		return ""
 	}
-	return " on " + t.Format(time.RFC3339)
+	return " of " + t.Format(time.RFC3339)
 }
 
 // shellWord is a word as a shell reads it.

@@ -17,30 +17,33 @@ func (a *app) oakCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy SRC DST",
 		Short: "Copy a segment store between tars, Azure and S3",
-		Long: `Copies a segment store: to a folder of this machine as tars, to Azure and S3 as a
-blob for each segment, as oak-segment-azure keeps them. What is there already is
-not copied again, so a copy that was cut off, or that has become old, is gone on
-with. The journal comes last: until then DST shows what it showed before.
+		Long: `Copies a segment store. A copy in a folder has tars; a copy in Azure or S3 has
+one blob per segment, in the layout of oak-segment-azure. Segments that DST has
+already are not copied again, so the same command completes an interrupted copy
+or updates an old one. The journal is written last: until then DST shows its
+old state.
 
-A DST that has what SRC does not have is no copy of it, and is left as it is.
-What SRC has no more stays in DST, and is named. In Azure the lease of repo.lock
-is held meanwhile; a DST that a running Oak has leased is refused.`,
+If DST has segments that SRC never had, it is not a copy of SRC, and the command
+fails. Archives that SRC no longer has stay in DST and are listed. In Azure,
+holdall holds the lease of repo.lock during the copy, and refuses a DST that a
+running Oak has leased. With --check the exit code is 1 if DST differs from SRC,
+or lacks its newest revisions.`,
 		Example: "  holdall oak copy segmentstore az://account/container/oak\n  holdall oak copy --check segmentstore az://account/container/oak\n  holdall oak copy az://account/container/oak restored",
-		Args:    args(2, 2, "a store, and where to"),
+		Args:    args(2, 2, "a store and a destination"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			switch {
 			case o.Last < 0:
-				return usage("--last is how many, or 0 for all")
+				return usage("--last: expected a number of revisions, or 0 for all")
 			case check && o.DryRun:
-				return usage("--check writes nothing: expected one of --check and --dry-run")
+				return usage("expected one of --check and --dry-run")
 			}
 			return a.oakCopy(ctx, args[0], args[1], o, check)
 		}),
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Last, "last", 0, "give the journal of DST `n` revisions at most, the newest; 0 is all")
-	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be copied")
-	f.BoolVar(&check, "check", false, "compare DST with SRC byte by byte, and copy nothing")
+	f.IntVar(&o.Last, "last", 0, "write at most the newest `n` revisions to the journal of DST; 0 is all")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only print what would be copied")
+	f.BoolVar(&check, "check", false, "compare DST with SRC byte by byte; copy nothing")
 	return cmd
 }
 
@@ -83,12 +86,12 @@ func (a *app) printCopied(c *oak.Copied, dry bool) {
 	if dry {
 		word = "to copy"
 	}
-	fmt.Fprintf(a.out, "%s %s, %s, and %s; %s there before; the head is %s\n", count(c.Segments, "segment"), word, a.humanSize(c.Bytes), count(int64(c.Revisions), "revision"), count(c.There, "segment"), c.Head)
+	fmt.Fprintf(a.out, "%s %s, %s, and %s; %s present before; the head is %s\n", count(c.Segments, "segment"), word, a.humanSize(c.Bytes), count(int64(c.Revisions), "revision"), count(c.There, "segment"), c.Head)
 }
 
 func (a *app) printStay(names []string) {
 	for _, n := range names {
-		fmt.Fprintf(a.out, "%s: not in the source; it stays\n", n)
+		fmt.Fprintf(a.out, "%s: not in the source; stays in the copy\n", n)
 	}
 }
 

@@ -17,21 +17,23 @@ func (a *app) oakFindCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "find STORE [PATH]",
 		Short: "Search for nodes by their properties",
-		Long: `Lists the nodes at and below PATH that all conditions hold of, in stored order.
-A condition is a property that is there, NAME, or is not, !NAME; or NAME, an
-operator and a value: = != < <= > >=, or ~ for a part of a text. Numbers and
-dates are compared as such, binaries by their length; of several values one is
-enough, and of != none may be equal. A day is its beginning in UTC.
+		Long: `Lists the nodes at and below PATH that meet all conditions, in stored order.
+The condition NAME requires a property, !NAME its absence. NAME, an operator
+and a value compare a property: = != < <= > >=, or ~ for a substring. Numbers
+and dates are compared as such, binaries by their length. If a property has
+several values, one must match; for != all must differ. A date without a time
+is its beginning in UTC.
 
---json has the properties of each node. --after goes on behind a node that was
-listed. The exit code is 1 if nothing is found, or if damage hides a node.`,
+--json also prints the properties of each node. --after continues after a node
+of an earlier listing. The exit code is 1 if nothing is found, or if damage
+hides a node.`,
 		Example: `  holdall oak find segmentstore /content --where 'jcr:primaryType=cq:Page' --where 'cq:lastModified>2026-01-01'
   holdall oak find segmentstore --where 'jcr:data>100000000'
   holdall oak find segmentstore / --name '*.pdf' --where jcr:primaryType=dam:Asset`,
 		Args: args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
 			if limit < 0 {
-				return usage("--limit: expected a number that is not negative")
+				return usage("--limit: expected at least 0, found %d", limit)
 			}
 			o := oak.FindOptions{After: after, Properties: a.json}
 			for _, s := range where {
@@ -51,10 +53,10 @@ listed. The exit code is 1 if nothing is found, or if damage hides a node.`,
 			return a.oakFind(ctx, t, argOr(args, 1, "/"), o, limit)
 		}),
 	}
-	cmd.Flags().StringArrayVar(&where, "where", nil, "a condition: NAME, !NAME, NAME=VALUE, NAME>VALUE and so on; may be repeated")
-	cmd.Flags().StringVar(&glob, "name", "", "only nodes of such a name, as of find")
-	cmd.Flags().StringVar(&after, "after", "", "go on behind the node of this path")
-	cmd.Flags().IntVar(&limit, "limit", 0, "stop after so many nodes; 0 is all")
+	cmd.Flags().StringArrayVar(&where, "where", nil, "condition: NAME, !NAME, NAME=VALUE, NAME>VALUE and so on; may be repeated")
+	cmd.Flags().StringVar(&glob, "name", "", "only nodes whose name matches this GLOB, as in 'holdall find'")
+	cmd.Flags().StringVar(&after, "after", "", "continue after the node at this path")
+	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many nodes; 0 is no limit")
 	return cmd
 }
 
@@ -80,13 +82,14 @@ func (a *app) oakFind(ctx context.Context, t *oak.Tree, name string, o oak.FindO
 func (a *app) oakIndexesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "indexes STORE [PATH]",
-		Short: "List the definitions of indexes, with what they take",
-		Long: `Lists the definitions of indexes at and below PATH (usual /oak:index): type, the
-lane that keeps it up to date, how often it was made anew, nodes, and bytes of
-records, of binaries in the store and of binaries in a data store.
+		Short: "List index definitions and their sizes",
+		Long: `Lists the index definitions at and below PATH (default /oak:index). For each it
+prints the type, the async lane, the number of reindexings, the number of
+nodes, and the bytes of records, of binaries in the store and of binaries in a
+data store. The exit code is 1 if damage hides a part of an index.
 
-The files of a Lucene index are files in the view of files: 'holdall extract
---view files STORE oak:index/NAME -C DIR' writes them.`,
+To get the files of a Lucene index, use the files view: 'holdall extract --view
+files STORE oak:index/NAME -C DIR'.`,
 		Example: "  holdall oak indexes segmentstore\n  holdall oak indexes segmentstore /\n  holdall extract --view files segmentstore oak:index/lucene/:data -C files",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
@@ -98,7 +101,7 @@ The files of a Lucene index are files in the view of files: 'holdall extract
 				lost = lost || x.Lost > 0 || x.Problem != ""
 				note := x.Problem
 				if x.Reindex && note == "" {
-					note = "to be made anew"
+					note = "to be rebuilt"
 				}
 				a.tell(x, func() {
 					fmt.Fprintf(a.out, "%10s  %10s  %10s  %9d  %-10s  %-14s  %6d  %s%s\n", a.humanSize(x.Records), a.humanSize(x.Binaries), a.humanSize(x.External), x.Nodes,

@@ -44,20 +44,21 @@ func (a *app) oakExportCommand() *cobra.Command {
 	var resume bool
 	cmd := &cobra.Command{
 		Use:   "export STORE [PATH...]",
-		Short: "Write nodes as lines of JSON, or as a FileVault package",
-		Long: `Writes a node and all below it as lines of JSON, parents first, one line a node
-with all its properties; what is too long for a line follows in lines of its
-own. --revision and --checkpoint say of which tree. Damage is a line that says
-what is lost, and makes the exit code 1.
+		Short: "Export nodes as JSON lines, or as a FileVault package",
+		Long: `Writes a node and everything below it as JSON lines, parents first: one line per
+node, with all its properties. Values that are too long for the line follow in
+lines of their own. --revision and --checkpoint select the tree. Damage is
+written as a line that describes the loss, and the exit code is 1.
 
---after goes on behind a node that was written. -o FILE appears when all is
-written; until then it is FILE.part, with which --resume goes on after the
-export was broken off. The revision must be the same.
+-o FILE writes to FILE.part, and renames it to FILE at the end. If the export is
+interrupted, --resume continues with FILE.part. --after continues after a node
+that was written. Both need the same revision, PATH and options.
 
 --package writes a package of Apache Jackrabbit FileVault instead, which a
-repository installs: one or several PATHs with all below them. Hidden nodes are
-no content. What damage took, or a package cannot say, is listed, and makes the
-exit code 1. For binaries in a data store it needs --datastore.`,
+repository can install. It has one or several PATHs with everything below them.
+Hidden nodes are left out. Losses by damage, and properties that a package
+cannot hold, are listed, and the exit code is 1. Binaries in a data store need
+--datastore.`,
 		Example: `  holdall oak export segmentstore /content/site > site.jsonl
   holdall oak export --package site.zip segmentstore /content/site /content/dam/site
   holdall oak export --no-binaries -o all.jsonl segmentstore
@@ -66,17 +67,17 @@ exit code 1. For binaries in a data store it needs --datastore.`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			switch {
 			case packed != "" && (out != "" || resume || o.After != "" || o.NoBinaries || o.Depth >= 0):
-				return usage("--package: expected none of the other flags")
+				return usage("--package cannot be combined with the other flags")
 			case packed != "" && len(args) == 1:
 				return usage("--package: expected the paths of nodes")
 			case packed != "":
 				return a.oakPackage(ctx, args[0], packed, args[1:])
 			case len(args) > 2:
-				return usage("several paths: expected --package")
+				return usage("several paths need --package")
 			case resume && out == "":
-				return usage("--resume: expected a file, by -o")
+				return usage("--resume needs -o FILE")
 			case resume && o.After != "":
-				return usage("--resume and --after: expected one of them")
+				return usage("expected one of --resume and --after")
 			}
 			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
 				name := argOr(args, 1, "/")
@@ -90,12 +91,12 @@ exit code 1. For binaries in a data store it needs --datastore.`,
 			})
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
-	cmd.Flags().StringVar(&packed, "package", "", "write a FileVault package into this file")
-	cmd.Flags().IntVar(&o.Depth, "depth", -1, "how many levels below PATH; -1 is all")
-	cmd.Flags().BoolVar(&o.NoBinaries, "no-binaries", false, "leave out what binaries contain")
-	cmd.Flags().StringVar(&o.After, "after", "", "go on behind the node of this path")
-	cmd.Flags().BoolVar(&resume, "resume", false, "go on where the file of -o ends")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this file")
+	cmd.Flags().StringVar(&packed, "package", "", "write a FileVault package to this file")
+	cmd.Flags().IntVar(&o.Depth, "depth", -1, "levels to export below PATH; -1 is all")
+	cmd.Flags().BoolVar(&o.NoBinaries, "no-binaries", false, "leave out the content of binaries")
+	cmd.Flags().StringVar(&o.After, "after", "", "continue after the node at this path")
+	cmd.Flags().BoolVar(&resume, "resume", false, "continue an interrupted export to the file of -o")
 	return cmd
 }
 
@@ -191,7 +192,7 @@ func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, 
 	done := a.oakExport(ctx, t, w, name, o)
 	if done != nil && done != errNo { // which is a whole answer
 		if w.cut {
-			a.warn("%s has what is written: --resume goes on", part)
+			a.warn("%s has the export so far: --resume continues it", part)
 		} else if info, err := f.Stat(); err == nil && info.Size() == 0 {
 			os.Remove(part)
 		}
@@ -238,7 +239,7 @@ func (a *app) lostNodes(n int64) error {
 		return nil
 	}
 	a.out.Flush()
-	a.warn("%d of what was to be read: lost by damage, as \"lost\" says", n)
+	a.warn("%d nodes or values are lost; see \"lost\" in the output", n)
 	return errNo
 }
 
@@ -246,12 +247,13 @@ func (a *app) oakImportCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "import FILE -o STORE",
-		Short: "Make a store of what export wrote, or of a FileVault package",
-		Long: `Makes a new store of what export wrote; FILE - is standard input. What the
-export says is lost, or has left out, is not there, and makes the exit code 1.
+		Short: "Make a store from an export or a FileVault package",
+		Long: `Makes a new store from the output of 'oak export'; FILE - is standard input.
+Nodes and values that the export reports as lost or left out are missing in the
+store, and the exit code is then 1.
 
-FILE may be a package of Apache Jackrabbit FileVault: of that, the nodes that its
-filter has.`,
+FILE may also be a package of Apache Jackrabbit FileVault. The store then gets
+the nodes that match the filter of the package.`,
 		Example: "  holdall oak import site.jsonl -o site\n  holdall oak export segmentstore /content | holdall oak import - -o content",
 		Args:    args(1, 1, "a file, or -"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -261,7 +263,7 @@ filter has.`,
 			return a.oakImport(ctx, args[0], out)
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder of the new store")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "folder of the new store")
 	return cmd
 }
 
@@ -287,7 +289,7 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 	}
 	a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes)) })
 	if done.Lost+done.Omitted > 0 {
-		a.warn("%d lost, and %d left out, by what the export says", done.Lost, done.Omitted)
+		a.warn("according to the export, %d nodes or values are lost and %d left out", done.Lost, done.Omitted)
 		return errNo
 	}
 	return nil
@@ -317,10 +319,11 @@ func (a *app) oakDiffCommand() *cobra.Command {
 	var o oak.ChangesOptions
 	cmd := &cobra.Command{
 		Use:   "diff STORE A..B [PATH]",
-		Short: "Say what changed from one revision to another",
-		Long: `Lists what changed below PATH from revision A to B: + and - nodes that were
-added or removed, with all below them, and + - ~ properties, with their values;
-? is what damage hides. What both revisions share is not read.
+		Short: "List the changes between two revisions",
+		Long: `Lists the changes below PATH from revision A to B. + and - are nodes that were
+added or removed with everything below them, and properties with their values; ~
+is a changed property; ? is hidden by damage. Records that both revisions share
+are not read.
 
 A and B are UUID:NUMBER, a time, head, or checkpoint:ID; without B it is head.
 The exit code is 1 if there are differences.`,
@@ -333,7 +336,7 @@ The exit code is 1 if there are differences.`,
 				return usage("%q: expected two revisions as A..B", args[1])
 			}
 			if a.params["revision"]+a.params["checkpoint"] != "" {
-				return usage("--revision, --checkpoint: expected A..B alone to say of which revisions")
+				return usage("--revision and --checkpoint do not apply: A..B names the revisions")
 			}
 			return a.withOak(ctx, args[0], false, func(s *oak.Store) error {
 				before, err := s.TreeNamed(ctx, from)
@@ -354,7 +357,7 @@ The exit code is 1 if there are differences.`,
 			})
 		}),
 	}
-	cmd.Flags().IntVar(&o.Depth, "depth", 0, "levels of nodes to compare; of deeper ones only whether they differ; 0 is all")
+	cmd.Flags().IntVar(&o.Depth, "depth", 0, "levels to compare in detail; deeper nodes are only reported as different; 0 is all")
 	return cmd
 }
 
@@ -362,17 +365,17 @@ func (a *app) oakHistoryCommand() *cobra.Command {
 	var o oak.HistoryOptions
 	cmd := &cobra.Command{
 		Use:   "history STORE PATH",
-		Short: "Say which revisions changed a node",
-		Long: `Goes through the journal, the newest revision first, and says what each did to a
-node: added, removed, or changed with the properties and children that differ.
-Revisions in a row that changed nothing are one line, and so are those that can
-no longer be read, as most old ones after a cleanup. The exit code is 1 if the
-newest cannot be read.`,
+		Short: "List the revisions that changed a node",
+		Long: `Lists the revisions of the journal, newest first, with their effect on a node:
+it was added, removed, or changed, with the properties and children that
+differ. Consecutive revisions that changed nothing share a line. So do
+revisions that can no longer be read, like most old ones after a cleanup. The
+exit code is 1 if the newest revision cannot be read.`,
 		Example: "  holdall oak history segmentstore /content/site\n  holdall oak history --last 20 --json segmentstore /content/site/jcr:content",
 		Args:    args(2, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if a.params["revision"]+a.params["checkpoint"] != "" {
-				return usage("--revision, --checkpoint: expected none, for all revisions are looked at")
+				return usage("--revision and --checkpoint do not apply: history reads all revisions")
 			}
 			return a.withOak(ctx, args[0], false, func(s *oak.Store) error {
 				newest, lost := true, false
@@ -385,8 +388,8 @@ newest cannot be read.`,
 			})
 		}),
 	}
-	cmd.Flags().IntVar(&o.Last, "last", 0, "how many revisions to look at; 0 is all")
-	cmd.Flags().BoolVar(&o.All, "all", false, "a line for each revision that changed nothing, too")
+	cmd.Flags().IntVar(&o.Last, "last", 0, "read only this many revisions; 0 is all")
+	cmd.Flags().BoolVar(&o.All, "all", false, "also print one line for each revision that changed nothing")
 	return cmd
 }
 

@@ -23,13 +23,14 @@ func (a *app) oakCompactCommand() *cobra.Command {
 	var o oak.CompactOptions
 	cmd := &cobra.Command{
 		Use:   "compact STORE -o OUT",
-		Short: "Write a new store of what the newest revision holds",
-		Long: `Writes the newest revision, with its checkpoints, as a new store without
-garbage. The old one stays as it is. Each segment that is read is compared with
-its checksum: damage ends it, and says which path is lost.
+		Short: "Write the newest revision to a new store, without garbage",
+		Long: `Writes the newest revision, with its checkpoints, to a new store without
+garbage. The old store stays unchanged. Each segment that is read is compared
+with its checksum. If one is damaged, the command fails and reports the lost
+path.
 
 The new store appears whole or not at all. Its journal has one line; --history
-keeps revisions before that too.`,
+also keeps older revisions.`,
 		Example: "  holdall oak compact segmentstore -o compacted\n  holdall oak compact --no-checkpoints segmentstore -o compacted",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -37,13 +38,13 @@ keeps revisions before that too.`,
 				return usage("-o OUT is missing")
 			}
 			if o.History < -1 {
-				return usage("--history is how many, or -1 for all")
+				return usage("--history: expected a number of revisions, or -1 for all")
 			}
 			return a.oakCompact(ctx, args[0], out, o)
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder of the new store")
-	cmd.Flags().IntVar(&o.History, "history", 0, "how many older revisions to keep; -1 is all")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "folder of the new store")
+	cmd.Flags().IntVar(&o.History, "history", 0, "number of older revisions to keep; -1 is all")
 	cmd.Flags().BoolVar(&o.NoCheckpoints, "no-checkpoints", false, "leave out the checkpoints")
 	return cmd
 }
@@ -78,11 +79,11 @@ func (a *app) oakSizesCommand() *cobra.Command {
 	var o oak.SizesOptions
 	cmd := &cobra.Command{
 		Use:   "sizes STORE [PATH]",
-		Short: "Say where the bytes of a tree are",
-		Long: `Adds up what nodes take, and shows the largest children of PATH, to a depth,
-with their own: bytes of records (nodes, names, texts), of binaries in the
-store, and of binaries in a data store. What nodes share counts once, where it
-is met first.`,
+		Short: "Show which nodes take the space",
+		Long: `Shows the size of PATH and of its largest children, down to --depth levels:
+bytes of records (nodes, names, texts), of binaries in the store, and of
+binaries in a data store. Records that several nodes share count once, for the
+first node that is read. The exit code is 1 if damage hides records.`,
 		Example: "  holdall oak sizes segmentstore\n  holdall oak sizes --depth 3 segmentstore /content/dam",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
@@ -96,14 +97,14 @@ is met first.`,
 			})
 			if sum.Lost > 0 {
 				a.out.Flush()
-				a.warn("%d places cannot be read, and are not in the sums", sum.Lost)
+				a.warn("%d nodes or values cannot be read and are not counted", sum.Lost)
 				return errNo
 			}
 			return nil
 		}),
 	}
-	cmd.Flags().IntVar(&o.Depth, "depth", 1, "levels of children")
-	cmd.Flags().IntVar(&o.Top, "top", 20, "how many children of a node")
+	cmd.Flags().IntVar(&o.Depth, "depth", 1, "levels of children to show")
+	cmd.Flags().IntVar(&o.Top, "top", 20, "number of children to show for each node")
 	return cmd
 }
 
@@ -124,17 +125,17 @@ func (a *app) oakBlobsCommand() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "blobs STORE...",
-		Short: "List binaries that are in a data store, and remove what is unused",
-		Long: `Lists the binaries that a revision and its checkpoints have in a data store, by
-id: length, how many values use it, and the path of the first. What trees share
-counts once. With --datastore it is asked for each: what it does not have makes
-the exit code 1; --missing lists only that.
+		Short: "List binaries in a data store, and remove unused ones",
+		Long: `Lists the binaries that a revision and its checkpoints have in a data store:
+id, length, number of values that use it, and the path of the first. With
+--datastore holdall looks each binary up there. The exit code is 1 if one is
+missing or has another length; --missing lists only these.
 
---unused lists what the data store has and nothing uses: no segment of the
-STOREs, whatever revision or checkpoint that is of. What it got in the last
-day, or was last asked for, is left out: --older-than says how long. --delete
-removes it, if it still is what was listed, and if all repositories that have
-put their mark into the data store are among the STOREs.`,
+--unused lists the binaries in the data store that no segment of the STOREs
+uses, in any revision or checkpoint. Binaries that were written or requested
+during the last day are left out; --older-than sets this time. --delete removes
+the unused binaries that have not changed since they were listed. It fails if a
+repository has its mark in the data store and is not among the STOREs.`,
 		Example: `  holdall oak blobs segmentstore
   holdall oak blobs --datastore datastore --missing segmentstore
   holdall oak blobs --datastore datastore --unused --delete --older-than 72h author/segmentstore publish/segmentstore`,
@@ -143,19 +144,19 @@ put their mark into the data store are among the STOREs.`,
 			address := a.params["datastore"]
 			switch {
 			case (missing || unused) && address == "":
-				return usage("--missing, --unused: expected --datastore")
+				return usage("--missing and --unused need --datastore")
 			case missing && unused:
-				return usage("--missing, --unused: expected one of them")
+				return usage("expected one of --missing and --unused")
 			case remove && !unused:
-				return usage("--delete: expected --unused")
+				return usage("--delete needs --unused")
 			case older < 0:
-				return usage("--older-than: expected a time that is not negative")
+				return usage("--older-than: expected at least 0, found %s", older)
 			case dry && !remove:
-				return usage("--dry-run: expected --delete")
+				return usage("--dry-run needs --delete")
 			case cmd.Flags().Changed("older-than") && !unused:
-				return usage("--older-than: expected --unused")
+				return usage("--older-than needs --unused")
 			case len(args) > 1 && !unused:
-				return usage("several stores: expected --unused")
+				return usage("several stores need --unused")
 			}
 			var in oak.Datastore
 			if address != "" {
@@ -170,11 +171,11 @@ put their mark into the data store are among the STOREs.`,
 			return a.withTree(ctx, args[0], func(t *oak.Tree) error { return a.oakBlobs(ctx, t, in, missing) })
 		}),
 	}
-	cmd.Flags().BoolVar(&missing, "missing", false, "only what the data store does not have")
-	cmd.Flags().BoolVar(&unused, "unused", false, "what the data store has and nothing uses")
-	cmd.Flags().BoolVar(&remove, "delete", false, "remove what is unused")
-	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "of what is unused, only what is as old")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what --delete would remove")
+	cmd.Flags().BoolVar(&missing, "missing", false, "list only binaries that the data store lacks")
+	cmd.Flags().BoolVar(&unused, "unused", false, "list binaries of the data store that nothing uses")
+	cmd.Flags().BoolVar(&remove, "delete", false, "with --unused: remove them")
+	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "with --unused: only binaries that are at least this old")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --delete: only print what would be removed")
 	return cmd
 }
 
@@ -198,7 +199,7 @@ func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, missi
 	})
 	if err == nil && lost > 0 {
 		a.out.Flush()
-		a.warn("%d places of the tree cannot be read: what they use is not known", lost)
+		a.warn("%d nodes or values cannot be read: the binaries they use are unknown", lost)
 	}
 	return cmp.Or(err, answer(absent || lost > 0))
 }
@@ -221,7 +222,7 @@ func (a *app) oakGarbage(ctx context.Context, addresses []string, in oak.Datasto
 			return err
 		}
 		if len(strangers) > 0 {
-			said := "repositories that are not named use the data store, too: " + printable(strings.Join(strangers, ", "))
+			said := "other repositories use the data store too: " + printable(strings.Join(strangers, ", "))
 			if remove {
 				return errors.New(said)
 			}
@@ -260,7 +261,7 @@ func (a *app) removeGarbage(ctx context.Context, stores []*oak.Store, o oak.Garb
 		fmt.Fprintf(a.out, "%s %s, %s\n", count(n, "binary"), what, a.humanSize(bytes))
 	}
 	if kept > 0 {
-		a.warn("%s changed meanwhile: kept", count(kept, "binary"))
+		a.warn("%s changed since the listing: kept", count(kept, "binary"))
 	}
 	return err
 }
@@ -277,11 +278,11 @@ func (a *app) oakRefsCommand() *cobra.Command {
 	var nodes int
 	cmd := &cobra.Command{
 		Use:   "refs STORE UUID",
-		Short: "Say what keeps a segment alive",
-		Long: `Lists the segments that refer to one, with their tars, and a shortest way to it
-from the segment of the newest revision, or of --revision. --paths N looks
-through the tree for N nodes whose records lie in it; records of lists and maps
-are not looked at.`,
+		Short: "List the references that keep a segment alive",
+		Long: `Lists the segments that refer to a segment, with their tars, and a shortest
+path to it from the segment of the newest revision, or of --revision. --paths N
+searches the tree for N nodes with records in the segment; records of lists and
+maps are not searched.`,
 		Example: "  holdall oak refs --paths 10 segmentstore 486aa03b-5c65-4d55-ad28-72210ab8c5e7",
 		Args:    args(2, 2, "a store and the id of a segment"),
 		RunE: a.onTree(func(ctx context.Context, t *oak.Tree, args []string) error {
@@ -293,7 +294,7 @@ are not looked at.`,
 			return a.lostNodes(x.Lost)
 		}),
 	}
-	cmd.Flags().IntVar(&nodes, "paths", 0, "how many nodes that need it to look for")
+	cmd.Flags().IntVar(&nodes, "paths", 0, "search for this many nodes that need the segment")
 	return cmd
 }
 
@@ -306,7 +307,7 @@ func (a *app) printReferrers(x oak.Referrers, nodes bool) {
 		fmt.Fprintf(a.out, "  and %d others\n", x.More)
 	}
 	if len(x.Path) == 0 {
-		fmt.Fprintf(a.out, "\nrevision %s does not lead to it\n", x.Head)
+		fmt.Fprintf(a.out, "\nno path from revision %s\n", x.Head)
 	} else {
 		fmt.Fprintf(a.out, "\nfrom revision %s\n", x.Head)
 	}

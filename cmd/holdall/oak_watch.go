@@ -18,20 +18,20 @@ func (a *app) oakWatchCommand() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "watch STORE [PATH]",
-		Short: "Follow a store that is being written: what each revision changes",
-		Long: `Tells of each revision that the journal gets, when it comes, and of what changed
-from the one before, as diff has it. With PATH it tells of those that changed
-something there; the node may come later. It goes on until it is interrupted,
-which is no failure; the store need not be open in another program.
+		Short: "Print the changes of each new revision of a store",
+		Long: `Prints each new revision of a store that another program writes, with its
+changes in the form of 'oak diff'. With PATH it prints only revisions that
+changed something there; the node need not exist yet. It runs until you
+interrupt it, and then the exit code is 0.
 
---from begins after a revision of the journal, or after a time. --once ends
-after the newest revision. --interval says how often the journal is read. If a
-cleanup removes a revision before it is read, it is reported as lost.`,
+--from starts after a revision of the journal, or after a time. --once stops
+after the newest revision. --interval sets how often the journal is read. A
+revision that a cleanup removes before it is read is reported as lost.`,
 		Example: "  holdall oak watch segmentstore /content\n  holdall oak watch --json --from 2026-11-20T00:00:00Z --once segmentstore",
 		Args:    args(1, 2, "a store and the path of a node"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if every < 0 {
-				return usage("--interval: expected a time that is not negative")
+				return usage("--interval: expected at least 0, found %s", every)
 			}
 			o.Path = argOr(args, 1, "/")
 			err := a.oakWatch(ctx, args[0], o, every, once)
@@ -42,9 +42,9 @@ cleanup removes a revision before it is read, it is reported as lost.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.From, "from", "", "begin after this revision, UUID:NUMBER or a time (default the newest)")
-	f.DurationVar(&every, "interval", time.Second, "how often to look")
-	f.BoolVar(&once, "once", false, "end after the newest revision")
+	f.StringVar(&o.From, "from", "", "start after this revision, UUID:NUMBER or a time (default the newest)")
+	f.DurationVar(&every, "interval", time.Second, "how often to read the journal")
+	f.BoolVar(&once, "once", false, "stop after the newest revision")
 	return cmd
 }
 
@@ -80,7 +80,7 @@ func (a *app) oakWatch(ctx context.Context, address string, o oak.WatchOptions, 
 
 func (a *app) printArrival(r oak.Arrival) {
 	if r.Gap {
-		fmt.Fprintln(a.out, "note: the journal was written anew: what came before this revision is not known")
+		fmt.Fprintln(a.out, "note: the journal was rewritten: earlier revisions may be missing here")
 	}
 	fmt.Fprintf(a.out, "%s%s%s\n", r.Revision, timeIn(r.Time), ifAny(": %s", r.Lost))
 	for _, c := range r.Changes {

@@ -44,13 +44,13 @@ type packing struct {
 
 func (p *packing) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.Var(&p.chunkSize, "chunk-size", "roll over into OUT-00001, OUT-00002, … when the next file would take a chunk's content over this (30GB, 512MiB)")
-	fs.Var(&p.chunkMax, "chunk-max", "most bytes of a whole chunk, index included (default 32GiB)")
-	fs.StringVar(&p.timestamp, "timestamp", "", "give every entry this time, in seconds since 1970 (default $SOURCE_DATE_EPOCH where the format is one for packages)")
+	fs.Var(&p.chunkSize, "chunk-size", "start a new chunk, OUT-00001, OUT-00002, …, when content would exceed this (30GB, 512MiB)")
+	fs.Var(&p.chunkMax, "chunk-max", "maximum size of a chunk, index included (default 32GiB)")
+	fs.StringVar(&p.timestamp, "timestamp", "", "set the time of every entry, in seconds since 1970 (default for RVN: $SOURCE_DATE_EPOCH)")
 	fs.BoolVar(&p.o.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
-	fs.Var(&p.protect, "protect", "write parity beside the archive, for any share of it that may be lost: 5%")
-	fs.BoolVar(&p.verify, "verify", false, "read what was written again, and check it")
-	fs.Bool("deterministic", true, "the same bytes for the same files")
+	fs.Var(&p.protect, "protect", "write parity beside the archive that can restore this share of it: 5%")
+	fs.BoolVar(&p.verify, "verify", false, "read the archive back and verify it")
+	fs.Bool("deterministic", true, "write the same bytes for the same files")
 	fs.MarkHidden("deterministic")
 }
 
@@ -58,7 +58,7 @@ func (p *packing) register(cmd *cobra.Command) {
 func (p *packing) options(a *app, f *format.Format) error {
 	p.o.Format, p.o.ChunkSize, p.o.ChunkMax, p.o.Protect = a.format, int64(p.chunkSize), int64(p.chunkMax), float64(p.protect)
 	if p.protect > 0 && (p.out == "-" || isFolderName(p.out) && f.Name == "") {
-		return errors.New("--protect: expected an archive with a name")
+		return errors.New("--protect: expected an archive with a name, not standard output or a folder")
 	}
 	p.o.Meter, p.o.OnError, p.o.Param, p.o.NoVerify = &holdall.Meter{}, a.entryFailed, a.given(format.ToCreate), a.noVerify
 	if f.DateEpoch && p.timestamp == "" {
@@ -112,23 +112,25 @@ func (a *app) packCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pack -f FORMAT -o OUT INPUT...",
 		Short: "Make an archive from files and folders, or from a bucket",
-		Long: `Makes an archive from files and folders, or from what lies below addresses.
+		Long: `Makes an archive from files and folders, or from the objects in a bucket.
 
-One folder alone gives its contents: 'pack -o x.caf docs' has intro.md, not
-docs/intro.md (--prefix docs/ puts it there). Several inputs are told apart by
-their own names. INPUT - is standard input. Of an address, all objects below
-it are packed as they are listed, or the one that it names.
+If the only INPUT is a folder, its content is packed without the folder's name:
+'pack -o x.caf docs' stores intro.md, not docs/intro.md. --prefix docs/ adds
+the name. With several inputs, each keeps its own name. INPUT - is standard
+input. An INPUT that is an address stands for all objects below it, or for one
+object.
 
-One HDF5 file is converted if OUT is a LINDI archive: 'holdall convert' does the
-same. Others among several inputs, or in a folder, are packed as they are.
+If the only INPUT is an HDF5 file and OUT is a LINDI archive, the file is
+converted as by 'holdall convert'. HDF5 files among several inputs or in a
+folder are packed unchanged.
 
-The archive appears under its name whole, or not at all; one that is there
-already stays until then. A file that cannot be read is reported, the others
-are packed, and the exit code is 1.
+The archive appears under its name whole or not at all. An existing archive
+stays until then. If a file cannot be read, it is reported, the others are
+packed, and the exit code is 1.
 
-With --resume, what was sent to a bucket before the pack was interrupted, or
-failed, stays there, and the same command goes on with it: inputs are read
-again, and what the bucket has is not sent again. Without it nothing stays.`,
+With --resume, data that was already sent to a bucket stays there if the pack
+fails or is interrupted. The same command then continues: it reads all inputs
+again, but sends only the missing data. Without --resume nothing stays.`,
 		Example: `  holdall pack -f caf -o docs.caf docs
   holdall pack -f caf -o photos.caf --chunk-size 30GB /mnt/photos
   find . -name '*.log' | holdall pack -f caf -o logs.caf --files-from -
@@ -154,7 +156,7 @@ again, and what the bucket has is not sent again. Without it nothing stays.`,
 			if f.Refers && slices.Contains(f.Views, zarrView) {
 				if len(inputs) == 1 && !p.o.Listed && a.hasKeys(ctx, inputs[0]) != nil {
 					if p.catalog != "" || p.o.Prefix != "" || p.o.Exclude != nil {
-						return usage("%s is converted: --catalog, --prefix and --exclude are about files that are packed", store.Redact(inputs[0]))
+						return usage("%s is converted: --catalog, --prefix and --exclude do not apply", store.Redact(inputs[0]))
 					}
 					return a.convert(ctx, inputs[0], p)
 				}
@@ -176,17 +178,17 @@ again, and what the bucket has is not sent again. Without it nothing stays.`,
 	}
 	p.register(cmd)
 	fs := cmd.Flags()
-	a.formatFlag(cmd, fs, "format of OUT, if its name does not tell: ", format.All())
-	fs.IntVarP(&p.o.Jobs, "jobs", "j", 0, "files read at once (default: what suits the machine; 16 requests of a bucket)")
-	fs.StringVarP(&p.out, "output", "o", "", "the archive to make; - is standard output")
-	fs.StringArrayVar(&p.o.Exclude, "exclude", nil, "leave out names like this: '*.tmp', 'cache/*'; may come several times")
-	fs.BoolVar(&p.o.Follow, "follow", false, "pack the files that symlinks point to")
-	fs.BoolVar(&p.unpack, "unpack", false, "the input is an archive: pack what is in it")
-	fs.StringVar(&p.filesFrom, "files-from", "", "read what to pack from a file, a line each; - is standard input")
-	fs.BoolVar(&p.o.Resume, "resume", false, "go on with what was sent before the last try broke off, and keep what was sent if this one does")
-	fs.StringVar(&p.catalog, "catalog", "", "record what was written in this catalogue")
+	a.formatFlag(cmd, fs, "format of OUT (default from its extension): ", format.All())
+	fs.IntVarP(&p.o.Jobs, "jobs", "j", 0, "files to read at once (default depends on the machine; 16 requests for a bucket)")
+	fs.StringVarP(&p.out, "output", "o", "", "archive to write; - is standard output")
+	fs.StringArrayVar(&p.o.Exclude, "exclude", nil, "leave out names that match this pattern: '*.tmp', 'cache/*'; may be repeated")
+	fs.BoolVar(&p.o.Follow, "follow", false, "pack the files that symbolic links point to")
+	fs.BoolVar(&p.unpack, "unpack", false, "pack the entries of the one INPUT, an archive")
+	fs.StringVar(&p.filesFrom, "files-from", "", "read the paths to pack from this file, one per line; - is standard input")
+	fs.BoolVar(&p.o.Resume, "resume", false, "continue an interrupted pack, and keep the sent data if this one is interrupted")
+	fs.StringVar(&p.catalog, "catalog", "", "record the archive in this catalogue")
 	fs.StringVar(&p.o.Prefix, "prefix", "", "put this in front of every name")
-	fs.StringVar(&p.stdinName, "stdin-name", "stdin", "name of the entry that input - becomes")
+	fs.StringVar(&p.stdinName, "stdin-name", "stdin", "name of the entry for input -")
 	p.pkg.register(cmd)
 	return cmd
 }
@@ -206,17 +208,17 @@ func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, er
 	case p.out == "":
 		wrong = "-o OUT is missing"
 	case p.o.Listed && len(inputs) > 0:
-		wrong = "inputs and --files-from do not go together"
+		wrong = "expected either inputs or --files-from"
 	case !p.o.Listed && len(inputs) == 0:
-		wrong = "expected something to pack"
+		wrong = "expected an INPUT"
 	case p.catalog != "" && (p.unpack || p.out == "-"):
-		wrong = "--catalog does not go together with --unpack and -o -"
+		wrong = "--catalog cannot be combined with --unpack or -o -"
 	case p.unpack && len(inputs)+len(listed) != 1:
-		wrong = "--unpack takes one archive"
+		wrong = "--unpack: expected one archive"
 	case !p.unpack && len(others) > 0:
-		wrong = others[0] + " is of an archive that is read: expected --unpack"
+		wrong = others[0] + " is a parameter for reading an archive: it needs --unpack"
 	case slices.Contains(inputs, "-") && !p.unpack && filepath.Base(p.stdinName) != p.stdinName:
-		wrong = "--stdin-name is one name, without folders"
+		wrong = "--stdin-name: expected a name without folders"
 	}
 	if wrong != "" {
 		return nil, usage("%s", wrong)
@@ -238,7 +240,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 	stop()
 	if err != nil {
 		if p.o.Resume && sum.Kept > 0 {
-			a.warn("%s stay in the bucket, unseen: the same command goes on with them", humanSize(sum.Kept))
+			a.warn("%s stay in the bucket as an unfinished upload: run the same command to continue", humanSize(sum.Kept))
 		}
 		return err
 	}
@@ -252,7 +254,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 		volumes = sum.Volumes
 	}
 	if rerr := a.recordPacked(ctx, c, st, volumes, p.verify); rerr != nil {
-		return fmt.Errorf("the archive is written, but not in the catalogue: 'holdall catalog add' records it: %w", rerr)
+		return fmt.Errorf("the archive is written but not in the catalogue; 'holdall catalog add' records it: %w", rerr)
 	}
 	return err
 }
@@ -261,7 +263,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, error) {
 	if out == "-" {
 		if a.outTTY {
-			return nil, "", errors.New("an archive is not written to a terminal")
+			return nil, "", errors.New("refusing to write an archive to a terminal")
 		}
 		out = "/dev/stdout"
 	}
@@ -291,7 +293,7 @@ func (a *app) readList(file string) ([]string, error) {
 }
 
 // errUnsound ends a pack whose archive was found damaged.
-var errUnsound = fmt.Errorf("%w: what was written is damaged", errNo)
+var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
 // packed tells what was written, and checks it if asked.
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
@@ -301,16 +303,16 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 		if kind == "symlink" && a.verb == "pack" {
 			extra = "; --follow packs the files they point to"
 		}
-		a.warn("%d %s left out: the format has no place for them%s", sum.Dropped[kind], what, extra)
+		a.warn("%d %s left out: the format cannot store them%s", sum.Dropped[kind], what, extra)
 	}
 	if len(sum.Lost) > 0 {
 		a.warn("the format does not keep %s", strings.Join(sum.Lost, ", "))
 	}
 	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > format.DefaultMaxIndex {
-		a.warn("the index has %s: reading it takes --max-index, or a smaller --chunk-size", humanSize(index))
+		a.warn("the index has %s: to read the archive, use --max-index; a smaller --chunk-size avoids this", humanSize(index))
 	}
 	if sum.Older != "" {
-		a.warn("%s is there still, of an older set with more chunks", sum.Older)
+		a.warn("%s remains from an older set with more chunks", sum.Older)
 	}
 	if sum.Parity == "" {
 		a.tellStaleParity(ctx, st, sum, p)
@@ -362,7 +364,7 @@ func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.S
 	}
 	defer g.Close()
 	if g.Suits != nil {
-		a.warn("the parity file of %s is of what was there before: 'holdall protect' makes it anew", name)
+		a.warn("the parity file of %s belongs to an older version: 'holdall protect' writes a new one", name)
 	}
 }
 
@@ -379,7 +381,7 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 		thing = "entry" // folders count too
 	}
 	if sum.Copied > 0 {
-		what += fmt.Sprintf(", of which the store copied %s", a.humanSize(sum.Copied))
+		what += fmt.Sprintf(", %s copied by the store", a.humanSize(sum.Copied))
 	}
 	what += provenBy(sum.Proven)
 	if sum.Parity != "" {

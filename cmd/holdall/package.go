@@ -19,9 +19,9 @@ type packageFlags struct{ metadata, whitelist, keywords string }
 
 func (f *packageFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.metadata, "metadata", "", "rvn: what the package says of itself, a file of UCL, JSON or text")
-	fs.StringVar(&f.whitelist, "whitelist", "", "rvn: pack what this file lists, as it says: a packing list of Ravenports")
-	fs.StringVar(&f.keywords, "keywords", "", "rvn: the folder where keywords of the packing list are described (default "+recipe.DefaultKeywords+")")
+	fs.StringVar(&f.metadata, "metadata", "", "rvn: file with the package metadata, in UCL, JSON or text")
+	fs.StringVar(&f.whitelist, "whitelist", "", "rvn: pack the files of this Ravenports packing list, with its owners and modes")
+	fs.StringVar(&f.keywords, "keywords", "", "rvn: folder that defines the keywords of the packing list (default "+recipe.DefaultKeywords+")")
 }
 
 // What a package says of itself: its view, and the one entry that is there.
@@ -54,7 +54,7 @@ func (f *packageFlags) apply(ctx context.Context, a *app, to *format.Format, inp
 	if info, err := os.Stat(inputs[0]); err != nil {
 		return err
 	} else if len(inputs) != 1 || !info.IsDir() {
-		return errors.New("--metadata and --whitelist take one folder to pack")
+		return errors.New("--metadata and --whitelist: expected one folder to pack")
 	}
 	r, err := recipe.Make(ctx, recipe.Options{Root: inputs[0], Whitelist: f.whitelist, Metadata: f.metadata, Keywords: f.keywords, Prefix: prefix, ABI: o.Param["abi"]})
 	if err != nil {

@@ -70,7 +70,7 @@ func folderAt(address string) (string, error) {
 		return "", err
 	}
 	if fi, err := os.Stat(whole); err != nil || !fi.IsDir() {
-		return "", fmt.Errorf("there is no folder %s", whole)
+		return "", fmt.Errorf("%s: no such folder", whole)
 	}
 	return filepath.ToSlash(whole), nil
 }
@@ -156,7 +156,7 @@ func paramHint(e *format.ParamError) string {
 	}
 	switch {
 	case e.Want != "" && flag != "--"+e.Name:
-		return flag + " says it"
+		return "set it with " + flag
 	case e.Want != "" || names == nil:
 		return ""
 	}

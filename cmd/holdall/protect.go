@@ -53,18 +53,22 @@ func (a *app) protectCommand() *cobra.Command {
 	var update bool
 	cmd := &cobra.Command{
 		Use:   "protect ARCHIVE...",
-		Short: "Write parity, from which what is lost of an archive is computed again",
-		Long: `Writes parity of ARCHIVE: ARCHIVE.parity beside it, or what -o says. As long as
-no more than a share of the archive is damaged or lost, wherever that is, all of
-it is computed again: by whatever reads the archive while it reads, and by
-"holdall repair". Parity that is damaged itself is used as far as it is left.
+		Short: "Write parity, to recover damaged parts of an archive",
+		Long: `Writes parity to ARCHIVE.parity beside the archive, or to the file given with
+-o. If at most the share --loss of the archive is damaged or lost, anywhere in
+it, all of it can be recovered. Verbs that read the archive do that while they
+read, and "holdall repair" does it for good. A damaged parity file recovers
+less.
 
-Several files are one set: a file of it that is lost comes back, too, if it is no
-more than the share. A folder has parity of its own.
+Several files are one set. A lost file of the set is recovered too, if it is at
+most the share. Each folder has a parity file of its own.
 
-Parity belongs to one version of an archive. "holdall add", "rm" and "mv" bring
-it up to date; --update does that of what was changed otherwise. It is no proof against people who
-change archives on purpose.`,
+Parity belongs to one version of the archive. "holdall add", "rm" and "mv"
+update it; after other changes use --update. Parity does not protect against
+people who change archives on purpose.
+
+If the archive has parity that shows damage, nothing is written and the exit
+code is 2. Repair the archive first.`,
 		Example: `  holdall protect docs.caf
   holdall protect --loss 10% photos-00001.caf photos-00002.caf
   holdall protect segmentstore
@@ -73,16 +77,16 @@ change archives on purpose.`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			switch {
 			case update && (out != "" || loss != 0):
-				return usage("--update goes with neither --loss nor -o: both are as they were")
+				return usage("--update cannot be combined with --loss or -o: it keeps both")
 			case update:
 				return all(args, func(address string) error { return a.updateParity(ctx, address) })
 			}
 			return a.protect(ctx, args, out, float64(loss))
 		}),
 	}
-	cmd.Flags().Var(&loss, "loss", "share of the archive that may be lost (default 5%)")
-	cmd.Flags().BoolVar(&update, "update", false, "write parity anew that is of an older version of ARCHIVE")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "where to write it (default ARCHIVE.parity)")
+	cmd.Flags().Var(&loss, "loss", "share of the archive that can be lost, 0.01% to 100% (default 5%)")
+	cmd.Flags().BoolVar(&update, "update", false, "rewrite parity that belongs to an older version of ARCHIVE")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write the parity to this file (default ARCHIVE.parity)")
 	return cmd
 }
 
@@ -99,9 +103,9 @@ func (a *app) updateParity(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	what := "is of this version"
+	what := "up to date"
 	if updated {
-		what = "written anew"
+		what = "updated"
 	}
 	a.say(protectedJSON{sum.At, sum}, "%s: %s, %s of parity for %s\n", sum.At, what, a.humanSize(sum.Parity), a.humanSize(sum.Bytes))
 	return nil
@@ -114,7 +118,7 @@ func (a *app) protect(ctx context.Context, addresses []string, out string, loss 
 	var folders []string
 	for _, address := range addresses {
 		if address == "-" {
-			return usage("expected archives with names")
+			return usage("expected archives with names, found standard input")
 		}
 		s, name, err := a.locate(ctx, address)
 		if err != nil {
@@ -129,12 +133,12 @@ func (a *app) protect(ctx context.Context, addresses []string, out string, loss 
 		}
 		first := store.AddressOf(st, name)
 		if len(set) > 0 && (first != store.AddressOf(s, name) || path.Dir(name) != path.Dir(names[0])) {
-			return usage("%s and %s are not beside each other: a set is of one folder", set[0], address)
+			return usage("%s and %s are in different folders: the files of a set must be in one folder", set[0], address)
 		}
 		set, names = append(set, address), append(names, name)
 	}
 	if out != "" && len(folders) > 0 && len(folders)+min(len(set), 1) > 1 {
-		return usage("-o is for one parity file, and each folder has its own")
+		return usage("-o: expected one parity file, but each folder gets its own")
 	}
 	if len(set) > 0 {
 		if err := a.protectOne(ctx, set, st, names, out, loss); err != nil {
@@ -168,7 +172,7 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 	if err != nil {
 		return err
 	}
-	a.say(protectedJSON{store.Redact(shown), sum}, "%s: %s of parity for %s: any %s of it can be lost\n",
+	a.say(protectedJSON{store.Redact(shown), sum}, "%s: %s of parity for %s; any %s of it can be lost\n",
 		store.Redact(shown), a.humanSize(sum.Parity), a.humanSize(sum.Bytes), shareText(sum.Loss))
 	return nil
 }

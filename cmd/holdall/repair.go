@@ -32,15 +32,17 @@ func (a *app) repairCommand() *cobra.Command {
 	var inPlace, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "repair ARCHIVE -o OUT",
-		Short: "Rebuild what can be rebuilt of a damaged archive",
-		Long: `Writes what can be saved of ARCHIVE as OUT, which appears whole or not at all,
-and says what was done and what is lost; ARCHIVE is not touched. With --in-place
-the result takes its name, and the damaged archive is kept as ARCHIVE.bak.
+		Short: "Repair a damaged archive",
+		Long: `Writes everything that can be recovered from ARCHIVE to OUT, and lists repairs
+and losses. OUT appears whole or not at all, and ARCHIVE stays unchanged. With
+--in-place the result replaces ARCHIVE, and the damaged archive is kept as
+ARCHIVE.bak.
 
-With parity beside it ("holdall protect"), OUT is bit for bit what ARCHIVE was, as
-long as no more is damaged than the parity can heal, whatever its format. Only what
-is beyond that is left to the format. With --in-place only the damaged blocks are
-written then, and there is no backup: nothing is lost by it.
+If the archive has parity ("holdall protect"), holdall recovers the damaged
+blocks first, in any format. OUT is then identical to the undamaged archive,
+unless there is more damage than the parity can recover; holdall repairs the
+rest by the rules of the format. With --in-place and parity, only the damaged
+blocks are written, and there is no backup, because nothing is lost.
 
 The exit code is 1 if something is lost.`,
 		Example: `  holdall repair broken.caf -o mended.caf
@@ -54,9 +56,9 @@ The exit code is 1 if something is lost.`,
 			return a.repair(ctx, args[0], out, inPlace, dryRun)
 		}),
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "where the result goes")
-	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep it as ARCHIVE.bak")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write the repaired archive to this file")
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep the old one as ARCHIVE.bak")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
 	return cmd
 }
 
@@ -136,12 +138,12 @@ func (a *app) printRepaired(r repairedJSON) {
 	switch {
 	case r.Changed:
 	case r.Partial:
-		fmt.Fprintln(a.out, "nothing can be mended")
+		fmt.Fprintln(a.out, "nothing can be repaired")
 	default:
-		fmt.Fprintln(a.out, "nothing needs mending")
+		fmt.Fprintln(a.out, "nothing needs repair")
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintln(a.out, "mended: "+n)
+		fmt.Fprintln(a.out, "repaired: "+n)
 	}
 	if r.account != "" {
 		fmt.Fprintln(a.out, r.account)
@@ -153,9 +155,9 @@ func (a *app) printRepaired(r repairedJSON) {
 		a.printBeyond(p)
 		switch {
 		case p.NotUsed != "":
-			fmt.Fprintf(a.out, "%s is not used: %s\n", p.At, p.NotUsed)
+			fmt.Fprintf(a.out, "%s not used: %s\n", p.At, p.NotUsed)
 		case r.stale:
-			fmt.Fprintf(a.out, "%s is of the archive as it was: 'holdall protect' writes it anew\n", p.At)
+			fmt.Fprintf(a.out, "%s belongs to the old archive: 'holdall protect' writes a new one\n", p.At)
 		}
 	}
 	if r.Backup != "" {

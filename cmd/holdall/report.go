@@ -161,27 +161,27 @@ func (a *app) hint(err error) string {
 	case is[*holdall.ExternalError](err):
 		return "--external allows it"
 	case proof != nil && proof.None:
-		return "--index none reads it as it is"
+		return "--index none reads it without proof"
 	case is[*holdall.ProofLostError](err):
-		return "make the index again, or read without proof by --index none"
+		return "write the index again, or read without proof with --index none"
 	case is[*noCatalogError](err):
-		return "'holdall catalog init' makes one"
+		return "'holdall catalog init' creates one"
 	case is[*shelf.StaleError](err):
-		return "'holdall catalog add' looks at it again; if a fleet packed it, 'holdall fleet repair' makes it again"
+		return "'holdall catalog add' records it again; 'holdall fleet repair' rebuilds it if a fleet packed it"
 	case is[*shelf.LostError](err):
-		return "'holdall fleet repair' makes it again, if a fleet packed it"
+		return "'holdall fleet repair' rebuilds it if a fleet packed it"
 	case schema != nil && schema.Found < schema.Known:
-		return "'holdall catalog init' brings it up to date"
+		return "'holdall catalog init' updates it"
 	case errors.Is(err, mend.ErrNoProof):
-		return "--index leads to one, 'holdall index --chunk-digests' makes it of a sound archive"
+		return "name one with --index; 'holdall index --chunk-digests' writes one for a sound archive"
 	case errors.Is(err, format.ErrUnknown):
-		return "--format says what it is"
+		return "set it with --format"
 	case errors.Is(err, holdall.ErrImmutable):
-		return "use convert"
+		return "'holdall convert' writes a changed copy"
 	case errors.Is(err, store.ErrChanged):
 		return "run it again"
 	case errors.Is(err, holdall.ErrDamaged):
-		return "'holdall verify' lists all that is damaged"
+		return "'holdall verify' lists all damage"
 	case path != nil && path.Op == "lookup" && errors.Is(err, fs.ErrNotExist):
 		return "'holdall find' searches for names"
 	}
@@ -202,9 +202,9 @@ func hintOfDamage(c *format.CorruptError) string {
 		return h
 	}
 	if f := format.All().ByName(c.Format); f != nil && f.Repair == nil {
-		return "'holdall verify' says what is wrong; 'holdall repair' mends it if there is parity, else copy it again from where it came"
+		return "'holdall verify' lists the damage; 'holdall repair' repairs it if there is parity; otherwise copy the archive again from its source"
 	}
-	return "'holdall verify' says what is wrong, 'holdall repair' saves what can be saved"
+	return "'holdall verify' lists the damage, 'holdall repair' recovers what it can"
 }
 
 // problemJSON is a finding for programs.

@@ -37,13 +37,13 @@ func (a *app) serveCommand() *cobra.Command {
 	var o serving
 	cmd := &cobra.Command{
 		Use:   "serve ARCHIVE|FOLDER|PREFIX...",
-		Short: "Show archives to browsers, HTTP clients and clients of S3",
-		Long: `Serves what is in archives over HTTP, read-only, until it is interrupted: files,
-whole or in ranges, lists of folders, folders as zip, arrays of Zarr. If a folder,
-or a prefix in a bucket, is not an archive itself, all archives in it are served;
-they are opened when they are first asked for.
+		Short: "Serve archives to browsers, HTTP clients and S3 clients",
+		Long: `Serves the content of archives over HTTP, read-only, until you interrupt it:
+files and ranges of files, folder listings, folders as zip, and Zarr arrays. If
+a folder or a prefix in a bucket is not an archive itself, all archives in it
+are served. They are opened at the first request.
 
-Only this machine is answered, unless --addr says otherwise.`,
+By default only this machine can connect; --addr sets another address.`,
 		Example: `  holdall serve docs.caf
   holdall serve --addr 127.0.0.1:0 a.caf b.caf /data/archives s3://bucket/archives/
   holdall serve --addr 0.0.0.0:7070 --token @token.txt --tls-cert cert.pem --tls-key key.pem docs.caf
@@ -53,7 +53,7 @@ Only this machine is answered, unless --addr says otherwise.`,
 				return usage("expected an archive, or --catalog")
 			}
 			if len(a.through) > 0 && o.catalog == "" {
-				return usage("--through: expected --catalog, too")
+				return usage("--through needs --catalog")
 			}
 			if err := a.checkServing(&o); err != nil {
 				return &usageError{err}
@@ -62,20 +62,20 @@ Only this machine is answered, unless --addr says otherwise.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.addr, "addr", "127.0.0.1:7070", "HOST:PORT to answer at; port 0 takes a free one")
-	f.StringSliceVar(&o.cors, "cors", nil, "let web pages of these origins read what is served; --cors alone is all")
+	f.StringVar(&o.addr, "addr", "127.0.0.1:7070", "HOST:PORT to listen on; port 0 takes a free one")
+	f.StringSliceVar(&o.cors, "cors", nil, "let web pages of these origins read the archives; --cors alone allows all")
 	f.Lookup("cors").NoOptDefVal = "*"
-	f.BoolVar(&o.files, "files", false, "serve the files of a folder that is no archive, not the archives in it")
-	f.BoolVar(&o.s3, "s3", false, "answer clients of S3, too, at --s3-addr")
-	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to answer clients of S3 at")
-	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that clients of S3 must sign with, or @FILE or $HOLDALL_SERVE_S3_KEY (default none: all may read)")
-	f.StringVar(&o.token, "token", "", "TOKEN that requests must bring, or @FILE or $HOLDALL_SERVE_TOKEN")
-	f.StringVar(&o.cert, "tls-cert", "", "certificate, in PEM")
-	f.StringVar(&o.key, "tls-key", "", "its key, in PEM")
-	f.StringVar(&o.catalog, "catalog", "", "serve the buckets that archives of this catalogue were packed from, as they were")
-	f.StringArrayVar(&a.through, "through", nil, "with --catalog: show what is not packed yet of this `bucket`, too, as it is there; may come several times")
-	f.IntVar(&o.maxRequests, "max-requests", 512, "requests answered at a time")
-	f.IntVar(&o.maxOpen, "max-open", 32, "archives of folders held open that nobody uses")
+	f.BoolVar(&o.files, "files", false, "serve the files of a plain folder, not the archives in it")
+	f.BoolVar(&o.s3, "s3", false, "also serve S3 clients, at --s3-addr")
+	f.StringVar(&o.s3Addr, "s3-addr", "127.0.0.1:7071", "HOST:PORT to listen on for S3 clients")
+	f.StringVar(&o.s3Key, "s3-key", "", "ID:SECRET that S3 clients must sign with, or @FILE (default $HOLDALL_SERVE_S3_KEY, or none)")
+	f.StringVar(&o.token, "token", "", "TOKEN that requests must send, or @FILE or $HOLDALL_SERVE_TOKEN")
+	f.StringVar(&o.cert, "tls-cert", "", "file with the TLS certificate, in PEM")
+	f.StringVar(&o.key, "tls-key", "", "file with the key of the certificate, in PEM")
+	f.StringVar(&o.catalog, "catalog", "", "serve the original buckets of the archives in this catalogue")
+	f.StringArrayVar(&a.through, "through", nil, "with --catalog: also show objects of this `bucket` that are not packed yet; may be repeated")
+	f.IntVar(&o.maxRequests, "max-requests", 512, "requests to answer at once")
+	f.IntVar(&o.maxOpen, "max-open", 32, "unused archives of folders to keep open")
 	f.BoolVar(&o.logRequests, "log-requests", false, "log every request to standard error")
 	return cmd
 }
@@ -118,13 +118,13 @@ func (a *app) checkServing(o *serving) (err error) {
 		return errors.New("--tls-cert and --tls-key: expected both or neither")
 	}
 	if o.maxRequests < 1 || o.maxOpen < 1 {
-		return errors.New("--max-requests and --max-open: expected a number from 1 on")
+		return errors.New("--max-requests and --max-open: expected at least 1")
 	}
 	if o.token, err = secretOf(o.token, "HOLDALL_SERVE_TOKEN"); err != nil {
 		return fmt.Errorf("--token: %w", err)
 	}
 	if o.token != "" && (len(o.token) < minToken || strings.ContainsFunc(o.token, func(r rune) bool { return r <= ' ' || r >= 0x7f })) {
-		return fmt.Errorf("--token: expected at least %d letters, digits and signs without spaces", minToken)
+		return fmt.Errorf("--token: expected at least %d ASCII characters without spaces", minToken)
 	}
 	key, err := secretOf(o.s3Key, "HOLDALL_SERVE_S3_KEY")
 	if err != nil {
@@ -133,12 +133,12 @@ func (a *app) checkServing(o *serving) (err error) {
 	if key != "" {
 		id, secret, ok := strings.Cut(key, ":")
 		if !ok || id == "" || len(secret) < minToken {
-			return fmt.Errorf("--s3-key: expected ID:SECRET, the secret of at least %d characters", minToken)
+			return fmt.Errorf("--s3-key: expected ID:SECRET with a secret of at least %d characters", minToken)
 		}
 		o.signed = serve.Key{ID: id, Secret: secret}
 	}
 	if o.s3 && o.token != "" && key == "" {
-		return errors.New("--s3 with --token: expected --s3-key, too: clients of S3 bring no token")
+		return errors.New("--s3 with --token needs --s3-key: S3 clients send no token")
 	}
 	return nil
 }
@@ -348,9 +348,9 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 		case d.at.IP.IsLoopback():
 			d.handler = serve.LocalOnly(d.handler)
 		case d.open:
-			a.warn("listening at %s: whoever reaches this machine can read all that is served", d.at)
+			a.warn("listening at %s: anyone who can reach this machine can read everything served", d.at)
 		case crypto == nil:
-			a.warn("listening at %s without encryption: whoever is on the way can read what is sent", d.at)
+			a.warn("listening at %s without encryption: others on the network can read the traffic", d.at)
 		}
 	}
 	return nil
@@ -541,7 +541,7 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 	}
 	level := st.Can().Level
 	if level == nil {
-		return placed{}, fmt.Errorf("%s: a folder that cannot be listed: expected an archive", store.Redact(address))
+		return placed{}, fmt.Errorf("%s: expected an archive, found a folder that cannot be listed", store.Redact(address))
 	}
 	below, looked := a.oneOfSeveral(), lookedAt{}
 	list := func(ctx context.Context) (all []serve.Source, err error) {
@@ -550,7 +550,7 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 			return nil, err
 		}
 		if more {
-			return nil, fmt.Errorf("%s: more than %d objects: expected fewer in one place", store.Redact(address), maxInPrefix)
+			return nil, fmt.Errorf("%s: more than %d objects in one folder", store.Redact(address), maxInPrefix)
 		}
 		for _, b := range branches {
 			name := strings.TrimSuffix(b.Name, "/")

@@ -322,7 +322,7 @@ func TestServeWarnsWhereOthersCanRead(t *testing.T) {
 	go func() {
 		code <- newApp(nil, io.Discard, stderr).run(ctx, []string{"serve", "--addr", "0.0.0.0:0", x})
 	}()
-	if line := <-stderr.to; !strings.Contains(line, "whoever reaches this machine can read") {
+	if line := <-stderr.to; !strings.Contains(line, "anyone who can reach this machine can read") {
 		t.Errorf("says %q", line)
 	}
 	if line := <-stderr.to; !strings.HasPrefix(line, "explore at http://localhost:") {

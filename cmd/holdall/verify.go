@@ -27,23 +27,24 @@ func (a *app) verifyCommand() *cobra.Command {
 	var inPlace bool
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE...",
-		Short: "Check an archive's structure and contents",
-		Long: `Checks structure and every checksum that an archive carries, and lists all that
-is wrong with it. Notes are odd but harmless; with errors or warnings the exit
-code is 1.
+		Short: "Verify the structure and content of archives",
+		Long: `Checks the structure and every checksum of an archive, and lists all problems.
+The exit code is 1 if there are errors or warnings. Notes are unusual but
+harmless.
 
-By parity ("holdall protect") each block of the archive is compared, too. What is
-damaged can be healed as long as it is no more than that has room for: "holdall
-repair" does it. The last line says how much more could be lost.
+If the archive has parity ("holdall protect"), each of its blocks is checked
+too. Damage that the parity can recover is a warning, and "holdall repair"
+repairs it. The last line shows how much more could be lost.
 
-By an index with digests of pieces ("holdall index --chunk-digests") damage is
-told by its place, and --repair-from mends it: what is damaged, and no more, is
-fetched from another copy of the archive, compared with the digests, and written
-with the rest as OUT, which appears whole or not at all. With --in-place that
-takes the archive's name, and the damaged one is kept as ARCHIVE.bak.
+If the archive has an index with digests of pieces ("holdall index
+--chunk-digests"), damage is reported by piece and place. --repair-from COPY
+then fetches only the damaged pieces from another copy of the archive, compares
+them with the digests, and writes a repaired archive to OUT, which appears
+whole or not at all. With --in-place it replaces the archive, and the damaged
+one is kept as ARCHIVE.bak.
 
---sums writes the digest of each file instead, in lines for sha256sum -c or
-b3sum -c: what the archive records is believed, the others are read for it.`,
+--sums prints the digest of each file instead, as lines for sha256sum -c or
+b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 		Example: `  holdall verify docs.caf
   holdall verify --sums sha256 docs.caf > SHA256SUMS
   holdall verify --quick *.caf
@@ -76,11 +77,11 @@ b3sum -c: what the archive records is believed, the others are read for it.`,
 			return cmp.Or(err, answer(bad))
 		}),
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "structure only, no contents")
-	cmd.Flags().StringVar(&from, "repair-from", "", "another copy of the archive, to fetch from what is damaged")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: where the result goes")
-	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep it as ARCHIVE.bak")
-	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "write each file's digest, as sha256sum and b3sum do: sha256 or blake3")
+	cmd.Flags().BoolVar(&quick, "quick", false, "check only the structure, not the content")
+	cmd.Flags().StringVar(&from, "repair-from", "", "repair the archive with pieces of this other copy")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
+	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file: sha256 or blake3")
 	return cmd
 }
 
@@ -120,7 +121,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		line += ", " + a.humanSize(sum.Bytes) + provenBy(by)
 	}
 	if sum.BeingWritten {
-		line += "; it is being written"
+		line += "; being written by another program"
 	}
 	fmt.Fprintln(a.out, line)
 	a.printParity(shownAddress, sum.Parity, quick)
@@ -135,7 +136,7 @@ func (a *app) printParity(shown string, r *holdall.ParityReport, quick bool) {
 	a.printBeyond(r)
 	by := "protected by " + r.At
 	if r.Objects > 1 && r.Looked < r.Blocks && !quick {
-		by += ", if the rest of its set is sound"
+		by += ", if the other files of the set are sound"
 	}
 	more := fmt.Sprintf(" (%s)", shareText(r.Share))
 	if r.Share > 1.001*float64(r.Spare)/float64(r.Blocks) {
@@ -145,11 +146,11 @@ func (a *app) printParity(shown string, r *holdall.ParityReport, quick bool) {
 	case quick:
 		fmt.Fprintf(a.out, "%s: %s\n", shown, by)
 	case r.Beyond() > 0:
-		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, %d of them beyond %s\n", shown, count(r.Damaged, "block"), r.Block, r.Beyond(), r.At)
+		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, %d of them too many for %s\n", shown, count(r.Damaged, "block"), r.Block, r.Beyond(), r.At)
 	case r.Harmed():
-		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, and can be healed by %s: any %s more%s could be\n", shown, count(r.Damaged, "block"), r.Block, r.At, count(r.Spare, "block"), more)
+		fmt.Fprintf(a.out, "%s: %s of %d bytes damaged, and can be healed with %s; any %s more%s could be lost\n", shown, count(r.Damaged, "block"), r.Block, r.At, count(r.Spare, "block"), more)
 	default:
-		fmt.Fprintf(a.out, "%s: %s: any %s of %d bytes%s could be lost\n", shown, by, count(r.Spare, "block"), r.Block, more)
+		fmt.Fprintf(a.out, "%s: %s; any %s of %d bytes%s could be lost\n", shown, by, count(r.Spare, "block"), r.Block, more)
 	}
 }
 

@@ -96,7 +96,7 @@ func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOp
 		}
 		if f := a.hasKeys(ctx, n.Path); f != nil {
 			shown, _ := shown(n.Path)
-			a.warn("%s is packed as it is, though it is %s: 'holdall convert' makes an archive of its groups and arrays, 'holdall add --from' adds them to one", shown, f.Title)
+			a.warn("%s is packed unchanged, although it is %s: 'holdall convert' makes an archive of its groups and arrays, 'holdall add --from' adds them to one", shown, f.Title)
 			return
 		}
 	}
@@ -218,4 +218,4 @@ func shapeText(shape []int64) string { return strings.ReplaceAll(fmt.Sprint(shap
 
 // errDecodeRange means that part of an array was asked for in a way that says
 // nothing about arrays.
-var errDecodeRange = errors.New("--range is of bytes: with --decode all elements are written")
+var errDecodeRange = errors.New("--range cannot be combined with --decode, which writes all elements")

@@ -18,10 +18,10 @@ var Format = &format.Format{
 	Params: []format.Param{{
 		Name: "ends", Flag: "caf-ends", For: format.ToOpen | format.ToVerify | format.ToRepair,
 		Kind: format.ParamWord, Words: []string{"inclusive", "exclusive"},
-		Help: "what end_byte means where the archive does not show it: inclusive or exclusive",
+		Help: "meaning of end_byte if the archive does not show it: inclusive or exclusive",
 	}, {
 		Name: "dedupe", For: format.ToCreate, Kind: format.ParamSwitch,
-		Help: "store equal contents once: their files share the bytes",
+		Help: "store equal files once; they share their bytes",
 	}},
 	Detect: detect,
 	Open:   open,

@@ -41,7 +41,7 @@ func parseFooter(tail []byte, size int64) (off, n int64, _ *fault) {
 	n = int64(binary.LittleEndian.Uint32(tail[len(tail)-footerLen:]))
 	switch {
 	case n == 0:
-		return 0, 0, &fault{"no-index", at, "the footer says that there is no index"}
+		return 0, 0, &fault{"no-index", at, "the footer has an index size of 0"}
 	case n > at:
 		return 0, 0, &fault{"index-size", at, fmt.Sprintf("the footer says %d bytes of index, the file has %d", n, at)}
 	}
@@ -116,7 +116,7 @@ func (x *indexText) end() error {
 	return x.put(appendFooter(tail, x.n))
 }
 
-var errIndexLen = errors.New("the index would be longer than a footer can say")
+var errIndexLen = errors.New("the index would exceed the 4 GiB limit of the footer")
 
 // maxRowRest is how long a row is at most besides its name: quotes, comma and
 // braces, two keys with numbers of 19 digits, and the digest.

@@ -37,7 +37,7 @@ func (m *mender) move() (bool, error) {
 			return false, err
 		}
 		if !ok {
-			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: its content is not at byte %d, and not up to %d bytes behind it", format.Escape(t.Name(i)), r.start, slack))
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: content not found at byte %d or in the %d bytes after it", format.Escape(t.Name(i)), r.start, slack))
 			m.p.Partial = true
 			continue
 		}
@@ -48,10 +48,10 @@ func (m *mender) move() (bool, error) {
 		by = d
 	}
 	if m.tired {
-		m.p.Notes = append(m.p.Notes, "the search for files that lie elsewhere was ended: it would have read the archive over and over")
+		m.p.Notes = append(m.p.Notes, "the search for displaced files was stopped: it would have read the archive many times")
 	}
 	if moved {
-		m.p.Notes = append(m.p.Notes, fmt.Sprintf("files are moved by up to %d bytes, to where their digests prove them to be", by))
+		m.p.Notes = append(m.p.Notes, fmt.Sprintf("files moved by up to %d bytes, to offsets that their digests prove", by))
 		t.maxEnd += by
 	}
 	return moved, nil

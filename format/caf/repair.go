@@ -77,7 +77,7 @@ func (m *mender) plan(tail []byte) (format.Plan, error) {
 	if m.t == nil {
 		return format.Plan{}, &format.CorruptError{Format: "caf", Problem: format.Problem{
 			Code: format.MissingIndex, Class: "no-index", Severity: format.Error, Volume: m.name, Off: -1,
-			Message: fmt.Sprintf("no index and no rows of one were found in %d bytes: names and places of the files are lost", m.size),
+			Message: fmt.Sprintf("found neither an index nor index rows in %d bytes: names and offsets of the files are lost", m.size),
 		}}
 	}
 	if m.t.ends == ambiguous {
@@ -107,7 +107,7 @@ func (m *mender) plan(tail []byte) (format.Plan, error) {
 }
 
 func (t *table) ambiguousError() error {
-	f := &fault{"ambiguous-ends", t.dataLen, "whether end_byte is inclusive cannot be told: say it with --caf-ends=inclusive or exclusive"}
+	f := &fault{"ambiguous-ends", t.dataLen, "cannot tell whether end_byte is inclusive: set --caf-ends=inclusive or exclusive"}
 	return corrupt(t.volume, f)
 }
 
@@ -208,7 +208,7 @@ func (m *mender) find() error {
 		m.t, m.end = partial, partial.dataLen
 		m.p.Partial = true
 		if len(partial.damaged) == 0 {
-			m.p.Lost = append(m.p.Lost, "whatever the index said behind its last whole row")
+			m.p.Lost = append(m.p.Lost, "everything in the index after its last complete row")
 		}
 	}
 	return nil
@@ -327,31 +327,31 @@ func (m *mender) explain(named bool) {
 	t := m.t
 	note := func(format string, args ...any) { m.p.Notes = append(m.p.Notes, fmt.Sprintf(format, args...)) }
 	if !named {
-		note("an index with %d files was found at byte %d, which the footer does not say", len(t.rows), m.end)
+		note("found an index with %d files at byte %d, which the footer does not point to", len(t.rows), m.end)
 	}
 	for _, d := range t.damaged {
 		m.p.Lost = append(m.p.Lost, fmt.Sprintf("rows of the index at byte %d: %s", d.off, d.msg))
 	}
 	if t.ends == inclusive {
-		note("end_byte becomes exclusive in all rows")
+		note("made end_byte exclusive in all rows")
 	}
 	if t.top.unproven {
-		note("the index is not what its digest says: names and places are taken as they are")
+		note("the index does not match its digest: names and offsets are kept unchanged")
 	}
 	if t.top.trailingCommas > 0 {
-		note("%d trailing commas go", t.top.trailingCommas)
+		note("removed %d trailing commas", t.top.trailingCommas)
 	}
 	if len(t.shadowed) > 0 {
-		note("%d rows that later ones replace go; their bytes stay", len(t.shadowed))
+		note("removed %d rows that later ones replace; their bytes stay", len(t.shadowed))
 	}
 	unnamed := int64(0)
 	for _, gap := range t.gaps() {
 		unnamed += gap.To - gap.From
 	}
 	if m.p.Partial && unnamed > 0 {
-		m.p.Lost = append(m.p.Lost, fmt.Sprintf("the names of %d bytes of data, which stay where they are", unnamed))
+		m.p.Lost = append(m.p.Lost, fmt.Sprintf("the names of %d bytes of data; the data stay in place", unnamed))
 	}
-	note("a new index of %d files and a footer are written at byte %d", len(t.rows), m.end)
+	note("wrote a new index of %d files and a footer at byte %d", len(t.rows), m.end)
 }
 
 // lastEnd returns where the last content ends.

@@ -239,9 +239,9 @@ func (s *scanner) scan() error {
 	switch {
 	case s.err != nil:
 	case !s.top.hasFiles:
-		s.err = &fault{"index-shape", s.base, `index: there is no "files"`}
+		s.err = &fault{"index-shape", s.base, `index: "files" is missing`}
 	case !s.top.hasVersion:
-		s.err = &fault{"version", s.base, `index: there is no "format_version"`}
+		s.err = &fault{"version", s.base, `index: "format_version" is missing`}
 	}
 	return s.err
 }
@@ -396,7 +396,7 @@ func (s *scanner) files() {
 // rest reads the rows that are left of an index whose beginning is damaged.
 func (s *scanner) rest() error {
 	s.salvage = true
-	s.err = &fault{"index-shape", s.base, "index: its beginning is damaged"}
+	s.err = &fault{"index-shape", s.base, "index: the beginning is damaged"}
 	if s.resync() {
 		s.rows()
 	}
@@ -449,7 +449,7 @@ func (s *scanner) endOfSalvage() {
 }
 
 // errSalvaged ends a scan that has taken what there was to take.
-var errSalvaged = errors.New("index breaks off")
+var errSalvaged = errors.New("index is truncated")
 
 // resync goes on, in a salvage, at the next place that looks like a row. It
 // says false if nothing is wrong, if there is no such place, or if it could not look.

@@ -114,10 +114,10 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 		}
 	}
 	if last == 0 {
-		missing = append(missing, fmt.Sprintf("whatever comes after %d", top))
+		missing = append(missing, fmt.Sprintf("any after %d", top))
 	}
 	if len(missing) > 0 {
-		t.report(report, format.Warning, "chunk-missing", -1, nil, "this is chunk %d of a set, and others are not beside it: %s", own, strings.Join(missing, ", "))
+		t.report(report, format.Warning, "chunk-missing", -1, nil, "this is chunk %d of a set; missing beside it: %s", own, strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -53,9 +53,9 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 		if err := st.Remove(t.Context(), name(missing)); err != nil {
 			t.Fatal(err)
 		}
-		want := fmt.Sprintf("not beside it: %d", missing)
+		want := fmt.Sprintf("missing beside it: %d", missing)
 		if missing == 6 {
-			want = "not beside it: whatever comes after 5"
+			want = "missing beside it: any after 5"
 		}
 		for i := 1; i <= 6; i++ {
 			if i == missing {
@@ -75,7 +75,7 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 		t.Errorf("of 1 and 6: %q", all)
 	}
 	st.Remove(t.Context(), name(6))
-	if all := said(st, name(1)); len(all) != 1 || !strings.HasSuffix(all[0], "whatever comes after 1") {
+	if all := said(st, name(1)); len(all) != 1 || !strings.HasSuffix(all[0], "any after 1") {
 		t.Errorf("of 1 alone: %q", all)
 	}
 	// One that has another name is by itself, as one that says nothing, and one in a store that

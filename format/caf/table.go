@@ -247,16 +247,16 @@ func (t *table) rowFault(r record) *fault {
 	case r.odd&notInteger != 0:
 		return &fault{"range-type", -1, "an offset is not a plain integer"}
 	case r.odd&notInt64 != 0:
-		return &fault{"range-overflow", -1, "an offset is beyond what 63 bits hold"}
+		return &fault{"range-overflow", -1, "an offset exceeds 63 bits"}
 	case r.odd&noStart != 0:
-		return &fault{"range-missing", -1, "there is no start_byte"}
+		return &fault{"range-missing", -1, "start_byte is missing"}
 	case r.odd&noEnd != 0:
-		return &fault{"range-missing", -1, "there is no end_byte"}
+		return &fault{"range-missing", -1, "end_byte is missing"}
 	case t.ends == ambiguous:
-		return &fault{"ambiguous-ends", r.start, fmt.Sprintf("end_byte %d may be meant inclusive or exclusive: say which with --caf-ends (inclusive reads bytes %d to %d, exclusive %d to %d)",
+		return &fault{"ambiguous-ends", r.start, fmt.Sprintf("end_byte %d may be inclusive or exclusive: set --caf-ends (inclusive reads bytes %d to %d, exclusive %d to %d)",
 			r.end, r.start, r.end+1, r.start, r.end)}
 	case r.start < 0 || r.end < r.start:
-		return &fault{"range-negative", -1, fmt.Sprintf("bytes %d to %d are no range", r.start, r.end)}
+		return &fault{"range-negative", -1, fmt.Sprintf("bytes %d to %d are not a range", r.start, r.end)}
 	case r.end > t.dataLen:
 		return &fault{"range-beyond", min(r.start, t.dataLen), fmt.Sprintf("bytes %d to %d, but the data ends at %d", r.start, r.end, t.dataLen)}
 	}

@@ -46,10 +46,10 @@ func (t *table) notes(report func(format.Problem)) {
 	switch t.ends {
 	case inclusive:
 		t.report(report, format.Warning, "inclusive-ends", t.dataLen, nil,
-			"end_byte is the last byte of a file here, not the one after it: the files tile the data only so")
+			"end_byte is inclusive here: only then do the files fill the data without gaps")
 	case ambiguous:
 		t.report(report, format.Error, "ambiguous-ends", t.dataLen, nil,
-			"the last file ends one byte before the index: whether end_byte is inclusive cannot be told; --caf-ends=inclusive or exclusive says it")
+			"the last file ends one byte before the index: cannot tell whether end_byte is inclusive; set --caf-ends=inclusive or exclusive")
 	}
 	if t.top.unproven {
 		report(doubt(t.volume, t.dataLen))
@@ -58,13 +58,13 @@ func (t *table) notes(report func(format.Problem)) {
 		t.report(report, format.Warning, "trailing-comma", t.top.trailingCommaOff, nil, "%d trailing commas in the index: other readers refuse it", n)
 	}
 	if n := t.top.duplicateKeys; n > 0 {
-		t.report(report, format.Warning, "duplicate-key", t.top.duplicateKeyOff, nil, "%d keys come twice in one object of the index: the last counts", n)
+		t.report(report, format.Warning, "duplicate-key", t.top.duplicateKeyOff, nil, "%d duplicate keys in objects of the index: the last counts", n)
 	}
 }
 
 // doubt says that an index is not what its digest says it is.
 func doubt(volume string, off int64) format.Problem {
-	return (&fault{"index-digest", off, "the index is damaged: its digest is of something else, so what it says may be wrong"}).problem(volume)
+	return (&fault{"index-digest", off, "the index is damaged: it does not match its digest, so names and offsets may be wrong"}).problem(volume)
 }
 
 // checkRows reports rows that cannot be read, that are replaced by later ones,
@@ -84,7 +84,7 @@ func (t *table) checkRows(report func(format.Problem)) {
 	}
 	for _, r := range t.shadowed {
 		name := t.nameOf(r)
-		t.report(report, format.Warning, "duplicate-name", r.start, &name, "the index has this name again: this one, bytes %d to %d, is replaced", r.start, r.end)
+		t.report(report, format.Warning, "duplicate-name", r.start, &name, "duplicate name: this entry, bytes %d to %d, is replaced by a later one", r.start, r.end)
 		t.checkOddName(r, name, report)
 	}
 }
@@ -92,11 +92,11 @@ func (t *table) checkRows(report func(format.Problem)) {
 func (t *table) checkOddName(r record, name string, report func(format.Problem)) {
 	switch {
 	case r.odd&notUTF8 != 0:
-		t.report(report, format.Warning, "name-utf8", -1, &name, "the name has bytes that are not UTF-8: other readers replace them")
+		t.report(report, format.Warning, "name-utf8", -1, &name, "the name is not valid UTF-8: other readers replace the invalid bytes")
 	case r.odd&loneSurrogate != 0:
 		t.report(report, format.Warning, "lone-surrogate", -1, &name, "the name has half a surrogate pair, read as U+FFFD")
 	case r.odd&replaced != 0:
-		t.report(report, format.Warning, "replacement-character", -1, &name, "the name has U+FFFD: its writer met bytes that are not UTF-8")
+		t.report(report, format.Warning, "replacement-character", -1, &name, "the name contains U+FFFD: its writer replaced bytes that are not UTF-8")
 	}
 }
 
@@ -136,7 +136,7 @@ func (t *table) reportConflict(x *format.Index, r record, name, above string, re
 	if start > r.start {
 		name, above = above, name
 	}
-	t.report(report, format.Warning, "name-conflict", -1, &name, "%q is a file, and this name makes it a directory, or the other way round: the first one stored is extracted", above)
+	t.report(report, format.Warning, "name-conflict", -1, &name, "%q is a file, but this name needs a directory there, or vice versa: the entry stored first is extracted", above)
 }
 
 // checkPlaces reports bytes that belong to two files or to none. Files that share all their
@@ -158,13 +158,13 @@ func (t *table) checkPlaces(report func(format.Problem)) {
 		}
 	}
 	if n, bytes := t.shared(); n > 0 {
-		t.report(report, format.Note, "shared", -1, nil, "%d files share all their bytes with another, %d bytes in all", n, bytes)
+		t.report(report, format.Note, "shared", -1, nil, "%d files share all their bytes with another file, %d bytes in total", n, bytes)
 	}
 	for _, gap := range t.gaps() {
 		n := gap.To - gap.From
 		if gap.To == t.dataLen {
 			t.report(report, format.Warning, "tail-gap", gap.From, nil,
-				"%d bytes before the index belong to no file: bytes were put in front, or a writer lost count, and ranges may be off", n)
+				"%d bytes before the index belong to no file: bytes were inserted at the start, or a writer miscounted; ranges may be wrong", n)
 			continue
 		}
 		t.report(report, format.Note, "gap", gap.From, nil, "%d bytes belong to no file", n)

@@ -45,7 +45,7 @@ type archiveWriter struct {
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	dedupe := o.Param["dedupe"] == "true"
 	if dedupe && o.NoDigests {
-		return nil, fmt.Errorf("%s: equal contents are known by their digests, which a plain archive does not have: %w", name, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: finding equal files needs digests, which a plain archive does not have: %w", name, errors.ErrUnsupported)
 	}
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
@@ -90,7 +90,7 @@ type LimitError struct {
 func (e *LimitError) EntryName() string { return e.Name }
 
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%s: %d bytes do not fit a chunk of at most %d, index included", e.Name, e.Size, e.Max)
+	return fmt.Sprintf("%s: %d bytes do not fit into a chunk of at most %d, index included", e.Name, e.Size, e.Max)
 }
 
 func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error {
@@ -98,7 +98,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		return w.Err
 	}
 	if e.Kind != format.File {
-		return fmt.Errorf("%s: caf keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
+		return fmt.Errorf("%s: caf can store only files, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	}
 	if w.object = w.object[:0]; !w.plain {
 		w.object = appendObject(w.object, e)
@@ -187,7 +187,7 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 	case chunked && w.whole > 0 && whole > w.whole:
 		return &LimitError{e.Name, e.Size, w.whole}
 	case index > maxIndexLen:
-		w.Err = fmt.Errorf("%s: the index would pass the 4 GiB that a caf footer can say: use chunks", w.name)
+		w.Err = fmt.Errorf("%s: the index would exceed the 4 GiB limit of caf: use chunks", w.name)
 		return w.Err
 	}
 	return nil
@@ -199,14 +199,14 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 // lose one.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
-		return "", formatkit.NoPlace(name, "a file of that name is in the archive already")
+		return "", formatkit.NoPlace(name, "the archive already has a file with this name")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
 	if w.replaced[seen] || seen != name && w.names.has(seen) {
-		return "", formatkit.NoPlace(name, "with what is not UTF-8 replaced, as other readers do, it is the name of another file in the archive")
+		return "", formatkit.NoPlace(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
 	}
 	return seen, nil
 }

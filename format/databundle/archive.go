@@ -108,7 +108,7 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 // takes in memory, and this one is not loaded.
 func (a *bundle) checkSize(limit int64) error {
 	if d, ok := a.directory(); ok && limit > 0 && d.Size() > limit {
-		return fault(indexLimit, a.indexName(), -1, "an index of %d bytes, more than %d", d.Size(), limit)
+		return fault(indexLimit, a.indexName(), -1, "index of %d bytes: more than the limit of %d", d.Size(), limit)
 	}
 	return nil
 }
@@ -124,22 +124,22 @@ func (a *bundle) openSingle(ctx context.Context) error {
 		if !there {
 			return &fs.PathError{Op: "open", Path: a.name, Err: fs.ErrNotExist}
 		}
-		return fault(notABundle, a.name, -1, "there is neither %s nor a shard with an index of its own", currentName)
+		return fault(notABundle, a.name, -1, "found neither %s nor a shard with an inline index", currentName)
 	}
 	if err != nil {
 		return err
 	}
 	switch {
 	case s.header.atEOF:
-		return fault(indexForeign, s.name, prefixLen, "its index is said to be at the shard's end, which nobody has defined")
+		return fault(indexForeign, s.name, prefixLen, "the header places the index at the end of the shard: this layout is undefined")
 	case !s.header.hasInline:
-		return fault(notABundle, a.name, -1, "there is no %s, and the shard has no index of its own", currentName)
+		return fault(notABundle, a.name, -1, "found no %s, and the shard has no inline index", currentName)
 	case int64(len(s.header.inline)) > a.limits.Index:
-		return fault(indexLimit, s.name, prefixLen, "an index of %d bytes, more than %d", len(s.header.inline), a.limits.Index)
+		return fault(indexLimit, s.name, prefixLen, "index of %d bytes: more than the limit of %d", len(s.header.inline), a.limits.Index)
 	}
 	x, err := parseInline(s.header.inline)
 	if err != nil {
-		return fault(indexCorrupt, s.name, prefixLen, "the table in its header cannot be decoded")
+		return fault(indexCorrupt, s.name, prefixLen, "cannot decode the table in the header")
 	}
 	a.rows, a.single = x, true
 	return nil
@@ -174,10 +174,10 @@ func (a *bundle) configure(ctx context.Context) error {
 		return err
 	}
 	if !ok {
-		return fault(notABundle, a.indexName(), -1, "its index has no row that says it is a bundle's")
+		return fault(notABundle, a.indexName(), -1, "the index has no row for the bundle itself")
 	}
 	if a.cfg, err = parseConfig(value); err != nil {
-		return fault(badConfig, a.indexName(), -1, "the bundle's own row cannot be decoded")
+		return fault(badConfig, a.indexName(), -1, "cannot decode the bundle's own row")
 	}
 	if a.cfg.version != versionMagic {
 		return fault(badConfig, a.indexName(), -1, "version %q, expected %q", a.cfg.version, versionMagic)
@@ -288,13 +288,13 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 	length, dataOff, ok := parsePrefix(head)
 	switch {
 	case !ok && len(head) < prefixLen && bytes.HasPrefix([]byte(shardMagic), head[:min(len(head), 4)]):
-		return nil, fault(shardShort, s.name, 0, "it has %d bytes, less than its header", len(head))
+		return nil, fault(shardShort, s.name, 0, "%d bytes, shorter than the header", len(head))
 	case !ok:
-		return nil, fault(badShard, s.name, 0, "it begins with %x, expected %x", head[:min(len(head), 4)], shardMagic)
+		return nil, fault(badShard, s.name, 0, "begins with %x, expected %x", head[:min(len(head), 4)], shardMagic)
 	case length > maxHeader || prefixLen+length > dataOff:
-		return nil, fault(badShard, s.name, 4, "a header of %d bytes, and data from %d on", length, dataOff)
+		return nil, fault(badShard, s.name, 4, "header of %d bytes, but data from %d on", length, dataOff)
 	case dataOff > s.size:
-		return nil, fault(shardShort, s.name, 8, "data from %d on, but it ends at %d", dataOff, s.size)
+		return nil, fault(shardShort, s.name, 8, "data from %d on, but the shard ends at %d", dataOff, s.size)
 	}
 	s.dataOff = dataOff
 	if prefixLen+length > int64(len(head)) {
@@ -304,14 +304,14 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 		}
 	}
 	if s.header, err = parseHeader(head[prefixLen : prefixLen+length]); err != nil {
-		return nil, fault(badShard, s.name, prefixLen, "its header cannot be decoded")
+		return nil, fault(badShard, s.name, prefixLen, "cannot decode the header")
 	}
 	if s.header.shard != i {
-		return nil, fault(badShard, s.name, prefixLen, "its header says that it is shard %d", s.header.shard)
+		return nil, fault(badShard, s.name, prefixLen, "the header is that of shard %d", s.header.shard)
 	}
 	method, ok := methods[s.header.compression]
 	if s.codec = method.codec; !ok {
-		s.decode = fault(badMethod, s.name, prefixLen, "records stored by %v", s.header.compression)
+		s.decode = fault(badMethod, s.name, prefixLen, "unknown compression of records: %v", s.header.compression)
 	}
 	return s, nil
 }
@@ -372,7 +372,7 @@ func parsePlace(row sstable.Row) (shard uint64, p place, err error) {
 		return shard, p, err
 	}
 	if r.shard != 0 && r.shard != shard || r.offset != 0 && r.offset != off {
-		return shard, p, fmt.Errorf("its value is of shard %d, offset %d", r.shard, r.offset)
+		return shard, p, fmt.Errorf("the value is for shard %d, offset %d", r.shard, r.offset)
 	}
 	p = place{off: int64(off), at: int64(r.at)}
 	if r.allZeros {
@@ -477,10 +477,10 @@ func (a *bundle) entryOf(row sstable.Row) format.Entry {
 	}
 	name, ok := nameOf(dir, base)
 	if !ok {
-		return a.oddEntry(name, fmt.Sprintf("its directory, %q, does not end with a slash", dir))
+		return a.oddEntry(name, fmt.Sprintf("the directory %q does not end with a slash", dir))
 	}
 	if strings.Contains(base, "/") {
-		p := of(fault(slashInName, a.indexName(), -1, "its file name, %q, has a slash in it", base), name).Problem
+		p := of(fault(slashInName, a.indexName(), -1, "the file name %q contains a slash", base), name).Problem
 		return format.Entry{Name: name, Fault: &p}
 	}
 	m, err := parseMeta(row.Value)
@@ -493,7 +493,7 @@ func (a *bundle) entryOf(row sstable.Row) format.Entry {
 		e.Ref = stretch{m.shard, int64(m.offset)}
 		e.Digest = format.Digest{Algo: "crc32c", Sum: string(binary.BigEndian.AppendUint32(nil, m.crc))}
 		if a.cfg.shards > 0 && m.shard >= a.cfg.shards && m.size > 0 {
-			p := of(fault(shardMissing, a.shardName(m.shard), -1, "it is in shard %d, of %d that there are", m.shard, a.cfg.shards), name).Problem
+			p := of(fault(shardMissing, a.shardName(m.shard), -1, "in shard %d of only %d", m.shard, a.cfg.shards), name).Problem
 			e.Fault = &p
 		}
 	}
@@ -543,7 +543,7 @@ func (a *bundle) oddEntry(name, why string) format.Entry {
 
 // errShort is what a range beyond the end of a shard is.
 func (s *shard) short(off, n int64) *format.CorruptError {
-	c := fault(shardShort, s.name, off, "it ends at %d, %d bytes are said to be stored from %d on", s.size, n, off)
+	c := fault(shardShort, s.name, off, "ends at %d, but %d bytes are expected from %d on", s.size, n, off)
 	c.Err = io.ErrUnexpectedEOF
 	return c
 }

@@ -18,7 +18,7 @@ const (
 var configKey = appendVaruint(nil, configTable)
 
 // errKey is what is wrong with a key that nobody could have encoded.
-var errKey = errors.New("its key cannot be decoded")
+var errKey = errors.New("cannot decode the key")
 
 // appendVaruint appends v so that the order of numbers is that of their bytes:
 // big-endian, of n bytes, where the first begins with n-1 bits that are set and

@@ -83,7 +83,7 @@ type record struct {
 	allZeros bool
 }
 
-var errMessage = errors.New("its message cannot be decoded")
+var errMessage = errors.New("cannot decode the message")
 
 // field is one field of a message: a number, or bytes.
 type field struct {
@@ -242,11 +242,11 @@ func parseMeta(b []byte) (meta, error) {
 	case err != nil:
 		return meta{}, err
 	case m.kind != regularFile && m.kind != directory:
-		return meta{}, fmt.Errorf("it is of type %d, which there is not", m.kind)
+		return meta{}, fmt.Errorf("unknown type %d", m.kind)
 	case m.offset > 1<<63-1 || m.size > 1<<63-1-m.offset:
-		return meta{}, fmt.Errorf("it has %d bytes from %d, which is more than there can be", m.size, m.offset)
+		return meta{}, fmt.Errorf("%d bytes from %d on exceed the maximum", m.size, m.offset)
 	case m.kind == directory && m.size != 0:
-		return meta{}, errors.New("it is a directory and has content")
+		return meta{}, errors.New("a directory with content")
 	}
 	return m, nil
 }
@@ -276,9 +276,9 @@ func parseRecord(b []byte) (record, error) {
 	case err != nil:
 		return record{}, err
 	case r.stored == r.allZeros:
-		return record{}, errors.New("it says where it is stored and that it is not, or neither")
+		return record{}, errors.New("expected either an offset or the mark for zeros")
 	case r.at > 1<<63-1:
-		return record{}, fmt.Errorf("it is stored at %d, which is more than there can be", r.at)
+		return record{}, fmt.Errorf("offset %d exceeds the maximum", r.at)
 	}
 	return r, nil
 }

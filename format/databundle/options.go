@@ -30,14 +30,14 @@ const (
 )
 
 var params = []format.Param{
-	{Name: paramShards, For: format.ToCreate, Kind: format.ParamNumber, Least: 1, Most: maxShards, Help: "how many shards the files are spread over (default 1)"},
-	{Name: paramShardSize, For: format.ToCreate, Kind: format.ParamSize, Least: 1 << 20, Most: 1 << 60, Help: "begin another shard when the next file would take one over this"},
-	{Name: paramCompression, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"zlib", "snappy", "zstd", "none"}, Help: "how records are compressed: zlib, snappy, zstd or none (default zlib)"},
-	{Name: paramLevel, For: format.ToCreate, Help: "of compression: 1 to 9 for zlib, 1 to 22 for zstd, or fastest, fast, better or best (default 6, 3)"},
-	{Name: paramRecordSize, For: format.ToCreate, Kind: format.ParamSize, Least: minRecord, Most: maxRecord, Help: "what is compressed together, and read at random (default 256KiB)"},
-	{Name: paramAlign, For: format.ToCreate, Kind: format.ParamNumber, Most: maxAlign, Help: "where records may begin, 1 for anywhere (default 4096)"},
-	{Name: paramIndex, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"directory", "inline"}, Help: "where the bundle's own index is: in a directory, or inline, in the header of the only shard (default directory)"},
-	{Name: paramCopies, For: format.ToCreate, Kind: format.ParamNumber, Most: mostCopies, Help: "how many copies of the index to write beside it, to read by where it is damaged or lost (default 1; 0 for an inline one)"},
+	{Name: paramShards, For: format.ToCreate, Kind: format.ParamNumber, Least: 1, Most: maxShards, Help: "spread the files over this many shards (default 1)"},
+	{Name: paramShardSize, For: format.ToCreate, Kind: format.ParamSize, Least: 1 << 20, Most: 1 << 60, Help: "start another shard when the next file would exceed this size"},
+	{Name: paramCompression, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"zlib", "snappy", "zstd", "none"}, Help: "compression of records: zlib, snappy, zstd or none (default zlib)"},
+	{Name: paramLevel, For: format.ToCreate, Help: "compression level: 1 to 9 for zlib, 1 to 22 for zstd, or fastest, fast, better or best (default 6 and 3)"},
+	{Name: paramRecordSize, For: format.ToCreate, Kind: format.ParamSize, Least: minRecord, Most: maxRecord, Help: "compress records of this size, each readable alone (default 256KiB)"},
+	{Name: paramAlign, For: format.ToCreate, Kind: format.ParamNumber, Most: maxAlign, Help: "align records to this many bytes; 1 is no alignment (default 4096)"},
+	{Name: paramIndex, For: format.ToCreate, Kind: format.ParamWord, Words: []string{"directory", "inline"}, Help: "place of the bundle's index: directory, or inline, in the header of the only shard (default directory)"},
+	{Name: paramCopies, For: format.ToCreate, Kind: format.ParamNumber, Most: mostCopies, Help: "copies of the index to write, used if the index is damaged or lost (default 1; 0 for an inline one)"},
 }
 
 // options are CreateOptions.Param, read.
@@ -68,9 +68,9 @@ func parseOptions(param map[string]string) (o options, err error) {
 	}
 	switch {
 	case o.shards > 1 && o.shardSize > 0:
-		err = errors.New("either how many shards, or how long they are, not both")
+		err = errors.New("expected either shards or shard-size, found both")
 	case o.inline && (o.shards > 1 || o.shardSize > 0 || o.copies > 0):
-		err = errors.New("an inline index is for one shard, and without copies")
+		err = errors.New("an inline index needs one shard and no copies")
 	}
 	if o.align == 1 {
 		o.align = 0

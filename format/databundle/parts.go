@@ -73,7 +73,7 @@ func checkPart(p format.Part) error {
 // checkParts refuses options that say what the shards are.
 func (o options) checkParts() error {
 	if o.shards > 1 || o.shardSize > 0 || o.inline {
-		return errors.New("a bundle that is written in parts has a shard for each, and an index of its own")
+		return errors.New("a bundle in parts has one shard for each part and an index in a directory")
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Opti
 	}
 	d, err = openDirectory(ctx, st, partDir(p), o)
 	if err == errNoIndex {
-		err = missingPart(p, "the list is not whole")
+		err = missingPart(p, "the list is incomplete")
 	}
 	if err != nil {
 		return d, 0, err
@@ -176,14 +176,14 @@ func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Opti
 		return d, 0, err
 	}
 	if !ok {
-		return d, 0, fault(badMetadata, partDir(p), -1, "it has no row that says what it is of")
+		return d, 0, fault(badMetadata, partDir(p), -1, "the row of the shard is missing")
 	}
 	if stored, err = partLen(value); err != nil {
-		return d, 0, fault(badMetadata, partDir(p), -1, "the row that says what it is of: %v", err)
+		return d, 0, fault(badMetadata, partDir(p), -1, "the row of the shard: %v", err)
 	}
 	info, err := formatkit.Stat(ctx, st, partObject(p.Archive, p.Number))
 	if err == nil && info.Size != stored {
-		err = missingPart(p, fmt.Sprintf("the shard has %d bytes, that of the list %d", info.Size, stored))
+		err = missingPart(p, fmt.Sprintf("the shard has %d bytes, but %d in the list", info.Size, stored))
 	}
 	return d, stored, err
 }
@@ -252,7 +252,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 		return err
 	}
 	if expected := m.o.config(0).append(nil); !bytes.Equal(value, expected) {
-		return fault(badConfig, partDir(p), -1, "it was written with other options: %x, expected %x", value, expected)
+		return fault(badConfig, partDir(p), -1, "written with other options: %x, expected %x", value, expected)
 	}
 	m.sum.Stored += stored
 	m.sum.Volumes = append(m.sum.Volumes, partObject(m.root, p.Number))
@@ -330,7 +330,7 @@ func (m *merger) files(ctx context.Context) iter.Seq2[sstable.Row, error] {
 func (m *merger) count(row *sstable.Row) error {
 	f, err := parseMeta(row.Value)
 	if err == nil && f.kind == regularFile && f.shard >= uint64(len(m.parts)) {
-		err = fmt.Errorf("it lies in shard %d, of %d", f.shard, len(m.parts))
+		err = fmt.Errorf("in shard %d of only %d", f.shard, len(m.parts))
 	}
 	if err != nil {
 		return fault(badMetadata, below(m.root, partsDir), -1, "row %x of a list: %v", row.Key, err)

@@ -190,7 +190,7 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 			// A file, and above others nevertheless.
 			implied, ierr := r.impliedDir(ctx, dir)
 			if err = ierr; err == nil && !implied {
-				err = fmt.Errorf("it is no directory: %w", fs.ErrNotExist)
+				err = fmt.Errorf("not a directory: %w", fs.ErrNotExist)
 			}
 		}
 		if err != nil {
@@ -366,7 +366,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 // linear is where a file lies in a shard that stores its stream as it is.
 func (s *shard) linear(off, n int64) (format.Extent, error) {
 	if s.codec != codec.Raw {
-		return format.Extent{Object: s.name}, fault(recordBounds, s.name, -1, "it is compressed, and the index has no row of its records")
+		return format.Extent{Object: s.name}, fault(recordBounds, s.name, -1, "the shard is compressed, but the index has no row of its records")
 	}
 	x := format.Extent{Size: n, Object: s.name, Off: s.dataOff + off, Len: n}
 	if x.Off > s.size-n {
@@ -392,7 +392,7 @@ func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, 
 	x := format.Extent{At: first - at.off, Size: last - first, Object: s.name, Codec: s.codec, Skip: first - p.off, Unit: end - p.off}
 	switch {
 	case last <= first:
-		return x, fault(recordBounds, a.indexName(), -1, "shard %d has no record for what lies at %d", s.index, at.off)
+		return x, fault(recordBounds, a.indexName(), -1, "shard %d has no record for offset %d", s.index, at.off)
 	case x.Unit > maxRecord:
 		return x, fault(recordLarge, a.indexName(), -1, "record %d of shard %d has %d bytes, more than %d", k, s.index, x.Unit, maxRecord)
 	case p.at < 0:

@@ -85,7 +85,7 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Rang
 		places, err = a.placesOf(ctx, s)
 	}
 	if _, damaged := err.(*format.CorruptError); damaged {
-		return []format.Region{{Object: o.name, Len: o.size, Use: format.Unknown, Label: "a shard that cannot be read"}}, nil
+		return []format.Region{{Object: o.name, Len: o.size, Use: format.Unknown, Label: "unreadable shard"}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Rang
 		for _, g := range used.Gaps(0, end) {
 			label := "between files"
 			if g.To == end {
-				label = "behind the last file"
+				label = "after the last file"
 			}
 			put(s.dataOff+g.From, s.dataOff+g.To, format.Padding, label)
 		}
@@ -126,7 +126,7 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Rang
 		}
 		switch {
 		case !used.Touches(p.off, max(end, p.off+1)):
-			put(from, from+p.len, format.Unknown, "a record of no file")
+			put(from, from+p.len, format.Unknown, "record without a file")
 		case s.codec == codec.Raw:
 			last := end
 			for _, g := range used.Gaps(p.off, end) {
@@ -136,16 +136,16 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Rang
 				}
 				put(from+g.From-p.off, from+g.To-p.off, format.Padding, "between files")
 			}
-			put(from+last-p.off, from+p.len, format.Padding, "behind a record")
+			put(from+last-p.off, from+p.len, format.Padding, "after a record")
 		case known && p.len > mostStored(end-p.off):
-			put(from+mostStored(end-p.off), from+p.len, format.Padding, "behind a record")
+			put(from+mostStored(end-p.off), from+p.len, format.Padding, "after a record")
 		}
 	}
 	covered.Join()
 	for _, g := range covered.Gaps(s.dataOff, s.size) {
 		label := "before the first record"
 		if g.To == s.size {
-			label = "of no record"
+			label = "outside the records"
 		}
 		put(g.From, g.To, format.Unknown, label)
 	}

@@ -32,12 +32,12 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	plan := format.Plan{Notes: m.notes, Lost: m.lost, Partial: len(m.lost)+m.beside > 0, Readable: map[string]int64{format.FilesAfter: int64(m.files)}}
 	if m.beside > 0 {
-		plan.Lost = append(slices.Clone(m.lost), fmt.Sprintf("%d files are right by their own checksums, but lie in damaged records, which stay: other readers refuse them, a conversion writes them anew", m.beside))
+		plan.Lost = append(slices.Clone(m.lost), fmt.Sprintf("%d files match their checksums but are in damaged records, which stay: other readers refuse them; 'holdall convert' rewrites them", m.beside))
 	}
 	if m.faults == 0 && len(m.lost) == 0 && len(m.places) == 0 && len(m.headers) == 0 && !m.sums {
 		return plan, nil
 	}
-	plan.Notes = append(plan.Notes, "the index is made again")
+	plan.Notes = append(plan.Notes, "rebuilt the index")
 	objects, err := m.objects(ctx)
 	if err != nil {
 		return plan, err

@@ -47,7 +47,7 @@ func (m *mending) recover(ctx context.Context, damage *format.CorruptError) erro
 		}
 		if m.rows = r; sound && m.configure(ctx) == nil {
 			m.reopen = open
-			m.note("the index is taken from %s", dir)
+			m.note("took the index from %s", dir)
 			return nil
 		}
 		r.Close()
@@ -73,7 +73,7 @@ func (m *mending) recover(ctx context.Context, damage *format.CorruptError) erro
 		if damage != nil {
 			return damage
 		}
-		return fault(notABundle, m.name, -1, "no row of its index can be read")
+		return fault(notABundle, m.name, -1, "no row of the index can be read")
 	}
 	if err := m.configure(ctx); err != nil {
 		if _, damaged := errors.AsType[*format.CorruptError](err); !damaged {
@@ -148,6 +148,6 @@ func (m *mending) inferConfig(ctx context.Context) error {
 	if m.cfg.compression == 0 {
 		return fault(badConfig, m.indexName(), -1, "neither the bundle's own row nor the header of a shard can be read")
 	}
-	m.note("the bundle's own row is made from the headers of its shards")
+	m.note("rebuilt the bundle's own row from the headers of its shards")
 	return nil
 }

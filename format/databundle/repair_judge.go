@@ -86,10 +86,10 @@ func (m *mending) judge(ctx context.Context) error {
 		m.beside += o.beside
 		m.files += o.files
 		if i != noShard && m.headers[i] {
-			m.note("shard %d has a new header", i)
+			m.note("wrote a new header for shard %d", i)
 		}
 		if i != noShard && m.places[i] != nil {
-			m.note("where the records of shard %d are was found by what is stored", i)
+			m.note("found the offsets of the records of shard %d from their content", i)
 		}
 	}
 	slices.Sort(m.notes)
@@ -204,7 +204,7 @@ func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mende
 		err = s.decode
 	// Its header is not what it would be with others of the bundle.
 	case !someGood && (s.dataOff != int64(len(m.headerOf(s.index))) || s.header.compression != m.cfg.compression):
-		err = fault(badShard, s.name, 0, "none of its files can be read")
+		err = fault(badShard, s.name, 0, "no file of it can be read")
 	}
 	var unassume func()
 	if c, damaged := err.(*format.CorruptError); damaged {
@@ -497,7 +497,7 @@ func (r *recordReader) check(ctx context.Context, e format.Entry, row sstable.Ro
 	sum := uint32(0)
 	err = r.read(ctx, plain, func(b []byte) { sum = crc32.Update(sum, castagnoli, b) })
 	if err == nil && sum != m.crc {
-		err = errors.New("its content is not what its checksum says")
+		err = errors.New("the content does not match its checksum")
 	}
 	return err
 }
@@ -552,9 +552,9 @@ func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]
 		switch {
 		case x.Skip+x.Size <= int64(len(d.unit)):
 		case d.fault != nil:
-			err = fmt.Errorf("a record that it lies in cannot be decoded: %w", d.fault)
+			err = fmt.Errorf("cannot decode a record of its content: %w", d.fault)
 		default:
-			err = errors.New("a record that it lies in is too short for it")
+			err = errors.New("a record of its content is too short")
 		}
 	}
 	if err == nil {

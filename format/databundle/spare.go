@@ -36,7 +36,7 @@ func (x *spared) instead(ctx context.Context, err error) (rows, error) {
 		}
 		x.copy = d
 		p := damage.Problem
-		p.Message = "the index is damaged, and a copy of it is used: " + p.Message
+		p.Message = "the index is damaged; using a copy of it: " + p.Message
 		x.doubt = &p
 	}
 	if x.copy == nil {

@@ -87,10 +87,10 @@ func (v *check) run(ctx context.Context) error {
 func (v *check) checkConfig(context.Context) error {
 	c := v.cfg
 	if _, ok := methods[c.compression]; !ok {
-		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row says %v", c.compression)
+		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row has an unknown compression: %v", c.compression)
 	}
 	if c.recordSize == 0 && c.compression != none {
-		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row says that records have no length")
+		v.say(format.Warning, oddConfig, v.indexName(), -1, nil, "the bundle's own row has a record size of 0")
 	}
 	if c.shards > 1<<32 {
 		v.say(format.Error, badConfig, v.indexName(), -1, nil, "%d shards", c.shards)
@@ -117,7 +117,7 @@ func (v *check) checkCopies(ctx context.Context) error {
 			db.Close()
 		}
 		if c, ok := errors.AsType[*format.CorruptError](indexError(err)); ok {
-			v.say(format.Warning, badCopy, dir, -1, nil, "a copy of the index that is of no use: %s", c.Message)
+			v.say(format.Warning, badCopy, dir, -1, nil, "unusable copy of the index: %s", c.Message)
 		} else if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func sameRows(ctx context.Context, a, b rows) error {
 	next, stop := iter.Pull2(b.Scan(ctx, nil, nil))
 	defer stop()
 	n := 0
-	differ := func() error { return fault(badCopy, "", -1, "its row %d is not that of the index", n) }
+	differ := func() error { return fault(badCopy, "", -1, "row %d differs from that of the index", n) }
 	for row, err := range a.Scan(ctx, nil, nil) {
 		if err != nil {
 			return err
@@ -165,7 +165,7 @@ func (v *check) checkRows(ctx context.Context) error {
 		case table == fileTable:
 			e := v.entryOf(row)
 			if e.Name == last && last != "" {
-				v.say(format.Warning, doubleName, v.indexName(), -1, &e.Name, "the index has this name twice, by keys that differ")
+				v.say(format.Warning, doubleName, v.indexName(), -1, &e.Name, "duplicate name: the index has it under different keys")
 			}
 			last = e.Name
 			if err := v.checkEntry(ctx, e, row); err != nil {
@@ -178,7 +178,7 @@ func (v *check) checkRows(ctx context.Context) error {
 		case table == configTable && len(rest) == 0:
 		case !strange[table]:
 			strange[table] = true
-			v.say(format.Warning, strangeRow, v.indexName(), -1, nil, "rows of table %d, which nobody knows", table)
+			v.say(format.Warning, strangeRow, v.indexName(), -1, nil, "rows of an unknown table %d", table)
 		}
 	}
 	return nil
@@ -211,7 +211,7 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 			return err
 		}
 		if first, err := parseMeta(other.Value); !ok || err != nil || first.shard != m.shard || first.offset != m.offset || first.size != m.size {
-			v.say(format.Warning, lostLink, v.indexName(), -1, &e.Name, "a further name of %s, which is not there or is something else", format.Escape(e.Link))
+			v.say(format.Warning, lostLink, v.indexName(), -1, &e.Name, "hard link to %s, which is missing or not a file", format.Escape(e.Link))
 		}
 		return nil
 	}
@@ -253,7 +253,7 @@ func (v *check) checkAbove(ctx context.Context, name string) error {
 		}
 	}
 	if v.clash != "" {
-		v.say(format.Error, fileAsDir, v.indexName(), -1, &name, "it lies below %s, which is a file", format.Escape(v.clash))
+		v.say(format.Error, fileAsDir, v.indexName(), -1, &name, "below %s, which is a file", format.Escape(v.clash))
 	}
 	return nil
 }
@@ -288,10 +288,10 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 		return s.decode
 	}
 	if s.header.compression != v.cfg.compression {
-		v.say(format.Warning, oddConfig, s.name, prefixLen, nil, "its records are stored by %v, the bundle's own row says %v", s.header.compression, v.cfg.compression)
+		v.say(format.Warning, oddConfig, s.name, prefixLen, nil, "the compression is %v, but %v in the bundle's own row", s.header.compression, v.cfg.compression)
 	}
 	if n := s.header.shards; n != 0 && v.cfg.shards != 0 && n != v.cfg.shards {
-		v.say(format.Warning, oddConfig, s.name, prefixLen, nil, "it is one of %d, the bundle's own row says %d", n, v.cfg.shards)
+		v.say(format.Warning, oddConfig, s.name, prefixLen, nil, "one of %d shards, but the bundle's own row has %d", n, v.cfg.shards)
 	}
 	places, err := v.placesOf(ctx, s)
 	if err != nil {
@@ -300,10 +300,10 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 	end := s.size - s.dataOff
 	if len(places) == 0 {
 		if s.header.compression != none && files.end > 0 {
-			return fault(recordBounds, v.indexName(), -1, "shard %d is compressed, and the index has no row of its records", i)
+			return fault(recordBounds, v.indexName(), -1, "shard %d is compressed, but the index has no row of its records", i)
 		}
 		if files.end > end {
-			v.say(format.Error, shardShort, s.name, s.size, nil, "it ends at %d, and files go up to %d", s.size, s.dataOff+files.end)
+			v.say(format.Error, shardShort, s.name, s.size, nil, "ends at %d, but files extend to %d", s.size, s.dataOff+files.end)
 		}
 	}
 	last := int64(-1)
@@ -316,7 +316,7 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 			v.say(format.Error, shardShort, s.name, s.dataOff+p.at, nil, "record %d is stored beyond the shard's end, %d", k, s.size)
 		}
 		if p.at <= last {
-			v.say(format.Warning, recordBounds, v.indexName(), -1, nil, "record %d of shard %d is stored before the one before it", k, i)
+			v.say(format.Warning, recordBounds, v.indexName(), -1, nil, "record %d of shard %d is stored before the previous one", k, i)
 		}
 		last = max(last, p.at)
 		if lowest < 0 || p.at < lowest {
@@ -327,7 +327,7 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 		v.say(format.Note, recordBounds, v.indexName(), -1, nil, "the first record of shard %d is stored at %d, where data begin: its writer may have counted from the beginning of the shard", i, lowest)
 	}
 	if n := len(places); n > 0 && files.end <= places[n-1].off {
-		v.say(format.Note, orphan, s.name, -1, nil, "nothing says how long its last record is: no file lies in it")
+		v.say(format.Note, orphan, s.name, -1, nil, "the last record has an unknown length: it has no file")
 	}
 	v.checkOverlaps(s, files)
 	return nil
@@ -347,7 +347,7 @@ func (v *check) checkOverlaps(s *shard, files *stream) {
 		end = max(end, x.To)
 	}
 	if overlaps > 0 {
-		v.say(format.Warning, overlapping, s.name, -1, nil, "%d files lie where others do", overlaps)
+		v.say(format.Warning, overlapping, s.name, -1, nil, "%d files overlap others", overlaps)
 	}
 	for _, x := range files.odd {
 		files.used.Add(x.From, x.To)
@@ -361,6 +361,6 @@ func (v *check) checkOverlaps(s *shard, files *stream) {
 		}
 	}
 	if holes > 0 {
-		v.say(format.Note, orphan, s.name, -1, nil, "%s of its stream are no file's", fmt.Sprintf("%d bytes in %d places", lost, holes))
+		v.say(format.Note, orphan, s.name, -1, nil, "%s of the stream belong to no file", fmt.Sprintf("%d bytes in %d places", lost, holes))
 	}
 }

@@ -179,7 +179,7 @@ func (w *writer) choose(ctx context.Context, n int64) error {
 			return err
 		}
 		if len(w.shards) == maxShards {
-			return fmt.Errorf("more than %d shards: make them longer", maxShards)
+			return fmt.Errorf("more than %d shards: use larger ones", maxShards)
 		}
 		if err := w.addShard(ctx); err != nil {
 			return err
@@ -386,7 +386,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 		return nil // the checksum of nothing is 0, too
 	}
 	if sum == "" {
-		return w.broken(fmt.Errorf("%s: its reader knows no crc32c", format.Escape(e.Name)))
+		return w.broken(fmt.Errorf("%s: the reader provides no crc32c", format.Escape(e.Name)))
 	}
 	m.crc = binary.BigEndian.Uint32([]byte(sum))
 	return nil
@@ -467,7 +467,7 @@ func (w *writer) back(m mark) error {
 	return nil
 }
 
-var errEnded = errors.New("the bundle is written already, or given up")
+var errEnded = errors.New("the bundle is already complete or aborted")
 
 // broken remembers an error that ends the bundle.
 func (w *writer) broken(err error) error {

@@ -22,16 +22,16 @@ func checkEntry(e format.Entry) error {
 		return no("%s", format.NameAdvice(class))
 	}
 	if n := len(e.Name) + len(e.Link); n > 64<<10 {
-		return no("its name, or what it leads to, has %d bytes, the most is %d", n, 64<<10)
+		return no("name and link target of %d bytes: expected at most %d", n, 64<<10)
 	}
 	switch e.Kind {
 	case format.File, format.Dir:
 	case format.Symlink, format.HardLink:
 		if e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 {
-			return no("it leads to %q, which is nothing", e.Link)
+			return no("invalid link target %q", e.Link)
 		}
 	default:
-		return no("a %s has no place", e.Kind)
+		return no("a %s cannot be stored", e.Kind)
 	}
 	return nil
 }
@@ -81,17 +81,17 @@ func metaOf(e format.Entry) (meta, error) {
 	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
 		value, err := hex.DecodeString(e.Attr[userValueAttr])
 		if err != nil {
-			return m, formatkit.NoPlace(e.Name, "its user data is not in hexadecimal digits")
+			return m, formatkit.NoPlace(e.Name, "user data: expected hexadecimal digits")
 		}
 		if len(value) > 1<<20 {
-			return m, formatkit.NoPlace(e.Name, "its user data has %d bytes, the most is %d", len(value), 1<<20)
+			return m, formatkit.NoPlace(e.Name, "user data of %d bytes: expected at most %d", len(value), 1<<20)
 		}
 		m.user, m.hasUser = userData{url, value}, true
 		return m, nil
 	}
 	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
 	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
-		return m, formatkit.NoPlace(e.Name, "its time, %d seconds from 1970, has no place", s)
+		return m, formatkit.NoPlace(e.Name, "time of %d seconds since 1970 cannot be stored", s)
 	}
 	number := func(name string) (uint64, bool) {
 		n, err := strconv.ParseUint(name, 10, 32)
@@ -284,7 +284,7 @@ func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 			return nil, err
 		}
 		name, _ := nameOf(dir, base)
-		return nil, formatkit.NoPlace(name, "a hard link to what is no file of the bundle")
+		return nil, formatkit.NoPlace(name, "hard link to something that is not a file of the bundle")
 	}
 	link, err := parseMeta(row.Value[1:])
 	if err != nil {

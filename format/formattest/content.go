@@ -48,7 +48,7 @@ func read(ctx context.Context, st store.Store, r format.Reader, e format.Entry, 
 func sane(x format.Extent) error {
 	if x.At < 0 || x.Size < 0 || x.Off < 0 || x.Len < 0 || x.Skip < 0 ||
 		x.At+x.Size < 0 || x.Off+x.Len < 0 || x.Skip+x.Size < 0 {
-		return fmt.Errorf("extent is no range: %+v", x)
+		return fmt.Errorf("invalid extent: %+v", x)
 	}
 	switch x.Codec {
 	case codec.Raw:
@@ -94,7 +94,7 @@ func unit(ctx context.Context, st store.Store, x format.Extent) (_ []byte, err e
 		return nil, err
 	}
 	if x.Off > info.Size || x.Len > info.Size-x.Off {
-		return nil, fmt.Errorf("extent %d+%d lies outside %s, which has %d bytes", x.Off, x.Len, x.Object, info.Size)
+		return nil, fmt.Errorf("extent %d+%d is outside %s, which has %d bytes", x.Off, x.Len, x.Object, info.Size)
 	}
 	b := make([]byte, x.Len)
 	if err := o.ReadAt(ctx, b, x.Off); err != nil {

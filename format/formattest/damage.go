@@ -90,10 +90,10 @@ func (s *suite) survives(t *testing.T, what string, st *storetest.Mem, name stri
 			t.Errorf("%s: expected a *format.CorruptError or errors.ErrUnsupported, found %T: %v", what, err, err)
 		}
 		if ok && (corrupt.Format != s.f.Name || corrupt.Code == "" || corrupt.Message == "") {
-			t.Errorf("%s: the error names no format, no code or no reason: %+v", what, corrupt)
+			t.Errorf("%s: the error lacks a format, a code or a reason: %+v", what, corrupt)
 		}
 		if s.f.Verify != nil && faults == 0 {
-			t.Errorf("%s: reading says %q, verify finds no error", what, err)
+			t.Errorf("%s: reading fails with %q, but verify finds no error", what, err)
 		}
 	}
 	if s.f.Repair != nil {
@@ -159,7 +159,7 @@ func (s *suite) describesSafely(ctx context.Context, st *storetest.Mem, name str
 				break
 			}
 			if e.Fault != nil {
-				return true, fmt.Errorf("%q has a fault, and extents", e.Name)
+				return true, fmt.Errorf("%q has a fault, and also extents", e.Name)
 			}
 			if err := inside(st, x, e); err != nil {
 				return true, fmt.Errorf("extents of %q: %w", e.Name, err)
@@ -175,7 +175,7 @@ func (s *suite) describesSafely(ctx context.Context, st *storetest.Mem, name str
 			break
 		}
 		if b := st.Get(g.Object); g.Off < 0 || g.Len < 0 || g.Off+g.Len < 0 || g.Off+g.Len > int64(len(b)) {
-			return true, fmt.Errorf("region %+v lies outside %d bytes", g, len(b))
+			return true, fmt.Errorf("region %+v is outside the %d bytes", g, len(b))
 		}
 	}
 	for _, err := range r.ReadDir(ctx, ".") {
@@ -203,7 +203,7 @@ func inside(st *storetest.Mem, x format.Extent, e format.Entry) error {
 	}
 	// An object that damage gave another name is not there; reading says so.
 	if b := st.Get(x.Object); b != nil && x.Off+x.Len > int64(len(b)) {
-		return fmt.Errorf("extent %d+%d lies outside %s, which has %d bytes", x.Off, x.Len, x.Object, len(b))
+		return fmt.Errorf("extent %d+%d is outside %s, which has %d bytes", x.Off, x.Len, x.Object, len(b))
 	}
 	return nil
 }
@@ -220,13 +220,13 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 		return
 	}
 	if plan.Partial && len(plan.Lost) == 0 {
-		t.Errorf("%s: repair is partial, and nothing is said to be lost", what)
+		t.Errorf("%s: repair is partial, but reports no loss", what)
 	}
 	if !plan.Changes() {
 		return
 	}
 	if len(plan.Notes) == 0 {
-		t.Errorf("%s: repair does not say what it does", what)
+		t.Errorf("%s: repair has no notes", what)
 	}
 	mended, err := apply(objects(t, st), plan)
 	if plan.Build != nil {
@@ -238,7 +238,7 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 				dropBackups(a, b, objects(t, st), plan.Replaces)
 			}
 			if err == nil && !reflect.DeepEqual(a, b) {
-				t.Errorf("%s: repaired in place it has %q, elsewhere %q, or they differ", what, sortedNames(a), sortedNames(b))
+				t.Errorf("%s: the repair in place gives %q, the copy %q, or their contents differ", what, sortedNames(a), sortedNames(b))
 			}
 		}
 	}
@@ -302,7 +302,7 @@ func apply(all map[string][]byte, p format.Plan) (*storetest.Mem, error) {
 	for i, e := range p.Edits {
 		b, ok := all[e.Object]
 		if !ok || e.Off < 0 || e.Len < 0 || e.Off > int64(len(b)) || e.Len > int64(len(b))-e.Off {
-			return nil, fmt.Errorf("edit %d of %q, bytes %d+%d, lies outside its %d bytes", i, e.Object, e.Off, e.Len, len(b))
+			return nil, fmt.Errorf("edit %d of %q, bytes %d+%d, is outside its %d bytes", i, e.Object, e.Off, e.Len, len(b))
 		}
 		if i > 0 && (e.Object < last.Object || e.Object == last.Object && e.Off < last.Off+last.Len) {
 			return nil, fmt.Errorf("edit %d of %q, bytes %d+%d, comes after %q, bytes %d+%d", i, e.Object, e.Off, e.Len, last.Object, last.Off, last.Len)

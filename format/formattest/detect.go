@@ -44,7 +44,7 @@ func testDescription(t *testing.T, s *suite) {
 	}
 	for _, op := range []format.Op{format.ToOpen, format.ToCreate} {
 		if err := f.CheckParams(op, map[string]string{"no such parameter": ""}); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("a parameter that there is not: %v", err)
+			t.Errorf("an unknown parameter: %v", err)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func testDetectForeign(t *testing.T, s *suite) {
 
 func testDetectOwn(t *testing.T, a *archive) {
 	if a.f.Detect(probe(a.name, objects(t, a.st))) == format.No {
-		t.Error("detect says no")
+		t.Error("detect: found No")
 	}
 }
 

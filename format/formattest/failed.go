@@ -167,7 +167,7 @@ func (s *suite) wantSourceError(t *testing.T, err error, r io.Reader) {
 			t.Fatalf("expected a *format.SizeError, found %v", err)
 		}
 		if e, ok := r.(*endless); ok && e.n > 4<<20 {
-			t.Errorf("%d bytes were read of a source for 100", e.n)
+			t.Errorf("%d bytes were read from a source for an entry of 100", e.n)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func testReadFaults(t *testing.T, a *archive) {
 			got, err := a.readAll(t.Context(), st, a.name, format.OpenOptions{})
 			for n, b := range got {
 				if !bytes.Equal(b, want[n]) {
-					t.Errorf("%q: wrong content from a store that broke: %s", n, differ(b, want[n]))
+					t.Errorf("%q: wrong content from a failing store: %s", n, differ(b, want[n]))
 				}
 			}
 			return err
@@ -136,7 +136,7 @@ func testWriteFaults(t *testing.T, s *suite) {
 			}
 			for _, op := range []string{"create", "commit", "abort"} {
 				if !check(op+" failed", storetest.Nth(op, 1, errInjected)) {
-					t.Errorf("no %s was met", op)
+					t.Errorf("no request failed: %s", op)
 				}
 			}
 			for _, n := range []int64{0, 1, 100, size / 2, size - 1} {

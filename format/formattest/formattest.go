@@ -30,26 +30,26 @@ func Run(t *testing.T, f *format.Format) {
 		test   func(*testing.T, *suite)
 	}{
 		{"the format describes itself", true, testDescription},
-		{"what is not there is fs.ErrNotExist", true, testMissing},
-		{"what is no archive is refused as damaged or unsupported", true, testNotAnArchive},
-		{"detect says no to other files", f.Detect != nil, testDetectForeign},
+		{"a missing archive is fs.ErrNotExist", true, testMissing},
+		{"other files are refused as damaged or unsupported", true, testNotAnArchive},
+		{"detect rejects other files", f.Detect != nil, testDetectForeign},
 		{"written and read back", f.Create != nil, testRoundTrip},
 		{"many shapes of source", f.Create != nil, testSources},
 		{"kinds and metadata", f.Create != nil, testKinds},
 		{"strange names are kept or refused by name", f.Create != nil, testStrangeNames},
-		{"a name that comes twice is refused or replaces", f.Create != nil, testSameNameTwice},
-		{"same entries give same bytes", f.Create != nil, testSameBytes},
-		{"a manifest changes nothing that is read", f.Create != nil, testManifest},
+		{"a repeated name is refused or replaces the first", f.Create != nil, testSameNameTwice},
+		{"the same entries give the same bytes", f.Create != nil, testSameBytes},
+		{"a manifest does not change what is read", f.Create != nil, testManifest},
 		{"digests", f.Create != nil && f.Keeps&format.KeepsDigests != 0, testDigests},
 		{"failed entries leave no trace", f.Create != nil, testFailedEntries},
-		{"nothing is there before commit and nothing after abort", f.Create != nil, testCommitAbort},
+		{"no objects before commit or after abort", f.Create != nil, testCommitAbort},
 		{"full archives", f.Create != nil && f.Chunked, testFull},
 		{"scratch is closed", f.Create != nil, testScratch},
 		{"failing writes surface", f.Create != nil, testWriteFaults},
 		{"cancelled context surfaces", f.Create != nil, testCancelledWrite},
-		{"parts that nobody merged are no archive, and merged they are", f.Parts != nil, testParts},
+		{"parts are an archive only after the merge", f.Parts != nil, testParts},
 		{"failing merges surface", f.Parts != nil, testMergeFaults},
-		{"archives read as they should", f.Create != nil, testWrittenArchives},
+		{"written archives", f.Create != nil, testWrittenArchives},
 	} {
 		if c.needed {
 			t.Run(c.name, func(t *testing.T) { c.test(t, s) })
@@ -72,14 +72,14 @@ func RunArchive(t *testing.T, f *format.Format, objects map[string][]byte, name 
 		needed bool
 		test   func(*testing.T, *archive)
 	}{
-		{"detect knows it", f.Detect != nil, testDetectOwn},
+		{"detect recognizes it", f.Detect != nil, testDetectOwn},
 		{"lookup and readdir agree with entries", true, testNamesAgree},
-		{"gone through once it is the same", true, testOnce},
+		{"one pass gives the same", true, testOnce},
 		{"extents of a range cover it", true, testRanges},
 		{"every byte is accounted for", true, testEveryByte},
 		{"reading again gives the same", true, testDeterministic},
 		{"views open", len(f.Views) > 0, testViews},
-		{"iterators stop when told", true, testEarlyStop},
+		{"iterators stop early", true, testEarlyStop},
 		{"parallel use", true, testParallel},
 		{"limits are kept", true, testLimits},
 		{"verify finds no fault", f.Verify != nil, testVerifyClean},

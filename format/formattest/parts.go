@@ -59,7 +59,7 @@ func (s *suite) refuses(t *testing.T, st store.Store, name string) {
 		r.Close()
 	}
 	if !errors.Is(err, format.ErrCorrupt) && !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("parts that nobody merged: expected %v or %v, found %v", format.ErrCorrupt, fs.ErrNotExist, err)
+		t.Errorf("before the merge: expected %v or %v, found %v", format.ErrCorrupt, fs.ErrNotExist, err)
 	}
 }
 
@@ -85,7 +85,7 @@ func testParts(t *testing.T, s *suite) {
 			t.Errorf("part %d: expected %v, found %v", i, errInjected, err)
 		}
 		if _, err := p.Open(t.Context(), st, early, format.OpenOptions{}); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("part %d is not there: %v", i, err)
+			t.Errorf("part %d is missing: %v", i, err)
 		}
 		if err := s.writePart(t, st, parts[i], cut[i]); err != nil {
 			t.Fatal(err)
@@ -179,6 +179,6 @@ func testMergeFaults(t *testing.T, s *suite) {
 		s.wantSamples(t, st, name, want)
 	}
 	if !strings.HasPrefix(decides, name) {
-		t.Errorf("what decides is called %q, which is not below %q", decides, name)
+		t.Errorf("the deciding object %q is not below %q", decides, name)
 	}
 }

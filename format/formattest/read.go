@@ -43,7 +43,7 @@ func testNamesAgree(t *testing.T, a *archive) {
 	byName := map[string]format.Entry{}
 	for _, e := range entries {
 		if _, twice := byName[e.Name]; twice {
-			t.Errorf("entries: %q comes twice", e.Name)
+			t.Errorf("entries: %q is repeated", e.Name)
 		}
 		if e.Size < 0 || !e.Kind.HasContent() && e.Kind != format.Symlink && e.Size != 0 {
 			t.Errorf("entries: %q, a %v, has %d bytes", e.Name, e.Kind, e.Size)
@@ -88,7 +88,7 @@ func testNamesAgree(t *testing.T, a *archive) {
 	r := a.reader(t, format.OpenOptions{})
 	for _, dir := range sortedNames(children) {
 		if e, err := r.Lookup(t.Context(), dir); err != nil || e.Kind != format.Dir && byName[dir].Name != dir {
-			t.Errorf("lookup %q, a directory that names imply: %v, %v", dir, e.Kind, err)
+			t.Errorf("lookup %q, an implied directory: %v, %v", dir, e.Kind, err)
 		}
 		got := map[string]format.Kind{}
 		for e, err := range r.ReadDir(t.Context(), dir) {
@@ -96,7 +96,7 @@ func testNamesAgree(t *testing.T, a *archive) {
 				t.Fatalf("readdir %q: %v", dir, err)
 			}
 			if _, twice := got[e.Name]; twice {
-				t.Errorf("readdir %q: %q comes twice", dir, e.Name)
+				t.Errorf("readdir %q: %q is repeated", dir, e.Name)
 			}
 			got[e.Name] = e.Kind
 			if own, ok := byName[e.Name]; ok && !sameEntry(own, e) {
@@ -136,25 +136,25 @@ func testOnce(t *testing.T, a *archive) {
 		last[e.Name] = e
 		if e.Kind.HasContent() && e.Fault == nil {
 			if contents[e.Name], err = read(t.Context(), a.st, once, e, 0, e.Size); err != nil {
-				t.Errorf("%q, as it comes: %v", e.Name, err)
+				t.Errorf("%q, in one pass: %v", e.Name, err)
 			}
 		}
 	}
 	if len(last) != len(want) {
-		t.Errorf("%d names, gone through once %d", len(want), len(last))
+		t.Errorf("%d names, in one pass %d", len(want), len(last))
 	}
 	for _, e := range want {
 		if !sameEntry(last[e.Name], e) {
-			t.Errorf("%q: %+v, gone through once %+v", e.Name, e, last[e.Name])
+			t.Errorf("%q: %+v, in one pass %+v", e.Name, e, last[e.Name])
 		}
 		if !e.Kind.HasContent() || e.Fault != nil {
 			continue
 		}
 		if b, err := read(t.Context(), a.st, r, e, 0, e.Size); err != nil || !bytes.Equal(b, contents[e.Name]) {
-			t.Errorf("%q: gone through once it has another content: %v", e.Name, err)
+			t.Errorf("%q: one pass gives other content: %v", e.Name, err)
 		}
 		if found, err := once.Lookup(t.Context(), e.Name); err != nil || !sameEntry(found, e) {
-			t.Errorf("lookup %q, gone through once: %+v, %v", e.Name, found, err)
+			t.Errorf("lookup %q, after one pass: %+v, %v", e.Name, found, err)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func testRanges(t *testing.T, a *archive) {
 			if x, ok := run(e); ok {
 				all := collect(t, "extents", r.Extents(t.Context(), e, 0, e.Size))
 				if len(all) != 1 || !reflect.DeepEqual(all[0], x) || x.Codec != "" || x.Size != e.Size {
-					t.Errorf("%q: Run says %+v, Extents say %+v", e.Name, x, all)
+					t.Errorf("%q: Run gives %+v, Extents %+v", e.Name, x, all)
 				}
 			}
 		}
@@ -288,14 +288,14 @@ func testEveryByte(t *testing.T, a *archive) {
 	}
 	for _, g := range collect(t, "regions", r.Regions(t.Context())) {
 		if g.Len <= 0 || g.Use > format.Unknown {
-			t.Errorf("region %+v has no length or no use", g)
+			t.Errorf("region %+v lacks a length or a use", g)
 		}
 		claims[g.Object] = append(claims[g.Object], claim{g.Off, g.Len, fmt.Sprintf("%v %q", g.Use, g.Label)})
 	}
 	all := objects(t, a.st)
 	for _, name := range sortedNames(claims) {
 		if _, ok := all[name]; !ok {
-			t.Errorf("%d runs of bytes lie in %q, which is not there", len(claims[name]), name)
+			t.Errorf("%d regions are in %q, which is missing", len(claims[name]), name)
 		}
 	}
 	for _, name := range sortedNames(all) {
@@ -304,12 +304,12 @@ func testEveryByte(t *testing.T, a *archive) {
 		for _, c := range append(list, claim{size, 0, "the end"}) {
 			switch {
 			case c.off > end:
-				t.Errorf("%s: bytes %d to %d, between %s and %s, are for nothing", name, end, c.off, last, c.what)
+				t.Errorf("%s: bytes %d to %d, between %s and %s, have no use", name, end, c.off, last, c.what)
 			case c.off < end:
 				t.Errorf("%s: %s begins at %d, but %s ends at %d", name, c.what, c.off, last, end)
 			}
 			if c.off < 0 || c.off+c.n > size {
-				t.Errorf("%s: %s, bytes %d to %d, lies outside its %d bytes", name, c.what, c.off, c.off+c.n, size)
+				t.Errorf("%s: %s, bytes %d to %d, is outside its %d bytes", name, c.what, c.off, c.off+c.n, size)
 			}
 			end, last = max(end, c.off+c.n), c.what
 		}
@@ -391,7 +391,7 @@ func testViews(t *testing.T, a *archive) {
 		t.Error("no view opens")
 	}
 	if f := a.f.Overview; f != "" && !slices.Contains(a.f.Views, f) {
-		t.Errorf("the overview %q is no view", f)
+		t.Errorf("the overview %q is not a view", f)
 	}
 	if r, err := a.f.Open(t.Context(), a.st, a.name, format.OpenOptions{View: "no such view"}); err == nil {
 		r.Close()
@@ -482,7 +482,7 @@ func testLimits(t *testing.T, a *archive) {
 			}
 		}
 		if n > 1 {
-			t.Errorf("%d bytes of index are believed where 1 is the limit", n)
+			t.Errorf("an index of %d bytes is accepted with a limit of 1", n)
 		}
 		if err := r.Close(); err != nil {
 			t.Errorf("close: %v", err)

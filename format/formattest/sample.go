@@ -256,7 +256,7 @@ func (s *suite) wantSamples(t *testing.T, st store.Store, name string, samples [
 		case !ok:
 			t.Errorf("entries: %q was never added", e.Name)
 		case seen[e.Name]:
-			t.Errorf("entries: %q comes twice", e.Name)
+			t.Errorf("entries: %q is repeated", e.Name)
 		default:
 			seen[e.Name] = true
 			s.wantEntry(t, st, r, e, x)
@@ -264,7 +264,7 @@ func (s *suite) wantSamples(t *testing.T, st store.Store, name string, samples [
 	}
 	for _, n := range sortedNames(want) {
 		if !seen[n] {
-			t.Errorf("entries: %q is not there", n)
+			t.Errorf("entries: %q is missing", n)
 		}
 	}
 }
@@ -292,14 +292,14 @@ func (s *suite) wantEntry(t *testing.T, st store.Store, r format.Reader, e forma
 		t.Errorf("%q: expected mode %v, found %v (%v)", e.Name, want.Mode, e.Mode, e.HasMode)
 	}
 	if !keeps(format.KeepsModes) && e.HasMode {
-		t.Errorf("%q: a mode, %v, where the format keeps none", e.Name, e.Mode)
+		t.Errorf("%q: found mode %v, but the format keeps no modes", e.Name, e.Mode)
 	}
 	// Fractions of a second are more than most formats have.
 	if late := want.ModTime.Sub(e.ModTime); keeps(format.KeepsTimes) && !want.ModTime.IsZero() && (late < 0 || late >= time.Second) {
 		t.Errorf("%q: expected time %v, found %v", e.Name, want.ModTime, e.ModTime)
 	}
 	if !keeps(format.KeepsTimes) && !e.ModTime.IsZero() {
-		t.Errorf("%q: a time, %v, where the format keeps none", e.Name, e.ModTime)
+		t.Errorf("%q: found time %v, but the format keeps no times", e.Name, e.ModTime)
 	}
 	if keeps(format.KeepsOwners) && want.Owner+want.Group != "" && (e.Owner != want.Owner || e.Group != want.Group) {
 		t.Errorf("%q: expected owner %q, group %q, found %q, %q", e.Name, want.Owner, want.Group, e.Owner, e.Group)

@@ -129,7 +129,7 @@ func testKinds(t *testing.T, s *suite) {
 		}
 		e := format.Entry{Name: "not kept", Kind: k.kind, Link: "target"}
 		if err := w.Add(t.Context(), e, strings.NewReader("")); err == nil {
-			t.Errorf("a %v is taken, where the format does not say that it keeps any", k.kind)
+			t.Errorf("a %v is accepted, but the format does not list it in Keeps", k.kind)
 		}
 	}
 	last := file("last", []byte("after what was refused"))
@@ -382,7 +382,7 @@ func testFull(t *testing.T, s *suite) {
 				t.Errorf("%q: ErrFull after %d bytes were read", x.Name, r.n)
 			}
 			if len(added[chunk]) == 0 {
-				t.Fatalf("%q of %d bytes: ErrFull from an archive with nothing in it", x.Name, x.Size)
+				t.Fatalf("%q of %d bytes: ErrFull from an empty archive", x.Name, x.Size)
 			}
 			mustCommit(t, w)
 			s.wantSamples(t, st, name, added[chunk])
@@ -414,7 +414,7 @@ func testFull(t *testing.T, s *suite) {
 	name, w = next()
 	x := file("too large", noise(1, 5000))
 	if err := w.Add(t.Context(), x.Entry, bytes.NewReader(x.content)); err == nil {
-		t.Errorf("%d bytes are taken by a chunk of at most %d", x.Size, o.ChunkMax)
+		t.Errorf("a chunk of at most %[2]d bytes accepts %[1]d", x.Size, o.ChunkMax)
 	} else {
 		s.wantEntryError(t, err, x.Name)
 	}
@@ -485,7 +485,7 @@ func testScratch(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	if n := open.Load(); n != 0 {
-		t.Errorf("after commit: %d scratches are open", n)
+		t.Errorf("after commit: %d scratch files are open", n)
 	}
 	s.wantSamples(t, st, name, samples)
 	w := s.begin(t, st, "aborted", o)
@@ -496,7 +496,7 @@ func testScratch(t *testing.T, s *suite) {
 		t.Errorf("abort: %v", err)
 	}
 	if n := open.Load(); n != 0 {
-		t.Errorf("after abort: %d scratches are open", n)
+		t.Errorf("after abort: %d scratch files are open", n)
 	}
 }
 

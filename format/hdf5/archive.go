@@ -278,7 +278,7 @@ func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2
 			}
 			return true
 		}
-		free := format.Region{Object: a.name, Use: format.Unknown, Label: "what nothing leads to"}
+		free := format.Region{Object: a.name, Use: format.Unknown, Label: "unreferenced"}
 		for _, r := range all {
 			if r.Off > at && !part(free, at, r.Off) {
 				return

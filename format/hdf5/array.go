@@ -59,7 +59,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 		return nil, err
 	}
 	if o.Space.Null {
-		return nil, unsupported("it is empty, and has no shape")
+		return nil, unsupported("empty data space without a shape")
 	}
 	x := &array{Object: o, shape: o.Space.Dims, item: o.Type.Size}
 	typ := o.Type

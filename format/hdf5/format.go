@@ -37,7 +37,7 @@ var Format = &format.Format{
 	Views:      views,
 	Params: []format.Param{{
 		Name: linkArrays, For: format.ToOpen, Kind: format.ParamNumber, Most: 1 << 40,
-		Help: "show arrays of more chunks than this as links to the file; references have them beyond 1000 chunks, with 0 none",
+		Help: "show arrays with more chunks than this as links to the file; references link arrays of more than 1000 chunks, with 0 none",
 	}, {Name: linkAddress, Flag: "-", For: format.ToOpen}},
 	Detect: detect,
 	Open:   open,

@@ -185,7 +185,7 @@ func (r *objects) dataset(v visit) format.Entry {
 	err := o.Readable()
 	if err == nil && !o.Space.Null {
 		if e.Size = o.Bytes(); e.Size < 0 {
-			err = unsupported("its elements have more bytes than can be counted")
+			err = unsupported("its elements have too many bytes")
 		} else if leadsOn(o.Type) && e.Size > maxObjects {
 			err = unsupported("%d bytes of elements of type %v are too many to be shown as text", e.Size, o.Type)
 		}

@@ -21,7 +21,7 @@ func (e unsupportedError) Unwrap() error { return errors.ErrUnsupported }
 func unsupported(msg string, args ...any) error { return unsupportedError(fmt.Sprintf(msg, args...)) }
 
 // errShape is why a value has no place in JSON.
-var errShape = unsupported("it has no place in the attributes of Zarr")
+var errShape = unsupported("Zarr attributes cannot store it")
 
 // A texter writes values of HDF5 in JSON, as LINDI has them, or all of them.
 type texter struct {
@@ -40,7 +40,7 @@ func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
 	case at.Err != nil:
 		return p, at.Err
 	case at.Space.Null:
-		return p, unsupported("it is empty, and has no shape")
+		return p, unsupported("empty data space without a shape")
 	}
 	return t.array(p, at.Type, at.Space.Dims, at.Values)
 }
@@ -127,7 +127,7 @@ func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
 		}
 	}
 	if t.all {
-		return p, unsupported("elements of type %v have no text", typ)
+		return p, unsupported("elements of type %v have no text form", typ)
 	}
 	return p, errShape
 }
@@ -181,7 +181,7 @@ func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
 	case to == nil && t.all:
 		return append(p, "null"...), nil
 	case to == nil:
-		return p, unsupported("it refers to no object of this file")
+		return p, unsupported("reference to an object outside this file")
 	}
 	if t.fileID == nil {
 		id := objectID(t.a.root)

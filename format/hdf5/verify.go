@@ -23,7 +23,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	}
 	if end := a.f.End; end > a.f.Size() {
 		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: name, Off: a.f.Size(),
-			Message: fmt.Sprintf("the file has %d bytes, and its superblock says %d", a.f.Size(), end)})
+			Message: fmt.Sprintf("the file has %d bytes, but %d by its superblock", a.f.Size(), end)})
 	}
 	var entries *format.Index
 	var entry func(int) format.Entry

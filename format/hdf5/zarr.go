@@ -86,7 +86,7 @@ func (k *keys) add(v visit, links int64) *array {
 	t := &k.table
 	if !utf8.ValidString(v.path) {
 		if v.object == nil || v.object.Kind != h5.NamedType {
-			k.a.notes = append(k.a.notes, k.a.problem(v.path, unsupported("its name is not UTF-8")))
+			k.a.notes = append(k.a.notes, k.a.problem(v.path, unsupported("the name is not UTF-8")))
 		}
 		return nil
 	}
@@ -125,9 +125,9 @@ func (k *keys) add(v visit, links int64) *array {
 // linkError says what a link is that is named only.
 func linkError(l *h5.Link) error {
 	if l.Kind == h5.ExternalLink {
-		return unsupported("it is a link to %q in the file %q", l.Target, l.File)
+		return unsupported("link to %q in the file %q", l.Target, l.File)
 	}
-	return unsupported("it is a link of type %d, which programs define", l.Kind)
+	return unsupported("user-defined link of type %d", l.Kind)
 }
 
 // miss adds what cannot be shown as Zarr.
@@ -224,7 +224,7 @@ func (k *keys) stored(ctx context.Context, node int32, x *array) error {
 			return k.stored(ctx, node, x)
 		}
 		if t.rows = append(t.rows, row); int64(len(t.rows)-first) > room {
-			return k.a.corrupt("", &h5.Error{File: k.a.name, What: "chunks", Off: o.Addr, Err: fmt.Errorf("there are more than %d: %w", room, h5.ErrLimit)})
+			return k.a.corrupt("", &h5.Error{File: k.a.name, What: "chunks", Off: o.Addr, Err: fmt.Errorf("more than %d: %w", room, h5.ErrLimit)})
 		}
 	}
 	return nil
@@ -381,7 +381,7 @@ func (k *keys) content(ctx context.Context, r *keyRow) ([]byte, error) {
 func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) {
 	c := x.stored[r.off]
 	if r.n > k.a.f.Limit || c.Size > k.a.f.Limit {
-		return nil, &h5.Error{File: k.a.name, What: "chunk", Off: c.Addr, Err: fmt.Errorf("it takes more than %d bytes: %w", k.a.f.Limit, h5.ErrLimit)}
+		return nil, &h5.Error{File: k.a.name, What: "chunk", Off: c.Addr, Err: fmt.Errorf("more than %d bytes: %w", k.a.f.Limit, h5.ErrLimit)}
 	}
 	b := make([]byte, c.Size)
 	if err := k.a.obj.ReadAt(ctx, b, c.Addr); err != nil {

@@ -66,7 +66,7 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 		return m.err
 	}
 	if e.Kind != format.File {
-		return fmt.Errorf("%s: lindi keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
+		return fmt.Errorf("%s: lindi can store only files, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	}
 	replaced, err := false, error(nil)
 	switch {
@@ -76,7 +76,7 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 	case e.Name == rfsName:
 		replaced, err = true, m.putRFS(ctx, e, r)
 	case !m.members():
-		err = fmt.Errorf("%s: a lindi.json alone has keys, not members: %w", e.Name, errors.ErrUnsupported)
+		err = fmt.Errorf("%s: a plain lindi.json has keys, not members: %w", e.Name, errors.ErrUnsupported)
 	default:
 		if why := nameFault(e.Name); why != "" {
 			return formatkit.NoPlace(e.Name, "%s", why)
@@ -104,7 +104,7 @@ func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error
 		value = appendRef(nil, target{s.Address, s.Off, s.N})
 	} else if !m.members() || isInline(e.Name, e.Size) {
 		if e.Size > maxInline {
-			return formatkit.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
+			return formatkit.NoPlace(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -132,7 +132,7 @@ func (m *amender) free(member string) {
 // putRFS replaces all of lindi.json.
 func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > maxInline {
-		return formatkit.NoPlace(e.Name, "is longer than can be believed")
+		return formatkit.NoPlace(e.Name, "is too long for lindi.json")
 	}
 	x, err := readRFS(ctx, e, r)
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 		return err
 	}
 	if n := m.refs().uses[name]; n > 0 {
-		return formatkit.NoPlace(name, "%d keys lead to it: remove those, in the zarr view, and it goes with them", n)
+		return formatkit.NoPlace(name, "%d keys refer to it: remove the keys in the zarr view to remove it", n)
 	}
 	m.drop(name)
 	m.sum.Removed++
@@ -169,7 +169,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 
 func (m *amender) removable(name, op string) error {
 	if name == entryName || name == indexName || name == rfsName {
-		return formatkit.NoPlace(name, "is the archive's own, and cannot be missing")
+		return formatkit.NoPlace(name, "belongs to the archive itself and cannot be removed or renamed")
 	}
 	if !m.has(name) {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
@@ -196,7 +196,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 	}
 	if why := nameFault(to); why != "" || to == rfsName {
 		if why == "" {
-			why = "is the archive's own"
+			why = "belongs to the archive itself"
 		}
 		return formatkit.NoPlace(to, "%s", why)
 	}

@@ -91,10 +91,10 @@ func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOpt
 		return nil, err
 	}
 	if t.a.table.found || len(t.a.notes) > 0 {
-		p := t.a.problem(format.BadIndex, format.Error, -1, "it is damaged, and must be repaired before it can be changed")
+		p := t.a.problem(format.BadIndex, format.Error, -1, "the archive is damaged: repair it before changing it")
 		if len(t.a.notes) > 0 {
 			p = t.a.notes[0]
-			p.Message = "it is damaged, and must be repaired before it can be changed: " + p.Message
+			p.Message = "the archive is damaged: repair it before changing it: " + p.Message
 		}
 		return nil, &format.CorruptError{Format: "lindi", Problem: p}
 	}
@@ -113,7 +113,7 @@ func (t *tarMedium) load() error {
 	table := t.a.table
 	for _, r := range table.rows {
 		if p := table.fault(r); p != nil {
-			p.Message = "it must be repaired before it can be changed: " + p.Message
+			p.Message = "repair the archive before changing it: " + p.Message
 			return &format.CorruptError{Format: "lindi", Problem: *p}
 		}
 		t.pos = max(t.pos, r.end())
@@ -219,11 +219,11 @@ func (t *tarMedium) tail(ctx context.Context) error {
 			if err := t.intoTrash(ctx, f.o); err != nil {
 				return err
 			}
-			t.notes = append(t.notes, fmt.Sprintf("%s at %d was written and never committed: it is in the trash now", f.row.name, f.o))
+			t.notes = append(t.notes, fmt.Sprintf("moved %s at %d to the trash: it was written but never committed", f.row.name, f.o))
 		case !f.odd && nameFault(f.row.name) == "" && f.d == f.o+blockLen && f.row.name != rfsName:
 			t.add(f.row, "")
 			t.dirty = true
-			t.notes = append(t.notes, fmt.Sprintf("%s, which another tar has appended, is in the index now", f.row.name))
+			t.notes = append(t.notes, fmt.Sprintf("added %s, which another tar program appended, to the index", f.row.name))
 		}
 		t.pos = f.row.end()
 	}
@@ -301,7 +301,7 @@ func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
 	r := &t.rows[i]
 	if r.d != r.o+blockLen {
-		return formatkit.NoPlace(from, "its header takes more than one block, and cannot be rewritten in place")
+		return formatkit.NoPlace(from, "its header has more than one block and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
@@ -316,7 +316,7 @@ func (t *tarMedium) rename(from, to string) error {
 
 func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if e.Size > maxSize {
-		return formatkit.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
+		return formatkit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false
@@ -376,7 +376,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	t.index = t.take(&t.spare[0], n)
 	indexText := t.indexText(oldIndex, oldRFS)
 	if int64(len(indexText)) > t.index.room {
-		return 0, nil, fmt.Errorf("%s: an index of %d bytes does not fit its place of %d", t.name, len(indexText), t.index.room)
+		return 0, nil, fmt.Errorf("%s: an index of %d bytes does not fit into its place of %d", t.name, len(indexText), t.index.room)
 	}
 	if t.set.changed {
 		if err := t.fill(ctx, rfsName, &t.rfs, rfsText); err != nil {

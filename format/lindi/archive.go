@@ -210,7 +210,7 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 		return a.corrupt(format.Limit, off, "%d bytes of index are more than the limit of %d", room, a.limits.Index)
 	}
 	if room > a.size-off {
-		return a.corrupt(format.Truncated, off, "%d bytes of index reach beyond the archive's end at %d", room, a.size)
+		return a.corrupt(format.Truncated, off, "%d bytes of index extend beyond the end of the archive at %d", room, a.size)
 	}
 	said := hint
 	if a.st.Can().Near && room <= 4*firstFetch {
@@ -270,7 +270,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 		return nil, &p, nil
 	}
 	if a.size < frontLen {
-		return bad(format.Truncated, a.size, "%d bytes are too few even for %s", a.size, entryName)
+		return bad(format.Truncated, a.size, "%d bytes are too short for %s", a.size, entryName)
 	}
 	b, err := a.read(ctx, entryData, entryLen)
 	if err != nil {
@@ -278,10 +278,10 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	}
 	e, err := parseEntry(b, a.limits.Depth)
 	if err != nil {
-		return bad(format.BadIndex, entryData, "%s cannot be read: %v", entryName, err)
+		return bad(format.BadIndex, entryData, "cannot read %s: %v", entryName, err)
 	}
 	if e.s > a.size || e.d > a.size-e.s {
-		return bad(format.OutOfBounds, entryData, "%s says that the index has %d bytes at %d, but the archive has %d", entryName, e.s, e.d, a.size)
+		return bad(format.OutOfBounds, entryData, "%s points to an index of %d bytes at %d, but the archive has %d bytes", entryName, e.s, e.d, a.size)
 	}
 	a.entry = e
 	if err := a.fetchTogether(ctx, e, wantRFS); err != nil {
@@ -296,7 +296,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 		return err
 	})
 	if _, ok := errors.AsType[*textError](err); ok {
-		return bad(format.BadIndex, e.d, "%s cannot be read: %v", indexName, err)
+		return bad(format.BadIndex, e.d, "cannot read %s: %v", indexName, err)
 	}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Code != format.Limit {
 		return nil, &c.Problem, nil
@@ -305,13 +305,13 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 		return nil, nil, err
 	}
 	for _, odd := range t.odd {
-		a.note(a.problem(format.BadIndex, format.Warning, e.d+odd.at, "a row of the index is left out: %s", odd.msg))
+		a.note(a.problem(format.BadIndex, format.Warning, e.d+odd.at, "ignored a row of the index: %s", odd.msg))
 	}
 	if more := t.odds - len(t.odd); more > 0 {
-		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d, "%s more of the index are left out", many(more, "row")))
+		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d, "ignored %s more of the index", many(more, "row")))
 	}
 	if !slices.ContainsFunc(t.rows, func(r row) bool { return r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s }) {
-		return bad(format.BadIndex, e.d, "the index does not list itself where %s says that it is", entryName)
+		return bad(format.BadIndex, e.d, "the index does not list itself at the offset in %s", entryName)
 	}
 	return t, nil, nil
 }
@@ -326,7 +326,7 @@ func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) b
 	if sumOf(text[:max(0, min(n, int64(len(text))))], begins) == sum {
 		return true
 	}
-	p := a.problem(format.BadChecksum, format.Error, off, "%s is damaged: its digest is of something else, so what it says may be wrong", what)
+	p := a.problem(format.BadChecksum, format.Error, off, "%s is damaged: it does not match its digest, so names and offsets may be wrong", what)
 	a.note(p)
 	return false
 }
@@ -400,7 +400,7 @@ func (a *archive) readRFS(ctx context.Context) error {
 		}
 		r, ok := a.table.last(rfsName)
 		if !ok {
-			return a.corrupt(format.MissingIndex, -1, "no %s: which keys there are is not known, only the members are", rfsName)
+			return a.corrupt(format.MissingIndex, -1, "no %s: the keys are unknown, only the members are known", rfsName)
 		}
 		if p := a.table.fault(r); p != nil {
 			return &format.CorruptError{Format: "lindi", Problem: *p}
@@ -429,7 +429,7 @@ func (a *archive) readRFS(ctx context.Context) error {
 		a.rfs = nil
 	}
 	if t, ok := errors.AsType[*textError](err); ok {
-		return a.corrupt(format.BadIndex, off+int64(t.off), "%s cannot be read: %v", rfsName, err)
+		return a.corrupt(format.BadIndex, off+int64(t.off), "cannot read %s: %v", rfsName, err)
 	}
 	return err
 }
@@ -457,7 +457,7 @@ func (a *archive) bareRFS(ctx context.Context) (bool, error) {
 	}
 	x, err := parseRFS(b, a.limits.Depth)
 	if err != nil {
-		a.note(a.problem(format.BadIndex, format.Error, r.d, "%s cannot be read: %v", rfsName, err))
+		a.note(a.problem(format.BadIndex, format.Error, r.d, "cannot read %s: %v", rfsName, err))
 		return false, nil
 	}
 	return x.bare(), nil

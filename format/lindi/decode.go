@@ -84,7 +84,7 @@ func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.
 			}
 			if err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, zarr.ErrLimit) {
 				p.Code, p.Severity, p.Entry, p.HasEntry = format.BadData, format.Error, c.key, true
-				p.Message = "it cannot be decoded: " + err.Error()
+				p.Message = "cannot be decoded: " + err.Error()
 				report(p)
 			}
 			if err != nil {

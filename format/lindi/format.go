@@ -29,9 +29,9 @@ var Format = &format.Format{
 	Joined:        joined,
 	Bare:          func(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".lindi.json") },
 	Params: []format.Param{
-		{Name: dropOrphans, For: format.ToOpen | format.ToRepair, Kind: format.ParamSwitch, Help: "leave out blobs that no key leads to; of repair, what is in the trash, too"},
+		{Name: dropOrphans, For: format.ToOpen | format.ToRepair, Kind: format.ParamSwitch, Help: "leave out blobs that no key refers to; in repair, also the trash"},
 		{Name: consolidate, For: format.ToCreate, Kind: format.ParamSize, Least: blobFrom, Most: mostRun,
-			Help: "join small chunks of an array to runs of at most this (4MiB), which are read by few requests"},
+			Help: "join small chunks of an array into runs of at most this size (4MiB), to read them with fewer requests"},
 		{Name: "as", Flag: "-", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"members", "zarr"}},
 	},
 	Detect: detect,

@@ -96,9 +96,9 @@ func (t *table) fault(r row) *format.Problem {
 	p := format.Problem{Severity: format.Error, Volume: t.volume, Off: min(r.d, t.size), Entry: r.name, HasEntry: true}
 	switch {
 	case r.d > t.size-r.s && r.o < t.size:
-		p.Code, p.Message = format.Truncated, fmt.Sprintf("its %d bytes at %d reach beyond the end of the archive, which has %d", r.s, r.d, t.size)
+		p.Code, p.Message = format.Truncated, fmt.Sprintf("its %d bytes at %d extend beyond the end of the archive at %d", r.s, r.d, t.size)
 	case r.d > t.size-r.s:
-		p.Code, p.Message = format.OutOfBounds, fmt.Sprintf("it should lie at %d, but the archive has %d bytes", r.d, t.size)
+		p.Code, p.Message = format.OutOfBounds, fmt.Sprintf("expected at %d, but the archive has %d bytes", r.d, t.size)
 	default:
 		return nil
 	}
@@ -139,7 +139,7 @@ func (t *table) parseRow(s *scanner) error {
 	if s.peek() != '{' {
 		at := s.i
 		v, err := s.value()
-		t.strange(int64(at), "%.40q is no row", v)
+		t.strange(int64(at), "%.40q is not a row", v)
 		return err
 	}
 	at := s.i
@@ -148,7 +148,7 @@ func (t *table) parseRow(s *scanner) error {
 		return err
 	}
 	if !ok {
-		t.strange(int64(at), "%.80q has not d, n, o and s as it should", s.b[at:s.i])
+		t.strange(int64(at), "%.80q lacks valid d, n, o and s", s.b[at:s.i])
 		return nil
 	}
 	r.at, r.len = uint32(at), uint32(s.i-at)
@@ -266,10 +266,10 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 		return e, err
 	}
 	if !said {
-		return e, &textError{msg: `"index" does not say where ` + indexName + " is"}
+		return e, &textError{msg: `"index" does not give the place of ` + indexName + " is"}
 	}
 	if e.d != e.o+blockLen || e.o < frontLen {
-		return e, &textError{msg: fmt.Sprintf("the index cannot lie at %d with its header at %d", e.d, e.o)}
+		return e, &textError{msg: fmt.Sprintf("the index cannot be at %d with its header at %d", e.d, e.o)}
 	}
 	return e, s.end()
 }

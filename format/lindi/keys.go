@@ -121,7 +121,7 @@ func (k *keys) entry(r ref) format.Entry {
 	if v[0] != '[' {
 		n, err := inlineSize(v)
 		if err != nil {
-			return bad(format.BadData, "its content in %s cannot be decoded: %v", rfsName, err)
+			return bad(format.BadData, "cannot decode its content in %s: %v", rfsName, err)
 		}
 		e.Size, e.Ref = n, place{value: v, off: k.a.place(r), n: n}
 		if v[0] == '"' {
@@ -131,7 +131,7 @@ func (k *keys) entry(r ref) format.Entry {
 	}
 	t, err := k.a.rfs.target(v)
 	if err != nil {
-		return bad(format.BadIndex, "%.80q is no reference: %v", v, err)
+		return bad(format.BadIndex, "%.80q is not a reference: %v", v, err)
 	}
 	p := place{off: t.off, n: t.n}
 	name, within := t.inside()
@@ -145,18 +145,18 @@ func (k *keys) entry(r ref) format.Entry {
 		at, digest, ok := k.member(name)
 		switch {
 		case !ok:
-			return bad(format.Dangling, "it leads to the member %q, which is not there", name)
+			return bad(format.Dangling, "refers to the member %q, which does not exist", name)
 		case t.n > at.s || t.off > at.s-t.n:
-			return bad(format.OutOfBounds, "it leads to bytes %s of %q, which has %d", shownRange(t.off, t.n), name, at.s)
+			return bad(format.OutOfBounds, "refers to bytes %s of %q, which has %d", shownRange(t.off, t.n), name, at.s)
 		case t.n > k.a.size || at.d > k.a.size-t.n || at.d+t.off > k.a.size-t.n:
-			return bad(format.Truncated, "it leads to %q, which reaches beyond the end of the archive", name)
+			return bad(format.Truncated, "refers to %q, which extends beyond the end of the archive", name)
 		}
 		p.object, p.off = k.a.name, at.d+t.off
 		if t.off == 0 && t.n == at.s {
 			e.Digest = digest
 		}
 	case !fs.ValidPath(name):
-		return bad(format.UnsafePath, "it leads to %q, which is no path within the archive", name)
+		return bad(format.UnsafePath, "refers to %q, which is not a path within the archive", name)
 	default:
 		p.object = path.Join(k.a.folder(), name)
 	}
@@ -430,7 +430,7 @@ func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 				continue
 			}
 			for _, gap := range used.Gaps(r.d, r.d+r.s) {
-				if !yield(format.Region{Object: k.a.name, Off: gap.From, Len: gap.To - gap.From, Use: format.Trash, Label: r.name + ", which no key leads to"}, nil) {
+				if !yield(format.Region{Object: k.a.name, Off: gap.From, Len: gap.To - gap.From, Use: format.Trash, Label: r.name + ", unreferenced"}, nil) {
 					return
 				}
 			}
@@ -461,7 +461,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 		}
 	}
 	if unseen := k.unseen(members); len(unseen) > 0 {
-		about.Notes = append(slices.Clone(about.Notes), a.problem(format.Gap, format.Note, -1, "%s that no key leads to, and that view members has: %s", many(len(unseen), "member"), shortList(unseen)))
+		about.Notes = append(slices.Clone(about.Notes), a.problem(format.Gap, format.Note, -1, "%s without a key, visible in view members: %s", many(len(unseen), "member"), shortList(unseen)))
 	}
 	about.Facts = append(about.Facts, [2]string{"form", a.form.String()})
 	var inside, outside, here int64

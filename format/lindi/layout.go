@@ -140,13 +140,13 @@ func nameFault(name string) string {
 	case !utf8.ValidString(name):
 		return "the index is JSON, which cannot hold a name that is not UTF-8"
 	case strings.HasSuffix(name, "/"):
-		return "in a tar a name that ends in / is a folder"
+		return "in a tar, a name that ends in / is a folder"
 	case !fits:
 		return fmt.Sprintf("the name has %d bytes: a tar header has room for 100, or for 255 with a / in the right place", len(name))
 	case strings.HasPrefix(name, trashDir):
-		return trashDir + " is where members go that were removed"
+		return trashDir + " is the folder for removed members"
 	case name == entryName || name == indexName:
-		return "the archive keeps its own index under this name"
+		return "this is the name of the archive's own index"
 	}
 	return ""
 }

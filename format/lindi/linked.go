@@ -64,7 +64,7 @@ func (k *keys) followLinks(ctx context.Context) (all []format.Entry, _ error) {
 			}
 			l.fault = new(format.Problem)
 			why := strings.TrimSuffix(err.Error(), ": "+errors.ErrUnsupported.Error())
-			*l.fault = k.a.problem(code, format.Error, k.a.place(r), "its chunks are those of %q in %s: %s", to.Name, to.URL, why)
+			*l.fault = k.a.problem(code, format.Error, k.a.place(r), "its chunks are in %q of %s: %s", to.Name, to.URL, why)
 			l.fault.Entry, l.fault.HasEntry = dir, true
 			chunks = []format.Entry{{Name: join(dir, "0"), Fault: l.fault}}
 			if m, err := k.meta(dir); err == nil {
@@ -112,7 +112,7 @@ func (k *keys) chunksElsewhere(ctx context.Context, dir string, to zarr.External
 		return nil, err
 	}
 	if !reflect.DeepEqual(here, there) {
-		return nil, errors.New("the array there is another one")
+		return nil, errors.New("the array there differs")
 	}
 	for e, err := range in.ReadDir(ctx, name) {
 		if err != nil {

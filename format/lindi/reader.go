@@ -217,7 +217,7 @@ func (r *members) About(context.Context) (format.About, error) {
 	}
 	about.Version, about.Volumes, about.IndexBytes = "ustar", []string{a.name}, a.table.indexBytes()
 	if a.table.found {
-		about.Facts = append(about.Facts, [2]string{"index", "not usable: members were found by their headers"})
+		about.Facts = append(about.Facts, [2]string{"index", "not usable: members found by their headers"})
 	}
 	if slices.ContainsFunc(a.table.rows, func(r row) bool { return r.sum > 0 }) {
 		about.Facts = append(about.Facts, [2]string{"digests", digestAlgo})

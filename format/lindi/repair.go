@@ -47,7 +47,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		r.lose("%s: %s", format.Escape(p.Entry), p.Message)
 	}
 	if a.form != tarForm && c.mends > 0 {
-		r.lose("%s: there is nothing to make another one of", rfsName)
+		r.lose("%s: nothing to rebuild it from", rfsName)
 	}
 	if a.form != tarForm || c.mends == 0 && !drop {
 		return format.Plan{Lost: r.lost, Partial: r.partial}, nil
@@ -117,7 +117,7 @@ func (r *rebuild) settle(ctx context.Context, left []format.Problem) ([]format.P
 		if !agreed {
 			continue
 		}
-		r.notes = append(r.notes, fmt.Sprintf("%s has %d bytes, as its header has it; the index said %d", format.Escape(m.name), h.size, m.s))
+		r.notes = append(r.notes, fmt.Sprintf("%s has %d bytes by its header; the index had %d", format.Escape(m.name), h.size, m.s))
 		a.table.rows[i].s, settled = h.size, true
 	}
 	if settled && a.rfs != nil {
@@ -139,7 +139,7 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 		referred = (&keys{a: a}).referred()
 	} else {
 		r.rfs = []byte("{\n \"refs\": {\n  \".zgroup\": {\"zarr_format\": 2}\n }\n}")
-		r.lose("lindi.json: no copy of it can be read, so all keys, arrays and attributes are lost; the blobs are kept")
+		r.lose("lindi.json: no readable copy, so all keys, arrays and attributes are lost; the blobs are kept")
 	}
 	rows := slices.Clone(a.table.rows)
 	known := map[string]bool{}
@@ -163,13 +163,13 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 		case f.trash || f.odd:
 		case f.row.name == rfsName || f.row.name == indexName || f.row.name == entryName:
 		case f.cut:
-			r.lose("%s: %d of its %d bytes are there; it was being written, and the index does not list it", f.row.name, max(0, a.size-f.d), f.s)
+			r.lose("%s: only %d of its %d bytes exist; its writer was interrupted, and the index does not list it", f.row.name, max(0, a.size-f.d), f.s)
 		case known[f.row.name]:
-			r.notes = append(r.notes, fmt.Sprintf("%s at %d is left out: the index lists another of that name", f.row.name, f.o))
+			r.notes = append(r.notes, fmt.Sprintf("left out %s at %d: the index lists another member with this name", f.row.name, f.o))
 		default:
 			rows = append(rows, f.row)
 			known[f.row.name] = true
-			r.notes = append(r.notes, fmt.Sprintf("%s at %d is listed now", f.row.name, f.o))
+			r.notes = append(r.notes, fmt.Sprintf("added %s at %d to the index", f.row.name, f.o))
 		}
 	}
 	// Of equal names the last row of the index counts.
@@ -187,23 +187,23 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 		case m.name == entryName || m.name == indexName || m.name == rfsName:
 			continue
 		case a.table.fault(m) != nil:
-			r.lose("%s: %d of its %d bytes are there", m.name, min(max(0, a.size-m.d), m.s), m.s)
+			r.lose("%s: only %d of its %d bytes exist", m.name, min(max(0, a.size-m.d), m.s), m.s)
 			continue
 		case m.d < end:
-			r.lose("%s: lies within another member", m.name)
+			r.lose("%s: overlaps another member", m.name)
 			continue
 		case drop && isOrphan(m.name, referred):
 			r.orphans++
 			continue
 		case nameFault(m.name) != "" || m.s > maxSize:
-			r.lose("%s: %s", format.Escape(m.name), cmp.Or(nameFault(m.name), "it is longer than a tar header can say"))
+			r.lose("%s: %s", format.Escape(m.name), cmp.Or(nameFault(m.name), "too long for a tar header"))
 			continue
 		}
 		end = m.d + m.s
 		r.members = append(r.members, m)
 	}
 	if r.orphans > 0 {
-		r.notes = append(r.notes, "left out: "+many(r.orphans, "blob")+" that no key leads to")
+		r.notes = append(r.notes, "left out: "+many(r.orphans, "blob")+" without a key")
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (r *rebuild) renamed(ctx context.Context, rows []row, known, referred map[s
 			return err
 		}
 		if h, ok := parseHeader(b); ok && referred[h.name] && !known[h.name] && h.size == m.s {
-			r.notes = append(r.notes, fmt.Sprintf("%s is called %s again, as its header has it and keys expect", m.name, h.name))
+			r.notes = append(r.notes, fmt.Sprintf("renamed %s back to %s, as in its header and as keys expect", m.name, h.name))
 			rows[i].name, known[h.name] = h.name, true
 		}
 	}
@@ -266,7 +266,7 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 		}
 		delete(missing, name)
 		rows = append(rows, row{name: name, o: h.off, d: h.off + blockLen, s: n})
-		r.notes = append(r.notes, fmt.Sprintf("%s at %d has no readable header, but fits what keys expect of it", name, h.off))
+		r.notes = append(r.notes, fmt.Sprintf("%s at %d has no readable header, but fits what keys expect", name, h.off))
 	}
 	return rows, nil
 }
@@ -326,7 +326,7 @@ func (r *rebuild) plan() format.Plan {
 		at, fill, head = m.d+m.s, padded(m.s)-m.s, nil
 	}
 	p.Edits = append(p.Edits, edit(a.name, at, a.size-at, append(head, make([]byte, fill+terminatorLen)...), 0, row{}))
-	p.Notes = append(p.Notes, "the archive is written anew, with "+many(len(r.members), "member")+" behind a new index")
+	p.Notes = append(p.Notes, "rewrote the archive, with "+many(len(r.members), "member")+" after a new index")
 	return p
 }
 

@@ -63,7 +63,7 @@ func parseRFS(text []byte, depth int) (*rfs, error) {
 		refs = true
 		x.refs = make([]ref, 0, len(text)/40)
 		if s.peek() != '{' {
-			return s.fail(`"refs" is no object`)
+			return s.fail(`"refs" is not an object`)
 		}
 		return s.members(func(key []byte) error {
 			at := s.i

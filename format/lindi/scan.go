@@ -320,7 +320,7 @@ func (a *archive) scan(ctx context.Context) (*table, error) {
 		}
 	}
 	if !any {
-		return nil, a.corrupt(format.BadMagic, 0, "no header of a LINDI tar anywhere in it")
+		return nil, a.corrupt(format.BadMagic, 0, "found no header of a LINDI tar")
 	}
 	if rfs != nil {
 		t.rows = append(t.rows, *rfs)

@@ -24,7 +24,7 @@ type looseSink struct {
 
 func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if s.out != nil {
-		return formatkit.NoPlace(e.Name, "a lindi.json alone has no place for members")
+		return formatkit.NoPlace(e.Name, "a plain lindi.json cannot store members")
 	}
 	if s.buf == nil {
 		s.buf = make([]byte, 64<<10)

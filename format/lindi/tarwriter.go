@@ -161,7 +161,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		return t.Err
 	}
 	if e.Size > maxSize {
-		return formatkit.NoPlace(e.Name, "%d bytes are more than a tar header can say (%d)", e.Size, int64(maxSize))
+		return formatkit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	start := t.Pos
 	t.head = appendHeader(t.head[:0], name, e.Size)
@@ -175,7 +175,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 	if err != nil {
 		// A tar has no room for what cannot be taken back.
 		if t.Err == nil && !t.TakeBack(start) {
-			t.Err = fmt.Errorf("%s: a member failed halfway, and this store cannot take it back: %w", t.name, err)
+			t.Err = fmt.Errorf("%s: a member failed halfway, and this store cannot undo it: %w", t.name, err)
 		}
 		return err
 	}

@@ -116,7 +116,7 @@ func (c *checker) padding(ctx context.Context, name string, off, end int64) erro
 			return err
 		}
 		if i := slices.IndexFunc(p, func(b byte) bool { return !isBlank[b] }); i >= 0 {
-			c.mend(format.BadIndex, format.Warning, off+int64(i), name, "behind its text there is something else than blanks")
+			c.mend(format.BadIndex, format.Warning, off+int64(i), name, "expected only blanks after its text")
 			break
 		}
 		off += int64(len(p))
@@ -128,10 +128,10 @@ func (c *checker) padding(ctx context.Context, name string, off, end int64) erro
 func (c *checker) rows(ctx context.Context) error {
 	a, t := c.a, c.a.table
 	if e, ok := t.last(entryName); !t.found && (!ok || e.o != 0 || e.d != entryData || e.s != entryLen) {
-		c.mend(format.BadIndex, format.Error, a.entry.d, entryName, "the index does not list it at 0, with its 1024 bytes: the reference refuses the archive")
+		c.mend(format.BadIndex, format.Error, a.entry.d, entryName, "the index does not list it at 0 with 1024 bytes: the reference refuses the archive")
 	}
 	if _, ok := t.last(rfsName); !ok {
-		c.mend(format.MissingIndex, format.Error, -1, rfsName, "not in the archive: which keys there are is not known")
+		c.mend(format.MissingIndex, format.Error, -1, rfsName, "not in the archive: the keys are unknown")
 	}
 	rows := slices.Clone(t.rows)
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.o, y.o) })
@@ -140,7 +140,7 @@ func (c *checker) rows(ctx context.Context) error {
 	end, last := int64(0), ""
 	for _, r := range rows {
 		if names[r.name] {
-			c.mend(format.Duplicate, format.Warning, r.o, r.name, "the index has this name twice: the last row counts")
+			c.mend(format.Duplicate, format.Warning, r.o, r.name, "duplicate name in the index: the last row counts")
 		}
 		names[r.name] = true
 		if p := t.fault(r); p != nil {
@@ -183,11 +183,11 @@ func (c *checker) header(v *view, r row) error {
 	h, ok := parseHeader(b)
 	switch {
 	case !ok:
-		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header is damaged: the index still finds it, but tar stops or skips here")
+		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header is damaged: the index still has it, but tar stops or skips here")
 	case r.d-r.o == blockLen && h.name != r.name:
-		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header says %q", h.name)
+		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header has the name %q", h.name)
 	case h.size != r.s && r.d-r.o == blockLen:
-		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header says %d bytes, the index %d", h.size, r.s)
+		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header has %d bytes, the index %d", h.size, r.s)
 	case !h.isFile():
 		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header is not that of a file")
 	case r.d-r.o < blockLen:
@@ -206,10 +206,10 @@ func (c *checker) between(ctx context.Context, from, to int64) error {
 		case g.Use == format.Trash:
 			trash, bytes = trash+1, bytes+g.Len
 		case g.Use == format.Unknown && g.Label == "not in the index":
-			c.mend(format.Gap, format.Warning, g.Off, "", "%d bytes belong to no member, and have no header that can be read", g.Len)
+			c.mend(format.Gap, format.Warning, g.Off, "", "%d bytes belong to no member and have no readable header", g.Len)
 		case g.Use == format.Unknown:
 			name := strings.TrimSuffix(g.Label, ", not in the index")
-			c.mend(format.MissingIndex, format.Warning, g.Off, name, "a member that the index does not list: it was written and never committed, or added by another tar")
+			c.mend(format.MissingIndex, format.Warning, g.Off, name, "a member that the index does not list: it was never committed, or another tar program added it")
 		}
 	}
 	c.trash(from, trash, bytes)
@@ -235,20 +235,20 @@ func (c *checker) ending(ctx context.Context, end int64) error {
 		case f.trash && !f.cut:
 			trash, bytes = trash+1, bytes+f.s
 		case f.cut:
-			c.mend(format.Truncated, format.Warning, f.o, f.row.name, "a member that the index does not list, and that is cut off: its writer was stopped")
+			c.mend(format.Truncated, format.Warning, f.o, f.row.name, "a truncated member that the index does not list: its writer was interrupted")
 		default:
-			c.mend(format.MissingIndex, format.Warning, f.o, f.row.name, "a member that the index does not list: it was written and never committed, or added by another tar")
+			c.mend(format.MissingIndex, format.Warning, f.o, f.row.name, "a member that the index does not list: it was never committed, or another tar program added it")
 		}
 	}
 	c.trash(end, trash, bytes)
 	for _, h := range w.holes {
-		c.mend(format.Gap, format.Warning, h.off, "", "%d bytes behind the last member have no header that can be read", h.n)
+		c.mend(format.Gap, format.Warning, h.off, "", "%d bytes after the last member have no readable header", h.n)
 	}
 	switch {
 	case w.zeros < terminatorLen:
 		c.mend(format.Truncated, format.Warning, a.size, "", "the tar does not end in 1024 zero bytes: the reference will not append to it")
 	case w.zeros > terminatorLen:
-		c.tell(format.Gap, format.Note, w.end, "", "%d bytes of zeros end the tar where 1024 would do: what the reference appends behind them, other tars do not see", w.zeros)
+		c.tell(format.Gap, format.Note, w.end, "", "the tar ends in %d zero bytes instead of 1024: other tar programs do not see what the reference appends", w.zeros)
 	}
 	return nil
 }
@@ -272,7 +272,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			return context.Cause(ctx)
 		}
 		if seen[r.key] {
-			c.tell(format.Duplicate, format.Warning, a.place(r), r.key, "lindi.json has this key twice: the last counts")
+			c.tell(format.Duplicate, format.Warning, a.place(r), r.key, "duplicate key in lindi.json: the last counts")
 		}
 		seen[r.key] = true
 		e := k.entry(r)
@@ -286,7 +286,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			short++
 		}
 		if n := k.tooLong(r.key, p.n); n > 0 {
-			c.tell(format.BadData, format.Warning, a.place(r), r.key, "%d bytes, where a chunk of its array has %d", p.n, n)
+			c.tell(format.BadData, format.Warning, a.place(r), r.key, "%d bytes, expected %d, the size of a chunk", p.n, n)
 		}
 		switch {
 		case ok && p.value == nil && (p.external || a.form == jsonForm):
@@ -309,13 +309,13 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			if to := k.link(dir); to != "" {
 				to = formatkit.LinkTarget(dir, to)
 				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {
-					c.tell(format.Dangling, format.Warning, a.place(r), dir, "a soft link to %q, which is not there", to)
+					c.tell(format.Dangling, format.Warning, a.place(r), dir, "soft link to %q, which does not exist", to)
 				}
 			}
 		}
 	}
 	if short > 0 {
-		c.tell(format.Gap, format.Note, -1, "", "%s are short, and read with zeros behind them", many(short, "chunk"))
+		c.tell(format.Gap, format.Note, -1, "", "%s are short, and read as filled with zeros", many(short, "chunk"))
 	}
 	if err := c.outside(ctx, slices.SortedFunc(maps.Values(outside), func(x, y *source) int { return cmp.Compare(x.at, y.at) })); err != nil {
 		return err
@@ -336,7 +336,7 @@ type source struct {
 	err     error
 }
 
-var errSilent = errors.New("its server did not answer for others")
+var errSilent = errors.New("its server did not answer earlier requests")
 
 // outside asks each source, a few at once, whether it is there and long enough. A server
 // that did not answer for three is not asked again: each time takes long.
@@ -376,20 +376,20 @@ func (c *checker) outside(ctx context.Context, all []*source) error {
 		case errors.Is(s.err, errors.ErrUnsupported):
 			unasked += s.refs
 		case errors.Is(s.err, fs.ErrNotExist):
-			tell(format.Dangling, format.Error, "is not there")
+			tell(format.Dangling, format.Error, "does not exist")
 		case s.err != nil:
-			tell(format.Dangling, format.Warning, "could not be asked: %v", s.err)
+			tell(format.Dangling, format.Warning, "could not be checked: %v", s.err)
 		case s.end > s.is.Size:
-			tell(format.OutOfBounds, format.Error, "has %d bytes, and is referred to up to byte %d", s.is.Size, s.end)
+			tell(format.OutOfBounds, format.Error, "has %d bytes, but references go up to byte %d", s.is.Size, s.end)
 		default:
 			there += s.refs
 		}
 	}
 	if unasked > 0 {
-		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: whether they lead to something was not checked", many(unasked, "reference"))
+		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: not checked", many(unasked, "reference"))
 	}
 	if there > 0 {
-		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: nothing proves the content there", many(there, "reference"))
+		c.tell(format.Dangling, format.Note, -1, "", "%s outside of the archive: their content cannot be verified", many(there, "reference"))
 	}
 	return nil
 }
@@ -407,11 +407,11 @@ func (c *checker) file(ctx context.Context, r ref, p place) error {
 	info, err := formatkit.Stat(ctx, c.a.st, p.object)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.lost(format.Dangling, c.a.place(r), r.key, "it leads to %s, which is not there", p.object)
+		c.lost(format.Dangling, c.a.place(r), r.key, "refers to %s, which does not exist", p.object)
 	case err != nil:
 		return err
 	case p.off+p.n > info.Size:
-		c.lost(format.OutOfBounds, c.a.place(r), r.key, "it leads to bytes %s of %s, which has %d", shownRange(p.off, p.n), p.object, info.Size)
+		c.lost(format.OutOfBounds, c.a.place(r), r.key, "refers to bytes %s of %s, which has %d", shownRange(p.off, p.n), p.object, info.Size)
 	}
 	return nil
 }
@@ -426,7 +426,7 @@ func (c *checker) orphans(k *keys) {
 		}
 	}
 	if n > 0 {
-		c.tell(format.Gap, format.Note, -1, "", "%s, %d bytes, that no key leads to: what was rewritten or deleted leaves them", many(n, "blob"), bytes)
+		c.tell(format.Gap, format.Note, -1, "", "%s, %d bytes, without a key: rewritten or deleted content", many(n, "blob"), bytes)
 	}
 }
 
@@ -466,7 +466,7 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 			_, err = m.Prover(mostBytes)
 		}
 		if errors.Is(err, zarr.ErrCorrupt) {
-			c.lost(format.BadData, c.a.place(r), r.key, "is no array's description: %v", err)
+			c.lost(format.BadData, c.a.place(r), r.key, "is not valid array metadata: %v", err)
 		} else if m != nil {
 			c.chunks(k, strings.TrimSuffix(dir, "/"), m)
 		}
@@ -504,8 +504,8 @@ func (c *checker) chunks(k *keys, dir string, m *zarr.Meta) {
 	switch {
 	case present == n || present == 0:
 	case prefix && lastShort:
-		c.tell(format.Gap, format.Warning, -1, dir, "only the first %d of %d chunks are there, and the last of them is short: the reference loses chunks in this way, and they read as the fill value", present, n)
+		c.tell(format.Gap, format.Warning, -1, dir, "only the first %d of %d chunks exist, and the last one is short: the reference loses chunks in this way; they read as the fill value", present, n)
 	default:
-		c.tell(format.Gap, format.Note, -1, dir, "%d of %d chunks are there: the others read as the fill value", present, n)
+		c.tell(format.Gap, format.Note, -1, dir, "%d of %d chunks exist: the others read as the fill value", present, n)
 	}
 }

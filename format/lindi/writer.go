@@ -88,9 +88,9 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	switch {
 	case w.runs.most == 0:
 	case w.form == jsonForm:
-		return nil, fmt.Errorf("%s: a lindi.json alone has no members that chunks could be joined to; an archive that ends in .lindi.tar or .lindi.d has: %w", name, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: joining chunks needs members, which a plain lindi.json does not have: use .lindi.tar or .lindi.d: %w", name, errors.ErrUnsupported)
 	case w.in != fromZarr:
-		return nil, fmt.Errorf("%s: only the keys of a Zarr hierarchy have chunks to be joined, and members have not: an archive is converted by its zarr view: %w", name, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: joining chunks needs the keys of a Zarr hierarchy, found members: convert the archive from its zarr view: %w", name, errors.ErrUnsupported)
 	}
 	if err := w.checkNames(o.Manifest); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		w.sink, err = newTarSink(ctx, st, name, o, w.in, &w.runs)
 	case jsonForm:
 		if w.in == fromTree {
-			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: it is made from a Zarr folder or from an archive's zarr view: %w", name, errors.ErrUnsupported)
+			return nil, fmt.Errorf("%s: a lindi.json has keys, not members: make it from a Zarr folder or from the zarr view of an archive: %w", name, errors.ErrUnsupported)
 		}
 		s := &looseSink{st: st, rfs: name}
 		s.out, err = store.Create(ctx, st, name)
@@ -133,7 +133,7 @@ func (e *NamesError) Error() string {
 	if more := len(e.Names) - 3; more > 0 {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%d names have no place in a LINDI tar: %s", len(e.Names), strings.Join(all, "; "))
+	return fmt.Sprintf("%d names cannot be stored in a LINDI tar: %s", len(e.Names), strings.Join(all, "; "))
 }
 
 // checkNames refuses what cannot be written before anything is.
@@ -164,7 +164,7 @@ func (w *archiveWriter) nameFault(e format.Entry) string {
 		return "" // shortened where it must be
 	case w.form == dirForm:
 		if !fs.ValidPath(e.Name) {
-			return "no path within a folder"
+			return "not a path within a folder"
 		}
 		return ""
 	}
@@ -185,9 +185,9 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	case w.done:
 		return errors.New("archive is committed")
 	case e.Kind != format.File:
-		return fmt.Errorf("%s: lindi keeps files only, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
+		return fmt.Errorf("%s: lindi can store only files, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	case w.seen[e.Name]:
-		return formatkit.NoPlace(e.Name, "a file of that name is in the archive already")
+		return formatkit.NoPlace(e.Name, "the archive already has a file with this name")
 	}
 	if why := w.nameFault(e); why != "" {
 		return formatkit.NoPlace(e.Name, "%s", why)
@@ -248,7 +248,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendRef(value, target{s.Address, s.Off, s.N})
 	case w.form == jsonForm || isInline(e.Name, e.Size):
 		if e.Size > maxInline {
-			return formatkit.NoPlace(e.Name, "%d bytes are too many to be written into lindi.json itself", e.Size)
+			return formatkit.NoPlace(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -272,7 +272,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 // setKey writes a key and its value into lindi.json.
 func (w *archiveWriter) setKey(key string, value []byte) error {
 	if int64(w.refs.Len()+len(value)) > format.DefaultMaxIndex {
-		return formatkit.NoPlace(key, "with it lindi.json would be longer than readers believe")
+		return formatkit.NoPlace(key, "with it lindi.json would exceed the limit of readers")
 	}
 	if w.refs.Len() > 0 {
 		w.refs.WriteByte(',')
@@ -287,7 +287,7 @@ func (w *archiveWriter) setKey(key string, value []byte) error {
 // addRFS takes the lindi.json of a folder.
 func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > format.DefaultMaxIndex {
-		return formatkit.NoPlace(e.Name, "%d bytes of %s are more than can be believed", e.Size, rfsName)
+		return formatkit.NoPlace(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
 	}
 	x, err := readRFS(ctx, e, r)
 	if err == nil {
@@ -311,7 +311,7 @@ func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
 	}
 	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
 	if err != nil {
-		return nil, formatkit.NoPlace(e.Name, "is no lindi.json: %s", err.Error())
+		return nil, formatkit.NoPlace(e.Name, "is not a lindi.json: %s", err.Error())
 	}
 	return x, nil
 }

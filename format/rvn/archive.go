@@ -83,7 +83,7 @@ func loadAs(ctx context.Context, st store.Store, a *archive, o format.OpenOption
 	a.said, swapped = parseHeader(head)
 	a.h = a.said
 	if swapped {
-		p := a.problem(format.Unsupported, "byte-order", format.Error, 4, "written on a machine of the other byte order, which no known reader reads: %d files, version %d", a.said.Files, a.said.Version)
+		p := a.problem(format.Unsupported, "byte-order", format.Error, 4, "written with the other byte order, which no known reader supports: %d files, version %d", a.said.Files, a.said.Version)
 		return nil, &format.CorruptError{Format: "rvn", Problem: p, Err: errors.ErrUnsupported}
 	}
 	a.near = st.Can().Near
@@ -116,7 +116,7 @@ func (a *archive) corrupt(code format.Code, class string, off int64, msg string,
 func (a *archive) readBlocks(ctx context.Context, head []byte) error {
 	h := a.h
 	if h.contentsOff() > a.size {
-		return a.corrupt(format.Truncated, "prefix", headerLen, "metadata of %d bytes and index of %d reach to %d, the archive has %d", h.MetaComp, h.IndexComp, h.contentsOff(), a.size)
+		return a.corrupt(format.Truncated, "prefix", headerLen, "metadata of %d bytes and index of %d end at %d, but the archive has %d bytes", h.MetaComp, h.IndexComp, h.contentsOff(), a.size)
 	}
 	prefix, err := a.read(ctx, head, min(h.contentsOff()+maxFrameHeader, a.size))
 	if err != nil {
@@ -168,13 +168,13 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 	if err != nil && a.mends {
 		a.mends = false // it takes seconds
 		if at := mendBit(b3, a.h.flatByCounts()); at >= 0 {
-			a.note(format.BadChecksum, "index-checksum", format.Error, off+int64(at), "the index is damaged: one bit of this byte is wrong, and with it turned the checksum of the index is right")
+			a.note(format.BadChecksum, "index-checksum", format.Error, off+int64(at), "the index is damaged: one bit of this byte is flipped; the checksum matches with the bit corrected")
 			return unpack(b3, a.h.flatByCounts(), limit)
 		}
 	}
 	if errors.Is(err, codec.ErrChecksum) && int64(len(flat)) == a.h.flatByCounts() {
 		// What it says may be wrong, and is had all the same.
-		p := a.problem(format.BadChecksum, "index-checksum", format.Error, off, "the index is damaged: its checksum is of something else, so what it says may be wrong")
+		p := a.problem(format.BadChecksum, "index-checksum", format.Error, off, "the index is damaged: it does not match its checksum, so names and offsets may be wrong")
 		a.doubt = &p
 		a.notes = append(a.notes, p)
 		return flat, nil
@@ -262,7 +262,7 @@ func (a *archive) settle(prefix []byte) error {
 		}
 	}
 	if len(found) != 1 {
-		return a.corrupt(format.BadHeader, "index-counts", 4, "%d groups, %d owners, %d link blocks, %d files and %d name blocks make %d bytes of index, it has %d",
+		return a.corrupt(format.BadHeader, "index-counts", 4, "%d groups, %d owners, %d link blocks, %d files and %d name blocks make an index of %d bytes, found %d",
 			a.h.Groups, a.h.Owners, a.h.LinkBlocks, a.h.Files, a.h.NameBlocks, a.h.flatByCounts(), len(flat))
 	}
 	a.h, a.index = found[0], index
@@ -435,7 +435,7 @@ func (a *archive) findTable(b3 []byte, off int64) {
 			err = a.fits(t)
 		}
 		if err != nil {
-			a.note(format.BadIndex, "section-table", format.Warning, here.off, "the table of sections is not used: %v", err)
+			a.note(format.BadIndex, "section-table", format.Warning, here.off, "section table not used: %v", err)
 			continue
 		}
 		a.table.sections, a.table.span = t, here
@@ -448,11 +448,11 @@ func (a *archive) fits(t []section) error {
 	end := t[len(t)-1]
 	switch {
 	case end.flat != a.index.total:
-		return fmt.Errorf("it has %d bytes of content, the records %d", end.flat, a.index.total)
+		return fmt.Errorf("it covers %d bytes of content, the records %d", end.flat, a.index.total)
 	case end.comp+int64(len(lastBlock)) > a.block[contentBlock].len && a.block[contentBlock].end() <= a.size:
-		return fmt.Errorf("it ends at %d of %d", end.comp, a.block[contentBlock].len)
+		return fmt.Errorf("it ends at byte %d of %d", end.comp, a.block[contentBlock].len)
 	case len(a.frame) < frameHeaderLen || a.frame[4]&^0x18 != 0 || t[0].comp != frameHeaderLen:
-		return errors.New("the contents do not begin with a frame as it describes")
+		return errors.New("the contents do not begin with the frame that it describes")
 	}
 	return nil
 }

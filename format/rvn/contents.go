@@ -34,7 +34,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	k, err := s.w.Write(p)
 	s.n += int64(k)
 	if s.n >= 1<<32 {
-		return k, errors.New("contents: more than 4 GiB compressed, which the header has no number for")
+		return k, errors.New("contents: more than 4 GiB compressed, the limit of the header")
 	}
 	return k, err
 }
@@ -208,7 +208,7 @@ func (x *solid) back() error {
 	if x.w == nil {
 		x.held = x.held[:x.begun]
 	} else if x.flat > x.begun {
-		return fmt.Errorf("what is written into one frame cannot be taken back; sections can")
+		return fmt.Errorf("content in a single frame cannot be rewound; use sections")
 	}
 	x.flat = x.begun
 	return nil

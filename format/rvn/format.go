@@ -17,10 +17,10 @@ var Format = &format.Format{
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos | format.KeepsDigests,
 	NeedsDigests: true,
 	Params: []format.Param{
-		{Name: paramLevel, For: format.ToCreate, Help: "of compression: fastest, fast, better or best" + libzstdAdvice + " (default better)"},
+		{Name: paramLevel, For: format.ToCreate, Help: "compression level: fastest, fast, better or best" + libzstdAdvice + " (default better)"},
 		{Name: paramSections, For: format.ToCreate, Kind: format.ParamSize, Words: []string{"none"}, Least: minSection, Most: maxSection,
-			Help: "what is compressed together, and read at random: 4MiB, or none, which is one piece as packrvn writes it (default 1MiB)"},
-		{Name: paramABI, For: format.ToCreate, Help: "what the package runs on, for its metadata"},
+			Help: "compress sections of this size, each readable alone: 4MiB, or none for one piece, as packrvn writes it (default 1MiB)"},
+		{Name: paramABI, For: format.ToCreate, Help: "platform of the package, for its metadata"},
 		{Name: paramMetadata, Flag: "-", For: format.ToCreate},
 		{Name: paramPrefix, Flag: "-", For: format.ToCreate},
 	},

@@ -105,10 +105,10 @@ func parseBlock(b []byte) (n int, last bool, err error) {
 	case 1: // one byte, many times
 		n = 1
 	case 3:
-		return 0, false, errors.New("a block of a type that is reserved")
+		return 0, false, errors.New("a block of a reserved type")
 	}
 	if n > 128<<10 {
-		return 0, false, fmt.Errorf("a block of %d bytes, more than there can be", n)
+		return 0, false, fmt.Errorf("a block of %d bytes exceeds the maximum", n)
 	}
 	return n, last, nil
 }
@@ -135,7 +135,7 @@ func openFrame(frame []byte) ([]byte, error) {
 		return nil, err
 	}
 	if f.checksum {
-		return nil, errors.New("a frame with a checksum is no section")
+		return nil, errors.New("a section must not have a checksum")
 	}
 	last, end, err := walkFrame(0, within(frame))
 	if err != nil {

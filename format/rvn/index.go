@@ -67,7 +67,7 @@ func (e errPaths) Error() string {
 // parseIndex reads an index whose length is what h's counts say.
 func parseIndex(volume string, h header, flat []byte, limit int64) (*index, error) {
 	if want := h.flatByCounts(); int64(len(flat)) != want {
-		return nil, fmt.Errorf("the header's counts make an index of %d bytes, it has %d", want, len(flat))
+		return nil, fmt.Errorf("the counts in the header need an index of %d bytes, found %d", want, len(flat))
 	}
 	x := &index{volume: volume, lost: map[int]lostWhy{}, late: map[int]bool{}}
 	rest := flat
@@ -273,23 +273,23 @@ func (x *index) fault(i int, r record) *format.Problem {
 	code, class, msg := format.Code(""), "", ""
 	switch x.lost[i] {
 	case parentUnknown:
-		code, class, msg = format.Dangling, "parent", fmt.Sprintf("it is in directory %d, which there is not", r.parent())
+		code, class, msg = format.Dangling, "parent", fmt.Sprintf("directory %d does not exist", r.parent())
 	case parentLost:
-		code, class, msg = format.Dangling, "parent", "the directory that it is in has no place"
+		code, class, msg = format.Dangling, "parent", "its directory cannot be resolved"
 	case nameRange:
-		code, class, msg = format.OutOfBounds, "name-range", fmt.Sprintf("its name of %d bytes ends behind all names", r.nameLen())
+		code, class, msg = format.OutOfBounds, "name-range", fmt.Sprintf("its name of %d bytes ends after the last name", r.nameLen())
 	case linkRange:
-		code, class, msg = format.OutOfBounds, "link-range", fmt.Sprintf("its link target of %d bytes ends behind all targets", r.linkLen())
+		code, class, msg = format.OutOfBounds, "link-range", fmt.Sprintf("its link target of %d bytes ends after the last target", r.linkLen())
 	case pathLimit:
 		code, class, msg = format.Limit, "path-length", fmt.Sprintf("its path is longer than %d bytes", maxPath)
 	default:
 		switch {
 		case i >= x.end && r.size() > 0:
-			code, class, msg = format.OutOfBounds, "content-range", "the sizes of the files before it add up to more than there can be"
+			code, class, msg = format.OutOfBounds, "content-range", "the sizes of the files before it exceed the maximum"
 		case r.kind() < typeCount:
 			return nil
 		default:
-			code, class, msg = format.Unsupported, "record-type", fmt.Sprintf("it is of type %d, which there is not", r.kind())
+			code, class, msg = format.Unsupported, "record-type", fmt.Sprintf("unknown type %d", r.kind())
 		}
 	}
 	return &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: x.volume, Off: -1, Entry: x.Name(i), HasEntry: true, Message: msg}

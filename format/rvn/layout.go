@@ -158,16 +158,16 @@ func parseTable(b []byte) ([]section, error) {
 	if ours {
 		b = b[len(tableMagic):]
 		if len(b) < 32 {
-			return nil, fmt.Errorf("%d bytes are no digest and rows", len(b))
+			return nil, fmt.Errorf("%d bytes are too short for a digest and rows", len(b))
 		}
 		if sum := blake3.Sum256(b[32:]); !bytes.Equal(sum[:], b[:32]) {
-			return nil, fmt.Errorf("its digest is wrong")
+			return nil, fmt.Errorf("its digest does not match")
 		}
 		b = b[32:]
 	}
 	if len(b)%sectionLen != 0 || len(b) < 2*sectionLen {
 		if ours {
-			return nil, fmt.Errorf("%d bytes are no rows", len(b))
+			return nil, fmt.Errorf("%d bytes are not whole rows", len(b))
 		}
 		return nil, nil
 	}
@@ -180,12 +180,12 @@ func parseTable(b []byte) ([]section, error) {
 		if n := len(sections); n > 0 {
 			last := sections[n-1]
 			if s.flat <= last.flat || s.comp <= last.comp || s.flat-last.flat > maxSection {
-				return nil, fmt.Errorf("section %d ends at %d in %d, behind %d in %d", n-1, s.flat, s.comp, last.flat, last.comp)
+				return nil, fmt.Errorf("section %d ends at %d in %d, after %d in %d", n-1, s.flat, s.comp, last.flat, last.comp)
 			}
 			// A section is never longer than its flat bytes and the headers of
 			// their blocks: what is between is not its own.
 			if most := sectionBound(s.flat - last.flat); s.comp-last.comp > most {
-				return nil, fmt.Errorf("section %d has %d bytes, which cannot be more than %d", n-1, s.comp-last.comp, most)
+				return nil, fmt.Errorf("section %d has %d bytes, more than the maximum of %d", n-1, s.comp-last.comp, most)
 			}
 		} else if s.flat != 0 || s.comp < frameHeaderLen {
 			return nil, fmt.Errorf("the first section begins at %d in %d", s.flat, s.comp)

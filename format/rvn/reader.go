@@ -79,7 +79,7 @@ func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 			first, last := max(s.flat, start), min(next.flat, start+e.Size)
 			x.At, x.Size, x.Skip = first-start, last-first, first-s.flat
 			if x.Off+x.Len > r.size {
-				p := r.problem(format.Truncated, "contents", format.Error, x.Off, "the archive ends at %d, within or before section %d, which has bytes %d to %d", r.size, k, x.Off, x.Off+x.Len)
+				p := r.problem(format.Truncated, "contents", format.Error, x.Off, "the archive ends at %d, before the end of section %d, bytes %d to %d", r.size, k, x.Off, x.Off+x.Len)
 				p.Entry, p.HasEntry = e.Name, true
 				yield(x, &format.CorruptError{Format: "rvn", Problem: p})
 				return
@@ -126,9 +126,9 @@ func (a *archive) regions() (out []format.Region) {
 		add(contents.off, min(contents.off+s[0].comp, end), format.Header, "frame header")
 		add(min(contents.off+s[len(s)-1].comp, end), end, format.Header, "end of frame")
 	case a.index.total == 0:
-		add(contents.off, end, format.Unknown, "contents of no file")
+		add(contents.off, end, format.Unknown, "contents without a file")
 	}
-	add(end, a.size, format.Unknown, "behind the contents")
+	add(end, a.size, format.Unknown, "after the contents")
 	return out
 }
 
@@ -150,9 +150,9 @@ func (a *archive) About(context.Context) (format.About, error) {
 	}
 	switch s := a.table.sections; {
 	case s != nil:
-		fact("sections", fmt.Sprintf("%d, the longest of %d bytes: files are read at random", len(s)-1, longest(s)))
+		fact("sections", fmt.Sprintf("%d, the longest of %d bytes: each file can be read alone", len(s)-1, longest(s)))
 	case a.index.total > singleCall:
-		fact("sections", "none: a file is read by decoding all that precede it")
+		fact("sections", "none: to read a file, all files before it are decoded")
 	}
 	return about, nil
 }

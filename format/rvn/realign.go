@@ -25,12 +25,12 @@ func (m *mending) realign() string {
 		return ""
 	}
 	if int64(surplus)*int64(surplus)*int64(n) > maxAlignment || surplus >= 1<<16 {
-		m.lose("which of %d bytes of names belong to no file: names may be shifted", surplus)
+		m.lose("%d bytes of names belong to no file, and their place is unknown: names may be shifted", surplus)
 		return ""
 	}
 	skips, sure := x.align(surplus)
 	if !sure {
-		m.lose("which of %d bytes of names belong to no file: several ways to read them are as good", surplus)
+		m.lose("%d bytes of names belong to no file, and there are several ways to read the others", surplus)
 		return ""
 	}
 	var names []byte
@@ -48,7 +48,7 @@ func (m *mending) realign() string {
 		return ""
 	}
 	m.a.byName = format.NewIndex(x)
-	return fmt.Sprintf("%d bytes of names belonged to no file: the names behind them are where they should be again", surplus)
+	return fmt.Sprintf("removed %d bytes of names that belonged to no file, and realigned the names after them", surplus)
 }
 
 // maxAlignment bounds what realign tries: records times the square of the

@@ -30,7 +30,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	wrong, long := 0, format.Plan{}
 	err = a.check(ctx, func(p format.Problem) {
 		if p.Class == "metadata-size" {
-			long = format.Plan{Lost: []string{"the metadata stays as it is: " + p.Message}, Partial: true}
+			long = format.Plan{Lost: []string{"metadata kept unchanged: " + p.Message}, Partial: true}
 		} else if p.Severity > format.Note && mends(p) {
 			wrong++
 		}
@@ -160,11 +160,11 @@ func (m *mending) unusable(i int, e format.Entry) bool {
 	x, r := m.a.index, m.a.index.rec(i)
 	switch {
 	case r.kind() >= typeCount:
-		m.lose("%s: it is of type %d, which there is not", format.Escape(e.Name), r.kind())
+		m.lose("%s: unknown type %d", format.Escape(e.Name), r.kind())
 	case r.kind() == typeSymlink && (e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 || x.lost[i] == linkRange):
-		m.lose("%s: a symbolic link whose target is not there", format.Escape(e.Name))
+		m.lose("%s: symbolic link without a target", format.Escape(e.Name))
 	case e.Kind == format.Dir && (x.lost[i] != 0 || format.NameFault(e.Name) != ""):
-		m.note("directory %s has no place; what is in it is in %s", format.Escape(e.Name), lostFound)
+		m.note("moved the content of directory %s to %s", format.Escape(e.Name), lostFound)
 	default:
 		return false
 	}
@@ -187,11 +187,11 @@ func (m *mending) gatherLinks(links []kept, gone map[string]bool) {
 	for _, k := range links {
 		digest, ok := files[k.e.Link]
 		if !ok || m.a.index.lost[k.rec] == linkRange {
-			why := "is not there"
+			why := "does not exist"
 			if gone[k.e.Link] {
 				why = "is lost"
 			}
-			m.lose("%s: a hard link to %s, which %s", format.Escape(k.e.Name), format.Escape(k.e.Link), why)
+			m.lose("%s: hard link to %s, which %s", format.Escape(k.e.Name), format.Escape(k.e.Link), why)
 			continue
 		}
 		k.digest = digest
@@ -212,7 +212,7 @@ func (m *mending) place(k *kept) {
 	if !ok {
 		m.found++
 		k.e.Name = fmt.Sprintf("%s/%d", lostFound, m.found)
-		m.note("%s had no place, or one that is not its own: it is %s now", format.Escape(name), k.e.Name)
+		m.note("moved %s, which had no valid name, to %s", format.Escape(name), k.e.Name)
 	}
 	m.names[k.e.Name] = true
 	if k.e.Kind == format.Dir {
@@ -231,7 +231,7 @@ func (m *mending) judge(ctx context.Context) error {
 			continue
 		}
 		if i >= x.end {
-			m.bad[i] = "its content lies beyond all numbers"
+			m.bad[i] = "its content is outside the valid range"
 			continue
 		}
 		sum, err := src.copyFile(x.start(i), r.size(), func([]byte) error { return nil })
@@ -244,7 +244,7 @@ func (m *mending) judge(ctx context.Context) error {
 		case !r.hasDigest():
 			m.sums[i] = sum
 		case sum != string(r.digest()):
-			m.bad[i] = "its content is not what its digest says"
+			m.bad[i] = "its content does not match its digest"
 		}
 	}
 	// What comes behind the last file, more contents or damage, makes readers
@@ -264,7 +264,7 @@ func (m *mending) judge(ctx context.Context) error {
 		m.rewrite = true
 	case x.total > singleCall && len(frames) > 1 && frames[1].off < a.block[contentBlock].end():
 		m.rewrite = true
-		m.note("the contents become one frame: xrvn reads only the first")
+		m.note("joined the contents to one frame: xrvn reads only the first")
 	}
 	return nil
 }
@@ -314,7 +314,7 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 			return m.plan(ctx, st)
 		}
 		comp, edit.Len = count.n, a.size
-		plan.Notes = append(plan.Notes, fmt.Sprintf("%d files are packed again", files))
+		plan.Notes = append(plan.Notes, fmt.Sprintf("packed %d files again", files))
 	} else {
 		var frames []frameSpan
 		frames, err = a.frames(ctx, contents.off, maxFrames)
@@ -323,7 +323,7 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 		} else if at > 0 {
 			comp = a.size - contents.off
 		}
-		plan.Notes = append(plan.Notes, "header, metadata and index are made again")
+		plan.Notes = append(plan.Notes, "rebuilt header, metadata and index")
 	}
 	if err != nil {
 		return plan, err
@@ -347,7 +347,7 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 			_, err := w.Write(lastBlock)
 			return err
 		}})
-		plan.Notes = append(plan.Notes, "the frame's last block is made again")
+		plan.Notes = append(plan.Notes, "rebuilt the last block of the frame")
 	}
 	return plan, err
 }
@@ -371,7 +371,7 @@ func (m *mending) readMetadata() {
 	md, err := m.a.metadata()
 	if err != nil {
 		if at := mendBit(m.a.meta, int64(m.a.h.MetaFlat)); at >= 0 {
-			m.note("one bit of the metadata's byte %d is turned: its checksum is right then", at)
+			m.note("corrected one bit in byte %d of the metadata: the checksum matches now", at)
 			md, err = m.a.metadata()
 		}
 	}
@@ -380,7 +380,7 @@ func (m *mending) readMetadata() {
 		md = metadata{}
 	}
 	if m.meta = membersOf(string(md.text), format.CreateOptions{}); md.err != nil && len(md.text) > 0 {
-		m.note("the text of the metadata, which is no UCL, is the description now")
+		m.note("made the text of the metadata, which is not UCL, the description")
 	}
 	if _, err := appendMetadata(m.meta, 0); err != nil {
 		m.lose("the metadata: %v", err)
@@ -404,7 +404,7 @@ func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
 		sum, err := src.copyFile(m.a.index.start(k.rec), k.e.Size, out.write)
 		// Damaged blocks do not always decode to the same: judge again.
 		if err == nil && sum != k.digest {
-			err = errors.New("its content is not what its digest says")
+			err = errors.New("its content does not match its digest")
 		}
 		if broken := cmp.Or(context.Cause(ctx), src.broken); broken != nil {
 			return nil, broken

@@ -75,7 +75,7 @@ func (r *repository) read(ctx context.Context) error {
 	a := r.catalog
 	row, ok := a.byName.Find(catalogText)
 	if !ok || a.index.rec(row).kind() != typeFile {
-		return a.corrupt(format.MissingIndex, "catalog", 0, "there is no %s in it", catalogText)
+		return a.corrupt(format.MissingIndex, "catalog", 0, "no %s in the archive", catalogText)
 	}
 	size := a.index.rec(row).size()
 	if size > a.limits.Index {
@@ -132,7 +132,7 @@ func packageOf(line []byte) (format.Entry, error) {
 	}
 	name := packageFolder + "/" + strings.Join(parts, "~") + ".rvn"
 	if fault := format.NameFault(name); fault != "" {
-		return format.Entry{}, fmt.Errorf("%q is no name: %s", name, format.NameAdvice(fault))
+		return format.Entry{}, fmt.Errorf("%q is not a valid name: %s", name, format.NameAdvice(fault))
 	}
 	return format.Entry{Name: name, Size: size, Digest: format.Digest{Algo: "blake3", Sum: string(digest)}}, nil
 }
@@ -159,9 +159,9 @@ func (r *repository) compare(ctx context.Context) error {
 		delete(there, e.Name)
 		switch {
 		case !ok:
-			fault.Code, fault.Message = format.MissingVolume, "the catalogue lists it, and it is not there"
+			fault.Code, fault.Message = format.MissingVolume, "listed in the catalogue, but missing"
 		case size != e.Size:
-			fault.Code, fault.Message = format.OutOfBounds, fmt.Sprintf("it has %d bytes, the catalogue says %d", size, e.Size)
+			fault.Code, fault.Message = format.OutOfBounds, fmt.Sprintf("%d bytes, but %d in the catalogue", size, e.Size)
 		default:
 			continue
 		}
@@ -212,7 +212,7 @@ func (r *repository) check(ctx context.Context, report func(format.Problem)) err
 	}
 	for _, name := range r.surplus {
 		report(format.Problem{Code: format.MissingIndex, Class: "package", Severity: format.Warning, Volume: path.Join(r.name, name), Off: -1,
-			Entry: name, HasEntry: true, Message: "the catalogue does not list it"})
+			Entry: name, HasEntry: true, Message: "not listed in the catalogue"})
 	}
 	return r.checkSum(ctx, report)
 }
@@ -237,7 +237,7 @@ func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) 
 		return err
 	}
 	if sum := hex.EncodeToString(h.Sum(nil)); sum != string(said[:k]) {
-		p := r.catalog.problem(format.BadChecksum, "catalog-sum", format.Error, -1, "it is %s, %s says %s", sum, catalogSum, format.Escape(string(said[:k])))
+		p := r.catalog.problem(format.BadChecksum, "catalog-sum", format.Error, -1, "found digest %s, expected %[3]s as in %[2]s", sum, catalogSum, format.Escape(string(said[:k])))
 		report(p)
 	}
 	return nil

@@ -73,7 +73,7 @@ func (s *source) copyFile(off, n int64, write func([]byte) error) (sum string, e
 func (s *source) fail(err error) error {
 	s.broken = cmp.Or(s.broken, s.in.Err)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = fmt.Errorf("it ends at %d", s.at)
+		err = fmt.Errorf("ends at byte %d", s.at)
 	}
 	s.close()
 	if s.end < 0 {
@@ -117,12 +117,12 @@ func (s *source) open(off int64) error {
 			}
 		}
 		if s.end < 0 {
-			return fmt.Errorf("content %d lies behind all sections", off)
+			return fmt.Errorf("content at %d is after the last section", off)
 		}
 	}
 	if stored.end() > s.a.size {
 		if s.end >= 0 {
-			return errors.New("the archive ends before its section does")
+			return errors.New("the archive ends within its section")
 		}
 		stored.len = s.a.size - stored.off
 	}

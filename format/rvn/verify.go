@@ -43,14 +43,14 @@ func (a *archive) checkHeader(report func(format.Problem)) {
 		report(a.problem(format.BadHeader, "version", format.Warning, 3, "version %d: read as %d, as the reference does", v, version))
 	}
 	if a.said.Unused != [4]uint32{} {
-		report(a.problem(format.BadHeader, "unused", format.Note, 48, "words of the header that mean nothing are %v", a.said.Unused))
+		report(a.problem(format.BadHeader, "unused", format.Note, 48, "unused words of the header are not 0: %v", a.said.Unused))
 	}
 	if !isPeople(a.index.owners) || !isPeople(a.index.groups) {
 		report(a.problem(format.BadIndex, "people", format.Warning, a.h.indexOff(), "the names of owners and groups are not padded with zeros, or some are empty"))
 	}
 	if n := a.said.IndexComp; a.h.IndexFlat > maxStackIndex && n <= singleCall {
 		report(a.problem(format.Unsupported, "index-stack", format.Warning, a.h.indexOff(),
-			"xrvn cannot read it: %d bytes of index are more than fits its stack, and %d compressed ones make it try", a.h.IndexFlat, n))
+			"xrvn cannot read it: the index of %d bytes (%d compressed) does not fit on its stack", a.h.IndexFlat, n))
 	}
 }
 
@@ -63,7 +63,7 @@ func (a *archive) checkMetadata(report func(format.Problem)) {
 	case len(m.text) > maxMetadata:
 		report(a.problem(format.Limit, "metadata-size", format.Warning, headerLen, "%d bytes of metadata: readers refuse more than %d", len(m.text), maxMetadata))
 	case m.err != nil && len(m.text) > 0:
-		report(a.problem(format.BadData, "metadata-ucl", format.Warning, headerLen, "the metadata is no UCL: %v", m.err))
+		report(a.problem(format.BadData, "metadata-ucl", format.Warning, headerLen, "the metadata is not UCL: %v", m.err))
 	}
 	if int64(a.said.MetaFlat) != int64(len(m.text)) {
 		report(a.problem(format.BadHeader, "header-meta-flat", format.Error, 32, "meta-flat: expected %d, found %d: readers show an error instead of the metadata", len(m.text), a.said.MetaFlat))
@@ -87,11 +87,11 @@ var recordRules = []struct {
 		}},
 	{format.BadIndex, "mode", func(_ *index, r record) bool { return r.mode() > 0o7777 },
 		func(_ *index, r record) string {
-			return fmt.Sprintf("mode %o has bits that no mode has: xrvn fails there", r.mode())
+			return fmt.Sprintf("mode %o has invalid bits: xrvn fails there", r.mode())
 		}},
 	{format.BadIndex, "time", func(_ *index, r record) bool { return r.nanos() >= 1e9 },
 		func(_ *index, r record) string {
-			return fmt.Sprintf("%d nanoseconds are over a second: left out", r.nanos())
+			return fmt.Sprintf("%d nanoseconds are more than a second: ignored", r.nanos())
 		}},
 	{format.BadIndex, "time", func(_ *index, r record) bool { return int64(r.seconds()) < 0 || int64(r.seconds()) >= farTime },
 		func(_ *index, r record) string {
@@ -134,7 +134,7 @@ func (a *archive) checkRecords(ctx context.Context, report func(format.Problem))
 		if p := c.x.fault(i, r); p != nil {
 			report(*p)
 		} else if c.x.late[i] {
-			c.tell(i, format.BadIndex, "parent-later", format.Warning, "it comes before the directory that it is in: xrvn fails there")
+			c.tell(i, format.BadIndex, "parent-later", format.Warning, "stored before its directory: xrvn fails there")
 		}
 		c.dirNumber(i, r)
 		for _, rule := range recordRules {
@@ -161,9 +161,9 @@ func (c *recordCheck) dirNumber(i int, r record) {
 	}
 	switch isDir := r.kind() == typeDir; {
 	case !isDir && r.dirID() > 0:
-		c.tell(i, format.BadIndex, "dir-id", format.Warning, "it is no directory and has directory number %d", r.dirID())
+		c.tell(i, format.BadIndex, "dir-id", format.Warning, "not a directory, but has directory number %d", r.dirID())
 	case isDir && r.dirID() == 0:
-		c.tell(i, format.BadIndex, "dir-id", format.Warning, "it is a directory without a number: nothing can be in it")
+		c.tell(i, format.BadIndex, "dir-id", format.Warning, "directory without a number: it cannot have entries")
 	case isDir && r.dirID() != c.dirs:
 		c.tell(i, format.BadIndex, "dir-id", format.Warning, "directory %d has number %d", c.dirs, r.dirID())
 	}
@@ -175,12 +175,12 @@ func (c *recordCheck) name(i int, r record) {
 	if class := format.NameFault(name); class != "" && x.lost[i] == 0 {
 		c.tell(i, format.UnsafePath, class, format.Warning, "the name is not extracted: %s", format.NameAdvice(class))
 	} else if own := name[strings.LastIndexByte(name, '/')+1:]; x.lost[i] == 0 && len(own) != r.nameLen() {
-		c.tell(i, format.UnsafePath, "name-slash", format.Warning, "its name has a slash, which no name has")
+		c.tell(i, format.UnsafePath, "name-slash", format.Warning, "the name contains a slash")
 	}
 	if row, ok := c.a.byName.Find(name); ok && row != i {
-		c.tell(i, format.Duplicate, "duplicate", format.Warning, "the index has this path again: the last one counts")
+		c.tell(i, format.Duplicate, "duplicate", format.Warning, "duplicate path: the last entry counts")
 	} else if above := c.a.byName.FileAbove(name); above != "" {
-		c.tell(i, format.UnsafePath, "name-conflict", format.Warning, "%q is no directory: the first one stored is extracted", above)
+		c.tell(i, format.UnsafePath, "name-conflict", format.Warning, "%q is not a directory: the entry stored first is extracted", above)
 	}
 }
 
@@ -192,11 +192,11 @@ func (c *recordCheck) content(i int, r record) {
 			c.firsts[c.x.Name(i)] = i
 		}
 		if !r.hasDigest() {
-			c.tell(i, format.BadChecksum, "no-digest", format.Warning, "it has no digest")
+			c.tell(i, format.BadChecksum, "no-digest", format.Warning, "no digest")
 		}
 	case typeSymlink:
 		if r.linkLen() == 0 {
-			c.tell(i, format.BadIndex, "link-empty", format.Error, "a symbolic link to nothing: no system makes one")
+			c.tell(i, format.BadIndex, "link-empty", format.Error, "symbolic link with an empty target")
 		}
 	case typeHardLink:
 		c.link(i)
@@ -210,13 +210,13 @@ func (c *recordCheck) link(i int) {
 	row, ok := c.a.byName.Find(to)
 	switch {
 	case !ok:
-		tell(i, format.Dangling, "hardlink", format.Error, "a hard link to %q, which there is not", format.Escape(to))
+		tell(i, format.Dangling, "hardlink", format.Error, "hard link to %q, which does not exist", format.Escape(to))
 	case x.rec(row).kind() != typeFile:
-		tell(i, format.Dangling, "hardlink", format.Error, "a hard link to %q, which is a %s", format.Escape(to), kinds[min(x.rec(row).kind(), typeFifo)])
+		tell(i, format.Dangling, "hardlink", format.Error, "hard link to %q, which is a %s", format.Escape(to), kinds[min(x.rec(row).kind(), typeFifo)])
 	case first < 0:
-		tell(i, format.BadIndex, "hardlink-later", format.Warning, "a hard link to %q, which comes later: xrvn fails there", format.Escape(to))
+		tell(i, format.BadIndex, "hardlink-later", format.Warning, "hard link to %q, which is stored later: xrvn fails there", format.Escape(to))
 	case string(x.rec(i).digest()) != string(x.rec(row).digest()) && x.rec(i).hasDigest():
-		tell(i, format.BadChecksum, "hardlink-digest", format.Warning, "its digest is not that of %q, which it is a hard link to", format.Escape(to))
+		tell(i, format.BadChecksum, "hardlink-digest", format.Warning, "hard link to %q, but with another digest", format.Escape(to))
 	}
 }
 
@@ -228,7 +228,7 @@ func (a *archive) checkNames(report func(format.Problem)) {
 	namesOff := a.h.indexOff() // within a compressed block nothing has an offset of its own
 	if rest := x.names[x.namesUsed:]; len(rest) >= blockLen || !zeros(rest) {
 		report(a.problem(format.BadIndex, "names-surplus", format.Error, namesOff,
-			"%d bytes of names belong to no file: its writer dropped files and kept their names, so names are shifted", len(rest)-trailingZeros(rest)))
+			"%d bytes of names belong to no file: the writer dropped files but kept their names, so names are shifted", len(rest)-trailingZeros(rest)))
 	}
 	if rest := x.links[x.linksUsed:]; len(rest) >= blockLen || !zeros(rest) {
 		report(a.problem(format.BadIndex, "links-surplus", format.Error, namesOff, "%d bytes of link targets belong to no link", len(rest)-trailingZeros(rest)))
@@ -250,11 +250,11 @@ const frameEnd = "frame-end"
 func (a *archive) checkContents(ctx context.Context, report func(format.Problem)) error {
 	c := a.block[contentBlock]
 	if s := a.said.ArcFlat; s != uint64(a.index.total) {
-		report(a.problem(format.BadHeader, "header-arc-flat", format.Error, 40, "arc-flat: the sizes of all files make %d, found %d", a.index.total, s))
+		report(a.problem(format.BadHeader, "header-arc-flat", format.Error, 40, "arc-flat: expected %d, the sum of all files, found %d", a.index.total, s))
 	}
 	if a.index.total == 0 {
 		if a.size > c.off {
-			report(a.problem(format.Gap, "trailing", format.Note, c.off, "%d bytes behind the index belong to no file", a.size-c.off))
+			report(a.problem(format.Gap, "trailing", format.Note, c.off, "%d bytes after the index belong to no file", a.size-c.off))
 		}
 		return nil
 	}
@@ -280,7 +280,7 @@ func (a *archive) checkContents(ctx context.Context, report func(format.Problem)
 		report(a.problem(format.BadData, "frame", format.Error, c.off, "the contents do not begin with a zstd frame"))
 		return nil
 	case len(frames) > 1 && a.index.total > singleCall && frames[1].off < c.end():
-		report(a.problem(format.Unsupported, "frames", format.Warning, frames[1].off, "the contents are %d frames: xrvn reads the first, and writes wrong files from it", len(frames)))
+		report(a.problem(format.Unsupported, "frames", format.Warning, frames[1].off, "the contents are %d frames: xrvn reads only the first, and writes wrong files", len(frames)))
 	}
 	last := frames[len(frames)-1]
 	if last.cut {
@@ -296,13 +296,13 @@ func (a *archive) checkContents(ctx context.Context, report func(format.Problem)
 		if fit := int64(a.said.ArcComp) > stored && int64(a.said.ArcComp) <= a.size-c.off; fit {
 			sev = format.Warning
 		}
-		report(a.problem(format.BadHeader, "header-arc-comp", sev, 24, "arc-comp: the contents have %d bytes, found %d", stored, a.said.ArcComp))
+		report(a.problem(format.BadHeader, "header-arc-comp", sev, 24, "arc-comp: expected %d, the length of the contents, found %d", stored, a.said.ArcComp))
 	}
 	if tail := a.size - max(last.end(), min(c.end(), a.size)); tail > 0 {
-		report(a.problem(format.Gap, "trailing", format.Note, a.size-tail, "%d bytes behind the contents belong to no file", tail))
+		report(a.problem(format.Gap, "trailing", format.Note, a.size-tail, "%d bytes after the contents belong to no file", tail))
 	}
 	if f, err := parseFrame(a.frame); err == nil && len(frames) == 1 && f.content >= 0 && f.content != a.index.total {
-		report(a.problem(format.OutOfBounds, "content-size", format.Error, c.off, "the contents are %d bytes, the sizes of all files make %d", f.content, a.index.total))
+		report(a.problem(format.OutOfBounds, "content-size", format.Error, c.off, "the contents are %d bytes, but the sum of all files is %d", f.content, a.index.total))
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func packageMetadata(o format.CreateOptions) ([]ucl.Member, error) {
 		text = given
 	}
 	if len(text) > maxMetadata {
-		return nil, fmt.Errorf("metadata: %d bytes, readers refuse more than %d", len(text), maxMetadata)
+		return nil, fmt.Errorf("metadata: %d bytes: readers refuse more than %d", len(text), maxMetadata)
 	}
 	return membersOf(text, o), nil
 }
@@ -148,7 +148,7 @@ func appendMetadata(members []ucl.Member, flat int64) ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > maxMetadata {
-		return nil, fmt.Errorf("metadata: %d bytes as it is written, readers refuse more than %d", len(text), maxMetadata)
+		return nil, fmt.Errorf("metadata: %d bytes when written: readers refuse more than %d", len(text), maxMetadata)
 	}
 	return text, nil
 }
@@ -163,7 +163,7 @@ func checkManifest(entries []format.Entry) error {
 		err := checkEntry(e, &owners, &groups)
 		if e.Kind == format.Dir {
 			if dirs++; dirs == maxDirs+1 {
-				err = formatkit.NoPlace(e.Name, "directory: there are more than %d", maxDirs)
+				err = formatkit.NoPlace(e.Name, "directory: more than %d", maxDirs)
 			}
 		}
 		if err != nil {
@@ -185,32 +185,32 @@ func checkEntry(e format.Entry, owners, groups *people) error {
 		return no("name", "%s", format.NameAdvice(class))
 	}
 	if n := len(path.Base(e.Name)); n > maxNameLen {
-		return no("name", "%d bytes, the most is %d", n, maxNameLen)
+		return no("name", "%d bytes: expected at most %d", n, maxNameLen)
 	}
 	switch e.Kind {
 	case format.File:
 		if e.Size > maxFileSize {
-			return no("size", "%d bytes, the most is %d", e.Size, int64(maxFileSize))
+			return no("size", "%d bytes: expected at most %d", e.Size, int64(maxFileSize))
 		}
 		if uint32(e.Size) >= 1<<31 {
 			return no("size", "%d bytes: the reference fails on sizes whose lower 32 bits are 2 GiB or more", e.Size)
 		}
 	case format.Symlink, format.HardLink:
 		if n := len(e.Link); n > maxLinkLen {
-			return no("link target", "%d bytes, the most is %d", n, maxLinkLen)
+			return no("link target", "%d bytes: expected at most %d", n, maxLinkLen)
 		}
 		if e.Link == "" {
-			return no("link target", "it is empty")
+			return no("link target", "empty")
 		}
 		if strings.IndexByte(e.Link, 0) >= 0 {
-			return no("link target", "it holds a NUL byte")
+			return no("link target", "contains a NUL byte")
 		}
 	case format.Dir, format.Fifo:
 	default:
-		return no("kind", "a %s has no place", e.Kind)
+		return no("kind", "a %s cannot be stored", e.Kind)
 	}
 	if s := e.ModTime.Unix(); !e.ModTime.IsZero() && s < 0 {
-		return no("time", "%s is before 1970, which readers fail on", e.ModTime.UTC().Format("2006-01-02"))
+		return no("time", "%s is before 1970: readers fail on such times", e.ModTime.UTC().Format("2006-01-02"))
 	}
 	for _, p := range []struct {
 		what, name string
@@ -218,13 +218,13 @@ func checkEntry(e format.Entry, owners, groups *people) error {
 	}{{"owner", e.Owner, owners}, {"group", e.Group, groups}} {
 		name := cmp.Or(p.name, nobody)
 		if len(name) > blockLen {
-			return no(p.what, "%q has %d bytes, the most is %d", name, len(name), blockLen)
+			return no(p.what, "%q has %d bytes: expected at most %d", name, len(name), blockLen)
 		}
 		if strings.IndexByte(name, 0) >= 0 {
-			return no(p.what, "its name holds a NUL byte")
+			return no(p.what, "the name contains a NUL byte")
 		}
 		if _, ok := p.table.id(name); !ok {
-			return no(p.what, "%q would be the %d. one, there can be %d", name, maxPeople+1, maxPeople)
+			return no(p.what, "%q would be number %d, but the limit is %d", name, maxPeople+1, maxPeople)
 		}
 	}
 	return nil
@@ -241,7 +241,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return err
 	}
 	if _, isDir := w.dirs[e.Name]; w.files[e.Name] || isDir && e.Kind != format.Dir {
-		return formatkit.NoPlace(e.Name, "name: it is there already")
+		return formatkit.NoPlace(e.Name, "name: duplicate")
 	}
 	if e.Kind == format.Dir {
 		err := w.addDir(e)
@@ -266,7 +266,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case format.HardLink:
 		var known bool
 		if digest, known = w.targets[e.Link]; !known || digest == "" {
-			return formatkit.NoPlace(e.Name, "hard link: to %q, which is no file before it", format.Escape(e.Link))
+			return formatkit.NoPlace(e.Name, "hard link: %q is not a file stored before it", format.Escape(e.Link))
 		}
 	}
 	w.sum.Entries++
@@ -275,7 +275,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	return nil
 }
 
-var errEnded = errors.New("the archive is written already, or given up")
+var errEnded = errors.New("the archive is already complete or aborted")
 
 // addContent writes a file's content and returns its digest.
 func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (string, error) {
@@ -298,7 +298,7 @@ func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (s
 		return "", err
 	}
 	if w.flat += e.Size; sum == "" {
-		return "", w.broken(fmt.Errorf("%s: its reader knows no digest", format.Escape(e.Name)))
+		return "", w.broken(fmt.Errorf("%s: the reader provides no digest", format.Escape(e.Name)))
 	}
 	return sum, nil
 }

@@ -81,21 +81,21 @@ func TestWhatHasNoPlaceIsNamedBeforeAnythingIsWritten(t *testing.T) {
 		manifest []format.Entry
 		want     string
 	}{
-		{one(format.Entry{Name: "big", Size: 1 << 40}), "big: size: 1099511627776 bytes, the most is 1099511627775"},
+		{one(format.Entry{Name: "big", Size: 1 << 40}), "big: size: 1099511627776 bytes: expected at most 1099511627775"},
 		{one(format.Entry{Name: "big", Size: 3 << 30}), "big: size: 3221225472 bytes: the reference fails on sizes whose lower 32 bits are 2 GiB or more"},
 		{one(format.Entry{Name: "big", Size: 5 << 30}), ""},
-		{one(format.Entry{Name: strings.Repeat("n", 256)}), "name: 256 bytes, the most is 255"},
+		{one(format.Entry{Name: strings.Repeat("n", 256)}), "name: 256 bytes: expected at most 255"},
 		{one(format.Entry{Name: "d/" + strings.Repeat("n", 255)}), ""},
-		{one(format.Entry{Name: "l", Kind: format.Symlink, Link: strings.Repeat("n", 1<<16)}), "l: link target: 65536 bytes, the most is 65535"},
-		{one(format.Entry{Name: "l", Kind: format.Symlink}), "l: link target: it is empty"},
-		{one(format.Entry{Name: "p", Kind: format.Property}), "p: kind: a property has no place"},
-		{one(format.Entry{Name: "old", ModTime: time.Unix(-1, 0)}), "old: time: 1969-12-31 is before 1970, which readers fail on"},
-		{one(format.Entry{Name: "f", Owner: strings.Repeat("o", 33)}), `has 33 bytes, the most is 32`},
+		{one(format.Entry{Name: "l", Kind: format.Symlink, Link: strings.Repeat("n", 1<<16)}), "l: link target: 65536 bytes: expected at most 65535"},
+		{one(format.Entry{Name: "l", Kind: format.Symlink}), "l: link target: empty"},
+		{one(format.Entry{Name: "p", Kind: format.Property}), "p: kind: a property cannot be stored"},
+		{one(format.Entry{Name: "old", ModTime: time.Unix(-1, 0)}), "old: time: 1969-12-31 is before 1970: readers fail on such times"},
+		{one(format.Entry{Name: "f", Owner: strings.Repeat("o", 33)}), `has 33 bytes: expected at most 32`},
 		{people(256), ""},
-		{people(257), `256: owner: "user256" would be the 257. one, there can be 256`},
+		{people(257), `256: owner: "user256" would be number 257, but the limit is 256`},
 		{dirs(65535), ""},
-		{dirs(65536), "65535: directory: there are more than 65535"},
-		{append(one(format.Entry{Name: "../x"}), format.Entry{Name: "y", Owner: "\x00"}), "../x: name: it has a .. in it\ny: owner: its name holds a NUL byte"},
+		{dirs(65536), "65535: directory: more than 65535"},
+		{append(one(format.Entry{Name: "../x"}), format.Entry{Name: "y", Owner: "\x00"}), "../x: name: it contains ..\ny: owner: the name contains a NUL byte"},
 	} {
 		st, err := write(t, format.CreateOptions{Manifest: c.manifest})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

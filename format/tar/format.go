@@ -17,7 +17,7 @@ var Format = &format.Format{
 		format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos,
 	Params: []format.Param{{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
-		Help: "of compression: fastest, fast, better or best (default fast)",
+		Help: "compression level: fastest, fast, better or best (default fast)",
 	}},
 	WantsManifest: true, // hard links are found while it is made
 	Detect:        detect,

@@ -76,16 +76,16 @@ func (p *pax) parse(records []byte) (err error) {
 		length, _, ok := bytes.Cut(b, []byte(" "))
 		n, isNumber := decimal(length)
 		if !ok || !isNumber || n < int64(len(length))+2 || n > int64(len(b)) || b[n-1] != '\n' {
-			return fmt.Errorf("pax record at %d of %d bytes: it has no valid length", at, len(p.buf))
+			return fmt.Errorf("pax record at %d of %d bytes: invalid length", at, len(p.buf))
 		}
 		key, value, ok := bytes.Cut(b[len(length)+1:n-1], []byte("="))
 		if b = b[n:]; !ok || len(key) == 0 {
-			return fmt.Errorf("pax record at %d of %d bytes: it has no key", at, len(p.buf))
+			return fmt.Errorf("pax record at %d of %d bytes: missing key", at, len(p.buf))
 		}
 		switch string(key) {
 		case "GNU.sparse.offset", "GNU.sparse.numbytes":
 			if (numbers%2 == 0) != (string(key) == "GNU.sparse.offset") || bytes.IndexByte(value, ',') >= 0 {
-				return errors.New("pax records of a sparse map are not in their order")
+				return errors.New("pax records of a sparse map are out of order")
 			}
 			if numbers++; numbers > 1 {
 				pieces = append(pieces, ',')
@@ -95,7 +95,7 @@ func (p *pax) parse(records []byte) (err error) {
 		}
 		if to := p.field(key); to != nil {
 			if bytes.IndexByte(value, 0) >= 0 && (to == &p.path || to == &p.linkpath || to == &p.uname || to == &p.gname) {
-				return fmt.Errorf("pax record %q: it holds a NUL byte", key)
+				return fmt.Errorf("pax record %q: contains a NUL byte", key)
 			}
 			*to = value
 		}

@@ -101,7 +101,7 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 			short := r.codec == codec.Raw && s.m.stored > r.size-s.m.at
 			if short && s.m.fault == nil {
 				s.m.fault = &format.Problem{Code: format.Truncated, Severity: format.Error, Off: min(s.m.at, r.size),
-					Message: fmt.Sprintf("its %d bytes reach behind the archive's end at %d", s.m.stored, r.size)}
+					Message: fmt.Sprintf("its %d bytes extend beyond the end of the archive at %d", s.m.stored, r.size)}
 				s.m.sparse = nil
 			}
 			if err = each(&s.m); err != nil {
@@ -120,7 +120,7 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 		}
 		if err == io.EOF {
 			if !s.any && r.bare(src.at) {
-				err = errors.New("there is no tar header")
+				err = errors.New("no tar header")
 			} else if err = r.drained(src); err == nil {
 				return s.behindEnd(ctx)
 			}
@@ -247,7 +247,7 @@ func (r *reader) load(ctx context.Context) (*contents, error) {
 	c.index = format.NewIndex(&c.table)
 	for _, name := range again {
 		if _, ok := c.index.Find(name); !ok {
-			p := r.problem(format.Dangling, -1, "a hard link to its own name, and there is no file of that name")
+			p := r.problem(format.Dangling, -1, "hard link to its own name, but there is no file with this name")
 			p.Entry, p.HasEntry = name, true
 			r.doubt.CompareAndSwap(nil, &p)
 			c.notes = append(c.notes, p)
@@ -277,7 +277,7 @@ func (c *contents) cutShort(last *member) {
 	i := c.Len() - 1
 	c.rows.At(i).flags = hasFault
 	columns.Rare(&c.faults, i, &format.Problem{Code: format.Truncated, Severity: format.Error, Off: -1,
-		Message: fmt.Sprintf("not all of its %d bytes are there", last.stored)})
+		Message: fmt.Sprintf("some of its %d bytes are missing", last.stored)})
 }
 
 // A streamed place is where content of a compressed archive lies of which nothing is
@@ -460,9 +460,9 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 		return about, ctx.Err()
 	}
 	about.Version = "ustar, " + r.codec
-	solid := "compressed as one: a file is read by decoding all that precede it"
+	solid := "compressed as one: to read a file, everything before it is decoded"
 	if c != nil && len(c.frames) > 1 {
-		solid = fmt.Sprintf("compressed in %d pieces: a file is read by decoding what precedes it in its piece", len(c.frames))
+		solid = fmt.Sprintf("compressed in %d pieces: to read a file, its piece is decoded up to the file", len(c.frames))
 	}
 	about.Notes = append(about.Notes, format.Problem{Code: format.Unsupported, Class: "solid", Severity: format.Note, Volume: r.name, Off: -1, Message: solid})
 	return about, ctx.Err()

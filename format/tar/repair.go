@@ -34,7 +34,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	if m.kept == 0 && (len(m.edits) > 0 || m.torn || m.bare(src.at)) {
-		return format.Plan{}, &format.CorruptError{Format: "tar", Problem: m.problem(format.BadHeader, -1, "no header of a member was found")}
+		return format.Plan{}, &format.CorruptError{Format: "tar", Problem: m.problem(format.BadHeader, -1, "no member header found")}
 	}
 	if src.in != nil {
 		m.wrong = src.in.wrong
@@ -69,7 +69,7 @@ type edit struct {
 
 func (m *mender) edit(off, n int64, with []byte) error {
 	if int64(len(m.edits))*64 > m.limit {
-		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("over %d places to mend", len(m.edits)))}
+		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("more than %d places to repair", len(m.edits)))}
 	}
 	for len(m.edits) > 0 && m.edits[len(m.edits)-1].off >= off {
 		m.edits = m.edits[:len(m.edits)-1] // of what goes as a whole
@@ -88,7 +88,7 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 	s := newScanner(src)
 	s.keep = true
 	s.tornPax = func(off, n int64, with []byte) error {
-		formatkit.Say(&m.p.Lost, "bytes %d+%d: what damaged pax records say", off, n)
+		formatkit.Say(&m.p.Lost, "bytes %d+%d: damaged pax records", off, n)
 		return m.edit(off, n, with)
 	}
 	for ; ; m.kept++ {
@@ -149,7 +149,7 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 				return m.failed(src)
 			}
 			if !s.ended && m.size%blockSize != 0 {
-				formatkit.Say(&m.p.Notes, "the end of the tar is made, which is missing")
+				formatkit.Say(&m.p.Notes, "added the missing end of the tar")
 				return m.close(m.size)
 			}
 			end := src.at
@@ -159,9 +159,9 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 				return err
 			}
 			if !found {
-				return m.gap(end, m.size, "no header, behind the end of the tar")
+				return m.gap(end, m.size, "no header, after the end of the tar")
 			}
-			formatkit.Say(&m.p.Notes, "zeros that end the tar at byte %d are left out: members follow", s.head)
+			formatkit.Say(&m.p.Notes, "removed zeros at byte %d that end the tar: members follow", s.head)
 			if err := m.edit(s.head, src.at-s.head, nil); err != nil {
 				return err
 			}
@@ -238,7 +238,7 @@ func (m *mender) cut(s *scanner, end int64) (int64, error) {
 func (m *mender) passTorn(ctx context.Context, s *scanner) (err error) {
 	at := s.src.in.at
 	from := min(at, s.start)
-	formatkit.Say(&m.p.Lost, "what is compressed behind byte %d of the tar, up to the next piece with a header", at)
+	formatkit.Say(&m.p.Lost, "everything after byte %d of the tar up to the next piece with a header", at)
 	if m.last.stored > at-m.last.at {
 		if from, err = m.cut(s, at); err != nil {
 			return err
@@ -275,7 +275,7 @@ func resized(header []byte, size int64) []byte {
 // plan makes edits of a tar edits of what is stored.
 func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 	for _, f := range m.wrong {
-		formatkit.Say(&m.p.Lost, "bytes %d+%d: whether what is in them is right, which does not match its checksum", f.at, f.n)
+		formatkit.Say(&m.p.Lost, "bytes %d+%d: do not match their checksum, so their content may be wrong", f.at, f.n)
 	}
 	if len(m.edits) == 0 && !m.torn && len(m.wrong) == 0 {
 		return m.p
@@ -285,7 +285,7 @@ func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 		e.n = min(e.n, max(m.end-e.off, 0))
 	}
 	m.p.Partial = len(m.p.Lost) > 0 || m.torn
-	formatkit.Say(&m.p.Notes, "%d members are kept", m.kept)
+	formatkit.Say(&m.p.Notes, "kept %d members", m.kept)
 	if m.codec == codec.Raw {
 		for _, e := range m.edits {
 			m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: e.off, Len: e.n, Write: func(w io.Writer) error {
@@ -296,13 +296,13 @@ func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 		return m.p
 	}
 	if m.torn {
-		formatkit.Say(&m.p.Lost, "what is compressed behind byte %d of the tar; what is before it in the same piece cannot be proven any more", m.end)
+		formatkit.Say(&m.p.Lost, "everything after byte %d of the tar; the content before it in the same piece cannot be verified", m.end)
 	}
 	by := m.codec
 	if by == codec.Bzip2 {
 		by = codec.Zstd // nothing here compresses by bzip2
 	}
-	formatkit.Say(&m.p.Notes, "what can be decoded is compressed anew, by %s", by)
+	formatkit.Say(&m.p.Notes, "compressed the readable content again, with %s", by)
 	m.p.Edits = []format.Edit{{Object: m.name, Len: m.size, Write: func(w io.Writer) (err error) {
 		obj, err := st.Open(ctx, m.name)
 		if err != nil {

@@ -91,12 +91,12 @@ func (s *scanner) next() error {
 		}
 		size, ok := formatkit.TarNumber(b[124:136])
 		if !ok || size < 0 && hasContent(kind) {
-			return badHeader("header: %q is no size", formatkit.TarText(b[124:136]))
+			return badHeader("header: %q is not a size", formatkit.TarText(b[124:136]))
 		}
 		switch kind {
 		case typePax, typeGlobalPax, typeLongName, typeLongLink:
 			if size > maxSpecial {
-				return badHeader("header: %d bytes that are about a member, the most is %d", size, maxSpecial)
+				return badHeader("header: %d bytes of extended header: expected at most %d", size, maxSpecial)
 			}
 			content, err := s.src.take(int(size))
 			if err != nil {
@@ -114,7 +114,7 @@ func (s *scanner) next() error {
 				s.link = append(s.link[:0], formatkit.TarText(content)...)
 			}
 			if err != nil {
-				s.wrong(format.Error, err.Error()+"; this record and those behind it are not used")
+				s.wrong(format.Error, err.Error()+"; this record and those after it are not used")
 				if err := s.mendPax(kind); err != nil {
 					return err
 				}
@@ -178,13 +178,13 @@ func (s *scanner) readHeader() (block, dialect, error) {
 			s.ended = true
 			return nil, 0, io.EOF
 		}
-		return nil, 0, badHeader("header: one block of zeros, and then more")
+		return nil, 0, badHeader("header: a single block of zeros")
 	}
 	s.any = true
 	d := block(b).dialect()
 	if d == noDialect {
 		s.told, _ = formatkit.TarNumber(b[124:136])
-		return nil, 0, badHeader("header: its checksum does not match")
+		return nil, 0, badHeader("header: checksum does not match")
 	}
 	return b, d, nil
 }
@@ -257,10 +257,10 @@ func (s *scanner) behindEnd(ctx context.Context) error {
 	switch {
 	case found:
 		s.head = s.src.at
-		s.wrong(format.Error, fmt.Sprintf("a header behind the end of the tar at %d: what it describes is not listed", end))
+		s.wrong(format.Error, fmt.Sprintf("a header after the end of the tar at %d: its entry is not listed", end))
 	case err == nil && s.passed:
 		s.head = end
-		s.wrong(format.Error, "there are bytes behind the end of the tar: the zeros that end it may be damage")
+		s.wrong(format.Error, "bytes after the end of the tar: the zeros that end it may be damage")
 	}
 	return err
 }
@@ -294,7 +294,7 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 		if ok {
 			m.sec, m.nsec = sec, nsec
 		} else {
-			s.wrong(format.Note, fmt.Sprintf("pax record \"mtime\": %q is no time, that of the header counts", t))
+			s.wrong(format.Note, fmt.Sprintf("pax record \"mtime\": %q is not a time, so the header's time is used", t))
 		}
 	}
 	if kind == typeOld {
@@ -305,7 +305,7 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	if len(s.pax.size) > 0 {
 		ok := false
 		if size, ok = decimal(s.pax.size); !ok || size < 0 && hasContent(kind) {
-			return false, badHeader("pax record \"size\": %q is no size", s.pax.size)
+			return false, badHeader("pax record \"size\": %q is not a size", s.pax.size)
 		}
 	}
 	if hasContent(kind) {
@@ -336,7 +336,7 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	case typeFifo:
 		m.kind = format.Fifo
 	case typeChar, typeBlock:
-		m.fault = &format.Problem{Code: format.Unsupported, Class: "device", Severity: format.Error, Off: -1, Message: "a device, which is not read"}
+		m.fault = &format.Problem{Code: format.Unsupported, Class: "device", Severity: format.Error, Off: -1, Message: "devices are not supported"}
 	default:
 		return false, nil
 	}
@@ -389,12 +389,12 @@ func (s *scanner) readSparse(b block, d dialect, kind byte, name []byte) ([]byte
 	version := string(p.sparseMajor) + "." + string(p.sparseMinor)
 	switch {
 	case kind == typeSparse && d != gnu:
-		fault(format.Unsupported, "a sparse file of an unknown kind, which is not read")
+		fault(format.Unsupported, "sparse file of an unknown kind")
 		return name, nil
 	case kind == typeSparse:
 		ok := false
 		if real, ok = formatkit.TarNumber(b[483:495]); !ok {
-			err, real = &mapError{errors.New("sparse map: the file's size is no number")}, 0
+			err, real = &mapError{errors.New("sparse map: the size of the file is not a number")}, 0
 		}
 		var failed error
 		if spans, failed = s.oldMap(b); failed != nil {
@@ -404,14 +404,14 @@ func (s *scanner) readSparse(b block, d dialect, kind byte, name []byte) ([]byte
 	case version == "." && len(p.sparseMap) == 0:
 		return name, nil
 	case version != "." && version != "0.0" && version != "0.1" && version != "1.0":
-		fault(format.Unsupported, fmt.Sprintf("a sparse file of version %q, which is not read", version))
+		fault(format.Unsupported, fmt.Sprintf("sparse file of version %q is not supported", version))
 		return name, nil
 	default:
 		name = or(p.sparseName, name)
 		if size := or(p.sparseSize, p.sparseReal); len(size) > 0 {
 			ok := false
 			if real, ok = decimal(size); !ok {
-				err, real = &mapError{fmt.Errorf("sparse map: %q is no size", size)}, 0
+				err, real = &mapError{fmt.Errorf("sparse map: %q is not a size", size)}, 0
 			}
 		}
 		if version == "1.0" {
@@ -428,7 +428,7 @@ func (s *scanner) readSparse(b block, d dialect, kind byte, name []byte) ([]byte
 		}
 	}
 	if err == nil && real < 0 {
-		err = &mapError{fmt.Errorf("sparse map: the file's size is %d", real)}
+		err = &mapError{fmt.Errorf("sparse map: the size of the file is %d", real)}
 	}
 	m.size = max(real, 0)
 	m.sparse = &sparse{at: m.at, spans: spans}

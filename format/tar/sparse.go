@@ -25,19 +25,19 @@ func (s *sparse) stored() (n int64) {
 	return n
 }
 
-var errLongMap = fmt.Errorf("a sparse map of more than %d bytes", maxSpecial)
+var errLongMap = fmt.Errorf("sparse map of more than %d bytes", maxSpecial)
 
 // check makes sure that spans ascend, lie within size, and are stored.
 func (s *sparse) check(size, stored int64) error {
 	var end int64
 	for i, x := range s.spans {
 		if x.off < end || x.n < 0 || x.n > size-x.off {
-			return fmt.Errorf("sparse map: span %d of %d, bytes %d+%d, expected from %d on, in %d bytes", i, len(s.spans), x.off, x.n, end, size)
+			return fmt.Errorf("sparse map: span %d of %d, bytes %d+%d: expected it after %d and within %d bytes", i, len(s.spans), x.off, x.n, end, size)
 		}
 		end = x.off + x.n
 	}
 	if n := s.stored(); n > stored {
-		return fmt.Errorf("sparse map: spans of %d bytes, %d are stored", n, stored)
+		return fmt.Errorf("sparse map: spans of %d bytes, but %d are stored", n, stored)
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (s *scanner) oldMap(b block) (spans []span, err error) {
 			off, ok1 := formatkit.TarNumber(table[i : i+12])
 			n, ok2 := formatkit.TarNumber(table[i+12 : i+24])
 			if !ok1 || !ok2 {
-				return errors.New("sparse map: a span without a number")
+				return errors.New("sparse map: span without a number")
 			}
 			spans = append(spans, span{off, n})
 		}
@@ -87,13 +87,13 @@ func listedMap(count, list []byte) (spans []span, err error) {
 		var off, length []byte
 		var more bool
 		if off, list, more = bytes.Cut(list, []byte(",")); !more {
-			return nil, &mapError{errors.New("sparse map: an offset without a length")}
+			return nil, &mapError{errors.New("sparse map: offset without a length")}
 		}
 		length, list, more = bytes.Cut(list, []byte(","))
 		x, ok1 := decimal(off)
 		y, ok2 := decimal(length)
 		if !ok1 || !ok2 || more && len(list) == 0 {
-			return nil, &mapError{errors.New("sparse map: a span without a number")}
+			return nil, &mapError{errors.New("sparse map: span without a number")}
 		}
 		spans = append(spans, span{x, y})
 	}
@@ -114,7 +114,7 @@ func (s *scanner) leadingMap(stored int64) (spans []span, read int64, err error)
 			return nil, read - blockSize, &mapError{errLongMap}
 		}
 		if read > stored {
-			return nil, read - blockSize, &mapError{errors.New("sparse map: it is longer than what is stored")}
+			return nil, read - blockSize, &mapError{errors.New("sparse map: longer than the stored bytes")}
 		}
 		b, err := s.src.take(blockSize)
 		if err != nil {
@@ -130,7 +130,7 @@ func (s *scanner) leadingMap(stored int64) (spans []span, read int64, err error)
 			}
 			n, ok := decimal(line)
 			if !ok || lines == 0 && (n < 0 || n > maxSpecial) {
-				return nil, read, &mapError{fmt.Errorf("sparse map: line %d is no number", lines+1)}
+				return nil, read, &mapError{fmt.Errorf("sparse map: line %d is not a number", lines+1)}
 			}
 			switch line = line[:0]; {
 			case lines == 0:

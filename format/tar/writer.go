@@ -36,7 +36,7 @@ type writer struct {
 	err     error // why nothing can be added any more
 }
 
-var errDone = errors.New("the archive is written already, or given up")
+var errDone = errors.New("the archive is already complete or aborted")
 
 // heldContent is what is read before its header is written, so that a source
 // that breaks off leaves nothing; longer content goes through a scratch.
@@ -69,7 +69,7 @@ func compressor(out io.Writer, name, level string) (io.WriteCloser, error) {
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	if by := compression(name); by == codec.Bzip2 || by == codec.XZ || by == codec.LZ4 {
-		return nil, fmt.Errorf("%s: tars compressed by %s are read, but not written: %w", format.Escape(name), by, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s: writing tars compressed with %s is not supported: %w", format.Escape(name), by, errors.ErrUnsupported)
 	}
 	out, err := store.Create(ctx, st, name)
 	if err != nil {
@@ -171,10 +171,10 @@ func headerOf(e format.Entry) (*tar.Header, error) {
 	case format.Fifo:
 		h.Typeflag = tar.TypeFifo
 	default:
-		return nil, formatkit.NoPlace(e.Name, "a %s", e.Kind.String()+" has no place")
+		return nil, formatkit.NoPlace(e.Name, "a %s", e.Kind.String()+" cannot be stored")
 	}
 	if strings.IndexByte(e.Link, 0) >= 0 {
-		return nil, formatkit.NoPlace(e.Name, "its target holds a NUL byte")
+		return nil, formatkit.NoPlace(e.Name, "the target contains a NUL byte")
 	}
 	return h, nil
 }

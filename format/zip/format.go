@@ -14,7 +14,7 @@ var Format = &format.Format{
 	Keeps:      format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks,
 	Params: []format.Param{{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
-		Help: "of compression: fastest, fast, better or best (default between fast and better)",
+		Help: "compression level: fastest, fast, better or best (default between fast and better)",
 	}},
 	Detect: detect,
 	Open:   open,

@@ -74,7 +74,7 @@ const (
 	madeByMacOS = 19
 )
 
-var errShort = errors.New("it ends within an entry")
+var errShort = errors.New("ends within an entry")
 
 // findEnd returns where in the archive's last bytes its end begins, -1 if nowhere. One of
 // nothing counts only if there is no other: a comment may hold the magic.
@@ -159,7 +159,7 @@ func parseRow(b []byte) (r row, n int, err error) {
 		return r, 0, nil
 	}
 	if string(b[:4]) != rowMagic {
-		return r, 0, fmt.Errorf("it begins with %x, expected %x", b[:4], rowMagic)
+		return r, 0, fmt.Errorf("begins with %x, expected %x", b[:4], rowMagic)
 	}
 	le := binary.LittleEndian
 	name, extra, comment := int(le.Uint16(b[28:])), int(le.Uint16(b[30:])), int(le.Uint16(b[32:]))
@@ -179,7 +179,7 @@ func parseRow(b []byte) (r row, n int, err error) {
 		r.name = strings.ReplaceAll(r.name, `\`, "/") // there are writers that know no better
 	}
 	if err == nil && (r.stored > math.MaxInt64/4 || r.size > math.MaxInt64/4 || r.off > math.MaxInt64/4) {
-		err = fmt.Errorf("%d bytes that become %d, at %d", r.stored, r.size, r.off)
+		err = fmt.Errorf("sizes %d and %d or offset %d exceed the maximum", r.stored, r.size, r.off)
 	}
 	return r, n, err
 }
@@ -200,7 +200,7 @@ func (r *row) extra(b []byte) error {
 					continue
 				}
 				if len(f) < 8 {
-					return errors.New("a size that is not there")
+					return errors.New("missing size")
 				}
 				*to, f = binary.LittleEndian.Uint64(f), f[8:]
 			}

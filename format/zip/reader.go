@@ -89,7 +89,7 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 		}
 	}
 	if at < 0 {
-		return e, 0, r.corrupt(format.MissingIndex, -1, "no end of a directory: it is cut off, or no zip")
+		return e, 0, r.corrupt(format.MissingIndex, -1, "no end of the directory: truncated, or not a zip")
 	}
 	pos := r.size - int64(len(tail)) + int64(at)
 	comment := tail[at+endLen:]
@@ -102,7 +102,7 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 		}
 		if off, ok := parseLocator(b); ok {
 			if off > math.MaxInt64 || int64(off) > pos-locatorLen-end64Len {
-				return e, 0, r.corrupt(format.OutOfBounds, pos-locatorLen, "the end of its directory is said to be at %d", off)
+				return e, 0, r.corrupt(format.OutOfBounds, pos-locatorLen, "the end of the directory cannot be at %d", off)
 			}
 			b = make([]byte, end64Len)
 			if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
@@ -116,13 +116,13 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 				}
 			}
 			if e, ok = parseEnd64(b); !ok {
-				return e, 0, r.corrupt(format.BadIndex, int64(off), "no end of a directory where one should be")
+				return e, 0, r.corrupt(format.BadIndex, int64(off), "expected the end of the directory")
 			}
 			pos = int64(off)
 		}
 	}
 	if e.size > uint64(pos) || e.off > uint64(pos)-e.size {
-		return e, 0, r.corrupt(format.OutOfBounds, pos, "a directory of %d bytes at %d, which ends behind %d", e.size, e.off, pos)
+		return e, 0, r.corrupt(format.OutOfBounds, pos, "the directory of %d bytes at %d ends after %d", e.size, e.off, pos)
 	}
 	return e, pos - int64(e.size) - int64(e.off), nil
 }
@@ -143,7 +143,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 	}
 	memory := int64(endLen)
 	if memory > limit {
-		return r.corrupt(format.Limit, r.dirOff, "an index of %d bytes and more, the limit is %d", memory, limit)
+		return r.corrupt(format.Limit, r.dirOff, "an index of %d bytes or more exceeds the limit of %d", memory, limit)
 	}
 	room := make([]byte, min(int64(e.size)+behind, 256<<10)) // more than the longest row
 	buf := room[:0]
@@ -168,7 +168,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 			continue
 		}
 		if n == 0 {
-			r.wrong(r.corrupt(format.BadIndex, off, "entry %d of the directory: %v; reading goes on at the next one", r.table.Len(), cmp.Or(err, errShort)))
+			r.wrong(r.corrupt(format.BadIndex, off, "entry %d of the directory: %v; skipped", r.table.Len(), cmp.Or(err, errShort)))
 			for skip := 1; ; skip = 0 {
 				if i := bytes.Index(buf[skip:], []byte(rowMagic)); i >= 0 {
 					buf, off = buf[skip+i:], off+int64(skip+i)
@@ -202,7 +202,7 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 		buf, off = buf[n:], off+int64(n)
 	}
 	if e.count&math.MaxUint16 != uint64(r.table.Len())&math.MaxUint16 {
-		r.wrong(r.corrupt(format.BadIndex, r.dirOff, "its directory has %d entries, expected %d", r.table.Len(), e.count))
+		r.wrong(r.corrupt(format.BadIndex, r.dirOff, "the directory has %d entries, expected %d", r.table.Len(), e.count))
 	}
 	if r.doubt != nil && r.table.Len() == 0 {
 		return &format.CorruptError{Format: "zip", Problem: *r.doubt}
@@ -226,9 +226,9 @@ func (r *reader) wrong(c *format.CorruptError) {
 // behindEnd tells what is odd about an archive that ends in tail.
 func (r *reader) behindEnd(tail []byte, off int64) {
 	comment := int(binary.LittleEndian.Uint16(tail[20:]))
-	c := r.corrupt(format.Gap, off+endLen+int64(comment), "%d bytes are behind its end", len(tail)-endLen-comment)
+	c := r.corrupt(format.Gap, off+endLen+int64(comment), "%d bytes after the end of the archive", len(tail)-endLen-comment)
 	if comment > len(tail)-endLen {
-		c = r.corrupt(format.Truncated, off, "of its comment of %d bytes %d are there", comment, len(tail)-endLen)
+		c = r.corrupt(format.Truncated, off, "comment of %d bytes, but only %d bytes are left", comment, len(tail)-endLen)
 	}
 	c.Severity = format.Warning
 	r.wrong(c)
@@ -266,7 +266,7 @@ func (r *reader) add(x row, base, rowOff int64) {
 	case mode&fs.ModeType == fs.ModeSymlink:
 		e.kind = format.Symlink
 	case mode&fs.ModeType != 0:
-		fault(format.Unsupported, "device", "no file, which is not read")
+		fault(format.Unsupported, "device", "not a file, folder or link: not supported")
 	}
 	coder, read := methods[x.method]
 	e.method = uint8(x.method)
@@ -275,19 +275,19 @@ func (r *reader) add(x row, base, rowOff int64) {
 	}
 	switch {
 	case !read:
-		fault(format.Unsupported, "unsupported-compression", "compressed by %s, which is not read", cmp.Or(unread[x.method], fmt.Sprintf("method %d", x.method)))
+		fault(format.Unsupported, "unsupported-compression", "compression %s is not supported", cmp.Or(unread[x.method], fmt.Sprintf("method %d", x.method)))
 	case coder != codec.Raw:
 	case x.stored != x.size:
-		fault(format.BadIndex, "", "%d bytes are stored of %d", x.stored, x.size)
+		fault(format.BadIndex, "", "%d bytes stored, expected %d", x.stored, x.size)
 	}
 	if x.flags&flagEncrypted != 0 {
-		fault(format.Unsupported, "encrypted", "it is encrypted")
+		fault(format.Unsupported, "encrypted", "encrypted")
 	}
 	if e.kind == format.File && e.size == 0 {
 		e.stored = 0 // an empty stream
 	}
 	if e.kind != format.Dir && e.off > r.dirOff-localLen-e.stored {
-		fault(format.OutOfBounds, "", "%d bytes are said to be stored at %d, and the directory begins at %d", e.stored, e.off, r.dirOff)
+		fault(format.OutOfBounds, "", "%d bytes expected at %d, but the directory begins at %d", e.stored, e.off, r.dirOff)
 	}
 	t.items.Add(e)
 	if wrong != nil {
@@ -317,7 +317,7 @@ func (r *reader) readLinks(ctx context.Context) error {
 func (r *reader) readLink(ctx context.Context, i int) error {
 	p := r.table.items.At(i)
 	if p.stored > maxLink {
-		return r.corruptItem(p, format.Limit, p.off, "a link's target of %d bytes, more than %d", p.stored, maxLink)
+		return r.corruptItem(p, format.Limit, p.off, "link target of %d bytes: expected at most %d", p.stored, maxLink)
 	}
 	off, err := r.contentOff(ctx, p)
 	if err != nil {
@@ -335,7 +335,7 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 			err = errors.Join(err, d.Close())
 		}
 		if err != nil || len(b) > maxLink {
-			return r.corruptItem(p, format.BadData, off, "a link's target cannot be decoded")
+			return r.corruptItem(p, format.BadData, off, "cannot decode the link target")
 		}
 	}
 	r.table.link(i, string(b))
@@ -351,10 +351,10 @@ func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	}
 	n, ok := parseLocal(b[:])
 	if !ok {
-		return 0, r.corruptItem(p, format.BadHeader, p.off, "an entry begins with %x, expected %x", b[:4], localMagic)
+		return 0, r.corruptItem(p, format.BadHeader, p.off, "the entry begins with %x, expected %x", b[:4], localMagic)
 	}
 	if p.off+n > r.dirOff-p.stored {
-		return 0, r.corruptItem(p, format.OutOfBounds, p.off, "%d bytes are stored from %d on, and the directory begins at %d", p.stored, p.off+n, r.dirOff)
+		return 0, r.corruptItem(p, format.OutOfBounds, p.off, "%d bytes stored from %d on, but the directory begins at %d", p.stored, p.off+n, r.dirOff)
 	}
 	return p.off + n, nil
 }

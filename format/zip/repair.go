@@ -47,7 +47,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	} else if corrupt {
 		m.base, m.dirOff, m.found = 0, size, nil
-		formatkit.Say(&m.p.Notes, "the directory cannot be read: %v", err)
+		formatkit.Say(&m.p.Notes, "cannot read the directory: %v", err)
 	}
 	if err := m.check(); err != nil {
 		return format.Plan{}, err
@@ -185,14 +185,14 @@ func (m *mender) makeHeader(x *found, before int64) error {
 		return nil
 	}
 	m.names[x.name] = true
-	formatkit.Say(&m.p.Notes, "the header in front of %s is made of the directory", format.Escape(x.name))
+	formatkit.Say(&m.p.Notes, "rebuilt the header of %s from the directory", format.Escape(x.name))
 	header := x.header(rowName(x.raw), int(x.head))
 	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: x.at, Len: x.head, Write: func(w io.Writer) error {
 		_, err := w.Write(header)
 		return err
 	}})
 	if !x.proves() {
-		formatkit.Say(&m.p.Lost, "%s: whether its content is right, which is compressed by method %d or encrypted", format.Escape(x.name), x.method)
+		formatkit.Say(&m.p.Lost, "%s: content not verified, because it is compressed with method %d or encrypted", format.Escape(x.name), x.method)
 	}
 	return nil
 }
@@ -322,7 +322,7 @@ func (m *mender) sweep() error {
 		if before = max(before, x.end); m.names[x.name] {
 			continue
 		}
-		formatkit.Say(&m.p.Notes, "%s is listed by the header in front of it, at byte %d", format.Escape(x.name), x.at)
+		formatkit.Say(&m.p.Notes, "listed %s from its header at byte %d", format.Escape(x.name), x.at)
 		m.names[x.name] = true
 		if err := m.remember(*x); err != nil {
 			return err
@@ -367,13 +367,13 @@ func (m *mender) local(off int64) (_ *found, next int64, _ error) {
 		}
 	}
 	if int64(x.stored) > m.dirOff-at {
-		formatkit.Say(&m.p.Lost, "%s: its content of %d bytes, at byte %d, is cut off", format.Escape(x.name), x.stored, at)
+		formatkit.Say(&m.p.Lost, "%s: content of %d bytes at byte %d is truncated", format.Escape(x.name), x.stored, at)
 		return nil, 0, nil
 	}
 	fine, err := m.matches(&x, at)
 	if fine && !x.proves() {
 		if fine = x.method <= 20 || x.method >= 93 && x.method <= 99; fine { // one that there is
-			formatkit.Say(&m.p.Lost, "%s: whether its content is right, which is compressed by method %d or encrypted", format.Escape(x.name), x.method)
+			formatkit.Say(&m.p.Lost, "%s: content not verified, because it is compressed with method %d or encrypted", format.Escape(x.name), x.method)
 		}
 	}
 	if err != nil || fine {
@@ -382,7 +382,7 @@ func (m *mender) local(off int64) (_ *found, next int64, _ error) {
 		f.raw = x.append(nil)
 		return f, behind, err
 	}
-	formatkit.Say(&m.p.Lost, "%s: its content, at byte %d, is not what its checksum says", format.Escape(x.name), at)
+	formatkit.Say(&m.p.Lost, "%s: content at byte %d does not match its checksum", format.Escape(x.name), at)
 	if m.dirOff-behind >= 4 {
 		if err := m.obj.ReadAt(m.ctx, b[:4], behind); err != nil {
 			return nil, 0, err
@@ -434,7 +434,7 @@ func (m *mender) behind(x *row, at int64) (int64, error) {
 func (m *mender) plan(damaged bool) (format.Plan, error) {
 	for _, name := range m.missing {
 		if !m.names[name] {
-			formatkit.Say(&m.p.Lost, "%s: its content is not where the directory says, or not what its checksum says", format.Escape(name))
+			formatkit.Say(&m.p.Lost, "%s: content not found at its offset, or does not match its checksum", format.Escape(name))
 			damaged = true
 		}
 	}
@@ -443,11 +443,11 @@ func (m *mender) plan(damaged bool) (format.Plan, error) {
 		return format.Plan{}, nil
 	}
 	if len(fine) == 0 {
-		return format.Plan{}, m.corrupt(format.MissingIndex, -1, "no file was found whose content is what its checksum says")
+		return format.Plan{}, m.corrupt(format.MissingIndex, -1, "found no file whose content matches its checksum")
 	}
 	for _, x := range fine {
 		if mode, _ := x.mode(); mode&fs.ModeIrregular != 0 {
-			formatkit.Say(&m.p.Lost, "%s: it is no file by its mode, and not read", format.Escape(x.name))
+			formatkit.Say(&m.p.Lost, "%s: not a file by its mode, so not read", format.Escape(x.name))
 		}
 	}
 	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
@@ -467,7 +467,7 @@ func (m *mender) plan(damaged bool) (format.Plan, error) {
 		}
 	}
 	m.p.Partial = len(m.p.Lost) > 0
-	formatkit.Say(&m.p.Notes, "a new directory of %d entries is written at byte %d", len(fine), m.dirOff)
+	formatkit.Say(&m.p.Notes, "wrote a new directory of %d entries at byte %d", len(fine), m.dirOff)
 	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: m.dirOff, Len: m.size - m.dirOff, Write: func(w io.Writer) error {
 		e := end{count: uint64(len(fine)), off: uint64(m.dirOff - m.base), comment: m.comment}
 		for _, x := range fine {

@@ -39,7 +39,7 @@ func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) e
 		}
 		if p.off < end {
 			report(format.Problem{Code: format.Overlap, Severity: format.Warning, Volume: r.name, Off: p.off, Entry: name, HasEntry: true,
-				Message: fmt.Sprintf("it begins before another one ends, at %d", end)})
+				Message: fmt.Sprintf("begins before another entry ends at %d", end)})
 		}
 		end = max(end, off+p.stored)
 	}

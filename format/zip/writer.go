@@ -55,7 +55,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-var errDone = errors.New("the archive is written already, or given up")
+var errDone = errors.New("the archive is already complete or aborted")
 
 func (w *writer) check(e format.Entry) error {
 	no := func(why string, args ...any) error {
@@ -65,11 +65,11 @@ func (w *writer) check(e format.Entry) error {
 	case err != nil:
 		return err
 	case len(e.Name) >= math.MaxUint16:
-		return no("its name has %d bytes, the most is %d", len(e.Name), math.MaxUint16-1)
+		return no("name of %d bytes: expected at most %d", len(e.Name), math.MaxUint16-1)
 	case e.Kind == format.Symlink && (e.Link == "" || len(e.Link) > maxLink || strings.IndexByte(e.Link, 0) >= 0):
-		return no("it leads to %q, which is nothing", e.Link)
+		return no("invalid link target %q", e.Link)
 	case e.Kind != format.File && e.Kind != format.Dir && e.Kind != format.Symlink:
-		return no("a %s has no place", e.Kind)
+		return no("a %s cannot be stored", e.Kind)
 	}
 	return nil
 }

@@ -108,9 +108,9 @@ func openBlosc(in []byte, most int64) (*bloscReader, error) {
 	case in[0] == 0 || in[0] > 2:
 		return nil, fmt.Errorf("expected version 1 or 2, found %d", in[0])
 	case r.size > most:
-		return nil, fmt.Errorf("expected at most %d bytes, found a header that says %d", most, r.size)
+		return nil, fmt.Errorf("expected at most %d bytes, found %d in the header", most, r.size)
 	case r.end < bloscHeader || r.end > int64(len(in)):
-		return nil, fmt.Errorf("the header says %d bytes, but %d are there", r.end, len(in))
+		return nil, fmt.Errorf("the header has %d bytes, but %d exist", r.end, len(in))
 	case r.size == 0 || r.flags&bloscStored != 0:
 		return r, nil
 	case r.typeSize == 0 || r.blockSize == 0:
@@ -157,7 +157,7 @@ func (r *bloscReader) plausible(blocks int64) error {
 	for i := range blocks {
 		err := r.streams(i, min(r.blockSize, r.size-i*r.blockSize), func(stored []byte, from, to int64) error {
 			if int64(len(stored))*r.codec.ratio < to-from {
-				return fmt.Errorf("%d bytes cannot stand for %d", len(stored), to-from)
+				return fmt.Errorf("%d bytes cannot decode to %d", len(stored), to-from)
 			}
 			return nil
 		})

@@ -56,7 +56,7 @@ func decodeBloscLZ(dst, src []byte) error {
 			}
 			dist++
 			if dist > n {
-				return fmt.Errorf("offset %d: a match %d bytes back, where only %d are", at, dist, n)
+				return fmt.Errorf("offset %d: a match %d bytes back, but only %d exist", at, dist, n)
 			}
 			if length > len(dst)-n {
 				return fmt.Errorf("more than %d bytes", len(dst))

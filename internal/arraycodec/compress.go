@@ -135,7 +135,7 @@ func Zstd(in []byte, most int64) (out []byte, err error) {
 	size := min(8*int64(len(in)), most)
 	if h.HasFCS {
 		if h.FrameContentSize > uint64(most) {
-			return nil, fmt.Errorf("expected at most %d bytes, found a frame of %d bytes that says %d", most, len(in), h.FrameContentSize)
+			return nil, fmt.Errorf("expected at most %d bytes, found a frame of %d bytes for %d", most, len(in), h.FrameContentSize)
 		}
 		size = int64(h.FrameContentSize)
 	}
@@ -169,7 +169,7 @@ func LZ4(in []byte, most int64) ([]byte, error) {
 	}
 	size, block := int64(binary.LittleEndian.Uint32(in)), in[4:]
 	if size > most || size > int64(len(block))*256 {
-		return nil, fmt.Errorf("expected at most %d bytes, found %d stored bytes that say %d", most, len(block), size)
+		return nil, fmt.Errorf("expected at most %d bytes, found %d stored bytes for %d", most, len(block), size)
 	}
 	out := make([]byte, size)
 	if size == 0 {

@@ -52,7 +52,7 @@ type IndexSummary struct {
 func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, o IndexOptions) (sum IndexSummary, err error) {
 	was, err := kept.BindWhole(ctx, s.Store, s.Name)
 	if err != nil {
-		return sum, fmt.Errorf("no index can be bound to it: %w", err)
+		return sum, fmt.Errorf("it cannot have an index: %w", err)
 	}
 	head := kept.Head{Format: s.Format.Name, View: s.Format.ViewOf(o.View), Param: o.Param, Bound: was, Objects: []string{""}, Chunk: o.Chunk}
 	// Formats that can go through entries once have archives of one object; what is known
@@ -230,7 +230,7 @@ type sumSpool struct {
 // A spoolError is about the disk that digests wait on, not about content.
 type spoolError struct{ err error }
 
-func (e *spoolError) Error() string { return "digests on the disk: " + e.err.Error() }
+func (e *spoolError) Error() string { return "digests in the scratch file: " + e.err.Error() }
 func (e *spoolError) Unwrap() error { return e.err }
 
 func (s *sumSpool) reset() { s.b, s.spilt = s.b[:0], false }

@@ -35,9 +35,9 @@ func (e *ProofError) Error() string {
 // What says what is wrong, without the name.
 func (e *ProofError) What() string {
 	if e.None {
-		return fmt.Sprintf("bytes %d to %d have no proof: they were damaged when the index was made", e.Off, e.Off+e.Len)
+		return fmt.Sprintf("bytes %d to %d have no digest: they were damaged when the index was written", e.Off, e.Off+e.Len)
 	}
-	return fmt.Sprintf("bytes %d to %d are damaged: they are not what the index has a digest of", e.Off, e.Off+e.Len)
+	return fmt.Sprintf("bytes %d to %d are damaged: they do not match the digest in the index", e.Off, e.Off+e.Len)
 }
 
 // Unwrap says that it is damage.
@@ -52,7 +52,7 @@ type ProofLostError struct {
 }
 
 func (e *ProofLostError) Error() string {
-	return fmt.Sprintf("%s: the index %s has lost its proof: %v", format.Escape(e.Entry), format.Escape(e.Index), e.Err)
+	return fmt.Sprintf("%s: the digests in the index %s are damaged: %v", format.Escape(e.Entry), format.Escape(e.Index), e.Err)
 }
 
 func (e *ProofLostError) Unwrap() error { return e.Err }

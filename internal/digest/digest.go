@@ -90,7 +90,7 @@ func (e *Error) Error() string {
 func (e *Error) What() string {
 	s := fmt.Sprintf("expected %s, found %s", e.Want, e.Got)
 	if e.Bit >= 0 {
-		s += fmt.Sprintf(": bit %d of byte %d is wrong, nothing else", e.Bit%8, e.Bit/8)
+		s += fmt.Sprintf(": only bit %d of byte %d is wrong", e.Bit%8, e.Bit/8)
 	}
 	return s
 }

@@ -66,7 +66,7 @@ func check(e format.Extent) error {
 		e.Codec == codec.Raw && e.Len-e.Skip < e.Size ||
 		e.Codec == codec.Inline && e.Make == nil && int64(len(e.Data))-e.Skip < e.Size ||
 		e.Unit < 0 || e.Unit > most || e.Unit > 0 && Coded(e) && e.Unit-e.Skip < e.Size {
-		return fmt.Errorf("extent is no range: content %d+%d, stored %d+%d, skip %d, unit %d", e.At, e.Size, e.Off, e.Len, e.Skip, e.Unit)
+		return fmt.Errorf("invalid extent: content %d+%d, stored %d+%d, skip %d, unit %d", e.At, e.Size, e.Off, e.Len, e.Skip, e.Unit)
 	}
 	return nil
 }

@@ -151,11 +151,11 @@ func (n Names) Check(name string) error {
 		return NoPlace(name, "%s", format.NameAdvice(class))
 	}
 	if _, again := n[name]; again {
-		return NoPlace(name, "it is there already")
+		return NoPlace(name, "duplicate name")
 	}
 	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
 		if k, ok := n[name[:i]]; ok && k != format.Dir {
-			return NoPlace(name, "%q is no directory", format.Escape(name[:i]))
+			return NoPlace(name, "%q is not a directory", format.Escape(name[:i]))
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ func sha256OfEnd(b []byte) string {
 }
 
 // errFarFolder means that a folder cannot be told from what it was.
-var errFarFolder = errors.New("a folder whose objects cannot be listed")
+var errFarFolder = errors.New("the objects of the folder cannot be listed")
 
 // bindFolder is bind of an archive of many objects: what they are called, how long they
 // are, and when they were written.
@@ -114,15 +114,15 @@ func (was Bound) Is(now Bound) error {
 	sameTime := !now.ModTime.IsZero() && (was.ModTime.Equal(now.ModTime) || now.ModTime.Nanosecond() == 0 && was.ModTime.Truncate(time.Second).Equal(now.ModTime))
 	switch {
 	case was.Size != now.Size:
-		return fmt.Errorf("it is of an archive of %d bytes, not of %d", was.Size, now.Size)
+		return fmt.Errorf("it belongs to an archive of %d bytes, not of %d", was.Size, now.Size)
 	case was.Tail != now.Tail || was.Head != "" && now.Head != "" && was.Head != now.Head:
-		return errors.New("it is of an archive with another end, or beginning")
+		return errors.New("it belongs to an archive with another beginning or end")
 	case was.Version != "" && was.Version == now.Version:
 		return nil
 	case !sameTime:
-		return fmt.Errorf("it is of an archive of %s, not of %s", was.ModTime.Format(time.RFC3339Nano), now.ModTime.Format(time.RFC3339Nano))
+		return fmt.Errorf("it belongs to an archive of %s, not of %s", was.ModTime.Format(time.RFC3339Nano), now.ModTime.Format(time.RFC3339Nano))
 	case was.Version != "" && now.Version != "":
-		return fmt.Errorf("it is of version %s of the archive, not of %s", was.Version, now.Version)
+		return fmt.Errorf("it belongs to version %s of the archive, not to %s", was.Version, now.Version)
 	}
 	return nil
 }

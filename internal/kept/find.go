@@ -50,13 +50,13 @@ func (w Wanted) suits(x *Index) error {
 	f := w.Formats.ByName(x.Format)
 	switch {
 	case f == nil:
-		return fmt.Errorf("it is of an archive of format %q", x.Format)
+		return fmt.Errorf("it belongs to an archive of format %q", x.Format)
 	case w.Format != "" && w.Format != x.Format:
-		return fmt.Errorf("it is of an archive of format %s, not %s", x.Format, w.Format)
+		return fmt.Errorf("it belongs to an archive of format %s, not %s", x.Format, w.Format)
 	case x.View != f.ViewOf(w.View):
-		return fmt.Errorf("it is of the view %q", x.View)
+		return fmt.Errorf("it belongs to the view %q", x.View)
 	case !maps.Equal(x.Param, w.Param) && len(x.Param)+len(w.Param) > 0:
-		return errors.New("it was made with other options")
+		return errors.New("it was written with other options")
 	}
 	return nil
 }

@@ -64,12 +64,12 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers i
 	}
 	x.size, x.tail, x.tailAt = info.Size, tail[:n], info.Size-int64(n)
 	if n < footerLen+len(magic) || string(tail[n-len(endMagic):n]) != endMagic {
-		return nil, x.fail(max(x.size-footerLen, 0), errors.New("it does not end as an index does"))
+		return nil, x.fail(max(x.size-footerLen, 0), errors.New("no index trailer at its end"))
 	}
 	f := tail[n-footerLen : n]
 	at := x.size - footerLen
 	if got, want := crc32.Checksum(f[:20], castagnoli), binary.LittleEndian.Uint32(f[20:]); got != want {
-		return nil, x.fail(at, fmt.Errorf("its end is damaged: expected CRC-32C %08x, found %08x", want, got))
+		return nil, x.fail(at, fmt.Errorf("the trailer is damaged: expected CRC-32C %08x, found %08x", want, got))
 	}
 	r := ref{off: int64(binary.LittleEndian.Uint64(f)), stored: int(binary.LittleEndian.Uint32(f[8:])), long: int(binary.LittleEndian.Uint32(f[12:])),
 		sum: binary.LittleEndian.Uint32(f[16:])}
@@ -98,12 +98,12 @@ func (x *Index) sane(root *rootPage) error {
 	for _, t := range []tree{root.Rows, root.Order, root.Listing, root.Proofs, root.Points} {
 		if t.Depth < 0 || t.Depth > maxDepth || t.Top.Off < 0 || t.Top.Stored < 0 || t.Top.Stored > maxPage || t.Top.Long < 0 || t.Top.Long > maxPage ||
 			t.Top.Items < 0 || t.Top.Items > maxItems || t.Depth == 0 && t.Top.Items != 0 {
-			return errors.New("a tree that is none")
+			return errors.New("invalid tree")
 		}
 	}
 	if root.Rows.Top.Items > maxRows || root.Order.Top.Items > maxRows || root.Listing.Top.Items > root.Rows.Top.Items || root.Head.Entries < 0 || root.Head.Entries > root.Rows.Top.Items || root.Files < 0 || root.Dirs < 0 ||
 		root.Bytes < 0 || root.Chunk < 0 || root.Chunk > 0 && !IsChunk(root.Chunk) {
-		return errors.New("numbers that cannot be")
+		return errors.New("invalid numbers")
 	}
 	for _, v := range root.Volumes {
 		if err := v.sane(); err != nil {
@@ -562,7 +562,7 @@ func IsElsewhere(e format.Entry) bool {
 }
 
 // ErrElsewhere says that the archive has to be asked where a content lies.
-var ErrElsewhere = errors.New("the index does not say where this lies")
+var ErrElsewhere = errors.New("the index does not have the place of this content")
 
 // Can returns what else an index can do.
 func (x *Index) Can() format.Abilities {

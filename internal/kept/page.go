@@ -69,7 +69,7 @@ func appendNode(b []byte, refs []ref) []byte {
 	return b
 }
 
-var errNode = errors.New("a node that is none")
+var errNode = errors.New("invalid node")
 
 func decodeNode(b []byte) ([]ref, error) {
 	c := &scanner{b: b}

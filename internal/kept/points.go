@@ -149,7 +149,7 @@ func (x *Index) Before(ctx context.Context, e format.Extent) int64 {
 	return at
 }
 
-var errNoPoint = errors.New("a point that is none")
+var errNoPoint = errors.New("invalid point")
 
 // Point returns the point of the unit of e at a place that Before told.
 func (x *Index) Point(ctx context.Context, e format.Extent, at int64) (p codec.Point, err error) {

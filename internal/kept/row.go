@@ -258,7 +258,7 @@ func shared(a []byte, b string) int {
 	return n
 }
 
-var errRow = errors.New("a row that is none")
+var errRow = errors.New("invalid row")
 
 // A scanner takes rows apart. What it returns after an error means nothing.
 type scanner struct {

@@ -155,7 +155,7 @@ func (h *how) UnmarshalJSON(b []byte) error {
 	}
 	kind := slices.Index(kindWords[:], j.Kind)
 	if kind < 0 || (j.Volume == nil) != (j.Codec == nil) {
-		return fmt.Errorf("%q, which is no kind, or a volume without a codec", clip(j.Kind))
+		return fmt.Errorf("unknown kind %q, or a volume without a codec", clip(j.Kind))
 	}
 	*h = how{kind: format.Kind(kind), implied: j.Implied, whole: j.Whole, long: j.Long, ask: j.Ask, fault: j.Fault,
 		owner: j.Owner, group: j.Group, time: j.Time, digest: -1, plain: j.Plain}

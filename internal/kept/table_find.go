@@ -45,7 +45,7 @@ func newMarks(n int64) marks { return make(marks, n/32+1) }
 func (m marks) has(i int64) bool { return m[i/32].Load()>>(i%32)&1 != 0 }
 func (m marks) set(i int64)      { m[i/32].Or(1 << (i % 32)) }
 
-var errTable = errors.New("a table that is none")
+var errTable = errors.New("invalid table")
 
 // openTable opens the table of the index in p, if it has one.
 func openTable(ctx context.Context, p *pages, of *Head, rows int64) (*table, error) {
@@ -56,18 +56,18 @@ func openTable(ctx context.Context, p *pages, of *Head, rows int64) (*table, err
 	}
 	n, sum := int64(binary.LittleEndian.Uint32(end)), binary.LittleEndian.Uint32(end[4:])
 	if n > maxPage || n > at {
-		return nil, p.fail(at, fmt.Errorf("a head of %d bytes of its table", n))
+		return nil, p.fail(at, fmt.Errorf("table head of %d bytes", n))
 	}
 	text, err := p.stored(ctx, at-n, int(n))
 	if err != nil {
 		return nil, err
 	}
 	if got := crc32.ChecksumIEEE(text); got != sum {
-		return nil, p.fail(at-n, fmt.Errorf("the head of its table is damaged: expected CRC-32 %08x, found %08x", sum, got))
+		return nil, p.fail(at-n, fmt.Errorf("the head of the table is damaged: expected CRC-32 %08x, found %08x", sum, got))
 	}
 	t := &table{p: p}
 	if err := json.Unmarshal(text, &t.tableHead); err != nil {
-		return nil, p.fail(at-n, fmt.Errorf("the head of its table: %w", err))
+		return nil, p.fail(at-n, fmt.Errorf("the head of the table: %w", err))
 	}
 	if !t.sane(of, rows, at-n) {
 		return nil, p.fail(at-n, errTable)
@@ -162,7 +162,7 @@ func (t *table) bytes(ctx context.Context, s *section, off, n int64) ([]byte, er
 			continue
 		}
 		if block := t.Start + k*tableBlock; crc32.ChecksumIEEE(b[block-at:][:tableBlock]) != binary.LittleEndian.Uint32(t.checks[4*k:]) {
-			return nil, t.p.fail(block, errors.New("a block of its table is damaged"))
+			return nil, t.p.fail(block, errors.New("a block of the table is damaged"))
 		}
 		if t.mapped != nil {
 			t.checked.set(k)
@@ -175,7 +175,7 @@ func (t *table) bytes(ctx context.Context, s *section, off, n int64) ([]byte, er
 // meant it, and the pages find those as fast as others.
 const maxSame = 64
 
-var errSame = errors.New("many names of one hash")
+var errSame = errors.New("too many names with one hash")
 
 // find returns the number of the row that is called name, and how it is, if accept takes
 // that. Where there is none row is -1.
@@ -285,7 +285,7 @@ func (t *table) lookup(ctx context.Context, x *Index, name string) (e format.Ent
 				if _, ok := r.(interface{ Addr() uintptr }); !ok {
 					panic(r)
 				}
-				err = t.p.fail(-1, fmt.Errorf("its file was cut: %w", store.ErrChanged))
+				err = t.p.fail(-1, fmt.Errorf("its file was truncated: %w", store.ErrChanged))
 			}
 		}()
 	}

@@ -104,7 +104,7 @@ func (h *healing) heal(ctx context.Context, wanted []damagedPiece, sum *Healed) 
 		}
 		h.forget(before)
 		plan.Partial = true
-		plan.Lost = append(plan.Lost, fmt.Sprintf("%s: bytes %d to %d: the other copy does not help: %v", format.Escape(w.e.Name), w.p.Off, w.p.Off+w.p.Len, err))
+		plan.Lost = append(plan.Lost, fmt.Sprintf("%s: bytes %d to %d: not repaired from the other copy: %v", format.Escape(w.e.Name), w.p.Off, w.p.Off+w.p.Len, err))
 	}
 	sum.Fetched = h.end
 	return plan, nil
@@ -203,7 +203,7 @@ func (h *healing) of(ctx context.Context, object string) (*patches, error) {
 	own := strings.TrimSuffix(h.s.Name, "/")
 	rest, ok := strings.CutPrefix(object, own)
 	if !ok || rest != "" && rest[0] != '/' {
-		return nil, fmt.Errorf("it lies in %s: %w", object, errors.ErrUnsupported)
+		return nil, fmt.Errorf("stored in %s: %w", object, errors.ErrUnsupported)
 	}
 	size, err := sizeIn(ctx, h.Store, object)
 	if err != nil {
@@ -215,7 +215,7 @@ func (h *healing) of(ctx context.Context, object string) (*patches, error) {
 	}
 	info, err := from.Info(ctx)
 	if err == nil && info.Size != size {
-		err = fmt.Errorf("%s is no copy of it: %d bytes, expected %d", h.mirrorName+rest, info.Size, size)
+		err = fmt.Errorf("%s is not a copy: %d bytes, expected %d", h.mirrorName+rest, info.Size, size)
 	}
 	if err != nil {
 		return nil, errors.Join(err, from.Close())
@@ -251,7 +251,7 @@ func (h *healing) fetch(ctx context.Context, w damagedPiece) error {
 		case x.Codec == codec.Inline || x.Codec == codec.Zero:
 			continue
 		case x.External:
-			return fmt.Errorf("it lies in %s: %w", x.Object, errors.ErrUnsupported)
+			return fmt.Errorf("stored in %s: %w", x.Object, errors.ErrUnsupported)
 		case x.Codec == codec.Raw:
 			off += max(w.p.Off-x.At, 0)
 			end = x.Off + min(x.Size, w.p.Off+w.p.Len-x.At)
@@ -261,7 +261,7 @@ func (h *healing) fetch(ctx context.Context, w damagedPiece) error {
 			return err
 		}
 		if off < 0 || end > p.size {
-			return fmt.Errorf("it lies at %d to %d of %d bytes", off, end, p.size)
+			return fmt.Errorf("bytes %d to %d are outside the object of %d bytes", off, end, p.size)
 		}
 		if err := h.fetchRange(ctx, p, off, end); err != nil {
 			return err

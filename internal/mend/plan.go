@@ -38,10 +38,10 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 	at := int64(0)
 	for _, e := range plan.Edits {
 		if e.Object != name {
-			return fmt.Errorf("plan changes %s, not only %s: %w", e.Object, name, errors.ErrUnsupported)
+			return fmt.Errorf("the repair changes %s, not only %s: %w", e.Object, name, errors.ErrUnsupported)
 		}
 		if e.Off < at || e.Len < 0 || e.Off+e.Len > info.Size {
-			return fmt.Errorf("plan replaces bytes %d+%d of an object of %d, behind %d", e.Off, e.Len, info.Size, at)
+			return fmt.Errorf("invalid repair: bytes %d+%d of an object of %d, after byte %d", e.Off, e.Len, info.Size, at)
 		}
 		if err := store.WriteRange(ctx, w, obj, at, e.Off-at); err != nil {
 			return err
@@ -140,7 +140,7 @@ func Backup(ctx context.Context, st store.Store, name, suffix string, plan forma
 		case err != nil:
 			return err
 		case !there:
-			return fmt.Errorf("%s is there already: move it away first", backup)
+			return fmt.Errorf("%s exists already: move it away first", backup)
 		}
 	}
 	if len(missing) == len(changed) {

@@ -71,13 +71,13 @@ type copying struct {
 
 func (c *copying) run(ctx context.Context, name string) (err error) {
 	if c.s.r.single {
-		return refuse("a backup needs the whole store: a single tar has no journal")
+		return refuse("a backup needs the whole store; a single tar has no journal")
 	}
 	if c.head, err = c.s.r.head(ctx); err != nil {
 		return err
 	}
 	if c.head.Rewound > 0 {
-		return refuse("the newest %d revisions of the journal are lost: 'holdall oak check' says which is good", c.head.Rewound)
+		return refuse("the newest %d revisions of the journal are lost: 'holdall oak check' finds an intact one", c.head.Rewound)
 	}
 	c.said.Head = c.head.Revision.String()
 	if err := c.open(ctx, name); err != nil {
@@ -116,7 +116,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 	}
 	defer c.list.Release()
 	if c.list.Guessed {
-		return fmt.Errorf("oak: %s: a store that cannot be listed is no place for a copy: %w", name, errors.ErrUnsupported)
+		return fmt.Errorf("oak: %s: cannot copy to a place that cannot be listed: %w", name, errors.ErrUnsupported)
 	}
 	if c.list.Blobs != nil {
 		return fmt.Errorf("oak: %s: %w", name, errBlobs)
@@ -149,7 +149,7 @@ func (c *copying) open(ctx context.Context, name string) (err error) {
 		}
 	}
 	if !related {
-		return refuse("%s is a store that has no segment in common with this one: use another folder for the backup", name)
+		return refuse("%s is a store with no segment in common: use another folder for the backup", name)
 	}
 	return nil
 }

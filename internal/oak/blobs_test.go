@@ -92,7 +92,7 @@ func TestADataStoreIsComparedWithItsBlobs(t *testing.T) {
 			problems[b.Object] = b.Problem
 		}
 	}
-	if len(problems) != 2 || problems[first] != "the data store does not have it" || !strings.HasSuffix(problems[second], "found 4") {
+	if len(problems) != 2 || problems[first] != "missing in the data store" || !strings.HasSuffix(problems[second], "found 4") {
 		t.Errorf("%q", problems)
 	}
 }

@@ -105,7 +105,7 @@ const mostRevisions = 1000
 // is lost of the newest one. It changes nothing.
 func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 	if s.r.single {
-		return CheckResult{}, fmt.Errorf("oak: %s: a tar by itself has no journal to check: %w", s.r.name, errors.ErrUnsupported)
+		return CheckResult{}, fmt.Errorf("oak: %s: a single tar has no journal to check: %w", s.r.name, errors.ErrUnsupported)
 	}
 	c := checker{trees: s.trees(o.Binaries, o.Workers), s: s, o: o, res: CheckResult{Revisions: []CheckedRevision{}, Trees: []CheckedTree{}, Losses: []Loss{}}}
 	by, err := s.r.writtenBy(ctx)
@@ -144,7 +144,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 // eachLine goes through the journal, the newest line first, until look has seen enough.
 func (s *Store) eachLine(ctx context.Context, look func(repo.Entry, *repo.Error) (more bool, err error)) error {
 	if s.r.list.Journal == nil {
-		return repo.NoHead("there is no journal: 'holdall oak recover-journal' makes one")
+		return repo.NoHead("no journal: 'holdall oak recover-journal' rebuilds it")
 	}
 	for e, err := range s.r.journal(ctx) {
 		bad, isBad := err.(*repo.Error)
@@ -235,7 +235,7 @@ func nodeNames(p string) (names []string, err error) {
 		}
 		n, ok := readTreeName(elem, len(names) == 0)
 		if !ok || n.property || n.lost > 0 {
-			return nil, fmt.Errorf("oak: path %.200q: expected the path of a node, as the tree shows it: %w", p, fs.ErrInvalid)
+			return nil, fmt.Errorf("oak: path %.200q: expected the path of a node, as in 'holdall ls': %w", p, fs.ErrInvalid)
 		}
 		names = append(names, n.name)
 	}
@@ -474,7 +474,7 @@ func asDamage(id segment.ID, err error) error {
 func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
 	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.trusting) })
 	if errors.Is(err, fs.ErrNotExist) {
-		return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
+		return &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "no such segment"}
 	}
 	return asDamage(id, err)
 }

@@ -54,7 +54,7 @@ type TarCleanup struct {
 // decides. It writes nothing.
 func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
 	if s.r.single {
-		return nil, refuse("a cleanup needs the whole store: what one tar has may be needed by another")
+		return nil, refuse("a cleanup needs the whole store: other tars may need the segments of this one")
 	}
 	c := &Cleanup{s: s, Notes: []string{}}
 	taken := map[string]bool{}
@@ -67,7 +67,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 	var tars []sweep.Tar
 	for _, t := range s.r.tars {
 		if t.file == nil {
-			return nil, refuse("%s has no index: 'holdall repair' makes one", t.Name)
+			return nil, refuse("%s has no index: 'holdall repair' rebuilds it", t.Name)
 		}
 		tars = append(tars, sweep.Tar{Name: t.Name, Number: t.Number, Letter: t.Letter, Object: t.obj, Tar: t.file})
 	}
@@ -76,7 +76,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 		return nil, err
 	}
 	if c.head.Rewound > 0 {
-		return nil, refuse("the newest %d revisions of the journal are lost: 'holdall verify' says why; a cleanup would go by an older one", c.head.Rewound)
+		return nil, refuse("the newest %d revisions of the journal are lost, and a cleanup would use an older one: 'holdall verify' shows why", c.head.Rewound)
 	}
 	_, e, _ := s.r.locate(c.head.Segment)
 	opt := sweep.Options{Retain: o.Retain, Root: &c.head.Segment, Keep: o.keep, Taken: func(name string) bool { return taken[name] },
@@ -165,7 +165,7 @@ func (c *Cleanup) log(ctx context.Context) error {
 	var old []byte
 	if f := r.list.GCLog; f != nil {
 		if f.Size > maxLog {
-			return fmt.Errorf("%s has %d bytes, the most is %d", f.Name, f.Size, maxLog)
+			return fmt.Errorf("%s has %d bytes: expected at most %d", f.Name, f.Size, maxLog)
 		}
 		o, err := r.st.Open(ctx, r.list.Path(f.Name))
 		if err != nil {
@@ -179,7 +179,7 @@ func (c *Cleanup) log(ctx context.Context) error {
 	}
 	log, gone := c.plan.Log(old, repo.GC{RepoSize: c.After, Reclaimed: c.Before - c.After, Millis: time.Now().UnixMilli(), Root: c.head.Revision})
 	if gone > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
+		c.Notes = append(c.Notes, fmt.Sprintf("removed %d lines of gc.log, because their revisions are gone", gone))
 	}
 	if bytes.Equal(log, old) {
 		return nil

@@ -33,7 +33,7 @@ func (r *repository) openTar(ctx context.Context, obj store.Object, name, called
 }
 
 // errBlobs is that nothing changes a store of blobs in its place.
-var errBlobs = fmt.Errorf("segments are blobs of their own here, and such a store is not changed in its place: 'holdall oak copy' makes tars of it: %w", errors.ErrUnsupported)
+var errBlobs = fmt.Errorf("a store with one blob per segment cannot be changed in place: 'holdall oak copy' copies it to tars: %w", errors.ErrUnsupported)
 
 // Fixed says why the store is not changed in its place, nil if it can be.
 func (s *Store) Fixed() error {
@@ -149,17 +149,17 @@ func (r *repository) blobProblems(report func(format.Problem)) {
 			report(p)
 		}
 		if a.Unseen > 0 {
-			tell(unseenBlobs, format.Error, "%d segments lack the metadata by which Oak finds them: it does not see them; 'holdall oak copy' to another place writes them anew", a.Unseen)
+			tell(unseenBlobs, format.Error, "Oak does not see %d segments, because they lack metadata; 'holdall oak copy' to another place rewrites them", a.Unseen)
 		}
 		if a.Ignored > 0 {
-			tell(ignoredBlobs, format.Warning, "%d blobs are named like segments and are none: they are empty, too long, or there twice", a.Ignored)
+			tell(ignoredBlobs, format.Warning, "%d blobs have names of segments but are not: they are empty, too long, or duplicates", a.Ignored)
 		}
 		if a.Gap >= 0 {
 			s, what := format.Warning, ""
 			if !a.Closed {
-				s, what = format.Error, ": Oak's recovery takes nothing of what comes after it"
+				s, what = format.Error, ": Oak's recovery ignores everything after it"
 			}
-			tell(missingBlobs, s, "segment number %d is missing, and later ones are there%s", a.Gap, what)
+			tell(missingBlobs, s, "segment number %d is missing, but later ones exist%s", a.Gap, what)
 		}
 	}
 }

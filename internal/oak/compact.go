@@ -43,7 +43,7 @@ type Compaction struct {
 // it, for a new store would vouch for what is wrong. Let to be a [store.Stage].
 func (s *Store) Compact(ctx context.Context, to store.Store, name string, o CompactOptions) (c Compaction, err error) {
 	if s.r.single {
-		return c, fmt.Errorf("%s is one tar of a store, and the newest revision is known by the journal: %w", s.r.name, errors.ErrUnsupported)
+		return c, fmt.Errorf("%s is one tar of a store: the newest revision is only in the journal: %w", s.r.name, errors.ErrUnsupported)
 	}
 	head, err := s.r.head(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	}
 	c = Compaction{Head: head.Revision.String(), Notes: []string{}}
 	if head.Rewound+head.Bad > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("the newest %d revisions of the journal are lost: this is what was before them", head.Rewound+head.Bad))
+		c.Notes = append(c.Notes, fmt.Sprintf("the newest %d revisions of the journal are lost: this is the one before them", head.Rewound+head.Bad))
 	}
 	for _, t := range s.r.tars {
 		c.Before += t.size

@@ -143,11 +143,11 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 	}
 	j.c.Head = j.head.Revision.String()
 	if n := j.head.Rewound + j.head.Bad; n > 0 {
-		j.c.Notes = append(j.c.Notes, fmt.Sprintf("the newest %d lines of the journal lead nowhere: they are not copied", n))
+		j.c.Notes = append(j.c.Notes, fmt.Sprintf("the newest %d lines of the journal have no revision: not copied", n))
 	}
 	for i, t := range slices.Backward(s.r.tars) {
 		if i > 0 && s.r.tars[i-1].Number == t.Number {
-			return nil, refuse("%s and %s are both without an index, and belong together: 'holdall repair' makes one of them", s.r.tars[i-1].Name, t.Name)
+			return nil, refuse("%s and %s belong together and have no index: 'holdall repair' joins them", s.r.tars[i-1].Name, t.Name)
 		}
 		if t.Len() == 0 {
 			continue
@@ -170,7 +170,7 @@ func (j *copyJob) open(ctx context.Context) error {
 	if err == nil {
 		j.there = r
 		if err = r.complete(ctx); err == nil && len(r.tars) > 0 && j.tars == (r.list.Blobs != nil) {
-			err = refuse("%s: what is there is of another kind: tars cannot lie among blobs", store.AddressOf(j.to, j.dir.Dir))
+			err = refuse("%s: exists in the other form: tars and blobs cannot be mixed", store.AddressOf(j.to, j.dir.Dir))
 		}
 		if err != nil {
 			err = errors.Join(err, j.close())
@@ -186,7 +186,7 @@ func (j *copyJob) open(ctx context.Context) error {
 	}
 	l, err := repo.List(ctx, j.to, j.dir.Dir)
 	if err == nil && slices.ContainsFunc(l.Others, func(f repo.File) bool { return !strings.HasPrefix(f.Name, ".") }) {
-		err = refuse("%s: it is there, and is no segment store", store.AddressOf(j.to, j.dir.Dir))
+		err = refuse("%s: exists, but is not a segment store", store.AddressOf(j.to, j.dir.Dir))
 	}
 	return err
 }
@@ -266,7 +266,7 @@ func (j *copyJob) missing(a *copiedArchive) error {
 		for number, e := range have {
 			i, ok := places[number]
 			if !ok || a.at(i).ID != e.ID {
-				return refuse("%s: segment %s is in it, and not in the source, or not there: expected a copy of the source, found another store", t.path, e.ID)
+				return refuse("%s: expected a copy of the source, found another store: segment %s is not in the source, or at another place", t.path, e.ID)
 			}
 			if want := a.at(i); want.Len != e.Len || want.Generation != e.Generation || unseen[number] {
 				delete(have, number)
@@ -409,7 +409,7 @@ func (s *Store) segmentOf(ctx context.Context, t *segmentTar, e tarfile.Entry) (
 	b, err := t.read(ctx, e, nil, s.r.trusting)
 	if err == nil && e.ID.IsData() && !s.r.trusting {
 		if _, ok := segment.ParseHead(b); !ok {
-			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin as a data segment does"}
+			err = &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: "it does not begin like a data segment"}
 		}
 	}
 	return b, s.r.corrupt(s.r.storeFault(err), "")
@@ -526,7 +526,7 @@ func (j *copyJob) planJournal(ctx context.Context) error {
 	if last := lastLine(j.old); last != "" {
 		at := bytes.LastIndex(append([]byte{'\n'}, all...), []byte("\n"+last+"\n"))
 		if at < 0 {
-			return refuse("%s: its newest revision is none of the source: expected a copy of the source, found another store: %.100s", store.AddressOf(j.to, j.dir.Path(repo.Journal)), last)
+			return refuse("%s: expected a copy of the source, found another store: its newest revision is not in the source: %.100s", store.AddressOf(j.to, j.dir.Path(repo.Journal)), last)
 		}
 		j.added = all[at+len(last)+1:]
 	}

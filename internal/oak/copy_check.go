@@ -60,7 +60,7 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 	for _, a := range j.archives {
 		i := slices.IndexFunc(j.there.tars, func(t *segmentTar) bool { return t.Name == a.from.Name })
 		if i < 0 {
-			differ(a.from.Name, "", "the copy does not have it")
+			differ(a.from.Name, "", "missing in the copy")
 			continue
 		}
 		if err := j.compare(ctx, a, j.there.tars[i], c, differ); err != nil {
@@ -85,7 +85,7 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 		if _, _, same, err := j.files(ctx, name); err != nil {
 			return nil, err
 		} else if !same {
-			differ("", "", name+" is not that of the source")
+			differ("", "", name+" differs from the source")
 		}
 	}
 	return c, nil
@@ -97,7 +97,7 @@ func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, 
 		e := plain(a.from.At(int(i)))
 		k, ok := t.Find(e.ID)
 		if !ok {
-			differ(a.from.Name, e.ID.String(), "the copy does not have it")
+			differ(a.from.Name, e.ID.String(), "missing in the copy")
 			return nil
 		}
 		x := plain(t.At(k))
@@ -107,7 +107,7 @@ func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, 
 		}
 		have, err := t.read(ctx, x, nil, true)
 		if errors.Is(err, fs.ErrNotExist) {
-			differ(a.from.Name, e.ID.String(), "the copy does not have it")
+			differ(a.from.Name, e.ID.String(), "missing in the copy")
 			return nil
 		}
 		if err != nil {
@@ -115,7 +115,7 @@ func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, 
 		}
 		switch {
 		case !bytes.Equal(want, have):
-			differ(a.from.Name, e.ID.String(), "its bytes differ")
+			differ(a.from.Name, e.ID.String(), "the bytes differ")
 		case e.Generation != x.Generation:
 			differ(a.from.Name, e.ID.String(), fmt.Sprintf("generation %s, expected %s", x.Generation, e.Generation))
 		}

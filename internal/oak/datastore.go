@@ -51,7 +51,7 @@ func blobPlace(name string, cloud bool) (size int64, object, what string) {
 	}
 	// Anything else could lead out of the data store.
 	if len(id) < 6 || len(id) > 255 || strings.Trim(id, "0123456789abcdef") != "" {
-		return size, "", "expected a name of digits in lower-case hex, as data stores have them"
+		return size, "", "expected a name in lower-case hex digits"
 	}
 	if cloud {
 		return size, id[:4] + "-" + id[4:], ""
@@ -71,7 +71,7 @@ func (d Datastore) Found(ctx context.Context) error {
 		}
 		return err
 	}
-	return fmt.Errorf("oak: data store %s: there is nothing in it: %w", store.AddressOf(d.Store, d.Dir), fs.ErrNotExist)
+	return fmt.Errorf("oak: data store %s: empty: %w", store.AddressOf(d.Store, d.Dir), fs.ErrNotExist)
 }
 
 // blobID is the inverse of blobPlace: of an object that is none of a binary it is empty.
@@ -105,7 +105,7 @@ func (d Datastore) ask(ctx context.Context, b *Blob) error {
 	found, err := sizeOf(ctx, d.Store, d.path(object))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		b.Problem = "the data store does not have it"
+		b.Problem = "missing in the data store"
 	case err != nil:
 		return err
 	case found != size:
@@ -136,7 +136,7 @@ func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[B
 			err := s.uses(ctx, func(id string) error {
 				_, object, what := blobPlace(id, o.Cloud)
 				if what != "" {
-					return fmt.Errorf("oak: %s: blob %.200q: %s: nobody knows what it uses of the data store", s.r.name, id, what)
+					return fmt.Errorf("oak: %s: blob %.200q: %s: its use of the data store is unknown", s.r.name, id, what)
 				}
 				n++
 				return rows.Add(fmt.Appendf(nil, "%s\x00%016x", object, n), nil)
@@ -171,7 +171,7 @@ func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[B
 				continue
 			}
 			at := info.ModTime.UTC()
-			if err := tell(Blob{Length: info.Size, Object: object, Problem: "nothing uses it", Modified: &at, info: info}); err != nil {
+			if err := tell(Blob{Length: info.Size, Object: object, Problem: "unused", Modified: &at, info: info}); err != nil {
 				return err
 			}
 		}
@@ -193,7 +193,7 @@ func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
 // and again.
 func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
 	if s.r.single {
-		return fmt.Errorf("oak: %s: one tar of a store does not say what the others use: %w", s.r.name, errors.ErrUnsupported)
+		return fmt.Errorf("oak: %s: one tar of a store does not show what the others use: %w", s.r.name, errors.ErrUnsupported)
 	}
 	if err := s.allThere(ctx); err != nil {
 		return err
@@ -271,7 +271,7 @@ func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell fun
 	}
 	return pipe.Ordered(ctx, entries, runtime.GOMAXPROCS(0), work, func(x *some) error {
 		if x.err != nil {
-			return fmt.Errorf("oak: %s: segment %s: what binaries it uses is not known: %w", t.path, x.e.ID, s.r.storeFault(x.err))
+			return fmt.Errorf("oak: %s: segment %s: its binaries are unknown: %w", t.path, x.e.ID, s.r.storeFault(x.err))
 		}
 		for _, id := range x.ids {
 			if err := tell(id); err != nil {
@@ -290,7 +290,7 @@ func (s *Store) allThere(ctx context.Context) error {
 		return err
 	}
 	if head.Rewound+head.Bad > 0 {
-		return refuse("%s: the newest %d revisions of the journal are lost: nobody knows what binaries they use", s.r.name, head.Rewound+head.Bad)
+		return refuse("%s: the newest %d revisions of the journal are lost: their binaries are unknown", s.r.name, head.Rewound+head.Bad)
 	}
 	r := &segmentReader{repository: s.r}
 	seen := map[segment.ID]bool{head.Segment: true}
@@ -300,7 +300,7 @@ func (s *Store) allThere(ctx context.Context) error {
 		}
 		t, e, ok := r.locate(queue[0])
 		if !ok {
-			return refuse("%s: segment %s, which the newest revision needs, is in no tar: nobody knows what binaries it uses", s.r.name, queue[0])
+			return refuse("%s: segment %s, which the newest revision needs, is missing: its binaries are unknown", s.r.name, queue[0])
 		}
 		to, err := r.targets(ctx, t, e)
 		if err != nil {

@@ -109,7 +109,7 @@ type Exported struct {
 // Export writes a node and all below it as lines of JSON, parents first, in stored order.
 func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOptions) (Exported, error) {
 	if o.After != "" && o.From != "" {
-		return Exported{}, fmt.Errorf("after and from: expected one of them: %w", fs.ErrInvalid)
+		return Exported{}, fmt.Errorf("expected one of after and from: %w", fs.ErrInvalid)
 	}
 	top, err := t.t.findNode(ctx, nodePath(name))
 	if err != nil {
@@ -192,7 +192,7 @@ func (x *exporter) resume(ctx context.Context, top spot, path string, behind boo
 		rest = ""
 	}
 	if !ok {
-		return fmt.Errorf("%s: it is not below %s: %w", shownPath(name), shownPath(top.name), fs.ErrNotExist)
+		return fmt.Errorf("%s: not below %s: %w", shownPath(name), shownPath(top.name), fs.ErrNotExist)
 	}
 	found, err := x.goOn(ctx, top, rest, behind)
 	if err == nil && !found {
@@ -252,7 +252,7 @@ func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth in
 	case err != nil:
 		return 0, err
 	case x.value >= 0 && x.prop != nil:
-		return 0, fmt.Errorf("%s: expected a node or a property, found one value of several: %w", shownPath(name), fs.ErrInvalid)
+		return 0, fmt.Errorf("%s: expected a node or a property, found one of several values: %w", shownPath(name), fs.ErrInvalid)
 	case x.prop != nil:
 		b, lost, err := nodejson.AppendProperty(ctx, nil, *x.prop, x.propLost, paths.jsonOptions())
 		if err == nil {
@@ -432,7 +432,7 @@ func (c *crowd) encode(ctx context.Context, h *handful, to io.Writer) error {
 	return nil
 }
 
-var errAhead = errors.New("too much ahead of its turn")
+var errAhead = errors.New("too much data ahead of its turn")
 
 // Write takes what is encoded ahead.
 func (h *handful) Write(b []byte) (int, error) {

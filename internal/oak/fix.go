@@ -63,7 +63,7 @@ func (s *Store) PlanFix(ctx context.Context, binaries bool) (*Fix, error) {
 	case err != nil:
 		return nil, err
 	case lost != nil:
-		return nil, refuse("the super root is damaged: 'holdall oak check --fix-journal' goes back to a revision whose is not: %s", lost.What)
+		return nil, refuse("the super root is damaged: 'holdall oak check --fix-journal' goes back to an intact revision: %s", lost.What)
 	case !ok:
 		return nil, refuse("revision %s has no root", v.super)
 	}
@@ -182,7 +182,7 @@ func (f *fixer) node(ctx context.Context, id segment.RecordID, names []string) e
 
 func (f *fixer) step(s FixStep, names []string, lost *segment.Error) error {
 	if len(f.fix.Steps) == mostSteps {
-		return refuse("expected at most %d damaged paths, found more: 'holdall oak check --fix-journal' goes back to a revision that is whole", mostSteps)
+		return refuse("expected at most %d damaged paths, found more: 'holdall oak check --fix-journal' goes back to an intact revision", mostSteps)
 	}
 	s.names, s.Path = names, joinNames(names)
 	if lost != nil {
@@ -244,7 +244,7 @@ func (f *fixer) broken(ctx context.Context, id segment.RecordID, names []string,
 func (f *fixer) root(ctx context.Context, id segment.RecordID, lost *segment.Error) error {
 	s, ok, err := f.find(ctx, id, nil, f.whole(ctx, "/"))
 	if err == nil && !ok {
-		err = refuse("the root cannot be read, and no revision that is there has it whole: %s", lost.What)
+		err = refuse("the root cannot be read, and no revision has it intact: %s", lost.What)
 	}
 	return cmp.Or(err, f.step(s, nil, lost))
 }

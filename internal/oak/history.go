@@ -78,7 +78,7 @@ type moment struct {
 func (h *history) run(ctx context.Context) error {
 	r := h.s.r
 	if r.list.Journal == nil {
-		return fmt.Errorf("oak: history: %w", repo.NoHead("there is no journal"))
+		return fmt.Errorf("oak: history: %w", repo.NoHead("no journal"))
 	}
 	for e, err := range r.revisions(ctx) {
 		if err == nil {
@@ -152,7 +152,7 @@ func (h *history) close() error {
 
 func (h *history) moment(ctx context.Context, e repo.Entry) (*moment, error) {
 	if _, _, there := h.s.r.locate(e.Segment); !there {
-		return nil, &segment.Error{Class: segment.Missing, Segment: e.Segment, Record: -1, Off: -1, What: "there is no such segment"}
+		return nil, &segment.Error{Class: segment.Missing, Segment: e.Segment, Record: -1, Off: -1, What: "no such segment"}
 	}
 	param := map[string]string{revisionParam: e.Revision.String()}
 	t, err := newTree(ctx, h.s.r, h.s.records, format.OpenOptions{Param: param})

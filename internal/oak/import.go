@@ -278,7 +278,7 @@ func importPath(path string) (names []string, err error) {
 func importName(elem string, top bool) (string, error) {
 	n, ok := readTreeName(elem, top)
 	if !ok || n.property || n.lost > 0 {
-		return "", fmt.Errorf("name: expected one as an export has it, found %.100q", elem)
+		return "", fmt.Errorf("name: expected the form of an export, found %.100q", elem)
 	}
 	return n.name, nil
 }

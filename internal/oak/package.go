@@ -56,7 +56,7 @@ func packageReader(ctx context.Context, from Package, has map[string]string, noO
 				return p, nil
 			}
 			if noOthers {
-				return "", fmt.Errorf("namespace %.200q: expected one that the store has, with some prefix", uri)
+				return "", fmt.Errorf("namespace %.200q: expected a namespace of the store", uri)
 			}
 			if other, taken := uris[prefix]; taken {
 				return "", fmt.Errorf("prefix %.100q: expected one namespace, found %.200q and %.200q", prefix, other, uri)
@@ -90,7 +90,7 @@ func (o *operation) packaged(ctx context.Context, from Donor) (items, error) {
 		return nil, err
 	}
 	if path := "/" + strings.Join(o.names, "/"); !r.Filter.Covers(path) {
-		return nil, refuse("%s is not in the filter of %s, which says what is in a package", o.said.Path, from.Package.Name())
+		return nil, refuse("%s is not in the filter of %s, so the package does not contain it", o.said.Path, from.Package.Name())
 	}
 	return r.Items(ctx), nil
 }

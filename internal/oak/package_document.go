@@ -36,7 +36,7 @@ func (d *document) node(ctx context.Context, s spot, top bool) error {
 	var name string
 	if err == nil && s.depth > 0 {
 		if name, err = lastName(s); err != nil {
-			d.lose(path, "its name is lost")
+			d.lose(path, "the name is lost")
 			return nil
 		}
 		err = d.w.Check(name)
@@ -77,7 +77,7 @@ func (d *document) node(ctx context.Context, s spot, top bool) error {
 		d.w.Value()
 		d.w.Write([]byte("nt:unstructured"))
 		d.w.EndAttribute()
-		d.lose(path, "it has no jcr:primaryType; nt:unstructured is written")
+		d.lose(path, "no jcr:primaryType: written as nt:unstructured")
 	}
 	if n.Template().Rule != segment.NoChild && !d.typesOnly {
 		_, ordered := shapeOf(n.Template(), childOrderName)
@@ -190,7 +190,7 @@ type textCheck struct {
 	head []byte // of a name or path
 }
 
-var errNotUTF8 = errors.New("a package can only say UTF-8")
+var errNotUTF8 = errors.New("a package can only store UTF-8")
 
 func (c *textCheck) Write(p []byte) (int, error) {
 	if room := mostName - len(c.head); room > 0 {
@@ -233,7 +233,7 @@ func (d *document) binaries(ctx context.Context, s spot, dir string, top bool) e
 		}
 		err := d.w.Check(p.Name)
 		if err == nil && !placeable(s) {
-			err = formatkit.NoPlace(shownPath(s.name), "a name on the way ends in .dir, or means something else in a package")
+			err = formatkit.NoPlace(shownPath(s.name), "a name in its path ends in .dir or is reserved in a package")
 		}
 		for i := 0; i < p.Len() && err == nil; i++ {
 			name := dir + "/" + vault.PlatformName(p.Name)

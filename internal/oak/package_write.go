@@ -52,15 +52,15 @@ func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o 
 		}
 		path := shownPath(s.name)
 		if s.depth == 0 || path == "/"+systemName || strings.HasPrefix(path, "/"+systemName+"/") {
-			return Exported{}, fmt.Errorf("oak: %s: expected a path below the root, and none of %s, for a package: %w", path, systemName, fs.ErrInvalid)
+			return Exported{}, fmt.Errorf("oak: %s: a package needs a path below the root and outside %s: %w", path, systemName, fs.ErrInvalid)
 		}
 		for _, other := range tops {
 			if within(other.name, s.name) || within(s.name, other.name) {
-				return Exported{}, fmt.Errorf("oak: %s and %s: expected none below another: %w", shownPath(other.name), path, fs.ErrInvalid)
+				return Exported{}, fmt.Errorf("oak: %s and %s: expected paths that do not contain each other: %w", shownPath(other.name), path, fs.ErrInvalid)
 			}
 		}
 		if !placeable(s) {
-			return Exported{}, fmt.Errorf("oak: %s: expected names that folders of a package can have, which do not end in .dir: %w", path, fs.ErrInvalid)
+			return Exported{}, fmt.Errorf("oak: %s: a package cannot have folders with such names, or names that end in .dir: %w", path, fs.ErrInvalid)
 		}
 		stored, err := storedNames(s.name)
 		for _, name := range stored {
@@ -120,7 +120,7 @@ func (p *packer) lost(path string, err error) error {
 		return nil
 	}
 	if e, ok := errors.AsType[*formatkit.NameError](err); ok {
-		p.lose(path, "no file of a package can be called so: "+e.Why)
+		p.lose(path, "not a valid file name in a package: "+e.Why)
 		return nil
 	}
 	if _, ok := errors.AsType[*vault.NameError](err); ok || errors.Is(err, errNotUTF8) {
@@ -413,14 +413,14 @@ func (p *packer) binary(ctx context.Context, of segment.Property, i int) (io.Rea
 	}
 	size, object, what := blobPlace(id, p.o.Cloud)
 	if p.o.Store == nil {
-		what = "the content is in a data store, and none is given"
+		what = "the content is in a data store, but none is set"
 	}
 	if what != "" {
 		return nil, 0, p.t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: %s", id, what)
 	}
 	obj, err := p.o.Store.Open(ctx, p.o.path(object))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, 0, p.t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: the data store does not have it", id)
+		return nil, 0, p.t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: missing in the data store", id)
 	}
 	if err != nil {
 		return nil, 0, err
@@ -477,7 +477,7 @@ func (p *packer) write(ctx context.Context, dir string, d *document, s spot) err
 }
 
 // errNothing is that of a document of a node that cannot be read.
-var errNothing = errors.New("there is nothing to write")
+var errNothing = errors.New("nothing to write")
 
 // placeable reports whether folders of a package can be called as a node is, and those above it.
 func placeable(s spot) bool {

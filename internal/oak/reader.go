@@ -146,7 +146,7 @@ func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.En
 		e.Attr[referencesAttr] = strconv.Itoa(targets.Len())
 	}
 	if !t.holds(x) {
-		p := fault(outOfBounds, t.path, x.Pos, "%d bytes are said to be at %d, and the file ends at %d", x.Len, x.Pos, t.size).Problem
+		p := fault(outOfBounds, t.path, x.Pos, "%d bytes expected at %d, but the file ends at %d", x.Len, x.Pos, t.size).Problem
 		p.Entry, p.HasEntry = e.Name, true
 		e.Fault = &p
 	}
@@ -263,7 +263,7 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 		if t == nil {
 			err := fs.ErrNotExist
 			if _, lerr := r.Lookup(ctx, dir); lerr == nil {
-				err = fmt.Errorf("it is no directory: %w", err)
+				err = fmt.Errorf("not a directory: %w", err)
 			}
 			return &fs.PathError{Op: "readdir", Path: dir, Err: err}
 		}
@@ -305,7 +305,7 @@ func (r *segmentReader) left() *format.Problem {
 func (t *segmentTar) left() *format.Problem {
 	for _, p := range t.trash {
 		if _, there := t.Find(p.Segment); !there && (p.Class == tarfile.BadChecksum || p.Class == tarfile.BadHeader) {
-			return &fault(tarFault, t.path, p.Off, "it has no index, and a scan left out a segment: %s", p.What).Problem
+			return &fault(tarFault, t.path, p.Off, "no index, and the scan skipped a segment: %s", p.What).Problem
 		}
 	}
 	return nil
@@ -344,7 +344,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	// What was odd about the tars and did not keep them from being read.
 	for _, t := range slices.Backward(r.tars) {
 		if t.none != nil && (written == nil || t.Number != r.tars[0].Number) {
-			c := fault(noIndex, t.path, t.none.Offset, "it has no index, and was scanned: %s", t.none.What)
+			c := fault(noIndex, t.path, t.none.Offset, "no index: scanned instead: %s", t.none.What)
 			c.Severity = format.Warning
 			about.Notes = append(about.Notes, c.Problem)
 		}
@@ -457,7 +457,7 @@ func (r *repository) aboutStore(ctx context.Context, fact func(key, msg string, 
 	bad, damaged := errors.AsType[*repo.Error](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		fact("store version", "there is no manifest")
+		fact("store version", "no manifest")
 	case damaged:
 		fact("store version", "%s", bad.What)
 	case err != nil:

@@ -49,7 +49,7 @@ type candidate struct {
 // those count if there are no others, or none that is whole.
 func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	if s.r.single {
-		return nil, fmt.Errorf("oak: %s: a tar by itself has no journal: %w", s.r.name, errors.ErrUnsupported)
+		return nil, fmt.Errorf("oak: %s: a single tar has no journal: %w", s.r.name, errors.ErrUnsupported)
 	}
 	f, err := s.findRevisions(ctx)
 	if err != nil {
@@ -66,10 +66,10 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 		}
 	}
 	if len(j.found) == 0 {
-		return j, fmt.Errorf("oak: %s: of %d that were found %w", s.r.name, j.Dropped, ErrNothingGood)
+		return j, fmt.Errorf("oak: %s: found %d revisions, but %w", s.r.name, j.Dropped, ErrNothingGood)
 	}
 	if f.forgotten {
-		j.Notes = append(j.Notes, fmt.Sprintf("only the newest revisions are kept, for there are more than %d", mostCandidates))
+		j.Notes = append(j.Notes, fmt.Sprintf("kept only the newest revisions, because there are more than %d", mostCandidates))
 	}
 	last := j.found[len(j.found)-1]
 	j.Lines, j.Head = len(j.found), lineOf(repo.Entry{Revision: last.Revision, Millis: last.millis}, nil, j.Dropped)
@@ -341,7 +341,7 @@ type JournalChange struct {
 }
 
 // ErrNothingGood says that no revision is whole.
-var ErrNothingGood = errors.New("no revision is whole")
+var ErrNothingGood = errors.New("none is intact")
 
 // FixJournal drops the lines of the journal that are newer than the newest good
 // revision which a check has found. The old journal is kept as a backup, which is
@@ -452,6 +452,6 @@ func (s *Store) trimGCLog(ctx context.Context, c *JournalChange) error {
 	if gone == 0 {
 		return nil
 	}
-	c.Notes = append(c.Notes, fmt.Sprintf("%d lines of gc.log are gone, whose revisions are", gone))
+	c.Notes = append(c.Notes, fmt.Sprintf("removed %d lines of gc.log, because their revisions are gone", gone))
 	return s.shorten(ctx, repo.GCLog, end)
 }

@@ -120,7 +120,7 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 				continue
 			}
 			if int64(len(by))*wayBytes > r.limits.Index {
-				return fault(indexLimit, t.path, -1, "ways to a segment: more than %d bytes", r.limits.Index)
+				return fault(indexLimit, t.path, -1, "paths to a segment: more than %d bytes", r.limits.Index)
 			}
 			by[id] = e.ID
 			queue = append(queue, id)

@@ -32,7 +32,7 @@ func (r *repository) regions(ctx context.Context, tell func(format.Region) error
 		if t.Size == 0 || r.list.Blobs.Archive(t.Name) != nil {
 			continue
 		}
-		if err := tell(format.Region{Object: r.list.Path(t.Name), Len: t.Size, Use: format.Trash, Label: "a letter that does not count"}); err != nil {
+		if err := tell(format.Region{Object: r.list.Path(t.Name), Len: t.Size, Use: format.Trash, Label: "older generation of a tar"}); err != nil {
 			return err
 		}
 	}
@@ -58,8 +58,8 @@ func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error
 			continue
 		}
 		// Behind a segment are zeros up to a block, and then a header.
-		put(min(padded(), e.Pos), format.Padding, "up to a block")
-		put(e.Pos-tarfile.BlockSize, format.Unknown, "of no segment")
+		put(min(padded(), e.Pos), format.Padding, "padding to a block")
+		put(e.Pos-tarfile.BlockSize, format.Unknown, "outside segments")
 		if !headed(t, e) {
 			put(e.Pos, format.Header, "tar header")
 		}
@@ -69,24 +69,24 @@ func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error
 		at = max(at, e.Pos+int64(e.Len))
 	}
 	if t.file == nil {
-		put(t.size, format.Unknown, "of no segment that a scan could find")
+		put(t.size, format.Unknown, "no segment found by the scan")
 		return err
 	}
 	l, err := t.file.Layout(ctx)
 	if err != nil {
 		return err
 	}
-	put(padded(), format.Padding, "up to a block")
+	put(padded(), format.Padding, "padding to a block")
 	for _, p := range []struct {
 		tarfile.Span
 		label string
 	}{{l.Binaries, "binary references"}, {l.Graph, "graph"}, {l.Index, "index"}} {
 		if p.Len > 0 {
-			put(p.Off, format.Unknown, "of no segment")
+			put(p.Off, format.Unknown, "outside segments")
 			put(p.Off+p.Len, format.IndexData, p.label)
 		}
 	}
-	put(l.Trailer.Off, format.Unknown, "of no segment")
+	put(l.Trailer.Off, format.Unknown, "outside segments")
 	put(t.size, format.Padding, "end of the tar")
 	return err
 }
@@ -130,7 +130,7 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 				g.Object, g.Off = tar.lies(e.Pos)
 				free := []formatkit.Range{{From: g.Off, To: g.Off + g.Len}}
 				if !e.ID.IsData() {
-					g.Use, g.Label = format.Unknown, "bulk segment of no value that is shown"
+					g.Use, g.Label = format.Unknown, "bulk segment without a shown value"
 					free = used[g.Object].Gaps(g.Off, g.Off+g.Len)
 				}
 				for _, gap := range free {

@@ -30,7 +30,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if !r.single || r.tars[0].file == nil { // a tar that has its index stays as it is
 		by, err := r.writtenBy(ctx)
 		if by != "" {
-			err = refuse("%s is writing to the store, so the tar without an index is no damage: 'holdall oak backup' copies it, and 'holdall verify' says what is wrong", by)
+			err = refuse("%s is writing to the store, so the tar without an index is not damage: use 'holdall oak backup' to copy the store, 'holdall verify' to check it", by)
 		}
 		if err != nil {
 			return format.Plan{}, err
@@ -64,7 +64,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return plan, nil
 	}
 	if r.single && m.numbers[0].Action == rescue.Leave {
-		return format.Plan{Lost: []string{"there is nothing in the tar"}, Partial: true}, nil
+		return format.Plan{Lost: []string{"the tar is empty"}, Partial: true}, nil
 	}
 	for _, n := range m.numbers {
 		for _, l := range n.letters {
@@ -133,10 +133,10 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		// All that could be done is to leave out what is damaged, which somebody may
 		// still read some of.
 		n.Action = rescue.Nothing
-		m.lose("%s: nothing can be done about what is damaged in it; it stays as it is", n.letters[n.Base].Name)
+		m.lose("%s: its damage cannot be repaired; kept unchanged", n.letters[n.Base].Name)
 	}
 	if kept := n.Counts.Proof[rescue.Kept]; kept > 0 {
-		m.lose("%s: segments that are damaged and stay as they are, for Oak reads what is left of them: %d", n.letters[max(n.Base, 0)].Name, kept)
+		m.lose("%s: %[2]d damaged segments kept, because Oak can read the rest of them", n.letters[max(n.Base, 0)].Name, kept)
 	}
 	l := n.letters[0]
 	if n.Base >= 0 && n.Base < len(n.letters) {
@@ -154,7 +154,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	}
 	// Of what nothing proves something may be wrong, and goes on being so.
 	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
-		m.lose("%s: what is wrong in %d segments that are kept, though nothing proves them", n.name, d)
+		m.lose("%s: kept %d segments that could not be verified and may be damaged", n.name, d)
 	}
 	m.partial = m.partial || n.Counts.Proof[rescue.Lost]+n.Counts.Proof[rescue.Foreign] > 0
 	return nil
@@ -202,11 +202,11 @@ func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 // look finds out what is to be done about the files beside the tars.
 func (m *mending) look(ctx context.Context) error {
 	if m.manifest = m.r.list.Manifest == nil; m.manifest {
-		m.notes = append(m.notes, "a manifest is written, without which Oak does not open the store")
+		m.notes = append(m.notes, "wrote a manifest, which Oak needs to open the store")
 	}
 	j := m.r.list.Journal
 	if j == nil || j.Size == 0 {
-		m.lose("there is no journal, or nothing in it: nothing says which revision is the newest")
+		m.lose("no journal, or an empty one: the newest revision is unknown")
 		return nil
 	}
 	o, err := m.r.st.Open(ctx, m.r.list.Path(j.Name))
@@ -222,7 +222,7 @@ func (m *mending) look(ctx context.Context) error {
 		return err
 	}
 	if m.torn = last[0] != '\n'; m.torn {
-		m.notes = append(m.notes, "the last line of the journal gets an end: Oak would add to it, and lose what it adds")
+		m.notes = append(m.notes, "completed the last line of the journal: Oak would append to it, and lose what it appends")
 	}
 	return nil
 }
@@ -246,15 +246,15 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	case err != nil:
 		return err
 	case h.Rewound > 0:
-		m.lose("the newest %d revisions: reading begins with %s", h.Rewound, h.Revision)
+		m.lose("the newest %d revisions: reads start with %s", h.Rewound, h.Revision)
 	case h.Bad > 0:
-		m.lose("%d lines of the journal that cannot be read: reading begins with %s", h.Bad, h.Revision)
+		m.lose("%d unreadable lines of the journal: reads start with %s", h.Bad, h.Revision)
 	default:
 		what, err := m.noRoot(ctx, h.Revision)
 		if what == "" {
 			return err
 		}
-		m.lose("the newest revision, %s, is none: %s; 'holdall oak check --fix-journal' goes back to one that is", h.Revision, what)
+		m.lose("the newest revision, %s, is not valid: %s; 'holdall oak check --fix-journal' goes back to an intact one", h.Revision, what)
 	}
 	return nil
 }
@@ -269,7 +269,7 @@ func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err
 	case lost != nil && lost.Segment == r.Segment && lost.Record >= 0:
 		return lost.What, nil
 	case missing != "":
-		return fmt.Sprintf("it has no child %q", rootName), nil
+		return fmt.Sprintf("no child %q", rootName), nil
 	}
 	return "", nil
 }
@@ -319,12 +319,12 @@ func (m *mending) account(ctx context.Context) (worse bool, err error) {
 		if c[0].nodes == c[1].nodes {
 			return fmt.Sprint(c[0].nodes)
 		}
-		return fmt.Sprintf("%d, with --no-verify %d", c[0].nodes, c[1].nodes)
+		return fmt.Sprintf("%d (with --no-verify %d)", c[0].nodes, c[1].nodes)
 	}
-	m.words = fmt.Sprintf("nodes of the newest revision and its checkpoints that can be read: before %s; after %s", words(before), words(after))
+	m.words = fmt.Sprintf("readable nodes of the newest revision and its checkpoints: %s before, %s after", words(before), words(after))
 	worse = same[0].nodes < before[0].nodes || same[1].nodes < before[1].nodes && !same[0].whole
 	if worse {
-		m.lost = []string{fmt.Sprintf("nothing is changed, for a repair would leave less than there is: of revision %s %s nodes can be read, and after it %s", was.Revision, words(before), words(same))}
+		m.lost = []string{fmt.Sprintf("nothing changed, because a repair would make it worse: revision %s has %s readable nodes, after the repair %s", was.Revision, words(before), words(same))}
 		m.partial, m.words = true, ""
 		m.readable["nodes_after"], m.readable["unverified_nodes_after"] = before[0].nodes, before[1].nodes
 		delete(m.readable, "lost_places") // it is of what would be
@@ -417,7 +417,7 @@ func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*seg
 				continue
 			}
 			if c.Proof == rescue.Kept && !trusting {
-				first = &segment.Error{Class: segment.Altered, Segment: id, Record: -1, Off: -1, What: "its checksum is wrong"}
+				first = &segment.Error{Class: segment.Altered, Segment: id, Record: -1, Off: -1, What: "the checksum does not match"}
 				continue
 			}
 			b, err := n.Read(ctx, c)

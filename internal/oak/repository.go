@@ -123,7 +123,7 @@ func (r *repository) find(ctx context.Context, dir string) (err error) {
 		if err := r.missing(ctx, dir); err != nil {
 			return err
 		}
-		return fault(notAStore, r.name, -1, "there are no tars named data00000a.tar and on, no %s and no %s", repo.Journal, repo.Manifest)
+		return fault(notAStore, r.name, -1, "no tars named data00000a.tar and so on, no %s and no %s", repo.Journal, repo.Manifest)
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 // head is the revision that reading begins with. A *repo.Error says that there is none.
 func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	if r.list.Journal == nil {
-		return repo.Head{}, repo.NoHead("there is no journal")
+		return repo.Head{}, repo.NoHead("no journal")
 	}
 	o, err := r.file(ctx, repo.Journal)
 	if err != nil {
@@ -324,7 +324,7 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 // revision that is read.
 func (r *repository) rewound(lines int) {
 	if lines > 0 {
-		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d of the lines of the journal lead to no revision: what is read may be older than it should be", lines).Problem)
+		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision: reads may return an older state", lines).Problem)
 	}
 }
 

@@ -69,19 +69,19 @@ type reviser struct {
 func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 	r := s.r
 	if r.single {
-		return nil, refuse("a new revision needs the whole store: a tar by itself has no journal")
+		return nil, refuse("a new revision needs the whole store; a single tar has no journal")
 	}
 	switch p, err := r.manifest(ctx); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refuse("there is no manifest: Oak does not open such a store; 'holdall repair' makes one")
+		return nil, refuse("no manifest: Oak does not open such a store; 'holdall repair' writes one")
 	case err != nil:
 		return nil, err
 	case p.Version != newestStore:
-		return nil, refuse("the manifest has version %d, as Oak 1.6 has it, which does not read what newer ones write: 'holdall oak compact' makes a new store", p.Version)
+		return nil, refuse("the manifest has version %d, for Oak 1.6, which cannot read newer segments: 'holdall oak compact' makes a new store", p.Version)
 	}
 	for _, t := range r.tars {
 		if t.file == nil {
-			return nil, refuse("%s has no index: 'holdall repair' makes one", t.Name)
+			return nil, refuse("%s has no index: 'holdall repair' rebuilds it", t.Name)
 		}
 	}
 	head, err := r.head(ctx)
@@ -89,7 +89,7 @@ func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 		return nil, err
 	}
 	if head.Rewound > 0 {
-		return nil, refuse("the newest %d revisions of the journal are lost: 'holdall oak check' says which is good; a new one would go by an older one", head.Rewound)
+		return nil, refuse("the newest %d revisions of the journal are lost, and a new one would follow an older one: 'holdall oak check' finds an intact one", head.Rewound)
 	}
 	_, e, _ := r.locate(head.Segment)
 	g := e.Generation

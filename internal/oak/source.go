@@ -149,7 +149,7 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 // what was written, as far as its header says, unless it is trusted.
 func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trusted bool) ([]byte, error) {
 	if !t.holds(e) {
-		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, and the file ends at %d", e.ID, e.Len, t.size)}
+		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
 	}
 	head := tarfile.BlockSize
 	if trusted {

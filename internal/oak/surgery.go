@@ -79,7 +79,7 @@ func (o *operation) node(ctx context.Context, names []string) (segment.Node, err
 func propertyName(said string) (string, error) {
 	n, ok := readTreeName(said, false)
 	if !ok || n.lost > 0 || n.name == "" {
-		return "", fmt.Errorf("oak: property %.200q: expected a name, as the tree shows it: %w", said, fs.ErrInvalid)
+		return "", fmt.Errorf("oak: property %.200q: expected a name, as in 'holdall ls': %w", said, fs.ErrInvalid)
 	}
 	return n.name, nil
 }
@@ -307,7 +307,7 @@ func (s *Store) Replace(ctx context.Context, path string, from Donor, o ReplaceO
 
 func (o *operation) fromExport(ctx context.Context, from Donor, wish ReplaceOptions) (err error) {
 	if wish.Property != "" {
-		return fmt.Errorf("oak: a property by itself: expected a store to take it from: %w", errors.ErrUnsupported)
+		return fmt.Errorf("oak: a single property: expected a store to copy it from: %w", errors.ErrUnsupported)
 	}
 	said, how := items(nil), newtree.Options{Scratch: func() (sorter.Scratch, error) { return from.Scratch() }, Depth: treeDepth}
 	if from.Package != nil {
@@ -331,7 +331,7 @@ func (o *operation) fromExport(ctx context.Context, from Donor, wish ReplaceOpti
 	case in.res.Nodes == 0:
 		return fmt.Errorf("oak: %s: in the export: %w", o.said.Path, fs.ErrNotExist)
 	case in.res.Lost+in.res.Omitted > 0:
-		return refuse("of %s the export has lost %d, and left out %d: what it does not have would be lost", o.said.Path, in.res.Lost, in.res.Omitted)
+		return refuse("%s: the export has lost %d nodes or values, and left out %d: they would be lost", o.said.Path, in.res.Lost, in.res.Omitted)
 	}
 	id, nodes, err := tree.Close(ctx)
 	o.said.Nodes = nodes
@@ -401,7 +401,7 @@ func (o *operation) donated(ctx context.Context, c *compact.Copier, from *treeRe
 func (t trees) soundTree(ctx context.Context, id segment.RecordID, path string) error {
 	res, err := t.prover.Tree(ctx, id, path, nil)
 	if err == nil && !res.Whole {
-		return refuse("%s is damaged there, too: 'holdall oak check' says how, and which revision has it whole", path)
+		return refuse("%s is damaged there too: 'holdall oak check' shows the damage, and finds an intact revision", path)
 	}
 	return err
 }

@@ -224,7 +224,7 @@ func TestADamagedDonorIsRefused(t *testing.T) {
 	err := onStore(t.Context(), fixture(t, "corrupt-value"), func(s *Store) error {
 		return replaceFrom(t.Context(), s, "/content/d3", "head")
 	})
-	if err == nil || !strings.Contains(err.Error(), "damaged there, too") && damaged(err) == nil && !errors.Is(err, format.ErrCorrupt) {
+	if err == nil || !strings.Contains(err.Error(), "damaged there too") && damaged(err) == nil && !errors.Is(err, format.ErrCorrupt) {
 		t.Error(err)
 	}
 	for _, lines := range []string{

@@ -68,7 +68,7 @@ func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.RecordID]bool) (segment.Node, error) {
 	n, err := t.node(ctx, s)
 	if err == nil && above[s.id] {
-		err = t.treeFault(badRecord, s.id.Segment, -1, "node %s: it is below itself", s.id)
+		err = t.treeFault(badRecord, s.id.Segment, -1, "node %s: contains itself", s.id)
 	}
 	return n, err
 }

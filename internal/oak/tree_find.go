@@ -197,7 +197,7 @@ func (t *treeReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[
 		switch {
 		case err != nil:
 		case x.prop != nil && (x.value >= 0 || !isBinaries(*x.prop)):
-			err = fmt.Errorf("it is no directory: %w", fs.ErrNotExist)
+			err = fmt.Errorf("not a directory: %w", fs.ErrNotExist)
 		case x.propLost != nil:
 			err = t.corrupt(x.propLost, x.name)
 		case x.prop != nil:

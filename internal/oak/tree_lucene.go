@@ -82,7 +82,7 @@ func (f *filesReader) luceneSize(ctx context.Context, n segment.Node) (size, blo
 	}
 	p, ok, err := n.Property(ctx, dataName)
 	if err != nil || !ok {
-		return 0, 0, false, errors.Join(err, bad("it has no data"))
+		return 0, 0, false, errors.Join(err, bad("no data"))
 	}
 	count := int64(1)
 	if p.Multi {
@@ -113,7 +113,7 @@ func (f *filesReader) luceneSize(ctx context.Context, n segment.Node) (size, blo
 	}
 	last -= int64(len(key) / 2)
 	if last < 0 || p.Multi && last > blob {
-		return 0, 0, false, bad("its last part has " + strconv.FormatInt(last, 10) + " bytes")
+		return 0, 0, false, bad("the last part has " + strconv.FormatInt(last, 10) + " bytes")
 	}
 	return (count-1)*blob + last, blob, v.External(), nil
 }
@@ -129,7 +129,7 @@ func (t *treeReader) luceneExtents(ctx context.Context, ref luceneRef, size, off
 		return err
 	}
 	if !ok {
-		return t.treeFault(badRecord, ref.node.Segment, -1, "file of a Lucene index: it has no data")
+		return t.treeFault(badRecord, ref.node.Segment, -1, "file of a Lucene index: no data")
 	}
 	blob := ref.blob
 	if blob == 0 {

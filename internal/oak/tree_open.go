@@ -58,7 +58,7 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 func (t *treeReader) choose(ctx context.Context, param map[string]string) (err error) {
 	super := param[superParam] == "true"
 	if super && t.checkpoint != "" {
-		return fmt.Errorf("oak: %s and %s: expected one of them: %w", superParam, checkpointParam, fs.ErrInvalid)
+		return fmt.Errorf("oak: expected one of %s and %s: %w", superParam, checkpointParam, fs.ErrInvalid)
 	}
 	if t.shown, err = t.revision(ctx, param[revisionParam]); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (t *treeReader) choose(ctx context.Context, param map[string]string) (err e
 }
 
 // errNoChild is what is missing on the way to what is shown.
-var errNoChild = errors.New("there is no such child")
+var errNoChild = errors.New("no such child")
 
 // down goes from the top to a child of it, and to a child of that.
 func (t *treeReader) down(ctx context.Context, names ...string) error {
@@ -101,7 +101,7 @@ func (t *treeReader) revision(ctx context.Context, said string) (repo.Entry, err
 		}
 	}
 	if t.single {
-		return repo.Entry{}, fmt.Errorf("oak: %s: a tar by itself has no journal: its tree needs the %s=UUID:NUMBER: %w", t.name, revisionParam, errors.ErrUnsupported)
+		return repo.Entry{}, fmt.Errorf("oak: %s: a single tar has no journal: its tree needs %s=UUID:NUMBER: %w", t.name, revisionParam, errors.ErrUnsupported)
 	}
 	if said == "" {
 		h, err := t.head(ctx)
@@ -129,7 +129,7 @@ func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entr
 			return e, nil
 		}
 	}
-	return repo.Entry{}, fmt.Errorf("oak: %s: a revision not after %s: %w", t.list.Path(repo.Journal), limit.Format(time.RFC3339), fs.ErrNotExist)
+	return repo.Entry{}, fmt.Errorf("oak: %s: no revision at or before %s: %w", t.list.Path(repo.Journal), limit.Format(time.RFC3339), fs.ErrNotExist)
 }
 
 // journalFault makes a CorruptError of what is wrong with a journal.

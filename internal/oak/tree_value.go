@@ -144,7 +144,7 @@ func (t *treeReader) external(ctx context.Context, v segment.Value) (id string, 
 	}
 	size, object, what := blobPlace(id, IsCloud(t.datastore))
 	if t.datastore == "" {
-		what = "the content is in a data store, and none is given"
+		what = "the content is in a data store, but none is set"
 	}
 	if what != "" {
 		return id, size, "", t.treeFault(externalBlob, v.ID().Segment, -1, "blob %.200q: %s", id, what)
@@ -220,7 +220,7 @@ func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piec
 		return copied && other != tar
 	}) {
 		if !ok || !tar.holds(e) || p.Off+p.Len > e.Len {
-			return t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: %d bytes are said to be at %d of it, and no tar holds them", p.Segment, p.Len, p.Off)
+			return t.treeFault(badRecord, p.Segment, int64(p.Off), "segment %s: %d bytes expected at offset %d, but no tar has them", p.Segment, p.Len, p.Off)
 		}
 		object, pos := tar.lies(e.Pos)
 		*x = t.extent(object, pos, e.Len, p.Off, p.Len, x.At)
@@ -281,7 +281,7 @@ func (t *treeReader) arrayExtents(ctx context.Context, ref arrayRef, off, end in
 		return !stopped && at < end
 	})
 	if err == nil && !stopped && at < end {
-		err = errors.New("array: it ends early") // as no store that does not change
+		err = errors.New("array: ends early") // as no store that does not change
 	}
 	return err
 }

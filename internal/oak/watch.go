@@ -73,7 +73,7 @@ func (w *Watcher) begin(ctx context.Context, from string) error {
 	}
 	if _, found, err := w.news(ctx); err != nil || !found {
 		if err == nil {
-			err = fmt.Errorf("oak: revision %s: no line of the journal has it: %w", from, fs.ErrNotExist)
+			err = fmt.Errorf("oak: revision %s: not in the journal: %w", from, fs.ErrNotExist)
 		}
 		return err
 	}
@@ -154,7 +154,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 		return a, err
 	}
 	if _, _, there := w.s.r.locate(e.Segment); !there {
-		a.Lost = "its segment is in no tar: a cleanup has removed it"
+		a.Lost = "its segment is missing: a cleanup has removed it"
 		return a, nil
 	}
 	after, err := w.s.TreeNamed(ctx, a.Revision)

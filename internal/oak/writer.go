@@ -83,7 +83,7 @@ func noPlace(e format.Entry, why string, a ...any) error {
 	return formatkit.NoPlace(e.Name, why, a...)
 }
 
-var errWriterEnded = errors.New("oak: the store is written already, or given up")
+var errWriterEnded = errors.New("oak: the store is already complete or aborted")
 
 func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	if w.ended {
@@ -127,7 +127,7 @@ func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
 	case e.Kind == format.Dir:
 		return w.tree.Fallback(path, dated([]segment.NewProperty{nameProperty(primaryTypeName, folderType)}, created, e.ModTime))
 	}
-	return noPlace(e, "a %s has no place in a tree", e.Kind)
+	return noPlace(e, "a %s cannot be stored in a tree", e.Kind)
 }
 
 // path takes a name apart into those of nodes, and of a property at the end.
@@ -140,7 +140,7 @@ func (w *treeWriter) path(e format.Entry) ([]string, error) {
 		said, ok := readFileName(elem, i == 0)
 		isProperty := i == len(elems)-1 && (e.Kind == format.Property || e.Attr[typeAttr] != "")
 		if !ok || said.lost > 0 || said.property && !isProperty {
-			return nil, noPlace(e, "expected names as the tree has them, found %.100q", elem)
+			return nil, noPlace(e, "expected names of tree nodes, found %.100q", elem)
 		}
 		elems[i] = said.name
 	}
@@ -213,7 +213,7 @@ func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []str
 	multiple := e.Attr[multipleAttr] == "true"
 	switch {
 	case p.Type == 0:
-		return noPlace(e, "attribute type: expected a type of Oak's, found %.80q", e.Attr[typeAttr])
+		return noPlace(e, "attribute type: expected a type of Oak, found %.80q", e.Attr[typeAttr])
 	case (e.Kind == format.Dir) != (multiple && p.Type == segment.Binary):
 		return noPlace(e, "a %s of type %s, multiple %t: expected a folder where there are several binaries", e.Kind, p.Type, multiple)
 	case e.Kind == format.Dir:

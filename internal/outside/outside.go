@@ -29,7 +29,7 @@ type Rule struct {
 type Error struct{ Address string }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("the archive leads to %s, outside its own folder or server, which is not allowed", store.Redact(e.Address))
+	return fmt.Sprintf("the archive refers to %s, outside its own folder or server, which is not allowed", store.Redact(e.Address))
 }
 
 // Find finds the store and the name of what the archive leads to, or fails with an

@@ -81,7 +81,7 @@ func TestWhereArchivesMayLead(t *testing.T) {
 	}
 	x := Rule{Store: &storetest.Mem{}, Name: "x.lindi.tar"}
 	_, _, err := x.Find(t.Context(), "http://user:secret@h/x?token=1")
-	if e, ok := errors.AsType[*Error](err); !ok || e.Error() != "the archive leads to http://…@h/x?…, outside its own folder or server, which is not allowed" {
+	if e, ok := errors.AsType[*Error](err); !ok || e.Error() != "the archive refers to http://…@h/x?…, outside its own folder or server, which is not allowed" {
 		t.Error(err)
 	}
 }

@@ -68,7 +68,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	})
 	sum.Lost = lost(src.Format.Keeps &^ p.f.Keeps)
 	if p.copies {
-		sum.Lost = append(sum.Lost, "hard links, which become copies")
+		sum.Lost = append(sum.Lost, "hard links (stored as copies)")
 	}
 	if p.headers && !p.keepsHeaders() {
 		sum.Lost = append(sum.Lost, "headers of objects")

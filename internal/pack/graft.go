@@ -72,7 +72,7 @@ func Graft(ctx context.Context, m format.Amender, there, from *content.Source, n
 // choose finds the keys that are to be added.
 func (g *graft) choose(ctx context.Context, names []string) error {
 	if !g.is(ctx, g.from, groupKey) && !g.is(ctx, g.from, arrayKey) {
-		return fmt.Errorf("%s: it is no Zarr hierarchy, and so has no groups and arrays to be added: %w", g.from.Name, errors.ErrUnsupported)
+		return fmt.Errorf("%s: not a Zarr hierarchy, so it has no groups and arrays to add: %w", g.from.Name, errors.ErrUnsupported)
 	}
 	all := len(names) == 0
 	for i, name := range names {
@@ -142,9 +142,9 @@ func (g *graft) fits(ctx context.Context) error {
 		dir, last := split(e.Name)
 		switch {
 		case last == groupKey && g.arrays[dir]:
-			return fmt.Errorf("%q is a group there, and an array in what is added: remove it first: %w", dir, fs.ErrExist)
+			return fmt.Errorf("%q is a group in the archive and an array in the source: remove it first: %w", dir, fs.ErrExist)
 		case last == arrayKey && g.groups[dir]:
-			return fmt.Errorf("%q is an array there, and a group in what is added: remove it first: %w", dir, fs.ErrExist)
+			return fmt.Errorf("%q is an array in the archive and a group in the source: remove it first: %w", dir, fs.ErrExist)
 		case !g.added[e.Name] && (last == attrsKey && g.groups[dir] || g.inArray(dir)):
 			g.obsolete = append(g.obsolete, e.Name)
 		}
@@ -175,7 +175,7 @@ func (g *graft) surround(ctx context.Context) error {
 			switch {
 			case g.groups[dir], g.is(ctx, g.there, keyOf(dir, groupKey)):
 			case g.arrays[dir], g.is(ctx, g.there, keyOf(dir, arrayKey)):
-				return fmt.Errorf("%q is an array: nothing can be put into it: %w", dir, fs.ErrExist)
+				return fmt.Errorf("%q is an array, which cannot contain anything: %w", dir, fs.ErrExist)
 			default:
 				if err := g.group(ctx, dir); err != nil {
 					return err

@@ -108,9 +108,9 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 	switch far := slices.IndexFunc(paths, isFar); {
 	case far < 0:
 	case o.Listed:
-		return Summary{}, fmt.Errorf("%s: addresses cannot be listed one by one, only what lies below them: %w", store.Redact(paths[far]), errors.ErrUnsupported)
+		return Summary{}, fmt.Errorf("%s: a list of files cannot contain addresses: %w", store.Redact(paths[far]), errors.ErrUnsupported)
 	case slices.ContainsFunc(paths, func(p string) bool { return !isFar(p) }):
-		return Summary{}, fmt.Errorf("%s: addresses and files of this machine are not packed together: %w", store.Redact(paths[far]), errors.ErrUnsupported)
+		return Summary{}, fmt.Errorf("%s: addresses and local files cannot be packed together: %w", store.Redact(paths[far]), errors.ErrUnsupported)
 	default:
 		return packItems(ctx, st, name, o, itemsAt(ctx, paths))
 	}
@@ -138,7 +138,7 @@ func (o Options) format(name string) (*format.Format, error) {
 		}
 	}
 	if f == nil {
-		return nil, fmt.Errorf("%s: the name does not say which format to write: name one", name)
+		return nil, fmt.Errorf("%s: unknown extension: set the format to write", name)
 	}
 	if f.Create == nil {
 		return nil, fmt.Errorf("%s archives cannot be written: %w", f.Name, errors.ErrUnsupported)
@@ -210,7 +210,7 @@ func newPacker(st store.Store, name string, o Options) (*packer, error) {
 		return nil, errors.New("chunk sizes cannot be negative")
 	}
 	if o.ChunkSize > 0 && !f.Chunked {
-		return nil, fmt.Errorf("%s does not roll over into chunks: %w", f.Name, errors.ErrUnsupported)
+		return nil, fmt.Errorf("%s cannot be split into chunks: %w", f.Name, errors.ErrUnsupported)
 	}
 	if p.chunkMax == 0 && o.ChunkSize > 0 && o.ChunkSize < defaultChunkMax {
 		p.chunkMax = defaultChunkMax
@@ -278,7 +278,7 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	if p.parity != nil {
 		info, err := p.parity.Commit(ctx)
 		if err != nil {
-			return p.sum, fmt.Errorf("the archive is written, but not its parity: %w", err)
+			return p.sum, fmt.Errorf("the archive is written, but its parity is not: %w", err)
 		}
 		p.sum.Parity, p.sum.ParityBytes = info.Name, info.Size
 	}

@@ -342,7 +342,7 @@ func (p *packer) unreadable(it item, err error) error {
 		p.unread++
 	}
 	if p.unread > maxUnread {
-		return fmt.Errorf("more than %d objects could not be read, one after the other: %w", maxUnread, err)
+		return fmt.Errorf("more than %d objects in a row could not be read: %w", maxUnread, err)
 	}
 	for _, m := range it.members() {
 		if err := p.fail(p.o.Prefix+m.name, err); err != nil {

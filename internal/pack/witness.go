@@ -38,7 +38,7 @@ func (e *SumError) Error() string {
 	if e.Want.Part > 0 {
 		of = " of the sums of its parts"
 	}
-	return fmt.Sprintf("it was read twice, and is not what its service says it is: expected %s %x%s, found %x", e.Want.Algo, e.Want.Value, of, e.Got)
+	return fmt.Sprintf("read twice, and does not match the checksum of its service: expected %s %x%s, found %x", e.Want.Algo, e.Want.Value, of, e.Got)
 }
 
 // sumFor is the checksum to compare with: the first that there is a hash for.

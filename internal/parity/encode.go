@@ -115,7 +115,7 @@ func (e *Encoder) Close() {
 
 // ErrTooMuch means that an archive became longer than was expected, so that its parity
 // would be less than was asked for.
-var ErrTooMuch = errors.New("the archive is longer than was expected")
+var ErrTooMuch = errors.New("the archive is longer than expected")
 
 // Write takes the next bytes.
 func (e *Encoder) Write(p []byte) (n int, err error) {
@@ -253,7 +253,7 @@ func (e *Encoder) finish() error {
 		return e.err
 	}
 	if e.size == 0 {
-		return errors.New("it is empty: there is nothing to protect")
+		return errors.New("empty: nothing to protect")
 	}
 	g := &e.g
 	if e.fill > 0 {
@@ -312,7 +312,7 @@ func (e *Encoder) Finish(to io.Writer, objects []Object) (err error) {
 		size += o.Size
 	}
 	if size != e.size {
-		return fmt.Errorf("objects of %d bytes, of which %d were seen", size, e.size)
+		return fmt.Errorf("expected objects of %d bytes, found %d", size, e.size)
 	}
 	if err := e.finish(); err != nil {
 		return err
@@ -324,7 +324,7 @@ func (e *Encoder) Finish(to io.Writer, objects []Object) (err error) {
 func (e *Encoder) write(to io.Writer, objects []Object) error {
 	text, err := json.Marshal(about{e.loss, objects})
 	if err == nil && len(text) > maxNames {
-		err = fmt.Errorf("%d objects are more than a parity file can name", len(objects))
+		err = fmt.Errorf("%d objects exceed the limit of a parity file", len(objects))
 	}
 	if err != nil {
 		return err

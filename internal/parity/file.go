@@ -102,7 +102,7 @@ func (f *File) open(ctx context.Context) error {
 	}
 	// All that is allocated for what a header says is in proportion to the file.
 	if f.h.size()/mostLost > info.Size {
-		return f.corrupt(0, "it has %d bytes of %d: too little is left", info.Size, f.h.size())
+		return f.corrupt(0, "only %d of %d bytes are left: too few", info.Size, f.h.size())
 	}
 	f.shifts = []int64{0}
 	if by := info.Size - f.h.size(); by != 0 {
@@ -160,7 +160,7 @@ func (f *File) find(ctx context.Context, size int64, tail []byte) error {
 		}
 	}
 	if err == nil || errors.Is(err, errNoRecord) {
-		return f.corrupt(0, "it is no parity file, or nothing is left of it")
+		return f.corrupt(0, "not a parity file, or too damaged")
 	}
 	return f.corrupt(0, "%v", err)
 }
@@ -309,7 +309,7 @@ func (f *File) about(ctx context.Context) error {
 		if r.err != nil && r.err != io.EOF && r.err != errLost {
 			return r.err
 		}
-		return f.corrupt(f.h.at(kindDirectory, 0), "what it says of its archive is damaged: %v", err)
+		return f.corrupt(f.h.at(kindDirectory, 0), "the description of the archive is damaged: %v", err)
 	}
 	f.Loss, f.Objects = a.Loss, a.Objects
 	for _, o := range a.Objects {

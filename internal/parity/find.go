@@ -53,7 +53,7 @@ func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error
 }
 
 // errOther says that parity is of other files.
-var errOther = errors.New("it does not protect it")
+var errOther = errors.New("it protects other files")
 
 // ofSet reports whether the objects are files beside the parity, by their names.
 func (g *Guard) ofSet() bool {

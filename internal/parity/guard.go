@@ -80,7 +80,7 @@ func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, er
 		p.name = o.NameBeside(name)
 		if g.parts[p.name] != nil {
 			_ = g.Close()
-			return nil, f.corrupt(0, "it names %s twice", p.name)
+			return nil, f.corrupt(0, "it lists %s twice", p.name)
 		}
 		p.own = p.name == name || strings.HasPrefix(p.name, strings.TrimSuffix(name, "/")+"/")
 		found = found || p.own
@@ -153,7 +153,7 @@ func (g *Guard) compare() {
 		g.Same = g.Same && p.same
 		g.anyShort = g.anyShort || p.there < p.Size
 		if p.there > p.Size && g.Suits == nil {
-			g.Suits = fmt.Errorf("it is of %s with %d bytes, which has %d now", path.Base(p.name), p.Size, p.there)
+			g.Suits = fmt.Errorf("it belongs to %s with %d bytes, which has %d now", path.Base(p.name), p.Size, p.there)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (g *Guard) look(ctx context.Context) error {
 		return err
 	})
 	if n := good.Load(); err == nil && (2*n < int64(len(places)) || len(places) == 0 && there > 0) {
-		g.Suits = fmt.Errorf("it is of another version of the archive: of %d blocks that were looked at, %d are as they were", len(places), n)
+		g.Suits = fmt.Errorf("it belongs to another version of the archive: of %d blocks checked, %d match", len(places), n)
 	}
 	return err
 }
@@ -297,7 +297,7 @@ func (g *Guard) short(off, n int64) bool {
 }
 
 // ErrBeyond means that more is lost than can be computed.
-var ErrBeyond = errors.New("more is damaged than the parity can heal")
+var ErrBeyond = errors.New("more damage than the parity can heal")
 
 // get fills b with a block as it was, healed if it is damaged; strict, that is an error.
 func (g *Guard) get(ctx context.Context, block int64, b []byte, strict bool) error {

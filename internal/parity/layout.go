@@ -247,7 +247,7 @@ func (h *header) sum(b []byte) uint64 {
 }
 
 // errNoRecord is of bytes that are no record of a parity file.
-var errNoRecord = errors.New("it is no record of a parity file")
+var errNoRecord = errors.New("not a record of a parity file")
 
 // parseHeader reads a header, whose checksum is not looked at.
 func parseHeader(b []byte) (h header, err error) {
@@ -255,7 +255,7 @@ func parseHeader(b []byte) (h header, err error) {
 		return h, errNoRecord
 	}
 	if b[4] != version {
-		return h, fmt.Errorf("it is of version %d, not %d", b[4], version)
+		return h, fmt.Errorf("version: expected %[2]d, found %[1]d", b[4], version)
 	}
 	le := binary.LittleEndian
 	h.kind, h.number = kind(b[5]), int64(le.Uint64(b[24:]))

@@ -56,7 +56,7 @@ func Beside(ctx context.Context, st store.Store, names []string) (all []Object, 
 			return nil, err
 		}
 		if len(found) != 1 || found[0].Name != "" {
-			return nil, fmt.Errorf("%s is a folder, and no part of a set", name)
+			return nil, fmt.Errorf("%s is a folder and cannot be part of a set", name)
 		}
 		found[0].Name = path.Base(name)
 		all = append(all, found...)

@@ -205,7 +205,7 @@ func (r *Recorder) objects() (objects []Object, base, name string) {
 // yet. Nobody sees it before Commit.
 func (r *Recorder) Finish(ctx context.Context) error {
 	if r.e == nil && !r.behind {
-		return errors.New("nothing was written that could be protected")
+		return errors.New("nothing was written, so there is nothing to protect")
 	}
 	for _, w := range r.all {
 		r.behind = r.behind || !w.done

@@ -123,14 +123,14 @@ func (k *Keeper) keep(ctx context.Context, a store.Amendment, off, end int64) {
 func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 	at := k.g.f.At
 	if k.g.Suits != nil {
-		return at + " was of an older version of the archive, and is not brought up to date", nil
+		return at + " belonged to an older version of the archive and was not updated", nil
 	}
 	err = ErrTooMuch
 	if k.seen && !k.lost {
 		_, err = store.Write(ctx, k.st, at, func(w store.Writer) error { return k.update(ctx, w) })
 	}
 	if errors.Is(err, errLost) || errors.Is(err, ErrTooMuch) {
-		note = at + " was computed from all of the archive"
+		note = at + " was computed again from the whole archive"
 		err = k.g.f.Renew(ctx, k.st, k.name, nil)
 	}
 	if err != nil {

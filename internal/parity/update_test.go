@@ -121,9 +121,9 @@ func TestParityThatCannotBeBroughtUpToDate(t *testing.T) {
 		name, note string
 		hurt       func(st *storetest.Mem)
 	}{
-		{"it grows by much", "from all of the archive", func(st *storetest.Mem) {}},
+		{"it grows by much", "from the whole archive", func(st *storetest.Mem) {}},
 		{"it was longer", "older version", func(st *storetest.Mem) { st.Put("a.tar", testkit.Noise(rnd, 1_000_001)) }},
-		{"its parity is damaged", "from all of the archive", func(st *storetest.Mem) {
+		{"its parity is damaged", "from the whole archive", func(st *storetest.Mem) {
 			p := st.Get("a.tar" + Suffix)
 			hurt(rnd, p[len(p)/2:len(p)/2+10_000])
 			st.Put("a.tar"+Suffix, p)

@@ -31,7 +31,7 @@ func (g *Guard) StoreIf(damaged func(ctx context.Context, object string, off, n 
 }
 
 // ErrComputed means that a block is damaged, so that it would have to be computed.
-var ErrComputed = errors.New("it is damaged, and healed by parity")
+var ErrComputed = errors.New("damaged, and healed with parity")
 
 // Rest is Store after a Check that found more than can be healed: blocks that cannot be are as
 // they are now, and zeros where nothing is left of them. An object ends where nothing is left
@@ -185,7 +185,7 @@ func (w *whole) ReadAt(ctx context.Context, b []byte, off int64) error {
 	err := w.v.readAt(ctx, b, w.p.from+off)
 	if err == ErrBeyond || err == errLost {
 		err = &format.CorruptError{Format: "parity", Problem: format.Problem{
-			Code: format.BadData, Severity: format.Error, Volume: w.p.name, Off: off, Message: "more of it is damaged than " + w.v.g.f.At + " can heal",
+			Code: format.BadData, Severity: format.Error, Volume: w.p.name, Off: off, Message: "more damage than " + w.v.g.f.At + " can heal",
 		}}
 	}
 	return err

@@ -31,7 +31,7 @@ type Node struct {
 }
 
 // ErrSpecial says why a node is not packed.
-var ErrSpecial = errors.New("a socket or device is not packed")
+var ErrSpecial = errors.New("a socket or device cannot be packed")
 
 // Options are wishes for a walk.
 type Options struct {

@@ -137,7 +137,7 @@ func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error 
 	if werr != nil {
 		return errors.Join(err, werr)
 	}
-	bad.kept = fmt.Sprintf("what can be read of it is in %s", format.Escape(path.Base(to.Name)))
+	bad.kept = fmt.Sprintf("its readable parts are in %s", format.Escape(path.Base(to.Name)))
 	if lost > 0 {
 		bad.kept += fmt.Sprintf(", with zeros for %d of %d bytes", lost, e.Size)
 	}
@@ -271,7 +271,7 @@ func (x *extraction) tempName() string {
 	return ".holdall-" + x.run + "-" + strconv.FormatInt(x.temps.Add(1), 36) + ".tmp"
 }
 
-var errExists = errors.New("there is a file of this name already, and it stays")
+var errExists = errors.New("a file with this name exists and is kept")
 
 // metadata gives an open file its owner and mode.
 func (x *extraction) metadata(f output, e format.Entry) error {
@@ -301,7 +301,7 @@ func (x *extraction) links(ctx context.Context) error {
 			case format.Fifo:
 				err = makeFifo(x.root, e.Name, e.FileMode())
 			default:
-				err = fmt.Errorf("%s: a %s is not extracted here: %w", format.Escape(e.Name), e.Kind, errors.ErrUnsupported)
+				err = fmt.Errorf("%s: cannot extract a %s: %w", format.Escape(e.Name), e.Kind, errors.ErrUnsupported)
 			}
 		}
 		if err == nil && e.Kind != format.HardLink {
@@ -370,7 +370,7 @@ func staysInside(dir, target string) bool {
 func (x *extraction) hardLink(e format.Entry) error {
 	if k, ok := x.made[x.key(e.Link)]; !ok || k != format.File || x.failed[x.key(e.Link)] || format.NameFault(e.Link) != "" {
 		return &content.Refusal{Told: format.Problem{Code: format.Dangling, Severity: format.Error, Volume: x.src.Name, Off: -1,
-			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a hard link to %q, which is no file of this extraction", e.Link)}}
+			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: hard link to %q, which is not extracted here", e.Link)}}
 	}
 	return x.root.Link(e.Link, e.Name)
 }

@@ -266,11 +266,11 @@ func (x *extraction) withinLimits(ctx context.Context, e format.Entry) error {
 	what := ""
 	switch {
 	case s.Entries > x.max.Entries:
-		what = fmt.Sprintf("over %d entries", x.max.Entries)
+		what = fmt.Sprintf("more than %d entries", x.max.Entries)
 	case s.Bytes > x.max.Bytes || s.Bytes < 0:
-		what = fmt.Sprintf("over %d bytes of content", x.max.Bytes)
+		what = fmt.Sprintf("more than %d bytes of content", x.max.Bytes)
 	case s.Bytes-x.holes > ratioFrom && (s.Bytes-x.holes)/max(x.stored, 1) > x.max.Ratio:
-		what = fmt.Sprintf("%d bytes of content from %d stored ones, over %d times as many", s.Bytes-x.holes, x.stored, x.max.Ratio)
+		what = fmt.Sprintf("%d bytes of content from %d stored bytes, more than %d times as many", s.Bytes-x.holes, x.stored, x.max.Ratio)
 	default:
 		return nil
 	}
@@ -320,7 +320,7 @@ func (x *extraction) refuse(e format.Entry) *format.Problem {
 	for dir := path.Dir(e.Name); dir != "."; dir = path.Dir(dir) {
 		k, ok := x.made[x.key(dir)]
 		if ok && k != format.Dir {
-			return unsafe("name-conflict", fmt.Sprintf("not extracted: %q is no folder", dir))
+			return unsafe("name-conflict", fmt.Sprintf("not extracted: %q is not a folder", dir))
 		}
 		if ok {
 			break
@@ -328,7 +328,7 @@ func (x *extraction) refuse(e format.Entry) *format.Problem {
 	}
 	k, ok := x.made[x.key(e.Name)]
 	if ok && (k != format.Dir || e.Kind != format.Dir) {
-		return unsafe("name-conflict", "not extracted: an entry before it has this name, or one that the file system takes for the same")
+		return unsafe("name-conflict", "not extracted: an earlier entry has the same name, or the same name to the file system")
 	}
 	x.made[x.key(e.Name)] = e.Kind
 	for dir := path.Dir(e.Name); dir != "."; dir = path.Dir(dir) {

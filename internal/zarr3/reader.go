@@ -241,7 +241,7 @@ func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key st
 
 // fault says that a chunk cannot be made, if err is about what it is made of; nil if not.
 func (r *reader) fault(name, key string, err error) *format.Problem {
-	p := &format.Problem{Code: format.BadData, Severity: format.Error, Volume: r.object, Off: -1, Entry: name, HasEntry: true, Message: fmt.Sprintf("it cannot be made of %s: %v", key, err)}
+	p := &format.Problem{Code: format.BadData, Severity: format.Error, Volume: r.object, Off: -1, Entry: name, HasEntry: true, Message: fmt.Sprintf("cannot be made from %s: %v", key, err)}
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
 		p.Code = format.Unsupported
@@ -550,9 +550,9 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 	}
 	about.Notes = slices.Clone(about.Notes)
 	for i, l := range r.left {
-		p := format.Problem{Code: format.Unsupported, Severity: format.Note, Volume: r.object, Off: -1, Entry: l.at, HasEntry: true, Message: "it is left out: version 3 of Zarr has no place for it: " + l.why.Error()}
+		p := format.Problem{Code: format.Unsupported, Severity: format.Note, Volume: r.object, Off: -1, Entry: l.at, HasEntry: true, Message: "left out: Zarr version 3 cannot store it: " + l.why.Error()}
 		if i == maxNotes {
-			p.Entry, p.HasEntry, p.Message = "", false, fmt.Sprintf("%d more are left out", len(r.left)-i)
+			p.Entry, p.HasEntry, p.Message = "", false, fmt.Sprintf("left out %d more", len(r.left)-i)
 		}
 		if about.Notes = append(about.Notes, p); i == maxNotes {
 			break

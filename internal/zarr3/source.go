@@ -72,11 +72,11 @@ func (s source) read(ctx context.Context, e format.Entry, off, n int64) ([]byte,
 				copy(part, b)
 			}
 		case x.External:
-			return nil, fmt.Errorf("it lies outside, at %s: %w", x.Object, errors.ErrUnsupported)
+			return nil, fmt.Errorf("stored outside, at %s: %w", x.Object, errors.ErrUnsupported)
 		case x.Codec == codec.Raw:
 			err = s.readAt(ctx, x.Object, part, x.Off+skip)
 		default:
-			err = fmt.Errorf("it is stored by %s: %w", x.Codec, errors.ErrUnsupported)
+			err = fmt.Errorf("stored with %s: %w", x.Codec, errors.ErrUnsupported)
 		}
 		if err != nil {
 			return nil, err
@@ -88,7 +88,7 @@ func (s source) read(ctx context.Context, e format.Entry, off, n int64) ([]byte,
 func (s source) readAt(ctx context.Context, object string, b []byte, off int64) error {
 	o, err := s.st.Open(ctx, object)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s is not there", object) // which is not to say that the key is not
+		return fmt.Errorf("%s does not exist", object) // which is not to say that the key is not
 	}
 	if err != nil {
 		return err

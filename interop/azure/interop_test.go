@@ -351,7 +351,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		{"no container", "", "nosuch", fs.ErrNotExist, "no such container"},
 		{"no key", "", name, fs.ErrNotExist, "no such key"},
 		{"another key", "AZURE_STORAGE_KEY=" + base64.StdEncoding.EncodeToString([]byte("sssssecret")), name, fs.ErrPermission, "AuthorizationFailure"},
-		{"nobody", "HOLDALL_AZURE_ANONYMOUS=1", name, nil, "asked without credentials"},
+		{"nobody", "HOLDALL_AZURE_ANONYMOUS=1", name, nil, "requested without credentials"},
 		{"nobody, where all may read", "HOLDALL_AZURE_ANONYMOUS=1", public, fs.ErrNotExist, "no such key"},
 		{"token that may not", "AZURE_STORAGE_KEY= AZURE_STORAGE_SAS_TOKEN=" + token("l"), name, fs.ErrPermission, "AuthorizationPermissionMismatch"},
 	} {

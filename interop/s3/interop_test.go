@@ -229,9 +229,9 @@ func TestRefusalsAreTold(t *testing.T) {
 		is                 error
 		want               string
 	}{
-		{"AWS_SECRET_ACCESS_KEY", "wrong-secret", "refusals", fs.ErrPermission, "the secret key is not the one"},
-		{"AWS_ACCESS_KEY_ID", "wrong-key", "refusals", fs.ErrPermission, "does not know the access key"},
-		{"HOLDALL_S3_ANONYMOUS", "1", "refusals", fs.ErrPermission, "asked without credentials"},
+		{"AWS_SECRET_ACCESS_KEY", "wrong-secret", "refusals", fs.ErrPermission, "the secret key does not match"},
+		{"AWS_ACCESS_KEY_ID", "wrong-key", "refusals", fs.ErrPermission, "unknown access key"},
+		{"HOLDALL_S3_ANONYMOUS", "1", "refusals", fs.ErrPermission, "requested without credentials"},
 		{"AWS_REGION", "", "no-such-bucket", fs.ErrNotExist, "no such bucket"},
 	} {
 		t.Run(c.env+"="+c.value, func(t *testing.T) {

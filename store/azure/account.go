@@ -53,7 +53,7 @@ func find(account string, o Options) (*url.URL, credentials, error) {
 		return endpoint, c, nil
 	}
 	if other {
-		return nil, c, fmt.Errorf("%s holds the credentials of account %q; ?anonymous reads what is public: %w", s.from, s.account, fs.ErrPermission)
+		return nil, c, fmt.Errorf("%s has credentials for account %q; ?anonymous reads public data: %w", s.from, s.account, fs.ErrPermission)
 	}
 	if s.key != "" {
 		c.key, err = base64.StdEncoding.DecodeString(s.key)
@@ -82,7 +82,7 @@ func environment() (settings, error) {
 	case text != "":
 		return parseConnection(text)
 	case os.Getenv("AZURE_STORAGE_AUTH_MODE") == "login":
-		return s, fmt.Errorf("AZURE_STORAGE_AUTH_MODE=login: logins of Entra ID are not known here, but keys and tokens (SAS) are: %w", errors.ErrUnsupported)
+		return s, fmt.Errorf("AZURE_STORAGE_AUTH_MODE=login: Entra ID logins are not supported; use a key or a token (SAS): %w", errors.ErrUnsupported)
 	case key != "" && s.account == "":
 		return s, errors.New("AZURE_STORAGE_KEY is set and AZURE_STORAGE_ACCOUNT is not")
 	case key != "":
@@ -108,7 +108,7 @@ func parseConnection(text string) (settings, error) {
 	s := settings{account: parts["accountname"], key: parts["accountkey"], sas: parts["sharedaccesssignature"], endpoint: parts["blobendpoint"], from: from}
 	switch {
 	case parts["usedevelopmentstorage"] != "":
-		return s, fmt.Errorf("%s: UseDevelopmentStorage: write out AccountName, AccountKey and BlobEndpoint: %w", from, errors.ErrUnsupported)
+		return s, fmt.Errorf("%s: UseDevelopmentStorage is not supported: set AccountName, AccountKey and BlobEndpoint: %w", from, errors.ErrUnsupported)
 	case s.key != "" && s.account == "":
 		return s, fmt.Errorf("%s: AccountKey without AccountName: %w", from, fs.ErrInvalid)
 	case s.endpoint == "" && s.account != "":

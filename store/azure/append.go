@@ -82,7 +82,7 @@ func refused(err error, word string) bool {
 }
 
 // errLeaseLost means that a lease has ended, and what it was for must not go on.
-var errLeaseLost = errors.New("its lease is lost: somebody broke it, or it could not be renewed in time")
+var errLeaseLost = errors.New("the lease is lost: another program broke it, or it was not renewed in time")
 
 // Lease takes the lease of a blob, which is made if it is not there, and renews it
 // until release, which removes the blob.

@@ -66,7 +66,7 @@ func TestAddressIsAccountContainerAndKey(t *testing.T) {
 		"az://someaccount/-c-/x":                                    "container name",
 		"az://someaccount/cont/x#y":                                 "write it %23",
 		"az://someaccount/cont/x?sig=hush":                          "expected ?anonymous",
-		"az://me:hush@someaccount/cont/x":                           "credentials do not belong",
+		"az://me:hush@someaccount/cont/x":                           "must not contain credentials",
 		"az://someaccount/cont/%zz":                                 "malformed",
 		"az://someaccount/cont/a/../b/x":                            "ends in a dot",
 		"az://someaccount/cont/%ff/x":                               "not UTF-8",
@@ -93,14 +93,14 @@ func TestSettingsOfTheEnvironment(t *testing.T) {
 		{"nobody", "HOLDALL_AZURE_ANONYMOUS=1 AZURE_STORAGE_ACCOUNT=someaccount AZURE_STORAGE_KEY=aHVzaA==", "https://someaccount.blob.core.windows.net", "", "", ""},
 		{"nobody, of another account", "HOLDALL_AZURE_ANONYMOUS=1 AZURE_STORAGE_CONNECTION_STRING=AccountName=other;AccountKey=aHVzaA==;BlobEndpoint=http://other.test",
 			"https://someaccount.blob.core.windows.net", "", "", ""},
-		{"another account", "AZURE_STORAGE_ACCOUNT=other AZURE_STORAGE_KEY=aHVzaA==", "", "", "", `credentials of account "other"`},
+		{"another account", "AZURE_STORAGE_ACCOUNT=other AZURE_STORAGE_KEY=aHVzaA==", "", "", "", `credentials for account "other"`},
 		{"key without account", "AZURE_STORAGE_KEY=aHVzaA==", "", "", "", "AZURE_STORAGE_ACCOUNT is not"},
 		{"key that is none", "AZURE_STORAGE_ACCOUNT=someaccount AZURE_STORAGE_KEY=hush!", "", "", "", "not in base64"},
 		{"token that is none", "AZURE_STORAGE_SAS_TOKEN=hush", "", "", "", "expected a query with sig="},
 		{"token in the clear", "AZURE_STORAGE_SAS_TOKEN=sig=hush AZURE_STORAGE_SERVICE_ENDPOINT=http://elsewhere.test", "", "", "", "expected https"},
 		{"login", "AZURE_STORAGE_AUTH_MODE=login", "", "", "", "Entra ID"},
 		{"connection that is none", "AZURE_STORAGE_CONNECTION_STRING=hush", "", "", "", "expected name=value"},
-		{"development", "AZURE_STORAGE_CONNECTION_STRING=UseDevelopmentStorage=true", "", "", "", "write out AccountName"},
+		{"development", "AZURE_STORAGE_CONNECTION_STRING=UseDevelopmentStorage=true", "", "", "", "set AccountName"},
 		{"endpoint with a password", "AZURE_STORAGE_SERVICE_ENDPOINT=http://me:hush@x", "", "", "", "endpoint"},
 		{"switch that is none", "HOLDALL_AZURE_ANONYMOUS=perhaps", "", "", "", "expected 1 or 0"},
 	} {
@@ -356,7 +356,7 @@ func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
 			d.blocks["x"][r.URL.Query().Get("blockid")] = []byte("short")
 			w.WriteHeader(http.StatusCreated)
 			return true
-		}, "and has 5"},
+		}, "found 5"},
 		"lost": {func(_ *double, w http.ResponseWriter, _ *http.Request) bool {
 			w.WriteHeader(http.StatusCreated)
 			return true
@@ -426,9 +426,9 @@ func TestListingThatIsWrongIsNotBelieved(t *testing.T) {
 		"prefix":    {"<Blobs>" + item("q/b", "1") + "</Blobs>", "does not begin with"},
 		"size":      {"<Blobs>" + item("p/b", "-1") + "</Blobs>", "with size"},
 		"no size":   {"<Blobs>" + item("p/b", "") + "</Blobs>", "with size"},
-		"escapes":   {`<Blobs><Blob><Name Encoded="true">p/%zz</Name></Blob></Blobs>`, "not escaped"},
+		"escapes":   {`<Blobs><Blob><Name Encoded="true">p/%zz</Name></Blob></Blobs>`, "invalid escapes"},
 		"no end":    {"<NextMarker>m</NextMarker>", "where it began"},
-		"broke off": {"<Blobs>", "makes no sense"},
+		"broke off": {"<Blobs>", "invalid or incomplete"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			quiet(t)

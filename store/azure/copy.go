@@ -72,7 +72,7 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 }
 
 // errNoCopy means that the server does not copy, or not what we may read.
-var errNoCopy = errors.New("the server does not copy")
+var errNoCopy = errors.New("the server cannot copy")
 
 func (w *writer) copy(ctx context.Context, src *object, version string, off, n int64) error {
 	if err := w.Room(); err != nil {
@@ -138,14 +138,14 @@ func (w *writer) checkCopies(ctx context.Context) error {
 		} `xml:"UncommittedBlocks>Block"`
 	}
 	if err := xml.NewDecoder(io.LimitReader(resp.Body, maxBlockList)).Decode(&list); err != nil {
-		return errors.New("the server's list of blocks makes no sense, or broke off")
+		return errors.New("invalid or incomplete list of blocks from the server")
 	}
 	left := len(w.copies)
 	for _, b := range list.Blocks {
 		n, ok := w.copies[b.Name]
 		switch {
 		case ok && b.Size != n:
-			return fmt.Errorf("server was to copy %d bytes, and has %d", n, b.Size)
+			return fmt.Errorf("expected the server to copy %d bytes, found %d", n, b.Size)
 		case ok:
 			left--
 		}

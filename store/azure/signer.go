@@ -161,9 +161,9 @@ func (s *signer) explain(resp *http.Response) error {
 
 var (
 	// errListGone means that blocks are no longer there that were sent.
-	errListGone = errors.New("the server no longer has the blocks: another writer of this name has finished")
+	errListGone = errors.New("the server no longer has the blocks: another program has written this object")
 
-	errThere = fmt.Errorf("an object of that name is there: %w", fs.ErrExist)
+	errThere = fmt.Errorf("an object with this name exists: %w", fs.ErrExist)
 )
 
 // meaning returns the error that an answer is. The server's own words are not used:
@@ -182,7 +182,7 @@ func (s *signer) meaning(resp *http.Response) error {
 		return fmt.Errorf("no such key: %w", fs.ErrNotExist)
 	case "ResourceNotFound":
 		if s.anonymous() {
-			return fmt.Errorf("no such container, or one that is not public; asked without credentials: %w", fs.ErrNotExist)
+			return fmt.Errorf("no such container, or it is not public; requested without credentials: %w", fs.ErrNotExist)
 		}
 	case "ConditionNotMet", "SourceConditionNotMet":
 		return store.ErrChanged
@@ -194,16 +194,16 @@ func (s *signer) meaning(resp *http.Response) error {
 		return errListGone
 	case "AuthenticationFailed":
 		if s.sas != "" {
-			return fmt.Errorf("the token (SAS) is refused; it has ended, or is not of this account: %w", fs.ErrPermission)
+			return fmt.Errorf("token (SAS) refused; it has expired, or belongs to another account: %w", fs.ErrPermission)
 		}
-		return fmt.Errorf("signature refused; the key is not the account's, or the clock here differs from the server's: %w", fs.ErrPermission)
+		return fmt.Errorf("signature refused; the key does not match the account, or the local clock differs from the server's: %w", fs.ErrPermission)
 	}
 	switch {
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%s: %w", what, fs.ErrNotExist)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden || code == "PublicAccessNotPermitted" || code == "NoAuthenticationInformation":
 		if s.anonymous() {
-			return fmt.Errorf("%s; asked without credentials: %w", what, fs.ErrPermission)
+			return fmt.Errorf("%s; requested without credentials: %w", what, fs.ErrPermission)
 		}
 		return fmt.Errorf("%s: %w", what, fs.ErrPermission)
 	case status == http.StatusPreconditionFailed && !far.IsWord(code):

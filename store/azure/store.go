@@ -152,13 +152,13 @@ func New(account, container, prefix string, o Options) (*Store, error) {
 func checkKey(key string) error {
 	switch {
 	case utf8.RuneCountInString(key) > maxKey:
-		return fmt.Errorf("key of %d characters: at most %d: %w", utf8.RuneCountInString(key), maxKey, fs.ErrInvalid)
+		return fmt.Errorf("key of %d characters: expected at most %d: %w", utf8.RuneCountInString(key), maxKey, fs.ErrInvalid)
 	case strings.Count(key, "/") >= maxDepth:
 		return fmt.Errorf("key of more than %d parts: %w", maxDepth, fs.ErrInvalid)
 	}
 	for part := range strings.SplitSeq(key, "/") {
 		if strings.HasSuffix(part, ".") {
-			return fmt.Errorf("key with a part %.100q, which ends in a dot: %w", part, fs.ErrInvalid)
+			return fmt.Errorf("key with a part %.100q that ends in a dot: %w", part, fs.ErrInvalid)
 		}
 	}
 	return far.CheckKey(key)
@@ -268,7 +268,7 @@ func (st *Store) list(ctx context.Context, prefix string, full bool) iter.Seq2[s
 				info := store.Info{Name: b.Name.Text, Version: far.Quoted(b.Properties.ETag)}
 				if b.Name.Encoded {
 					if info.Name, err = url.PathUnescape(b.Name.Text); err != nil {
-						err = fmt.Errorf("server listed %.200q, which is not escaped as it says", b.Name.Text)
+						err = fmt.Errorf("server listed %.200q with invalid escapes", b.Name.Text)
 					}
 				}
 				var none error
@@ -301,7 +301,7 @@ func (st *Store) list(ctx context.Context, prefix string, full bool) iter.Seq2[s
 			case "":
 				return
 			case marker:
-				yield(store.Info{}, errors.New("server goes on with its listing where it began"))
+				yield(store.Info{}, errors.New("server continues its listing where it began"))
 				return
 			}
 			marker = p.Next
@@ -347,9 +347,9 @@ func (st *Store) page(ctx context.Context, prefix, marker string, full bool) (*p
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case body.N <= 0:
-		return nil, fmt.Errorf("a listing of more than %d bytes", limit)
+		return nil, fmt.Errorf("listing of more than %d bytes", limit)
 	default:
-		return nil, errors.New("the server's listing makes no sense, or broke off")
+		return nil, errors.New("invalid or incomplete listing from the server")
 	}
 }
 

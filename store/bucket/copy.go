@@ -106,7 +106,7 @@ type notCopied struct{ err error }
 func (e *notCopied) Error() string   { return "the server did not copy it: " + e.err.Error() }
 func (e *notCopied) Unwrap() []error { return []error{errors.ErrUnsupported, e.err} }
 
-var errTooShort = errors.New("it is too short for a part")
+var errTooShort = errors.New("too short for a part")
 
 // settleRange has the server copy what waits for it.
 func (w *writer) settleRange(ctx context.Context) error {
@@ -140,7 +140,7 @@ func (w *writer) copyRun(ctx context.Context, r run) error {
 	}
 	sizes := copySizes(r.n-fill, w.Size(w.Sent))
 	if number-1+len(sizes) > maxParts {
-		return &notCopied{errors.New("there are too many parts")}
+		return &notCopied{errors.New("too many parts")}
 	}
 	var before []byte
 	if k := len(w.Buf); k > 0 {
@@ -260,7 +260,7 @@ func (w *writer) copyPart(ctx context.Context, r run, off, n int64, number int) 
 	if strings.Trim(part.ETag, `"`) == "" {
 		// Servers are known that keep an empty part and say that all is well.
 		w.st.noCopies.Store(true)
-		return part, errors.New("it answered without an ETag")
+		return part, errors.New("response without an ETag")
 	}
 	part.PartNumber = number
 	return part, nil
@@ -298,7 +298,7 @@ func (w *writer) checkCopies(ctx context.Context) error {
 		case !ok:
 			left++
 		case held.size != size:
-			return fmt.Errorf("part %d: server was to copy %d bytes, and has %d", number, size, held.size)
+			return fmt.Errorf("part %d: expected the server to copy %d bytes, found %d", number, size, held.size)
 		}
 	}
 	if left > 0 {

@@ -98,7 +98,7 @@ func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
 		want string
 		hook func(s *s3test.Server, w http.ResponseWriter, r *http.Request) bool
 	}{
-		"empty part with an ETag": {nil, "and has 0", func(_ *s3test.Server, w http.ResponseWriter, r *http.Request) bool {
+		"empty part with an ETag": {nil, "found 0", func(_ *s3test.Server, w http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodGet && r.URL.Query().Has("uploadId") {
 				_, _ = fmt.Fprint(w, "<ListPartsResult><Part><PartNumber>1</PartNumber><Size>5242880</Size></Part>"+
 					"<Part><PartNumber>2</PartNumber><Size>0</Size></Part></ListPartsResult>")

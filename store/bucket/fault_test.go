@@ -221,15 +221,15 @@ func TestRefusalsAreToldInOurOwnWords(t *testing.T) {
 		want string
 	}{
 		{"another secret", func(t *testing.T, _ *s3test.Server) { t.Setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret") },
-			fs.ErrPermission, "the secret key is not the one of the access key"},
+			fs.ErrPermission, "the secret key does not match the access key"},
 		{"another access key", func(t *testing.T, _ *s3test.Server) { t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOTHER") },
-			fs.ErrPermission, "the server does not know the access key"},
+			fs.ErrPermission, "unknown access key"},
 		{"another token", func(t *testing.T, s *s3test.Server) { s.Token = "another-token" }, fs.ErrPermission, "the session token is not valid"},
 		{"nobody", func(t *testing.T, _ *s3test.Server) { t.Setenv("HOLDALL_S3_ANONYMOUS", "1") },
-			fs.ErrPermission, "AccessDenied; asked without credentials"},
+			fs.ErrPermission, "AccessDenied; requested without credentials"},
 		{"a clock", func(t *testing.T, s *s3test.Server) {
 			s.Clock = func() time.Time { return time.Now().Add(20*time.Minute + 30*time.Second) }
-		}, fs.ErrPermission, "the clock here differs from the server's by 20m"},
+		}, fs.ErrPermission, "the local clock differs from the server's by 20m"},
 		{"no bucket", func(t *testing.T, s *s3test.Server) { *s = *s3test.New("other") }, fs.ErrNotExist, "no such bucket"},
 		{"server's own code", func(t *testing.T, s *s3test.Server) {
 			s.Hook = func(w http.ResponseWriter, r *http.Request) bool {

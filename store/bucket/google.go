@@ -82,7 +82,7 @@ func googleKeys(o Options, emulator bool) (*google, error) {
 	case id != "" && secret != "":
 		return &google{id: id, secret: secret}, nil
 	case id != "" || secret != "":
-		return nil, errors.New("of GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY one is set and the other is not")
+		return nil, errors.New("expected both GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY, found one of them")
 	case emulator:
 		return &google{}, nil
 	}

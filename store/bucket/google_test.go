@@ -354,7 +354,7 @@ func TestTokenThatCannotBeHadIsToldWithoutSecrets(t *testing.T) {
 
 func TestGoogleSettingsThatCannotBeUsedAreTold(t *testing.T) {
 	for env, want := range map[string]string{
-		"GS_ACCESS_KEY_ID=x":                                            "one is set and the other is not",
+		"GS_ACCESS_KEY_ID=x":                                            "found one of them",
 		"HOLDALL_GS_ANONYMOUS=perhaps":                                  "expected 1 or 0",
 		"HOLDALL_GS_ENDPOINT=ftp://me:secret@x":                         "endpoint",
 		"GOOGLE_APPLICATION_CREDENTIALS=/nonexistent":                   "GOOGLE_APPLICATION_CREDENTIALS",
@@ -396,7 +396,7 @@ func TestEmulatorIsSentNoToken(t *testing.T) {
 	if info, err := storetest.Open(t, st, name).Info(t.Context()); err != nil || info.Size != 10 {
 		t.Errorf("found %+v, %v", info, err)
 	}
-	if err := storetest.Put(t.Context(), st, "y", []byte("y")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
+	if err := storetest.Put(t.Context(), st, "y", []byte("y")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "requested without credentials") {
 		t.Errorf("write: found %v", err)
 	}
 }

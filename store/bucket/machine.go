@@ -86,7 +86,7 @@ func (m *machine) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 		return v, nil
 	}
 	if err == nil {
-		return v, fmt.Errorf("%s: an answer without keys: %w", m.of, fs.ErrPermission)
+		return v, fmt.Errorf("%s: response without keys: %w", m.of, fs.ErrPermission)
 	}
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		what := "no answer"
@@ -96,7 +96,7 @@ func (m *machine) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 		return v, fmt.Errorf("%s: %s", m.of, what)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return v, fmt.Errorf("%s: its token's file is not there: %w", m.of, fs.ErrPermission)
+		return v, fmt.Errorf("%s: the token file does not exist: %w", m.of, fs.ErrPermission)
 	}
 	what := "refused"
 	if said, ok := errors.AsType[credentials.ErrorResponse](err); ok && far.IsWord(said.STSError.Code) {

@@ -169,10 +169,10 @@ func TestRoleThatCannotBeHadIsToldWithoutSecrets(t *testing.T) {
 		is           error
 	}{
 		{"refused", "", append(byWebIdentity[:2:2], "AWS_ENDPOINT_URL_STS=URL", "AWS_ROLE_ARN=arn:hush"), "web identity (AWS_WEB_IDENTITY_TOKEN_FILE): AccessDenied", fs.ErrPermission},
-		{"no file", "", []string{"AWS_WEB_IDENTITY_TOKEN_FILE=/nonexistent", "AWS_ROLE_ARN=x", "AWS_ENDPOINT_URL_STS=URL"}, "file is not there", fs.ErrPermission},
+		{"no file", "", []string{"AWS_WEB_IDENTITY_TOKEN_FILE=/nonexistent", "AWS_ROLE_ARN=x", "AWS_ENDPOINT_URL_STS=URL"}, "file does not exist", fs.ErrPermission},
 		{"no role", "", byWebIdentity[:1], "AWS_ROLE_ARN is not", nil},
 		{"another token", "", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI=URL/container"}, "role of the container: refused", fs.ErrPermission},
-		{"no keys", "", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI=URL/silly"}, "an answer without keys", fs.ErrPermission},
+		{"no keys", "", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI=URL/silly"}, "response without keys", fs.ErrPermission},
 		{"endless", "", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI=URL/long"}, "role of the container: refused", fs.ErrPermission},
 		{"another host", "", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI=http://192.0.2.1/hush"}, "role of the container: refused", fs.ErrPermission},
 		{"nobody there", "", []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1"}, "role of this machine: no answer", nil},

@@ -118,7 +118,7 @@ func provider(o Options, profile map[string]string) (credentials.Provider, error
 	case id != "" && secret != "":
 		return &credentials.EnvAWS{}, nil
 	case id != "" || secret != "":
-		return nil, errors.New("of AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY one is set and the other is not")
+		return nil, errors.New("expected both AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, found one of them")
 	}
 	chosen := os.Getenv("AWS_PROFILE") != ""
 	if !chosen {
@@ -129,7 +129,7 @@ func provider(o Options, profile map[string]string) (credentials.Provider, error
 	}
 	if profile != nil {
 		if k := unsupportedProfile(profile); k != "" && profile["aws_access_key_id"] == "" {
-			return nil, fmt.Errorf("profile with %s: roles of profiles are not known here; keys, credential_process and SSO are: %w", k, errors.ErrUnsupported)
+			return nil, fmt.Errorf("profile with %s: roles are not supported; use keys, credential_process or SSO: %w", k, errors.ErrUnsupported)
 		}
 		return profileKeys{&credentials.FileAWSCredentials{}}, nil
 	}
@@ -158,7 +158,7 @@ func (k profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (crede
 	return v, nil
 }
 
-var errProfile = fmt.Errorf("the credentials of the profile cannot be used (why is not shown, since it may quote a secret): %w", fs.ErrPermission)
+var errProfile = fmt.Errorf("the credentials of the profile cannot be used (reason hidden, since it may quote a secret): %w", fs.ErrPermission)
 
 const (
 	// Files of settings are small: what is larger is none.

@@ -55,9 +55,9 @@ func TestAddressThatIsNoneIsRefusedWithoutItsSecrets(t *testing.T) {
 		"s3://a..b/x":                 "two dots",
 		"s3://bucket/x#y":             "write it %23",
 		"s3://bucket/x?region=secret": "expected ?anonymous",
-		"s3://me:secret@bucket/x":     "credentials do not belong",
+		"s3://me:secret@bucket/x":     "must not contain credentials",
 		"s3://bucket/%zz":             "malformed",
-		"s3://bucket/a/../b/x":        `a key with a '..' element cannot be asked for over HTTP`,
+		"s3://bucket/a/../b/x":        `a key with a '..' element cannot be requested over HTTP`,
 		"s3://bucket/%ff/x":           "not UTF-8",
 		"s3://bucket/%00/x":           "NUL byte",
 		"s3://bucket/" + strings.Repeat("k", 1100) + "/x": "at most 1024",
@@ -161,7 +161,7 @@ func TestSettingsComeFromTheEnvironmentBeforeTheProfile(t *testing.T) {
 
 func TestSettingsThatCannotBeUsedAreToldWithoutSecrets(t *testing.T) {
 	for _, c := range []struct{ what, config, keys, env, want string }{
-		{"half of the keys", "", "", "AWS_ACCESS_KEY_ID=AKIAENVSECRET", "one is set and the other is not"},
+		{"half of the keys", "", "", "AWS_ACCESS_KEY_ID=AKIAENVSECRET", "found one of them"},
 		{"profile that is not there", someConfig, someKeys, "AWS_PROFILE=nosuch", `profile "nosuch"`},
 		{"region that is none", "", "", "AWS_REGION=evil.host/x", "region"},
 		{"endpoint that is none", "", "", "AWS_ENDPOINT_URL=ftp://host", "endpoint"},
@@ -209,7 +209,7 @@ func TestWithoutCredentialsPublicObjectsAreRead(t *testing.T) {
 	if err := storetest.Open(t, st, "x").ReadAt(t.Context(), p, 4); err != nil || string(p) != "456" {
 		t.Errorf("found %q, %v", p, err)
 	}
-	if err := storetest.Put(t.Context(), st, "x", []byte("other")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "asked without credentials") {
+	if err := storetest.Put(t.Context(), st, "x", []byte("other")); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "requested without credentials") {
 		t.Errorf("write: found %v", err)
 	}
 }
@@ -283,7 +283,7 @@ func TestListingThatIsWrongIsNotBelieved(t *testing.T) {
 		"twice":      {item("p/b", "1") + item("p/b", "1"), "expected the order"},
 		"prefix":     {item("q/b", "1"), "does not begin with"},
 		"size":       {item("p/b", "-1"), "with size -1"},
-		"no token":   {item("p/b", "1") + "<IsTruncated>true</IsTruncated>", "no sense"},
+		"no token":   {item("p/b", "1") + "<IsTruncated>true</IsTruncated>", "invalid response"},
 		"same token": {item("p/b", "1") + "<IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>", "expected the order"},
 		"no XML":     {"<<", ""},
 		"too long":   {strings.Repeat(" ", maxListing), ""},

@@ -104,7 +104,7 @@ func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[minio.Obj
 				return
 			}
 			if list.NextKeyMarker < key || list.NextKeyMarker == key && list.NextUploadIDMarker == id {
-				yield(minio.ObjectMultipartInfo{}, fmt.Errorf("server goes on listing uploads at %.200q after %.200q", list.NextKeyMarker, key))
+				yield(minio.ObjectMultipartInfo{}, fmt.Errorf("server continues its list of uploads at %.200q after %.200q", list.NextKeyMarker, key))
 				return
 			}
 			key, id = list.NextKeyMarker, list.NextUploadIDMarker

@@ -383,7 +383,7 @@ func TestListOfUploadsThatGoesRoundEnds(t *testing.T) {
 		return true
 	}
 	_, err := store.Abandon(t.Context(), small(t, s, ""), "", begunBefore(time.Time{}))
-	if err == nil || !strings.Contains(err.Error(), "goes on listing") {
+	if err == nil || !strings.Contains(err.Error(), "continues its list") {
 		t.Errorf("found %v", err)
 	}
 }

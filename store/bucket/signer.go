@@ -259,9 +259,9 @@ func (s *signer) meaning(said refusal) error {
 	case "NoSuchKey", "NotFound":
 		return fmt.Errorf("no such key: %w", fs.ErrNotExist)
 	case "InvalidAccessKeyId", "XAdminUserNotFound": // the second is versitygw's
-		return fmt.Errorf("the server does not know the access key: %w", fs.ErrPermission)
+		return fmt.Errorf("unknown access key: %w", fs.ErrPermission)
 	case "SignatureDoesNotMatch":
-		return fmt.Errorf("signature refused; the secret key is not the one of the access key: %w", fs.ErrPermission)
+		return fmt.Errorf("signature refused; the secret key does not match the access key: %w", fs.ErrPermission)
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired":
 		return fmt.Errorf("the session token has expired: %w", fs.ErrPermission)
 	case "InvalidToken":
@@ -271,13 +271,13 @@ func (s *signer) meaning(said refusal) error {
 		if skew := s.skew.Load(); skew != nil {
 			by = fmt.Sprintf(" by %v", skew.Abs())
 		}
-		return fmt.Errorf("the clock here differs from the server's%s, so it refuses signatures: %w", by, fs.ErrPermission)
+		return fmt.Errorf("the local clock differs from the server's%s, so it refuses signatures: %w", by, fs.ErrPermission)
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "InvalidRegion", "IllegalLocationConstraintException":
 		region := said.region
 		if region == "" {
-			region = "another region, which the server does not name"
+			region = "another region (the server does not name it)"
 		}
-		return fmt.Errorf("the bucket is in %s, and was asked for in %s", region, *s.region.Load())
+		return fmt.Errorf("the bucket is in %s, but was requested in %s", region, *s.region.Load())
 	case "NoSuchUpload":
 		return errNoUpload
 	case "PreconditionFailed":
@@ -290,7 +290,7 @@ func (s *signer) meaning(said refusal) error {
 	switch {
 	case said.status == http.StatusForbidden || said.status == http.StatusUnauthorized || said.code == "AccessDenied":
 		if s.anonymous() {
-			return fmt.Errorf("%s; asked without credentials: %w", what, fs.ErrPermission)
+			return fmt.Errorf("%s; requested without credentials: %w", what, fs.ErrPermission)
 		}
 		return fmt.Errorf("%s: %w", what, fs.ErrPermission)
 	case said.status == http.StatusNotFound:
@@ -298,7 +298,7 @@ func (s *signer) meaning(said refusal) error {
 	}
 	if said.status == 0 {
 		// It is the client's own word for what it could not make out.
-		return fmt.Errorf("the server's answer makes no sense (%s)", what)
+		return fmt.Errorf("invalid response from the server (%s)", what)
 	}
 	return fmt.Errorf("%d %s", said.status, what)
 }
@@ -313,7 +313,7 @@ func (s *signer) anonymous() bool {
 }
 
 // errNoUpload means that the server does not know an upload that was begun.
-var errNoUpload = errors.New("the server no longer knows the upload")
+var errNoUpload = errors.New("the upload no longer exists on the server")
 
 // busy reports whether a refusal may pass by itself.
 func (r refusal) busy() bool {

@@ -186,7 +186,7 @@ func checkBucket(name string, google bool) error {
 // checkKey says why an object cannot have this key, or cannot be asked for by it alone.
 func checkKey(key string) error {
 	if len(key) > maxKey {
-		return fmt.Errorf("key of %d bytes: at most %d: %w", len(key), maxKey, fs.ErrInvalid)
+		return fmt.Errorf("key of %d bytes: expected at most %d: %w", len(key), maxKey, fs.ErrInvalid)
 	}
 	if err := far.CheckDots(key); err != nil {
 		return err

@@ -111,9 +111,9 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
 		return "", 0, &far.Passing{Err: fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}
 	case resp.StatusCode == http.StatusBadRequest && code == "invalid_grant":
-		why := "the account or its key is no more, or the clock here is wrong"
+		why := "the account or its key no longer exists, or the local clock is wrong"
 		if said.Reason == "invalid_rapt" {
-			why = "a new login is asked for"
+			why = "a new login is required"
 		}
 		return "", 0, fmt.Errorf("invalid_grant; %s: %w", why, fs.ErrPermission)
 	case resp.StatusCode != http.StatusOK:
@@ -123,7 +123,7 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 		}
 		return "", 0, fmt.Errorf("%d %s: %w", resp.StatusCode, what, fs.ErrPermission)
 	case !isToken(said.Token):
-		return "", 0, fmt.Errorf("an answer without a token: %w", fs.ErrPermission)
+		return "", 0, fmt.Errorf("response without a token: %w", fs.ErrPermission)
 	}
 	const least, most = 60, 24 * 60 * 60
 	return said.Token, time.Duration(min(max(said.Life, least), most)) * time.Second, nil
@@ -231,11 +231,11 @@ func readAccount(file, what string) (*tokens, error) {
 		return nil, fmt.Errorf("%s: %s: %w", what, why, fs.ErrPermission)
 	}
 	if err := json.Unmarshal(content, &a); err != nil {
-		return unusable("expected JSON (why it is none is not shown, since it may quote a secret)")
+		return unusable("expected JSON (parse error hidden, since it may quote a secret)")
 	}
 	endpoint, err := url.Parse(cmp.Or(a.TokenURI, tokenEndpoint))
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && (endpoint.Scheme != "http" || !far.IsLocal(endpoint.Hostname())) {
-		return unusable("token_uri is no https address")
+		return unusable("token_uri: expected an https address")
 	}
 	t := &tokens{mu: make(chan struct{}, 1)}
 	var form func(now time.Time) (url.Values, error)
@@ -243,7 +243,7 @@ func readAccount(file, what string) (*tokens, error) {
 	case "service_account":
 		key, err := parseKey(a.Key)
 		if err != nil || a.Email == "" {
-			return unusable("a service account without an address or an RSA key")
+			return unusable("service account without client_email or an RSA key")
 		}
 		t.of = "token of the service account"
 		form = func(now time.Time) (url.Values, error) {
@@ -252,7 +252,7 @@ func readAccount(file, what string) (*tokens, error) {
 		}
 	case "authorized_user":
 		if a.ClientID == "" || a.Refresh == "" {
-			return unusable("a user without client_id or refresh_token")
+			return unusable("user without client_id or refresh_token")
 		}
 		t.of = "token of the user (gcloud auth application-default login)"
 		form = func(time.Time) (url.Values, error) {
@@ -308,7 +308,7 @@ func assert(key *rsa.PrivateKey, id, email, audience string, now time.Time) (str
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:])
 	if err != nil {
-		return "", errors.New("the service account's key does not sign")
+		return "", errors.New("cannot sign with the key of the service account")
 	}
 	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }

@@ -148,7 +148,7 @@ func (w *writer) begin(ctx context.Context, first []byte) error {
 		return w.st.meaning(ctx, err)
 	}
 	if id == "" {
-		return errors.New("server began an upload without a name for it")
+		return errors.New("server started an upload without an ID")
 	}
 	w.upload = id
 	return nil
@@ -202,7 +202,7 @@ func (w *writer) putPart(p []byte, number int) (etag string, err error) {
 		return "", err
 	}
 	if done.ETag == "" {
-		return "", errors.New("server answered without an ETag: nothing says that it has the part")
+		return "", errors.New("response without an ETag: the server may not have the part")
 	}
 	return done.ETag, nil
 }
@@ -341,10 +341,10 @@ func (w *writer) there(ctx context.Context, want string, why error) (etag string
 	case err == nil && want != "" && strings.Trim(info.ETag, `"`) == want && info.Size == w.Written:
 		return info.ETag, nil
 	case err == nil && w.wish.Once:
-		return "", fmt.Errorf("an object of other bytes is there: %w", fs.ErrExist)
+		return "", fmt.Errorf("an object with other content exists: %w", fs.ErrExist)
 	}
 	if errors.Is(why, store.ErrChanged) { // what was there is gone again
-		return "", &far.Passing{Err: errors.New("another object was there, and is not")}
+		return "", &far.Passing{Err: errors.New("another object existed, and no longer does")}
 	}
 	return "", why
 }

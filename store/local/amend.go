@@ -55,7 +55,7 @@ func (s *Store) Amend(ctx context.Context, name string) (store.Amendment, error)
 
 // errReplaced means that the file that was locked is not the one that has the
 // name now.
-var errReplaced = errors.New("is replaced again and again")
+var errReplaced = errors.New("is replaced repeatedly")
 
 // maxTries ends what no number of others can bring about, but a file system
 // might that gives an open file another identity than its name.
@@ -133,7 +133,7 @@ func (a *amendment) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return a.fail("read", off, int64(len(p)), err)
 }
 
-var errHole = errors.New("a write behind the end would leave a hole")
+var errHole = errors.New("a write beyond the end would leave a hole")
 
 func (a *amendment) WriteAt(ctx context.Context, p []byte, off int64) error {
 	err := a.usable(ctx)

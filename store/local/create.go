@@ -87,14 +87,14 @@ func follow(p string) (string, error) {
 			p = dir + to
 		}
 	}
-	return "", fmt.Errorf("more than %d symlinks, one leading to the next", maxLinks)
+	return "", fmt.Errorf("a chain of more than %d symlinks", maxLinks)
 }
 
 // begin opens the temporary file, in folders that it may make.
 func (w *writer) begin(makeFolders bool) error {
 	dir, name := filepath.Split(w.target)
 	if name == "" || name == "." || name == ".." {
-		return errors.New("is no name for a file")
+		return errors.New("is not a file name")
 	}
 	if dir == "" {
 		dir = "."

@@ -37,7 +37,7 @@ func (s *Store) Folder(ctx context.Context, name string) (*store.Folder, error) 
 	create := func(ctx context.Context, object string, wish store.Wishes) (store.Writer, error) {
 		rest, below := strings.CutPrefix(object, name+"/")
 		if !below {
-			return nil, failed("create", object, errors.New("lies not in the folder "+name))
+			return nil, failed("create", object, errors.New("is not in the folder "+name))
 		}
 		return s.CreateAs(ctx, temp+"/"+rest, wish)
 	}
@@ -50,7 +50,7 @@ type folder struct{ writer }
 func (f *folder) begin() error {
 	dir, base := filepath.Split(f.target)
 	if base == "" || base == "." || base == ".." {
-		return errors.New("is no name for a folder")
+		return errors.New("is not a folder name")
 	}
 	if f.dir = dir; dir == "" {
 		f.dir = "."

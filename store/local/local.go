@@ -184,7 +184,7 @@ func cause(err error) error {
 // missing makes "x/y" not there where x is a file, for names in a store are flat.
 func missing(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) {
-		return fmt.Errorf("%w: a file lies where its folder should", fs.ErrNotExist)
+		return fmt.Errorf("%w: a file is in the place of its folder", fs.ErrNotExist)
 	}
 	return err
 }

@@ -58,7 +58,7 @@ func (a *amendment) take() error {
 			if none == nil {
 				return nil
 			}
-			return fmt.Errorf("%w; if that has ended, remove %s", a.locked(p), p)
+			return fmt.Errorf("%w; if that process has ended, remove %s", a.locked(p), p)
 		case !held:
 			f.Close()
 			return a.locked(p)
@@ -67,7 +67,7 @@ func (a *amendment) take() error {
 			continue
 		case !made && !isOurs(f):
 			f.Close()
-			return unlessLocked(fmt.Errorf("%s: a file that is no lock file has its name", p), none)
+			return unlessLocked(fmt.Errorf("%s: expected a lock file, found another file", p), none)
 		}
 		a.lock = f
 		// Who holds it is a courtesy, and there may be no room for it.

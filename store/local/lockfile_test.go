@@ -260,7 +260,7 @@ func TestWithoutLocksALockFileLocksUntilItIsRemoved(t *testing.T) {
 	wantFiles(t, dir, "x")
 	put(t, dir, ".x.holdall-lock", "process 1 on host since 2026-01-02T15:04:05Z\n")
 	wantLocked(t, st, "x")
-	if _, err := st.Amend(t.Context(), "x"); err == nil || !strings.HasSuffix(err.Error(), "; if that has ended, remove "+p) {
+	if _, err := st.Amend(t.Context(), "x"); err == nil || !strings.HasSuffix(err.Error(), "; if that process has ended, remove "+p) {
 		t.Errorf("found %v", err)
 	}
 	if err := os.Remove(p); err != nil {
@@ -516,7 +516,7 @@ func TestAmendErrorsNameFileAndPlace(t *testing.T) {
 	}
 	st := New(dir)
 	for name, want := range map[string]string{
-		"folder": "is a directory", "pipe": "is a named pipe", "x/y": "a file lies where its folder should",
+		"folder": "is a directory", "pipe": "is a named pipe", "x/y": "a file is in the place of its folder",
 		"": "empty name", "/x": "absolute name",
 	} {
 		if _, err := st.Amend(t.Context(), name); err == nil || !strings.Contains(err.Error(), "amend ") || !strings.Contains(err.Error(), want) {
@@ -528,7 +528,7 @@ func TestAmendErrorsNameFileAndPlace(t *testing.T) {
 	p := filepath.Join(dir, "x")
 	for want, err := range map[string]error{
 		"read " + p + " 3 bytes at 5: unexpected EOF":  a.ReadAt(t.Context(), make([]byte, 3), 5),
-		"write " + p + " 2 bytes at 8: a write behind": a.WriteAt(t.Context(), []byte("ab"), 8),
+		"write " + p + " 2 bytes at 8: a write beyond": a.WriteAt(t.Context(), []byte("ab"), 8),
 		"truncate " + p + " 0 bytes at 8: ":            a.Truncate(t.Context(), 8),
 	} {
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

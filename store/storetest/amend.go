@@ -95,7 +95,7 @@ func (a *memAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
 }
 
 var (
-	errHole     = errors.New("a write behind the end would leave a hole")
+	errHole     = errors.New("write beyond the end would leave a hole")
 	errNegative = errors.New("negative offset")
 )
 

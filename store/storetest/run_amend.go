@@ -28,12 +28,12 @@ func testAmendments(t *testing.T, s *suite) {
 	}
 	s.run(t, []check{
 		{"writes replace and lengthen", testAmendWrites},
-		{"nothing leaves a hole, and a range past the end is an unexpected EOF", testAmendBounds},
+		{"holes are refused, and a range past the end is an unexpected EOF", testAmendBounds},
 		{"one at a time", testAmendLock},
-		{"of many at once one is let in", testAmendRace},
-		{"what the name was given meanwhile is not touched", testAmendReplaced},
+		{"of many at once one succeeds", testAmendRace},
+		{"a replaced object is not changed", testAmendReplaced},
 		{"a missing object is fs.ErrNotExist", testAmendMissing},
-		{"a reader of what was there is told", testAmendSeen},
+		{"an open object is not read past its old end", testAmendSeen},
 		{"closed is closed, and a cancelled context stops a request", testAmendClosed},
 	})
 }
@@ -96,10 +96,10 @@ func testAmendBounds(t *testing.T, s *suite) {
 	s.put(t, "bounds", []byte("0123456789"))
 	a := s.amend(t, "bounds")
 	for what, err := range map[string]error{
-		"write behind the end":         a.WriteAt(ctx, []byte("x"), 11),
-		"write far behind the end":     a.WriteAt(ctx, []byte("x"), math.MaxInt64),
+		"write beyond the end":         a.WriteAt(ctx, []byte("x"), 11),
+		"write far beyond the end":     a.WriteAt(ctx, []byte("x"), math.MaxInt64),
 		"write before the front":       a.WriteAt(ctx, []byte("x"), -1),
-		"write nothing behind the end": a.WriteAt(ctx, nil, 11),
+		"write nothing beyond the end": a.WriteAt(ctx, nil, 11),
 		"truncate to more":             a.Truncate(ctx, 11),
 		"truncate to less than all":    a.Truncate(ctx, -1),
 		"read before the front":        a.ReadAt(ctx, make([]byte, 1), -1),
@@ -139,7 +139,7 @@ func testAmendLock(t *testing.T, s *suite) {
 		b.Close()
 		t.Fatal("two amend one object")
 	} else if l, ok := errors.AsType[*store.LockedError](err); !ok || l.Holder == "" {
-		t.Errorf("the second is told %v", err)
+		t.Errorf("the second amendment: %v", err)
 	}
 	s.wantContent(t, "locked", []byte("content"))
 	if err := s.amend(t, "other").Close(); err != nil {
@@ -194,7 +194,7 @@ func testAmendRace(t *testing.T, s *suite) {
 	}
 	wg.Wait()
 	if done.Load() == 0 {
-		t.Error("nobody was let in")
+		t.Error("none succeeded")
 	}
 	s.wantContent(t, "contended", []byte{byte(done.Load())})
 }
@@ -213,7 +213,7 @@ func testAmendReplaced(t *testing.T, s *suite) {
 	s.wantContent(t, "replaced", []byte("new"))
 	if b, err := store.Amend(ctx, s.st, "replaced"); err == nil {
 		b.Close()
-		t.Error("what replaced an object that is being changed can be changed too")
+		t.Error("the new object can be changed while the old one is")
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func testAmendReplaced(t *testing.T, s *suite) {
 }
 
 func testAmendMissing(t *testing.T, s *suite) {
-	if _, err := store.Amend(t.Context(), s.st, "not there"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := store.Amend(t.Context(), s.st, "missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("expected fs.ErrNotExist, found %v", err)
 	}
 }
@@ -245,7 +245,7 @@ func testAmendSeen(t *testing.T, s *suite) {
 	}
 	// What is not there any more as it was may be read as it was, or not at all.
 	if err := o.ReadAt(ctx, make([]byte, 5), 396); err == nil {
-		t.Error("bytes are read that were not there")
+		t.Error("bytes past the end were read")
 	}
 }
 
@@ -284,9 +284,9 @@ func testPatch(t *testing.T, s *suite) {
 	can := w.Can()
 	if can.Patch == nil {
 		if can.PatchLimit != 0 {
-			t.Errorf("patches up to %d by no function", can.PatchLimit)
+			t.Errorf("patches up to %d, but no function", can.PatchLimit)
 		}
-		t.Skip("what is written here stays")
+		t.Skip("this store's writers do not patch")
 	}
 	var want []byte
 	for range 40 {
@@ -312,12 +312,12 @@ func testPatch(t *testing.T, s *suite) {
 	}
 	for _, x := range [][2]int64{{2, int64(len(want)) - 1}, {1, int64(len(want))}, {1, -1}, {1, math.MaxInt64}, {0, int64(len(want)) + 1}} {
 		if err := can.Patch(ctx, make([]byte, x[0]), x[1]); err == nil {
-			t.Errorf("a patch of %d bytes at %d of %d is taken", x[0], x[1], len(want))
+			t.Errorf("a patch of %d bytes at %d of %d: expected an error", x[0], x[1], len(want))
 		}
 	}
 	if limit := can.PatchLimit; limit < int64(len(want)) {
 		if err := can.Patch(ctx, make([]byte, 2), limit-1); err == nil {
-			t.Error("a patch beyond the limit is taken")
+			t.Error("a patch beyond the limit: expected an error")
 		}
 	}
 	if _, err := w.Commit(ctx); err != nil {
@@ -325,7 +325,7 @@ func testPatch(t *testing.T, s *suite) {
 	}
 	s.wantContent(t, "patched", want)
 	if err := can.Patch(ctx, []byte("x"), 0); err == nil {
-		t.Error("a patch after commit is taken")
+		t.Error("a patch after commit: expected an error")
 	}
 	s.wantContent(t, "patched", want)
 
@@ -336,7 +336,7 @@ func testPatch(t *testing.T, s *suite) {
 		t.Error(err)
 	}
 	if err := can.Patch(ctx, []byte("x"), 0); err == nil {
-		t.Error("a patch after abort is taken")
+		t.Error("a patch after abort: expected an error")
 	}
 	s.wantMissing(t, "patched, aborted")
 }

@@ -188,6 +188,6 @@ func testInfo(t *testing.T, s *suite) {
 	}
 	s.put(t, "object", []byte("abcdefghij"))
 	if other, err := s.open(t, "object").Info(t.Context()); err != nil || other.Version == info.Version {
-		t.Errorf("version of other bytes of the same size: expected another than %q, found %q, %v", info.Version, other.Version, err)
+		t.Errorf("version of other bytes of the same size: expected one other than %q, found %q, %v", info.Version, other.Version, err)
 	}
 }

@@ -17,7 +17,7 @@ func (s *suite) wished(t *testing.T, name string, wish store.Wishes) store.Write
 	t.Helper()
 	w, err := store.CreateAs(t.Context(), s.st, name, wish)
 	if wish.Once && errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("this store creates no object once")
+		t.Skip("this store cannot create an object once")
 	}
 	if err != nil {
 		t.Fatalf("create %q: %v", name, err)
@@ -107,7 +107,7 @@ func testOnceRace(t *testing.T, s *suite) {
 		}
 	}
 	if won < 0 {
-		t.Fatal("nobody created it")
+		t.Fatal("no racer created it")
 	}
 	s.wantContent(t, "race", fmt.Appendf(nil, "racer %d", won))
 }
@@ -122,7 +122,7 @@ func testResume(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	if _, err := w.Write([]byte("x")); err == nil {
-		t.Error("write after it was kept: expected an error")
+		t.Error("write after Keep: expected an error")
 	}
 	s.wantMissing(t, "resumed")
 	w = s.wished(t, "resumed", store.Wishes{Resume: true, Once: true})
@@ -183,6 +183,6 @@ func testFinish(t *testing.T, s *suite) {
 	defer o.Close()
 	info, err := o.Info(t.Context())
 	if err != nil || told.Size != info.Size || !told.ModTime.IsZero() && !told.ModTime.Equal(info.ModTime) || told.Version != "" && told.Version != info.Version {
-		t.Errorf("found %+v, %v; it was told as %+v", info, err, told)
+		t.Errorf("found %+v, %v; Finish gave %+v", info, err, told)
 	}
 }

@@ -28,7 +28,7 @@ var plainNames = []string{
 func testNames(t *testing.T, s *suite) {
 	held := s.putNames(t, "")
 	if len(held) < len(plainNames)/2 {
-		t.Errorf("expected a store that holds most names, found only %q", held)
+		t.Errorf("expected a store that accepts most names, found only %q", held)
 	}
 	for _, name := range held {
 		s.wantContent(t, name, []byte(name))
@@ -44,7 +44,7 @@ func (s *suite) putNames(t *testing.T, prefix string) (held []string) {
 	for _, name := range plainNames {
 		name = prefix + name
 		if err := s.putFunc(name, []byte(name)); errors.Is(err, errors.ErrUnsupported) {
-			t.Logf("%q cannot exist here", name)
+			t.Logf("%q is not possible here", name)
 		} else if err != nil {
 			t.Errorf("put %q: %v", name, err)
 		} else {
@@ -56,24 +56,24 @@ func (s *suite) putNames(t *testing.T, prefix string) (held []string) {
 
 func testWriters(t *testing.T, s *suite) {
 	if s.st.Can().Create == nil {
-		t.Skip("this store creates nothing")
+		t.Skip("this store does not create")
 	}
 	s.run(t, []check{
 		{"object is invisible until commit", testInvisible},
 		{"old object stays whole until commit", testOldWhole},
-		{"abort leaves nothing, and the old object whole", testAbort},
+		{"abort leaves nothing new, and the old object whole", testAbort},
 		{"abort after commit does nothing", testAbortAfterCommit},
-		{"object without a write is empty", testCreateEmpty},
+		{"object without writes is empty", testCreateEmpty},
 		{"big object written in odd pieces is whole", testCreateBig},
 		{"of two writers of a name the last to commit wins whole", testTwoWriters},
 		{"names are plain text", testCreateNames},
 		{"rewind takes back the end", testRewind},
 		{"range of another object is appended", testWriteRange},
-		{"what was written is patched", testPatch},
-		{"object that is created once replaces none", testOnce},
-		{"of many who create an object once, one does", testOnceRace},
-		{"what was kept is gone on with", testResume},
-		{"what is finished is committed as it is", testFinish},
+		{"patches change written bytes", testPatch},
+		{"an object created once replaces none", testOnce},
+		{"of many writers that create an object once, one succeeds", testOnceRace},
+		{"a kept upload is continued", testResume},
+		{"a finished upload is committed unchanged", testFinish},
 	})
 }
 
@@ -115,7 +115,7 @@ func (s *suite) commit(t *testing.T, w store.Writer, name string, want []byte) {
 	}
 	s.wantContent(t, name, want)
 	if read, err := s.open(t, name).Info(t.Context()); err != nil || info.Version != "" && read.Version != info.Version {
-		t.Errorf("version of %q: commit told %q, info tells %q, %v", name, info.Version, read.Version, err)
+		t.Errorf("version of %q: commit gave %q, info gives %q, %v", name, info.Version, read.Version, err)
 	}
 }
 
@@ -291,7 +291,7 @@ func (s *suite) list(t *testing.T, prefix string) (names []string) {
 
 func testLister(t *testing.T, s *suite) {
 	if s.st.Can().List == nil {
-		t.Skip("this store lists nothing")
+		t.Skip("this store does not list")
 	}
 	t.Run("empty store lists nothing", func(t *testing.T) {
 		if got := s.list(t, ""); len(got) != 0 {
@@ -335,7 +335,7 @@ func testLister(t *testing.T, s *suite) {
 
 func testRemover(t *testing.T, s *suite) {
 	if s.st.Can().Remove == nil {
-		t.Skip("this store removes nothing")
+		t.Skip("this store does not remove")
 	}
 	remove := func(name string) error { return store.Remove(t.Context(), s.st, name) }
 	for _, name := range []string{"dir/object", "dir/object 2", "object"} {
@@ -370,7 +370,7 @@ func testRemover(t *testing.T, s *suite) {
 
 func testRemoverAs(t *testing.T, s *suite) {
 	if s.st.Can().RemoveAs == nil {
-		t.Skip("this store removes no version of its own")
+		t.Skip("this store cannot remove one version")
 	}
 	infos := func() map[string]store.Info {
 		all := map[string]store.Info{}
@@ -388,7 +388,7 @@ func testRemoverAs(t *testing.T, s *suite) {
 	}
 	s.put(t, "dir/empty", nil)
 	before := infos()
-	t.Run("the version that is there is gone, its neighbours stay", func(t *testing.T) {
+	t.Run("the current version is removed, its neighbours stay", func(t *testing.T) {
 		for _, name := range []string{"dir/object", "dir/empty"} {
 			if err := remove(before[name]); err != nil {
 				t.Fatal(err)
@@ -402,7 +402,7 @@ func testRemoverAs(t *testing.T, s *suite) {
 			t.Errorf("expected an error wrapping fs.ErrNotExist, found %v", err)
 		}
 	})
-	t.Run("another version stays", func(t *testing.T) {
+	t.Run("other versions stay", func(t *testing.T) {
 		for name, content := range map[string]string{"dir/object": "of another length", "dir/object 2": "DIR/OBJECT 2"} {
 			s.put(t, name, []byte(content))
 			if err := remove(before[name]); !errors.Is(err, store.ErrChanged) {
@@ -415,7 +415,7 @@ func testRemoverAs(t *testing.T, s *suite) {
 			s.wantMissing(t, name)
 		}
 	})
-	t.Run("nothing goes of which no version is known", func(t *testing.T) {
+	t.Run("without a version nothing is removed", func(t *testing.T) {
 		info := before["dir/other"]
 		info.Version = ""
 		if err := remove(info); err == nil {

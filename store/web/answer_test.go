@@ -86,9 +86,9 @@ func TestAnswerThatIsNotWhatWasAskedForIsRefused(t *testing.T) {
 		answer func(w http.ResponseWriter, r *http.Request)
 		want   string // in the error
 	}{
-		{"another start", func(w http.ResponseWriter, _ *http.Request) { partial(w, 3, content[3:6], "10") }, "asked for bytes=2-4"},
-		{"more than was asked for", func(w http.ResponseWriter, _ *http.Request) { partial(w, 2, content[2:6], "10") }, "asked for bytes=2-4"},
-		{"all of it as a range", func(w http.ResponseWriter, _ *http.Request) { partial(w, 0, content, "10") }, "asked for bytes=2-4"},
+		{"another start", func(w http.ResponseWriter, _ *http.Request) { partial(w, 3, content[3:6], "10") }, "requested bytes=2-4"},
+		{"more than was asked for", func(w http.ResponseWriter, _ *http.Request) { partial(w, 2, content[2:6], "10") }, "requested bytes=2-4"},
+		{"all of it as a range", func(w http.ResponseWriter, _ *http.Request) { partial(w, 0, content, "10") }, "requested bytes=2-4"},
 		{"no Content-Range", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusPartialContent)
 			io.WriteString(w, content[2:5])

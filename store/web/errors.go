@@ -27,7 +27,7 @@ var (
 	// errNoSuffix means that a request for the last bytes was not understood.
 	errNoSuffix = errors.New("server does not answer requests for the last bytes")
 
-	errNoSize = errors.New("server does not tell the object's size")
+	errNoSize = errors.New("server does not report the object's size")
 )
 
 // fail makes err the error of a request to o. off is -1 where there is none.
@@ -91,7 +91,7 @@ func (st *Store) transportError(ctx, reqCtx context.Context, err error, u *url.U
 		return errors.New("redirect to a malformed address")
 	}
 	if st.secret(err.Error(), u) {
-		return &far.Passing{Err: errors.New("transport error whose text holds a credential")}
+		return &far.Passing{Err: errors.New("transport error (text hidden, since it contains a credential)")}
 	}
 	if hopeless(err) {
 		return err

@@ -98,7 +98,7 @@ func (o *object) headers() (map[string]string, error) {
 		n += len(name) + len(value)
 	}
 	if n > store.MaxHeaders {
-		return nil, o.fail("headers", -1, 0, fmt.Errorf("%d bytes are kept with it: at most %d", n, store.MaxHeaders))
+		return nil, o.fail("headers", -1, 0, fmt.Errorf("%d bytes of headers: expected at most %d", n, store.MaxHeaders))
 	}
 	return *known, nil
 }
@@ -165,7 +165,7 @@ func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again 
 			}
 			p = p[:max(0, size-off)]
 			if n > len(p) {
-				return n, fmt.Errorf("%d bytes came of a size of %d: %w", off+int64(n), size, store.ErrChanged)
+				return n, fmt.Errorf("received %d bytes of an object of %d: %w", off+int64(n), size, store.ErrChanged)
 			}
 		}
 		if n == len(p) {
@@ -238,7 +238,7 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 		return 0, nil
 	}
 	if got.off != off || got.n > want.n {
-		return 0, fmt.Errorf("asked for %s, found Content-Range %.100q", want.header(), resp.Header.Get("Content-Range"))
+		return 0, fmt.Errorf("requested %s, found Content-Range %.100q", want.header(), resp.Header.Get("Content-Range"))
 	}
 	n, err := readBody(resp, p[:got.n])
 	if err == nil && got.n < want.n && off+got.n != got.size {
@@ -257,10 +257,10 @@ func (o *object) unsatisfied(resp *http.Response, off int64) error {
 		return err
 	}
 	if known > off {
-		return fmt.Errorf("416 for a range within its %d bytes: %w", known, store.ErrChanged)
+		return fmt.Errorf("416 for a range within the object of %d bytes: %w", known, store.ErrChanged)
 	}
 	if told > off {
-		return fmt.Errorf("416 for a range within the %d bytes that it tells", told)
+		return fmt.Errorf("416 for a range within the reported size of %d bytes", told)
 	}
 	return errUnsatisfied
 }

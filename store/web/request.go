@@ -28,7 +28,7 @@ const (
 
 var (
 	errSilent  = fmt.Errorf("no answer within %v", headWait)
-	errStalled = fmt.Errorf("body brought nothing for %v", idleWait)
+	errStalled = fmt.Errorf("no data for %v", idleWait)
 )
 
 // protocolHeaders are those that a request needs wherever it is redirected to.

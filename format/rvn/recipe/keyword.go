@@ -81,7 +81,7 @@ func (w *whitelist) apply(word string, args []string) {
 		}
 		if !strings.HasSuffix(phases[phase], "-lua") {
 			if n := missingArgument(code, len(args)); n > 0 {
-				w.fault("keyword %s: %s asks for argument %d: expected as many, found %d", word, phases[phase], n, len(args))
+				w.fault("keyword %s: %s needs argument %d, found %d arguments", word, phases[phase], n, len(args))
 			}
 		}
 		w.scripts[phase] = append(w.scripts[phase], script{code, joined})
@@ -101,7 +101,7 @@ func (w *whitelist) act(word, p string, isFolder bool, a Attr) error {
 	}
 	if w.packed[name] { // by a line before; those after it make no difference
 		if a != (Attr{}) {
-			w.notice(w.line, "keyword %s: %s: its attributes are not changed: the folder is packed already", word, shown(p))
+			w.notice(w.line, "keyword %s: %s: attributes not changed: the folder is packed already", word, shown(p))
 		}
 		return nil
 	}

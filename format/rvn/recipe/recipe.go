@@ -139,7 +139,7 @@ func readPackage(o Options, said *notices) (*about, error) {
 		case old.Kind() == ucl.KindNull:
 			p.tree = p.tree.With(given.key, ucl.String(given.value))
 		default:
-			said.add("%s: its own %s is kept, instead of %q", p.file, given.key, given.value)
+			said.add("%s: %s kept, not replaced by %q", p.file, given.key, given.value)
 		}
 	}
 	var namebase, subpackage string
@@ -170,7 +170,7 @@ func (p *about) read(said *notices) error {
 		err = fmt.Errorf("expected keys and values, found %s", withArticle(tree.Kind()))
 	}
 	if err != nil {
-		said.add("%s: it is no UCL, so the whole of it is kept as desc: %v", p.file, plain(err))
+		said.add("%s: not UCL, so all of it becomes desc: %v", p.file, plain(err))
 		p.tree = ucl.Object(ucl.Member{Key: "desc", Value: ucl.String(string(text))})
 		return nil
 	}
@@ -236,7 +236,7 @@ func (p *about) add(w *whitelist, libs *libraries, said *notices) error {
 		if p.tree.Get(list.key).Kind() == ucl.KindNull {
 			p.tree = p.tree.With(list.key, ucl.Array(list.values...))
 		} else if len(list.values) > 0 {
-			said.add("%s: its own %s are kept; %d that were found are not added", p.file, list.key, len(list.values))
+			said.add("%s: %s kept; %d that were found are not added", p.file, list.key, len(list.values))
 		}
 	}
 	all := p.tree.Get("scripts")
@@ -280,7 +280,7 @@ func (p *about) joined(key string, first ucl.Value, rest []ucl.Value) (ucl.Value
 
 // mismatch is where the reference leaves out what the whitelist has to add.
 func (p *about) mismatch(key, expected string, found ucl.Value) error {
-	return fmt.Errorf("%s: %s: expected %s, for the whitelist adds to it, found %s", p.file, key, expected, withArticle(found.Kind()))
+	return fmt.Errorf("%s: %s: expected %s, because the whitelist adds to it, found %s", p.file, key, expected, withArticle(found.Kind()))
 }
 
 func (p *about) text() ([]byte, error) {

@@ -258,12 +258,12 @@ func TestMetadata(t *testing.T) {
 	}{
 		{name: "none says only where and for what", prefix: "/raven", abi: "linux", want: `{"abi":"linux","prefix":"/raven"}`},
 		{name: "none and nothing else", want: `{}`},
-		{name: "text becomes the description", metadata: "This {{{ is\nno \"UCL", prefix: "/p", notice: "it is no UCL",
+		{name: "text becomes the description", metadata: "This {{{ is\nno \"UCL", prefix: "/p", notice: "not UCL",
 			want: `{"desc":"This {{{ is\nno \"UCL","prefix":"/p"}`},
 		{name: "an array becomes the description", metadata: "[1, 2]", notice: "found an array", want: `{"desc":"[1, 2]"}`},
 		{name: "nothing is added without a namebase", metadata: "a: 1", want: `{"a":1}`},
 		{name: "nor with one that is unset", metadata: "namebase: unset", want: `{"namebase":"unset"}`},
-		{name: "JSON is UCL", metadata: `{"namebase": "js", "abi": "given"}`, abi: "wish", notice: "its own abi is kept",
+		{name: "JSON is UCL", metadata: `{"namebase": "js", "abi": "given"}`, abi: "wish", notice: "abi kept, not replaced",
 			want: `{"abi":"given",` + lists + `"namebase":"js",` + libs + `}`},
 		{name: "nulls are left out", metadata: "a: null\nlist [1, null]\nscripts: null\nprefix: null", prefix: "/p", notice: "left out 4 times",
 			want: `{"list":[1],"prefix":"/p"}`},
@@ -277,7 +277,7 @@ func TestMetadata(t *testing.T) {
 				`"namebase":"x","scripts":{"post-install":[],"pre-install":[{"args":"","code":"a"},` + script + `]},"shlibs_adjacent":[],"shlibs_provided":[],"shlibs_required":[],"subpackage":"primary"}`},
 		{name: "folders and libraries that are there stay alone",
 			metadata:  named + "directories [ 1 ]\nshlibs_required: [ libx.so ]\n",
-			whitelist: "@dir x\n", notice: "its own directories are kept; 1 that were found are not added",
+			whitelist: "@dir x\n", notice: "directories kept; 1 that were found are not added",
 			want: `{"directories":[1],"messages":[],"namebase":"x","scripts":{},"shlibs_adjacent":[],"shlibs_provided":[],"shlibs_required":["libx.so"],"subpackage":"primary"}`},
 		{name: "scripts of another kind stay if there are none to add", metadata: named + "scripts: none", whitelist: "@dir x\n",
 			want: `{"directories":[{"group":false,"owner":false,"path":"x","perms":false}],"messages":[],"namebase":"x","scripts":"none","shlibs_adjacent":[],"shlibs_provided":[],"shlibs_required":[],"subpackage":"primary"}`},
@@ -310,9 +310,9 @@ func TestMetadataThatWillNotDoIsRefused(t *testing.T) {
 		{"a subpackage that is an array", "subpackage: []", "", "subpackage: expected a string, found an array"},
 		{"a prefix that is an object", "prefix {}", "", "prefix: expected a string, found an object"},
 		{"a prefix not from the top", "prefix: usr", "a\n", `prefix: expected a path that begins with /, found "usr"`},
-		{"scripts that cannot be added to", named + "scripts: none", "@do f\n", "scripts: expected an object, for the whitelist adds to it, found a string"},
-		{"a phase that cannot be added to", named + "scripts { pre-install: x }", "@do f\n", "scripts.pre-install: expected an array, for the whitelist adds to it, found a string"},
-		{"messages that cannot be added to", named + "messages {}", "@do f\n", "messages: expected an array, for the whitelist adds to it, found an object"},
+		{"scripts that cannot be added to", named + "scripts: none", "@do f\n", "scripts: expected an object, because the whitelist adds to it, found a string"},
+		{"a phase that cannot be added to", named + "scripts { pre-install: x }", "@do f\n", "scripts.pre-install: expected an array, because the whitelist adds to it, found a string"},
+		{"messages that cannot be added to", named + "messages {}", "@do f\n", "messages: expected an array, because the whitelist adds to it, found an object"},
 		{"a key with control bytes", "\"a\tb\": 1", "", "expected a key without control bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestThePrefixOfTheMetadataIsWhatPathsAreBelow(t *testing.T) {
 	b.metadata, b.whitelist = named+"prefix: /opt/", "a\n"
 	r := b.mustMake(t)
 	same(t, "Only", r.Only, map[string]Attr{"opt/a": {}})
-	contains(t, r.Notices, `its own prefix is kept, instead of "/raven"`)
+	contains(t, r.Notices, `prefix kept, not replaced by "/raven"`)
 
 	b.metadata, b.prefix, b.whitelist = "", "", "raven/b\n/opt/a\n"
 	same(t, "Only without a prefix", b.mustMake(t).Only, map[string]Attr{"raven/b": {}, "opt/a": {}})

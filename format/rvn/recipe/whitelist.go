@@ -403,7 +403,7 @@ func (w *whitelist) settle() {
 				continue
 			}
 			if f.attr.HasMode && f.attr.Mode == 0 {
-				w.fault("%s: expected a mode other than 0, which metadata cannot tell from none", shown(f.path))
+				w.fault("%s: expected a mode other than 0, which in metadata means no mode", shown(f.path))
 			}
 			made = append(made, f)
 		case f.attr == Attr{}:

@@ -154,7 +154,7 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 		}
 		seen, err := rowsOf(ctx, s, pathIn, seenOf, id, blob(b.first), blob(b.last), blob(b.roots))
 		if err == nil && len(seen) > 0 {
-			err = fmt.Errorf("%s: %s is seen in it", format.Escape(b.address), format.Escape(seen[0]))
+			err = fmt.Errorf("%s: still has a current file, %s", format.Escape(b.address), format.Escape(seen[0]))
 		}
 		if err == nil {
 			_, err = s.exec(ctx, "INSERT INTO removals (address, size, version) SELECT address, size, version FROM archives WHERE id = $1", id)

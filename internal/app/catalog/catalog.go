@@ -79,7 +79,7 @@ func (l Location) check(archive int64) error {
 	case l.Size < 0:
 		return fmt.Errorf("%s: expected a size, found %d", format.Escape(l.Path), l.Size)
 	case l.Raw && (l.Off < 0 || l.Off > archive || l.Size > archive-l.Off):
-		return fmt.Errorf("%s: bytes %d+%d: expected them within the archive's %d", format.Escape(l.Path), l.Off, l.Size, archive)
+		return fmt.Errorf("%s: bytes %d+%d: expected them within the %d bytes of the archive", format.Escape(l.Path), l.Off, l.Size, archive)
 	}
 	return nil
 }
@@ -153,14 +153,14 @@ type Added struct {
 
 // ErrAway means that the server of a database cannot be reached, or has let go of us:
 // what was asked of it may have been done, or not. It may come back.
-var ErrAway = errors.New("the database is away")
+var ErrAway = errors.New("the database cannot be reached")
 
 // ErrBusy means that another program was writing for longer than we wait.
-var ErrBusy = errors.New("another program is writing to it")
+var ErrBusy = errors.New("another program is writing to the catalogue")
 
 // ErrBroken is what errors about a damaged database wrap, and about a file that
 // is no catalogue. Such a file is never written to.
-var ErrBroken = errors.New("is no sound catalogue")
+var ErrBroken = errors.New("is not an intact catalogue")
 
 // A SchemaError means that a catalogue was made by another holdall than this.
 type SchemaError struct {
@@ -170,9 +170,9 @@ type SchemaError struct {
 
 func (e *SchemaError) Error() string {
 	if e.Found > e.Known {
-		return fmt.Sprintf("%s: schema: expected at most version %d, found %d: a newer holdall made it", e.Database, e.Known, e.Found)
+		return fmt.Sprintf("%s: schema: expected at most version %d, found %d: written by a newer holdall", e.Database, e.Known, e.Found)
 	}
-	return fmt.Sprintf("%s: schema: expected version %d, found %d: an older holdall made it, and it was opened for reading only", e.Database, e.Known, e.Found)
+	return fmt.Sprintf("%s: schema: expected version %d, found %d: written by an older holdall, and opened read-only", e.Database, e.Known, e.Found)
 }
 
 // Options are wishes for a catalogue; the zero value suits most.
@@ -217,7 +217,7 @@ func file(name string) (string, error) {
 	case name == "":
 		return "", errors.New("catalogue: expected the name of a file")
 	case strings.IndexByte(name, 0) >= 0:
-		return "", fmt.Errorf("%s: the name holds a NUL byte", format.Escape(name))
+		return "", fmt.Errorf("%s: the name contains a NUL byte", format.Escape(name))
 	}
 	return name, nil
 }

@@ -170,13 +170,13 @@ var ErrNone = errors.New("no chunk is due")
 
 // ErrLost means that a claim does not hold any more: its lease ended and another
 // has the chunk, or the plan was cancelled. Nothing was recorded.
-var ErrLost = errors.New("the chunk is not ours any more")
+var ErrLost = errors.New("another worker has the chunk")
 
 // ErrCancelled means that a plan was cancelled.
 var ErrCancelled = errors.New("the plan is cancelled")
 
 // ErrOpen means that a plan has chunks that are still to be packed.
-var ErrOpen = errors.New("the plan has chunks that are not packed yet: cancel it first")
+var ErrOpen = errors.New("the plan has unfinished chunks: cancel it first")
 
 // claimed returns why a claim does not hold of a chunk as the database has it, and
 // whether it was finished by that claim.

@@ -99,7 +99,7 @@ func (o *object) ScanBytes(b []byte) error {
 		return nil
 	}
 	has, b := b[0], b[1:]
-	broken := fmt.Errorf("%s: what its bucket kept: it %w", format.Escape(o.Path), ErrBroken)
+	broken := fmt.Errorf("%s: headers from its bucket: it %w", format.Escape(o.Path), ErrBroken)
 	if has&objectTime != 0 {
 		seconds, n := binary.Varint(b)
 		if n <= 0 {

@@ -115,7 +115,7 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]
 		case n.Name == "":
 			return nil, fmt.Errorf("chunk %d of %d: expected a name", i+1, len(all))
 		case boolean(n.Part)+boolean(n.Last)+boolean(n.Rewrites || n.Mends) > 1:
-			return nil, fmt.Errorf("%s: expected a part, the last, or one that rewrites: found several of these", format.Escape(n.Name))
+			return nil, fmt.Errorf("%s: expected one of a part, the last chunk or a rewrite, found several", format.Escape(n.Name))
 		}
 	}
 	var added []Chunk
@@ -492,7 +492,7 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	}
 	strange, err := rowsOf(ctx, s, pathIn, "SELECT s.path FROM staged_members AS s WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $1 AND {m.path = s.path}) LIMIT 1", k.ID)
 	if len(strange) > 0 {
-		err = fmt.Errorf("%s: %s: expected a member of the chunk, found none of that path", format.Escape(k.Name), format.Escape(strange[0]))
+		err = fmt.Errorf("%s: %s: not a member of the chunk", format.Escape(k.Name), format.Escape(strange[0]))
 	}
 	// Of several of one path the last one counts.
 	const newest = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY path ORDER BY row DESC) AS nth FROM staged_members) AS n WHERE nth = 1) AS s"
@@ -517,7 +517,7 @@ func (l *Left) columns() []any {
 func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	if k.Part {
 		if a.ID != 0 {
-			return fmt.Errorf("%s: expected no archive of a part, found one", format.Escape(k.Name))
+			return fmt.Errorf("%s: expected no archive for a part, found one", format.Escape(k.Name))
 		}
 		return nil
 	}
@@ -551,7 +551,7 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	if err != nil {
 		return err
 	} else if len(lacking) > 0 {
-		return fmt.Errorf("%s: %s: expected it in the archive or an outcome, found neither", format.Escape(k.Name), format.Escape(lacking[0]))
+		return fmt.Errorf("%s: %s: neither in the archive nor with an outcome", format.Escape(k.Name), format.Escape(lacking[0]))
 	}
 	if !apart {
 		if due, err = one(ctx, s, numberIn, nil, "SELECT count(DISTINCT path) FROM members WHERE {chunk IN $1} AND coalesce(outcome, $2) = $2", of, int(Packed)); err != nil {
@@ -567,7 +567,7 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	case err != nil:
 		return err
 	case len(strange) > 0:
-		return fmt.Errorf("%s: %s: expected %d planned paths in its archive, found %d, and this is none of them", format.Escape(k.Name), format.Escape(strange[0]), due, a.Entries)
+		return fmt.Errorf("%s: %s: not planned: expected %d paths in its archive, found %d", format.Escape(k.Name), format.Escape(strange[0]), due, a.Entries)
 	}
 	return fmt.Errorf("%s: expected %d planned paths in its archive, found %d", format.Escape(k.Name), due, a.Entries)
 }

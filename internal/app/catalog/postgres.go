@@ -67,7 +67,7 @@ type postgresDB struct {
 func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, name string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, "", "", errors.New("postgres database: expected postgres://USER@HOST/DATABASE, found an address that cannot be read")
+		return nil, "", "", errors.New("postgres database: expected postgres://USER@HOST/DATABASE, found an invalid address")
 	}
 	q := u.Query()
 	schema = cmp.Or(q.Get(schemaParameter), defaultSchema)
@@ -80,7 +80,7 @@ func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, 
 	}
 	pools := q.Has("pool_max_conns")
 	if config, err = pgxpool.ParseConfig(u.String()); err != nil {
-		return nil, "", "", errors.New("postgres database: expected postgres://USER@HOST/DATABASE with parameters of PostgreSQL, found an address that cannot be read")
+		return nil, "", "", errors.New("postgres database: expected postgres://USER@HOST/DATABASE with parameters of PostgreSQL, found an invalid address")
 	}
 	if most, _ := o.bounds(); !pools {
 		config.MaxConns = int32(most)
@@ -228,7 +228,7 @@ func (db *postgresDB) upToDate(ctx context.Context, schema string) error {
 	case found == schemaAbsent:
 		return &fs.PathError{Op: "open", Path: db.name, Err: fs.ErrNotExist}
 	case found == schemaOthers:
-		return fmt.Errorf("%s: schema %s: expected our tables, found others: it %w", db.name, schema, ErrBroken)
+		return fmt.Errorf("%s: schema %s: expected the tables of holdall, found others: it %w", db.name, schema, ErrBroken)
 	case found > known || found < known && db.readOnly:
 		return &SchemaError{Database: db.name, Found: found, Known: known}
 	case found == known:
@@ -303,7 +303,7 @@ func (db *postgresDB) check(context.Context, session, func(string)) error { retu
 // transact calls do within a transaction.
 func (db *postgresDB) transact(ctx context.Context, do func(tx pgx.Tx) error) error {
 	if db.readOnly {
-		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened for reading only")}
+		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened read-only")}
 	}
 	select {
 	case <-db.writing:

@@ -287,7 +287,7 @@ func (db *sqliteDB) take(ctx context.Context, from chan struct{}) error {
 // be undone of it by a script.
 func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error, undo string) error {
 	if db.readOnly {
-		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened for reading only")}
+		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened read-only")}
 	}
 	if err := db.take(ctx, db.writing); err != nil {
 		return err

@@ -133,7 +133,7 @@ func (s *sqliteSession) bind(stmt *sqlite.Stmt, i int, value any) error {
 		stmt.BindText(i, string(list))
 		return err
 	default:
-		return fmt.Errorf("parameter %d: a %T has no place in SQLite", i, value)
+		return fmt.Errorf("parameter %d: SQLite cannot store a %T", i, value)
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func scan(stmt *sqlite.Stmt, into []any) error {
 				return err
 			}
 		default:
-			return fmt.Errorf("column %d: SQLite has nothing for a %T", i, to)
+			return fmt.Errorf("column %d: SQLite has no value for a %T", i, to)
 		}
 	}
 	return nil

@@ -84,7 +84,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head.Set("Cache-Control", "no-cache")
 	if strings.HasPrefix(r.URL.Path, "/api/") {
 		if _, pattern := h.mux.Handler(r); pattern == "" {
-			fail(w, http.StatusNotFound, "not-found", "there is nothing to ask for at "+format.Escape(r.URL.Path))
+			fail(w, http.StatusNotFound, "not-found", "no such request: "+format.Escape(r.URL.Path))
 			return
 		}
 	}
@@ -121,7 +121,7 @@ func bad(msg string, args ...any) error {
 // busy means that too much is under way.
 func busy(what string) error { return &refusal{http.StatusTooManyRequests, "busy", what} }
 
-var errSlow = &refusal{http.StatusGatewayTimeout, "slow", "it takes too long"}
+var errSlow = &refusal{http.StatusGatewayTimeout, "slow", "the request takes too long"}
 
 // answer makes a handler of what answers a question. Pages of other sites get none: a
 // browser says which site asks.
@@ -129,7 +129,7 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 	origin := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" || origin.Check(r) != nil {
-			fail(w, http.StatusForbidden, "forbidden", "pages of other sites get no answers")
+			fail(w, http.StatusForbidden, "forbidden", "requests from other sites are refused")
 			return
 		}
 		h.mu.Lock()
@@ -176,7 +176,7 @@ func why(err error) string {
 	case slices.ContainsFunc(unreadables, func(e error) bool { return errors.Is(err, e) }):
 		return format.Escape(err.Error())
 	}
-	return "it cannot be read"
+	return "cannot be read"
 }
 
 // fail answers that something went wrong. Errors may name paths of this machine: only
@@ -194,11 +194,11 @@ func (q *question) fail(err error) {
 	switch {
 	case refused:
 	case errors.Is(err, fs.ErrNotExist):
-		no = &refusal{http.StatusNotFound, "not-found", "there is nothing of this name"}
+		no = &refusal{http.StatusNotFound, "not-found", "no entry with this name"}
 	case isView:
 		no = &refusal{http.StatusNotFound, "not-found", views.Error()}
 	case errors.Is(err, syscall.ENOTDIR):
-		no = &refusal{http.StatusBadRequest, "not-a-folder", "it is not a folder"}
+		no = &refusal{http.StatusBadRequest, "not-a-folder", "not a folder"}
 	case errors.Is(err, store.ErrChanged):
 		no = &refusal{http.StatusConflict, "changed", "the archive was replaced or changed while it was read"}
 	case isCorrupt:
@@ -213,7 +213,7 @@ func (q *question) fail(err error) {
 		no = &refusal{http.StatusServiceUnavailable, "closed", errClosed.Error()}
 	default:
 		q.h.log.Error("cannot be explored", "question", format.Escape(q.r.URL.Path), "archive", format.Escape(q.q.Get("a")), "error", err)
-		no = &refusal{http.StatusInternalServerError, "unreadable", "it cannot be read; the server's log says why"}
+		no = &refusal{http.StatusInternalServerError, "unreadable", "cannot be read; the server's log has the reason"}
 	}
 	if no.status == http.StatusTooManyRequests {
 		q.w.Header().Set("Retry-After", "5")
@@ -253,7 +253,7 @@ func (q *question) busy() (done func()) {
 		case <-q.ctx().Done():
 			q.err = context.Cause(q.ctx())
 		case <-time.After(20 * time.Second):
-			q.err = busy("too much is asked at once")
+			q.err = busy("too many requests at once")
 		}
 	}
 	return func() {}

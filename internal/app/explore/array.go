@@ -58,7 +58,7 @@ func (q *question) arrayed() *view {
 	v := q.view()
 	if q.err == nil {
 		if v, q.err = q.arraysOf(v); v == nil && q.err == nil {
-			q.err = bad("view: expected %s, or one that has the same paths", zarrView)
+			q.err = bad("view: expected %s, or one with the same paths", zarrView)
 		}
 	}
 	return v
@@ -107,9 +107,9 @@ func attributesOf(attrs map[string]any) (j attributesJSON) {
 	text, err := json.Marshal(speakable(attrs))
 	switch {
 	case err != nil:
-		j.Fault = "they have values that cannot be shown"
+		j.Fault = "their values cannot be shown"
 	case len(text) > 1<<20:
-		j.Fault = fmt.Sprintf("they are %d bytes, too many to be shown", len(text))
+		j.Fault = fmt.Sprintf("%d bytes are too many to show", len(text))
 	default:
 		j.Attrs = text
 	}
@@ -178,18 +178,18 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 				v, err := b.Sample(q.ctx(), make([]int64, len(b.Shape)), slices.Clone(b.Shape), slices.Repeat([]int64{1}, len(b.Shape)))
 				switch {
 				case err != nil:
-					j.Fault = "its starting_time cannot be read, and is taken to be 0: " + why(err)
+					j.Fault = "starting_time cannot be read, using 0: " + why(err)
 				case len(v) != 1 || math.IsNaN(v[0]) || math.IsInf(v[0], 0):
-					j.Fault = "its starting_time is no time, and is taken to be 0"
+					j.Fault = "starting_time is not a time, using 0"
 				default:
 					j.Start = v[0]
 				}
 			} else {
-				j.Fault = "its starting_time has no rate"
+				j.Fault = "starting_time has no rate"
 			}
 		} else if b := open("timestamps"); b != nil && b.Numeric() && len(b.Shape) == 1 {
 			if j.Times = format.Escape(b.Path); b.Shape[0] != a.Shape[0] {
-				j.Times, j.Fault = "", fmt.Sprintf("it has %d timestamps for %d samples", b.Shape[0], a.Shape[0])
+				j.Times, j.Fault = "", fmt.Sprintf("%d timestamps for %d samples", b.Shape[0], a.Shape[0])
 			}
 		}
 	}
@@ -294,10 +294,10 @@ func (q *question) arrayData() error {
 		return q.err
 	}
 	if !a.Numeric() {
-		return bad("its elements are no numbers")
+		return bad("the elements are not numbers")
 	}
 	if a.Elements() == 0 {
-		return bad("it has no elements")
+		return bad("no elements")
 	}
 	points := q.number("points", 2000, 1, maxPoints)
 	shape := a.Shape
@@ -319,7 +319,7 @@ func (q *question) arrayData() error {
 			to[i] = from[i] + 1
 		}
 		if from[i] >= to[i] || to[i] > shape[i] {
-			return bad("from, to: expected places from 0 to %d along axis %d, found %d to %d", shape[i], i, from[i], to[i])
+			return bad("from, to: expected indexes from 0 to %d along axis %d, found %d to %d", shape[i], i, from[i], to[i])
 		}
 		w.Count[i], w.Step[i] = to[i]-from[i], 1
 	}
@@ -423,7 +423,7 @@ func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) (
 	if axes == 3 {
 		w.Kind, points = "colours", points/w.Count[x+1]
 		if w.Count[x+1] != a.Shape[x+1] {
-			return nil, bad("from, to: expected all of axis %d, whose elements are one colour", x+1)
+			return nil, bad("from, to: expected all of axis %d, which holds the colour channels", x+1)
 		}
 	}
 	side := max(1, int64(math.Sqrt(float64(points))))

@@ -19,7 +19,7 @@ var colourings = []string{"use", "kind", "age", "packing", "sharing", "proof"}
 
 var (
 	ages     = []string{"last day", "last week", "last month", "last year", "last 5 years", "older", "no time"}
-	packings = []string{"stored as it is", "to more than 80 %", "to 50 to 80 %", "to 20 to 50 %", "to less than 20 %"}
+	packings = []string{"stored uncompressed", "to more than 80 %", "to 50 to 80 %", "to 20 to 50 %", "to less than 20 %"}
 	sharings = []string{"one file", "2 files", "3 to 9 files", "10 files or more"}
 	proofs   = []string{"each part has a checksum", "a digest of the whole", "no checksum"}
 )

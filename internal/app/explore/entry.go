@@ -363,12 +363,12 @@ func (q *question) node() error {
 		return q.err
 	}
 	if !v.isNode() {
-		return bad("its folders are no nodes")
+		return bad("this archive has no nodes")
 	}
 	w := &firstBytes{most: 4 << 20}
 	err := v.Node(q.ctx(), w, q.path())
 	if w.full {
-		return bad("it has more than %d bytes of properties", w.most)
+		return bad("more than %d bytes of properties", w.most)
 	}
 	if err != nil {
 		return err

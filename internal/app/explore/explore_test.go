@@ -406,7 +406,7 @@ func TestTheMapAddsUp(t *testing.T) {
 			t.Errorf("%s cells: totals are %v of %d, expected %d of content", want, head.Totals, head.Size, content)
 		}
 	}
-	for by, want := range map[string]string{"kind": "other", "age": "no time", "packing": "stored as it is", "sharing": "one file", "proof": ""} {
+	for by, want := range map[string]string{"kind": "other", "age": "no time", "packing": "stored uncompressed", "sharing": "one file", "proof": ""} {
 		_, b, _ := s.get("/api/map", "a", "x", "cells", "500", "by", by)
 		head, list := cells(t, b)
 		sum := int64(0)
@@ -743,7 +743,7 @@ func TestArraysThatCannotBeReadSayWhy(t *testing.T) {
 	}](recording(t), "/api/arrays", "a", "x").Arrays {
 		found[a.Path] = a.Fault
 	}
-	if got := found["intervals/trials/odd"]; got != "it is empty, and has no shape" {
+	if got := found["intervals/trials/odd"]; got != "empty data space without a shape" {
 		t.Errorf("%q", got)
 	}
 	if fault, ok := found["acquisition/raw/data"]; !ok || fault != "" {

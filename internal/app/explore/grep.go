@@ -104,7 +104,7 @@ func (q *question) grep() error {
 		return nil
 	}
 	if told.End = true; err != nil && err != io.EOF {
-		told.Error = "not all of the archive was looked into"
+		told.Error = "the archive was not searched completely"
 	}
 	tell()
 	return nil

@@ -424,7 +424,7 @@ func (q *question) drawn() (v *view, d *surveyed) {
 		d, q.err = q.h.surveyed(q.ctx(), v)
 	}
 	if q.err == nil && (d.spans == nil || d.spans.size == 0) {
-		q.err = bad("this archive has no bytes of its own to show")
+		q.err = bad("this archive has no bytes of its own")
 	}
 	return v, d
 }

@@ -73,7 +73,7 @@ func (q *question) raster() error {
 		return err
 	}
 	if len(times.Shape) != 1 || !times.Numeric() || len(index.Shape) != 1 || index.DType.Kind != 'i' && index.DType.Kind != 'u' {
-		return bad("it has no times of spikes that can be drawn")
+		return bad("no spike times to draw")
 	}
 	j := rasterJSON{Units: index.Shape[0], Spikes: times.Shape[0], From: first, Bins: bins, Told: []unitJSON{}, Unit: "s"}
 	if first >= j.Units {

@@ -196,7 +196,7 @@ func module(name string) ([]byte, error) {
 	if name != kindsModule {
 		return ui.ReadFile("ui/" + name)
 	}
-	text := "// Words that the program has, and what files hold, by the endings of their names.\n"
+	text := "// Words of the program, and kinds of files by extension.\n"
 	for _, x := range []struct {
 		name  string
 		value any

@@ -115,7 +115,7 @@ const (
 	maxDirs       = 300_000   // what lies deeper counts for the folder above
 	maxSurveying  = 4         // archives that are gone through at the same time
 	surveyStep    = 4096
-	surveyUnasked = "the archive was not gone through to its end"
+	surveyUnasked = "the archive was not read to its end"
 )
 
 // cost is about how many bytes s takes.

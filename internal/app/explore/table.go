@@ -110,7 +110,7 @@ func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 		}
 		at = strings.TrimPrefix(path.Clean("/"+target), "/")
 	}
-	return nil, bad("its soft links lead nowhere")
+	return nil, bad("its soft links have no target")
 }
 
 func (g *group) text(key string) string { return words(g.attrs[key]) }
@@ -189,7 +189,7 @@ func refersTo(v any) string {
 func (g *group) column(ctx context.Context, name string, rows int64, room *int64) *column {
 	c := &column{columnJSON: columnJSON{Name: format.Escape(cut(name, ofText))}, room: room}
 	if name == "" || name != path.Base(name) || name == "." || name == ".." {
-		c.Fault = "this is no name of a column"
+		c.Fault = "not a column name"
 		return c
 	}
 	var err error
@@ -213,7 +213,7 @@ func (g *group) column(ctx context.Context, name string, rows int64, room *int64
 		c.Fields = append(c.Fields, cut(f.Name, 40))
 	}
 	if len(c.data.Shape) == 0 {
-		c.data, c.Fault = nil, "it has one value, and no rows"
+		c.data, c.Fault = nil, "a single value without rows"
 		return c
 	}
 	c.Inner = c.data.Shape[1:]
@@ -226,14 +226,14 @@ func (g *group) column(ctx context.Context, name string, rows int64, room *int64
 		}
 	}
 	if n := c.rows(); n != rows && c.Fault == "" {
-		c.Fault = fmt.Sprintf("it has %d rows, and the table %d", n, rows)
+		c.Fault = fmt.Sprintf("%d rows, but the table has %d", n, rows)
 	}
 	return c
 }
 
 func missing(err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
-		return "there is no such array"
+		return "no such array"
 	}
 	return why(err)
 }
@@ -276,7 +276,7 @@ func (q *question) table() error {
 		return q.err
 	}
 	if !g.isTable() {
-		return bad("it is no table")
+		return bad("not a table")
 	}
 	ctx := q.ctx()
 	j := tableJSON{Path: format.Escape(g.path), Type: cut(g.text("neurodata_type"), 100), About: cut(g.text("description"), 4000), Columns: []columnJSON{}, From: from, Cells: [][]cellJSON{}}
@@ -286,7 +286,7 @@ func (q *question) table() error {
 	if id.data, err = g.array(ctx, "id"); err == nil && len(id.data.Shape) == 1 {
 		j.Rows = id.data.Shape[0]
 	} else {
-		id.data, j.Fault = nil, "it has no ids that can be read, so its rows are those of its first column"
+		id.data, j.Fault = nil, "no readable ids, so the rows of the first column are used"
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			j.Fault += ": " + why(err)
 		}
@@ -426,7 +426,7 @@ func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows 
 		case json.Number:
 			n, err := strconv.ParseInt(string(v), 10, 64)
 			if ends[i].end = n; err != nil || n < 0 || n > rows {
-				ends[i].fault = fault(fmt.Sprintf("%s: row %d ends at %s, and there are %d elements", path.Base(index.Path), max(0, from-1)+int64(i), v, rows))
+				ends[i].fault = fault(fmt.Sprintf("%s: row %d ends at %s, but there are %d elements", path.Base(index.Path), max(0, from-1)+int64(i), v, rows))
 			}
 		}
 	}
@@ -487,7 +487,7 @@ func (c *column) values(ctx context.Context, spans []span) ([][]cellJSON, error)
 	return out, nil
 }
 
-const tooMuch = fault("too much would be read for it at once")
+const tooMuch = fault("too much to read at once")
 
 // cost is how many bytes are decoded to read rows of an array.
 func cost(a *zarr.Array, from, end int64) int64 {
@@ -611,7 +611,7 @@ func (c *column) cell(v any) cellJSON {
 	if n, ok := v.(json.Number); ok && c.enum != nil {
 		i, err := strconv.ParseInt(string(n), 10, 64)
 		if err != nil || i < 0 || i >= int64(len(c.enum)) {
-			return cellJSON{Fault: fmt.Sprintf("%s is none of the %d names", cut(string(n), 40), len(c.enum))}
+			return cellJSON{Fault: fmt.Sprintf("%s is not one of the %d names", cut(string(n), 40), len(c.enum))}
 		}
 		return cellJSON{Text: c.enum[i]}
 	}

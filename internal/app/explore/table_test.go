@@ -176,7 +176,7 @@ func TestATableIsToldByRows(t *testing.T) {
 		"f":     "0.1; NaN; -Infinity; 1e+300; -0.5",
 		"ok":    "true; false; true; true; false",
 		"to":    "->t; ->t/n; null; ->t; /",
-		"made":  "low; mid; high; mid; {3 is none of the 3 names}",
+		"made":  "low; mid; high; mid; {3 is not one of the 3 names}",
 		"row":   "4; 3; 2; 1; 0",
 		"list":  "[1 2]; []; [3 4 5 6 7 8 9 10 of 9]; []; [12]",
 		"lists": "[[a]]; []; [[b c] [d]]; []; []",
@@ -191,7 +191,7 @@ func TestATableIsToldByRows(t *testing.T) {
 	if got := a.column("word"); !strings.HasPrefix(got, "one; <b>two</b>; ; ünï; long long") || !strings.HasSuffix(got, "…") {
 		t.Errorf("words are %s", got)
 	}
-	for i, want := range map[int]string{11: "there is no such array", 12: "this is no name of a column", 13: "it has 2 rows, and the table 5", 0: ""} {
+	for i, want := range map[int]string{11: "no such array", 12: "not a column name", 13: "2 rows, but the table has 5", 0: ""} {
 		if got := a.Columns[i].Fault; got != want {
 			t.Errorf("column %s says %q, expected %q", a.Columns[i].Name, got, want)
 		}
@@ -250,9 +250,9 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 		t.Errorf("%d bytes were taken", n)
 	}
 	for name, want := range map[string]string{
-		"list": "[1 2]; {list_index: row 1 ends at 1, before it begins at 2}; [2 3]; {list_index: row 3 ends at -1, and there are 6 elements}; {list_index: row 3 ends at -1, and there are 6 elements}; []",
-		"far":  "[1]; {far_index: row 1 ends at 7, and there are 6 elements}; {far_index: row 2 ends at 9223372036854775807, and there are 6 elements}; {far_index: row 3 ends at -9223372036854775808, and there are 6 elements}; {far_index: row 3 ends at -9223372036854775808, and there are 6 elements}; [6]",
-		"deep": "[]; [[1] {deep_index: row 1 ends at 1099511627776, and there are 1 elements}]; []; {deep_index_index: row 3 ends at 1099511627776, and there are 2 elements}; {deep_index_index: row 3 ends at 1099511627776, and there are 2 elements}; [{deep_index: row 1 ends at 1099511627776, and there are 1 elements}]",
+		"list": "[1 2]; {list_index: row 1 ends at 1, before it begins at 2}; [2 3]; {list_index: row 3 ends at -1, but there are 6 elements}; {list_index: row 3 ends at -1, but there are 6 elements}; []",
+		"far":  "[1]; {far_index: row 1 ends at 7, but there are 6 elements}; {far_index: row 2 ends at 9223372036854775807, but there are 6 elements}; {far_index: row 3 ends at -9223372036854775808, but there are 6 elements}; {far_index: row 3 ends at -9223372036854775808, but there are 6 elements}; [6]",
+		"deep": "[]; [[1] {deep_index: row 1 ends at 1099511627776, but there are 1 elements}]; []; {deep_index_index: row 3 ends at 1099511627776, but there are 2 elements}; {deep_index_index: row 3 ends at 1099511627776, but there are 2 elements}; [{deep_index: row 1 ends at 1099511627776, but there are 1 elements}]",
 	} {
 		if got := a.column(name); got != want {
 			t.Errorf("column %s is\n%s, expected\n%s", name, got, want)
@@ -445,16 +445,16 @@ func TestASeriesHasATimeThatJSONHas(t *testing.T) {
 			t.Errorf("the scale is %s, expected %s", got, want)
 		}
 	}
-	check("{Start:0 Rate:10 Conversion:0.001 Offset:0.5 Times: Fault:its starting_time is no time, and is taken to be 0}")
+	check("{Start:0 Rate:10 Conversion:0.001 Offset:0.5 Times: Fault:starting_time is not a time, using 0}")
 	numbers(r, "s/starting_time", "<f8", 1, map[string]any{"rate": 10}, 2.5)
 	check("{Start:2.5 Rate:10 Conversion:0.001 Offset:0.5 Times: Fault:}")
 	numbers(r, "s/starting_time", "<f8", 1, map[string]any{"rate": 0}, 2.5)
-	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times: Fault:its starting_time has no rate}")
+	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times: Fault:starting_time has no rate}")
 	for _, key := range []string{".zarray", ".zattrs", "0"} {
 		delete(r, "s/starting_time/"+key)
 	}
 	numbers(r, "s/timestamps", "<f8", 3, nil, 1.0, 2, 4)
-	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times: Fault:it has 3 timestamps for 4 samples}")
+	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times: Fault:3 timestamps for 4 samples}")
 	numbers(r, "s/timestamps", "<f8", 4, nil, 1.0, 2, 4, 8)
 	check("{Start:0 Rate:0 Conversion:0.001 Offset:0.5 Times:s/timestamps Fault:}")
 }

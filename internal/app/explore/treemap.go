@@ -64,7 +64,7 @@ func (q *question) treemap() error {
 		return err
 	}
 	if by == "stored" && !d.knowsStored() {
-		return bad("how much is stored of a file is not known in this view")
+		return bad("stored sizes are unknown in this view")
 	}
 	dir := q.path()
 	if dir == "." {

@@ -180,7 +180,7 @@ func (q *question) startVerify() error {
 		return q.err
 	}
 	if v.in.IsDir() {
-		return bad("a folder has nothing that it could be checked by")
+		return bad("a folder has no checksums to verify")
 	}
 	h, v := q.h, v.of
 	h.verify.mu.Lock()
@@ -189,7 +189,7 @@ func (q *question) startVerify() error {
 		return q.json(old.json())
 	}
 	if h.verify.running >= h.o.Verifies {
-		return busy(fmt.Sprintf("%d archives are being checked: expected to wait for one of them", h.verify.running))
+		return busy(fmt.Sprintf("%d archives are being checked: try again when one is done", h.verify.running))
 	}
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	x := &verification{cancel: cancel, begun: time.Now(), id: v.id, state: "running", quick: depth == "quick", changed: make(chan struct{}), counts: map[string]int64{}, hurt: map[string]hurt{}}
@@ -210,7 +210,7 @@ func (q *question) startVerify() error {
 }
 
 func (x *verification) run(ctx context.Context, h *Handler, v *view) {
-	ctx, stop := context.WithTimeoutCause(ctx, h.o.VerifyTime, fmt.Errorf("it took longer than %v", h.o.VerifyTime))
+	ctx, stop := context.WithTimeoutCause(ctx, h.o.VerifyTime, fmt.Errorf("the check took longer than %v", h.o.VerifyTime))
 	defer stop()
 	o := v.in.Options()
 	o.View, o.Format = v.name, v.in.Format().Name
@@ -237,7 +237,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 		x.state, x.why = "failed", errClosed.Error()
 	default:
 		x.state = "failed"
-		x.why = "it could not be checked; the server's log says why"
+		x.why = "could not be checked; the server's log has the reason"
 		if cause != nil {
 			x.why = cause.Error()
 		}

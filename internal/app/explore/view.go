@@ -27,7 +27,7 @@ type view struct {
 	sizes  survey // what folders take in the archive, if Extra.Sizes says so
 }
 
-var errMany = busy("too many archives are looked at: expected to wait for some of them")
+var errMany = busy("too many archives are in use: try again later")
 
 // use holds an archive in a view until q is answered; of is the same in its usual one.
 func (q *question) use(name, asked string, of *view) (*view, error) {

@@ -233,7 +233,7 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 			o.Close()
 		}
 		if !errors.Is(err, fs.ErrPermission) {
-			return &poisonError{m.Path, cmp.Or(err, errors.New("it could not be read, and now it can be"))}
+			return &poisonError{m.Path, cmp.Or(err, errors.New("it could not be read before, but can be read now"))}
 		}
 	}
 	return nil
@@ -407,7 +407,7 @@ func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holda
 		case err != nil:
 			return nil, 0, err
 		default:
-			return nil, 0, fmt.Errorf("%s: %s has %d bytes, of %d planned: it is no archive of this plan: %w", format.Escape(k.Name), format.Escape(m.Path), is.Size, m.Size, fs.ErrExist)
+			return nil, 0, fmt.Errorf("%s: %s has %d bytes, expected %d: not an archive of this plan: %w", format.Escape(k.Name), format.Escape(m.Path), is.Size, m.Size, fs.ErrExist)
 		}
 	}
 	return left, bytes, j.believe(ctx, left)
@@ -415,7 +415,7 @@ func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holda
 
 // missing says why an earlier claim did not pack an object.
 func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
-	m.Outcome, m.Note = catalog.SetAside, "an earlier try could not read it"
+	m.Outcome, m.Note = catalog.SetAside, "an earlier attempt could not read it"
 	o, err := j.source(ctx, m)
 	if err == nil {
 		var info store.Info

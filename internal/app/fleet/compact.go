@@ -56,7 +56,7 @@ type GoneError struct {
 }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("plan %s: %d of %d files are gone at the source: if that is no mistake, allow it", format.Escape(e.Plan), e.Gone, e.Of)
+	return fmt.Sprintf("plan %s: %d of %d files are gone at the source: more than allowed", format.Escape(e.Plan), e.Gone, e.Of)
 }
 
 // Compact deletes what is gone at a plan's sources, and plans chunks that rewrite archives of
@@ -68,7 +68,7 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 		return done, err
 	}
 	if !j.format.Chunked {
-		return done, fmt.Errorf("%s archives are not compacted: %w", j.format.Name, errors.ErrUnsupported)
+		return done, fmt.Errorf("%s archives cannot be compacted: %w", j.format.Name, errors.ErrUnsupported)
 	}
 	if !o.DryRun {
 		if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil {
@@ -108,7 +108,7 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 type SharedError struct{ Plan, Other string }
 
 func (e *SharedError) Error() string {
-	return fmt.Sprintf("plan %s packs the same as plan %s, and nothing of either is removed: forget one of them", format.Escape(e.Other), format.Escape(e.Plan))
+	return fmt.Sprintf("plan %s packs the same sources as plan %s, so no archive is removed: forget one of the plans", format.Escape(e.Other), format.Escape(e.Plan))
 }
 
 // shared says which other plan packs the same sources.
@@ -253,7 +253,7 @@ func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenO
 		case k.Rewrites && (k.State == catalog.ChunkPlanned || k.State == catalog.ChunkLeased):
 			left++
 		case k.Rewrites && k.State == catalog.ChunkSetAside && (k.Mends || !kind.Mends):
-			return 0, fmt.Errorf("%s was to be written anew and is set aside (%s): 'holdall fleet retry' has it tried again", format.Escape(k.Name), k.Problem)
+			return 0, fmt.Errorf("the rewrite of %s is set aside (%s): 'holdall fleet retry' tries it again", format.Escape(k.Name), k.Problem)
 		}
 		number = max(number, k.Number+1)
 	}

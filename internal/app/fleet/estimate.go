@@ -256,7 +256,7 @@ func ReadPrices(r io.Reader) (p Prices, err error) {
 	d := json.NewDecoder(strings.NewReader(string(b)))
 	d.DisallowUnknownFields()
 	if err = d.Decode(&p); err == nil && d.More() {
-		err = errors.New("found something after the object")
+		err = errors.New("expected the end after the object")
 	}
 	if err != nil {
 		return p, fmt.Errorf("prices: %w", err)

@@ -49,16 +49,16 @@ func parseManifest(b []byte) (m manifest, err error) {
 	}
 	switch {
 	case strings.EqualFold(m.Format, "ORC"), strings.EqualFold(m.Format, "Parquet"):
-		return m, fmt.Errorf("an inventory in %s is not read: have the bucket write one in CSV: %w", m.Format, errors.ErrUnsupported)
+		return m, fmt.Errorf("inventories in %s are not supported: configure one in CSV: %w", m.Format, errors.ErrUnsupported)
 	case m.Format != "CSV":
 		return m, fmt.Errorf("expected the manifest of an inventory in CSV, found %.100q", m.Format)
 	case m.Bucket == "":
-		return m, errors.New("expected the manifest of an inventory, which names its bucket")
+		return m, errors.New("expected a manifest with the name of its bucket")
 	}
 	for column := range strings.SplitSeq(m.Schema, ",") {
 		column = strings.ToLower(strings.TrimSpace(column))
 		if column != "" && slices.Contains(m.columns, column) {
-			return m, fmt.Errorf("column %.100q is there twice", column)
+			return m, fmt.Errorf("duplicate column %.100q", column)
 		}
 		m.columns = append(m.columns, column)
 	}
@@ -79,7 +79,7 @@ func (m manifest) column(name string) int { return slices.Index(m.columns, name)
 func (l *list) readInventory(ctx context.Context, address string) error {
 	source, err := url.Parse(store.AddressOf(l.from.st, ""))
 	if err != nil || source.Scheme != "s3" {
-		return fmt.Errorf("%s: an inventory is of a bucket of S3, s3://…: %w", format.Escape(l.from.address), errors.ErrUnsupported)
+		return fmt.Errorf("%s: an inventory needs a bucket of S3, s3://…: %w", format.Escape(l.from.address), errors.ErrUnsupported)
 	}
 	in, err := openWhole(ctx, address)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *list) readInventory(ctx context.Context, address string) error {
 	}
 	m, err := parseManifest(b)
 	if err == nil && m.Bucket != source.Host {
-		err = fmt.Errorf("it is an inventory of bucket %.100q, expected one of %q", m.Bucket, source.Host)
+		err = fmt.Errorf("inventory of bucket %.100q, expected one of %q", m.Bucket, source.Host)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", format.Escape(address), err)
@@ -147,7 +147,7 @@ func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, addres
 	}
 	defer in.Close()
 	if in.size != f.Size {
-		return fmt.Errorf("%s: expected %d bytes as its manifest says, found %d", format.Escape(address), f.Size, in.size)
+		return fmt.Errorf("%s: expected %d bytes as in its manifest, found %d", format.Escape(address), f.Size, in.size)
 	}
 	sum := md5.New()
 	raw := io.TeeReader(in, sum)
@@ -170,7 +170,7 @@ func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, addres
 		return err
 	}
 	if found := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(found, f.MD5) {
-		return fmt.Errorf("%s: expected md5 %s as its manifest says, found %s", format.Escape(address), f.MD5, found)
+		return fmt.Errorf("%s: expected md5 %s as in its manifest, found %s", format.Escape(address), f.MD5, found)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func splitRow(line string, fields []string) ([]string, error) {
 			}
 			field, line = b.String(), quoted
 			if line != "" && line[0] != ',' {
-				return fields, errors.New("expected a comma behind a quote")
+				return fields, errors.New("expected a comma after a quote")
 			}
 		} else {
 			i := strings.IndexByte(line, ',')

@@ -138,7 +138,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 					continue
 				case err != nil:
 				case !first && m.Path <= last:
-					err = fmt.Errorf("list %s: expected what comes after %s, found %s", format.Escape(o.address), format.Escape(last), format.Escape(m.Path))
+					err = fmt.Errorf("list %s: expected a key after %s, found %s", format.Escape(o.address), format.Escape(last), format.Escape(m.Path))
 				}
 				last, first = m.Path, false
 				if !yield(m, err) || err != nil {
@@ -160,7 +160,7 @@ type dotted struct {
 func errDots(key string) error {
 	for e := range strings.SplitSeq(key, "/") {
 		if e == "." || e == ".." {
-			return fmt.Errorf("a key with a '%s' element cannot be asked for over HTTP", e)
+			return fmt.Errorf("a key with a '%s' element cannot be requested over HTTP", e)
 		}
 	}
 	return nil
@@ -252,5 +252,5 @@ func (o origin) reachable(ctx context.Context) error {
 	for _, err := range store.List(ctx, o.st, o.begin) {
 		return err
 	}
-	return fmt.Errorf("%s: nothing is there: %w", format.Escape(o.address), fs.ErrNotExist)
+	return fmt.Errorf("%s: empty or missing: %w", format.Escape(o.address), fs.ErrNotExist)
 }

@@ -148,7 +148,7 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 					l.refused++
 				}
 				if l.refused > maxRefused {
-					return fmt.Errorf("more than %d objects are refused, one after the other: %w", maxRefused, x.err)
+					return fmt.Errorf("more than %d objects in a row were refused: %w", maxRefused, x.err)
 				}
 				return nil
 			}

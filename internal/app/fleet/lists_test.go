@@ -280,7 +280,7 @@ func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
 	refused("a damaged file", "md5")
 	with.Inventory = s.inventory("CSV", schema, s.rows()...)
 	s.S3.Put("out", "lists/from/all/data/1.csv.gz", s.S3.Get("out", "lists/from/all/data/1.csv.gz")[:50])
-	refused("a file that is too short", "bytes as its manifest says")
+	refused("a file that is too short", "bytes as in its manifest")
 	with.Name, with.Sources = "other", []string{"s3://out"}
 	with.Inventory = s.inventory("CSV", schema, s.rows()...)
 	refused("another source", `inventory of bucket "from"`)

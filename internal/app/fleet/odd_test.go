@@ -131,7 +131,7 @@ func TestKeysWithDotsThatCannotBeAskedForAreNotPlanned(t *testing.T) {
 			with := spec
 			with.Tell = func(path string, err error) {
 				told = append(told, path)
-				if !strings.Contains(err.Error(), "element cannot be asked for over HTTP") {
+				if !strings.Contains(err.Error(), "element cannot be requested over HTTP") {
 					t.Errorf("%s: %v", path, err)
 				}
 			}

@@ -112,7 +112,7 @@ func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p forma
 	}
 	fit, err := j.fitting(ctx, p.Archive, p.Number)
 	if err == nil {
-		none := fmt.Errorf("%s: it is there, and what the lists of %d tries say is not in it: %w", format.Escape(name), len(fit), fs.ErrExist)
+		none := fmt.Errorf("%s: exists already, and does not match the lists of %d attempts: %w", format.Escape(name), len(fit), fs.ErrExist)
 		p, err = theOne(fit, none, func(p format.Part) (bool, error) { return j.sound(ctx, p) })
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func (j *job) fitting(ctx context.Context, archive string, number int) (fit []fo
 		in.Close()
 	}
 	if len(fit) == 0 {
-		return nil, fmt.Errorf("%s: it is there, and of the lists of %d tries none is of it: %w", format.Escape(j.format.Parts.Object(archive, number)), len(tries), fs.ErrExist)
+		return nil, fmt.Errorf("%s: exists already, and none of the lists of %d attempts belongs to it: %w", format.Escape(j.format.Parts.Object(archive, number)), len(tries), fs.ErrExist)
 	}
 	return fit, nil
 }
@@ -195,7 +195,7 @@ func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n in
 		}
 	}
 	if found != n {
-		return fmt.Errorf("%s: expected %d planned objects, found %d: it is no part of this plan: %w", format.Escape(k.Name), n, found, fs.ErrExist)
+		return fmt.Errorf("%s: expected %d planned objects, found %d: not part of this plan: %w", format.Escape(k.Name), n, found, fs.ErrExist)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (w *worker) recorded(ctx context.Context, j *job, k catalog.Chunk, archive 
 	if err != nil {
 		return format.Part{}, err
 	}
-	none := fmt.Errorf("%s: none of the lists of %d tries has what is recorded", format.Escape(k.Name), len(fit))
+	none := fmt.Errorf("%s: none of the lists of %d attempts matches the catalogue", format.Escape(k.Name), len(fit))
 	return theOne(fit, none, func(p format.Part) (bool, error) { return w.hasRecorded(ctx, j, k, p) })
 }
 

@@ -166,7 +166,7 @@ func (j *job) vacant(ctx context.Context, number int, s seat) error {
 			return err
 		}
 		if j.number(info.Name) >= number {
-			return fmt.Errorf("%s: it is there, and no part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
+			return fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
 		}
 	}
 	w, err := store.CreateAs(ctx, j.target, j.chunk(number), store.Wishes{Once: true})
@@ -184,7 +184,7 @@ func (j *job) vacantSeat(ctx context.Context, s seat) error {
 				break
 			}
 			if err == nil {
-				err = fmt.Errorf("%s: it is there, and no part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
+				err = fmt.Errorf("%s: exists already, and is not part of this plan: %w", format.Escape(store.AddressOf(j.target, info.Name)), fs.ErrExist)
 			}
 			return err
 		}

@@ -43,7 +43,7 @@ func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOpt
 		return done, err
 	}
 	if !j.format.Chunked {
-		return done, fmt.Errorf("%s archives are not made again: %w", j.format.Name, errors.ErrUnsupported)
+		return done, fmt.Errorf("%s archives cannot be rebuilt: %w", j.format.Name, errors.ErrUnsupported)
 	}
 	if !o.DryRun {
 		if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil {
@@ -95,11 +95,11 @@ func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o Repai
 	info, err := store.Briefly(st, name).Info(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "it is lost", nil
+		return "the archive is lost", nil
 	case err != nil:
 		return "", err
 	case !survey.Is(info, st.Can().Near, a):
-		return "it is another than was packed", nil
+		return "the archive has changed since it was packed", nil
 	case !o.Contents:
 		return "", nil
 	}

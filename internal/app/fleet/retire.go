@@ -407,7 +407,7 @@ func (x *original) compare(ctx context.Context, packed io.Reader) error {
 		w := pack.NewWitness(x.Path, x.sum, x.Size)
 		n, err = io.Copy(w, packed)
 		if wrong = w.Wrong(); wrong != nil {
-			what := fmt.Sprintf("its service has another %s of it", strings.ReplaceAll(x.by, "_", " "))
+			what := fmt.Sprintf("its service reports another %s", strings.ReplaceAll(x.by, "_", " "))
 			wrong = &differsError{what}
 		}
 	} else {
@@ -438,7 +438,7 @@ func (x *original) reread(ctx context.Context, packed io.Reader) (n int64, err e
 				return n, &originalError{err}
 			}
 			if !bytes.Equal(a[:k], b[:k]) {
-				differs = &differsError{fmt.Sprintf("the original has other bytes, in those from %d on", n)}
+				differs = &differsError{fmt.Sprintf("the original differs, in the block from byte %d on", n)}
 			}
 		}
 		n += int64(k)

@@ -81,7 +81,7 @@ type settings struct {
 type DiffersError struct{ Name, What string }
 
 func (e *DiffersError) Error() string {
-	return fmt.Sprintf("plan %s is there already, with another %s: give this one another name", format.Escape(e.Name), e.What)
+	return fmt.Sprintf("plan %s exists already with another %s: use another name", format.Escape(e.Name), e.What)
 }
 
 func (e *DiffersError) Unwrap() error { return fs.ErrExist }
@@ -117,7 +117,7 @@ func cutStar(address string) (folder, begin string, err error) {
 		folder = folder[:len(folder)-1] // slashes at the end of a folder do not matter, and these do
 	}
 	if i = len(folder) - 1; strings.HasSuffix(folder, "://") {
-		return "", "", fmt.Errorf("%s: expected a bucket, a slash, and what keys begin with", format.Escape(address))
+		return "", "", fmt.Errorf("%s: expected a bucket, a slash and a prefix of keys", format.Escape(address))
 	}
 	return folder, keys[i+1:], nil
 }
@@ -134,11 +134,11 @@ func (s Spec) planned() (catalog.Plan, error) {
 		return catalog.Plan{}, err
 	}
 	if s.listed() && (len(s.Sources) > 1 || s.List != "" && s.Inventory != "") {
-		return catalog.Plan{}, errors.New("expected one source for one list of its objects")
+		return catalog.Plan{}, errors.New("expected one source with a list of its objects")
 	}
 	for _, a := range append(slices.Clone(s.Sources), s.Target, s.List, s.Inventory) {
 		if store.Redact(a) != a {
-			return catalog.Plan{}, fmt.Errorf("%s: an address with a password or a query would be kept in the catalogue for all to read: give it without", store.Redact(a))
+			return catalog.Plan{}, fmt.Errorf("%s: an address with a password or a query would be readable in the catalogue: remove it from the address", store.Redact(a))
 		}
 	}
 	f := format.All().ByExtension(s.Target)
@@ -148,13 +148,13 @@ func (s Spec) planned() (catalog.Plan, error) {
 		}
 	}
 	if f == nil {
-		return catalog.Plan{}, fmt.Errorf("%s: the name does not say which format to write: name one", format.Escape(s.Target))
+		return catalog.Plan{}, fmt.Errorf("%s: unknown extension: set the format to write", format.Escape(s.Target))
 	}
 	if !f.Chunked && f.Parts == nil {
-		return catalog.Plan{}, fmt.Errorf("%s is not packed by a fleet: it comes neither in chunks nor in parts: %w", f.Name, errors.ErrUnsupported)
+		return catalog.Plan{}, fmt.Errorf("%s cannot be packed by a fleet: it has neither chunks nor parts: %w", f.Name, errors.ErrUnsupported)
 	}
 	if s.Protect != 0 && f.Parts != nil {
-		return catalog.Plan{}, fmt.Errorf("%s is written in parts, which have no parity of their own: protect it when it is whole: %w", f.Name, errors.ErrUnsupported)
+		return catalog.Plan{}, fmt.Errorf("%s is written in parts, which cannot have parity: protect the finished archive: %w", f.Name, errors.ErrUnsupported)
 	}
 	b, err := json.Marshal(settings{Sources: s.Sources, ChunkSize: cmp.Or(s.ChunkSize, defaultChunkSize), ChunkObjects: cmp.Or(s.ChunkObjects, defaultChunkObjects),
 		Exclude: s.Exclude, Plain: s.Plain, Param: s.Param, Protect: s.Protect, List: cmp.Or(s.List, s.Inventory)})
@@ -193,7 +193,7 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 		err = errors.New("no sources, or no sizes")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("plan %s: expected settings of a fleet: %w", format.Escape(p.Name), err)
+		return nil, fmt.Errorf("plan %s: invalid settings: %w", format.Escape(p.Name), err)
 	}
 	if j.format = format.All().ByName(p.Format); j.format == nil || j.format.Create == nil {
 		return nil, fmt.Errorf("plan %s: format %s cannot be written here", format.Escape(p.Name), format.Escape(p.Format))
@@ -212,7 +212,7 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 			o.prefix = path.Base(strings.TrimRight(folder, "/")) + "/"
 		}
 		if prefixes[o.prefix] {
-			return nil, fmt.Errorf("%s: another source has the same last name, and its objects would have the same paths", format.Escape(address))
+			return nil, fmt.Errorf("%s: another source has the same last element, so objects would get the same paths", format.Escape(address))
 		}
 		prefixes[o.prefix] = true
 		if o.st, err = store.OpenFolder(ctx, folder); err != nil {
@@ -224,10 +224,10 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 		return nil, err
 	}
 	if j.format.Parts != nil && strings.Trim(j.name, "/") == "" {
-		return nil, fmt.Errorf("%s: expected the name of an archive, found that of a store", format.Escape(p.Target))
+		return nil, fmt.Errorf("%s: expected the name of an archive, found the name of a store", format.Escape(p.Target))
 	}
 	if store.AddressOf(j.target, j.name) == "" {
-		return nil, fmt.Errorf("%s: what is written there could not be found again by an address", format.Escape(p.Target))
+		return nil, fmt.Errorf("%s: an archive there would have no address", format.Escape(p.Target))
 	}
 	return j, nil
 }

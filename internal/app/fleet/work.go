@@ -416,7 +416,7 @@ func (w *worker) hold(ctx context.Context, k claim) *lease {
 				cancel(err)
 				return
 			case time.Now().After(k.until):
-				cancel(fmt.Errorf("%w: it could not be renewed: %w", catalog.ErrLost, err))
+				cancel(fmt.Errorf("%w: the lease could not be renewed: %w", catalog.ErrLost, err))
 				return
 			}
 		}

@@ -93,7 +93,7 @@ func (h *Hierarchy) describing(ctx context.Context) iter.Seq2[holdall.Entry, err
 				continue
 			}
 			if room -= min(e.Size, maxText) + int64(len(e.Name)); err == nil && room < 0 {
-				err = fmt.Errorf("what describes groups and arrays takes more than %d bytes: %w", maxTold, zarr.ErrLimit)
+				err = fmt.Errorf("the metadata of groups and arrays exceeds %d bytes: %w", maxTold, zarr.ErrLimit)
 			}
 			if !yield(e, err) || err != nil {
 				return

@@ -222,14 +222,14 @@ func TestFaultyEntriesAreErrors(t *testing.T) {
 	s := serving(t, open(t, st, "r-negative.caf"), options{})
 	for _, method := range []string{"GET", "HEAD"} {
 		answer, body, err := ask(t, method, s.url+"/n")
-		if err != nil || answer.StatusCode != 500 || method == "GET" && !strings.Contains(body, "bytes 50 to 20 are no range") {
+		if err != nil || answer.StatusCode != 500 || method == "GET" && !strings.Contains(body, "bytes 50 to 20 are not a range") {
 			t.Errorf("%s: %s, %q, %v", method, answer.Status, body, err)
 		}
 	}
-	if _, page := get(t, s.url+"/"); !strings.Contains(page, "unreadable: bytes 50 to 20 are no range") {
+	if _, page := get(t, s.url+"/"); !strings.Contains(page, "unreadable: bytes 50 to 20 are not a range") {
 		t.Error(page)
 	}
-	if _, list := get(t, s.url+"/?format=json"); !strings.Contains(list, `"name":"n","kind":"file","error":"bytes 50 to 20 are no range"`) {
+	if _, list := get(t, s.url+"/?format=json"); !strings.Contains(list, `"name":"n","kind":"file","error":"bytes 50 to 20 are not a range"`) {
 		t.Error(list)
 	}
 }

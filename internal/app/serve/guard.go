@@ -133,7 +133,7 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer realm="holdall"`)
-	http.Error(w, "401: a token is needed: Authorization: Bearer TOKEN, or ?token=TOKEN once", http.StatusUnauthorized)
+	http.Error(w, "401: token required: send Authorization: Bearer TOKEN, or ?token=TOKEN once", http.StatusUnauthorized)
 	return false
 }
 

@@ -71,7 +71,7 @@ func parsePage(query string) (p page, err error) {
 	if q.Has("after") {
 		b, err := base64.RawURLEncoding.DecodeString(q.Get("after"))
 		if err != nil || len(b) == 0 {
-			return p, errors.New("after: expected what a page before has as next")
+			return p, errors.New("after: expected the value of next from an earlier page")
 		}
 		p.after = string(b)
 	}

@@ -12,7 +12,7 @@ import (
 func LocalOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host) {
-			http.Error(w, "403: this is served as localhost only", http.StatusForbidden)
+			http.Error(w, "403: only served as localhost", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)

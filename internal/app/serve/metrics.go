@@ -62,21 +62,21 @@ func (m *meter) write(w http.ResponseWriter, set *Set, version string) {
 		family(name, kind, help)
 		fmt.Fprintf(out, "%s %v\n", name, value)
 	}
-	family("holdall_build_info", "gauge", "Which holdall this is.")
+	family("holdall_build_info", "gauge", "Version of holdall.")
 	fmt.Fprintf(out, "holdall_build_info{version=%q,go=%q} 1\n", version, runtime.Version())
 	m.mu.Lock()
 	names := slices.Sorted(maps.Keys(m.routes))
-	family("holdall_http_requests_total", "counter", "Requests that were answered, by route and status; 0 is one that was broken off before it had one.")
+	family("holdall_http_requests_total", "counter", "Answered requests, by route and status; 0 is a request aborted before it had a status.")
 	for _, name := range names {
 		for _, code := range slices.Sorted(maps.Keys(m.routes[name].codes)) {
 			fmt.Fprintf(out, "holdall_http_requests_total{route=%q,code=\"%d\"} %d\n", name, code, m.routes[name].codes[code])
 		}
 	}
-	family("holdall_http_sent_bytes_total", "counter", "Bytes of bodies that were sent, by route.")
+	family("holdall_http_sent_bytes_total", "counter", "Bytes of bodies sent, by route.")
 	for _, name := range names {
 		fmt.Fprintf(out, "holdall_http_sent_bytes_total{route=%q} %d\n", name, m.routes[name].sent)
 	}
-	family("holdall_http_request_duration_seconds", "histogram", "How long requests took, until the last byte was sent, by route.")
+	family("holdall_http_request_duration_seconds", "histogram", "Duration of requests until the last byte was sent, by route.")
 	for _, name := range names {
 		r, n := m.routes[name], int64(0)
 		for i, bound := range buckets {
@@ -89,18 +89,18 @@ func (m *meter) write(w http.ResponseWriter, set *Set, version string) {
 		fmt.Fprintf(out, "holdall_http_request_duration_seconds_count{route=%q} %d\n", name, n)
 	}
 	m.mu.Unlock()
-	one("holdall_http_requests_in_flight", "gauge", "Requests that are being answered.", m.inFlight.Load())
-	one("holdall_http_requests_refused_total", "counter", "Requests that were refused because too many were being answered.", m.refused.Load())
+	one("holdall_http_requests_in_flight", "gauge", "Requests in progress.", m.inFlight.Load())
+	one("holdall_http_requests_refused_total", "counter", "Requests refused because too many were in progress.", m.refused.Load())
 	c, open := set.stats()
-	one("holdall_archives_open", "gauge", "Archives that are open.", open)
-	one("holdall_archive_opens_total", "counter", "Archives that were opened, or tried to be.", c.opens)
-	one("holdall_archive_open_failures_total", "counter", "Archives that could not be opened.", c.failures)
-	one("holdall_archive_hits_total", "counter", "Uses of archives that were open.", c.hits)
-	one("holdall_archive_closes_total", "counter", "Archives that were closed.", c.closes)
+	one("holdall_archives_open", "gauge", "Open archives.", open)
+	one("holdall_archive_opens_total", "counter", "Attempts to open an archive.", c.opens)
+	one("holdall_archive_open_failures_total", "counter", "Failed attempts to open an archive.", c.failures)
+	one("holdall_archive_hits_total", "counter", "Uses of open archives.", c.hits)
+	one("holdall_archive_closes_total", "counter", "Closed archives.", c.closes)
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
-	one("holdall_memory_heap_bytes", "gauge", "Memory in use, indexes and caches of open archives included.", mem.HeapInuse)
-	one("holdall_memory_system_bytes", "gauge", "Memory that was had from the system.", mem.Sys)
+	one("holdall_memory_heap_bytes", "gauge", "Memory in use, including indexes and caches of open archives.", mem.HeapInuse)
+	one("holdall_memory_system_bytes", "gauge", "Memory obtained from the system.", mem.Sys)
 	one("holdall_goroutines", "gauge", "Goroutines.", runtime.NumGoroutine())
 	w.Write(out.Bytes())
 }

@@ -82,19 +82,19 @@ var s3Codes = map[string]struct {
 	"AccessDenied":                      {http.StatusForbidden, "Access Denied"},
 	"AuthorizationHeaderMalformed":      {http.StatusBadRequest, "The authorization header is not one of AWS4-HMAC-SHA256."},
 	"AuthorizationQueryParametersError": {http.StatusBadRequest, "The signature in the query is not one of AWS4-HMAC-SHA256."},
-	"InternalError":                     {http.StatusInternalServerError, "It cannot be read; the server's log says why."},
-	"InvalidAccessKeyId":                {http.StatusForbidden, "There is no such access key."},
-	"InvalidArgument":                   {http.StatusBadRequest, "An argument is not what it should be."},
-	"InvalidRange":                      {http.StatusRequestedRangeNotSatisfiable, "There are no such bytes."},
-	"InvalidURI":                        {http.StatusBadRequest, "The address cannot be understood."},
-	"MethodNotAllowed":                  {http.StatusMethodNotAllowed, "This is read-only."},
-	"NoSuchBucket":                      {http.StatusNotFound, "There is no archive of this name."},
-	"NoSuchKey":                         {http.StatusNotFound, "There is nothing of this name in the archive."},
-	"NotImplemented":                    {http.StatusNotImplemented, "Archives have nothing of this kind."},
-	"PreconditionFailed":                {http.StatusPreconditionFailed, "It is another one."},
+	"InternalError":                     {http.StatusInternalServerError, "The object cannot be read; the server's log has the reason."},
+	"InvalidAccessKeyId":                {http.StatusForbidden, "Unknown access key."},
+	"InvalidArgument":                   {http.StatusBadRequest, "Invalid argument."},
+	"InvalidRange":                      {http.StatusRequestedRangeNotSatisfiable, "The range is outside the object."},
+	"InvalidURI":                        {http.StatusBadRequest, "Invalid address."},
+	"MethodNotAllowed":                  {http.StatusMethodNotAllowed, "This server is read-only."},
+	"NoSuchBucket":                      {http.StatusNotFound, "There is no archive with this name."},
+	"NoSuchKey":                         {http.StatusNotFound, "The archive has no entry with this name."},
+	"NotImplemented":                    {http.StatusNotImplemented, "Archives do not support this."},
+	"PreconditionFailed":                {http.StatusPreconditionFailed, "The object does not meet the condition."},
 	"RequestTimeTooSkewed":              {http.StatusForbidden, "The clocks differ by more than a quarter of an hour."},
-	"SignatureDoesNotMatch":             {http.StatusForbidden, "The signature is not one of this request and key."},
-	"SlowDown":                          {http.StatusServiceUnavailable, "Too many requests at a time; try again."},
+	"SignatureDoesNotMatch":             {http.StatusForbidden, "The signature does not match this request and key."},
+	"SlowDown":                          {http.StatusServiceUnavailable, "Too many requests at once; try again."},
 	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "Expected a request without a body."},
 }
 
@@ -347,7 +347,7 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	if s := q.Get("max-keys"); s != "" {
 		n, err := strconv.ParseInt(s, 10, 32)
 		if err != nil || n < 0 {
-			return k, "max-keys: expected a number from 0 on"
+			return k, "max-keys: expected a number, at least 0"
 		}
 		k.most = int(min(n, maxKeys))
 	}
@@ -356,7 +356,7 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 		if q.Has("continuation-token") {
 			b, err := base64.RawURLEncoding.Strict().DecodeString(q.Get("continuation-token"))
 			if err != nil || len(b) == 0 {
-				return k, "continuation-token: expected what a page before has as NextContinuationToken"
+				return k, "continuation-token: expected the NextContinuationToken of an earlier page"
 			}
 			k.after, k.from = "", string(b)
 		}

@@ -60,7 +60,7 @@ func (h *handler) target(w http.ResponseWriter, r *http.Request) (e holdall.Entr
 	if r.URL.Path == "" || r.URL.Path == "/" {
 		name, wantsDir = ".", true
 	} else if !isPath(name) {
-		http.Error(w, "404: the path is no name that an archive could have", http.StatusNotFound)
+		http.Error(w, "404: invalid name of an entry", http.StatusNotFound)
 		return e, false, false
 	}
 	e, err := h.resolve(r.Context(), name)
@@ -115,7 +115,7 @@ func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		head.Set("Allow", allow)
-		http.Error(w, "405: this is read-only", http.StatusMethodNotAllowed)
+		http.Error(w, "405: read-only", http.StatusMethodNotAllowed)
 	}
 	return false
 }
@@ -137,7 +137,7 @@ func redirectToDir(w http.ResponseWriter, r *http.Request) {
 }
 
 func notFound(w http.ResponseWriter) {
-	http.Error(w, "404: there is nothing of this name in the archive", http.StatusNotFound)
+	http.Error(w, "404: the archive has no entry with this name", http.StatusNotFound)
 }
 
 // unlessGone ends a request that nobody waits for: to return would send a 200.
@@ -157,11 +157,11 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	dropKept(w.Header())
 	w.Header().Set("Content-Security-Policy", strictPolicy)
 	h.tell(r, err)
-	text := "500: it cannot be read; the server's log says why"
+	text := "500: cannot be read; the server's log has the reason"
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
-		text = "500: it cannot be read: " + format.Escape(c.Message)
+		text = "500: cannot be read: " + format.Escape(c.Message)
 	} else if d, ok := errors.AsType[*holdall.DigestError](err); ok {
-		text = "500: it cannot be read: " + d.Error()
+		text = "500: cannot be read: " + d.Error()
 	}
 	http.Error(w, text, http.StatusInternalServerError)
 }

@@ -303,7 +303,7 @@ func (s *Set) List(ctx context.Context) ([]Listed, error) {
 }
 
 // ErrNoArchive means that none of the name is served.
-var ErrNoArchive = fmt.Errorf("there is no archive of this name: %w", fs.ErrNotExist)
+var ErrNoArchive = fmt.Errorf("no archive with this name: %w", fs.ErrNotExist)
 
 func (s *Set) source(name string) (src Source, ok bool) {
 	s.mu.Lock()

@@ -92,7 +92,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if !s.gate.enter(w, &s.meter) {
-			http.Error(w, "503: too many requests at a time; try again", http.StatusServiceUnavailable)
+			http.Error(w, "503: too many requests at once; try again", http.StatusServiceUnavailable)
 			return
 		}
 		defer s.gate.leave()
@@ -159,7 +159,7 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 		w.Header().Set("Content-Type", "application/yaml")
 		w.Write(docs.OpenAPI)
 	default:
-		http.Error(w, "404: there is nothing here; archives are below /f/", http.StatusNotFound)
+		http.Error(w, "404: not found; archives are below /f/", http.StatusNotFound)
 	}
 }
 
@@ -199,7 +199,7 @@ func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, t
 		return nil, http.StatusNotFound, "404: the archive has no such view"
 	}
 	if errors.Is(err, ErrNoArchive) {
-		return nil, http.StatusNotFound, "404: there is no archive of this name"
+		return nil, http.StatusNotFound, "404: no archive with this name"
 	}
 	s.o.Log.Error("cannot be served", "archive", name, "error", err)
 	return nil, http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
@@ -212,13 +212,13 @@ func outwardly(err error) string {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "it is not there any more"
+		return "it no longer exists"
 	case errors.Is(err, fs.ErrPermission):
-		return "its owner does not allow it"
+		return "permission denied"
 	case errors.Is(err, format.ErrUnknown):
 		return format.ErrUnknown.Error()
 	}
-	return "the server's log says why"
+	return "the server's log has the reason"
 }
 
 // archives returns the archives that can be listed, and whether there is something to say.
@@ -239,7 +239,7 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	p.limit = 0 // there are not so many
 	all, ok := s.archives(r)
 	if !ok {
-		http.Error(w, "500: what is served cannot be listed; the server's log says why", http.StatusInternalServerError)
+		http.Error(w, "500: cannot list the archives; the server's log has the reason", http.StatusInternalServerError)
 		return
 	}
 	l := p.listing(w, r)

@@ -38,7 +38,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 		break
 	}
 	if !found {
-		http.Error(w, "404: there is no folder of this name in the archive", http.StatusNotFound)
+		http.Error(w, "404: the archive has no folder with this name", http.StatusNotFound)
 		return
 	}
 	only, wanted := map[string]bool{}, r.URL.Query()["only"]
@@ -148,7 +148,7 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 	}
 	comment := ""
 	if left {
-		comment = "left out: names that are no paths"
+		comment = "left out: names that are not paths"
 	}
 	return errors.Join(z.End(comment), out.Flush())
 }

@@ -97,7 +97,7 @@ func ParseAddress(address, form string, schemes ...string) (u *url.URL, anonymou
 	case !slices.Contains(schemes, strings.ToLower(u.Scheme)) || u.Host == "":
 		err = Malformed(address, "expected %s: %w", form, errors.ErrUnsupported)
 	case u.User != nil:
-		err = Malformed(address, "credentials do not belong into an address")
+		err = Malformed(address, "an address must not contain credentials")
 	case strings.Contains(address, "#"):
 		err = Malformed(address, "address with a #: write it %%23 if it belongs to the key")
 	case u.RawQuery != "" && u.RawQuery != "anonymous":
@@ -175,7 +175,7 @@ func CheckName(name string) error {
 type DotsError struct{ Element string }
 
 func (e *DotsError) Error() string {
-	return fmt.Sprintf("a key with a '%s' element cannot be asked for over HTTP", e.Element)
+	return fmt.Sprintf("a key with a '%s' element cannot be requested over HTTP", e.Element)
 }
 
 func (e *DotsError) Unwrap() error { return fs.ErrInvalid }

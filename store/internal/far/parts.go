@@ -98,7 +98,7 @@ func (p *Parts) Write(b []byte) (int, error) {
 			return n, p.Fail("write", err)
 		}
 		if p.Written == MaxSize {
-			return n, p.Fail("write", fmt.Errorf("more than %d bytes, the most that is written here", int64(MaxSize)))
+			return n, p.Fail("write", fmt.Errorf("more than %d bytes, the maximum size of an object", int64(MaxSize)))
 		}
 		full := p.Size(p.Sent)
 		if len(p.Buf) >= full {

@@ -185,7 +185,7 @@ func (b *block) check(r role) *Error {
 			f := fields{b: value}
 			h := f.handle()
 			if f.bad || h.size > maxBlock || h.off < behind || h.off > 1<<62 {
-				return corruptf(0, "index: entry %d: block at %d of %d bytes, expected it at or behind %d and of at most %d", b.count, h.off, h.size, behind, maxBlock)
+				return corruptf(0, "index: entry %d: block of %[3]d bytes at %[2]d, expected at most %[5]d bytes at %[4]d or later", b.count, h.off, h.size, behind, maxBlock)
 			}
 			behind = h.end()
 		}

@@ -138,7 +138,7 @@ func (r *logReader) torn(off int64) {
 	if r.partial {
 		r.partial, off = false, r.longAt
 	}
-	r.fault(Torn, off, "log: ends within a record, %d bytes of which are there", r.w.size-off)
+	r.fault(Torn, off, "log: ends inside a record, after %d bytes of it", r.w.size-off)
 }
 
 // goesOn reports whether b, the rest of the log, holds a sound fragment: then a

@@ -456,7 +456,7 @@ func (r *reader) now(ctx context.Context, e format.Entry) (catalog.Location, err
 	}
 	now, ok := is.Ref.(catalog.Location)
 	if !ok || now.Size != l.Size || now.Digest != l.Digest || now.ETag != l.ETag {
-		return l, fmt.Errorf("%s: its archive is gone, and what is there now is another: %w", format.Escape(e.Name), fs.ErrNotExist)
+		return l, fmt.Errorf("%s: its archive was replaced by another: %w", format.Escape(e.Name), fs.ErrNotExist)
 	}
 	return now, nil
 }

@@ -437,7 +437,7 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("%s: the archive is not there any more", store.Redact(e.Address))
+	return fmt.Sprintf("%s: the archive no longer exists", store.Redact(e.Address))
 }
 
 func (e *LostError) Unwrap() error { return e.err }
@@ -542,7 +542,7 @@ func (s *Shelf) inside(ctx context.Context, of catalog.Archive, st store.Store, 
 	return in.Source().Find(ctx, outside)
 }
 
-var errNoShelf = errors.New("expected a catalogue: call it catalog:FILE")
+var errNoShelf = errors.New("expected a catalogue: use the address catalog:FILE")
 
 // Format is what opens the trees of a Shelf.
 var Format = &format.Format{

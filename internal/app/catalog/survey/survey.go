@@ -36,7 +36,7 @@ type Survey struct {
 func Open(ctx context.Context, st store.Store, name string, known catalog.Archive, o holdall.OpenOptions) (s Survey, err error) {
 	s = Survey{st: st, name: name}
 	if s.Address = store.AddressOf(st, name); s.Address == "" {
-		return s, errors.New("it has no address at which it could be found again")
+		return s, errors.New("no address to record it under")
 	}
 	var size int64
 	var version string

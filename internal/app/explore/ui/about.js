@@ -25,12 +25,12 @@ async function about(put) {
   const row = (k, v) => v === undefined || v === '' || v === null ? [] : [el('dt', {}, k), el('dd', {}, v)];
   const s = a.survey, soFar = s.state === 'running' ? ' so far' : '';
   const list = el('dl', { class: 'list' },
-    row('Where', a.address), row('Format', `${a.title} (${a.format})${a.version ? (/^\d/.test(a.version) ? ', version ' : ', ') + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
+    row('Address', a.address), row('Format', `${a.title} (${a.format})${a.version ? (/^\d/.test(a.version) ? ', version ' : ', ') + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
     row('Entries', num(s.entries) + soFar), row('Files', [num(s.files) + soFar, ' ', el('a', { href: address({ archive: here.archive, view: here.view, tab: 'list' }) }, 'See them')]), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', a.stored ? size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '') : ''),
-    row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read by', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
+    row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read with', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
     (a.notes ?? []).map(n => row('Unusual', n)));
-  const facts = a.facts?.length ? [el('h2', {}, 'What it says of itself'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value)))] : [];
+  const facts = a.facts?.length ? [el('h2', {}, 'Properties'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value)))] : [];
   const told = t => [el('h2', {}, t.title), table(t.columns, t.rows.map(r => r.map((v, i) => tableCell(v, t.columns[i].kind)))), t.note ? el('p', { class: 'hint' }, t.note) : ''];
   // What the archive is of comes before what it is as an archive, for those formats that are of something.
   const first = [...a.views?.includes('meta') ? [...facts.splice(0), ...await packageOf()] : [], ...(a.tables ?? []).flatMap(told)];
@@ -40,7 +40,7 @@ async function about(put) {
   const { nwb, fault } = await ask.json('nwb', args({}));
   if (nwb) box.firstChild.after(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '', el('h2', {}, 'As an archive'));
   const { arrays, more } = await ask.json('arrays', args({}));
-  box.append(el('h2', {}, count(arrays.length, 'array') + (more ? ' and more' : '')), table(['Array', 'Type', 'Shape', 'Stored by'], arrays.map(x => [place(x.path),
+  box.append(el('h2', {}, count(arrays.length, 'array') + (more ? ' and more' : '')), table(['Array', 'Type', 'Shape', 'Codecs'], arrays.map(x => [place(x.path),
     ...x.fault ? [el('td', { class: 'fault', colspan: 3 }, x.fault)] : [cell(x.dtype || '?'), cell(shape(x)), cell(x.codecs, 'hint')]])));
 }
 
@@ -61,14 +61,14 @@ async function packageOf() {
     m = await (await ask.raw('content', { a: here.archive, view: 'meta', path: 'metadata.json', n: 1 << 20 })).json();
   } catch (err) {
     if (err.code === 'not-found') return []; // it is text of no form
-    return [el('p', { class: 'fault' }, err instanceof SyntaxError ? 'The metadata is too long to be shown here.' : 'Damaged: ' + err.message)];
+    return [el('p', { class: 'fault' }, err instanceof SyntaxError ? 'The metadata is too long to show here.' : 'Damaged: ' + err.message)];
   }
   const out = [], text = v => typeof v === 'string' ? v : JSON.stringify(v, null, 1), all = v => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
   const pairs = v => v && typeof v === 'object' ? Object.entries(v) : [];
   const part = (title, list, shown) => { if (list.length) out.push(el('h2', {}, title), ...shown(list)); };
   part('Description', all(m.desc), list => [el('p', { class: 'plain' }, list.map(text).join('\n'))]);
   part('Dependencies', pairs(m.deps), list => [table(['Package', 'Version'], list.map(([name, version]) => [cell(name), cell(text(version))]))]);
-  part('Scripts', pairs(m.scripts), list => [el('p', { class: 'hint' }, 'Package managers run these. holdall shows them, and runs none.'),
+  part('Scripts', pairs(m.scripts), list => [el('p', { class: 'hint' }, 'Package managers run these. holdall only shows them.'),
     ...list.flatMap(([phase, scripts]) => [el('h3', {}, phase), ...all(scripts).map(s => [el('pre', { class: 'plain' }, text(s?.code ?? s)), s?.args ? el('p', { class: 'hint' }, 'for ' + text(s.args)) : ''])].flat())]);
   part('Messages', all(m.messages), list => list.map(x => el('p', { class: 'plain' }, x?.type ? el('span', { class: 'hint' }, text(x.type) + ' ') : '', text(x?.message ?? x))));
   return out;
@@ -84,7 +84,7 @@ function recording(n, row) {
   const { series = [], tables = [] } = n;
   if (series.length) out.push(el('h2', {}, `${num(series.length)} time series`), table(['Series', 'Kind', 'Shape', 'Unit', 'Sampled', 'Time'], series.slice(0, most).map(x => [place(x.path), cell(x.type),
     ...x.shape ? [cell(shape(x)), cell(list(x.unit && (x.conversion ?? 1) !== 1 ? `${x.unit} × ${decimal(x.conversion)}` : x.unit)),
-      cell(x.rate !== undefined ? decimal(x.rate) + ' Hz' : x.timestamps !== undefined ? count(x.timestamps, 'timestamp') : ''), x.error ? cell(x.error, 'fault') : cell(list(x.duration !== undefined && seconds(x.duration), x.start !== undefined && `from ${seconds(x.start)} on`))]
+      cell(x.rate !== undefined ? decimal(x.rate) + ' Hz' : x.timestamps !== undefined ? count(x.timestamps, 'timestamp') : ''), x.error ? cell(x.error, 'fault') : cell(list(x.duration !== undefined && seconds(x.duration), x.start !== undefined && `from ${seconds(x.start)}`))]
       : [el('td', { class: 'fault', colspan: 4 }, x.error ?? '')]])), rest(series));
   if (tables.length) out.push(el('h2', {}, count(tables.length, 'table')), table(['Table', 'Kind', 'Rows', 'Columns'], tables.slice(0, most).map(x => [place(x.path), cell(x.type), cell(num(x.rows)), cell(x.columns?.join(', '), 'words')])), rest(tables));
   return out;

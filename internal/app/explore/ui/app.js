@@ -46,8 +46,8 @@ async function show() {
   } catch (err) {
     if (err.name === 'AbortError' || mine !== turn) return;
     leaveScreen();
-    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'This cannot be shown'), problem(err), err.code === 'offline' && el('p', {}, 'Was it ended? Its archives are shown again once it is back.'),
-      el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), here.archive && here.view && el('a', { href: address({ archive: here.archive, tab: 'list' }) }, 'Show the archive in its usual view'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to where it begins'))));
+    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'Cannot show this'), problem(err), err.code === 'offline' && el('p', {}, 'Has it been stopped? Its archives appear again when it is back.'),
+      el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), here.archive && here.view && el('a', { href: address({ archive: here.archive, tab: 'list' }) }, 'Show the archive in its default view'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to the start'))));
     say('');
   }
   document.body.dataset.ready = '1';
@@ -107,7 +107,7 @@ addEventListener('replaced', () => {
   if (!archive || Date.now() - again < 1500) return;
   again = Date.now();
   leave();
-  news = 'The archive was replaced; this is what it is now.';
+  news = 'The archive was replaced; this is the new one.';
   setTimeout(() => { news = ''; if (archive) tell(); }, 15000);
   show();
 });
@@ -116,11 +116,11 @@ addEventListener('replaced', () => {
 function alarm() {
   const v = archive.verify, e = v.counts?.error, w = v.counts?.warning, list = [];
   const check = text => el('a', { href: address({ archive: here.archive, view: here.view, tab: 'verify' }) }, text);
-  if (archive.survey.error) list.push(['bad', el('b', {}, 'This is not all. '), `The archive cannot be read to its end: ${archive.survey.error}. “holdall repair” writes what is left as an archive of its own.`]);
-  if (archive.doubt) list.push(['bad', el('b', {}, 'The index is in doubt: '), archive.doubt, '. Names, sizes and places may be wrong.']);
+  if (archive.survey.error) list.push(['bad', el('b', {}, 'Incomplete. '), `The archive cannot be read to its end: ${archive.survey.error}. “holdall repair” writes the readable entries to a new archive.`]);
+  if (archive.doubt) list.push(['bad', el('b', {}, 'The index may be damaged: '), archive.doubt, '. Names, sizes and offsets may be wrong.']);
   if (e && here.tab !== 'verify') list.push(['bad', el('b', {}, 'Damaged. '), `The last check found ${count(e, 'error')}. `, check('See the check')]);
   else if (w && here.tab !== 'verify') list.push(['warn', `The last check found ${count(w, 'warning')}. `, check('See the check')]);
-  if (archive.healed) list.push(['warn', el('b', {}, 'Healed. '), `${count(archive.healed, 'damaged block')} that ${archive.healed === 1 ? 'was' : 'were'} read came from parity. “holdall repair” mends the archive.`]);
+  if (archive.healed) list.push(['warn', el('b', {}, 'Healed. '), `${count(archive.healed, 'damaged block')} ${archive.healed === 1 ? 'was' : 'were'} read with parity. “holdall repair” repairs the archive.`]);
   $('alarm').replaceChildren(...list.map(([tone, ...text]) => el('p', { class: tone }, text)));
   $('alarm').hidden = !list.length;
   document.body.dataset.alarm = list.map(l => l[0]).join(' ');
@@ -176,10 +176,10 @@ function follow() {
 
 // Keys of the whole page.
 const keys = [
-  ['/', 'search all names; or contents, with Enter'], ['l m t c v i', 'files, byte map, treemap, compare, check, about'], ['↑ ↓ PgUp PgDn Home End', 'go through a list'],
+  ['/', 'search all names, or with Enter contents'], ['l m t c v i', 'files, byte map, treemap, compare, check, about'], ['↑ ↓ PgUp PgDn Home End', 'move in a list'],
   ['Enter', 'open a folder or file'], ['Backspace', 'the folder above'], ['→ ←', 'in the tree: open, close'], ['1 2 3', 'sort by name, size, time'],
-  ['d', 'download what is chosen'], ['Space', 'choose several, with Ctrl or Shift and a click, too'], ['+ −', 'on the map: nearer, farther'], ['← → ↑ ↓', 'on the map: from cell to cell; Shift moves the picture'],
-  ['0', 'on the map: the whole archive'], ['Esc', 'close the preview, end a search'], ['?', 'these keys'],
+  ['d', 'download the selection'], ['Space', 'select several; also Ctrl or Shift with a click'], ['+ −', 'on the map: zoom in, zoom out'], ['← → ↑ ↓', 'on the map: move by cells; Shift moves the picture'],
+  ['0', 'on the map: the whole archive'], ['Esc', 'close the preview, leave a search'], ['?', 'these keys'],
 ];
 function help() {
   const d = $('keys');

@@ -47,7 +47,7 @@ export async function showArchives(main) {
     place();
   };
   main.replaceChildren(el('div', { class: 'sheet' }, el('h1', {}, 'Archives'), el('div', { class: 'bar' }, el('p', { class: 'lead' }, count(total, 'archive')), archives.length ? all : ''),
-    archives.length === 0 ? el('p', { class: 'empty' }, 'There is no archive here.') : el('table', { class: 'archives' }, el('thead', {}, el('tr', {}, heads)), body)));
+    archives.length === 0 ? el('p', { class: 'empty' }, 'No archives here.') : el('table', { class: 'archives' }, el('thead', {}, el('tr', {}, heads)), body)));
   say(total > archives.length ? `the first ${num(archives.length)} of ${num(total)}` : '', '');
   const seen = new IntersectionObserver(list => {
     for (const it of list) if (it.isIntersecting) { seen.unobserve(it.target); look(rows.find(r => r.tr === it.target), mine); }

@@ -29,9 +29,9 @@ export class ArrayView {
     this.unit = a.scale?.unit ?? '';
     this.timed = !!(a.scale?.rate || a.scale?.times);
     if (a.numbers && a.elements > 0) this.plot(box);
-    else if (a.numbers) box.append(el('p', { class: 'hint' }, 'It has no elements.'));
+    else if (a.numbers) box.append(el('p', { class: 'hint' }, 'No elements.'));
     if (a.text) box.append(el('h3', {}, 'Elements'), el('pre', { class: 'elements', tabindex: '0' }, a.text + (a.cut ? '…' : '')));
-    box.append(el('dl', { class: 'list' }, row('Shape', a.shape.length ? a.shape.map(num).join(' × ') : 'scalar'), row('Type', a.dtype), row('Elements', num(a.elements)), row('Shape of a chunk', a.chunks.map(num).join(' × ') || '–'), a.scale?.unit ? row('Unit', a.scale.unit + (a.scale.conversion !== 1 ? `; an element is to be multiplied with ${short(a.scale.conversion)}` : '') + (a.scale.offset ? `, and ${short(a.scale.offset)} added` : '')) : [], a.scale?.rate ? row('Time', [`${short(a.scale.rate)} Hz, from ${short(a.scale.start)} s on`, a.scale.fault ? el('div', { class: 'fault' }, a.scale.fault) : '']) : a.scale?.times ? row('Time', ['as in ', placeOf(a.scale.times)]) : a.scale?.fault ? row('Time', el('span', { class: 'fault' }, a.scale.fault)) : [], row('Stored by', a.codecs)));
+    box.append(el('dl', { class: 'list' }, row('Shape', a.shape.length ? a.shape.map(num).join(' × ') : 'scalar'), row('Type', a.dtype), row('Elements', num(a.elements)), row('Chunk shape', a.chunks.map(num).join(' × ') || '–'), a.scale?.unit ? row('Unit', a.scale.unit + (a.scale.conversion !== 1 ? `; multiply an element by ${short(a.scale.conversion)}` : '') + (a.scale.offset ? `, add ${short(a.scale.offset)}` : '')) : [], a.scale?.rate ? row('Time', [`${short(a.scale.rate)} Hz, from ${short(a.scale.start)} s`, a.scale.fault ? el('div', { class: 'fault' }, a.scale.fault) : '']) : a.scale?.times ? row('Time', ['as in ', placeOf(a.scale.times)]) : a.scale?.fault ? row('Time', el('span', { class: 'fault' }, a.scale.fault)) : [], row('Codecs', a.codecs)));
     if (a.attrs || a.attrs_fault) box.append(el('h3', {}, 'Attributes'), attributes(a.attrs, a.attrs_fault));
     if (a.numbers && a.elements > 0) await this.load();
   }
@@ -105,7 +105,7 @@ export class ArrayView {
       const r = await ask.raw('array/data', args({ path: s.times, from: a, to: b, points: told }), { signal }), w = JSON.parse(r.headers.get('Holdall-Window')), bytes = await r.arrayBuffer();
       let t = w.type === 'float32' ? new Float32Array(bytes) : new Float64Array(bytes);
       if (w.kind === 'range') t = t.filter((_, i) => i % 2 === 0); // the least of each stretch, which is its first one
-      if (!t.every(Number.isFinite)) { this.untimed = 'some are no times'; return; }
+      if (!t.every(Number.isFinite)) { this.untimed = 'some are not times'; return; }
       if (t.some((x, i) => i && x < t[i - 1])) { this.unordered = true; return; }
       const step = w.step[0] ?? 1;
       // Of the last stretch only its beginning is known: the last one of all is asked for.
@@ -136,7 +136,7 @@ export class ArrayView {
     c.width = W * dpr; c.height = H * dpr;
     const g = c.getContext('2d');
     g.scale(dpr, dpr);
-    const span = w.max - w.min || 1, cut = w.cut ? '; not all of it was looked at' : '';
+    const span = w.max - w.min || 1, cut = w.cut ? '; incomplete' : '';
     const [scaled, unit] = this.measure(w.min, w.max);
     if (isImage) {
       const img = new ImageData(cols, rows);
@@ -171,7 +171,7 @@ export class ArrayView {
     }
     g.stroke();
     if (n <= 60) { g.fillStyle = css('--accent'); for (let i = 0; i < n; i++) if (Number.isFinite(v[i])) { g.beginPath(); g.arc(X(i), at(v[i]), 2.5, 0, 7); g.fill(); } }
-    this.told.textContent = `${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${count(to - from, 'element')}` + (pairs ? `, the least and largest of each ${num(w.step[0])}` : '') + cut + this.late();
+    this.told.textContent = `${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${count(to - from, 'element')}` + (pairs ? `, minimum and maximum of each ${num(w.step[0])}` : '') + cut + this.late();
   }
   /** Channels over time, one above the other. */
   paintTraces() {
@@ -196,7 +196,7 @@ export class ArrayView {
       }
       g.stroke();
     }
-    this.told.textContent = `${count(cols, 'channel')}, each from ${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${num(this.range[1] - this.range[0])} samples` + (w.step[0] > 1 ? `, every ${num(w.step[0])}` : '') + (w.cut ? '; not all of it was looked at' : '') + this.late();
+    this.told.textContent = `${count(cols, 'channel')}, each from ${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${num(this.range[1] - this.range[0])} samples` + (w.step[0] > 1 ? `, every ${num(w.step[0])}` : '') + (w.cut ? '; incomplete' : '') + this.late();
   }
   /** Which of n elements lies that far along the scale. */
   place(along, n, step) {

@@ -21,10 +21,10 @@ function value(v) {
 /** What attributes say; those that people read come first. */
 export function attributes(attrs, fault) {
   const first = ['neurodata_type', 'description', 'comments', 'unit'], names = Object.keys(attrs ?? {}).sort((a, b) => (first.indexOf(a) + 1 || 99) - (first.indexOf(b) + 1 || 99));
-  return el('div', {}, fault && el('p', { class: 'fault' }, 'Its attributes cannot be shown: ' + fault), names.length > 0 && el('dl', { class: 'list attributes' }, names.map(k => [el('dt', {}, k), el('dd', {}, value(attrs[k]))])));
+  return el('div', {}, fault && el('p', { class: 'fault' }, 'Cannot show the attributes: ' + fault), names.length > 0 && el('dl', { class: 'list attributes' }, names.map(k => [el('dt', {}, k), el('dd', {}, value(attrs[k]))])));
 }
 
 export async function showAttributes(area, entry) {
   const a = await ask.json('attributes', args({ path: entry.path })), n = Object.keys(a.attrs ?? {}).length;
-  area.append(el('div', { class: 'pad' }, a.path !== entry.path && el('p', { class: 'hint' }, 'A link to ', placeOf(a.path)), el('p', { class: 'hint' }, n ? `${num(n)} attribute${n === 1 ? '' : 's'}` : 'It has no attributes.'), attributes(a.attrs, a.attrs_fault)));
+  area.append(el('div', { class: 'pad' }, a.path !== entry.path && el('p', { class: 'hint' }, 'A link to ', placeOf(a.path)), el('p', { class: 'hint' }, n ? `${num(n)} attribute${n === 1 ? '' : 's'}` : 'No attributes.'), attributes(a.attrs, a.attrs_fault)));
 }

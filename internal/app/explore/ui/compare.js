@@ -33,8 +33,8 @@ export class Compare {
     this.fill(this.before, before); this.fill(this.after, after);
     this.choice.hidden = good.length < 2;
     this.box.replaceChildren();
-    if (!before || !after) { this.told.textContent = good.length ? 'There is one revision, and nothing to compare it with.' : 'There is no revision that can be read.'; document.body.dataset.compared = 'none'; return; }
-    this.told.textContent = this.all.some(r => r.lost) ? 'Revisions that cannot be read any more are not offered.' : '';
+    if (!before || !after) { this.told.textContent = good.length ? 'There is only one revision to compare.' : 'No readable revision.'; document.body.dataset.compared = 'none'; return; }
+    this.told.textContent = this.all.some(r => r.lost) ? 'Revisions that can no longer be read are disabled.' : '';
     const pair = this.pair = { from: before, to: after, head: after === log[0]?.id };
     try {
       await this.into(this.box, dir, pair, true);
@@ -56,14 +56,14 @@ export class Compare {
     const mine = (path ? '/' + path : '/'), own = c => c.property !== undefined || c.path === mine;
     const properties = r.changes.filter(c => c.property !== undefined), whole = r.changes.filter(c => c.property === undefined && c.path === mine);
     const nodes = r.changes.filter(c => !own(c)).sort((a, b) => a.path < b.path ? -1 : 1);
-    for (const c of whole) box.append(el('p', { class: c.lost ? 'fault' : 'pad' }, c.lost ? 'Damage hides a part of this node: ' + c.lost : `This node was ${c.change}, with all that is below it.`));
+    for (const c of whole) box.append(el('p', { class: c.lost ? 'fault' : 'pad' }, c.lost ? 'Damage hides a part of this node: ' + c.lost : `This node was ${c.change}, with everything below it.`));
     if (properties.length) box.append(this.table(properties));
     if (nodes.length) box.append(el('ul', { class: 'nodes' }, nodes.map(c => el('li', {}, this.node(c, pair)))));
     if (r.more) {
       const more = el('button', { type: 'button', class: 'quiet', onclick: async () => { more.disabled = true; try { await this.into(box, path, pair, top, offset + step); more.remove(); } catch (err) { more.replaceWith(problem(err)); } } }, 'More');
       box.append(more);
     }
-    if (!r.changes.length && !offset) box.append(el('p', { class: 'hint' }, top ? 'Nothing differs here.' : 'Nothing differs but how it is stored.'));
+    if (!r.changes.length && !offset) box.append(el('p', { class: 'hint' }, top ? 'No differences here.' : 'Only the storage differs.'));
   }
   node(c, pair) {
     const path = c.path.slice(1), label = [el('span', { class: 'mark ' + c.change, 'aria-hidden': 'true' }, marks[c.change]), el('span', { class: 'word' }, base(path)), el('span', { class: 'hint' }, ' ' + c.change)];

@@ -17,14 +17,14 @@ export class Content {
     const r = await fetch(this.url, { headers: { Range: `bytes=${off}-${off + n - 1}` }, signal });
     if (r.status !== 206 && !(r.status === 200 && off === 0 && n === this.size)) {
       r.body?.cancel();
-      const why = r.status >= 500 || r.status === 422 ? 'it cannot be read: it is damaged, or its archive is' : 'the server answers ' + r.status;
+      const why = r.status >= 500 || r.status === 422 ? 'cannot be read: the file or its archive is damaged' : 'the server answers ' + r.status;
       throw new Failed('unreadable', why);
     }
     return new Uint8Array(await r.arrayBuffer());
   }
   /** All of it, if it is no longer than most. */
   async all(most) {
-    if (this.size > most) throw new Failed('large', 'too large to be shown as a whole');
+    if (this.size > most) throw new Failed('large', 'too large to show as a whole');
     const b = new Uint8Array(this.size), step = 1 << 20;
     for (let at = 0; at < this.size; at += step) b.set(await this.read(at, step), at);
     return b;

@@ -7,7 +7,7 @@ import { decompress } from './fzstd.js';
 export const mostUnit = 64 << 20;
 const mostWindow = 128 << 20; // of zstd: how far it may refer back
 
-const bad = what => new Failed('bad-data', 'it cannot be decoded: ' + what);
+const bad = what => new Failed('bad-data', 'cannot be decoded: ' + what);
 
 /** Where the frame of zstd at a place ends, and at most how long it becomes. Nothing if it is none. */
 function frame(b, at) {
@@ -41,7 +41,7 @@ export function mostOf(b) {
   return sum;
 }
 function zstd(b) {
-  if (!(mostOf(b) <= mostUnit)) throw bad('it is no zstd, or too much');
+  if (!(mostOf(b) <= mostUnit)) throw bad('not zstd, or too large');
   try { return decompress(b); } catch (err) { throw bad(err.message); }
 }
 /** Blocks of a frame, without what is before and behind them. */
@@ -53,8 +53,8 @@ function blocks(b) {
 
 function snappy(b, size) {
   let at = 0, length = 0, n = 0;
-  for (let f = 1; ; f *= 128) { const c = b[at++]; if (c === undefined || f > 2 ** 28) throw bad('it is no snappy'); length += (c & 127) * f; if (c < 128) break; }
-  if (length > mostUnit || length < size) throw bad('it has another length');
+  for (let f = 1; ; f *= 128) { const c = b[at++]; if (c === undefined || f > 2 ** 28) throw bad('not snappy'); length += (c & 127) * f; if (c < 128) break; }
+  if (length > mostUnit || length < size) throw bad('wrong length');
   const out = new Uint8Array(length);
   while (n < length) {
     const tag = b[at++];
@@ -63,14 +63,14 @@ function snappy(b, size) {
       l = tag >> 2;
       if (l >= 60) { const k = l - 59; l = 0; for (let i = 0; i < k; i++) l += b[at++] * 2 ** (8 * i); }
       l++;
-      if (!(at + l <= b.length)) throw bad('it ends too soon');
+      if (!(at + l <= b.length)) throw bad('ends too soon');
     } else {
       l = (tag & 3) === 1 ? 4 + (tag >> 2 & 7) : 1 + (tag >> 2);
       back = (tag & 3) === 1 ? tag >> 5 << 8 | b[at++] : (tag & 3) === 2 ? b[at] | b[at + 1] << 8 : (b[at] | b[at + 1] << 8 | b[at + 2] << 16 | b[at + 3] << 24) >>> 0;
       at += [0, 0, 2, 4][tag & 3];
-      if (!(back > 0 && back <= n && at <= b.length)) throw bad('it refers back too far');
+      if (!(back > 0 && back <= n && at <= b.length)) throw bad('refers back too far');
     }
-    if (!(l <= length - n)) throw bad('it is longer than it says');
+    if (!(l <= length - n)) throw bad('longer than its stated length');
     if (!back) { out.set(b.subarray(at, at + l), n); at += l; n += l; } else for (const end = n + l; n < end; n++) out[n] = out[n - back];
   }
   return out;
@@ -103,12 +103,12 @@ const fixed = [Array.from({ length: 288 }, (_, i) => i < 144 ? 8 : i < 256 ? 9 :
 /** Decodes DEFLATE from a place on into out from n on, until that is full or the stream ends. What is behind it is left alone: records are filled up. */
 function inflate(b, at, out, n) {
   let hold = 0, held = 0;
-  const need = k => { while (held < k) { hold |= (b[at++] ?? 0) << held; held += 8; } if (at > b.length + 4) throw bad('it ends too soon'); };
+  const need = k => { while (held < k) { hold |= (b[at++] ?? 0) << held; held += 8; } if (at > b.length + 4) throw bad('ends too soon'); };
   const bits = k => { need(k); const v = hold & (1 << k) - 1; hold >>>= k; held -= k; return v; };
   const symbol = table => {
     need(15);
     const e = table[hold & table.length - 1], l = e & 15;
-    if (!l) throw bad('it has a word that is in no code');
+    if (!l) throw bad('unknown code word');
     hold >>>= l; held -= l;
     return e >> 4;
   };
@@ -118,7 +118,7 @@ function inflate(b, at, out, n) {
     if (type === 0) {
       at -= held >> 3; hold = held = 0; // whole bytes that were taken too many
       const l = b[at] | b[at + 1] << 8;
-      if (!(at + 4 + l <= b.length) || l !== (~(b[at + 2] | b[at + 3] << 8) & 0xffff)) throw bad('a stored block is none');
+      if (!(at + 4 + l <= b.length) || l !== (~(b[at + 2] | b[at + 3] << 8) & 0xffff)) throw bad('invalid stored block');
       at += 4;
       const some = b.subarray(at, at + Math.min(l, out.length - n));
       out.set(some, n); n += some.length; at += l;
@@ -132,30 +132,30 @@ function inflate(b, at, out, n) {
       while (all.length < nw + nb) {
         const s = symbol(table);
         if (s < 16) { all.push(s); continue; }
-        if (s === 16 && !all.length) throw bad('a code repeats nothing');
+        if (s === 16 && !all.length) throw bad('invalid repeat in a code');
         const v = s === 16 ? all.at(-1) : 0;
         for (let k = s === 16 ? 3 + bits(2) : s === 17 ? 3 + bits(3) : 11 + bits(7); k > 0; k--) all.push(v);
       }
       if (all.length > nw + nb) throw bad('a code is too long');
       words = huffman(all.slice(0, nw)); backs = huffman(all.slice(nw));
-    } else if (type === 3) throw bad('a block has no kind');
+    } else if (type === 3) throw bad('unknown block type');
     while (n < out.length) {
       const s = symbol(words);
       if (s < 256) { out[n++] = s; continue; }
       if (s === 256) break;
-      if (s > 285) throw bad('it has a word that is in no code');
+      if (s > 285) throw bad('unknown code word');
       const l = lengthBase[s - 257] + bits(lengthBits[s - 257]), d = symbol(backs);
-      if (d > 29) throw bad('it has a word that is in no code');
+      if (d > 29) throw bad('unknown code word');
       const back = backBase[d] + bits(backBits[d]);
-      if (back > n) throw bad('it refers back too far');
+      if (back > n) throw bad('refers back too far');
       for (const end = Math.min(out.length, n + l); n < end; n++) out[n] = out[n - back];
     }
   }
-  if (at - (held >> 3) > b.length) throw bad('it ends too soon');
+  if (at - (held >> 3) > b.length) throw bad('ends too soon');
   return { at: at - (held >> 3), n };
 }
 function zlib(b, out) {
-  if (b.length < 2 || (b[0] & 15) !== 8 || (b[0] << 8 | b[1]) % 31 || b[1] & 32) throw bad('it is no zlib');
+  if (b.length < 2 || (b[0] & 15) !== 8 || (b[0] << 8 | b[1]) % 31 || b[1] & 32) throw bad('not zlib');
   return inflate(b, 2, out, 0).n;
 }
 /** Members of gzip, one behind the other. */
@@ -163,7 +163,7 @@ function gzip(b, out) {
   let n = 0;
   for (let at = 0; n < out.length && at < b.length;) {
     const flags = b[at + 3];
-    if (b[at] !== 0x1f || b[at + 1] !== 0x8b || b[at + 2] !== 8) throw bad('it is no gzip');
+    if (b[at] !== 0x1f || b[at + 1] !== 0x8b || b[at + 2] !== 8) throw bad('not gzip');
     at += 10;
     if (flags & 4) at += 2 + (b[at] | b[at + 1] << 8);
     for (const text of [8, 16]) if (flags & text) { while (b[at]) at++; at++; }
@@ -183,9 +183,9 @@ const codecs = {
 /** The first size bytes of what stored bytes become. */
 export function decode(codec, b, size) {
   const f = codecs[codec];
-  if (!f) throw new Failed('unsupported', `contents by ${codec} are not read in a browser: “holdall cat” reads them`);
-  if (size > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
+  if (!f) throw new Failed('unsupported', `content compressed with ${codec} cannot be read in a browser: use “holdall cat”`);
+  if (size > mostUnit) throw new Failed('large', 'packed in pieces that are too large for a browser: use “holdall cat”');
   const out = f(b, size);
-  if (out.length < size) throw bad('the content is shorter than it should be');
+  if (out.length < size) throw bad('the content is too short');
   return out.subarray(0, size);
 }

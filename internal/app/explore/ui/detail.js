@@ -118,9 +118,9 @@ export class Detail {
   /** Says at the top what is wrong with the entry, and what that means. */
   warn(e, read) {
     const list = [];
-    if (e.fault) list.push(['bad', el('b', {}, 'It cannot be read: '), e.fault]);
-    else if (e.health === 'damaged' || read) list.push(['bad', el('b', {}, 'Damaged. '), e.problems?.find(p => p.severity === 'error')?.message ?? read ?? '', '. What is shown may be wrong or short. A download ends where the damage is found; “holdall extract --keep-damaged” writes what can be read.']);
-    else if (e.health === 'odd') list.push(['warn', e.problems?.[0]?.message ?? 'The check has a warning about it.']);
+    if (e.fault) list.push(['bad', el('b', {}, 'Cannot be read: '), e.fault]);
+    else if (e.health === 'damaged' || read) list.push(['bad', el('b', {}, 'Damaged. '), e.problems?.find(p => p.severity === 'error')?.message ?? read ?? '', '. The content shown may be wrong or incomplete. A download stops at the damage; “holdall extract --keep-damaged” writes the readable parts.']);
+    else if (e.health === 'odd') list.push(['warn', e.problems?.[0]?.message ?? 'The check has a warning for this entry.']);
     else if (e.below) list.push(['bad', `${count(e.below, 'damaged entry', 'damaged entries')} inside`]);
     this.alarm.replaceChildren(...list.map(([tone, ...text]) => el('p', { class: tone }, text)));
     this.alarm.hidden = !list.length;
@@ -152,17 +152,17 @@ export class Detail {
   async show_text(area, e) { this.body = new Text(area, this.content, language(ext(e.path) || base(e.path).toLowerCase())); await this.body.show(); }
   async show_table(area, e) { await new TableView(area, this.content).show(ext(e.path)); }
   async show_markdown(area, e) {
-    if (e.size > most.page) { area.append(el('p', { class: 'hint' }, 'It is too long to be a page here; this is its text.')); return this.show_text(area, e); }
+    if (e.size > most.page) { area.append(el('p', { class: 'hint' }, 'Too long to show as a page; this is the text.')); return this.show_text(area, e); }
     const text = new TextDecoder().decode(await this.content.all(most.page));
     area.append(markdown(text, { dir: parent(e.path), link: path => address({ archive: here.archive, view: here.view, path }), image: path => usual() ? urlOf(path) : undefined }));
   }
   async show_hex(area) { this.body = new Hex(area, this.content); await this.body.show(); }
   async show_json(area, e) {
-    if (e.size > most.json) { area.append(el('p', { class: 'hint' }, 'It is too long to be a tree here; this is its text.')); return this.show_text(area, e); }
+    if (e.size > most.json) { area.append(el('p', { class: 'hint' }, 'Too long to show as a tree; this is the text.')); return this.show_text(area, e); }
     const text = new TextDecoder().decode(await this.content.all(most.json));
     let v;
     try { v = JSON.parse(text); } catch (err) {
-      area.append(el('p', { class: 'hint' }, 'It is no JSON: ' + err.message));
+      area.append(el('p', { class: 'hint' }, 'Not JSON: ' + err.message));
       return this.show_text(area, e);
     }
     area.append(jsonTree(v));
@@ -173,7 +173,7 @@ export class Detail {
     await this.source(img, e, 'image');
     await new Promise((ok, no) => {
       img.onload = ok;
-      img.onerror = () => no(new Error('it is no image that this browser shows'));
+      img.onerror = () => no(new Error('this browser cannot show the image'));
       if (img.complete && img.naturalWidth) ok();
     });
     noted.textContent = `${num(img.naturalWidth)} × ${num(img.naturalHeight)} pixels`;
@@ -181,26 +181,26 @@ export class Detail {
   async show_audio(area, e) { await this.media(area, el('audio', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'audio'); }
   async show_video(area, e) { await this.media(area, el('video', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'video'); }
   async media(area, m, e, kind) {
-    if (!this.content.url) throw new Error('it can only be played in the usual view');
+    if (!this.content.url) throw new Error('it can only be played in the default view');
     area.append(m);
     await this.source(m, e, kind);
-    await new Promise((ok, no) => { m.onloadedmetadata = ok; m.onerror = () => no(new Error('it is nothing that this browser plays')); });
+    await new Promise((ok, no) => { m.onloadedmetadata = ok; m.onerror = () => no(new Error('this browser cannot play it')); });
   }
   async source(x, e, kind) {
-    if (e.size > most.image && kind === 'image') throw new Error('it is too large to be shown: ' + size(e.size));
+    if (e.size > most.image && kind === 'image') throw new Error('too large to show: ' + size(e.size));
     x.src = await this.content.address(mimes[ext(e.path)] ?? kind + '/' + ext(e.path), 16 << 20);
     if (x.src.startsWith('blob:')) this.blob = x.src;
   }
   async show_info(area, e) {
     const row = (k, v) => v === undefined || v === '' || v.length === 0 ? [] : [el('dt', {}, k), el('dd', {}, v)];
-    const proofs = { parts: 'each part is compared with a checksum before it is shown', whole: 'compared with its digest when it is read as a whole', none: 'by nothing: the archive has no checksum of it' };
-    const fault = e.fault && el('p', { class: 'fault' }, 'It cannot be read: ' + e.fault);
+    const proofs = { parts: 'each part is compared with a checksum before it is shown', whole: 'compared with its digest when read as a whole', none: 'no: the archive has no checksum' };
+    const fault = e.fault && el('p', { class: 'fault' }, 'Cannot be read: ' + e.fault);
     area.append(el('div', { class: 'pad' }, fault, el('dl', { class: 'list' },
       row('Path', e.path), row('Kind', e.kind), row('Size', e.kind === 'dir' ? '' : `${num(e.size)} bytes`), row('Modified', e.t === undefined ? '' : time(e.t) + ' UTC'), row('Mode', e.mode),
-      row('Owner', [e.owner, e.group].filter(Boolean).join(' : ')), row('Leads to', e.link), row('Digest', e.digest), row('Proven', ['file', 'hardlink', 'property'].includes(e.kind) && !e.fault ? proofs[e.proof ?? 'none'] : ''), row('Check', (e.problems ?? []).map(p => el('div', { class: p.severity === 'error' ? 'fault' : '' }, p.message))), e.own ? row('Belongs to', 'the archive itself') : [], Object.entries(e.attr ?? {}).map(([k, v]) => row(k, v))),
-    e.extents?.length && el('h3', {}, 'Where it lies'),
+      row('Owner', [e.owner, e.group].filter(Boolean).join(' : ')), row('Target', e.link), row('Digest', e.digest), row('Verified', ['file', 'hardlink', 'property'].includes(e.kind) && !e.fault ? proofs[e.proof ?? 'none'] : ''), row('Check', (e.problems ?? []).map(p => el('div', { class: p.severity === 'error' ? 'fault' : '' }, p.message))), e.own ? row('Belongs to', 'the archive itself') : [], Object.entries(e.attr ?? {}).map(([k, v]) => row(k, v))),
+    e.extents?.length && el('h3', {}, 'Location'),
     e.extents?.length && el('ul', { class: 'extents' }, e.extents.map(x => el('li', {}, `${size(x.len)} at ${hex(x.off)}`, el('span', { class: 'hint' }, ` of ${base(x.volume)}${x.codec ? ', ' + x.codec : ''}${x.external ? ', outside the archive' : ''}`)))),
-    e.more_extents && el('p', { class: 'hint' }, 'and in more pieces')));
+    e.more_extents && el('p', { class: 'hint' }, 'and more pieces')));
   }
   async show_array(area, e) { this.body = new ArrayView(area, e); await this.body.show(); }
   async show_series(area, e) { this.body = new ArrayView(area, { path: e.path + '/data' }); await this.body.show(); }
@@ -217,7 +217,7 @@ export class Detail {
   async show_history(area, e) {
     const { steps } = await ask.json('history', args({ path: e.path }));
     const beside = (s, old) => old && s.change === 'changed' && hasKind('compare') && el('a', { href: address({ ...here, tab: 'compare', path: e.path === '.' ? '' : e.path, before: old.revision, after: s.revision }) }, 'Side by side');
-    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'What the revisions did to this node, the newest first.'), el('ol', { class: 'steps' }, steps.map((s, i) => el('li', {},
+    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'Changes of this node by revision, newest first.'), el('ol', { class: 'steps' }, steps.map((s, i) => el('li', {},
       el('strong', {}, s.change), s.revisions > 1 ? ` in ${num(s.revisions)} revisions` : '', s.millis >= 0 ? el('span', { class: 'hint' }, ' ' + time(s.millis)) : '',
       el('div', { class: 'rev' }, s.revision), beside(s, steps.slice(i + 1).find(o => !o.lost)), s.lost && el('div', { class: 'fault' }, s.lost),
       [...(s.properties ?? []).map(c => ['property', c]), ...(s.children ?? []).map(c => ['child', c])].map(([of, c]) => el('div', {}, `${c.change} ${of} `, el('code', {}, c.name))))))));

@@ -34,17 +34,17 @@ export class DynamicTable {
     })];
     const columns = this.widths.map(w => w + 'px').join(' '), wide = this.widths.reduce((a, b) => a + b, 0);
     this.columns = columns;
-    const head = el('div', { role: 'row', class: 'head', 'aria-rowindex': '1' }, el('div', { role: 'columnheader', class: 'no', title: this.ids ? 'The ids of the rows' : 'The numbers of the rows' }, this.ids ? 'id' : '#'), t.columns.map(c => el('div', { role: 'columnheader', class: c.number && !c.nested && !c.inner ? 'number' : '', title: this.about(c) }, c.name, c.unit ? el('span', { class: 'hint' }, ` (${c.unit})`) : '', c.fault ? el('span', { class: 'fault' }, ' !') : '')));
+    const head = el('div', { role: 'row', class: 'head', 'aria-rowindex': '1' }, el('div', { role: 'columnheader', class: 'no', title: this.ids ? 'Row ids' : 'Row numbers' }, this.ids ? 'id' : '#'), t.columns.map(c => el('div', { role: 'columnheader', class: c.number && !c.nested && !c.inner ? 'number' : '', title: this.about(c) }, c.name, c.unit ? el('span', { class: 'hint' }, ` (${c.unit})`) : '', c.fault ? el('span', { class: 'fault' }, ' !') : '')));
     head.style.gridTemplateColumns = columns; head.style.width = wide + 'px';
     this.wide = wide;
     this.box = el('div', { class: 'dynamic', role: 'table', tabindex: '0', 'aria-label': 'Rows of ' + (this.entry.path || 'the table'), 'aria-rowcount': t.rows + 1, 'aria-colcount': this.widths.length }, head);
     const to = el('input', { type: 'number', min: 1, max: t.rows, id: 'row-number', 'aria-label': 'Go to row' });
     to.addEventListener('change', () => { const n = Number(to.value); if (n >= 1) { this.rows.go(n - 1); this.pick(Math.min(t.rows, n) - 1); } });
     this.told = el('p', { class: 'fault', role: 'status' });
-    this.whole = el('div', { class: 'whole', hidden: true, tabindex: '0', role: 'region', 'aria-label': 'The row that is chosen' });
+    this.whole = el('div', { class: 'whole', hidden: true, tabindex: '0', role: 'region', 'aria-label': 'The selected row' });
     this.area.append(el('div', { class: 'about-table' },
       el('p', {}, el('b', {}, t.type || 'Table'), t.description ? ' – ' + t.description : ''),
-      el('div', { class: 'tell' }, el('span', { class: 'hint' }, `${count(t.rows, 'row')}, ${count(t.columns.length + (t.more ?? 0), 'column')}` + (t.more ? `, of which the first ${num(t.columns.length)} are shown` : '')), t.rows > 50 && el('label', {}, 'Row ', to)),
+      el('div', { class: 'tell' }, el('span', { class: 'hint' }, `${count(t.rows, 'row')}, ${count(t.columns.length + (t.more ?? 0), 'column')}` + (t.more ? `, the first ${num(t.columns.length)} shown` : '')), t.rows > 50 && el('label', {}, 'Row ', to)),
       t.fault && el('p', { class: 'fault' }, t.fault), hurt.map(c => el('p', { class: 'fault' }, el('b', {}, c.name), ': ' + c.fault)), this.told), this.box, this.whole);
     if (!t.rows) { this.area.append(el('p', { class: 'empty' }, 'The table has no rows.')); return; }
     this.pages = new Pages(async (o, n, signal) => { const rows = this.rowsIn(await this.get(o, n, signal), o); this.note(o, rows); return rows; }, err => { if (err) this.told.textContent = err.message; this.rows.draw(); this.showWhole(); }, page);
@@ -87,7 +87,7 @@ export class DynamicTable {
   tell() {
     if (!this.told) return;
     const n = [...this.faults.values()].reduce((a, [k]) => a + k, 0);
-    this.told.textContent = n ? `${count(n, 'cell')} of the rows that were read cannot be shown: ${[...this.faults.values()][0][1]}` : '';
+    this.told.textContent = n ? `${count(n, 'cell')} of the rows read cannot be shown: ${[...this.faults.values()][0][1]}` : '';
     document.body.dataset.cells = n ? 'damaged' : 'whole';
   }
   make() {

@@ -7,8 +7,8 @@ class Far {
   async get(range) {
     let r;
     try { r = await fetch(this.url, { headers: { Range: range } }); } catch { throw new Failed('offline', 'the server does not answer'); }
-    if (r.status === 404) throw new Failed('not-found', `there is no ${this.url} beside this page`);
-    if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server gives no parts of files' : 'the server answers ' + r.status); }
+    if (r.status === 404) throw new Failed('not-found', `${this.url} is missing beside this page`);
+    if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server does not support range requests' : 'the server answers ' + r.status); }
     const m = /\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
     const tag = r.headers.get('ETag') ?? r.headers.get('Last-Modified');
     if (this.tag !== undefined && tag !== this.tag) throw new Failed('changed', 'the file was replaced while it was read');
@@ -23,7 +23,7 @@ class Far {
   }
   async tail(n) {
     const t = await this.get('bytes=-' + n);
-    if (t.size === undefined) throw new Failed('http', 'the server does not say how long the file is');
+    if (t.size === undefined) throw new Failed('http', 'the server does not report the length of the file');
     return t;
   }
   /** All of it. */
@@ -54,6 +54,6 @@ for (const e of document.querySelectorAll('script[data-file]')) { held.set(e.dat
 /** The file of that name. A page that has files within it has no others. */
 export function file(name) {
   if (!held.size) return new Far(name);
-  if (!held.has(name)) throw new Failed('not-found', `there is no ${name} in this page`);
+  if (!held.has(name)) throw new Failed('not-found', `${name} is missing in this page`);
   return held.get(name);
 }

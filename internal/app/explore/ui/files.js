@@ -22,7 +22,7 @@ export class Files {
     this.zip = el('a', { class: 'button', id: 'zip', title: 'Download this folder as a zip' }, 'Download folder');
     this.about = el('button', { type: 'button', id: 'folder-about', hidden: true });
     this.tiles = el('button', { type: 'button', id: 'pictures', hidden: true, onclick: () => go({ show: here.show ? '' : 'pictures' }, { replace: true }) }, 'Pictures');
-    this.everywhere = el('button', { type: 'button', id: 'everywhere', hidden: true, title: 'Search all names: for that all of the index is read', onclick: () => { this.ask($('q').value, 'yes'); this.focus(); } }, 'Search all names');
+    this.everywhere = el('button', { type: 'button', id: 'everywhere', hidden: true, title: 'Search all names; this reads the whole index', onclick: () => { this.ask($('q').value, 'yes'); this.focus(); } }, 'Search all names');
     this.bar = el('div', { class: 'bar' }, this.what = el('span', { class: 'what' }), el('div', { class: 'group' }, this.everywhere, this.tiles, this.about, this.zip));
     main.append(el('div', { class: 'files' }, this.bar, this.grid, this.empty));
     this.shape();
@@ -65,7 +65,7 @@ export class Files {
     const n = this.picked.size, dir = this.hits ? '' : this.dir;
     this.zip.hidden = !usual() || !!this.hits && !n;
     this.zip.textContent = n ? `Download ${num(n)} as zip` : 'Download folder';
-    this.zip.title = n ? 'Download what is chosen as a zip' : 'Download this folder as a zip';
+    this.zip.title = n ? 'Download the selection as a zip' : 'Download this folder as a zip';
     this.zip.href = zipURL(here.archive, dir, [...this.picked].map(p => dir ? p.slice(dir.length + 1) : p));
     document.body.dataset.picked = n || '';
   }
@@ -164,7 +164,7 @@ export class Files {
     this.what.textContent = this.tiled ? [s.dirs && count(s.dirs, 'folder'), count(s.total - s.dirs, 'picture') + (s.files > s.total - s.dirs ? ` in ${count(s.files, 'file')}` : '')].filter(Boolean).join(', ')
       : [s.dirs && count(s.dirs, 'folder'), s.total - s.dirs > 0 && (hasKind('node') ? count(s.total - s.dirs, 'property', 'properties') : count(s.total - s.dirs, 'file'))].filter(Boolean).join(', ') + more;
     this.empty.hidden = s.total > 0;
-    this.empty.textContent = this.tiled ? 'There is no picture in this folder.' : 'This folder is empty.';
+    this.empty.textContent = this.tiled ? 'No pictures in this folder.' : 'This folder is empty.';
     this.surveyed(archive);
   }
   surveyed(a) {
@@ -222,7 +222,7 @@ export class Files {
     word.title = this.hits ? r.p : r.n;
     showName(word, word.title);
     if (r.text !== undefined) word.title += `:${r.line}: ${r.text}`;
-    noted.textContent = r.text !== undefined ? `${num(r.line)}: ${r.text}` : r.bad ? 'unreadable' : r.health ? r.health : r.below ? `${num(r.below)} damaged inside` : r.own ? "the archive's own" : r.k && r.k !== 'dir' ? r.k : '';
+    noted.textContent = r.text !== undefined ? `${num(r.line)}: ${r.text}` : r.bad ? 'unreadable' : r.health ? r.health : r.below ? `${num(r.below)} damaged inside` : r.own ? 'internal' : r.k && r.k !== 'dir' ? r.k : '';
     noted.classList.toggle('bad', !!r.bad || r.health === 'damaged' || !!r.below);
     noted.classList.toggle('odd', r.health === 'odd');
     bytes.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);
@@ -278,9 +278,9 @@ export class Files {
       this.rows.grow(hits.length);
       this.grid.setAttribute('aria-rowcount', hits.length + 1);
       this.what.textContent = t.end ? `${num(t.found)} lines in ${count(t.files, 'file')}, ${size(t.bytes)}` + (t.failed ? `; ${count(t.failed, 'file')} could not be read` : '') + (t.error ? '; ' + t.error : '')
-        : `${num(t.found)} lines so far, ${size(t.bytes)}${whole.state === 'complete' && !this.dir ? ' of ' + size(whole.bytes) : ''} looked into…`;
+        : `${num(t.found)} lines so far, ${size(t.bytes)}${whole.state === 'complete' && !this.dir ? ' of ' + size(whole.bytes) : ''} searched…`;
       this.empty.hidden = !t.end || hits.length > 0;
-      this.empty.textContent = `No content has “${q}” in it.`;
+      this.empty.textContent = `No content has “${q}”.`;
       this.offerZip();
     };
     paint();
@@ -311,9 +311,9 @@ export class Files {
       this.rows.grow(hits.length);
       this.grid.setAttribute('aria-rowcount', hits.length + 1);
       this.everywhere.hidden = !begin;
-      this.what.textContent = end ? (begin ? found < 500 ? `${count(found, 'name begins', 'names begin')} so` : `The first ${num(found)} names that begin so` : `${num(found)} found`) + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
+      this.what.textContent = end ? (begin ? found < 500 ? `${count(found, 'name begins', 'names begin')} with this` : `The first ${num(found)} names that begin with this` : `${num(found)} found`) + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
       this.empty.hidden = !end || hits.length > 0;
-      this.empty.textContent = `No name has “${q.trim()}” in it.`;
+      this.empty.textContent = `No name has “${q.trim()}”.`;
       this.offerZip();
     };
     try {

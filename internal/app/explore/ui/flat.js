@@ -18,7 +18,7 @@ function crc32c(b) {
 /** Takes bytes apart. What is not there is an error. */
 class Cursor {
   constructor(b, what) { this.b = b; this.at = 0; this.what = what; }
-  fail() { throw new Damaged(`${this.what} is none`); }
+  fail() { throw new Damaged(`${this.what} is invalid`); }
   u8() { if (this.at >= this.b.length) this.fail(); return this.b[this.at++]; }
   /** Numbers go up to 2^53: no archive has more of anything. */
   uvar() {
@@ -76,22 +76,22 @@ export class Flat {
     const { bytes, size } = await this.readTail(tailSize);
     this.size = size; this.tail = bytes; this.tailAt = size - bytes.length;
     const end = new Cursor(bytes.subarray(-32), 'the end of the index');
-    if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall2') throw new Damaged('it is no index of holdall');
+    if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall2') throw new Damaged('not an index of holdall');
     const lo = end.u32(), off = lo + end.u32() * 2 ** 32, stored = end.u32(), length = end.u32(), crc = end.u32();
     if (end.u32() !== crc32c(bytes.subarray(-32, -12))) throw new Damaged('the end of the index is damaged');
-    try { this.root = JSON.parse(new TextDecoder().decode(await this.page({ off, stored, length, crc }))); } catch (err) { if (err instanceof Damaged) throw err; throw new Damaged('the root of the index is none'); }
+    try { this.root = JSON.parse(new TextDecoder().decode(await this.page({ off, stored, length, crc }))); } catch (err) { if (err instanceof Damaged) throw err; throw new Damaged('the root of the index is invalid'); }
     const whole = n => Number.isSafeInteger(n) && n >= 0;
     const tree = t => {
       if (!t?.top) return undefined;
       const { items, offset, stored: s, length: l, crc32c: c } = t.top;
-      if (![t.depth, items, offset, s, l, c].every(whole) || t.depth > 8) throw new Damaged('the root of the index is none');
+      if (![t.depth, items, offset, s, l, c].every(whole) || t.depth > 8) throw new Damaged('the root of the index is invalid');
       return t.depth ? { depth: t.depth, top: { from: 0, items, off: offset, stored: s, length: l, crc: c, first: '' } } : undefined;
     };
     this.rows = tree(this.root.rows); this.proofs = tree(this.root.proofs);
     this.count = this.rows?.top.items ?? 0;
   }
   async bytes(off, n) {
-    if (!(n >= 0 && n <= mostPage && off >= 0 && off + n <= this.size)) throw new Damaged('the index leads outside itself');
+    if (!(n >= 0 && n <= mostPage && off >= 0 && off + n <= this.size)) throw new Damaged('the index points outside itself');
     if (off >= this.tailAt) return this.tail.subarray(off - this.tailAt, off - this.tailAt + n);
     return this.readRange(off, n);
   }
@@ -101,7 +101,7 @@ export class Flat {
   }
   unpack(r, b) {
     if (crc32c(b) !== r.crc) throw new Damaged(`a page of the index is damaged, at ${r.off}`);
-    if (!(mostOf(b) <= 2 * mostPage)) throw new Damaged(`a page of the index is none, at ${r.off}`);
+    if (!(mostOf(b) <= 2 * mostPage)) throw new Damaged(`a page of the index is invalid, at ${r.off}`);
     let out;
     try { out = decompress(b); } catch (err) { throw new Damaged(`a page of the index cannot be decoded, at ${r.off}: ${err.message}`); }
     if (out.length !== r.length) throw new Damaged(`a page of the index has ${out.length} bytes, expected ${r.length}`);
@@ -115,11 +115,11 @@ export class Flat {
     refs = [];
     while (c.more) {
       const k = c.uvar(), first = last.slice(0, k) + raw(c.text()), items = c.uvar(), stored = c.uvar(), length = c.uvar(), crc = c.u32();
-      if (k > last.length || !items || stored > mostPage || length > mostPage || first < last) throw new Damaged('a node of the index is none');
+      if (k > last.length || !items || stored > mostPage || length > mostPage || first < last) throw new Damaged('a node of the index is invalid');
       refs.push({ first, from, items, off, stored, length, crc });
       last = first; from += items; off += stored;
     }
-    if (!refs.length || refs[0].from !== r.from || from !== r.from + r.items) throw new Damaged('a node of the index leads elsewhere');
+    if (!refs.length || refs[0].from !== r.from || from !== r.from + r.items) throw new Damaged('a node of the index points elsewhere');
     this.nodes.set(r.off, refs);
     return refs;
   }
@@ -144,7 +144,7 @@ export class Flat {
   }
   decoded(r, page) {
     const rows = decodeRows(page, this.root.chunk);
-    if (rows.length !== r.items) throw new Damaged('a page of the index has other rows than it says');
+    if (rows.length !== r.items) throw new Damaged('a page of the index has a wrong number of rows');
     return rows;
   }
   keep(r, rows) {
@@ -209,7 +209,7 @@ export class Flat {
     const n = Math.ceil(row.size / this.root.chunk), out = [];
     while (out.length < n) {
       const r = await this.leaf(this.proofs, { item: row.proof + out.length }), b = await this.page(r);
-      if (b.length !== r.items * 32) throw new Damaged('a page of digests is none');
+      if (b.length !== r.items * 32) throw new Damaged('a page of digests is invalid');
       for (let i = row.proof + out.length - r.from; i < r.items && out.length < n; i++) out.push(b.subarray(32 * i, 32 * i + 32));
     }
     return out;

@@ -8,8 +8,8 @@ const classCode = 32; // from here on a code is a class of content
 /** What content may be coloured by, its name, and the colours of its classes. */
 const shades = n => Array.from({ length: n }, (_, i) => '--s' + i);
 const colourings = {
-  use: ['What it is for', []], kind: ['Kind of file', Array.from({ length: 11 }, (_, i) => '--k' + i)], age: ['Age', [...shades(6).reverse(), '--k0']],
-  packing: ['Compression', ['--k0', '--s1', '--s2', '--s3', '--s5']], sharing: ['Files that share it', ['--k0', '--s2', '--s3', '--s5']], proof: ['What proves it', ['--k1', '--k6', '--k3']],
+  use: ['Use', []], kind: ['Kind of file', Array.from({ length: 11 }, (_, i) => '--k' + i)], age: ['Age', [...shades(6).reverse(), '--k0']],
+  packing: ['Compression', ['--k0', '--s1', '--s2', '--s3', '--s5']], sharing: ['Sharing', ['--k0', '--s2', '--s3', '--s5']], proof: ['Checksums', ['--k1', '--k6', '--k3']],
 };
 
 const rgb = s => { const m = /^#(..)(..)(..)$/.exec(s); return m ? m.slice(1).map(x => parseInt(x, 16)) : [128, 128, 128]; };
@@ -23,12 +23,12 @@ async function fetchMap(q, signal) {
 
 export class ByteMap {
   constructor(main) {
-    this.canvas = el('canvas', { class: 'map', tabindex: '0', role: 'application', 'aria-label': 'Byte map. Arrow keys go from cell to cell, plus and minus zoom, Enter opens.', 'aria-describedby': 'map-told' });
+    this.canvas = el('canvas', { class: 'map', tabindex: '0', role: 'application', 'aria-label': 'Byte map. Arrow keys move between cells, plus and minus zoom, Enter opens.', 'aria-describedby': 'map-told' });
     this.strip = el('canvas', { class: 'strip', 'aria-hidden': 'true' });
     this.told = el('p', { id: 'map-told', class: 'told', role: 'status' });
     this.legend = el('ul', { class: 'legend', 'aria-label': 'What the colours mean' });
     this.by = 'use'; this.only = undefined; // a code of a use or class that is shown alone
-    this.pick = el('select', { 'aria-label': 'What the colours tell', onchange: e => { this.by = e.target.value; this.only = undefined; this.overview(); this.load(); } }, Object.entries(colourings).map(([v, [name]]) => el('option', { value: v }, name)));
+    this.pick = el('select', { 'aria-label': 'Colour by', onchange: e => { this.by = e.target.value; this.only = undefined; this.overview(); this.load(); } }, Object.entries(colourings).map(([v, [name]]) => el('option', { value: v }, name)));
     this.tip = el('div', { class: 'tip', hidden: true });
     const button = (text, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, text);
     this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, this.pick, button('−', 'Farther', () => this.zoom(2)), button('+', 'Nearer', () => this.zoom(0.5)), button('All', 'All of the archive', () => this.go(0, this.size))));
@@ -48,7 +48,7 @@ export class ByteMap {
     this.chosen = undefined;
     if (!this.size) {
       this.stage.classList.add('loading');
-      this.told.textContent = 'Going through the archive…';
+      this.told.textContent = 'Reading the archive…';
       let first;
       try {
         first = await fetchMap({ cells: 1 });
@@ -66,7 +66,7 @@ export class ByteMap {
     await Promise.all([this.overview(), this.load(), file !== undefined && this.mark(file)]);
     if (file !== undefined && here.from === undefined && this.chosen?.length) this.reach();
     this.canvas.focus({ preventScroll: true });
-    if (this.map?.coarse) $('aside').textContent = 'There is too much to show single entries.';
+    if (this.map?.coarse) $('aside').textContent = 'Too many entries to show them one by one.';
   }
   /** Marks where an entry lies. */
   async mark(path) {
@@ -217,7 +217,7 @@ export class ByteMap {
     this.told.textContent = `${size(m.to - m.from)} shown` + (m.to - m.from < m.size ? `, from ${hex(m.from)}` : '') + ` · ${cell < 1024 ? count(Math.round(cell * 10) / 10, 'byte') : size(cell)} a cell`;
     const all = this.all?.totals ?? m.totals;
     const bad = archive.verify?.counts ?? {};
-    const item = (code, colour, name, n) => el('li', {}, el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === code), title: 'Show this alone', onclick: () => { this.only = this.only === code ? undefined : code; this.paint(); this.paintStrip(); this.tell(); } },
+    const item = (code, colour, name, n) => el('li', {}, el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === code), title: 'Show only this', onclick: () => { this.only = this.only === code ? undefined : code; this.paint(); this.paintStrip(); this.tell(); } },
       swatch(colour), name + ' ', el('span', { class: 'hint' }, size(n ?? 0))));
     const classes = m.classes ?? [], allClasses = this.all?.class_totals ?? {};
     this.pick.disabled = m.coarse;

@@ -33,7 +33,7 @@ class Page {
   survey() {
     return this.added ??= (async () => {
       const x = await this.open(), told = await this.regions;
-      if (x.count > most.surveyed) throw new Failed('large', 'this archive has too many entries for that in a browser: “holdall browse” can');
+      if (x.count > most.surveyed) throw new Failed('large', 'this archive has too many entries for this in a browser: use “holdall browse”');
       const survey = new Survey(x), picture = told && new Picture(told, x.root.volumes ?? []);
       await survey.gather(picture && ((r, i) => picture.add(r, i)));
       this.summed = survey;
@@ -50,12 +50,12 @@ class Page {
   }
   async volume(i) {
     const x = await this.open(), v = x.root.volumes?.[i];
-    if (!v || v.external) throw new Failed('unsupported', 'it lies outside the archive');
+    if (!v || v.external) throw new Failed('unsupported', 'stored outside the archive');
     if (!this.volumes.has(i)) {
       const far = file(this.name + v.name);
       if (this.bound !== undefined) {
         const size = await far.size();
-        if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive beside this page is another than its index is of');
+        if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive beside this page does not match its index');
       }
       this.volumes.set(i, far);
     }
@@ -64,7 +64,7 @@ class Page {
   /** Bytes of a content as they are, without proof. */
   async part(row, from, to) {
     const out = new Uint8Array(to - from);
-    if (row.elsewhere) throw new Failed('unsupported', 'only “holdall cat” finds where its content lies');
+    if (row.elsewhere) throw new Failed('unsupported', 'the place of its content is unknown here: use “holdall cat”');
     for (const x of row.extents ?? []) {
       const a = Math.max(from, x.at), b = Math.min(to, x.at + x.size);
       if (a >= b || x.codec === 'zero') continue;
@@ -74,7 +74,7 @@ class Page {
       else {
         const key = `${x.volume} ${x.off}`, need = x.skip + x.size;
         if (this.unit?.key !== key || this.unit.bytes.length < need) {
-          if (x.len > mostUnit) throw new Failed('large', 'it is packed in pieces that are too large for a browser: “holdall cat” reads it');
+          if (x.len > mostUnit) throw new Failed('large', 'packed in pieces that are too large for a browser: use “holdall cat”');
           const stored = await (await this.volume(x.volume)).read(x.off, x.len); // what lies in the same piece is likely to be read next
           this.unit = { key, bytes: decode(x.codec, stored, x.unit >= need && x.unit <= mostUnit ? x.unit : need) };
         }
@@ -113,7 +113,7 @@ function main() {
     const x = await page.open();
     if (!path) return { kind: 'dir', dir: '', base: '' };
     const row = await x.find(raw(Uint8Array.from(bytesOf(path))));
-    if (!row) throw new Failed('not-found', 'there is nothing of this name');
+    if (!row) throw new Failed('not-found', 'no entry with this name');
     return row;
   };
   const isDir = r => r.kind === 'dir', enc = new TextEncoder();
@@ -130,7 +130,7 @@ function main() {
     async archive() {
       const x = await page.open(), { root } = x;
       return json({ name, static: true, format: root.format, title: root.format, view: root.view, usual: root.view, stored: root.bound?.size ?? 0, can: [...x.count <= most.surveyed ? ['treemap'] : [], ...meta.hasAttribute('data-mapped') && x.count <= most.surveyed ? ['map'] : []], index_bytes: x.size, by_index: name + '.holdall', version: root.version,
-        survey: { state: 'complete', entries: root.entries, files: root.files, folders: root.dirs, bytes: root.bytes }, verify: { state: 'none', health: 'unknown' }, facts: root.chunk ? [{ key: 'proof', value: 'each piece of a content is compared with a digest before it is shown' }] : [] });
+        survey: { state: 'complete', entries: root.entries, files: root.files, folders: root.dirs, bytes: root.bytes }, verify: { state: 'none', health: 'unknown' }, facts: root.chunk ? [{ key: 'proof', value: 'each piece of content is compared with a digest before it is shown' }] : [] });
     },
     async ls({ path = '', offset = 0, limit = 200, sort = 'name', dir: way = 'asc', only, find: wanted }) {
       const x = await page.open(), dir = raw(Uint8Array.from(bytesOf(path))), [begin, end] = await x.folder(dir), total = end - begin;
@@ -157,7 +157,7 @@ function main() {
     },
     async content({ path, off = 0, n = 1 << 20 }) {
       const r = await find(path);
-      if (r.fault !== undefined) throw new Failed('unreadable', 'it cannot be read: ' + shown(r.fault));
+      if (r.fault !== undefined) throw new Failed('unreadable', 'cannot be read: ' + shown(r.fault));
       return new Response(await page.content(r, off, n));
     },
     async treemap({ path = '', by = 'size' }) { return json((await page.survey()).survey.treemap(raw(Uint8Array.from(bytesOf(path))), by)); },
@@ -200,7 +200,7 @@ function main() {
   };
   answeredBy(async (path, args, o) => {
     const f = answers[path];
-    if (!f) throw new Failed('unsupported', 'this page cannot say that: “holdall browse” can');
+    if (!f) throw new Failed('unsupported', 'not available in this page: use “holdall browse”');
     return f(args, o);
   });
 }

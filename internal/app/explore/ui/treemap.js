@@ -37,8 +37,8 @@ export class Treemap {
     this.by = 'size'; this.only = undefined; this.cursor = -1;
     this.what = el('p', { id: 'map-told', class: 'told', role: 'status' });
     this.up = el('button', { type: 'button', onclick: () => go({ path: parent(this.dir) }) }, 'Up');
-    this.pick = el('select', { 'aria-label': 'What the boxes measure', onchange: e => { this.by = e.target.value; this.load(); } }, measures.map(([v, name]) => el('option', { value: v }, name)));
-    this.canvas = el('canvas', { class: 'map', tabindex: '0', role: 'application', 'aria-label': 'Treemap. Arrow keys go from box to box, Enter goes in, Backspace out.', 'aria-describedby': 'map-told' });
+    this.pick = el('select', { 'aria-label': 'Size of boxes', onchange: e => { this.by = e.target.value; this.load(); } }, measures.map(([v, name]) => el('option', { value: v }, name)));
+    this.canvas = el('canvas', { class: 'map', tabindex: '0', role: 'application', 'aria-label': 'Treemap. Arrow keys move between boxes, Enter opens one, Backspace goes back.', 'aria-describedby': 'map-told' });
     this.tip = el('div', { class: 'tip', hidden: true });
     this.stage = el('div', { class: 'stage' }, this.canvas, this.tip);
     this.legend = el('ul', { class: 'legend', 'aria-label': 'What the colours mean' });
@@ -192,10 +192,10 @@ export class Treemap {
   tell() {
     const d = this.data;
     if (!d) return;
-    this.what.textContent = d.nodes ? `${size(d.box.z)} in ${this.files(d.box.c)}; what several share counts for the first` + (d.lost ? '; damage hides some of it' : '')
-      : `${size(d.box.s)} in ${this.files(d.box.c)}` + (d.box.z !== undefined ? `, ${size(d.box.z)} stored` : '') + (this.boxes.length ? '' : ': nothing here takes any room');
+    this.what.textContent = d.nodes ? `${size(d.box.z)} in ${this.files(d.box.c)}; shared content counts for the first` + (d.lost ? '; damage hides some of it' : '')
+      : `${size(d.box.s)} in ${this.files(d.box.c)}` + (d.box.z !== undefined ? `, ${size(d.box.z)} stored` : '') + (this.boxes.length ? '' : ': nothing here uses space');
     this.legend.replaceChildren(...d.kinds.map((name, k) => [name, k, d.holds[name]]).filter(x => x[2]).sort((a, b) => b[2] - a[2]).map(([name, k, n]) => el('li', {},
-      el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === k), title: 'Show these alone', onclick: () => { this.only = this.only === k ? undefined : k; this.tell(); this.paint(); } },
+      el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === k), title: 'Show only these', onclick: () => { this.only = this.only === k ? undefined : k; this.tell(); this.paint(); } },
         el('i', { class: 'swatch k' + k, 'aria-hidden': 'true' }), name + ' ', el('span', { class: 'hint' }, size(n))))));
   }
   at(x, y) { return this.boxes?.findLast(b => x >= b.x && x < b.x + b.w && y >= b.y && y < b.y + b.h); }

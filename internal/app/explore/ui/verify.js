@@ -12,7 +12,7 @@ export class Check {
     this.stop.hidden = true;
     this.badge = el('span');
     this.told = el('p', { class: 'told', role: 'status' });
-    this.bar = el('progress', { max: '1', 'aria-label': 'How far the check is', hidden: true });
+    this.bar = el('progress', { max: '1', 'aria-label': 'Progress of the check', hidden: true });
     this.list = el('ol', { class: 'problems' });
     this.moreButton = el('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => this.more() }, 'More');
     main.append(el('div', { class: 'sheet check' }, el('h1', {}, 'Check ', this.badge), el('p', { class: 'lead' }, 'Reads the archive and compares it with its own digests. Nothing is changed.'),
@@ -52,11 +52,11 @@ export class Check {
     const proven = Object.keys(by).filter(k => by[k]).map(k => `${k}: ${num(by[k])}`).join(', ');
     const looked = `${count(v.entries, 'entry', 'entries')}, ${size(v.bytes)}`;
     this.told.textContent = {
-      none: 'It has not been checked since this server was started.',
+      none: 'Not checked since this server was started.',
       running: `${looked}${v.of_bytes ? ' of ' + size(v.of_bytes) : ''} so far` + (found ? ': ' + found : ''),
-      complete: `${found || 'Nothing is wrong'}. ${looked} in ${duration(v.seconds)}${v.quick ? ', the structure only' : proven && `; proven by ${proven}`}.`,
+      complete: `${found || 'No problems'}. ${looked} in ${duration(v.seconds)}${v.quick ? ', structure only' : proven && `; proven by ${proven}`}.`,
       cancelled: `Cancelled after ${duration(v.seconds)}${found ? ': ' + found : ''}.`,
-      failed: 'It could not be finished: ' + v.why,
+      failed: 'Could not be finished: ' + v.why,
     }[v.state];
     if (v.state === 'complete' && !found) this.list.replaceChildren();
     document.body.dataset.check = v.state;

@@ -75,7 +75,7 @@ func (q *Queue) log() *slog.Logger {
 type VersionError struct{ Found, Known int }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("tables of River: expected at most version %d, found %d: a newer holdall made them", e.Known, e.Found)
+	return fmt.Sprintf("tables of River: expected at most version %d, found %d: written by a newer holdall", e.Known, e.Found)
 }
 
 // Open makes River's tables where they are missing, and brings older ones up to date.

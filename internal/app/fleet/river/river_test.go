@@ -384,7 +384,7 @@ func TestTablesOfANewerRiverAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := catalog.Open(t.Context(), s.DB, catalog.Options{Queue: &Queue{}})
-	if v, ok := errors.AsType[*VersionError](err); !ok || v.Found != 99 || !strings.Contains(err.Error(), "a newer holdall made them") {
+	if v, ok := errors.AsType[*VersionError](err); !ok || v.Found != 99 || !strings.Contains(err.Error(), "written by a newer holdall") {
 		t.Error(err)
 	}
 	// Who needs no queue reads on.

@@ -54,7 +54,7 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 	}
 	if obj == nil {
 		if len(a.tars) > 0 {
-			t.about(NoJournal, Error, repo.Journal, -1, "there is no such file, expected one beside tars")
+			t.about(NoJournal, Error, repo.Journal, -1, "missing: expected beside tars")
 		}
 		return head, false, nil
 	}
@@ -81,11 +81,11 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 	}
 	switch {
 	case rewound > 0 && a.unread():
-		t.about(HeadUnknown, Warning, repo.Journal, first, "the segments of %d revisions are in no index, the newest at this place", rewound)
+		t.about(HeadUnknown, Warning, repo.Journal, first, "the segments of %d revisions are in no index; the newest is here", rewound)
 	case !ok:
-		t.about(NoJournal, Error, repo.Journal, -1, "journal: expected a line with a revision that is there, found %d lines with others", rewound)
+		t.about(NoJournal, Error, repo.Journal, -1, "journal: expected a line with an existing revision, found %d lines with missing ones", rewound)
 	case rewound > 0:
-		t.about(HeadRewound, Error, repo.Journal, first, "the segments of the %d newest revisions are not there, the newest at this place; Oak shows %s", rewound, head.Revision)
+		t.about(HeadRewound, Error, repo.Journal, first, "the segments of the %d newest revisions are missing; the newest is here; Oak shows %s", rewound, head.Revision)
 	}
 	return head, ok, nil
 }
@@ -103,7 +103,7 @@ func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 		if rec.Type() != segment.NodeRecord {
 			what = fmt.Sprintf("expected a node, found a %s", rec.Type())
 		} else if _, what, err = records.Down(ctx, head.Revision, "root"); what != "" {
-			what = "expected the node above the tree, found one without a child root"
+			what = "expected the super root, found a node without a child root"
 		}
 	}
 	if err != nil {
@@ -153,14 +153,14 @@ func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
 	needed, first := r.compactedSince(root, ok)
 	switch {
 	case !ok && needed == 0:
-		t.about(NoGCRoot, Note, repo.GCLog, last.Offset, "revision %s is not there; no segment that is in use is compacted", last.Root)
+		t.about(NoGCRoot, Note, repo.GCLog, last.Offset, "revision %s is missing; no segment in use is compacted", last.Root)
 	case !ok:
-		t.about(NoGCRoot, Error, repo.GCLog, last.Offset, "revision %s is not there; %d compacted segments are in use", last.Root, needed)
+		t.about(NoGCRoot, Error, repo.GCLog, last.Offset, "revision %s is missing; %d compacted segments are in use", last.Root, needed)
 	case needed > 0:
 		x := a.tars[first.tar]
 		e := x.At(int(first.entry))
 		t.of(StaleGCLog, Error, x.Name, e.Pos, e.ID,
-			"%d compacted segments that are in use, the newest at this place, are newer than revision %s of the newest line of %s", needed, last.Root, repo.GCLog)
+			"%d compacted segments in use are newer than revision %s of the newest line of %s; the newest is here", needed, last.Root, repo.GCLog)
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (r *reach) from(ctx context.Context, head tarfile.ID) error {
 				continue
 			}
 			if round == rounds {
-				r.t.about(TooLarge, Warning, r.a.tars[i].Name, -1, "references lead to and fro between tars: not all of them were followed")
+				r.t.about(TooLarge, Warning, r.a.tars[i].Name, -1, "references go back and forth between tars: some were not followed")
 				return nil
 			}
 			pending = true
@@ -280,16 +280,16 @@ func (r *reach) tell() {
 	if len(r.order) > 0 && r.a.unread() {
 		m := r.missing[r.order[0]]
 		r.t.of(Unknown, Warning, r.a.tars[m.tar].Name, r.a.pos(m.place), r.order[0],
-			"%d segments are in no index that the head needs; this is the first, %s refers to it", len(r.order)+r.more, r.a.describe(m.place))
+			"%d segments that the head needs are in no index; this is the first; %s refers to it", len(r.order)+r.more, r.a.describe(m.place))
 		return
 	}
 	for _, id := range r.order {
 		m := r.missing[id]
 		r.t.of(Missing, Error, r.a.tars[m.tar].Name, r.a.pos(m.place), id,
-			"it is in no tar; %s, which the head needs, refers to it, the first of %d", r.a.describe(m.place), m.n)
+			"missing; %s, which the head needs, refers to it, as the first of %d", r.a.describe(m.place), m.n)
 	}
 	if r.more > 0 {
-		r.t.about(TooMany, Error, "", -1, "%s: %d references more", Missing, r.more)
+		r.t.about(TooMany, Error, "", -1, "%s: %d more references", Missing, r.more)
 	}
 }
 
@@ -329,9 +329,9 @@ func (r *reach) garbage(ctx context.Context) error {
 		switch {
 		case n == 0:
 		case r.ok && !r.a.unread():
-			r.t.of(GarbageRefs, Note, x.Name, at, first, "it is in no tar; so are all that %d references lead to, of %d segments that nothing needs; this is the first", n, segments)
+			r.t.of(GarbageRefs, Note, x.Name, at, first, "missing; it is the first target of %d such references from %d unused segments", n, segments)
 		default:
-			r.t.of(Unknown, Warning, x.Name, at, first, "it is in no index; so are all that %d references lead to, of %d segments of which it is not known whether they are needed; this is the first", n, segments)
+			r.t.of(Unknown, Warning, x.Name, at, first, "in no index; it is the first target of %d such references from %d segments that may be needed", n, segments)
 		}
 	}
 	return nil

@@ -80,8 +80,8 @@ func TestFixturesHaveTheirDamageAndNoOther(t *testing.T) {
 
 func TestFlippedBitIsNamed(t *testing.T) {
 	for name, want := range map[string]string{
-		"corrupt-value":         "one bit is wrong, bit 0 of the byte at 635488",
-		"corrupt-segment-magic": "one bit is wrong, bit 5 of the byte at 38913; and what is there is no segment",
+		"corrupt-value":         "only bit 0 of the byte at 635488 is wrong",
+		"corrupt-segment-magic": "only bit 5 of the byte at 38913 is wrong; and the bytes there are not a segment",
 	} {
 		p := problems(t, fixture(t, name), true)
 		if len(p) != 1 || !strings.HasSuffix(p[0].What, want) || !p[0].HasSegment {

@@ -72,7 +72,7 @@ func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 		what = append(what, fmt.Sprintf("%d references of the segment are missing, the first to %s", len(lost), lost[0]))
 	}
 	if len(more) > 0 {
-		what = append(what, fmt.Sprintf("%d are there that the segment does not have, the first to %s", len(more), more[0]))
+		what = append(what, fmt.Sprintf("%d references are not in the segment, the first to %s", len(more), more[0]))
 	}
 	if what != nil {
 		c.x.wrongGraph = true
@@ -130,7 +130,7 @@ func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.S
 		what = append(what, fmt.Sprintf("%d of the segment are missing, the first %.80q", len(lost), lost[0]))
 	}
 	if more > 0 {
-		what = append(what, fmt.Sprintf("%d are there that the segment does not have, the first %.80q", more, first))
+		what = append(what, fmt.Sprintf("%d are not in the segment, the first %.80q", more, first))
 	}
 	if what != nil {
 		c.t.of(WrongBinaries, severity, c.x.Name, e.Pos, e.ID, "binary references: %s", strings.Join(what, "; "))

@@ -19,17 +19,17 @@ func (a *Audit) Directory(ctx context.Context, report func(Problem)) error {
 	l := a.src.Listing
 	for _, i := range l.Ignored {
 		if i.TooLarge {
-			t.about(NumberTooLarge, Error, i.Name, -1, "name: its number has more than 31 bits")
+			t.about(NumberTooLarge, Error, i.Name, -1, "name: number with more than 31 bits")
 			continue
 		}
 		t.about(IgnoredTar, Warning, i.Name, -1, "name: expected five digits or more and a letter")
 	}
 	for _, c := range l.Clashes() {
-		t.about(NameClash, Error, c[0].Name, -1, "name: it is of number %d, letter %c, as %s is", c[0].Number, c[0].Letter, c[1].Name)
+		t.about(NameClash, Error, c[0].Name, -1, "name: number %d and letter %c, like %s", c[0].Number, c[0].Letter, c[1].Name)
 	}
 	for _, f := range l.Tars {
 		if f.Letterless() {
-			t.about(NoLetter, Warning, f.Name, -1, "name: it has no letter")
+			t.about(NoLetter, Warning, f.Name, -1, "name: no letter")
 		}
 	}
 	a.letters(t)
@@ -38,7 +38,7 @@ func (a *Audit) Directory(ctx context.Context, report func(Problem)) error {
 		for _, b := range l.Backups {
 			size += b.Size
 		}
-		t.about(Leftovers, Note, l.Backups[0].Name, -1, "%d files that recoveries left, of %d bytes, this is the first", n, size)
+		t.about(Leftovers, Note, l.Backups[0].Name, -1, "%d files of %d bytes left by recoveries; this is the first", n, size)
 	}
 	if err := a.manifest(ctx, t); err != nil {
 		return err
@@ -56,11 +56,11 @@ func (a *Audit) letters(t *teller) {
 		case a.src.Written && len(keep) == 1: // a cleanup is at work
 		case newest.t == nil && len(keep) == 1:
 			t.about(Letters, Error, newest.Name, -1,
-				"it has no valid index (%s), and %s has one: an open that may write shows %s and deletes %s, one that may not shows what can be recovered of %s: the two may have different heads",
+				"no valid index (%s), but %s has one: opened for writing, Oak shows %s and deletes %s; opened read-only, it shows what can be recovered of %s; the heads may differ",
 				newest.none, keep[0].Name, keep[0].Name, names(letters, keep[0]), newest.Name)
 		case newest.t == nil:
 			t.about(Letters, Error, newest.Name, -1,
-				"neither it nor %s has a valid index: an open that may write recovers them all into one tar, one that may not shows what can be recovered of %s",
+				"neither it nor %s has a valid index: opened for writing, Oak recovers all into one tar; opened read-only, it shows what can be recovered of %s",
 				names(letters, newest), newest.Name)
 		default:
 			only := 0
@@ -75,7 +75,7 @@ func (a *Audit) letters(t *teller) {
 			if only > 0 {
 				lost = fmt.Sprintf(", with %d segments that are not in %s", only, newest.Name)
 			}
-			t.about(Letters, Warning, newest.Name, -1, "it is shown, and an open that may write deletes %s%s", names(letters, keep[0]), lost)
+			t.about(Letters, Warning, newest.Name, -1, "Oak shows it, and deletes %s when opened for writing%s", names(letters, keep[0]), lost)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (a *Audit) manifest(ctx context.Context, t *teller) error {
 	}
 	if obj == nil {
 		if len(a.tars) > 0 {
-			t.about(BadManifest, Error, repo.Manifest, -1, "there is no such file, expected one beside tars")
+			t.about(BadManifest, Error, repo.Manifest, -1, "missing: expected beside tars")
 		}
 		return nil
 	}
@@ -125,7 +125,7 @@ func (a *Audit) manifest(ctx context.Context, t *teller) error {
 	case err != nil:
 		return err
 	case p.Assumed:
-		t.about(BadManifest, Warning, repo.Manifest, -1, "store.version: expected a number, found none: Oak takes 2")
+		t.about(BadManifest, Warning, repo.Manifest, -1, "store.version: expected a number, found none: Oak assumes 2")
 	case p.Version == 1:
 		t.about(OldManifest, Note, repo.Manifest, -1, "store.version: 1, of Oak 1.6")
 	}
@@ -140,10 +140,10 @@ func (a *Audit) duplicates(t *teller) {
 		}
 		newer, older := a.tars[rows[i-1].tar], a.tars[rows[i].tar]
 		n, o := newer.At(int(rows[i-1].entry)), older.At(int(rows[i].entry))
-		severity, what := Warning, "of the same length"
+		severity, what := Warning, "with the same length"
 		if n.Len != o.Len {
-			severity, what = Error, fmt.Sprintf("of %d bytes, here %d", n.Len, o.Len)
+			severity, what = Error, fmt.Sprintf("with %d bytes, here %d", n.Len, o.Len)
 		}
-		t.of(DuplicateTars, severity, older.Name, o.Pos, o.ID, "%s has a segment of this id too, %s", newer.Name, what)
+		t.of(DuplicateTars, severity, older.Name, o.Pos, o.ID, "%s also has a segment with this id, %s", newer.Name, what)
 	}
 }

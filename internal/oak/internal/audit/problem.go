@@ -26,53 +26,53 @@ func (c Class) String() string { return c.name }
 var (
 	// Of the directory.
 	IgnoredTar     = Class{"ignored-tar", format.BadHeader, "Oak does not see this file: if it is a renamed tar, its segments are missing from the store"}
-	NameClash      = Class{"name-clash", format.Duplicate, "Oak refuses to open a store with two files of one number and letter: one of them has to go"}
+	NameClash      = Class{"name-clash", format.Duplicate, "Oak refuses to open a store with two files of one number and letter: remove one of them"}
 	NumberTooLarge = Class{"number-too-large", format.BadHeader, "Oak fails over this name and does not open the store: rename the file"}
-	NoLetter       = Class{"no-letter", format.BadHeader, "what the next cleanup leaves of this tar gets a name that the open after it deletes: content is lost; rename it to have the letter a"}
-	Letters        = Class{"letters", format.Duplicate, "a cleanup or a recovery was interrupted: the next open that may write keeps one of these files and deletes the others"}
+	NoLetter       = Class{"no-letter", format.BadHeader, "the next cleanup renames this tar, and the open after it deletes that file: content is lost; rename the tar to have the letter a"}
+	Letters        = Class{"letters", format.Duplicate, "a cleanup or a recovery was interrupted: the next open for writing keeps one of these files and deletes the others"}
 	Leftovers      = Class{"leftovers", format.Gap, "recoveries left these files; Oak never reads or deletes them"}
-	BadManifest    = Class{"manifest", format.BadHeader, "Oak does not open this store, or takes it for another version than it may be"}
-	OldManifest    = Class{"manifest-old", format.BadHeader, "the first open by Oak 1.8 or later that may write makes this a store that Oak 1.6 cannot open any more"}
-	UnknownFile    = Class{"unreadable", format.MissingVolume, "this file could not be read, so nothing is known of what it says"}
-	DuplicateTars  = Class{"duplicate-segment", format.Duplicate, "Oak takes the segment from the newest tar; a cleanup or a copy was interrupted, or tars of two stores were mixed"}
+	BadManifest    = Class{"manifest", format.BadHeader, "Oak does not open this store, or assumes a wrong version"}
+	OldManifest    = Class{"manifest-old", format.BadHeader, "after the first open for writing by Oak 1.8 or later, Oak 1.6 can no longer open this store"}
+	UnknownFile    = Class{"unreadable", format.MissingVolume, "this file could not be read, so its content is unknown"}
+	DuplicateTars  = Class{"duplicate-segment", format.Duplicate, "Oak reads the segment from the newest tar; a cleanup or a copy was interrupted, or tars of two stores were mixed"}
 
 	// Of the end of a tar.
-	NotClosed   = Class{"not-closed", format.MissingIndex, "the store is open right now, or whoever wrote it was killed: the next open that may write makes a new file from it, and each one that may not makes another copy"}
-	NoIndex     = Class{"no-index", format.MissingIndex, "Oak does not read this tar as it is: the next open that may write makes a new file of what it can find, and each one that may not makes another copy; what is damaged is left out without a word"}
-	EmptyTar    = Class{"empty-tar", format.Truncated, "there is no segment in this file, and Oak does not open the store for it; without the file it would"}
-	BadIndex    = Class{"index", format.BadIndex, "the index leads to places that hold no segment, or not the right one: Oak finds this out when it reads the content there"}
-	BadGraph    = Class{"graph", format.BadIndex, "Oak cannot clean up or compact this store: it fails over this tar, and with it loses sight of the tar's references to binaries"}
-	BadBinaries = Class{"binaries", format.BadIndex, "Oak takes this tar for one that refers to no binaries: a garbage collection of the data store deletes binaries that are in use"}
-	OddGraph    = Class{"graph-odd", format.BadIndex, "no cleanup wrote this graph, and the next one may keep or delete wrongly"}
-	OddBinaries = Class{"binaries-odd", format.BadIndex, "no writer wrote these references so; a garbage collection of the data store may go wrong"}
-	BadTail     = Class{"tail", format.BadHeader, "Oak does not look at this when it reads; a recovery of this tar may go astray here"}
-	Gap         = Class{"gap", format.Gap, "these bytes belong to nothing, and Oak never reads them: something overwrote the tar or its index"}
+	NotClosed   = Class{"not-closed", format.MissingIndex, "the store is open right now, or its writer was killed: the next open for writing makes a new file from it, and each read-only open makes another copy"}
+	NoIndex     = Class{"no-index", format.MissingIndex, "Oak cannot read this tar: the next open for writing makes a new file from the segments it finds, and each read-only open makes another copy; damaged segments are dropped silently"}
+	EmptyTar    = Class{"empty-tar", format.Truncated, "this file has no segment, so Oak does not open the store; without the file it does"}
+	BadIndex    = Class{"index", format.BadIndex, "the index points to places with no segment or the wrong one: Oak fails when it reads the content there"}
+	BadGraph    = Class{"graph", format.BadIndex, "Oak cannot clean up or compact this store: it fails at this tar, and does not see the tar's references to binaries"}
+	BadBinaries = Class{"binaries", format.BadIndex, "Oak assumes that this tar refers to no binaries: a garbage collection of the data store deletes binaries in use"}
+	OddGraph    = Class{"graph-odd", format.BadIndex, "no cleanup wrote this graph: the next one may keep or delete the wrong segments"}
+	OddBinaries = Class{"binaries-odd", format.BadIndex, "no known writer wrote these references: a garbage collection of the data store may go wrong"}
+	BadTail     = Class{"tail", format.BadHeader, "Oak does not use this when it reads, but a recovery of this tar may fail here"}
+	Gap         = Class{"gap", format.Gap, "these bytes belong to no segment, and Oak never reads them: something overwrote the tar or its index"}
 
 	// Of the segments of a tar.
-	BadHeader     = Class{"entry-header", format.BadHeader, "Oak reads this segment all the same, but a recovery of this tar could lose it"}
-	BadPadding    = Class{"padding", format.BadData, "Oak reads this segment all the same; something wrote to this place that should not have"}
-	BadChecksum   = Class{"checksum", format.BadChecksum, "these bytes are not what was written, and Oak does not notice: what it reads from here may be wrong"}
-	BadSegment    = Class{"segment", format.BadData, "Oak cannot read this segment: everything that is in it, or below it in the tree, is lost"}
-	BadGeneration = Class{"generation", format.BadIndex, "a cleanup goes by the index and a recovery by the segment: one of them would keep or delete the wrong one"}
-	BadRecords    = Class{"records", format.BadData, "the segment is as it was written, but its records break the format: content in it may be unreadable"}
-	WrongGraph    = Class{"graph-wrong", format.BadIndex, "a cleanup goes by the graph: it deletes what is in use, or keeps what is not"}
-	WrongBinaries = Class{"binaries-wrong", format.BadIndex, "a garbage collection of the data store goes by these references: it deletes what is in use, or keeps what is not"}
+	BadHeader     = Class{"entry-header", format.BadHeader, "Oak still reads this segment, but a recovery of this tar could lose it"}
+	BadPadding    = Class{"padding", format.BadData, "Oak still reads this segment, but something overwrote its padding"}
+	BadChecksum   = Class{"checksum", format.BadChecksum, "these bytes have changed since they were written, and Oak does not notice: it may read wrong content here"}
+	BadSegment    = Class{"segment", format.BadData, "Oak cannot read this segment: everything in it, or below it in the tree, is lost"}
+	BadGeneration = Class{"generation", format.BadIndex, "a cleanup uses the index and a recovery the segment: one of them would keep or delete the wrong segment"}
+	BadRecords    = Class{"records", format.BadData, "the segment is unchanged since it was written, but its records break the format: its content may be unreadable"}
+	WrongGraph    = Class{"graph-wrong", format.BadIndex, "a cleanup uses the graph: it deletes segments in use, or keeps unused ones"}
+	WrongBinaries = Class{"binaries-wrong", format.BadIndex, "a garbage collection of the data store uses these references: it deletes binaries in use, or keeps unused ones"}
 	Unrecoverable = Class{"unrecoverable", format.BadData, "a recovery of this tar cannot save these bytes"}
 
 	// Of the store.
-	NoJournal   = Class{"no-journal", format.MissingIndex, "no line of the journal leads to a revision that is there: Oak silently begins an empty repository, and its next cleanup deletes all that there was; write a journal before anybody opens the store"}
+	NoJournal   = Class{"no-journal", format.MissingIndex, "no line of the journal has an existing revision: Oak silently starts an empty repository, and its next cleanup deletes the old content; write a journal before Oak opens the store"}
 	BadJournal  = Class{"journal-line", format.BadData, "Oak skips this line of the journal"}
 	HeadRewound = Class{"head-rewound", format.Dangling, "the newest revisions are lost: Oak silently shows an older one"}
 	HeadBroken  = Class{"head-broken", format.Dangling, "the newest revision cannot be read: Oak fails, or shows nothing"}
-	HeadUnknown = Class{"head-unknown", format.Dangling, "where the newest revision is cannot be told without reading the tars that have no index"}
-	Missing     = Class{"missing-segment", format.Dangling, "content that the newest revision needs is gone: Oak fails when it comes to it"}
-	Unknown     = Class{"unknown-segment", format.Dangling, "whether these segments are there cannot be told without reading the tars that have no index"}
-	GarbageRefs = Class{"garbage-references", format.Gap, "earlier cleanups deleted what only garbage refers to: this is as it should be"}
-	BadGCLog    = Class{"gc-log-line", format.BadData, "Oak takes this line for a garbage collection of nothing, or none"}
-	NoGCRoot    = Class{"gc-log-root", format.Dangling, "the newest line names a revision that is gone: the next cleanup of a running Oak deletes all compacted segments, and with them what is in use (OAK-12119); delete gc.log or write a line for the last compaction"}
-	StaleGCLog  = Class{"gc-log-stale", format.Dangling, "a compaction left no line: the next cleanup of a running Oak takes these segments for the leftovers of a failed one and deletes what is in use (OAK-12119); delete gc.log or write a line for the last compaction"}
-	TooMany     = Class{"more", format.Limit, "only the first of many of the same kind are told"}
-	TooLarge    = Class{"too-large", format.Limit, "this was not looked at, since it is larger than may be believed"}
+	HeadUnknown = Class{"head-unknown", format.Dangling, "the newest revision cannot be found without reading the tars that have no index"}
+	Missing     = Class{"missing-segment", format.Dangling, "content that the newest revision needs is gone: Oak fails when it reads it"}
+	Unknown     = Class{"unknown-segment", format.Dangling, "these segments cannot be found without reading the tars that have no index"}
+	GarbageRefs = Class{"garbage-references", format.Gap, "earlier cleanups deleted segments that only garbage refers to: this is normal"}
+	BadGCLog    = Class{"gc-log-line", format.BadData, "Oak reads this line as a garbage collection of nothing, or ignores it"}
+	NoGCRoot    = Class{"gc-log-root", format.Dangling, "the newest line names a revision that is gone: the next cleanup of a running Oak deletes all compacted segments, even those in use (OAK-12119); delete gc.log or write a line for the last compaction"}
+	StaleGCLog  = Class{"gc-log-stale", format.Dangling, "a compaction left no line: the next cleanup of a running Oak treats these segments as leftovers of a failed one and deletes those in use (OAK-12119); delete gc.log or write a line for the last compaction"}
+	TooMany     = Class{"more", format.Limit, "only the first of many of the same kind are reported"}
+	TooLarge    = Class{"too-large", format.Limit, "not checked, because it exceeds the size limit"}
 )
 
 type Problem struct {

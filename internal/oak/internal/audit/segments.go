@@ -53,7 +53,7 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 // changed tells that a file has changed meanwhile, and returns other errors.
 func (x *unit) changed(t *teller, off int64, err error) error {
 	if errors.Is(err, store.ErrChanged) {
-		t.about(UnknownFile, Error, x.Name, off, "it was changed while it was read")
+		t.about(UnknownFile, Error, x.Name, off, "changed while it was read")
 		return nil
 	}
 	return err
@@ -81,7 +81,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 		switch p.Class {
 		case tarfile.BadChecksum:
 			if !readable {
-				p.What += "; and what is there is no segment"
+				p.What += "; and the bytes there are not a segment"
 			}
 			c.x.pass(c.t, BadChecksum, Error, p)
 		case tarfile.BadSegment:

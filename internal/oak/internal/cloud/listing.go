@@ -104,7 +104,7 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 		a.Ignored++ // as Oak's recovery does with those of no bytes
 	default:
 		if l.segments++; l.segments > mostListed {
-			return true, fmt.Errorf("a store of more than %d segments", mostListed)
+			return true, fmt.Errorf("store of more than %d segments", mostListed)
 		}
 		b := blob{Entry: tarfile.Entry{ID: id, Len: int(size)}, number: int32(number)}
 		b.Generation, b.known = parseMetadata(headers, number, id)

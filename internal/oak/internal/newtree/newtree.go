@@ -43,7 +43,7 @@ type Tree struct {
 const longestPath = 256 << 10
 
 // ErrPath is a path that no tree may have.
-var ErrPath = errors.New("no path of a tree")
+var ErrPath = errors.New("not a path of a tree")
 
 // New returns an empty tree, whose records b will get. Flushing b is the caller's.
 func New(b *segment.Builder, o Options) *Tree {
@@ -295,7 +295,7 @@ func (t *Tree) add(path []string, kind byte, key, value []byte) error {
 // Abort gives back what the tree holds.
 func (t *Tree) Abort() error {
 	if t.err == nil {
-		t.err = errors.New("new tree: it was given up")
+		t.err = errors.New("new tree: aborted")
 	}
 	return t.rows.Close()
 }
@@ -309,7 +309,7 @@ func (t *Tree) Close(ctx context.Context) (root segment.RecordID, nodes int64, e
 	w := &build{Tree: t, next: next}
 	root, err = w.whole(ctx)
 	stop()
-	if t.err = errors.New("new tree: it was closed"); err != nil {
+	if t.err = errors.New("new tree: closed"); err != nil {
 		t.err = err
 	}
 	return root, w.nodes, errors.Join(err, t.rows.Close())

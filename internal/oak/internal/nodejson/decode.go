@@ -155,7 +155,7 @@ func (d *Decoder) item() (Item, error) {
 		item.Kind, item.Properties = NodeItem, l.properties
 	case l.has == hasPath|hasMore|hasProperties:
 		if !d.started || l.path != d.path {
-			return Item{}, d.errorf("path: expected that of the line before, of which there is more, found %.100q", l.path)
+			return Item{}, d.errorf("path: expected that of the line before, which continues, found %.100q", l.path)
 		}
 		item.Kind, item.Properties = MoreItem, l.properties
 	default:
@@ -218,7 +218,7 @@ func (c *content) Read(p []byte) (int, error) {
 		case c.err != nil:
 			return 0, c.err
 		case c.d.content != c:
-			return 0, errors.New("nodejson: the content is past")
+			return 0, errors.New("nodejson: the content was already read")
 		case c.off == c.due.length:
 			return 0, io.EOF
 		}

@@ -53,7 +53,7 @@ func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] 
 			e, err := parseEntry(string(l.text), l.off)
 			e.Ended = !l.torn && err == nil
 			if bad, ok := err.(*Error); ok && l.torn {
-				bad.What += ", in a last line that has no end"
+				bad.What += ", in an incomplete last line"
 			}
 			if !yield(e, err) {
 				return
@@ -68,7 +68,7 @@ func parseEntry(text string, off int64) (Entry, error) {
 	}
 	name, rest, ok := strings.Cut(text, " ")
 	if !ok {
-		return bad(fmt.Sprintf("line: %.80q: expected a revision and a blank", text))
+		return bad(fmt.Sprintf("line: %.80q: expected a revision and a space", text))
 	}
 	r, err := ParseRevision(name)
 	if err != nil {
@@ -120,7 +120,7 @@ func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (b
 		}
 		h.Rewound++
 	}
-	return h, NoHead(fmt.Sprintf("journal: expected a line with a revision that is there, found %d lines with others and %d that say nothing", h.Rewound, h.Bad))
+	return h, NoHead(fmt.Sprintf("journal: expected a line with an existing revision, found %d lines with missing ones and %d invalid lines", h.Rewound, h.Bad))
 }
 
 type GC struct {

@@ -154,7 +154,7 @@ func TestHeadIsTheNewestRevisionThatIsThere(t *testing.T) {
 		t.Errorf("two lines that became one: %+v, %v", h, err)
 	}
 	_, err := head()
-	if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Error(), "3 lines with others and 1 ") {
+	if e, ok := errors.AsType[*Error](err); !ok || !strings.Contains(e.Error(), "3 lines with missing ones and 1 ") {
 		t.Error(err)
 	}
 	broken := errors.New("broken")

@@ -64,7 +64,7 @@ func parseProperties(b []byte) (map[string]string, error) {
 		k, ok := unescape(key)
 		v, ok2 := unescape(value)
 		if !ok || !ok2 {
-			return all, &Error{Object: Manifest, Offset: int64(at), What: fmt.Sprintf("properties: %.80q: expected four hex digits behind \\u", text)}
+			return all, &Error{Object: Manifest, Offset: int64(at), What: fmt.Sprintf("properties: %.80q: expected four hex digits after \\u", text)}
 		}
 		if text != "" {
 			all[k] = v

@@ -54,7 +54,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 	name, named := tarfile.ParseEntryName(h.Name)
 	sound := err == nil && h.ChecksumOK && named
 	if sound && name.ID != j.id {
-		j.wrong(tarfile.BadHeader, off, tarfile.BlockSize, "header: it is of segment %s, expected %s", name.ID, j.id)
+		j.wrong(tarfile.BadHeader, off, tarfile.BlockSize, "header: of segment %s, expected %s", name.ID, j.id)
 		return lost, nil
 	}
 	var c Segment
@@ -66,7 +66,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 			c = j.byDamagedName(data, b[:tarfile.BlockSize])
 		}
 		if !blank(rest) {
-			j.wrong(tarfile.BadPadding, j.pos+int64(n), int64(len(rest)), "segment: something else than zeros behind it")
+			j.wrong(tarfile.BadPadding, j.pos+int64(n), int64(len(rest)), "segment: expected zeros after it")
 		}
 		c.intact = (c.Proof == Kept || sound && c.Proof == Proven && h.Size == int64(n)) && blank(rest)
 	}

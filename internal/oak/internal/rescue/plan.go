@@ -179,32 +179,32 @@ func (p *Plan) Words() []string {
 			lines = append(lines, count(n, thing)+" "+what)
 		}
 	}
-	say(int64(c.Replaced), "segment", "damaged in one file and taken from another")
-	say(int64(c.Proof[Mended]), "segment", "put right by turning one bit")
-	say(int64(c.Proof[Doubtful]), "segment", "taken that nothing proves")
-	say(int64(c.Proof[Kept]), "segment", "damaged and kept as it is")
-	say(int64(c.Proof[Stray]), "segment", "found behind lost headers, each as it was written")
-	say(int64(c.Proof[Foreign]), "segment", "left out that nobody can read")
+	say(int64(c.Replaced), "segment", "damaged in one file and copied from another")
+	say(int64(c.Proof[Mended]), "segment", "repaired by flipping one bit")
+	say(int64(c.Proof[Doubtful]), "segment", "kept but not verified")
+	say(int64(c.Proof[Kept]), "segment", "damaged and kept unchanged")
+	say(int64(c.Proof[Stray]), "segment", "found after lost headers, intact")
+	say(int64(c.Proof[Foreign]), "segment", "left out as unreadable")
 	say(int64(c.Proof[Lost]), "segment", "lost")
 	say(c.LostBytes, "byte", "of segments lost or left out")
-	say(c.UnknownBytes, "byte", "that belong to nothing that is known")
-	say(c.BlankBytes, "byte", "of zeros, or of no part of a store, where segments may have been")
+	say(c.UnknownBytes, "byte", "not part of anything known")
+	say(c.BlankBytes, "byte", "of zeros or foreign data where segments may have been")
 	return lines
 }
 
 func (p *Plan) does() string {
 	switch p.Action {
 	case Nothing:
-		return p.Sources[p.Base].Name + " is sound as it is"
+		return p.Sources[p.Base].Name + " is intact"
 	case Tail:
-		return fmt.Sprintf("%s is sound up to %d, and needs only another tail", p.Sources[p.KeepOf].Name, p.Keep)
+		return fmt.Sprintf("%s is intact up to %d and needs only a new tail", p.Sources[p.KeepOf].Name, p.Keep)
 	case Leave:
-		return "there is nothing in the tar"
+		return "the tar is empty"
 	}
 	if !p.Gain {
-		return "the tar can only be written anew without what is damaged"
+		return "the tar can only be rewritten without its damaged parts"
 	}
-	return "the tar has to be written anew"
+	return "the tar must be rewritten"
 }
 
 // count is a number of things, with its thousands apart.

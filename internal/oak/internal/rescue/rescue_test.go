@@ -23,7 +23,7 @@ import (
 func TestATarWithNothingInItIsLeftOut(t *testing.T) {
 	for _, b := range [][]byte{nil, {0}, make([]byte, 1024), make([]byte, 1<<20), bytes.Repeat([]byte("no tar "), 5000)} {
 		x := recovered(t, map[string][]byte{"data00000a.tar": b}, nil)
-		if x.plan.Action != Leave || !strings.Contains(x.plan.Words()[0], "nothing in the tar") {
+		if x.plan.Action != Leave || !strings.Contains(x.plan.Words()[0], "the tar is empty") {
 			t.Errorf("%d bytes: %v", len(b), x.plan.Words())
 		}
 		m := newMemory(nil)

@@ -102,7 +102,7 @@ func (s *survey) open(ctx context.Context, i int) error {
 		total += tarfile.BlockSize + min(int64(e.Len), tarfile.MaxSegment)
 	}
 	if total > crowd*info.Size {
-		s.damage(i, tarfile.BadIndex, 0, info.Size, "index: segments of %d bytes in all, expected no more than are in the file", total)
+		s.damage(i, tarfile.BadIndex, 0, info.Size, "index: segments of %d bytes in total, expected at most the size of the file", total)
 		return nil
 	}
 	s.tars[i] = t
@@ -251,19 +251,19 @@ func (s *survey) tell(c Segment) {
 	e := Event{Object: s.plan.Sources[c.From].Name, Problem: tarfile.Problem{Off: c.Pos, Len: int64(c.Len), Segment: c.ID, HasSegment: true}}
 	switch {
 	case c.Proof == Lost:
-		e.Kind, e.What = SegmentLost, fmt.Sprintf("%d bytes; no good copy of it was found", c.Len)
+		e.Kind, e.What = SegmentLost, fmt.Sprintf("%d bytes; no intact copy found", c.Len)
 	case c.Proof == Foreign:
-		e.Kind, e.What = LeftOut, "it is what was written, and no data segment of a version that is known"
+		e.Kind, e.What = LeftOut, "intact, but not a data segment of a known version"
 	case c.Proof == Kept:
-		e.Kind, e.What = StaysDamaged, "it stays as it is: Oak can read what is left of it"
+		e.Kind, e.What = StaysDamaged, "kept unchanged: Oak can read the rest of it"
 	case c.Proof == Doubtful:
-		e.Kind, e.What = InDoubt, "taken, though nothing proves that it is what was written"
+		e.Kind, e.What = InDoubt, "kept, but could not be verified"
 	case c.Proof == Stray:
-		e.Kind, e.What = InDoubt, "it is what was written, but behind a lost header: it may have been part of a binary"
+		e.Kind, e.What = InDoubt, "intact, but after a lost header: it may be part of a binary"
 	case c.Proof == Mended:
-		e.Kind, e.What = BitTurned, fmt.Sprintf("with one bit turned, %#02x of the byte at %d, its checksum fits", c.mask, c.Pos+int64(c.bit))
+		e.Kind, e.What = BitTurned, fmt.Sprintf("the checksum matches with one bit flipped, %#02x of the byte at %d", c.mask, c.Pos+int64(c.bit))
 	case c.again:
-		e.Kind, e.What = OtherCopy, "taken from here"
+		e.Kind, e.What = OtherCopy, "copied from here"
 	default:
 		return
 	}

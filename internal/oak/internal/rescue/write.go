@@ -230,7 +230,7 @@ func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, er
 		}
 		return segment.Parse(id, b)
 	}
-	missing := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "there is no such segment"}
+	missing := &segment.Error{Class: segment.Missing, Segment: id, Record: -1, Off: -1, What: "no such segment"}
 	if p.copies == nil {
 		return nil, missing
 	}

@@ -159,7 +159,7 @@ func (b *Builder) put(ctx context.Context, t Type, d *draft) RecordID {
 		}
 		b.refs = b.refs[:refs]
 		if len(b.rows) == rowLen {
-			b.fail(b.limit("%s: expected one that a segment has room for, found %d bytes and %d references", t, len(d.b), more))
+			b.fail(b.limit("%s: does not fit into a segment: %d bytes and %d references", t, len(d.b), more))
 		}
 		b.Flush(ctx)
 	}

@@ -119,7 +119,7 @@ func (c *checker) refs() {
 		case id == s.id:
 			c.report(SelfRef, -1, off, "reference %d: expected another segment, found this one", i+1)
 		case twice:
-			c.report(DuplicateRef, -1, off, "reference %d: expected another than reference %d, found it again", i+1, first+1)
+			c.report(DuplicateRef, -1, off, "reference %d: duplicate of reference %d", i+1, first+1)
 		case !id.IsData() && !id.IsBulk():
 			c.report(OddRef, -1, off, "reference %d: expected a data or a bulk segment, found %s", i+1, id)
 		}

@@ -195,7 +195,7 @@ func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot, f *Field)
 	}
 	f.Value = to.typ.String()
 	if !s.want.has(to.typ) {
-		return to.errorf(Corrupt, 0, "%s: expected another type, found a %s", s, to.typ)
+		return to.errorf(Corrupt, 0, "%s: unexpected type %s", s, to.typ)
 	}
 	switch to.typ {
 	case ValueRecord, BlobID:

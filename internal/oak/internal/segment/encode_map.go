@@ -188,7 +188,7 @@ func (w *mapWriter) follows(h hashedChild) error {
 	case order == 0:
 		return fmt.Errorf("segment: map: expected each name once, found %.100q twice", h.Name)
 	case order > 0:
-		return fmt.Errorf("segment: map: expected names in order, found %.100q behind %.100q", h.Name, w.last.Name)
+		return fmt.Errorf("segment: map: expected names in order, found %.100q after %.100q", h.Name, w.last.Name)
 	case w.n > mapSizeMask:
 		return w.b.limit("map: expected at most %d names, found more", mapSizeMask)
 	}

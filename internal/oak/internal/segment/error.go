@@ -67,7 +67,7 @@ func (e *Error) Unwrap() []error {
 func sourceError(id RecordID, err error) error {
 	if e, _ := errors.AsType[*Error](err); e == nil && errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return &Error{Class: Missing, Segment: id.Segment, Record: id.Number, Off: -1, What: "there is no such segment", Err: err}
+		return &Error{Class: Missing, Segment: id.Segment, Record: id.Number, Off: -1, What: "no such segment", Err: err}
 	}
 	return err
 }

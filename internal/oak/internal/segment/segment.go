@@ -315,7 +315,7 @@ func (s *Segment) Record(n int32) (Record, error) {
 	}
 	row, at, ok := s.find(n)
 	if !ok {
-		return Record{}, s.errorf(Missing, n, -1, "there is no such record; the segment has %d", s.records)
+		return Record{}, s.errorf(Missing, n, -1, "no such record; the segment has %d", s.records)
 	}
 	pos, what := s.place(row)
 	if what != "" {

@@ -151,7 +151,7 @@ type Piece struct {
 func (v Value) Pieces(ctx context.Context, off, n int64) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		if v.External() {
-			yield(Piece{}, v.rec.errorf(Missing, 0, "value: its content is in another store"))
+			yield(Piece{}, v.rec.errorf(Missing, 0, "value: the content is in another store"))
 			return
 		}
 		if off < 0 || n < 0 || n > v.h.n-off {

@@ -160,7 +160,7 @@ func (m *marker) read(ctx context.Context, t *TarPlan, i int) error {
 	// It may be mended one day, when nothing tells any more what it had.
 	m.bulk.all = true
 	m.o.Report(t.Name, tarfile.Problem{Class: tarfile.BadSegment, Off: e.Pos, Len: int64(e.Len), Segment: e.ID, HasSegment: true,
-		What: what + ", and the graph is damaged: all bulk segments are kept, since this one may refer to any"})
+		What: what + ", and the graph is damaged: all bulk segments are kept, because this one may refer to any"})
 	return nil
 }
 

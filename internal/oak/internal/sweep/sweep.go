@@ -152,7 +152,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 		return err
 	}
 	w.p.report(w.t.Name, tarfile.Problem{Class: tarfile.BadHeader, Off: old - tarfile.BlockSize, Len: tarfile.BlockSize, Segment: e.ID, HasSegment: true,
-		What: "header: damaged; the entry gets another one, with the checksum that the segment has now"})
+		What: "header: damaged; wrote a new one with the segment's current checksum"})
 	if err := w.flush(ctx); err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (w *writer) proof(ctx context.Context, st store.Store, name string) error {
 		return err
 	}
 	if t.Size() != w.size || t.Index().Len() != w.tail.Len() {
-		return fmt.Errorf("%s: %d bytes, %d segments, expected %d, %d as they were written", name, t.Size(), t.Index().Len(), w.size, w.tail.Len())
+		return fmt.Errorf("%s: %d bytes, %d segments, expected %d and %d as written", name, t.Size(), t.Index().Len(), w.size, w.tail.Len())
 	}
 	if _, err := t.Graph(ctx); err != nil {
 		return err

@@ -104,7 +104,7 @@ func (r *BinaryRefs) each(do func(SegmentBinaries) bool) *Error {
 	if p != len(b) {
 		// The checksum does not cover the count. Oak takes the generations that are
 		// counted.
-		return bad(p, "%d bytes behind the last of %d generations", len(b)-p, r.count)
+		return bad(p, "%d bytes after the last of %d generations", len(b)-p, r.count)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 		sound = t.doubtful(e, header, data, crc, report)
 	}
 	if !isZero(rest) {
-		e.problemTo(report)(BadPadding, e.Pos+int64(e.Len), int64(len(rest)), "segment: something else than zeros behind it")
+		e.problemTo(report)(BadPadding, e.Pos+int64(e.Len), int64(len(rest)), "segment: expected zeros after it")
 	}
 	if e.ID.IsData() {
 		t.checkHead(e, data, report)
@@ -89,7 +89,7 @@ func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Pro
 	if ok && want != crc {
 		flip := ""
 		if off, mask, ok := FindFlip(data, want); ok {
-			flip = fmt.Sprintf(": one bit is wrong, bit %d of the byte at %d", bits.TrailingZeros8(mask), e.Pos+int64(off))
+			flip = fmt.Sprintf(": only bit %d of the byte at %d is wrong", bits.TrailingZeros8(mask), e.Pos+int64(off))
 		}
 		problem(BadChecksum, e.Pos, int64(e.Len), "segment: checksum %08x, expected %08x%s", crc, want, flip)
 	}
@@ -111,13 +111,13 @@ func Compare(id ID, header, data []byte) (what string) {
 	n, named := ParseEntryName(h.Name)
 	switch sound := err == nil && h.ChecksumOK && named; {
 	case sound && n.ID != id:
-		return fmt.Sprintf("its header is of segment %s", n.ID)
+		return fmt.Sprintf("the header is of segment %s", n.ID)
 	case sound && !n.HasCRC, fit == crcDigits, fit == crcDigits-1 && !sound:
 		return ""
 	case named && n.HasCRC:
 		return fmt.Sprintf("checksum %08x, expected %08x", crc, n.CRC)
 	}
-	return "its header is damaged, and nothing else tells whether it is what was written"
+	return "the header is damaged, so the segment cannot be verified"
 }
 
 // isHeader reports whether b is the header of a segment with this checksum, to the
@@ -153,7 +153,7 @@ func (t *Tar) checkHeader(e Entry, b []byte, problem problemf) (crc uint32, ok b
 		return 0, false
 	}
 	if !h.ChecksumOK {
-		problem(BadHeader, off, BlockSize, "header: its checksum is wrong")
+		problem(BadHeader, off, BlockSize, "header: checksum does not match")
 	}
 	if h.Size != int64(e.Len) {
 		problem(BadHeader, off, BlockSize, "header: %d bytes, expected %d as in the index", h.Size, e.Len)
@@ -164,7 +164,7 @@ func (t *Tar) checkHeader(e Entry, b []byte, problem problemf) (crc uint32, ok b
 		problem(BadHeader, off, BlockSize, "header: name %q, expected one of segment %s", h.Name, e.ID)
 		return 0, false
 	case n.ID != e.ID:
-		problem(BadHeader, off, BlockSize, "header: it is of segment %s, expected %s", n.ID, e.ID)
+		problem(BadHeader, off, BlockSize, "header: of segment %s, expected %s", n.ID, e.ID)
 	case !n.HasCRC:
 		problem(BadHeader, off, BlockSize, "header: name %q has no checksum", h.Name)
 	}
@@ -227,7 +227,7 @@ func (c *layoutCheck) run(ctx context.Context) error {
 		return err
 	}
 	if !isZero(b[footerLen:]) {
-		c.problem(BadPadding, trailer, trailerLen, "file: it ends with something else than %d zeros", trailerLen)
+		c.problem(BadPadding, trailer, trailerLen, "file: expected %d zeros at the end", trailerLen)
 	}
 	if size := int64(parseFooter(b[:footerLen]).size); size != c.l.Index.Len-BlockSize {
 		c.problem(BadIndex, trailer-8, 4, "index: %d bytes, expected %d", size, c.l.Index.Len-BlockSize)
@@ -298,14 +298,14 @@ func (c *layoutCheck) header(ctx context.Context, s Span, content int64, suffix 
 	case err != nil:
 		problem(BadHeader, s.Off, BlockSize, "%v", err)
 	case !h.ChecksumOK:
-		problem(BadHeader, s.Off, BlockSize, "header of %s: its checksum is wrong", suffix)
+		problem(BadHeader, s.Off, BlockSize, "header of %s: checksum does not match", suffix)
 	case !strings.HasSuffix(h.Name, suffix) && len(h.Name) < nameLen:
 		problem(BadHeader, s.Off, BlockSize, "header: name %q, expected one with %s", h.Name, suffix)
 	case h.Size != s.Len-BlockSize:
 		problem(BadHeader, s.Off, BlockSize, "header of %s: %d bytes, expected %d", suffix, h.Size, s.Len-BlockSize)
 	}
 	if !isZero(b[BlockSize:]) {
-		problem(BadPadding, s.Off+BlockSize, int64(len(b))-BlockSize, "something else than zeros before the content of %s", suffix)
+		problem(BadPadding, s.Off+BlockSize, int64(len(b))-BlockSize, "expected zeros before the content of %s", suffix)
 	}
 	return ok, nil
 }
@@ -318,14 +318,14 @@ func (c *layoutCheck) about(class Class, s Span, id ID, format string, a ...any)
 func (c *layoutCheck) checkGraph(g *Graph) {
 	at := c.l.Graph
 	if g.twice > 0 {
-		c.problem(BadGraph, at.Off, at.Len, "graph: %d lists of segments that have another one", g.twice)
+		c.problem(BadGraph, at.Off, at.Len, "graph: %d duplicate lists of segments", g.twice)
 	}
 	for id, targets := range g.All() {
 		switch _, ok := c.t.index.Find(id); {
 		case !ok:
 			c.about(BadGraph, at, id, "graph: a list of a segment that is not in the index")
 		case !id.IsData():
-			c.about(BadGraph, at, id, "graph: a list of a segment that is no data segment")
+			c.about(BadGraph, at, id, "graph: a list of a segment that is not a data segment")
 		case targets.Len() == 0:
 			c.about(BadGraph, at, id, "graph: a list without targets")
 		}

@@ -65,7 +65,7 @@ func parseGraph(b []byte, f footer) (*Graph, *Error) {
 	}
 	if p != len(b) {
 		// The checksum does not cover the count. Oak takes the lists that are counted.
-		return bad(p, "%d bytes behind the last of %d lists", len(b)-p, f.count)
+		return bad(p, "%d bytes after the last of %d lists", len(b)-p, f.count)
 	}
 	byKey := func(x, y uint32) int { return compareIDs(b[x:], b[y:]) }
 	slices.SortFunc(g.lists, func(x, y uint32) int { return cmp.Or(byKey(x, y), cmp.Compare(y, x)) }) // the last first

@@ -185,7 +185,7 @@ func locateIndex(tail []byte, length int64) (indexPlace, *NoIndex) {
 	p.from = end - n
 	p.header = p.from - pad(n) - BlockSize
 	if p.header < 0 {
-		return none(CountTooLarge, end-12, "index: %d entries, expected no more than fit into a file of %d bytes", f.count, length)
+		return none(CountTooLarge, end-12, "index: %d entries, expected at most what fits into a file of %d bytes", f.count, length)
 	}
 	return p, nil
 }

@@ -24,22 +24,22 @@ func (s *scan) damaged(w []byte) (Found, bool) {
 	block := w[:BlockSize]
 	m, ok := mend(block)
 	if !ok {
-		p := Problem{Class: BadHeader, What: "header: damaged beyond mending, or no header"}
+		p := Problem{Class: BadHeader, What: "header: damaged beyond repair, or no header"}
 		if n, ok := ParseEntryName(headerName(block)); ok {
 			p.Segment, p.HasSegment = n.ID, true
 		}
 		return s.skip(block, p)
 	}
-	lost := Problem{Class: BadHeader, Segment: m.name.ID, HasSegment: true, What: "header: damaged, and its segment cannot be told from what follows"}
+	lost := Problem{Class: BadHeader, Segment: m.name.ID, HasSegment: true, What: "header: damaged, and the end of its segment is unknown"}
 	size, mended := s.measure(w[BlockSize:], &m)
 	if !mended {
 		return s.skip(block, lost)
 	}
 	doubt := DoubtID
-	what := "header: damaged; the id is not sure, the segment is sound"
+	what := "header: damaged; the id is uncertain, the segment is intact"
 	if m.proves(size) {
 		doubt = 0
-		what = "header: damaged; all of it could be mended"
+		what = "header: damaged; completely repaired"
 	}
 	header := s.at
 	f := s.found(w, m.name, size, m.name.CRC, doubt)

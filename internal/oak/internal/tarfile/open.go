@@ -112,7 +112,7 @@ func (t *Tar) ReadHeader(ctx context.Context, i int) (Header, error) {
 	e := t.index.At(i)
 	off := e.Pos - BlockSize
 	if off < 0 || e.Pos > t.size {
-		return Header{}, t.fault(OutOfBounds, e.Pos, "segment %s: its header cannot be at %d of %d", e.ID, off, t.size)
+		return Header{}, t.fault(OutOfBounds, e.Pos, "segment %s: the header cannot be at %d of %d", e.ID, off, t.size)
 	}
 	b := make([]byte, BlockSize)
 	if err := t.obj.ReadAt(ctx, b, off); err != nil {
@@ -167,7 +167,7 @@ func (w *window) at(ctx context.Context, off, n int64) ([]byte, error) {
 // locate reads the footer that ends at end.
 func (w *window) locate(ctx context.Context, end int64, check func(footer, int64) *Error) (part, error) {
 	if end < BlockSize+footerLen {
-		return part{}, w.t.fault(Truncated, end, "there is no room before the index for graph and binary references")
+		return part{}, w.t.fault(Truncated, end, "no room before the index for graph and binary references")
 	}
 	b, err := w.at(ctx, end-footerLen, footerLen)
 	if err != nil {

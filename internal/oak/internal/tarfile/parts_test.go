@@ -103,10 +103,10 @@ func TestWhatPartsSayIsChecked(t *testing.T) {
 	}{
 		"graph of another segment":    {nil, func(ID) []byte { return slices.Concat(other[:], numbers(1), other[:]) }, v2(0), v1(1), BadGraph, "not in the index"},
 		"segment that names itself":   {nil, func(id ID) []byte { return slices.Concat(id[:], numbers(1), id[:]) }, v2(0), v1(1), BadGraph, "itself"},
-		"two lists":                   {nil, func(id ID) []byte { l := slices.Concat(id[:], numbers(1), other[:]); return slices.Concat(l, l) }, v2(0), v1(2), BadGraph, "another one"},
+		"two lists":                   {nil, func(id ID) []byte { l := slices.Concat(id[:], numbers(1), other[:]); return slices.Concat(l, l) }, v2(0), v1(2), BadGraph, "duplicate lists"},
 		"empty list":                  {nil, func(id ID) []byte { return slices.Concat(id[:], numbers(0)) }, v2(0), v1(1), BadGraph, "at least 38"},
 		"more lists than there are":   {nil, func(id ID) []byte { return slices.Concat(id[:], numbers(1), other[:]) }, v2(0), v1(2), BadGraph, "at least"},
-		"fewer lists than there are":  {nil, func(id ID) []byte { return slices.Concat(id[:], numbers(1), other[:]) }, v2(0), v1(0), BadGraph, "behind the last"},
+		"fewer lists than there are":  {nil, func(id ID) []byte { return slices.Concat(id[:], numbers(1), other[:]) }, v2(0), v1(0), BadGraph, "after the last"},
 		"a list too long":             {nil, func(id ID) []byte { return slices.Concat(id[:], numbers(2), other[:]) }, v2(0), v1(1), BadGraph, "targets"},
 		"a list of less than nothing": {nil, func(id ID) []byte { return slices.Concat(id[:], numbers(1<<31), other[:]) }, v2(0), v1(1), BadGraph, "targets"},
 		"negative count of lists":     {nil, nil, v2(0), v1(-1), BadGraph, "-1 lists"},
@@ -123,7 +123,7 @@ func TestWhatPartsSayIsChecked(t *testing.T) {
 		}, nil, v2(1), v1(0), BadBinaries, "reference of 9 bytes"},
 		"fewer generations than there are": {func(id ID) []byte {
 			return slices.Concat(numbers(1, 0), []byte{0}, numbers(1), id[:], numbers(0))
-		}, nil, v2(0), v1(0), BadBinaries, "behind the last"},
+		}, nil, v2(0), v1(0), BadBinaries, "after the last"},
 		"more segments than there are": {func(id ID) []byte {
 			return slices.Concat(numbers(1, 0), []byte{0}, numbers(2), id[:], numbers(0))
 		}, nil, v2(1), v1(0), BadBinaries, "2 segments"},
@@ -133,7 +133,7 @@ func TestWhatPartsSayIsChecked(t *testing.T) {
 		"list without targets": {nil, func(id ID) []byte {
 			return slices.Concat(id[:], numbers(0), other[:], numbers(2), id[:], id[:])
 		}, v2(0), v1(2), BadGraph, "without targets"},
-		"list of a bulk segment": {nil, func(ID) []byte { return slices.Concat(bulk[:], numbers(1), other[:]) }, v2(0), v1(1), BadGraph, "no data segment"},
+		"list of a bulk segment": {nil, func(ID) []byte { return slices.Concat(bulk[:], numbers(1), other[:]) }, v2(0), v1(1), BadGraph, "not a data segment"},
 		"generations cut off": {func(id ID) []byte {
 			return slices.Concat(numbers(1, 0), []byte{0}, numbers(1), id[:], numbers(1, 5), []byte("abcde1"))
 		}, nil, v2(2), v1(0), BadBinaries, "at least"},

@@ -121,7 +121,7 @@ func (s *scan) view() ([]byte, error) {
 // step looks at a block, and goes on behind its entry, or to the next block.
 func (s *scan) step(w []byte) (Found, bool) {
 	if len(w) < BlockSize {
-		return s.skip(w, Problem{Class: Truncated, What: "file: it ends within a block"})
+		return s.skip(w, Problem{Class: Truncated, What: "file: ends within a block"})
 	}
 	block := w[:BlockSize]
 	h, err := ParseHeader(block)
@@ -161,7 +161,7 @@ func (s *scan) found(w []byte, n EntryName, size int, crc uint32, doubt Doubt) F
 	end := BlockSize + size
 	rest := w[end:min(end+pad(size), len(w))]
 	if !isZero(rest) {
-		s.report(Problem{Class: BadPadding, Off: s.at + int64(end), Len: int64(len(rest)), Segment: n.ID, HasSegment: true, What: "segment: something else than zeros behind it"})
+		s.report(Problem{Class: BadPadding, Off: s.at + int64(end), Len: int64(len(rest)), Segment: n.ID, HasSegment: true, What: "segment: expected zeros after it"})
 	}
 	s.at += int64(end + len(rest))
 	return f
@@ -179,7 +179,7 @@ func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) (none Found, n
 	}
 	if s.spend(len(data)) {
 		if off, mask, ok := FindFlip(data, n.CRC); ok {
-			p.What += fmt.Sprintf(": one bit is wrong, bit %d of the byte at %d", bits.TrailingZeros8(mask), s.at+BlockSize+int64(off))
+			p.What += fmt.Sprintf(": only bit %d of the byte at %d is wrong", bits.TrailingZeros8(mask), s.at+BlockSize+int64(off))
 		}
 	}
 	s.flush()
@@ -208,7 +208,7 @@ func (s *scan) spend(n int) bool {
 	}
 	s.effort -= int64(n)
 	if s.effort < 0 {
-		s.report(Problem{Class: Limit, Off: s.at, What: "scan: too much damage: from here on headers are not mended"})
+		s.report(Problem{Class: Limit, Off: s.at, What: "scan: too much damage: headers are not repaired from here on"})
 	}
 	return s.effort >= 0
 }
@@ -225,7 +225,7 @@ func (s *scan) other(w []byte, h Header) (none Found, no bool) {
 			return s.skip(w[:BlockSize], Problem{Class: BadHeader, What: fmt.Sprintf("header: name %.100q, expected one of a segment", h.Name)})
 		}
 		s.flush()
-		s.report(Problem{Class: Gap, Off: s.at, Len: BlockSize + h.Size, What: fmt.Sprintf("entry %.100q: it is no part of a store", h.Name)})
+		s.report(Problem{Class: Gap, Off: s.at, Len: BlockSize + h.Size, What: fmt.Sprintf("entry %.100q: not part of a store", h.Name)})
 	}
 	s.flush()
 	s.at = min(s.at+BlockSize+h.Size+pad(h.Size), s.size)

@@ -29,18 +29,18 @@ func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 	case e.Len < 1 || e.Len > MaxSegment:
 		return bad("%d bytes, expected 1 to %d", e.Len, MaxSegment)
 	case e.Pos < BlockSize || e.Pos%BlockSize != 0:
-		return bad("position %d, expected a multiple of %d and no less", e.Pos, BlockSize)
+		return bad("position %d, expected a multiple of %d, at least that", e.Pos, BlockSize)
 	case e.Generation.Gen < 0 || e.Generation.Full < 0:
 		return bad("generation %s", e.Generation)
 	case len(refs)%len(ID{}) != 0:
 		return bad("references: %d bytes, expected a multiple of %d", len(refs), len(ID{}))
 	case !e.ID.IsData() && (len(refs) > 0 || len(binaries) > 0):
-		return bad("references of a segment that is no data segment")
+		return bad("references of a segment that is not a data segment")
 	case !e.ID.IsData() && e.Generation != Generation{}:
-		return bad("generation %s of a segment that is no data segment", e.Generation)
+		return bad("generation %s of a segment that is not a data segment", e.Generation)
 	}
 	if _, twice := t.known[e.ID]; twice {
-		return bad("it is there already")
+		return bad("duplicate segment")
 	}
 	end := max(t.end, e.end())
 	more := t.size() + entryV2 + nodeLen + int64(len(refs)) + generationV2 + segmentRefsLen
@@ -48,7 +48,7 @@ func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 		more += 4 + int64(len(b))
 	}
 	if end > maxLen-more {
-		return bad("the tar would be longer than %d bytes", int64(maxLen))
+		return bad("the tar would exceed %d bytes", int64(maxLen))
 	}
 	if t.known == nil {
 		t.known = map[ID]struct{}{}

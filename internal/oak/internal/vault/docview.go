@@ -33,7 +33,7 @@ func parseAttribute(s string) (a attribute, err error) {
 	if rest, ok := strings.CutPrefix(s, "{"); ok {
 		name, rest, ok := strings.Cut(rest, "}")
 		if !ok {
-			return a, fmt.Errorf("expected a } behind the type, found %.60q", s)
+			return a, fmt.Errorf("expected a } after the type, found %.60q", s)
 		}
 		if a.Type, ok = types[name]; !ok && name != binaryReference {
 			return a, fmt.Errorf("expected a type, found %.60q", name)
@@ -91,7 +91,7 @@ func appendEscape(b []byte, s string) (_ []byte, n int, empty bool, err error) {
 			n = 12
 		}
 		if !ok {
-			return b, 0, false, fmt.Errorf("expected four digits of hex behind \\u, surrogates in pairs, found %.12q", s)
+			return b, 0, false, fmt.Errorf("expected four hex digits after \\u, surrogates in pairs, found %.12q", s)
 		}
 		return utf8.AppendRune(b, r), n, false, nil
 	}

@@ -102,7 +102,7 @@ func (r *Reader) read(ctx context.Context, e format.Entry, do func(io.Reader) (l
 	if err == errStop || ctx.Err() != nil {
 		err = cmp.Or(ctx.Err(), err)
 	} else if _, told := errors.AsType[*Error](err); err != nil && !told && !errors.Is(err, errTold) {
-		err = &Error{Package: r.files.Name(), Entry: e.Name, Line: line, What: "it cannot be taken", Err: err}
+		err = &Error{Package: r.files.Name(), Entry: e.Name, Line: line, What: "cannot be imported", Err: err}
 	}
 	return errors.Join(err, in.Close())
 }
@@ -111,7 +111,7 @@ var (
 	// errStop ends the reading of a file.
 	errStop = errors.New("stop")
 	// errTold says that the consumer of the nodes failed, or wants no more.
-	errTold = errors.New("the nodes were not taken")
+	errTold = errors.New("the nodes were not imported")
 )
 
 // Kinds of files below jcr_root.
@@ -197,7 +197,7 @@ func (r *Reader) errorf(e format.Entry, line int, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok || errors.Is(err, errTold) {
 		return err
 	}
-	return &Error{Package: r.files.Name(), Entry: e.Name, Line: line, What: "it cannot be taken", Err: err}
+	return &Error{Package: r.files.Name(), Entry: e.Name, Line: line, What: "cannot be imported", Err: err}
 }
 
 // isDocument looks at the beginning of a file, as the reference does.

@@ -43,15 +43,15 @@ func (w *Writer) Check(name string) error {
 	case !utf8.ValidString(name):
 		return &NameError{name, "expected UTF-8"}
 	case local == "":
-		return &NameError{name, "expected something behind the prefix"}
+		return &NameError{name, "expected a name after the prefix"}
 	case prefix == "":
 		return nil
 	}
 	if string(appendXMLName(nil, prefix)) != prefix && prefix != "xml" {
-		return &NameError{name, "expected a prefix as XML has them"}
+		return &NameError{name, "expected an XML prefix"}
 	}
 	if _, ok := w.uri(prefix); !ok {
-		return &NameError{name, "there is no namespace of this prefix in /jcr:system/rep:namespaces"}
+		return &NameError{name, "no namespace with this prefix in /jcr:system/rep:namespaces"}
 	}
 	return nil
 }
