@@ -79,7 +79,7 @@ func findMachine() (*machine, error) {
 func (m *machine) Retrieve() (credentials.Value, error) { return m.RetrieveWithCredContext(nil) }
 
 // RetrieveWithCredContext returns errors without the texts of the server and the client, because
-// these quote the tokens. A request without a response may be retried.
+// the client's text quotes the response. A request without a response may be retried.
 func (m *machine) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	v, err := m.IAM.RetrieveWithCredContext(cc)
 	if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
