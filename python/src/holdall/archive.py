@@ -122,7 +122,7 @@ class Archive(Mapping[str, bytes]):
         return io.BufferedReader(ArchiveFile(self._reader, row, name, self._rows.size(row)), 64 << 10)
 
     def glob(self, pattern: str) -> Iterator[str]:
-        """Yield the names that match a pattern of ``*`` and ``?`` within a part of a name, ``[…]``, ``**`` for folders."""
+        """Yield the names that match a pattern with ``*``, ``?``, ``[…]``, and ``**`` for any folders."""
         matches = matcher(pattern)
         return (name for name in self if matches(name))
 
