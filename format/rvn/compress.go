@@ -63,7 +63,7 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 	return z, nil
 }
 
-// encoders are encoders that nobody uses, by goZstd: each has tables of up to
+// encoders are unused encoders by goZstd. Each has tables of up to
 // 30 MB.
 var encoders sync.Map // of *sync.Pool
 
