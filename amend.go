@@ -13,11 +13,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An Amendment is an archive open for changes in place. Nothing counts before
-// Commit returns nil, and a program that is killed at any moment leaves the
-// archive as it was or as it was to be. Others can read meanwhile; a second
-// Amendment of the same archive is refused with a *store.LockedError. It belongs
-// to one goroutine.
+// An Amendment is an archive open for changes in place. No change takes effect before Commit
+// returns nil. If the program is killed, the archive is left as it was before Commit or as it is
+// after it. Others can read the archive in the meantime. A second Amendment of the same archive
+// is refused with a [*store.LockedError].
+//
+// An Amendment must not be used by several goroutines at once.
 type Amendment struct {
 	format.Amender
 	f    *format.Format
@@ -25,11 +26,12 @@ type Amendment struct {
 	name string
 	o    OpenOptions
 	keep *parity.Keeper // nil if there is no parity
-	odd  error          // why the parity that is there cannot be used
+	odd  error          // why existing parity cannot be used
 }
 
-// Amend opens the archive at an address for changes: of its entries as
-// OpenOptions.View shows them.
+// Amend opens the archive at an address for changes. The entries that can be changed are those of
+// OpenOptions.View. If archives of the format cannot be changed in place, the error wraps
+// [ErrImmutable]. The caller must close the Amendment.
 func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -38,7 +40,7 @@ func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, erro
 	return AmendStore(ctx, st, name, o)
 }
 
-// AmendStore is Amend of the archive called name in st.
+// AmendStore is like [Amend] for the archive called name in st.
 func AmendStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Amendment, error) {
 	a, err := OpenStore(ctx, st, name, o)
 	if err != nil {
@@ -66,8 +68,9 @@ func AmendStore(ctx context.Context, st store.Store, name string, o OpenOptions)
 	return &Amendment{Amender: m, f: f, st: st, name: name, o: o, keep: keep, odd: odd}, nil
 }
 
-// Commit makes the changes count, and brings the parity beside the archive up to date. If
-// that alone fails the changes are there, and a note says that the parity is not of them.
+// Commit makes the changes take effect and updates the parity beside the archive. If only the
+// parity cannot be updated, the changes are committed and a note in the result says that the
+// parity is out of date.
 func (m *Amendment) Commit(ctx context.Context) (format.Amended, error) {
 	sum, err := m.Amender.Commit(ctx)
 	if err != nil || m.keep == nil && m.odd == nil {
@@ -86,7 +89,7 @@ func (m *Amendment) Commit(ctx context.Context) (format.Amended, error) {
 	return sum, nil
 }
 
-// Close gives up what was not committed.
+// Close closes the archive and discards all changes that were not committed.
 func (m *Amendment) Close() error {
 	err := m.Amender.Close()
 	if m.keep != nil {
@@ -95,24 +98,24 @@ func (m *Amendment) Close() error {
 	return err
 }
 
-// AddOptions are wishes for what is added.
+// AddOptions are the options of [Amendment.Add] and [Amendment.AddFrom].
 type AddOptions struct {
-	// Exclude and Follow are about files of this machine.
+	// Exclude and Follow apply to local files, as in PackOptions.
 	Exclude []string `json:"exclude,omitempty"`
 	Follow  bool     `json:"follow,omitempty"`
-	// Prefix is put in front of every name.
+	// Prefix is prepended to every name.
 	Prefix string `json:"prefix,omitempty"`
-	// Embed and Refer are about what comes from another archive, as those of PackOptions.
+	// Embed and Refer apply to entries of another archive, as in PackOptions.
 	Embed bool   `json:"embed,omitempty"`
 	Refer string `json:"refer,omitempty"`
-	// OnError is told of each file that could not be added; the others are.
-	// Without it the first one is the end.
+	// OnError is called for each file that could not be added; the remaining files are still
+	// added. If OnError is nil, the first failure ends the call.
 	OnError func(name string, err error) `json:"-"`
 	Meter   *Meter                       `json:"-"`
 }
 
-// Add puts files and folders of this machine into the archive, under the names
-// that Pack would give them. It returns how many could not be added.
+// Add puts local files and folders into the archive, under the names that [Pack] would give them.
+// It returns the number of files that could not be added.
 func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (failed int64, err error) {
 	roots, err := tree.Roots(paths, false)
 	if err == nil {
@@ -151,12 +154,13 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	return failed, nil
 }
 
-// AddFrom adds groups and arrays of another archive, with all that is in them, to an
-// archive that was opened by its keys, as its view "zarr" shows them; from is opened so, too,
-// or a Zarr hierarchy. No names are all. An array that is there is replaced with all its
-// chunks. A group that is there gets the other's attributes, and keeps what is in it. What was
-// asked of m since the last Commit is not looked at. It returns how many keys could not be
-// added.
+// AddFrom adds groups and arrays of from, with everything in them, to an archive that was opened
+// with the view "zarr". The archive from must be opened with that view too, or be a Zarr
+// hierarchy. If names is empty, AddFrom adds everything.
+//
+// An existing array is replaced with all its chunks. An existing group gets the attributes of the
+// group in from and keeps its contents. Changes made through m since the last Commit are not
+// taken into account. AddFrom returns the number of keys that could not be added.
 func (m *Amendment) AddFrom(ctx context.Context, from *Archive, names []string, o AddOptions) (failed int64, err error) {
 	if m.o.View != zarrView {
 		return 0, fmt.Errorf("adding groups and arrays needs the view %s: %w", zarrView, errors.ErrUnsupported)
@@ -170,7 +174,7 @@ func (m *Amendment) AddFrom(ctx context.Context, from *Archive, names []string, 
 		pack.GraftOptions{Prefix: o.Prefix, Embed: o.Embed, Refer: o.Refer, Refers: m.f.Refers, OnError: o.OnError, Meter: o.Meter})
 }
 
-// zarrView is the view of an archive whose files are the keys of a Zarr hierarchy.
+// zarrView is the view whose entries are the keys of a Zarr hierarchy.
 const zarrView = "zarr"
 
 func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) error {

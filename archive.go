@@ -23,57 +23,59 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// The words of the trade, so that most programs import only holdall.
+// These aliases let most programs import only package holdall.
 type (
 	Entry   = format.Entry
 	Problem = format.Problem
 )
 
-// A Meter counts the work done: the library adds, others look with Snapshot, at their
-// own pace. It returns what is done, Entries and Bytes, and TotalEntries and TotalBytes,
-// which are zero as long as they are unknown. With WantTotal the work is counted before it
-// is done, or meanwhile. The zero value is ready.
+// A Meter counts finished work. Pass one in the options of a function, and call its method
+// Snapshot at any time, from any goroutine. Snapshot returns the finished Entries and Bytes, and
+// TotalEntries and TotalBytes, which are zero while the totals are unknown. If WantTotal is set,
+// the totals are counted before the work or during it. The zero value is ready to use.
 type Meter = meter.Meter
 
-// OpenOptions are wishes for reading; the zero value suits most.
+// OpenOptions are the options for opening an archive. The zero value suits most programs.
 type OpenOptions struct {
-	// Format names the format; empty recognises it by its bytes.
+	// Format is the name of the format. If it is empty, the format is detected from the archive's
+	// bytes.
 	Format string `json:"format,omitempty"`
-	// View is one of the format's views; empty is its usual one.
+	// View is one of the format's views. If it is empty, the format's default view is used.
 	View string `json:"view,omitempty"`
-	// FewLookups says that one or two names are wanted: a large index is then
-	// searched, not loaded.
+	// FewLookups says that only one or two names will be looked up. A large index is then
+	// searched instead of loaded.
 	FewLookups bool `json:"few_lookups,omitempty"`
-	// Limits bound what is believed of an archive.
+	// Limits bound the sizes that are accepted from an archive.
 	Limits format.Limits `json:"limits"`
-	// Param has values of the format's own Params ("ends": "inclusive").
+	// Param has values for the format's Params, such as "ends": "inclusive".
 	Param map[string]string `json:"param,omitempty"`
 	// Formats replaces the registered formats.
 	Formats []*format.Format `json:"-"`
-	// External says where an archive may lead outside itself. An archive of
-	// references could otherwise make whoever opens it read any file or ask any
-	// server. Without any, it may lead to what lies in its own folder, or on its
-	// own server. "none" allows nothing, "any" everything; else each is an
-	// address or a folder, and what lies below it is allowed too.
+	// External lists where an archive may refer to outside itself. Without limits, an archive
+	// with references could make the program that opens it read any file or send requests to any
+	// server. If External is empty, references may lead into the archive's own folder or to its
+	// own server. "none" allows no references and "any" allows all of them. Any other value is an
+	// address or a folder, and allows it and everything below it.
 	External []string `json:"external,omitempty"`
-	// Index says where an index of the archive may be that was kept.
+	// Index says where to look for a kept index of the archive.
 	Index UseIndex `json:"index"`
-	// Parity is the address of the archive's parity, by which damage is healed. Empty looks
-	// beside the archive, NoParity looks for none.
+	// Parity is the address of the archive's parity, which is used to repair damaged data while
+	// it is read. If it is empty, parity is looked for beside the archive. NoParity disables it.
 	Parity string `json:"parity,omitempty"`
-	// OnHeal is called once, with where the parity is, when something is healed.
+	// OnHeal is called once, with the location of the parity, when damaged data is first
+	// repaired.
 	OnHeal func(by string) `json:"-"`
-	// once says that all entries are wanted, one after the other, and no more.
+	// once says that all entries will be read once, in order, and nothing else.
 	once bool
-	// linked opens what the archive leads to: see format.OpenOptions.
+	// linked opens files that the archive refers to; see format.OpenOptions.
 	linked func(ctx context.Context, address string) (format.Reader, error)
-	// NoVerify has content read without comparing it with digests.
+	// NoVerify disables the comparison of contents with digests.
 	NoVerify bool `json:"no_verify,omitempty"`
-	// CompareWhole is up to which size a file is read whole and compared with its digest
-	// when any of it is read; 0 is 1 MiB, and a negative one is none. That it was right is
-	// remembered, so it is done once.
+	// CompareWhole is the size up to which a file is read as a whole and compared with its digest
+	// when any part of it is read. 0 means 1 MiB; a negative value means never. A file that
+	// matched is not compared again.
 	CompareWhole int64 `json:"compare_whole,omitempty"`
-	// CacheBytes bounds what is kept in memory of a remote archive; 0 is 32 MiB.
+	// CacheBytes bounds the memory used to cache a remote archive. 0 means 32 MiB.
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
 
@@ -92,17 +94,19 @@ func (o OpenOptions) inner() format.OpenOptions {
 	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, NoVerify: o.NoVerify}
 }
 
-// An Archive is an archive open for reading. Its methods may run in parallel.
+// An Archive is an archive open for reading. Its methods may be called from several goroutines at
+// once.
 type Archive struct {
 	src   *content.Source
 	index kept.State
 	asked OpenOptions
-	took  time.Duration // to open it
+	took  time.Duration // the time that opening took
 
-	parity error // why parity that is there was not opened
+	parity error // why existing parity was not opened
 }
 
-// Open opens the archive at an address.
+// Open opens the archive at an address: a path, or a URL of a registered scheme. The caller must
+// close the archive.
 func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -111,14 +115,14 @@ func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) 
 	return OpenStore(ctx, st, name, o)
 }
 
-// OpenStore opens the archive called name in st.
+// OpenStore is like [Open] for the archive called name in st.
 func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
 	st = cache.Far(st, o.CacheBytes)
 	if o.NoVerify || o.Parity == NoParity {
 		return openBy(ctx, st, name, o, st)
 	}
-	// On a disk a look costs nothing. Elsewhere it is a request: parity is looked for when
-	// something is wrong.
+	// On a disk, looking for parity is free. Elsewhere it takes a request, so parity is looked
+	// for only if something is wrong.
 	var g *parity.Guard
 	var why error
 	near := st.Can().Near
@@ -172,10 +176,11 @@ func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	return a, nil
 }
 
-// unsound reports whether an archive is damaged, as far as it can tell by itself. A range of it
-// is not what its parity has digests of. If the archive is sound, the parity is of another
-// version, or was made to mislead. All of the archive is read only if its structure is sound,
-// and so is what content lies in the range, but that is not all of it.
+// unsound reports whether an archive is damaged, as far as the archive itself shows. It is called
+// for a range that does not match the digests in the archive's parity. If the archive is sound,
+// the parity belongs to another version or was made to mislead. unsound reads the whole archive
+// only if its structure and all content in the range are sound, but that content does not cover
+// the range.
 func unsound(ctx context.Context, st store.Store, name string, o OpenOptions, object string, off, n int64) bool {
 	o.Index, o.Parity = UseIndex{}, NoParity
 	a, err := openBy(ctx, st, name, o, st)
@@ -221,13 +226,14 @@ func unsound(ctx context.Context, st store.Store, name string, o OpenOptions, ob
 	return err != nil || sum.Errors+sum.Warnings > 0
 }
 
-// spans are parts of a range.
+// spans is a range and the parts of it that have been covered.
 type spans struct {
 	off, end int64
 	of       [][2]int64
 }
 
-// add reports whether anything from off to end lies in the range.
+// add marks the bytes from off to end as covered, and reports whether any of them are in the
+// range.
 func (s *spans) add(off, end int64) bool {
 	off, end = max(off, s.off), min(end, s.end)
 	if off < end {
@@ -236,7 +242,7 @@ func (s *spans) add(off, end int64) bool {
 	return off < end
 }
 
-// cover reports whether nothing is left between the parts.
+// cover reports whether the parts cover the whole range.
 func (s *spans) cover() bool {
 	slices.SortFunc(s.of, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
 	at := s.off
@@ -249,13 +255,13 @@ func (s *spans) cover() bool {
 	return at >= s.end
 }
 
-// openBy is OpenStore of an archive whose structure is read by another store.
+// openBy is like OpenStore, but reads the archive's structure through the store by.
 func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by store.Store) (*Archive, error) {
 	a := &Archive{src: content.New(st, name, o.External), asked: o}
 	o.linked = a.openLinked
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
-	// Held from the start, so that what recognising fetches is there for reading.
-	// A folder has none; its format will find what lies in it.
+	// The object is opened first, so that what is read for detection is cached for later reads. A
+	// folder has no such object; its format finds the files in it.
 	if _, err := a.src.Object(ctx, name); err != nil && by == st {
 		names, release := lookBelow(ctx, st, name)
 		if release(); names == nil {
@@ -271,7 +277,7 @@ func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by 
 			return a, nil
 		}
 		if u.Folder != nil && !st.Can().Near {
-			// All of the list is fetched now, to be kept.
+			// The whole list is fetched now, so that it can be kept.
 			o.FewLookups, a.asked.FewLookups = false, false
 		}
 	}
@@ -289,7 +295,7 @@ func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by 
 	return a, nil
 }
 
-// openLinked opens a file that the archive leads to, as keys of Zarr.
+// openLinked opens a file that the archive refers to, as Zarr keys.
 func (a *Archive) openLinked(ctx context.Context, address string) (format.Reader, error) {
 	st, name, err := a.src.Find(ctx, address)
 	if err != nil {
@@ -302,8 +308,8 @@ func (a *Archive) openLinked(ctx context.Context, address string) (format.Reader
 	return r, err
 }
 
-// recognise finds the format of an archive and opens it. A name that ends like
-// a format's files only says where to look first: its bytes decide.
+// recognise detects the format of an archive and opens it. The extension of the name only decides
+// which format is tried first; the bytes decide.
 func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) (*format.Format, format.Reader, error) {
 	if o.Format != "" {
 		f, err := o.formats().Named(o.Format)
@@ -316,7 +322,7 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 	guess := o.formats().ByExtension(name)
 	var guessErr error
 	if guess != nil && o.formats().Shares(guess) {
-		guess = nil // a LINDI archive may be called x.tar: only bytes can tell
+		guess = nil // a LINDI archive may be called x.tar: only its bytes tell the two apart
 	}
 	if guess != nil {
 		r, err := openAs(ctx, guess, st, name, o)
@@ -354,8 +360,8 @@ func openAs(ctx context.Context, f *format.Format, st store.Store, name string, 
 	return f.Open(ctx, st, name, o.inner())
 }
 
-// probe reads both ends of an object, at the same time, and of what may be a folder what lies
-// in it, which may be listed again until release.
+// probe reads both ends of an object at the same time. If name may be a folder, it also lists
+// names in it. That listing can be reused until release is called.
 func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, release func(), _ error) {
 	p := format.Probe{Name: path.Base(name), Size: -1}
 	release = func() {}
@@ -372,7 +378,7 @@ func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, re
 	var headErr error
 	var headLen int
 	var wg sync.WaitGroup
-	far, looked := !st.Can().Near, path.Ext(name) == "" // as most folders are called
+	far, looked := !st.Can().Near, path.Ext(name) == "" // folders usually have no extension
 	if far {
 		wg.Go(func() { headLen, headErr = store.ReadHead(ctx, o, head) })
 		if looked {
@@ -385,7 +391,7 @@ func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, re
 		headLen, headErr = store.ReadHead(ctx, o, head)
 	}
 	if err := errors.Join(err, headErr); err != nil {
-		// A store behind a network opens what is not there, as a folder is not.
+		// Stores on a network open objects that do not exist, folders included.
 		if errors.Is(err, fs.ErrNotExist) {
 			if !far || !looked {
 				look()
@@ -401,7 +407,7 @@ func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, re
 	return p, release, err
 }
 
-// lookBelow lists some of what lies in a folder, which may be listed again until release.
+// lookBelow lists the first names in a folder. The listing can be reused until release is called.
 func lookBelow(ctx context.Context, st store.Store, name string) (names []string, release func()) {
 	const enough = 1000
 	prefix := strings.TrimSuffix(name, "/") + "/"
@@ -412,7 +418,7 @@ func lookBelow(ctx context.Context, st store.Store, name string) (names []string
 	return names, release
 }
 
-// Source is the archive as the other packages of this module read it.
+// Source returns the archive as other packages of this module read it.
 func (a *Archive) Source() *content.Source { return a.src }
 
 // Format returns the archive's format.
@@ -421,8 +427,8 @@ func (a *Archive) Format() *format.Format { return a.src.Format }
 // Name returns the archive's name within its store.
 func (a *Archive) Name() string { return a.src.Name }
 
-// Store returns the store that the archive is in, by its [Archive.Name]; nil of a folder of
-// files.
+// Store returns the store that contains the archive under [Archive.Name]. It is nil for a folder
+// that was opened with [OpenDir].
 func (a *Archive) Store() store.Store {
 	if a.IsDir() {
 		return nil
@@ -430,15 +436,15 @@ func (a *Archive) Store() store.Store {
 	return a.src.Store
 }
 
-// IsNear reports whether the archive is on this machine, so that reading it takes no
-// round trips.
+// IsNear reports whether the archive is on this machine, so that reading it takes no network
+// requests.
 func (a *Archive) IsNear() bool { return a.src.Store.Can().Near }
 
-// Options are how the archive was asked to be opened.
+// Options returns the options that the archive was opened with.
 func (a *Archive) Options() OpenOptions { return a.asked }
 
-// ModTime returns when the archive was written, zero if that is not known: of a folder
-// it is not.
+// ModTime returns the time when the archive was last modified. It is zero if the time is not
+// known, as for a folder.
 func (a *Archive) ModTime(ctx context.Context) time.Time {
 	if o, err := a.src.Object(ctx, a.src.Name); err == nil {
 		if info, err := o.Info(ctx); err == nil {
@@ -448,18 +454,18 @@ func (a *Archive) ModTime(ctx context.Context) time.Time {
 	return time.Time{}
 }
 
-// Entries yields every entry in stored order.
+// Entries yields all entries in stored order.
 func (a *Archive) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	return a.src.Reader.Entries(ctx)
 }
 
-// Below yields every entry below a directory, in stored order; "." is the root. It
-// goes through all entries where the format cannot do without.
+// Below yields all entries below a directory, in stored order; "." is the root. For some formats
+// this iterates over all entries of the archive.
 func (a *Archive) Below(ctx context.Context, dir string) iter.Seq2[Entry, error] {
 	return a.src.Below(ctx, dir)
 }
 
-// Lookup returns the entry called name, or an error wrapping fs.ErrNotExist.
+// Lookup returns the entry called name. If there is none, the error wraps [fs.ErrNotExist].
 func (a *Archive) Lookup(ctx context.Context, name string) (Entry, error) {
 	return a.src.Reader.Lookup(ctx, name)
 }
@@ -469,9 +475,8 @@ func (a *Archive) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, erro
 	return a.src.Reader.ReadDir(ctx, dir)
 }
 
-// Keys yields what has a name that begins with prefix and is no directory, in the byte
-// order of names, from the first name on that is not less than from: as a bucket would
-// list it.
+// Keys yields the entries whose names begin with prefix, without directories, in byte order of
+// their names as a bucket lists keys. It starts at the first name that is not less than from.
 func (a *Archive) Keys(ctx context.Context, prefix, from string) iter.Seq2[Entry, error] {
 	if keys := a.src.Reader.Can().Keys; keys != nil {
 		return keys(ctx, prefix, from)
@@ -479,63 +484,64 @@ func (a *Archive) Keys(ctx context.Context, prefix, from string) iter.Seq2[Entry
 	return listing.ReadDir(a.src.ReadDirFrom).Keys(ctx, prefix, from)
 }
 
-// Extents yields where e's content is stored.
+// Extents yields the places where e's content is stored.
 func (a *Archive) Extents(ctx context.Context, e Entry) iter.Seq2[format.Extent, error] {
 	return a.src.Extents(ctx, e)
 }
 
-// Regions yields what the bytes that are not content are for.
+// Regions yields the ranges of the archive that are not content, with their uses.
 func (a *Archive) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return a.src.Reader.Regions(ctx)
 }
 
-// About says what is known of the archive as a whole.
+// About returns properties of the archive as a whole.
 func (a *Archive) About(ctx context.Context) (format.About, error) { return a.src.Reader.About(ctx) }
 
-// Volumes returns the objects that the archive is made of.
+// Volumes returns the names of the objects that the archive consists of.
 func (a *Archive) Volumes(ctx context.Context) ([]string, error) { return a.src.Volumes(ctx) }
 
-// VolumeSize returns how long one of the archive's volumes is.
+// VolumeSize returns the size of one of the archive's volumes in bytes.
 func (a *Archive) VolumeSize(ctx context.Context, volume string) (int64, error) {
 	return a.src.VolumeSize(ctx, volume)
 }
 
-// StoredSize returns how many bytes the archive's volumes have.
+// StoredSize returns the total size of the archive's volumes in bytes.
 func (a *Archive) StoredSize(ctx context.Context) (int64, error) { return a.src.StoredSize(ctx) }
 
-// ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
-// end, and then returns io.EOF. What [Archive.Compares] says is compared with digests
-// before any byte of it is in p.
+// ReadAt reads len(p) bytes of e's content from offset off. It reads fewer bytes only at the end
+// of the content, and then returns [io.EOF]. Content for which [Archive.Compares] reports parts
+// is compared before any of it is copied to p.
 func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
 	return a.src.ReadAt(ctx, e, p, off)
 }
 
-// Compares says what of e's content is compared with a digest or checksums before it is
-// handed on: any part of it, or only all of it, read from its beginning to its end. The
-// last read of that then returns a [*DigestError] if it is damaged. Of other content
-// nobody can tell.
+// Compares reports how e's content is compared with digests or checksums before it is returned.
+// If parts is true, every part that is read is compared. If whole is true, the content is
+// compared when it is read from beginning to end; if it is damaged, the last read returns a
+// [*DigestError]. If both are false, damage may go undetected.
 func (a *Archive) Compares(ctx context.Context, e Entry) (parts, whole bool) {
 	return a.src.Compares(ctx, e)
 }
 
-// Doubt returns what is wrong with the archive's index as a whole, as far as it was read,
-// nil if nothing is known: that it is not what its own digest says. Names and places that
-// it has may be wrong then.
+// Doubt returns an error if the archive's index does not match its own digest, as far as the
+// index has been read. Names and offsets in the index may then be wrong. It returns nil if no
+// damage is known.
 func (a *Archive) Doubt() error { return a.src.Doubt() }
 
-// Contents calls each, one by one and in stored order, with the content of every
-// entry that is wanted, or with the error that keeps it from being read. Many
-// are fetched at once, neighbours together.
+// Contents calls each with the content of every entry for which wanted returns true, one at a
+// time and in stored order. If an entry cannot be read, each gets the error. An error that each
+// returns ends the call. Contents reads many entries at once and joins reads of neighbouring
+// entries.
 func (a *Archive) Contents(ctx context.Context, wanted func(Entry) bool, each func(e Entry, content io.Reader, err error) error) error {
 	return a.ContentsOf(ctx, listing.Only(a.Entries(ctx), wanted), each)
 }
 
-// ContentsOf is Contents for entries that somebody else enumerates, in their order:
-// a list, or [Archive.Shuffled]. What lies together is fetched together, as far as
-// it comes together.
+// ContentsOf is like [Archive.Contents] for the given entries, in their order. The entries can be
+// a list or the result of [Archive.Shuffled]. Reads of entries that are neighbours both in the
+// archive and in entries are joined.
 func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error], each func(e Entry, content io.Reader, err error) error) error {
 	return a.src.Sweep(ctx, entries, true, func(c content.Content, err error) error { return each(c.Entry, c.Checked(), err) })
 }
 
-// Close ends the use of the archive: reads fail from then on.
+// Close closes the archive. Later reads fail.
 func (a *Archive) Close() error { return a.src.Close() }

@@ -10,24 +10,25 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A Difference is one entry that two archives do not have alike.
+// A Difference is one entry that differs between two archives.
 type Difference struct {
 	Name string
-	Kind string // "added" if only the second archive has it, "removed" if only the first has, else "changed"
-	A, B Entry  // as each side has it
-	// Why says in what they differ: "kind", "size", "content", "link", "mode",
+	Kind string // "added": only in the second archive; "removed": only in the first; or "changed"
+	A, B Entry  // the entry in the first and in the second archive
+	// Why says what differs in a changed entry: "kind", "size", "content", "link", "mode" or
 	// "unreadable".
 	Why string
 }
 
-// Compared counts what a comparison looked at.
+// Compared counts the entries that [Diff] compared.
 type Compared struct {
 	Same, Added, Removed, Changed int64
 }
 
-// Diff reports the entries that a and b do not have alike, by name. Contents
-// are compared by their digests where both sides record the same kind, and byte
-// by byte otherwise. Modes are compared where both keep them; times never.
+// Diff compares the entries of a and b by name, and calls report for each difference in order of
+// names. Contents are compared by their digests if both archives have digests of the same kind,
+// and byte by byte otherwise. Modes are compared if both archives have them. Times are not
+// compared. An error that report returns ends the comparison.
 func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) error) (Compared, error) {
 	var sum Compared
 	as, err := byName(ctx, a)
@@ -81,9 +82,8 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 	return sum, nil
 }
 
-// byName returns a's entries by name. Folders that only names imply are not
-// entries; one that has an entry of its own counts only where nothing is in it,
-// since the other side may imply it.
+// byName returns a's entries, sorted by name. It omits folders that have entries in them, because
+// the other archive may only imply them.
 func byName(ctx context.Context, a *Archive) ([]Entry, error) {
 	var es []Entry
 	for e, err := range a.src.Packed(ctx) {
@@ -105,15 +105,15 @@ func byName(ctx context.Context, a *Archive) ([]Entry, error) {
 	return slices.DeleteFunc(es, func(e Entry) bool { return e.Kind == format.Dir && parents[e.Name] }), nil
 }
 
-// differ says in what two entries of one name differ, "" if in nothing.
+// differ returns what differs between two entries of the same name, or "" if nothing does.
 func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (string, error) {
-	// Which of a file's names is the file, and which are hard links to it, is
-	// nothing that the file knows.
+	// If a file has several names, which of them is the file and which are hard links depends on
+	// the archive.
 	if (ea.Kind == format.HardLink) != (eb.Kind == format.HardLink) || ea.Kind == format.HardLink && ea.Link != eb.Link {
 		ea, eb = a.linked(ctx, ea), b.linked(ctx, eb)
 	}
 	asFile := func(k format.Kind) format.Kind {
-		if k == format.Property { // what it becomes in most formats
+		if k == format.Property { // properties become files in most formats
 			return format.File
 		}
 		return k
@@ -145,7 +145,7 @@ func differ(ctx context.Context, a *Archive, ea Entry, b *Archive, eb Entry) (st
 	return "content", nil
 }
 
-// linked returns the file that a hard link leads to, or what it is given.
+// linked returns the file that a hard link refers to, or e if there is none.
 func (a *Archive) linked(ctx context.Context, e Entry) Entry {
 	if e.Kind != format.HardLink {
 		return e

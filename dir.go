@@ -15,16 +15,16 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// dirFormat is a folder looked at as an archive, so that it can be compared,
-// searched and converted like one. It is not registered: it has no bytes of its
-// own to be recognised by.
+// dirFormat presents a folder as an archive, so that it can be compared, searched and converted.
+// It is not registered, because a folder has no bytes to detect it by.
 var dirFormat = &format.Format{
 	Name:  "dir",
 	Title: "Folder",
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks | format.KeepsFifos,
 }
 
-// OpenDir opens a folder of this machine as if it were an archive.
+// OpenDir opens a local folder as if it were an archive. It returns an error if dir is not a
+// folder.
 func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -41,7 +41,7 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 		}
 		e, ok := pack.EntryOf(n)
 		if !ok {
-			continue // sockets and devices are in no archive either
+			continue // no archive contains sockets and devices
 		}
 		if e.Mode, e.Ref = e.Mode&^fs.ModeType, n.Path; n.Type.IsRegular() {
 			e.Size = n.Info.Size()
@@ -58,7 +58,7 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	return &Archive{src: src}, nil
 }
 
-// IsDir reports whether the archive is a folder of this machine.
+// IsDir reports whether the archive is a folder that was opened with [OpenDir].
 func (a *Archive) IsDir() bool { return a.src.Format == dirFormat }
 
 type dirReader struct{ *format.Index }
@@ -78,8 +78,8 @@ func (d *dirReader) Regions(context.Context) iter.Seq2[format.Region, error] {
 func (d *dirReader) About(context.Context) (format.About, error) { return format.About{}, nil }
 func (d *dirReader) Close() error                                { return nil }
 
-// dirStore opens a file anew for every read: a folder has more files than a
-// process may have open.
+// dirStore opens a file again for each read, because a folder may have more files than a process
+// can hold open.
 type dirStore struct{}
 
 func (dirStore) Can() store.Abilities { return store.Abilities{Near: true} }

@@ -11,11 +11,11 @@ import (
 	"github.com/holdall/holdall/internal/outside"
 )
 
-// ErrDamaged is what errors about damaged archives and contents wrap.
+// ErrDamaged is wrapped by all errors that report a damaged archive or damaged content.
 var ErrDamaged = format.ErrCorrupt
 
-// ErrImmutable means that archives of a format cannot be changed in place. It is
-// an errors.ErrUnsupported.
+// ErrImmutable means that archives of a format cannot be changed in place. It matches
+// [errors.ErrUnsupported].
 var ErrImmutable error = immutable{}
 
 type immutable struct{}
@@ -24,26 +24,26 @@ func (immutable) Error() string        { return "immutable format" }
 func (immutable) Is(target error) bool { return target == errors.ErrUnsupported }
 
 type (
-	// A DigestError means that the content of Entry is not what its archive says it is:
-	// Want and Got are the digests. Bit is the only wrong bit, where flipping it makes the
-	// content right; -1 where that is not so or was not tried.
+	// A DigestError means that the content of Entry does not match its digest: Want is the digest
+	// in the archive, Got that of the content. If flipping a single bit makes the content match,
+	// Bit is the number of that bit. It is -1 if there is no such bit or if none was searched
+	// for.
 	DigestError = digest.Error
 
-	// A ProofError means that a piece of the content of Entry, from Off on and Len bytes
-	// long, is not what the Index of the archive has the digest of. Nothing of the piece
-	// was handed out.
+	// A ProofError means that a piece of the content of Entry, Len bytes at offset Off, does not
+	// match its digest in Index. No byte of the piece was returned.
 	ProofError = content.ProofError
 
-	// A ProofLostError means that an index was to prove what is read, and is damaged
-	// itself. Nothing is read without proof because of that.
+	// A ProofLostError means that content could not be compared because the index with its
+	// digests is damaged. The content is not returned.
 	ProofLostError = content.ProofLostError
 
-	// An ExternalError means that an archive leads to an Address which it may not lead to:
-	// see OpenOptions.External.
+	// An ExternalError means that an archive refers to an Address that OpenOptions.External does
+	// not allow.
 	ExternalError = outside.Error
 )
 
-// A ViewError says that an archive has no such view.
+// A ViewError means that a format does not have the requested view.
 type ViewError struct {
 	Format, View string
 	Has          []string

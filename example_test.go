@@ -13,7 +13,7 @@ import (
 	_ "github.com/holdall/holdall/store/all"
 )
 
-// Pack a folder, open the archive, read one file of it.
+// Pack a folder, open the archive, and read one file of it.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "holdall-example-")
@@ -48,7 +48,7 @@ func Example() {
 	// hello
 }
 
-// An archive is a file system, so all that takes one takes an archive.
+// An archive can be used wherever an fs.FS is accepted.
 func ExampleArchive_FS() {
 	ctx := context.Background()
 	a, err := holdall.Open(ctx, "format/caf/testdata/fixtures/g-basic.caf", holdall.OpenOptions{})
@@ -65,7 +65,7 @@ func ExampleArchive_FS() {
 	// 5 names at the top
 }
 
-// Entries come in stored order, with all that the archive keeps of them.
+// Entries yields entries in stored order, with everything that the archive stores about them.
 func ExampleArchive_Entries() {
 	ctx := context.Background()
 	a, err := holdall.Open(ctx, "format/caf/testdata/fixtures/v-overlap.caf", holdall.OpenOptions{})

@@ -7,54 +7,54 @@ import (
 	"github.com/holdall/holdall/internal/unpack"
 )
 
-// ExtractOptions are wishes for an extraction.
+// ExtractOptions are the options of [Extract]. The zero value extracts everything.
 type ExtractOptions struct {
-	// Names are entries and folders to extract; none is everything.
+	// Names are the entries and folders to extract. If there are none, everything is extracted.
 	Names []string `json:"names,omitempty"`
-	// Overwrite replaces files that are there already. Without it they stay and
-	// their entries are reported.
+	// Overwrite replaces existing files. Without it, existing files are kept and their entries
+	// are reported as failed.
 	Overwrite bool `json:"overwrite,omitempty"`
-	// NoOwner leaves files to whoever extracts. Only root gives them away.
+	// NoOwner leaves all files with the user who extracts. Without it, owners and groups are set
+	// if the program runs as root.
 	NoOwner bool `json:"no_owner,omitempty"`
-	// OutsideLinks makes symbolic links that lead outside too, as packages have
-	// them that are meant for "/". Nothing is written through them here, but who
-	// uses the folder afterwards should know.
+	// OutsideLinks also makes symbolic links that lead out of the folder, as packages for "/"
+	// have them. Extract never writes through them, but programs that use the folder later might.
 	OutsideLinks bool `json:"outside_links,omitempty"`
 	// NoVerify skips the comparison with recorded digests.
 	NoVerify bool `json:"no_verify,omitempty"`
-	// KeepDamaged writes what can be read of a damaged file, compared with nothing, as
-	// NAME.damaged, with zeros for what cannot. The file counts as failed all the same.
+	// KeepDamaged writes the readable parts of a damaged file as NAME.damaged, with zeros in
+	// place of the rest. These bytes are not compared with a digest. The file still counts as
+	// failed.
 	KeepDamaged bool `json:"keep_damaged,omitempty"`
-	// Max limits what an archive may write, so that it cannot fill a disk. Zero means
-	// the usual limit, a negative number none.
+	// Max limits what an archive may write, so that it cannot fill a disk. Zero means the default
+	// limit, a negative number no limit.
 	Max struct {
-		Entries int64 `json:"entries,omitempty"` // usually 20 million
-		Bytes   int64 `json:"bytes,omitempty"`   // usually none
-		// Ratio bounds content bytes by stored bytes, once there is more than 1 GiB
-		// of content: entries that share their bytes can claim any size. Usually
-		// 1000.
+		Entries int64 `json:"entries,omitempty"` // default 20 million
+		Bytes   int64 `json:"bytes,omitempty"`   // default no limit
+		// Ratio limits the content to this multiple of the stored bytes, once the content exceeds
+		// 1 GiB. Entries that share bytes could otherwise claim any size. The default is 1000.
 		Ratio int64 `json:"ratio,omitempty"`
-		Depth int   `json:"depth,omitempty"` // folders below each other, usually 256
+		Depth int   `json:"depth,omitempty"` // nesting of folders, default 256
 	} `json:"max"`
-	// OnError is told of each entry that could not be extracted; the others are.
+	// OnError is called for each entry that could not be extracted; the remaining entries are
+	// still extracted.
 	OnError func(p Problem, err error) `json:"-"`
-	// Meter counts.
+	// Meter, if not nil, counts progress.
 	Meter *Meter `json:"-"`
 }
 
-// Extracted says what an extraction did.
+// Extracted is the result of [Extract].
 type Extracted struct {
 	Entries int64 `json:"entries"`
 	Bytes   int64 `json:"bytes"`
 	Failed  int64 `json:"failed,omitempty"`
-	// Stripped counts names that begin with a slash. It is left out.
+	// Stripped counts the names that began with a slash, which was removed.
 	Stripped int64 `json:"stripped,omitempty"`
 }
 
-// Extract writes entries of a below into, which nothing can leave: names that
-// would, links that would lead out, and entries that would replace one another
-// are refused and reported. A file appears under its name when its content is
-// whole and, if the archive has its digest, right.
+// Extract writes entries of a to files below into. It refuses names and links that lead out of
+// into, and entries that would replace each other, and reports them. A file appears under its
+// name when its content is complete and, if the archive has its digest, matches it.
 func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (Extracted, error) {
 	done, err := unpack.Extract(ctx, a.src, into, unpack.Options{
 		Names: o.Names, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged,

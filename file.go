@@ -16,19 +16,20 @@ import (
 	"github.com/holdall/holdall/internal/content"
 )
 
-// A File is one entry open for reading. ReadAt may be called in parallel; the
-// others belong to one goroutine. Reads go on under the context that it was
-// opened with. They compare what [Archive.Compares] says.
+// A File is an entry open for reading. Its reads use the context that it was opened with, and
+// compare content as [Archive.Compares] reports. ReadAt may be called from several goroutines at
+// once; the other methods must be called from one goroutine at a time.
 type File struct {
 	a      *Archive
 	e      Entry
 	ctx    context.Context
 	off    int64
-	seq    io.ReadCloser // reads ahead from off, while reads are in sequence
+	seq    io.ReadCloser // reads ahead from off while reads are sequential
 	closed bool
 }
 
-// Open opens the file called name.
+// Open opens the file called name. If there is none, the error wraps [fs.ErrNotExist]. The caller
+// must close the file.
 func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 	e, err := a.Lookup(ctx, name)
 	if err != nil {
@@ -37,7 +38,7 @@ func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 	return a.OpenEntry(ctx, e)
 }
 
-// OpenEntry opens an entry that this archive gave.
+// OpenEntry opens an entry that the archive returned. The caller must close the file.
 func (a *Archive) OpenEntry(ctx context.Context, e Entry) (*File, error) {
 	if !e.Kind.HasContent() {
 		return nil, &fs.PathError{Op: "open", Path: e.Name, Err: errors.New("is a " + e.Kind.String())}
@@ -48,13 +49,13 @@ func (a *Archive) OpenEntry(ctx context.Context, e Entry) (*File, error) {
 	return &File{a: a, e: e, ctx: ctx}, nil
 }
 
-// Entry returns what the file is.
+// Entry returns the file's entry.
 func (f *File) Entry() Entry { return f.e }
 
-// Size returns how many bytes the file has.
+// Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.e.Size }
 
-// fail is err of an operation on the file, or fs.ErrClosed.
+// fail wraps err with the operation, or returns fs.ErrClosed if the file is closed.
 func (f *File) fail(op string, err error) error {
 	if f.closed {
 		err = fs.ErrClosed
@@ -65,7 +66,7 @@ func (f *File) fail(op string, err error) error {
 	return &fs.PathError{Op: op, Path: f.e.Name, Err: err}
 }
 
-// ReadAt reads as io.ReaderAt says.
+// ReadAt implements [io.ReaderAt].
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.fail("read", nil); err != nil {
 		return 0, err
@@ -88,7 +89,7 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek moves as io.Seeker says.
+// Seek implements [io.Seeker].
 func (f *File) Seek(offset int64, whence int) (int64, error) {
 	if err := f.fail("seek", nil); err != nil {
 		return 0, err
@@ -119,7 +120,7 @@ func (f *File) stop() {
 	}
 }
 
-// Close ends the use of the file.
+// Close closes the file. Later reads fail with [fs.ErrClosed].
 func (f *File) Close() error {
 	f.stop()
 	err := f.fail("close", nil)
@@ -127,7 +128,7 @@ func (f *File) Close() error {
 	return err
 }
 
-// Stat says what io/fs wants to know.
+// Stat implements [fs.File].
 func (f *File) Stat() (fs.FileInfo, error) {
 	if err := f.fail("stat", nil); err != nil {
 		return nil, err
@@ -135,9 +136,9 @@ func (f *File) Stat() (fs.FileInfo, error) {
 	return fileInfo{f.e}, nil
 }
 
-// WriteContent copies the whole content of e to w and checks it against its
-// digest, if it has one: content of up to 1 MiB before the first byte is
-// written, longer content on the way, with a [*DigestError] at its end.
+// WriteContent copies the whole content of e to w and compares it with its digest, if it has one.
+// Content of up to 1 MiB is compared before its first byte is written. Longer content is compared
+// while it is copied; if it is damaged, WriteContent returns a [*DigestError] at the end.
 func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error {
 	f, err := a.OpenEntry(ctx, e)
 	if err != nil {
@@ -147,9 +148,9 @@ func (a *Archive) WriteContent(ctx context.Context, w io.Writer, e Entry) error 
 	return a.src.Copy(ctx, w, e)
 }
 
-// Get returns the whole content of the entry of that name, compared with its digest as
-// [Archive.WriteContent] does. Content longer than limit is an error, and no memory is taken
-// for it. By it an Archive is a source of keys for package zarr.
+// Get returns the whole content of the entry called name, compared as by [Archive.WriteContent].
+// If the content is longer than limit, Get returns an error without reading it. Get, GetRange and
+// GetAll make an Archive a source of keys for package zarr.
 func (a *Archive) Get(ctx context.Context, name string, limit int64) ([]byte, error) {
 	e, err := a.entryFor(ctx, name, limit)
 	if err != nil {
@@ -162,7 +163,7 @@ func (a *Archive) Get(ctx context.Context, name string, limit int64) ([]byte, er
 	return b.Bytes(), nil
 }
 
-// entryFor is the entry of that name, if it has content of no more than limit bytes.
+// entryFor returns the entry called name, if it has content of at most limit bytes.
 func (a *Archive) entryFor(ctx context.Context, name string, limit int64) (Entry, error) {
 	e, err := a.Lookup(ctx, name)
 	switch {
@@ -176,12 +177,14 @@ func (a *Archive) entryFor(ctx context.Context, name string, limit int64) (Entry
 	return e, nil
 }
 
-// Batches reports whether GetAll is better than Get of each: where reading takes requests.
+// Batches reports whether GetAll is faster than a call of Get for each name. That is so if
+// reading takes network requests.
 func (a *Archive) Batches() bool { return !a.IsNear() }
 
-// GetAll hands the content of each named entry to each, with its place in names, which are all different, in any order
-// and by several goroutines: what lies together is read together. The same holds of contents
-// and errors as for Get. An error that each returns is the end.
+// GetAll calls each with the content of each entry in names, and with its position in names. The
+// names must be distinct. Contents are limited and compared as by [Archive.Get], and reads of
+// neighbouring entries are joined. The calls come in any order and from several goroutines. An
+// error that each returns ends the call.
 func (a *Archive) GetAll(ctx context.Context, names []string, limit int64, each func(i int, content []byte, err error) error) error {
 	place := make(map[string]int, len(names))
 	entries := make([]Entry, 0, len(names))
@@ -216,8 +219,8 @@ func (a *Archive) GetAll(ctx context.Context, names []string, limit int64, each 
 	})
 }
 
-// GetRange returns n bytes of the content of the entry of that name, as [Archive.ReadAt] reads
-// them; a negative offset is from its end.
+// GetRange returns n bytes of the content of the entry called name, compared as by
+// [Archive.ReadAt]. If off is negative, it counts from the end of the content.
 func (a *Archive) GetRange(ctx context.Context, name string, off, n int64) ([]byte, error) {
 	e, err := a.Lookup(ctx, name)
 	if err != nil {
@@ -237,7 +240,7 @@ func (a *Archive) GetRange(ctx context.Context, name string, off, n int64) ([]by
 	return b, nil
 }
 
-// fileInfo shows an Entry as io/fs wants it.
+// fileInfo implements fs.FileInfo for an Entry.
 type fileInfo struct{ e Entry }
 
 func (i fileInfo) Name() string       { return path.Base(i.e.Name) }
@@ -247,8 +250,8 @@ func (i fileInfo) ModTime() time.Time { return i.e.ModTime }
 func (i fileInfo) IsDir() bool        { return i.e.Kind == format.Dir }
 func (i fileInfo) Sys() any           { return i.e }
 
-// FS returns the archive as a file system, under ctx. Entries whose names are
-// no valid paths are not in it.
+// FS returns the archive as a file system that uses ctx for all reads. Entries whose names are
+// not valid for [fs.ValidPath] are not in it.
 func (a *Archive) FS(ctx context.Context) fs.FS { return archiveFS{a, ctx} }
 
 type archiveFS struct {
@@ -256,7 +259,7 @@ type archiveFS struct {
 	ctx context.Context
 }
 
-// lookup finds what name is, links not followed.
+// lookup returns the entry called name, without following links.
 func (f archiveFS) lookup(op, name string) (Entry, error) {
 	if !fs.ValidPath(name) {
 		return Entry{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -271,10 +274,11 @@ func (f archiveFS) lookup(op, name string) (Entry, error) {
 	return e, err
 }
 
-// maxLinks is how many links are followed, one leading to the next.
+// maxLinks is the longest chain of links that is followed.
 const maxLinks = 40
 
-// resolve finds what name leads to. Links lead through the archive only.
+// resolve returns the entry that name leads to, following links. Links out of the archive are not
+// followed.
 func (f archiveFS) resolve(op, name string) (Entry, error) {
 	at := name
 	for range maxLinks {
@@ -308,7 +312,7 @@ func (f archiveFS) Stat(name string) (fs.FileInfo, error) {
 	return fileInfo{e}, err
 }
 
-// Lstat and ReadLink make it an fs.ReadLinkFS.
+// Lstat and ReadLink implement [fs.ReadLinkFS].
 func (f archiveFS) Lstat(name string) (fs.FileInfo, error) {
 	e, err := f.lookup("lstat", name)
 	return fileInfo{e}, err
@@ -339,7 +343,7 @@ func (f archiveFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return out, nil
 }
 
-// openDir is a directory being read.
+// openDir is a directory open for reading.
 type openDir struct {
 	f    archiveFS
 	e    Entry

@@ -10,60 +10,61 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// IndexSuffix is what the name of a published index has after its archive's.
+// IndexSuffix is appended to the name of an archive to name its published index.
 const IndexSuffix = kept.Suffix
 
-// UseIndex says where an index of an archive may be that was kept. An index that is
-// not of this very version of the archive, or is damaged, is never believed.
+// UseIndex says where to look for a kept index of an archive. An index that is damaged or belongs
+// to another version of the archive is not used.
 type UseIndex struct {
-	// At is the address of one; where it is set no other is looked for.
+	// At is the address of an index. If it is set, no other index is looked for.
 	At string `json:"at,omitempty"`
-	// Beside looks for one that is published beside the archive. Of an archive behind a
-	// network that is a request.
+	// Beside looks for an index that was published beside the archive. For a remote archive this
+	// takes a request.
 	Beside bool `json:"beside,omitempty"`
-	// Folder is a folder of indexes that were kept here.
+	// Folder is a local folder of kept indexes.
 	Folder *IndexFolder `json:"-"`
 
-	sizeOnly bool // one of any archive of this length is believed
+	sizeOnly bool // accepts an index of any archive of the same size
 }
 
 func (u UseIndex) inner() kept.Use {
 	return kept.Use{At: u.At, Beside: u.Beside, Folder: u.Folder.inner(), SizeOnly: u.sizeOnly}
 }
 
-// An IndexState says which index an archive is read by, and why another is not.
+// An IndexState says which index an archive is read by, and why another index was ignored.
 type IndexState struct {
-	Used    string // where it is; empty if there is none
-	Ignored string // where one is that was not believed
+	Used    string // the location of the index in use; empty if there is none
+	Ignored string // the location of an index that was found but not used
 	Why     error
 }
 
-// Index says which index the archive is read by.
+// Index returns which index the archive is read by.
 func (a *Archive) Index() IndexState { return IndexState(a.index) }
 
-// An IndexFolder is a folder on a disk where indexes of archives are kept that took
-// long to open. Any number of programs may share it: an index appears whole, and one
-// that is taken away is still there for who reads it.
+// An IndexFolder is a folder on a disk with kept indexes of archives that took long to open. Any
+// number of programs may share it. An index appears as a whole, and a removed index remains
+// usable by programs that have it open.
 type IndexFolder struct {
 	Dir string
-	// Most is how many bytes are kept, those that were used last; 0 is 4 GiB.
+	// Most is the total size of the indexes to keep, in bytes; 0 means 4 GiB. The least recently
+	// used indexes are removed first.
 	Most int64
-	// Expensive is how long an archive takes to open whose index is kept; 0 is 0.3 s.
+	// Expensive is how long an archive must take to open for its index to be kept; 0 means 0.3 s.
 	Expensive time.Duration
 }
 
 func (f *IndexFolder) inner() *kept.Folder { return (*kept.Folder)(f) }
 
-// A KeptIndex is an index in a folder.
+// A KeptIndex describes an index in an [IndexFolder].
 type KeptIndex struct {
 	Path    string    `json:"path"`
-	Archive string    `json:"archive,omitempty"` // its address; empty if the index is damaged
+	Archive string    `json:"archive,omitempty"` // the archive's address; empty if the index is damaged
 	Entries int64     `json:"entries"`
 	Size    int64     `json:"size"`
 	Used    time.Time `json:"used"`
 }
 
-// List returns what is kept, most recently used first.
+// List returns the kept indexes, most recently used first.
 func (f *IndexFolder) List(ctx context.Context) (all []KeptIndex, err error) {
 	found, err := f.inner().List(ctx)
 	for _, k := range found {
@@ -72,37 +73,37 @@ func (f *IndexFolder) List(ctx context.Context) (all []KeptIndex, err error) {
 	return all, err
 }
 
-// Clear removes all that is kept, and returns how much that was.
+// Clear removes all kept indexes. It returns their number and total size.
 func (f *IndexFolder) Clear() (n int, bytes int64, err error) { return f.inner().Clear() }
 
-// IndexOptions are wishes for an index.
+// IndexOptions are the options of [BuildIndex].
 type IndexOptions struct {
 	OpenOptions
-	// Chunk is how many bytes of content a digest shall be of, by which every read is
-	// proven: a power of two from 64 KiB to 1 MiB. All contents are read for that; 0 is
-	// no digests.
+	// Chunk is the size of the pieces of content that get a digest in the index, so that every
+	// read can be compared. It must be a power of two from 64 KiB to 1 MiB, or 0 for no digests.
+	// Making digests requires reading all contents.
 	Chunk int64
-	// NoTable leaves out the table, by which names are looked up without decoding. It has
-	// 30 to 50 bytes for each of them.
+	// NoTable omits the table by which names are looked up without decoding the index. The table
+	// takes 30 to 50 bytes for each name.
 	NoTable bool
-	// OnError hears of content that gets no proof: it cannot be read, or is not what the
-	// archive says it is.
+	// OnError is called for each content that gets no digests, because it cannot be read or does
+	// not match the digest in the archive.
 	OnError func(Problem)
-	// Meter counts.
+	// Meter, if not nil, counts progress.
 	Meter *Meter
 }
 
-// An IndexSummary says what an index has.
+// An IndexSummary is the result of [BuildIndex].
 type IndexSummary struct {
 	Entries int64 `json:"entries"`
-	Bytes   int64 `json:"bytes"`       // of contents
-	Index   int64 `json:"index_bytes"` // its own length
+	Bytes   int64 `json:"bytes"`       // size of all contents
+	Index   int64 `json:"index_bytes"` // size of the index
 	Digests int64 `json:"digests,omitempty"`
-	// Unproven counts the files that have none, because they are damaged.
+	// Unproven counts the files without digests because they are damaged.
 	Unproven int64 `json:"unproven,omitempty"`
 }
 
-// BuildIndex writes an index of the archive at address to another address.
+// BuildIndex writes an index of the archive at address to the address to.
 func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexSummary, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -115,7 +116,8 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 	return BuildIndexStore(ctx, st, name, toStore, toName, o)
 }
 
-// BuildIndexStore is BuildIndex of the archive called name in st to a given store.
+// BuildIndexStore is like [BuildIndex] for the archive called name in st. It writes the index to
+// toName in the store to.
 func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.Store, toName string, o IndexOptions) (IndexSummary, error) {
 	if o.Chunk != 0 && !kept.IsChunk(o.Chunk) {
 		return IndexSummary{}, fmt.Errorf("chunk size %d: expected a power of two from %d to %d", o.Chunk, kept.MinChunk, kept.MaxChunk)
@@ -124,7 +126,7 @@ func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.
 		return IndexSummary{}, fmt.Errorf("%s: the index cannot replace its archive", store.Redact(at))
 	}
 	o.Index, o.FewLookups = UseIndex{}, false
-	o.once = o.Chunk == 0 // contents are read some time after they are listed
+	o.once = o.Chunk == 0 // with digests, contents are read some time after they are listed
 	a, err := OpenStore(ctx, st, name, o.OpenOptions)
 	if err != nil {
 		return IndexSummary{}, err
@@ -136,9 +138,10 @@ func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.
 	return IndexSummary(sum), err
 }
 
-// KeepIndex keeps an index of the archive, if it took long to open it without one and
-// its options have a folder for that. It reports whether it did. With points it takes the
-// time to decode all that is compressed in long units once more.
+// KeepIndex keeps an index of the archive in the folder of OpenOptions.Index, if there is one and
+// the archive took long to open without an index. It reports whether it did. If points is true,
+// content that is compressed in long units is decoded again for points from which reads can
+// start.
 func (a *Archive) KeepIndex(ctx context.Context, points bool) (bool, error) {
 	f := a.asked.Index.Folder
 	if f == nil || a.index.Used != "" || a.asked.FewLookups {

@@ -10,68 +10,68 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// PackOptions are wishes for a new archive.
+// PackOptions are the options of [Pack] and [Convert]. The zero value suits most programs.
 type PackOptions struct {
-	// Format names the format; empty takes it from the archive's name.
+	// Format is the name of the format. If it is empty, the format follows from the extension of
+	// the archive's name.
 	Format string `json:"format,omitempty"`
-	// ChunkSize makes a chunked format roll over into NAME-00001, NAME-00002, …
-	// when the next file would take a chunk's content over it. ChunkMax bounds a
-	// whole chunk; 0 is 32 GiB, or no bound if ChunkSize is larger.
+	// ChunkSize makes a chunked format continue in NAME-00001, NAME-00002, … when the next file
+	// would take a chunk's content over ChunkSize. ChunkMax limits the size of a whole chunk. 0
+	// means 32 GiB, or no limit if ChunkSize is larger.
 	ChunkSize int64 `json:"chunk_size,omitempty"`
 	ChunkMax  int64 `json:"chunk_max,omitempty"`
-	// Plain writes the bare format, without the digests that we add.
+	// Plain writes the bare format, without the digests that holdall adds.
 	Plain bool `json:"plain,omitempty"`
-	// Exclude are patterns of names to leave out; see the command's help.
+	// Exclude has patterns of names to leave out; 'holdall pack --help' describes them.
 	Exclude []string `json:"exclude,omitempty"`
-	// Only, if it is not nil, are the names of the files to pack; the folders above
-	// them come along. Attrs replace what entries have, by name.
+	// Only, if not nil, has the names of the files to pack; the folders above them are packed
+	// too. Attrs replaces attributes of entries, by name.
 	Only  map[string]bool `json:"only,omitempty"`
 	Attrs map[string]Attr `json:"attrs,omitempty"`
-	// Follow packs what symlinks to files point to.
+	// Follow packs the files that symbolic links refer to instead of the links.
 	Follow bool `json:"follow,omitempty"`
-	// Listed says that the paths were listed one by one: each keeps its whole
-	// name, and folders bring nothing that is in them.
+	// Listed means that the paths are a complete list: each entry keeps its whole path as its
+	// name, and the contents of folders are not added.
 	Listed bool `json:"listed,omitempty"`
-	// Time is what every entry gets for its time, if it is not zero: archives of
-	// the same contents are then the same.
+	// Time, if not zero, is the time of every entry, so that equal contents make equal archives.
 	Time time.Time `json:"time,omitzero"`
-	// Prefix is put in front of every name.
+	// Prefix is prepended to every name.
 	Prefix string `json:"prefix,omitempty"`
-	// Jobs is how many files are read at once; 0 suits the machine. Of objects in a
-	// bucket it is how many requests are under way, 16 if it is 0.
+	// Jobs is the number of files that are read at once; 0 means a number that suits the machine.
+	// For objects in a bucket it is the number of concurrent requests; 0 means 16.
 	Jobs int `json:"jobs,omitempty"`
-	// Embed writes into the archive what the archive that is converted only
-	// refers to. Refer does the opposite, where the format can: entries refer
-	// to where they lie now, by "here", or with an address, where that archive
-	// will lie.
+	// Embed applies to [Convert]: it copies contents into the archive that the source only refers
+	// to. Refer does the opposite for formats that support it: entries refer to contents in the
+	// source instead of copying them. "here" refers to where the source is now; an address refers
+	// to where it will be.
 	Embed bool   `json:"embed,omitempty"`
 	Refer string `json:"refer,omitempty"`
-	// Once refuses to replace what is there: the error wraps fs.ErrExist.
+	// Once refuses to replace an existing archive. The error wraps [fs.ErrExist].
 	Once bool `json:"once,omitempty"`
-	// Resume goes on with what an earlier pack into the same place had sent before it
-	// broke off, and keeps what was sent if this one does. Everything is read again,
-	// and what the store proves to have is not sent again.
+	// Resume continues an earlier pack to the same place that was interrupted, and keeps what was
+	// sent if this one is interrupted too. All sources are read again, but parts that the store
+	// is proven to have are not sent again.
 	Resume bool `json:"resume,omitempty"`
-	// Param has values of the format's own Params.
+	// Param has values for the format's Params.
 	Param map[string]string `json:"param,omitempty"`
-	// NoVerify does not compare what is read of buckets with the checksums that they
-	// have. Otherwise what does not match is read once more, and then left out.
+	// NoVerify does not compare objects read from buckets with the bucket's checksums. Without
+	// it, an object that does not match is read once more, and then left out.
 	NoVerify bool `json:"no_verify,omitempty"`
 
-	// Protect, if it is not 0, is a share of the archive that may be lost: parity is
-	// written beside the archive, from which that is computed again.
+	// Protect, if not 0, is the share of the archive that may be lost. Parity from which that
+	// much can be recovered is written beside the archive.
 	Protect float64 `json:"protect,omitempty"`
 
-	// OnError is told of each entry that could not be packed; the others are.
-	// Without it the first one ends the pack.
+	// OnError is called for each entry that could not be packed; the remaining entries are still
+	// packed. If OnError is nil, the first failure ends the call.
 	OnError func(name string, err error) `json:"-"`
-	// Meter counts.
+	// Meter, if not nil, counts progress.
 	Meter *Meter `json:"-"`
 	// Formats replaces the registered formats.
 	Formats []*format.Format `json:"-"`
 }
 
-// Attr is what an entry gets instead of what it has; empty is what it has.
+// An Attr replaces attributes of an entry. Empty fields leave them unchanged.
 type Attr struct {
 	Owner   string      `json:"owner,omitempty"`
 	Group   string      `json:"group,omitempty"`
@@ -79,32 +79,32 @@ type Attr struct {
 	HasMode bool        `json:"has_mode,omitempty"`
 }
 
-// Summary says what was written.
+// Summary is the result of [Pack] and [Convert].
 type Summary struct {
 	format.Summary
 	Failed int64 `json:"failed,omitempty"`
-	// Dropped counts what the format has no place for, by its kind: "symlink".
+	// Dropped counts the entries that the format cannot store, by kind, such as "symlink".
 	Dropped map[string]int64 `json:"dropped,omitempty"`
-	// Older is a chunk that was there before and is no part of this set: what
-	// it belongs to had more chunks.
+	// Older names a chunk of an earlier, longer set of the same name. It is not part of the new
+	// set.
 	Older string `json:"older,omitempty"`
-	// Of what is stored, Copied bytes were copied by the store itself, and Resumed
-	// bytes it had from an earlier try. The others passed through this program.
+	// Copied is the number of stored bytes that the store copied by itself, and Resumed the
+	// number that it had from an interrupted pack. All other bytes passed through this program.
 	Copied  int64 `json:"copied,omitempty"`
 	Resumed int64 `json:"resumed,omitempty"`
-	// Lost names what entries carried that the format does not keep, where they came
-	// from another archive: "modes", "times".
+	// Lost names the attributes of the source's entries that the format cannot store, such as
+	// "modes" and "times".
 	Lost []string `json:"lost,omitempty"`
-	// Kept is what waits in the store for a pack that resumes: only after an error.
+	// Kept is the number of bytes that the store keeps for a pack with Resume. It is set only if
+	// there is an error.
 	Kept int64 `json:"kept,omitempty"`
-	// Referred counts the entries that were not copied: they refer to where their content
-	// lies.
+	// Referred counts the entries that refer to content in the source instead of having a copy.
 	Referred int64 `json:"referred,omitempty"`
-	// Proven counts the packed objects of buckets by the bucket's checksum that they
-	// were compared with: "md5", "crc32c", "sha256_of_parts". "nothing" counts those
-	// that were not compared, "size" those that are empty.
+	// Proven counts the packed objects of buckets by the checksum of the bucket that they were
+	// compared with: "md5", "crc32c", "sha256_of_parts". "nothing" counts objects that were not
+	// compared, "size" empty objects.
 	Proven map[string]int64 `json:"proven,omitempty"`
-	// Parity is the parity file that was written, and ParityBytes what it takes.
+	// Parity is the name of the parity file that was written, and ParityBytes its size.
 	Parity      string `json:"parity,omitempty"`
 	ParityBytes int64  `json:"parity_bytes,omitempty"`
 }
@@ -121,10 +121,12 @@ func (o PackOptions) inner() pack.Options {
 	}
 }
 
-// Pack makes an archive at address from files and folders of this machine, or from
-// addresses of objects and of what lies below them. One folder alone gives its
-// contents; several paths are told apart by their names.
-// The archive, all its chunks included, appears whole or not at all.
+// Pack writes an archive to address from local files and folders, or from addresses of objects
+// and of folders of objects. The two cannot be mixed. If paths is a single folder, the names in
+// the archive are relative to it; otherwise they begin with the last element of their path.
+//
+// The archive, with all its chunks, appears completely or not at all. If OnError is nil, the
+// first file that cannot be packed ends the call with an error.
 func Pack(ctx context.Context, address string, paths []string, o PackOptions) (Summary, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -133,15 +135,15 @@ func Pack(ctx context.Context, address string, paths []string, o PackOptions) (S
 	return PackStore(ctx, st, name, paths, o)
 }
 
-// PackStore is Pack into a given store.
+// PackStore is like [Pack], but writes the archive to name in st.
 func PackStore(ctx context.Context, st store.Store, name string, paths []string, o PackOptions) (Summary, error) {
 	sum, err := pack.Pack(ctx, st, name, paths, o.inner())
 	return Summary(sum), err
 }
 
-// Convert writes the entries of a into a new archive at address, in stored order.
-// Content that lies raw in one piece is copied as it is, by the file system itself
-// where it can; digests that a records are taken over.
+// Convert writes the entries of a to a new archive at address, in stored order. Content that is
+// stored uncompressed in one piece is copied unchanged, by the file system itself if it can.
+// Digests in a are kept.
 func Convert(ctx context.Context, a *Archive, address string, o PackOptions) (Summary, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -150,7 +152,7 @@ func Convert(ctx context.Context, a *Archive, address string, o PackOptions) (Su
 	return ConvertStore(ctx, a, st, name, o)
 }
 
-// ConvertStore is Convert into a given store.
+// ConvertStore is like [Convert], but writes the archive to name in st.
 func ConvertStore(ctx context.Context, a *Archive, st store.Store, name string, o PackOptions) (Summary, error) {
 	sum, err := pack.Convert(ctx, a.src, st, name, o.inner())
 	return Summary(sum), err

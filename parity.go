@@ -15,35 +15,36 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// ParitySuffix is what the name of a parity file has after its archive's.
+// ParitySuffix is appended to the name of an archive to name its parity file.
 const ParitySuffix = parity.Suffix
 
-// NoParity as OpenOptions.Parity looks for no parity file.
+// NoParity is the value of OpenOptions.Parity that disables parity.
 const NoParity = parity.None
 
-// UsualLoss is which share of an archive can be lost where nobody says.
+// UsualLoss is the default share of an archive that may be lost.
 const UsualLoss = 0.05
 
-// ProtectOptions are wishes for a parity file.
+// ProtectOptions are the options of [Protect].
 type ProtectOptions struct {
-	// Loss is which share of the archive may be lost; 0 is UsualLoss.
+	// Loss is the share of the archive that may be lost; 0 means UsualLoss.
 	Loss float64
-	// Meter counts.
+	// Meter, if not nil, counts progress.
 	Meter *Meter
 }
 
-// A Protection says what a parity file has.
+// A Protection describes a parity file.
 type Protection struct {
-	At      string  `json:"at,omitempty"` // where it is
-	Bytes   int64   `json:"bytes"`        // that are protected
+	At      string  `json:"at,omitempty"` // where the parity is
+	Bytes   int64   `json:"bytes"`        // size of what is protected
 	Parity  int64   `json:"parity_bytes"`
 	Objects int     `json:"objects"`
 	Loss    float64 `json:"loss"`
-	Block   int     `json:"block"` // bytes of each
+	Block   int     `json:"block"` // size of a block
 	Blocks  int64   `json:"blocks"`
 	Groups  int64   `json:"groups"`
 	Spare   int64   `json:"parity_blocks"`
-	// Unused is why parity that is there is not used: it is damaged, or of another version.
+	// Unused says why existing parity is not used: it is damaged, or belongs to another version
+	// of the archive.
 	Unused string `json:"unused,omitempty"`
 }
 
@@ -51,7 +52,7 @@ func protection(s parity.Summary, size int64, loss float64, objects int) Protect
 	return Protection{Bytes: s.Bytes, Parity: size, Objects: objects, Loss: loss, Block: s.Block, Blocks: s.Blocks, Groups: s.Groups, Spare: s.Parity}
 }
 
-// String says how much can be lost, or why the parity is not used.
+// String returns a sentence that says how much can be lost, or why the parity is not used.
 func (p Protection) String() string {
 	if p.Unused != "" {
 		return strings.TrimPrefix(p.At+" is not used: ", " is not used: ") + p.Unused
@@ -59,8 +60,8 @@ func (p Protection) String() string {
 	return fmt.Sprintf("%s: any %v%% can be lost (%d of %d blocks of %d KiB)", p.At, math.Round(p.Loss*1e4)/100, min(p.Spare, p.Blocks), p.Blocks, p.Block>>10)
 }
 
-// Protection says what parity protects the archive; nil if there is none. The archive itself
-// is not read for it, but for a few blocks if it was written since.
+// Protection describes the parity of the archive. It returns nil if there is none. The archive is
+// not read for it, except for a few blocks if it was written after the parity.
 func (a *Archive) Protection(ctx context.Context) *Protection {
 	if a.IsDir() {
 		return nil
@@ -81,8 +82,10 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 	return &p
 }
 
-// Protect writes the parity of the archive at an address to another: blocks from which any
-// part of the archive can be computed again that is no longer than a share of it.
+// Protect writes parity of the archive at address to the address to. Parity recovers lost and
+// damaged blocks of the archive, up to the share o.Loss of all its blocks. If existing parity
+// would be replaced and the archive no longer matches it, Protect returns an error; use [Repair]
+// first.
 func Protect(ctx context.Context, address, to string, o ProtectOptions) (Protection, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -95,9 +98,10 @@ func Protect(ctx context.Context, address, to string, o ProtectOptions) (Protect
 	return ProtectStore(ctx, st, []string{name}, toStore, toName, o)
 }
 
-// ProtectStore is Protect of archives in st to a given store. Several are protected as one
-// set, so that one of them that is lost comes back, if it is no more than the share. They
-// are files beside each other, and beside the parity.
+// ProtectStore is like [Protect] for archives in st, and writes the parity to toName in the store
+// to. Several archives are protected as one set, so that a lost archive can be recovered if it is
+// not larger than the share that may be lost. Archives of a set are in one folder, which also
+// contains the parity.
 func ProtectStore(ctx context.Context, st store.Store, names []string, to store.Store, toName string, o ProtectOptions) (sum Protection, err error) {
 	var objects []parity.Object
 	switch len(names) {
@@ -137,8 +141,9 @@ func ProtectStore(ctx context.Context, st store.Store, names []string, to store.
 	return sum, err
 }
 
-// damagedNow is an error if parity that is going to be replaced is the last that knows what
-// the archive was: of what is damaged, parity would say that it is right.
+// damagedNow returns an error if toName is parity that is in use for the archive, and the archive
+// no longer matches it. New parity would protect the damaged state, and the old one is needed to
+// repair it.
 func damagedNow(ctx context.Context, st store.Store, name string, to store.Store, toName string, m *Meter) error {
 	at := store.AddressOf(to, toName)
 	if at == "" || !slices.ContainsFunc(parity.Names(name), func(beside string) bool { return store.AddressOf(st, beside) == at }) {
@@ -146,7 +151,7 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 	}
 	g, _ := parity.Seek(ctx, st, name, "")
 	if g == nil || g.Suits != nil {
-		return nil // whatever it is, it is of no use
+		return nil // it cannot be used anyway
 	}
 	defer g.Close()
 	r, err := g.Check(ctx, false, m)
@@ -157,8 +162,9 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 	return err
 }
 
-// UpdateParity brings the parity beside an archive up to date, if it is of an older version.
-// All of the archive is read for that. It reports whether there was anything to do.
+// UpdateParity updates the parity beside an archive if it belongs to an older version. This reads
+// the whole archive. UpdateParity reports whether an update was necessary. It fails if the
+// archive has damaged blocks.
 func UpdateParity(ctx context.Context, st store.Store, name string, m *Meter) (sum Protection, updated bool, err error) {
 	seek := func() (*parity.Guard, error) {
 		g, err := parity.Seek(ctx, st, name, "")
@@ -171,7 +177,7 @@ func UpdateParity(ctx context.Context, st store.Store, name string, m *Meter) (s
 	if err != nil {
 		return sum, false, err
 	}
-	// Of a folder nothing says that nothing came to it.
+	// Nothing shows whether files were added to a folder.
 	if updated = !g.Same || IsFolder(ctx, st, name); updated {
 		if err := damagedNow(ctx, st, name, st, parity.NameOf([]string{name}), m); err != nil {
 			return sum, false, errors.Join(err, g.Close())
@@ -191,51 +197,52 @@ func UpdateParity(ctx context.Context, st store.Store, name string, m *Meter) (s
 	return sum, updated, nil
 }
 
-// IsFolder reports whether what is called name in st is no object, but has some below it.
+// IsFolder reports whether name in st is a folder of objects and not an object.
 func IsFolder(ctx context.Context, st store.Store, name string) bool {
 	objects, err := parity.Find(ctx, st, name)
 	return err == nil && len(objects) > 0 && objects[0].Name != ""
 }
 
-// Healing says what parity did while the archive was read.
+// Healing describes the damage that parity repaired while the archive was read.
 type Healing struct {
-	// Blocks is how many damaged blocks were computed again.
+	// Blocks is the number of damaged blocks that were computed again.
 	Blocks int64
-	By     string // the parity
-	// Ignored is why parity that is there was not used.
+	By     string // where the parity is
+	// Ignored says why existing parity was not used.
 	Ignored error
 }
 
-// Healing says what parity did while the archive was read.
+// Healing returns the damage that parity has repaired so far.
 func (a *Archive) Healing() Healing {
 	n, by, why := a.src.Healed()
 	return Healing{n, by, errors.Join(a.parity, why)}
 }
 
-// A ParityReport says what was found of an archive by its parity.
+// A ParityReport is the result of a check of an archive against its parity.
 type ParityReport struct {
-	At   string  `json:"at"`   // where it is
-	Loss float64 `json:"loss"` // the share that was asked for
-	// NotUsed is why it was not used: it is of another version of the archive.
+	At   string  `json:"at"`   // where the parity is
+	Loss float64 `json:"loss"` // share that may be lost
+	// NotUsed says why the parity was not used: it is damaged, or belongs to another version of
+	// the archive.
 	NotUsed string `json:"not_used,omitempty"`
-	// Of a set, how many files have it together.
+	// Objects is the number of files that the parity protects together.
 	Objects int `json:"objects"`
 	parity.Report
-	// Lost are objects that are not there.
+	// Lost names protected objects that do not exist.
 	Lost []string `json:"lost,omitempty"`
-	// Files are files that are damaged, though all that the parity can heal is healed: the
-	// first thousand. FilesBeyond counts them all.
+	// Files names the files that stay damaged after everything that parity can repair is
+	// repaired, up to 1000 of them. FilesBeyond counts all of them.
 	Files       []string `json:"files,omitempty"`
 	FilesBeyond int64    `json:"files_beyond,omitempty"`
 
 	broken bool // nothing of it can be used
 }
 
-// Harmed reports whether anything of the archive is damaged or lost.
+// Harmed reports whether any part of the archive is damaged or lost.
 func (r *ParityReport) Harmed() bool { return r.Damaged > 0 || len(r.Lost) > 0 }
 
-// seekParity finds the parity of an archive. The guard is nil if there is none, or none that
-// can be used; the report says why.
+// seekParity finds the parity of an archive. If the guard is nil, there is no parity, or it
+// cannot be used and the report says why.
 func seekParity(ctx context.Context, st store.Store, name, at string) (*parity.Guard, *ParityReport, error) {
 	g, err := parity.Seek(ctx, st, name, at)
 	if damage, ok := errors.AsType[*format.CorruptError](err); ok && at == "" {
@@ -254,11 +261,11 @@ func seekParity(ctx context.Context, st store.Store, name, at string) (*parity.G
 	return g, r, nil
 }
 
-// mostFiles is how many files a ParityReport names.
+// mostFiles is the largest number of files that a ParityReport names.
 const mostFiles = 1000
 
-// beyond finds the files of an archive that are damaged when all is healed that can be. It
-// returns the archive's format, empty if the archive cannot be read.
+// beyond finds the files of an archive that stay damaged after everything that parity can repair
+// is repaired. It returns the archive's format, or "" if the archive cannot be read.
 func (r *ParityReport) beyond(ctx context.Context, g *parity.Guard, name string, o OpenOptions) (string, error) {
 	r.Files, r.FilesBeyond = nil, 0
 	named := map[string]bool{}

@@ -14,43 +14,46 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// RepairOptions are wishes for a repair.
+// RepairOptions are the options of [Repair].
 type RepairOptions struct {
 	OpenOptions
-	// From is the address of another copy of the archive, from which damaged pieces are
-	// fetched. An index with digests, to which Index leads, tells what is damaged and
-	// proves what is fetched; it must be of an archive of the same length, no more.
-	// Without it, what is wrong is mended from the archive itself.
+	// From is the address of another copy of the archive from which damaged pieces are fetched.
+	// This requires an index with digests of pieces, which Index leads to. The digests show which
+	// pieces are damaged, and prove the fetched pieces. The index is accepted if its archive has
+	// the same size. If From is empty, the archive is repaired from what it contains and from its
+	// parity.
 	From string `json:"from,omitempty"`
-	// FromStore, if it is not nil, has the other copy: From is its name there.
+	// FromStore, if not nil, is the store of the other copy, and From its name there.
 	FromStore store.Store `json:"-"`
-	// Report hears of what is wrong, without From.
+	// Report, if not nil, is called for each problem in the archive. It is not used with From.
 	Report func(Problem) `json:"-"`
-	// Meter counts.
+	// Meter, if not nil, counts progress.
 	Meter *Meter `json:"-"`
 }
 
-// A RepairPlan says what would mend an archive. One without changes says that nothing
-// needs mending. It holds on to what was fetched until it is closed.
+// A RepairPlan describes how to repair an archive. If Changes returns false, there is nothing to
+// repair. The caller must close the plan, which holds fetched data until then.
 type RepairPlan struct {
 	format.Plan
-	// With RepairOptions.From: how many pieces of contents were damaged, how many of
-	// them the other copy mends, and how many bytes were fetched for that.
+	// With RepairOptions.From, Damaged is the number of damaged pieces of contents, Healed the
+	// number of those that the other copy repairs, and Fetched the number of bytes that were
+	// fetched.
 	Damaged, Healed, Fetched int64
-	// Parity says what was found by the archive's parity; nil if it has none. What it heals
-	// is no part of the Plan, which is for the rest.
+	// Parity is the result of a check against the archive's parity. It is nil if there is none.
+	// Plan does not include the changes that come from parity, only the remaining ones.
 	Parity *ParityReport
 
-	guard   *parity.Guard // that heals something
-	healed  bool          // in the archive's place
-	changed bool          // the archive was changed on purpose, as far as it shows
+	guard   *parity.Guard // set if it repairs anything
+	healed  bool          // parity's repairs have been written to the archive
+	changed bool          // the archive seems to have been changed on purpose
 	st      store.Store
 	name    string
 	fetched io.Closer
 }
 
-// Repair finds out what is wrong with the archive at an address and what would mend it. It
-// changes nothing; [RepairPlan.Apply] does.
+// Repair checks the archive at an address and plans how to repair it. It does not change the
+// archive; see [RepairPlan.Apply]. If there is no way to repair archives of the format, the error
+// wraps [errors.ErrUnsupported].
 func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -59,11 +62,11 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 	return RepairStore(ctx, st, name, o)
 }
 
-// RepairStore is Repair of the archive called name in st.
+// RepairStore is like [Repair] for the archive called name in st.
 func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptions) (*RepairPlan, error) {
 	p := &RepairPlan{st: st, name: name}
 	at := o.Parity
-	o.NoVerify, o.Parity = false, NoParity // what is looked at is the archive
+	o.NoVerify, o.Parity = false, NoParity // the archive itself is checked
 	if o.From != "" {
 		return p, p.from(ctx, o)
 	}
@@ -75,17 +78,16 @@ func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptio
 		err = p.byFormat(ctx, cache.Far(st, o.CacheBytes), o)
 		if p.guard != nil && err != nil && ctx.Err() == nil && !store.Temporary(err) {
 			formatkit.Say(&p.Lost, "%v", err)
-			err = nil // what is healed is more than nothing
+			err = nil // parity repairs a part
 		}
 	}
 	if err != nil {
-		_ = p.Close() // nobody gets it
+		_ = p.Close() // the caller does not get p
 	}
 	return p, err
 }
 
-// byParity finds out what the archive's parity heals, and reports whether nothing else is to be
-// done.
+// byParity finds out what parity repairs, and reports whether nothing remains to be repaired.
 func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (done bool, err error) {
 	g, r, err := seekParity(ctx, p.st, p.name, at)
 	if p.Parity = r; g == nil || err != nil {
@@ -100,7 +102,7 @@ func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (
 		return false, err
 	}
 	if r.Healed > 0 {
-		p.KeepsBackup = true // nothing is lost by it
+		p.KeepsBackup = true // parity's repairs lose nothing
 		if !g.Same && !lost {
 			if p.changed, err = soundAsIs(ctx, p.st, p.name, o); err != nil {
 				return false, err
@@ -117,14 +119,14 @@ func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (
 		p.Lost = append(p.Lost, fmt.Sprintf("%d damaged blocks of %d bytes: too many for the parity", r.Beyond(), r.Block))
 		_, err = r.beyond(ctx, g, p.name, o.OpenOptions)
 	}
-	if r.Healed == 0 { // it is of no help
+	if r.Healed == 0 { // it repairs nothing
 		p.guard = nil
 		return false, errors.Join(err, g.Close())
 	}
 	return !lost, err
 }
 
-// soundAsIs reports whether an archive proves by itself that all of it is right.
+// soundAsIs reports whether all of the archive is proven correct without parity.
 func soundAsIs(ctx context.Context, st store.Store, name string, o RepairOptions) (bool, error) {
 	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(Problem) {})
 	if ctx.Err() != nil {
@@ -133,7 +135,7 @@ func soundAsIs(ctx context.Context, st store.Store, name string, o RepairOptions
 	return err == nil && sum.Errors+sum.Warnings+sum.Unproven == 0, nil
 }
 
-// byFormat plans what the format knows to mend.
+// byFormat adds the repairs that the format plans.
 func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptions) error {
 	name := p.name
 	a, err := OpenStore(ctx, st, name, o.OpenOptions)
@@ -155,21 +157,21 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 	if err != nil {
 		return err
 	}
-	if p.Partial { // by what is beyond the parity
+	if p.Partial { // because of damage that parity cannot repair
 		plan.Notes, plan.Lost, plan.Partial = append(p.Notes, plan.Notes...), append(p.Lost, plan.Lost...), true
 		plan.KeepsBackup = plan.KeepsBackup || !plan.Changes()
 	}
-	if p.Plan = plan; !f.ReadsAll { // else it has counted itself
+	if p.Plan = plan; !f.ReadsAll { // such a format counts files itself
 		err = p.count(ctx, o, st)
 	}
 	return err
 }
 
-// Changes reports whether there is anything to do.
+// Changes reports whether the plan changes anything.
 func (p *RepairPlan) Changes() bool { return p.guard != nil || p.Plan.Changes() }
 
-// count finds out how many files can be read before and after, and has what is still wrong
-// then among what is lost.
+// count counts the files that can be read before and after the repair. It adds the problems that
+// remain to what is lost.
 func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store) error {
 	var wrong []string
 	files := func(st store.Store) (int64, error) {
@@ -180,7 +182,7 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 			}
 		})
 		if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
-			err = nil // it cannot be opened
+			err = nil // the archive cannot be opened
 		}
 		return sum.Proven.Digest + sum.Proven.Checksum + sum.Proven.Decoding + sum.Unproven, err
 	}
@@ -191,14 +193,14 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 	after := before
 	switch {
 	case p.Build != nil:
-		after, wrong = p.Readable[format.FilesAfter], nil // it says itself what is lost
+		after, wrong = p.Readable[format.FilesAfter], nil // the plan itself names what is lost
 	case p.Plan.Changes():
 		planned, err := mend.NewPlanned(ctx, st, p.name, p.Plan)
 		if err != nil {
 			return err
 		}
 		defer planned.Close()
-		o.Param = nil // they are of what was wrong
+		o.Param = nil // they may fit only the damaged archive
 		if after, err = files(planned); err != nil {
 			return err
 		}
@@ -218,7 +220,7 @@ func problemText(p Problem) string {
 	return p.Message
 }
 
-// from plans by another copy.
+// from plans repairs from another copy.
 func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 	mirror, mirrorName := o.FromStore, o.From
 	if mirror == nil {
@@ -242,8 +244,7 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 	return err
 }
 
-// Apply writes what the plan makes of the archive to an address. It appears whole or not
-// at all.
+// Apply writes the repaired archive to an address. It appears completely or not at all.
 func (p *RepairPlan) Apply(ctx context.Context, address string) error {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -252,8 +253,9 @@ func (p *RepairPlan) Apply(ctx context.Context, address string) error {
 	return p.ApplyStore(ctx, st, name)
 }
 
-// ApplyStore is Apply to a given store. The archive itself may be replaced. Of what parity
-// heals, only the damaged blocks are written then, where the store can change objects.
+// ApplyStore is like [RepairPlan.Apply], but writes the archive to name in st. That can be the
+// damaged archive itself. Of the blocks that parity repairs, only the damaged ones are then
+// written, if the store can change objects in place.
 func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string) error {
 	switch inPlace := st == p.st && name == p.name; {
 	case p.guard == nil:
@@ -267,8 +269,8 @@ func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string
 	return mend.Apply(ctx, p.st, p.name, p.Plan, st, name)
 }
 
-// heal writes what parity heals in the archive's place. What the format mends then was planned
-// for the archive as it is after that.
+// heal writes the blocks that parity repairs to the archive. The rest of the plan was made for
+// the archive as it is after that.
 func (p *RepairPlan) heal(ctx context.Context) error {
 	if p.guard == nil || p.healed {
 		return nil
@@ -277,13 +279,15 @@ func (p *RepairPlan) heal(ctx context.Context) error {
 	return p.guard.WriteBack(ctx)
 }
 
-// Backup copies what the plan changes of the archive beside it, under its name and
-// suffix, where nothing may be yet: a backup is never the price of another. A plan
-// that keeps a backup itself needs none. What parity heals is written in the archive's place
-// before: nothing is lost by that, so that the backup has it. Of an archive that was changed
-// on purpose, as far as it shows, all is kept.
+// Backup copies the parts of the archive that the plan changes to the archive's name plus suffix.
+// It fails if an object of that name exists, so it never replaces another backup. A plan with
+// KeepsBackup needs no call of Backup.
+//
+// Backup first writes the blocks that parity repairs to the archive, so the backup contains them;
+// nothing is lost by that. If the archive seems to have been changed on purpose, Backup leaves it
+// unchanged and keeps all of it.
 func (p *RepairPlan) Backup(ctx context.Context, suffix string) error {
-	if p.changed { // what is there may be wanted
+	if p.changed { // the current state may be wanted
 		return mend.Backup(ctx, p.st, p.name, suffix, p.Plan)
 	}
 	if err := p.heal(ctx); err != nil {
@@ -292,7 +296,7 @@ func (p *RepairPlan) Backup(ctx context.Context, suffix string) error {
 	return mend.Backup(ctx, p.st, p.name, suffix, p.Plan)
 }
 
-// Close gives up what was fetched and healed.
+// Close discards fetched and repaired data.
 func (p *RepairPlan) Close() error {
 	var errs []error
 	if p.guard != nil {

@@ -11,17 +11,16 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// ShuffleOptions say in which of all orders [Archive.Shuffled] comes. The zero value
-// is one of them.
+// ShuffleOptions select the order of [Archive.Shuffled]. The zero value is one such order.
 type ShuffleOptions struct {
 	Seed uint64
-	// Readers share the entries: each gets those of every Readers-th block, as
-	// Reader says, from 0 on. 0 Readers is one.
+	// Readers is the number of readers that share the entries; 0 means one. Reader is the number
+	// of this reader, from 0. A reader gets the entries of every Readers-th block.
 	Readers, Reader int
-	// Skip leaves out as many entries as were read before an interruption.
+	// Skip is the number of entries to skip, which were read before an interruption.
 	Skip int64
-	// Block is how much content stays together: about what one read fetches. 0 is
-	// 4 MiB. Mix is how many blocks are mixed with each other; 0 is 8.
+	// Block is the size of the content that stays together, about as much as one read fetches; 0
+	// means 4 MiB. Mix is the number of blocks that are mixed with each other; 0 means 8.
 	Block int64
 	Mix   int
 }
@@ -29,22 +28,24 @@ type ShuffleOptions struct {
 const (
 	shuffleBlock = 4 << 20
 	shuffleMix   = 8
-	// mostInBlock is how many entries a block has, however short they are.
+	// mostInBlock is the largest number of entries in a block.
 	mostInBlock = 4096
 )
 
-// shuffled is a block, a run of entries in stored order, by its first one.
+// shuffled is a block of consecutive entries, given by the name of the first one and their
+// number.
 type shuffled struct {
 	first string
 	n     int
 }
 
-// Shuffled yields the files of an archive in an order that looks like chance, and is
-// the same for the same options. Blocks of neighbours come in any order, a few at
-// once, whose files are mixed: so reading them costs about what it would in order.
-// What is held is a name for each block.
+// Shuffled yields the files of an archive in a pseudo-random order. Equal options give the same
+// order. It shuffles blocks of neighbouring files, and mixes the files of a few blocks at a time,
+// so reading them costs about as much as reading in stored order. It needs memory for one name
+// for each block.
 //
-// Blocks are found in a first pass over all entries, once for each call.
+// Each call first iterates over all entries to find the blocks. If archives of the format cannot
+// be listed from the middle, the error wraps [errors.ErrUnsupported].
 func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		o.Readers, o.Block, o.Mix = cmp.Or(o.Readers, 1), cmp.Or(o.Block, shuffleBlock), cmp.Or(o.Mix, shuffleMix)
@@ -96,7 +97,7 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 					}
 				}
 			}
-			// Of its own seed, so that what was left out before changes nothing.
+			// Each round has its own seed, so that skipped rounds do not change the order.
 			r := rand.New(rand.NewPCG(o.Seed, uint64(o.Reader)<<32|uint64(n)))
 			r.Shuffle(len(mixed), func(i, j int) { mixed[i], mixed[j] = mixed[j], mixed[i] })
 			for _, e := range mixed[min(skip, int64(len(mixed))):] {
@@ -109,7 +110,8 @@ func (a *Archive) Shuffled(ctx context.Context, o ShuffleOptions) iter.Seq2[Entr
 	}
 }
 
-// isSample reports whether an entry is a file that somebody packed.
+// isSample reports whether an entry is a readable file that was packed, not one of the archive's
+// own.
 func isSample(e Entry) bool { return e.Kind == format.File && !e.Internal && e.Fault == nil }
 
 func (a *Archive) blocks(ctx context.Context, size int64) (blocks []shuffled, _ error) {

@@ -11,10 +11,11 @@ import (
 	"github.com/holdall/holdall/internal/listing"
 )
 
-// Sums calls each, one by one, with the digest of every file by an algorithm, "sha256"
-// or "blake3": one that the archive records is believed, and for the others contents are
-// read and compared with what digests they have. Those come behind those. What cannot be
-// read, or is damaged, comes with an error.
+// Sums calls each, one at a time, with the digest of every file, by the algorithm "sha256" or
+// "blake3". Digests of that algorithm in the archive are returned first, without reading
+// contents. The remaining contents are then read, compared with any digest that they have, and
+// hashed. If a content cannot be read or is damaged, each gets the error. For any other algorithm
+// the error wraps [errors.ErrUnsupported].
 func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e Entry, d format.Digest, err error) error) error {
 	if algo != "sha256" && algo != "blake3" {
 		return fmt.Errorf("digest algorithm %q: %w", algo, errors.ErrUnsupported)

@@ -17,44 +17,44 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// VerifyOptions are wishes for a check. An index serves for its digests of pieces, if
-// it has any: then damage is told by its place.
+// VerifyOptions are the options of [Verify]. If Index leads to an index with digests of pieces,
+// contents are compared with these, and damage is located within a file.
 type VerifyOptions struct {
 	OpenOptions
-	// Quick checks the structure and leaves contents alone.
+	// Quick checks the structure only, not the contents.
 	Quick bool `json:"quick,omitempty"`
-	// Meter counts.
+	// Meter, if not nil, counts progress.
 	Meter *Meter `json:"-"`
 }
 
-// Verified says what a check looked at and how much it found.
+// Verified is the result of [Verify].
 type Verified struct {
 	Format   string `json:"format"`
 	Entries  int64  `json:"entries"`
-	Bytes    int64  `json:"bytes"` // content that was right
+	Bytes    int64  `json:"bytes"` // content that was proven correct
 	Errors   int64  `json:"errors"`
 	Warnings int64  `json:"warnings"`
-	// BeingWritten says that another program writes to the archive right now: what it is
-	// about to end is no fault.
+	// BeingWritten means that another program is writing to the archive. An unfinished end is
+	// then not an error.
 	BeingWritten bool `json:"being_written,omitempty"`
-	// Proven counts the files whose content was found right.
+	// Proven counts the files whose content was proven correct.
 	Proven Proven `json:"proven"`
-	// Unproven counts files whose content nothing vouches for.
+	// Unproven counts the files whose content has nothing to compare it with.
 	Unproven int64 `json:"unproven"`
-	// Parity says what was found by the archive's parity; nil if it has none.
+	// Parity is the result of a check against the archive's parity. It is nil if there is none.
 	Parity *ParityReport `json:"parity,omitempty"`
 }
 
-// Proven counts files by what shows that their content is right.
+// Proven counts files by what proves their content.
 type Proven struct {
-	Digest   int64 `json:"digest"`   // of all of it, or of its pieces
-	Checksum int64 `json:"checksum"` // a CRC or the like, of all of it or of parts of it
-	Decoding int64 `json:"decoding"` // it can be decoded, and has the right length
+	Digest   int64 `json:"digest"`   // a digest of the whole content or of its pieces
+	Checksum int64 `json:"checksum"` // a checksum, such as a CRC, of the whole content or of its parts
+	Decoding int64 `json:"decoding"` // the content can be decoded and has the expected size
 }
 
-// Verify checks the archive at an address and reports all that is wrong with it; report
-// is called by one goroutine at a time. An error means that the check could not be
-// carried out, not that something was found.
+// Verify checks the archive at an address and calls report for each problem, from one goroutine
+// at a time. An error means that the check could not be carried out. Problems that were found are
+// not errors; see the counts in the result.
 func Verify(ctx context.Context, address string, o VerifyOptions, report func(Problem)) (Verified, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -63,22 +63,22 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 	return VerifyStore(ctx, st, name, o, report)
 }
 
-// VerifyStore is Verify of the archive called name in st.
+// VerifyStore is like [Verify] for the archive called name in st.
 func VerifyStore(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
 	c := check{o: o, report: report, told: map[Problem]bool{}}
 	err := c.run(ctx, st, name)
 	return c.sum, err
 }
 
-// A check is the state of one Verify.
+// A check is the state of one call of Verify.
 type check struct {
 	o      VerifyOptions
 	report func(Problem)
 	sum    Verified
-	told   map[Problem]bool // of no entry
+	told   map[Problem]bool // reported problems that concern no entry
 
-	sound *parity.Guard // by which all blocks were found right
-	left  *parity.Guard // by which some were found to be beyond healing
+	sound *parity.Guard // set if all blocks match the parity
+	left  *parity.Guard // set if some blocks are damaged beyond repair
 }
 
 func (c *check) tell(p Problem) {
@@ -95,7 +95,7 @@ func (c *check) tell(p Problem) {
 	c.report(p)
 }
 
-// run checks an archive by its parity, if it has any, and by itself.
+// run checks an archive against its parity, if it has any, and then by itself.
 func (c *check) run(ctx context.Context, st store.Store, name string) error {
 	g, r, err := seekParity(ctx, st, name, c.o.Parity)
 	if err != nil {
@@ -118,11 +118,12 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 			return err
 		}
 	}
-	err = c.archive(ctx, cache.Far(st, c.o.CacheBytes), name) // one cache for the structure and the contents
+	err = c.archive(ctx, cache.Far(st, c.o.CacheBytes), name) // a single cache for the structure and the contents
 	if err == nil || r == nil || !r.Harmed() || ctx.Err() != nil || store.Temporary(err) {
 		return err
 	}
-	// It was told what is damaged. Healed it can be opened, or what opens is not damaged there.
+	// The damage has been reported. With its repairs, the archive either opens or shows what else
+	// is damaged.
 	f, herr := r.beyond(ctx, g, name, c.o.OpenOptions)
 	if herr != nil || f == "" {
 		return errors.Join(err, herr)
@@ -131,7 +132,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 	return nil
 }
 
-// byParity tells what the parity shows of an archive.
+// byParity reports the result of the check against the parity.
 func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) error {
 	r := c.sum.Parity
 	if r.ParityBroken > 0 {
@@ -156,17 +157,17 @@ func (c *check) byParity(ctx context.Context, g *parity.Guard, name string) erro
 	return nil
 }
 
-// archive checks an archive by itself.
+// archive checks an archive by itself, without parity.
 func (c *check) archive(ctx context.Context, st store.Store, name string) error {
-	c.o.NoVerify, c.o.Parity = false, NoParity // what is looked at is the archive
+	c.o.NoVerify, c.o.Parity = false, NoParity // the archive itself is checked
 	var by *Archive
 	if !c.o.Quick && c.o.Index.inner().Any() {
-		// Whoever opens it without an index hears of errors.
+		// Errors are reported when the archive is opened without the index below.
 		if by, _ = OpenStore(ctx, st, name, c.o.OpenOptions); by != nil {
 			defer by.Close()
 		}
 	}
-	c.o.Index = UseIndex{} // what is looked at is the archive
+	c.o.Index = UseIndex{} // the archive itself is checked
 	a, err := OpenStore(ctx, st, name, c.o.OpenOptions)
 	if a != nil {
 		defer a.Close()
@@ -189,7 +190,7 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	switch {
 	case a == nil && (c.sum.Errors > 0 || !damaged):
 		if c.sum.Errors > 0 {
-			err = nil // the check told why it does not open
+			err = nil // the check has reported why it does not open
 		}
 		return err
 	case a == nil:
@@ -199,8 +200,8 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		return c.byIndex(ctx, by.src)
 	}
 	if f.ReadsAll && c.o.View == "" && f.Overview != "" {
-		// The contents have been read, and what is read is counted: a view that is made of it
-		// would have to be gone through for that alone.
+		// The format's check has read all contents. What remains is to count them, and walking a
+		// computed view just for that would take long.
 		c.o.View = f.Overview
 		over, err := OpenStore(ctx, st, name, c.o.OpenOptions)
 		if err != nil {
@@ -211,7 +212,7 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	}
 	err = c.contents(ctx, a.src)
 	if damage, damaged := errors.AsType[*format.CorruptError](err); damaged {
-		// The index cannot be read on: entries after that are not known.
+		// The index cannot be read further, so the entries after that are not known.
 		if !c.told[damage.Problem] {
 			c.tell(damage.Problem)
 		}
@@ -220,7 +221,7 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	return err
 }
 
-// formatOf returns the format of a, or if that does not open, what it should have been.
+// formatOf returns the format of a. If a is nil, it returns the format that reported err.
 func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
 	if a != nil {
 		return a.Format()
@@ -231,8 +232,8 @@ func formatOf(a *Archive, o OpenOptions, err error) *format.Format {
 	return nil
 }
 
-// contents compares contents with their digests, and decodes those that have none but
-// would show damage in decoding.
+// contents compares contents with their digests. Contents without a digest are decoded, if that
+// shows damage.
 func (c *check) contents(ctx context.Context, src *content.Source) error {
 	o := c.o
 	decoder := func(Entry) format.Decode { return nil }
@@ -245,7 +246,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	if err := src.Expect(ctx, o.Meter, func(e Entry) bool { return !o.Quick && e.Fault == nil && (e.Digest.Algo != "" || decoder(e) != nil) }); err != nil {
 		return err
 	}
-	if c.sound != nil && o.Meter.WantsTotal() { // which has counted the blocks
+	if c.sound != nil && o.Meter.WantsTotal() { // the check against the parity has already counted the blocks
 		m := o.Meter.Snapshot()
 		o.Meter.Expect(m.TotalEntries, m.TotalBytes+m.Bytes)
 	}
@@ -261,8 +262,8 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			}
 			switch {
 			case compares != nil && !compares(e):
-				c.sum.Unproven++ // it was read, and nothing vouches for it
-			case !o.Quick && c.sum.Errors == 0: // else nobody says which are right
+				c.sum.Unproven++ // it was read, but there is nothing to compare it with
+			case !o.Quick && c.sum.Errors == 0: // after errors, it is not known which files are correct
 				c.sum.Proven.Checksum++
 			}
 			return false
@@ -347,7 +348,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	return err
 }
 
-// proofOf returns what shows that e's content is right, if it can be read.
+// proofOf returns what proves e's content when it is read without an error.
 func proofOf(ctx context.Context, src *content.Source, e Entry) format.Proof {
 	switch {
 	case digest.IsChecksum(e.Digest.Algo):
@@ -364,8 +365,8 @@ func proofOf(ctx context.Context, src *content.Source, e Entry) format.Proof {
 	return format.Unproven
 }
 
-// byBlocks is what the digests of blocks show of a content that has none of its own, or says
-// that it lies in blocks that are damaged beyond healing.
+// byBlocks returns what the digests of the parity's blocks prove about a content that has no
+// digest. If the content lies in blocks that are damaged beyond repair, it returns a problem.
 func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (format.Proof, *Problem) {
 	if c.sound == nil && c.left == nil {
 		return format.Unproven, nil
@@ -373,7 +374,7 @@ func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (for
 	by := format.Summed
 	for x, err := range src.Extents(ctx, e) {
 		if err != nil {
-			return format.Unproven, nil // who reads it tells
+			return format.Unproven, nil // reading it reports the error
 		}
 		if x.Len == 0 {
 			continue
@@ -390,7 +391,7 @@ func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (for
 	return by, nil
 }
 
-// byIndex is contents by the digests of an index.
+// byIndex is like contents, with the digests of an index.
 func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 	for e, err := range src.Reader.Entries(ctx) {
 		if err != nil {

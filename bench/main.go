@@ -1,19 +1,17 @@
-// Command bench compares holdall with the tools that people would use instead,
-// on one machine and in one run: whole commands against each other, in turn and
-// with a warm cache, and a few things within one process.
+// Command bench compares holdall with alternative tools on one machine: whole commands, in turn
+// and with a warm cache, and a few operations within a single process. It is for developers of
+// holdall. Benchmarks of single functions are beside the functions.
 //
-// It is for those who work on holdall. Its figures are no tests: it exits 0
-// whatever they are, and 2 (of which go run makes a 1) only if something does
-// not run. Benchmarks of single functions are beside the functions.
+// The exit code is 0 whatever the figures are, and 2 (which go run turns into 1) if something
+// does not run.
 //
 //	go run -C bench . [-dir DIR] [-n 5] [-only REGEX] [-skip REGEX] [-quick]
 //
-// The data sets are made below DIR, from a seed, and used again by the next run.
-// A peer that the machine does not have is named and skipped; $GOCAF says where
-// gocaf, the reference tool of CAF, is, and $HOLDALL_LINDI_PYTHON a python with
-// lindi, that of LINDI. $HOLDALL_RATARMOUNT and $HOLDALL_ARX name ratarmount and arx
-// where $PATH does not. $HOLDALL_S3_SERVER names the server of buckets; peers there are
-// loops of our own over minio-go, which is what a program would have.
+// The data sets are generated from a seed below DIR, and reused by the next run. If a tool is not
+// installed, it is named and skipped. $GOCAF names gocaf, the reference tool of CAF, and
+// $HOLDALL_LINDI_PYTHON a Python with lindi, that of LINDI. $HOLDALL_RATARMOUNT and $HOLDALL_ARX
+// name ratarmount and arx if they are not in $PATH. $HOLDALL_S3_SERVER names the server for
+// buckets, where holdall is compared with loops over minio-go that are part of bench.
 package main
 
 import (

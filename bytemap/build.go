@@ -7,23 +7,22 @@ import (
 )
 
 const (
-	// A volume has at most maxCells cells: more than a screen shows. With many
-	// volumes they get fewer, so that all together stay near cellBudget.
+	// A volume has at most maxCells cells, more than a screen shows. If there are many volumes,
+	// they get fewer cells, so that the total stays near cellBudget.
 	maxCells   = 4096
 	minCells   = 16
 	cellBudget = 1 << 16
 
-	// maxLargest is how many spans are remembered one by one. A picture of
-	// 6,500 pixels has room for about as many that are wider than 3.
+	// maxLargest is the number of spans that are kept individually. A picture of 6,500 pixels has
+	// room for about as many that are wider than 3 pixels.
 	maxLargest = 2048
 )
 
-// Build takes in spans, in any order, and says where everything lies in the
-// volumes. Its memory depends on the volumes only: a volume's spans are added
-// up in at most 4096 cells.
+// Build returns a Map of the given spans, which may be in any order. Its memory depends only on
+// the volumes: the spans of a volume are added up in at most 4096 cells.
 //
-// What a span has outside its volume is left out and counted. If two volumes
-// have one name, the spans go to the first.
+// Parts of spans outside their volume are omitted and counted. If two volumes have the same name,
+// the spans are assigned to the first.
 func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
 	cells := min(maxCells, max(minCells, cellBudget/max(1, len(volumes))))
 	bins := make([]bin, len(volumes))
@@ -44,7 +43,7 @@ func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
 	}}
 	for s := range spans {
 		if s.Use > Unknown {
-			s.Use = Unknown // a use that this package does not know yet
+			s.Use = Unknown // a use that this package does not know
 		}
 		b := byName[s.Volume]
 		if b == nil || s.Off < 0 || s.Len < 0 || s.Off > b.v.Size || s.Len > b.v.Size-s.Off {
@@ -53,7 +52,7 @@ func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
 				continue
 			}
 			if s.Off < 0 {
-				if s.Len <= -(s.Off + 1) { // -s.Off may not exist
+				if s.Len <= -(s.Off + 1) { // -s.Off may overflow
 					continue
 				}
 				s.Off, s.Len = 0, s.Len+s.Off
@@ -84,11 +83,11 @@ func Build(volumes []Volume, spans iter.Seq[Span]) *Map {
 	return m
 }
 
-// sharing finds out which runs of content come again. It remembers the last few thousand:
-// what shares a run comes close together in stored order.
+// sharing finds runs of content that occur several times. It remembers the last few thousand,
+// because spans that share a run are close together in stored order.
 type sharing struct {
 	of    map[run]*Run
-	order []run // in which they came
+	order []run // in order of arrival
 	done  func(Run)
 }
 
@@ -99,7 +98,7 @@ type run struct {
 
 const mostShared = 4096
 
-// again reports whether a span of content is a run that came before.
+// again reports whether a span of content is a run that occurred before.
 func (h *sharing) again(b *bin, s Span) bool {
 	r := run{b, s.Off, s.Len}
 	if had := h.of[r]; had != nil {
@@ -113,7 +112,7 @@ func (h *sharing) again(b *bin, s Span) bool {
 	return false
 }
 
-// flush forgets what is remembered.
+// flush forgets all runs.
 func (h *sharing) flush() {
 	for _, r := range h.order {
 		h.done(*h.of[r])
@@ -122,20 +121,19 @@ func (h *sharing) flush() {
 	h.order = h.order[:0]
 }
 
-// A bin adds up the spans of one volume. The ends of a span are added to their
-// cells at once. Of the cells it fills only the first and the one behind the
-// last are noted, so that a span costs the same however long it is.
+// bin adds up the spans of one volume. The ends of a span are added to their cells directly. Of
+// the cells that a span fills, only the first and the one after the last are recorded, so that a
+// span costs the same whatever its length.
 type bin struct {
 	v    VolumeMap
 	fill []fill
 
-	sorted bool  // so far
+	sorted bool  // all spans so far were sorted
 	last   int64 // where the last span began
-	end    int64 // of what is covered without a gap, or with gaps that are known
+	end    int64 // end of the part without unknown gaps
 }
 
-// A fill is how many more spans fill this cell, and touch it, than the one
-// before.
+// fill is the difference to the previous cell of how many spans fill this cell and touch it.
 type fill struct {
 	full  [useCount]int64
 	touch int64
@@ -155,7 +153,7 @@ func newBin(v Volume, cells int) bin {
 	}
 }
 
-// add adds bytes [from, to), which lie in the volume and are not none.
+// add adds bytes [from, to), which must be in the volume and not empty.
 func (b *bin) add(u Use, from, to int64) {
 	b.touch(from, to)
 	if b.sorted = b.sorted && from >= b.last; !b.sorted {
@@ -171,13 +169,13 @@ func (b *bin) add(u Use, from, to int64) {
 	b.end = max(b.end, to)
 }
 
-// touch notes that a span touches its cells.
+// touch records that a span touches its cells.
 func (b *bin) touch(from, to int64) {
 	b.fill[from/b.v.CellSize].touch++
 	b.fill[(to-1)/b.v.CellSize+1].touch--
 }
 
-// count adds bytes to the cells and to the totals, if they are any.
+// count adds bytes to the cells and the totals, unless the range is empty.
 func (b *bin) count(u Use, from, to int64) {
 	if from < to {
 		b.put(u, from, to)
@@ -231,8 +229,8 @@ func (b *bin) finish() VolumeMap {
 	return *v
 }
 
-// settle makes out gap and overlap from how much of n bytes is asked for. What is asked
-// for twice is taken off the contents first.
+// settle derives gap and overlap from how much of n bytes is covered. Bytes that are covered
+// twice are subtracted from contents first.
 func (c *Cell) settle(n int64) {
 	c.Bytes[Gap] = 0
 	var sum int64
@@ -252,8 +250,8 @@ func (c *Cell) settle(n int64) {
 	}
 }
 
-// plus and times stop at the largest number: an index may claim the same bytes
-// so often that their sum has no number.
+// plus and times saturate, because an index may claim the same bytes so often that their sum
+// overflows.
 func plus(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -7,7 +7,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// maxTold is how many of the largest spans JSON tells.
+// maxTold is the number of the largest spans in JSON.
 const maxTold = 200
 
 type jsonMap struct {
@@ -27,7 +27,7 @@ type jsonVolume struct {
 	Uses     map[string]Share   `json:"uses"`
 	Exact    bool               `json:"exact"`
 	CellSize int64              `json:"cell_size"`
-	Cells    map[string][]int64 `json:"cells"` // bytes, by use
+	Cells    map[string][]int64 `json:"cells"` // bytes by use
 	Spans    []int64            `json:"cell_spans"`
 }
 
@@ -37,11 +37,11 @@ type jsonSpan struct {
 	Len    int64  `json:"length"`
 	Use    string `json:"use"`
 	Label  string `json:"label,omitempty"`
-	Files  int64  `json:"files,omitempty"` // that share it
+	Files  int64  `json:"files,omitempty"` // number of files that share it
 }
 
-// JSON tells the map in numbers: the totals, and for each volume the bytes of
-// each use that occurs, cell by cell. Names are escaped as by format.Escape.
+// JSON writes the map as JSON to w: the totals and, for each volume, the bytes of each use in
+// each cell. Names are escaped with format.Escape.
 func (m *Map) JSON(w io.Writer) error {
 	out := jsonMap{Size: m.size(), Uses: m.Totals.byName(), Volumes: []jsonVolume{}, Largest: []jsonSpan{}, Outside: m.Outside, Shared: m.Shared, SharedBy: m.SharedBy, Parity: format.Escape(m.Parity)}
 	for _, v := range m.Volumes {

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// largest remembers the longest of the spans it is given; of equally long ones
-// those that came first.
+// largest keeps the longest spans; of equally long spans, the first ones.
 type largest struct {
 	keep int
 	seen int64
@@ -35,7 +34,7 @@ func (l *largest) add(s Run) {
 	}
 }
 
-// sorted returns the spans, the longest first.
+// sorted returns the spans, longest first.
 func (l *largest) sorted() []Run {
 	slices.SortFunc(l.heap, func(a, b rankedSpan) int { return b.compare(a) })
 	spans := make([]Run, len(l.heap))

@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// A picture lays a volume out in rows, like text. All volumes have the same
-// scale, so that their sizes can be compared.
+// layout lays volumes out in rows, like text. All volumes have the same scale, so that their
+// sizes can be compared.
 type layout struct {
 	m       *Map
-	shown   []*VolumeMap // the first of them, as many as fit a picture
-	rowSize int64        // bytes a row stands for
+	shown   []*VolumeMap // the first volumes, as many as fit in a picture
+	rowSize int64        // bytes in a row
 
-	// big are the largest spans of each shown volume, by offset.
+	// big has the largest spans of each shown volume, sorted by offset.
 	big map[*VolumeMap][]Run
 }
 
 const (
-	maxVolumes = 200 // shown in a picture
-	maxRows    = 40  // of all volumes, unless they are more
+	maxVolumes = 200 // in a picture
+	maxRows    = 40  // of all volumes, unless there are more volumes
 )
 
 // newLayout divides the largest volume into at most rows rows.
@@ -61,27 +61,25 @@ func (l *layout) rows(v *VolumeMap) int {
 	return int(max(v.Size-1, 0)/l.rowSize) + 1
 }
 
-// roundUp returns the least number that is n or more and has four significant
-// bits, so that rows begin at numbers that can be read: by an eighth more at
-// most.
+// roundUp returns the smallest number with four significant bits that is not less than n, so that
+// rows begin at readable offsets. It is at most an eighth larger.
 func roundUp(n int64) int64 {
 	shift := max(0, bits.Len64(uint64(n))-4)
 	up := (uint64(n-1)>>shift + 1) << shift
 	return int64(min(up, 1<<63-1))
 }
 
-// An exact span is drawn by itself, where it begins and ends, since it is wide
-// enough to be seen.
+// exact is a span that is wide enough to be drawn individually, with its exact bounds.
 type exact struct {
 	Run
-	from  int64 // what lies before is covered by another
+	from  int64 // bytes before it are covered by another span
 	shade swatch
 }
 
-// exacts yields the spans of v that have at least size bytes to themselves, by
-// offset. Every second entry has the lighter shade of content, the others the
-// darker; what is too small, and drawn by cells, has the one between. All
-// together they are no longer than the volume, however many overlap.
+// exacts yields the spans of v of which at least size bytes are not covered by others, sorted by
+// offset. Entries alternate between the lighter and the darker shade of content. Smaller entries
+// are drawn by cells in the shade between them. The total length of the spans is at most that of
+// the volume, however many overlap.
 func (l *layout) exacts(v *VolumeMap, size int64) iter.Seq[exact] {
 	return func(yield func(exact) bool) {
 		var end int64
@@ -106,10 +104,10 @@ func (l *layout) exacts(v *VolumeMap, size int64) iter.Seq[exact] {
 	}
 }
 
-// A piece is the part of a run of bytes that lies in one row.
+// piece is the part of a run of bytes in one row.
 type piece struct {
 	row      int
-	from, to int64 // from the row's beginning
+	from, to int64 // relative to the start of the row
 }
 
 func (l *layout) pieces(e exact) iter.Seq[piece] {
@@ -126,9 +124,8 @@ func (l *layout) pieces(e exact) iter.Seq[piece] {
 	}
 }
 
-// columns divides the part of a row that the volume fills into columns of
-// width pixels and yields where each begins, in pixels, and the bytes it
-// stands for.
+// columns divides the part of a row that the volume fills into columns of width pixels. It yields
+// the offset of each column in pixels, and its range of bytes.
 func (l *layout) columns(v *VolumeMap, row int, rowPixels, width int) iter.Seq2[int, [2]int64] {
 	return func(yield func(int, [2]int64) bool) {
 		start := int64(row) * l.rowSize
@@ -139,9 +136,9 @@ func (l *layout) columns(v *VolumeMap, row int, rowPixels, width int) iter.Seq2[
 				return
 			}
 			if to = min(to, v.Size); to < start {
-				to = v.Size // beyond the largest number
+				to = v.Size // the sum overflowed
 			}
-			// A row of fewer bytes than columns shows a byte in several.
+			// In a row with fewer bytes than columns, a byte appears in several columns.
 			if !yield(x, [2]int64{from, max(to, from+1)}) {
 				return
 			}
@@ -149,14 +146,14 @@ func (l *layout) columns(v *VolumeMap, row int, rowPixels, width int) iter.Seq2[
 	}
 }
 
-// scale returns n*a/b, whose product may have no number.
+// scale returns n*a/b without overflow of the product.
 func scale(n int64, a, b int) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(a))
 	q, _ := bits.Div64(hi, lo, uint64(b))
 	return int64(q)
 }
 
-// levels rounds shares to n levels that sum up to n.
+// levels rounds shares to integers whose sum is n.
 func levels(parts mix, n int) (out [useCount]int) {
 	rest := n
 	for u, part := range parts {
@@ -180,6 +177,5 @@ func levels(parts mix, n int) (out [useCount]int) {
 	return out
 }
 
-// drawn is the order in which uses are stacked in a column and listed in a
-// legend: what was wanted first, what nobody wanted last.
+// drawn is the order of uses in a column and in the legend: the most useful first.
 var drawn = [...]Use{Content, Header, IndexData, Journal, Padding, Trash, Unknown, Gap}

@@ -2,14 +2,14 @@ package bytemap
 
 import "image"
 
-// letterWidth and letterHeight are the pixels of a letter of the built-in type,
-// which is no more than the names of the uses need.
+// letterWidth and letterHeight are the size in pixels of a letter of the built-in font, which has
+// only the letters in names of uses.
 const (
 	letterWidth  = 5
 	letterHeight = 8
 )
 
-// letters are the rows of each, five bits a row.
+// letters has the rows of each letter, five bits a row.
 var letters = map[rune][letterHeight]uint8{
 	'a': {0, 0, 0b01110, 0b00001, 0b01111, 0b10001, 0b01111, 0},
 	'c': {0, 0, 0b01110, 0b10001, 0b10000, 0b10001, 0b01110, 0},
@@ -33,8 +33,8 @@ var letters = map[rune][letterHeight]uint8{
 	'x': {0, 0, 0b10001, 0b01010, 0b00100, 0b01010, 0b10001, 0},
 }
 
-// write sets a word into an image, each of its pixels size pixels wide, and
-// returns where the next may begin.
+// write draws a word, with each pixel of the font as a square of size pixels. It returns the x
+// position after the word.
 func write(img *image.Paletted, x, y, size int, ink uint8, word string) int {
 	for _, r := range word {
 		for row, bits := range letters[r] {

@@ -1,10 +1,12 @@
-// Package bytemap shows where everything lies in an archive's bytes, as a
-// picture or as numbers.
+// Package bytemap shows what each byte of an archive is for, as a picture or as numbers.
 //
-// It is for whoever has the runs of bytes at hand, from a format's extents and
-// regions; it opens no archive itself. [Build] takes them in any order and in
-// bounded memory, and the [Map] that comes out is drawn by [Map.SVG],
-// [Map.PNG] and [Map.Terminal] or told by [Map.JSON].
+//	m, err := bytemap.Of(ctx, archive)
+//	…
+//	err = m.SVG(w)
+//
+// [Of] makes a [Map] of an archive. [Build] makes one from spans in any order and in bounded
+// memory. A Map can be drawn with [Map.SVG], [Map.PNG] and [Map.Terminal], and written as numbers
+// with [Map.JSON]. The package does not open archives.
 package bytemap
 
 import (
@@ -13,8 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Use is what a run of bytes is for: one of the format.Use values, or what Build finds out
-// by itself.
+// A Use is the use of a run of bytes: a value of format.Use, or one that Build derives.
 type Use uint8
 
 const (
@@ -25,8 +26,8 @@ const (
 	Padding   = Use(format.Padding)
 	Trash     = Use(format.Trash)
 	Unknown   = Use(format.Unknown)
-	Gap       = Unknown + 1 // for nothing: no span covers it
-	Overlap   = Unknown + 2 // covered by a span, and by another one that is not the same
+	Gap       = Unknown + 1 // unused: no span covers it
+	Overlap   = Unknown + 2 // covered by several spans that differ
 )
 
 const useCount = int(Overlap) + 1
@@ -43,14 +44,14 @@ func (u Use) String() string {
 	return fmt.Sprintf("Use(%d)", u)
 }
 
-// A Volume is one object of an archive.
+// A Volume is an object of an archive.
 type Volume struct {
 	Name string
 	Size int64
 }
 
-// A Span is a run of bytes in a volume and what it is for: Content, whose
-// Label is the entry's name, or a format.Use, whose Label says more.
+// A Span is a run of bytes in a volume and its use. If the use is Content, Label is the name of
+// the entry; otherwise it describes the use further.
 type Span struct {
 	Volume string
 	Off    int64
@@ -59,74 +60,71 @@ type Span struct {
 	Label  string
 }
 
-// A Run is a span, and how many entries share it, if they are several: a section or a
-// record holds many small files.
+// A Run is a span, and the number of entries that share it if there are several. For example, a
+// section or a record may contain many small files.
 type Run struct {
 	Span
 	Files int64
 }
 
-// A Map says where everything lies.
+// A Map has the uses of all bytes of an archive.
 type Map struct {
 	Volumes []VolumeMap
 	Totals  Totals
 
-	// Largest are the largest spans, the largest first, cut to their volumes.
+	// Largest are the largest spans, longest first, cut to their volumes.
 	Largest []Run
 
-	// Shared counts the runs that several files share, such as sections and records,
-	// and SharedBy the files that do.
+	// Shared is the number of runs that several files share, such as sections and records, and
+	// SharedBy the number of these files.
 	Shared, SharedBy int64
 
-	// Outside counts the spans that no volume holds, or not all of them.
+	// Outside is the number of spans that are not in a volume, or only partly.
 	Outside int64
 
-	// Parity says what protects the archive.
+	// Parity describes the parity of the archive.
 	Parity string
 }
 
-// A VolumeMap says where everything lies in one volume.
+// A VolumeMap has the uses of the bytes of one volume.
 type VolumeMap struct {
 	Volume
 
-	// Cells are equal parts of the volume, CellSize bytes each; the last may
-	// be shorter.
+	// Cells are equal parts of the volume of CellSize bytes each; the last one may be shorter.
 	Cells    []Cell
 	CellSize int64
 	Totals   Totals
 
-	// Exact says that the totals of gaps and overlaps are exact, since the
-	// spans came sorted by offset. Otherwise they were made out cell by cell,
-	// where a gap and an overlap in the same cell cancel each other out;
-	// without overlaps that is exact too.
+	// Exact means that the totals of gaps and overlaps are exact because the spans were sorted by
+	// offset. Otherwise they were derived from cells, where a gap and an overlap in the same cell
+	// cancel each other out. Without overlaps they are exact in any case.
 	Exact bool
 }
 
-// Totals says of each Use how much there is. A byte counts once, however many spans ask
-// for it: all but Overlap sum up to the volume's size.
+// Totals has the size of each Use. A byte is counted once, however many spans cover it: without
+// Overlap, the sum is the size of the volume.
 type Totals [useCount]Share
 
-// A Share is how many bytes a use takes and how many spans ask for them. Gaps
-// and overlaps have no spans.
+// A Share is the number of bytes of a use, and the number of its spans. Gaps and overlaps have no
+// spans.
 type Share struct {
 	Bytes int64 `json:"bytes"`
 	Spans int64 `json:"spans,omitempty"`
 }
 
-// A Cell is a part of a volume. Its bytes, without those of Overlap, sum up to its
-// length.
+// A Cell is a part of a volume. The sum of its bytes, without those of Overlap, is its length.
 type Cell struct {
 	Bytes [useCount]int64
-	Spans int64 // that touch it
+	Spans int64 // number of spans that touch it
 }
 
-// length returns how many bytes cell i stands for.
+// length returns the size of cell i.
 func (v *VolumeMap) length(i int) int64 {
 	return min(v.CellSize, v.Size-int64(i)*v.CellSize)
 }
 
-// mix returns about how many bytes of [from, to) are for what, taking each
-// cell's uses to be spread evenly over it.
+// mix returns the approximate uses of bytes [from, to), assuming that the uses of a cell are
+// spread evenly over it.
 func (v *VolumeMap) mix(from, to int64) (m mix) {
 	to = min(to, v.Size)
 	if from >= to {
@@ -143,11 +141,11 @@ func (v *VolumeMap) mix(from, to int64) (m mix) {
 	return m
 }
 
-// A mix is how many bytes of some place each use takes.
+// mix is the number of bytes of each use.
 type mix [useCount]float64
 
-// shares returns each use's part of the place, which sum up to 1, and how much
-// of it is covered more than once, at most all.
+// shares returns the share of each use, with a sum of 1, and the share that is covered several
+// times, at most 1.
 func (m mix) shares() (parts mix, overlap float64) {
 	var sum float64
 	for u := Content; u < Overlap; u++ {
@@ -162,10 +160,10 @@ func (m mix) shares() (parts mix, overlap float64) {
 	return parts, min(1, m[Overlap]/max(1, sum))
 }
 
-// mixed stands for more than one use.
+// mixed means more than one use.
 const mixed = Use(useCount)
 
-// only returns the use that takes all of the place, or mixed.
+// only returns the only use in m, or mixed.
 func (m mix) only() Use {
 	only := mixed
 	for u := Content; u < Overlap; u++ {

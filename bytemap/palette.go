@@ -2,13 +2,13 @@ package bytemap
 
 import "image/color"
 
-// Colours differ in hue and in lightness, so that they can be told apart by
-// those who see fewer hues; a test holds them to it.
+// swatch is the colours of a use. Colours differ in hue and in lightness, so that people who see
+// fewer hues can distinguish them; a test checks that.
 type swatch struct {
 	class       string // in an SVG
-	light, dark string // #rrggbb, on a light and on a dark ground
-	terminal    uint8  // of the 256 that terminals know
-	letter      rune   // where there is no colour
+	light, dark string // #rrggbb, on a light and on a dark background
+	terminal    uint8  // of the 256 colours of terminals
+	letter      rune   // without colours
 }
 
 var palette = [useCount]swatch{
@@ -23,7 +23,7 @@ var palette = [useCount]swatch{
 	Overlap:   {"u8", "#c01f1f", "#eb504f", 160, '!'},
 }
 
-// Entries that are wide enough to be told from their neighbours.
+// Colours of entries that are wide enough to be distinguished from their neighbours.
 var (
 	darker  = swatch{"e0", "#4c86ba", "#4679a8", 67, '█'}
 	lighter = swatch{"e1", "#90bbe1", "#76a9d6", 110, '▓'}

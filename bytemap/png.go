@@ -15,11 +15,11 @@ const (
 	pngRowStep = pngRow + 4
 	pngGapRows = 20 // between volumes
 	pngRows    = 12
-	pngLegend  = 26 // a line of it
+	pngLegend  = 26 // height of a line of the legend
 	pngLetter  = 2
 )
 
-// Entries of the picture's palette behind those of the uses.
+// Entries of the picture's palette after those of the uses.
 const (
 	pngGround = uint8(useCount) + iota
 	pngInk
@@ -28,8 +28,8 @@ const (
 	pngColours
 )
 
-// PNG draws the map as a picture of one palette. It has no numbers and no names
-// but those of the uses, each with a bar as long as its part of the bytes.
+// PNG writes the map as a PNG picture to w. Its only text are the names of the uses, each with a
+// bar that shows its share of the bytes.
 func (m *Map) PNG(w io.Writer) error {
 	l := newLayout(m, pngRows)
 	height := 2*pngMargin + pngLegend*len(m.legend())
@@ -52,7 +52,7 @@ func (m *Map) PNG(w io.Writer) error {
 		y += l.rows(v)*pngRowStep + pngGapRows
 	}
 	for _, u := range m.legend() {
-		const bar = 180 // where the bars begin
+		const bar = 180 // x position of the bars
 		paint(img, image.Rect(pngMargin, y, pngMargin+16, y+16), uint8(u))
 		write(img, pngMargin+26, y+1, pngLetter, pngInk, u.String())
 		part := float64(m.Totals[u].Bytes) / float64(max(1, m.size()))
@@ -63,12 +63,12 @@ func (m *Map) PNG(w io.Writer) error {
 	return png.Encode(w, img)
 }
 
-// paintVolume draws one volume's rows, the first at y.
+// paintVolume draws the rows of a volume, starting at y.
 func (l *layout) paintVolume(img *image.Paletted, v *VolumeMap, y int) {
 	column := func(x, from, to int, c uint8) {
 		paint(img, image.Rect(pngMargin+x, from, pngMargin+x+1, to), c)
 	}
-	marks := map[image.Point]int{} // where there are overlaps, and how high
+	marks := map[image.Point]int{} // positions and heights of overlaps
 	for row := range l.rows(v) {
 		top := y + row*pngRowStep
 		for x, bytes := range l.columns(v, row, pngStrip, 1) {

@@ -7,7 +7,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// An Archive says where everything lies; holdall.Archive is one.
+// An Archive returns the places of its contents and the uses of its other bytes.
+// holdall.Archive implements it.
 type Archive interface {
 	Entries(ctx context.Context) iter.Seq2[format.Entry, error]
 	Extents(ctx context.Context, e format.Entry) iter.Seq2[format.Extent, error]
@@ -16,8 +17,8 @@ type Archive interface {
 	VolumeSize(ctx context.Context, volume string) (int64, error)
 }
 
-// Of maps an archive. Spans are made as they are asked for: an archive of millions is
-// mapped in the memory of a few thousand cells.
+// Of returns a Map of an archive. Spans are generated as they are needed, so an archive with
+// millions of entries takes the memory of a few thousand cells.
 func Of(ctx context.Context, a Archive) (m *Map, err error) {
 	names, err := a.Volumes(ctx)
 	if err != nil {
@@ -41,8 +42,8 @@ func Of(ctx context.Context, a Archive) (m *Map, err error) {
 	return m, err
 }
 
-// Spans yields what an archive's bytes are for. Content that lies outside, or inline in an
-// index that has a region, is not among it.
+// Spans yields the uses of an archive's bytes. It omits content outside the archive, and inline
+// content in an index that has a region.
 func Spans(ctx context.Context, a Archive) iter.Seq2[Span, error] {
 	return func(yield func(Span, error) bool) {
 		for e, err := range a.Entries(ctx) {

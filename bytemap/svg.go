@@ -11,30 +11,30 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Measures of the picture in pixels.
+// Sizes in pixels.
 const (
 	svgWidth   = 900
 	svgMargin  = 16
-	svgLeft    = 84 // room for the offset at which a row begins
+	svgLeft    = 84 // space for the offset of a row
 	svgStrip   = svgWidth - svgLeft - svgMargin
 	svgRow     = 26
 	svgRowStep = svgRow + 4
-	svgHead    = 30 // of a volume: its name and scale
+	svgHead    = 30 // height of a volume's heading
 	svgColumn  = 2
 	svgRows    = 8
-	svgTip     = 12 // wide is at least what has a tooltip of its own
+	svgTip     = 12 // minimum width of a span with its own tooltip
 
-	minSpan  = 3  // wide is a span that is drawn by itself
-	minText  = 56 // and one that has its name written on it
-	svgGlyph = 7  // wide is a letter in most types, or less
+	minSpan  = 3  // minimum width of a span that is drawn individually
+	minText  = 56 // minimum width of a span with its name
+	svgGlyph = 7  // width of a letter in most fonts
 )
 
-// SVG draws the map as one self-contained SVG, for light and dark grounds. What
-// lies under the pointer is named by the viewer's tooltip.
+// SVG writes the map as a self-contained SVG picture to w, for light and dark backgrounds.
+// Tooltips name what is under the pointer.
 func (m *Map) SVG(w io.Writer) error {
 	d := &svgDrawing{w: bufio.NewWriter(w), layout: newLayout(m, svgRows)}
 	d.draw()
-	return d.w.Flush() // and what went wrong before
+	return d.w.Flush() // returns earlier errors too
 }
 
 type svgDrawing struct {
@@ -77,7 +77,7 @@ func (d *svgDrawing) draw() {
 	d.printf("</svg>\n")
 }
 
-// style fixes every colour as a class: not all viewers know CSS variables.
+// style defines each colour as a class, because not all viewers support CSS variables.
 func (d *svgDrawing) style() {
 	all := append(palette[:], darker, lighter)
 	d.printf("<style>text{font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif;fill:#24292f}.h{font-weight:600;font-size:13px}.d{fill:#6b737b}.o{font-size:10px;text-anchor:end}.n{font-size:11px;fill:#fff;pointer-events:none}.k{fill:#15181b}.bg{fill:#fbfbf9}.s{stroke:#6b737b;fill:none}.t{fill:none;pointer-events:all}")
@@ -108,7 +108,7 @@ func (d *svgDrawing) volume(v *VolumeMap) {
 	d.y += d.rows(v)*svgRowStep + 10
 }
 
-// scale draws how long a round number of bytes is.
+// scale draws the length of a round number of bytes.
 func (d *svgDrawing) scale() {
 	n := int64(1)
 	for n <= d.rowSize/16 {
@@ -119,16 +119,15 @@ func (d *svgDrawing) scale() {
 		x, d.y-16, svgWidth-svgMargin, x-6, d.y-9, human(n))
 }
 
-// x returns how far n bytes reach in a row.
+// x returns the width of n bytes in a row.
 func (d *svgDrawing) x(n int64) float64 {
 	return float64(n) / float64(d.rowSize) * svgStrip
 }
 
-// cells stacks in each column what its bytes are for. It is painted from the
-// last use to the first, each reaching from the top to where the next begins,
-// so that every use of a row is one line.
+// cells stacks the uses of each column. It draws from the last use to the first, each from the
+// top to where the next begins, so that each use of a row is a single path.
 func (d *svgDrawing) cells(v *VolumeMap, row int) {
-	var ends [][useCount]int // of each column's uses, from the top
+	var ends [][useCount]int // of the uses of each column, from the top
 	for _, bytes := range d.columns(v, row, svgStrip, svgColumn) {
 		parts, _ := v.mix(bytes[0], bytes[1]).shares()
 		at, heights := 0, levels(parts, svgRow)
@@ -160,8 +159,8 @@ func (d *svgDrawing) cells(v *VolumeMap, row int) {
 	}
 }
 
-// tips lays tooltips over a row's columns: one for as long as the same use
-// takes all of them, one every few columns where uses are mixed.
+// tips adds tooltips to the columns of a row: one for each run of columns with a single use, and
+// one every few columns where uses are mixed.
 func (d *svgDrawing) tips(v *VolumeMap, row int) {
 	var (
 		x, end   int
@@ -192,7 +191,7 @@ func (d *svgDrawing) tips(v *VolumeMap, row int) {
 	flush()
 }
 
-// spans draws the spans that are wide enough to be seen one by one.
+// spans draws the spans that are wide enough to be visible.
 func (d *svgDrawing) spans(v *VolumeMap) {
 	for s := range d.exacts(v, d.rowSize/svgStrip*minSpan+1) {
 		d.printf(`<g class="%s"><title>%s</title>`, s.shade.class, escaped(describe(s.Run)))
@@ -213,7 +212,7 @@ func (d *svgDrawing) spans(v *VolumeMap) {
 			case s.Use == Header || s.Use == IndexData || s.Use == Padding || s.shade == lighter:
 				ink = "n k"
 			case s.Use == Unknown || s.Use == Journal || s.Use == Trash:
-				ink = "n q" // dark on a dark ground, where these are light
+				ink = "n q" // dark on a dark background, where these colours are light
 			}
 			d.printf(`<text class="%s" x="%.2f" y="%d">%s</text>`, ink, svgLeft+d.x(widest.from)+5,
 				d.y+widest.row*svgRowStep+svgRow/2+4, escaped(shorten(text, int((room-10)/svgGlyph))))
@@ -222,7 +221,7 @@ func (d *svgDrawing) spans(v *VolumeMap) {
 	}
 }
 
-// overlaps marks what is covered more than once, above everything else.
+// overlaps marks bytes that are covered several times, on top of everything else.
 func (d *svgDrawing) overlaps(v *VolumeMap, row int) {
 	var (
 		x, end, high int
@@ -254,7 +253,7 @@ type legendEntry struct {
 	x    int
 }
 
-// legendRows sets the legend's entries into rows.
+// legendRows arranges the entries of the legend in rows.
 func (d *svgDrawing) legendRows() (rows [][]legendEntry) {
 	x := svgWidth
 	for _, u := range d.m.legend() {

@@ -12,14 +12,13 @@ import (
 
 const (
 	terminalRows = 8
-	terminalLeft = 10 // room for the offset at which a row begins
-	minTerminal  = 12 // columns, however few there are said to be
+	terminalLeft = 10 // space for the offset of a row
+	minTerminal  = 12 // minimum number of columns
 )
 
-// Terminal draws the map in text lines of at most width columns. In colour, a
-// character shows two places side by side; without, it is the letter of what
-// takes most of its place, and second entries that are long enough look
-// lighter.
+// Terminal writes the map as lines of at most width columns to w. With colours, a character shows
+// two adjacent places. Without colours, it is the letter of the use that takes most of its place.
+// Every second entry that is long enough is lighter.
 func (m *Map) Terminal(w io.Writer, width int, colour bool) error {
 	d := &terminalDrawing{w: bufio.NewWriter(w), layout: newLayout(m, terminalRows), width: max(width, minTerminal), colour: colour}
 	d.draw()
@@ -86,8 +85,8 @@ func (d *terminalDrawing) legend() {
 	}
 }
 
-// places returns what each place of each row looks like: a character has two
-// places in colour, one without.
+// places returns the look of each place in each row. A character has two places with colours, and
+// one without.
 func (d *terminalDrawing) places(v *VolumeMap, columns int) [][]swatch {
 	if d.colour {
 		columns *= 2
@@ -106,7 +105,7 @@ func (d *terminalDrawing) places(v *VolumeMap, columns int) [][]swatch {
 			shades := rows[p.row]
 			for i := int(float64(p.from)/place + 0.5); i < min(int(float64(p.to)/place+0.5), len(shades)); i++ {
 				switch {
-				case shades[i] == palette[Overlap]: // stays seen
+				case shades[i] == palette[Overlap]: // must remain visible
 				case d.colour || s.shade != darker:
 					shades[i] = s.shade
 				default:
@@ -118,8 +117,8 @@ func (d *terminalDrawing) places(v *VolumeMap, columns int) [][]swatch {
 	return rows
 }
 
-// most returns the use that takes most of the place; Overlap if there is any,
-// since that is never right.
+// most returns the use that takes most of the place, or Overlap if there is any, because that is
+// always an error.
 func (m mix) most() Use {
 	most := Content
 	for u, n := range m {
@@ -155,8 +154,8 @@ func (d *terminalDrawing) strip(shades []swatch) {
 	d.line("\x1b[0m")
 }
 
-// halves returns what shows two colours side by side. A gap has none, so that
-// it looks empty on a light ground and on a dark one.
+// halves returns what shows two colours side by side. A gap has no colour, so that it looks empty
+// on light and dark backgrounds.
 func halves(left, right swatch) (code string, char rune) {
 	none := palette[Gap]
 	switch {
@@ -173,8 +172,8 @@ func halves(left, right swatch) (code string, char rune) {
 	}
 }
 
-// fit shortens s to width columns. Characters that terminals draw double count
-// as two; those that combine are counted too, which errs to the safe side.
+// fit shortens s to width columns. Characters that terminals draw wide count as two. Combining
+// characters are counted too, so the result may be too short but not too long.
 func fit(s string, width int) string {
 	for n := utf8.RuneCountInString(s); ; n-- {
 		short := shorten(s, n)

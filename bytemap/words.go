@@ -9,7 +9,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// amount says how much of the archive a use takes.
+// amount returns how much of the archive a use takes, as a text.
 func (m *Map) amount(u Use) string {
 	return human(m.Totals[u].Bytes) + ", " + percent(m.Totals[u].Bytes, m.size())
 }
@@ -22,7 +22,7 @@ func (m *Map) title() string {
 	return fmt.Sprintf("%s · %s · %s", several(int64(len(m.Volumes)), "volume"), human(m.size()), several(spans, "span"))
 }
 
-// notes says what the picture cannot show.
+// notes returns sentences about what the picture cannot show.
 func (l *layout) notes() (notes []string) {
 	if n := len(l.m.Volumes) - len(l.shown); n > 0 {
 		notes = append(notes, "not shown: "+several(int64(n), "more volume"))
@@ -46,7 +46,7 @@ func several(n int64, what string) string {
 	return counted(n) + " " + what + "s"
 }
 
-// describe says what a span is.
+// describe returns a description of a span.
 func describe(s Run) string {
 	text := s.Use.String()
 	if s.Label != "" {
@@ -61,7 +61,7 @@ func describe(s Run) string {
 	return fmt.Sprintf("%s\nbytes %s – %s, %s", text, counted(s.Off), counted(s.Off+s.Len), human(s.Len))
 }
 
-// describe says what bytes [from, to) are for.
+// describe returns a description of the uses of bytes [from, to).
 func (m mix) describe(from, to int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bytes %s – %s", counted(from), counted(to))
@@ -74,7 +74,7 @@ func (m mix) describe(from, to int64) string {
 	return b.String()
 }
 
-// legend lists the uses that occur.
+// legend returns the uses that occur.
 func (m *Map) legend() (uses []Use) {
 	for _, u := range append(drawn[:], Overlap) {
 		if m.Totals[u] != (Share{}) {
@@ -84,7 +84,7 @@ func (m *Map) legend() (uses []Use) {
 	return uses
 }
 
-// size returns the bytes of all volumes.
+// size returns the size of all volumes.
 func (m *Map) size() (n int64) {
 	for _, v := range m.Volumes {
 		n = plus(n, v.Size)
@@ -92,7 +92,7 @@ func (m *Map) size() (n int64) {
 	return n
 }
 
-// human writes a number of bytes with three significant digits.
+// human returns a number of bytes with three significant digits.
 func human(n int64) string {
 	if n < 1024 {
 		return strconv.FormatInt(n, 10) + " B"
@@ -120,8 +120,8 @@ func human(n int64) string {
 	return s + " " + "KMGTPE"[unit:unit+1] + "iB"
 }
 
-// percent writes a part of a whole so that what is there is not written as 0,
-// nor what is missing something as 100.
+// percent returns a share as a text. It returns 0 only if n is 0, and 100 only if nothing is
+// missing.
 func percent(n, of int64) string {
 	if of <= 0 || n == 0 {
 		return "0 %"
@@ -136,7 +136,7 @@ func percent(n, of int64) string {
 	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
 }
 
-// counted writes a number with groups of three digits.
+// counted returns a number with its digits in groups of three.
 func counted(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -145,8 +145,8 @@ func counted(n int64) string {
 	return s
 }
 
-// shorten takes out the middle of what has more than n characters: names often
-// differ at their ends.
+// shorten removes the middle of a text of more than n characters, because names often differ at
+// their ends.
 func shorten(s string, n int) string {
 	r := []rune(s)
 	if len(r) <= n {

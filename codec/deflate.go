@@ -11,14 +11,14 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// Deflate content is a DEFLATE stream without anything around it, as zip has it.
+// Deflate is the name of a raw DEFLATE stream, as zip has it.
 const Deflate = "deflate"
 
 func init() {
 	Register(Codec{Name: Deflate, Decode: flaters.open, Append: appendBy(flaters.open, inflate)})
 }
 
-// spareReaders are readers of klauspost's packages that nobody uses.
+// spareReaders are unused readers of klauspost's packages.
 type spareReaders struct {
 	sync.Pool
 	name  string
@@ -32,7 +32,7 @@ var flaters = spareReaders{
 	again: func(old io.ReadCloser, r io.Reader) error { return old.(flate.Resetter).Reset(r, nil) },
 }
 
-// open returns a reader that goes back when it is closed.
+// open returns a reader that is reused after it is closed.
 func (s *spareReaders) open(r io.Reader) (io.ReadCloser, error) {
 	old, _ := s.Get().(io.ReadCloser)
 	if old == nil {
@@ -49,7 +49,7 @@ func (s *spareReaders) open(r io.Reader) (io.ReadCloser, error) {
 	return &spareReader{old, s}, nil
 }
 
-// spareReader is one of them in use.
+// spareReader is a reader of spareReaders that is in use.
 type spareReader struct {
 	io.ReadCloser
 	of *spareReaders
@@ -61,7 +61,7 @@ func (s *spareReader) Read(p []byte) (int, error) {
 	}
 	n, err := s.ReadCloser.Read(p)
 	if errors.Is(err, zlib.ErrChecksum) {
-		err = ErrChecksum // as other codecs have it
+		err = ErrChecksum // the same error as in other codecs
 	}
 	return n, err
 }
@@ -74,8 +74,8 @@ func (s *spareReader) Close() error {
 	return nil
 }
 
-// appendBy is Append of a codec that decodes piece by piece, but whose units are
-// inflated at once where that can be done.
+// appendBy returns the Append function of a codec that decodes from a reader. It uses inflate
+// instead, which decodes a whole unit at once, if that succeeds.
 func appendBy(decode func(io.Reader) (io.ReadCloser, error), inflate func(dst, src []byte) (int, error)) func(dst, stored []byte, size int) ([]byte, error) {
 	return func(dst, stored []byte, size int) ([]byte, error) {
 		dst, room, err := makeRoom(dst, size)
@@ -96,7 +96,8 @@ func appendBy(decode func(io.Reader) (io.ReadCloser, error), inflate func(dst, s
 	}
 }
 
-// endUnit fills room, which is behind dst, with what d has, which must be as much.
+// endUnit fills room, which is the space after dst, with the content of d. The content must have
+// exactly that size.
 func endUnit(dst []byte, d io.Reader, room []byte) ([]byte, error) {
 	switch n, err := io.ReadFull(d, room); err {
 	case nil:
@@ -105,7 +106,7 @@ func endUnit(dst []byte, d io.Reader, room []byte) ([]byte, error) {
 	default:
 		return dst, err
 	}
-	// A checksum is looked at where the stream ends.
+	// The checksum is compared at the end of the stream.
 	var more [1]byte
 	switch k, err := io.ReadFull(d, more[:]); {
 	case k > 0:

@@ -12,9 +12,9 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// Bzip2 content is one or more streams of bzip2, LZ4 content one or more frames of LZ4,
-// which may have checksums. LZMA content is a stream of LZMA as zip has it: a version, the
-// length of the settings, these, and what is compressed.
+// Bzip2 is the name of one or more bzip2 streams. LZ4 is that of one or more LZ4 frames, with or
+// without checksums. LZMA is that of an LZMA stream as zip has it: a version, the length of the
+// settings, the settings, and the compressed data.
 const (
 	Bzip2 = "bzip2"
 	LZ4   = "lz4"
@@ -39,15 +39,15 @@ func decodeLZMA(r io.Reader, most int64) (io.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	// As a file of LZMA begins, of a length that nobody knows.
+	// This is the header of an LZMA file of unknown length.
 	head := binary.LittleEndian.AppendUint32([]byte{h[4]}, uint32(dict))
 	head = append(head, bytes.Repeat([]byte{0xff}, 8)...)
 	z, err := lzma.NewReader(bufio.NewReader(io.MultiReader(bytes.NewReader(head), r)))
 	return &lzmaReader{z, io.EOF}, err
 }
 
-// lzmaReader hands out what was decoded before an end without a mark. The library has it
-// still, and gives it after the error.
+// lzmaReader also returns the content that was decoded before a missing end marker. The library
+// still has it, and returns it after the error.
 type lzmaReader struct {
 	z   *lzma.Reader
 	end error
@@ -67,7 +67,7 @@ func (l *lzmaReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lz4Reader reads frames, one behind the other.
+// lz4Reader reads consecutive frames.
 type lz4Reader struct {
 	r   *bufio.Reader
 	z   *lz4.Reader // nil between frames

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Gzip content is one or more members of gzip, one behind the other.
+// Gzip is the name of one or more consecutive gzip members.
 const Gzip = "gzip"
 
 func init() {
@@ -22,8 +22,7 @@ var (
 	errGzipPoint  = errors.New("gzip: invalid decoding point")
 )
 
-// A GzipMember reads the content of one member of gzip, and nothing behind it from
-// what it reads.
+// A GzipMember reads the content of one gzip member. It reads nothing after the member.
 type GzipMember struct {
 	s       *inflateStream
 	r       *bufio.Reader
@@ -31,7 +30,7 @@ type GzipMember struct {
 	between func(*GzipMember) error // called between blocks
 }
 
-// inflateStreams are those that nobody reads.
+// inflateStreams are unused streams.
 var inflateStreams = sync.Pool{New: func() any { return newInflateStream() }}
 
 func newGzipMember(r *bufio.Reader) *GzipMember {
@@ -40,8 +39,8 @@ func newGzipMember(r *bufio.Reader) *GzipMember {
 	return m
 }
 
-// NewGzipMember returns the member that r has next. It is to be closed. The buffer of
-// r must have room for 4 KiB.
+// NewGzipMember returns the next member in r. The buffer of r must have room for 4 KiB. The
+// caller must close the member.
 func NewGzipMember(r *bufio.Reader) (*GzipMember, error) {
 	m := newGzipMember(r)
 	if err := m.begin(); err != nil {
@@ -51,7 +50,7 @@ func NewGzipMember(r *bufio.Reader) (*GzipMember, error) {
 	return m, nil
 }
 
-// Flags of a member.
+// Flags in the header of a member.
 const (
 	gzipHeaderSum = 1 << 1
 	gzipExtra     = 1 << 2
@@ -62,9 +61,9 @@ const (
 // begin reads a header:
 //
 //	1F 8B 08, u8 flags, u32 time, u8, u8 system
-//	u16 n, n bytes     if there is something extra
+//	u16 n, n bytes     if there is an extra field
 //	texts with 00      name, comment
-//	u16                sum of the header
+//	u16                checksum of the header
 func (m *GzipMember) begin() error {
 	h, err := m.r.Peek(10)
 	if err != nil {
@@ -107,8 +106,7 @@ func (m *GzipMember) begin() error {
 	return nil
 }
 
-// fill decodes until there is something that nobody has, and where the content ends
-// compares it with its sum.
+// fill decodes until there is unread content. At the end of the content it compares the checksum.
 func (m *GzipMember) fill() error {
 	for m.err == nil && m.s.given == m.s.d.out {
 		if m.between != nil && m.s.block == blockNone {
@@ -123,7 +121,7 @@ func (m *GzipMember) fill() error {
 	return m.err
 }
 
-// end reads what is behind a member's content: its CRC-32, and its length modulo 2^32.
+// end reads what follows a member's content: its CRC-32, and its length modulo 2^32.
 func (m *GzipMember) end() error {
 	b, err := m.r.Peek(8)
 	if err != nil {
@@ -138,6 +136,8 @@ func (m *GzipMember) end() error {
 	return io.EOF
 }
 
+// Read implements [io.Reader]. At the end of the content it compares the checksum, and fails with
+// [ErrChecksum] if it is wrong.
 func (m *GzipMember) Read(p []byte) (int, error) {
 	if err := m.fill(); err != nil {
 		return 0, err
@@ -147,7 +147,7 @@ func (m *GzipMember) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the use of a member.
+// Close releases the member.
 func (m *GzipMember) Close() error {
 	if m.s == nil {
 		return nil
@@ -158,20 +158,20 @@ func (m *GzipMember) Close() error {
 	return nil
 }
 
-// gzipStream reads members, and nothing before somebody reads from it.
+// gzipStream reads members. It reads nothing before the first call of Read.
 type gzipStream struct {
 	from  io.Reader
-	point *Point // where to begin, nil for the beginning
+	point *Point // where to begin; nil for the beginning
 	r     *bufio.Reader
 	m     *GzipMember
 	err   error
 
-	before int64 // read of members that have ended
-	at     int64 // content of those
+	before int64 // bytes read of members that have ended
+	at     int64 // content of these members
 	found  func(*gzipStream) error
 }
 
-// gzipBuffers are readers that nobody uses.
+// gzipBuffers are unused buffered readers.
 var gzipBuffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, inflateBuffer) }}
 
 func decodeGzip(r io.Reader) (io.ReadCloser, error) { return &gzipStream{from: r}, nil }
@@ -199,13 +199,13 @@ func (s *gzipStream) Read(p []byte) (int, error) {
 		_ = s.m.Close()
 		s.m = nil
 		if _, err := s.r.Peek(1); err != nil {
-			s.err = err // where members end, the stream may
+			s.err = err // the stream may end where a member ends
 		}
 	}
 	return 0, s.err
 }
 
-// begin begins a member, or what comes behind a point of one.
+// begin begins a member, or continues one at a point.
 func (s *gzipStream) begin() (err error) {
 	if s.r == nil {
 		s.r = gzipBuffers.Get().(*bufio.Reader)
@@ -236,8 +236,8 @@ func (s *gzipStream) Close() error {
 
 // The state of a point of gzip is
 //
-//	u8 bits of the first byte that are taken, u32 CRC-32 of the member's content before
-//	it, u64 the length of that, at most 32 KiB of its end
+//	u8 bits of the first byte that are used, u32 CRC-32 of the member's content before
+//	it, u64 the length of that content, at most 32 KiB of its end
 const gzipStateLen = 1 + 4 + 8
 
 func (s *inflateStream) state() []byte {

@@ -7,16 +7,15 @@ import (
 	"sync"
 )
 
-// What follows decodes DEFLATE (RFC 1951) where all of it is in memory and it is
-// known how long it becomes, as it is with records: without a window of its own,
-// and without asking a reader for each byte. That is twice as fast as what can
-// stop anywhere. Whatever it does not like is decoded by the library, which says
-// what is wrong.
+// The code below decodes DEFLATE (RFC 1951) if all of the input is in memory and the size of the
+// output is known, as with records. It needs no window and does not check for the end of input at
+// each byte, which makes it twice as fast as a decoder that can stop anywhere. If it fails, the
+// library decodes the input again and returns the error.
 
 var errInflate = errors.New("deflate: damaged")
 
-// Codes are decoded by tables. The low bits of what comes next lead to an entry; of
-// a longer code they lead to a part of the table for the bits behind them.
+// Codes are decoded by tables. The low bits of the input select an entry. The entry of a longer
+// code refers to another part of the table for the remaining bits.
 const (
 	litBits  = 11
 	distBits = 8
@@ -24,11 +23,11 @@ const (
 
 // An entry has
 //
-//	bits 0-7    how many bits the code takes, with the extra bits behind it
-//	bits 8-11   without them; of a link, how many bits the linked part goes by
-//	bits 16-31  a literal byte, a length, a distance; of a link, where its part is
+//	bits 0-7    length of the code in bits, extra bits included
+//	bits 8-11   length without extra bits; in a link, the number of bits that index the linked part
+//	bits 16-31  a literal byte, a length or a distance; in a link, the offset of the linked part
 //
-// and flags in between. A code that nobody has is 0.
+// and flags in between. The entry 0 means that there is no such code.
 const (
 	entryLit  = 1 << 12
 	entryLink = 1 << 13
@@ -36,14 +35,14 @@ const (
 	entryCopy = 1 << 15 // a length or distance
 )
 
-// inflateTables have room for the longest that 288 and 32 codes of up to 15 bits can
-// make, 2342 and 402 entries; as powers of two they are indexed without a check.
+// inflateTables have room for the largest tables that 288 and 32 codes of up to 15 bits can need:
+// 2342 and 402 entries. Their sizes are powers of two, so indexing needs no check.
 type inflateTables struct {
 	lit  [1 << 12]uint32
 	dist [1 << 9]uint32
 }
 
-// inflater is room that decoding needs.
+// inflater is the memory that decoding needs.
 type inflater struct {
 	inflateTables
 	lens [288 + 32 + 138]byte
@@ -77,7 +76,7 @@ var (
 	})
 )
 
-// What symbols mean: entries without the length of their codes.
+// Entries of the symbols, without the lengths of their codes.
 var (
 	litSymbols  = litEntriesOf()
 	distSymbols = distEntriesOf()
@@ -96,7 +95,7 @@ func litEntriesOf() (all [288]uint32) {
 		base += 1 << extra
 	}
 	all[285] = 258<<16 | entryCopy
-	return all // 286 and 287 have codes and are none
+	return all // 286 and 287 have codes but are not valid
 }
 
 func distEntriesOf() (all [32]uint32) {
@@ -116,9 +115,8 @@ func preEntriesOf() (all [19]uint32) {
 	return all
 }
 
-// buildTable makes the table of the codes that symbols have by their lengths, 0 for
-// none. It reports whether these are codes: all that there can be, or a single one,
-// or none.
+// buildTable builds the table for symbols whose codes have the lengths lens; 0 means no code. It
+// reports whether the lengths are valid: the codes must be complete, a single one, or none.
 func buildTable(table []uint32, lens []byte, tableBits int, symbols []uint32) bool {
 	var count, next [16]int
 	for _, n := range lens {
@@ -143,7 +141,7 @@ func buildTable(table []uint32, lens []byte, tableBits int, symbols []uint32) bo
 	if code != 1<<15 && !(count[1] == 1 && most == 1) {
 		return false
 	}
-	// The bits of a code come highest first, all other numbers lowest first.
+	// Codes are stored highest bit first, all other numbers lowest bit first.
 	reversed := func(next *[16]int, n int) int {
 		code := next[n]
 		next[n]++
@@ -151,7 +149,7 @@ func buildTable(table []uint32, lens []byte, tableBits int, symbols []uint32) bo
 	}
 	mask := 1<<tableBits - 1
 	if most > tableBits {
-		// How many more bits longer codes have that begin alike.
+		// The number of further bits of longer codes with the same beginning.
 		first := next
 		for _, n := range lens {
 			if n := int(n); n > 0 {
@@ -193,8 +191,8 @@ func buildTable(table []uint32, lens []byte, tableBits int, symbols []uint32) bo
 	return true
 }
 
-// inflate decodes the stream that src begins with, which must become as many bytes as
-// dst has, and returns how much of src it takes.
+// inflate decodes the stream at the start of src, which must decode to exactly len(dst) bytes. It
+// returns the length of the stream.
 func inflate(dst, src []byte) (used int, err error) {
 	z := inflateRoom.Get().(*inflater)
 	defer inflateRoom.Put(z)
@@ -223,7 +221,7 @@ func inflate(dst, src []byte) (used int, err error) {
 	return d.in - d.have/8, nil
 }
 
-// inflateZlib does the same with a zlib stream (RFC 1950).
+// inflateZlib is like inflate for a zlib stream (RFC 1950).
 func inflateZlib(dst, src []byte) (used int, err error) {
 	if len(src) < 2 || src[0]&15 != 8 || src[0]>>4 > 7 || src[1]&0x20 != 0 || binary.BigEndian.Uint16(src)%31 != 0 {
 		return 0, errInflate
@@ -239,12 +237,12 @@ func inflateZlib(dst, src []byte) (used int, err error) {
 	return 2 + n + 4, nil
 }
 
-// adler is the checksum of RFC 1950, a multiple as fast as in hash/adler32: sums of
-// eight bytes come out of multiplications, in the highest of four lanes.
+// adler computes the checksum of RFC 1950, several times as fast as hash/adler32. It adds eight
+// bytes at a time with multiplications; the sum is in the highest of four lanes.
 func adler(p []byte) uint32 {
 	const (
 		mod   = 65521
-		most  = 5552 // bytes before sums could overflow 32 bits
+		most  = 5552 // bytes before sums can overflow 32 bits
 		lanes = 0x00ff_00ff_00ff_00ff
 	)
 	a, b := uint64(1), uint64(0)
@@ -266,22 +264,22 @@ func adler(p []byte) uint32 {
 	return uint32(b<<16 | a)
 }
 
-// inflateState is how far a stream is decoded.
+// inflateState is the state of decoding a stream.
 type inflateState struct {
 	z    *inflater
 	src  []byte
 	dst  []byte
 	in   int
 	out  int
-	buf  uint64 // bits that come next, the lowest first
-	have int    // how many of them are there; below 0, the stream went on behind its end
+	buf  uint64 // the next bits, lowest first
+	have int    // number of bits in buf; negative if the stream continued after the end of src
 
-	// A stream pauses where src or dst comes to its end, but goes on to the end of the
-	// last src.
+	// If stream is set, decoding pauses at the end of src or dst. If last is set too, it
+	// continues to the end of src.
 	stream, last bool
 }
 
-// What can be of a block of codes.
+// outcome is the result of decoding a block.
 type outcome int8
 
 const (
@@ -290,8 +288,8 @@ const (
 	blockPauses
 )
 
-// A stream pauses where there is less left to read than a turn of the slow loop may
-// take, or less to write than it may make.
+// A stream pauses if less input is left than an iteration of the slow loop may read, or less room
+// than it may fill.
 const (
 	leastIn  = 16
 	leastOut = 258
@@ -301,11 +299,11 @@ func (d *inflateState) pauses() bool {
 	return d.stream && (len(d.dst)-d.out < leastOut || !d.last && len(d.src)-d.in < leastIn)
 }
 
-// fill makes at least 48 bits be there, of which there may be none.
+// fill adds bits until buf has at least 48, or zeros at the end of src.
 func (d *inflateState) fill() {
 	for d.have < 56 && d.have >= 0 {
 		if d.in == len(d.src) {
-			return // zeros
+			return // the remaining bits are zeros
 		}
 		d.buf |= uint64(d.src[d.in]) << d.have
 		d.in++
@@ -313,18 +311,18 @@ func (d *inflateState) fill() {
 	}
 }
 
-// drop takes n bits. What takes more than there are, is found out by have.
+// drop removes n bits. If there are fewer, have becomes negative.
 func (d *inflateState) drop(n int) {
 	d.buf >>= n
 	d.have -= n
 }
 
-// plain copies a block that is stored.
+// plain copies a stored block.
 func (d *inflateState) plain() bool {
 	if d.have < 0 {
 		return false
 	}
-	d.in -= d.have / 8 // back to where whole bytes begin
+	d.in -= d.have / 8 // back to the start of a byte
 	d.buf, d.have = 0, 0
 	if len(d.src)-d.in < 4 {
 		return false
@@ -339,7 +337,7 @@ func (d *inflateState) plain() bool {
 	return true
 }
 
-// preOrder is the order in which lengths of codes for lengths of codes come.
+// preOrder is the order in which the lengths of the codes for code lengths are stored.
 var preOrder = [19]byte{16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15}
 
 // tables reads the tables of a block.
@@ -398,14 +396,14 @@ func (d *inflateState) tables() bool {
 		buildTable(z.dist[:], z.lens[lits:n], distBits, distSymbols[:])
 }
 
-// A turn of the fast loop reads at most 8 bytes, and writes at most two bytes, a copy
-// of 258, and what a copy writes too much.
+// An iteration of the fast loop reads at most 8 bytes. It writes at most two bytes, a copy of 258
+// bytes, and the excess that a copy writes.
 const (
 	turnIn  = 16
 	turnOut = 2 + 258 + 16
 )
 
-// codes decodes a block of codes.
+// codes decodes a compressed block.
 func (d *inflateState) codes(t *inflateTables) outcome {
 	src, dst := d.src, d.dst
 	in, out, buf, have := d.in, d.out, d.buf, d.have
@@ -419,7 +417,7 @@ func (d *inflateState) codes(t *inflateTables) outcome {
 		have |= 56
 		e := lit[buf&(1<<litBits-1)]
 		if e&entryLit != 0 {
-			// Three bytes are not more bits than there are, with a code behind them.
+			// There are enough bits for three literals and the code after them.
 			buf, have = buf>>(e&63), have-int(e&255)
 			dst[out] = byte(e >> 16)
 			out++
@@ -471,7 +469,7 @@ func (d *inflateState) codes(t *inflateTables) outcome {
 		if e == 0 || from < 0 {
 			return blockBad
 		}
-		// What is written too much is written over by what follows.
+		// Later output overwrites the excess.
 		switch {
 		case back >= 8:
 			for to := out; ; {
@@ -503,15 +501,15 @@ func (d *inflateState) codes(t *inflateTables) outcome {
 	return d.codesSlowly(t)
 }
 
-// tidy puts back bytes of which all bits are still there: the fast loop has bits
-// above those that it counts.
+// tidy returns whole bytes to the input that have not been used. The fast loop has bits in buf
+// that it does not count.
 func (d *inflateState) tidy() {
 	d.in -= d.have / 8
 	d.have &= 7
 	d.buf &= 1<<d.have - 1
 }
 
-// codesSlowly decodes on where there is little left to read or to write.
+// codesSlowly continues decoding when little input or room is left.
 func (d *inflateState) codesSlowly(t *inflateTables) outcome {
 	for {
 		if d.pauses() {
@@ -556,7 +554,7 @@ func (d *inflateState) codesSlowly(t *inflateTables) outcome {
 	}
 }
 
-// repeat fills b with what its first n bytes are.
+// repeat fills b by repeating its first n bytes.
 func repeat(b []byte, n int) {
 	for ; n < len(b); n *= 2 {
 		copy(b[n:], b[:n])

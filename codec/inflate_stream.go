@@ -7,40 +7,39 @@ import (
 	"io"
 )
 
-// An inflating stream decodes DEFLATE piece by piece, with the same loops as what has
-// all of it in memory. Between two blocks it can say all that is needed to go on from
-// there another time.
+// An inflateStream decodes DEFLATE from a reader, with the same loops as inflate. Between two
+// blocks it can return everything that is needed to continue from there later.
 type inflateStream struct {
 	r    *bufio.Reader
-	err  error // of r; there is no more to be read than it has
-	read int64 // taken from r since the beginning
+	err  error // the error of r, after which no more can be read
+	read int64 // bytes read from r since the beginning
 
 	d     inflateState
 	z     *inflater
 	block blockKind
-	codes *inflateTables // of a block of codes
-	plain int            // bytes that are left of a stored block
-	last  bool           // the block is the stream's last
-	given int            // bytes of d.dst that somebody has
-	size  int64          // all that was decoded
-	crc   uint32         // of that, CRC-32
+	codes *inflateTables // tables of the current block, if it is compressed
+	plain int            // remaining bytes of a stored block
+	last  bool           // the current block is the last
+	given int            // bytes of d.dst that have been returned
+	size  int64          // size of the decoded content
+	crc   uint32         // CRC-32 of the decoded content
 }
 
 type blockKind int8
 
 const (
-	blockNone blockKind = iota // the next header comes
+	blockNone blockKind = iota // a header comes next
 	blockPlain
 	blockCodes
-	blockOver // the stream's end
+	blockOver // the end of the stream
 )
 
 const (
 	inflateWindow = 32 << 10  // how far back a stream may refer
-	inflateRoomed = 128 << 10 // decoded at once
-	inflateBuffer = 128 << 10 // read at once
-	// headerIn is more than what a block's header can take with its tables: 17 bits,
-	// 19 lengths of 3, and 316 of up to 14.
+	inflateRoomed = 128 << 10 // decoded at a time
+	inflateBuffer = 128 << 10 // read at a time
+	// headerIn is more than the longest header of a block with its tables: 17 bits, 19 lengths of
+	// 3 bits, and 316 of up to 14 bits.
 	headerIn = 1 << 10
 )
 
@@ -48,13 +47,13 @@ func newInflateStream() *inflateStream {
 	return &inflateStream{z: new(inflater), d: inflateState{dst: make([]byte, inflateWindow+inflateRoomed)}}
 }
 
-// reset begins another stream.
+// reset prepares for another stream.
 func (s *inflateStream) reset(r *bufio.Reader) {
 	*s = inflateStream{r: r, z: s.z, d: inflateState{z: s.z, dst: s.d.dst, stream: true}}
 }
 
-// goOn begins in the middle of a stream: with some bits of its first byte already
-// taken, behind the content that ends with window.
+// goOn starts in the middle of a stream, after the content that ends with window. The given
+// number of bits of the first byte has been used already.
 func (s *inflateStream) goOn(bits uint8, window []byte) error {
 	s.d.out = copy(s.d.dst, window)
 	s.given = s.d.out
@@ -70,8 +69,8 @@ func (s *inflateStream) goOn(bits uint8, window []byte) error {
 	return nil
 }
 
-// place is where the next bit lies: in which byte of what was read since the beginning,
-// and how many bits of that are taken. It holds between blocks.
+// place returns the position of the next bit: the offset of its byte since the beginning, and the
+// number of bits of that byte that have been used. It is valid between blocks.
 func (s *inflateStream) place() (off int64, bits uint8) {
 	if s.d.have == 0 {
 		return s.read, 0
@@ -79,16 +78,16 @@ func (s *inflateStream) place() (off int64, bits uint8) {
 	return s.read - 1, uint8(8 - s.d.have)
 }
 
-// window is the content that what follows may refer to.
+// window returns the content that the next bytes may refer to.
 func (s *inflateStream) window() []byte {
 	return s.d.dst[max(0, s.d.out-inflateWindow):s.d.out]
 }
 
-// rest is what was decoded and nobody has yet.
+// rest returns decoded content that has not been returned yet.
 func (s *inflateStream) rest() []byte { return s.d.dst[s.given:s.d.out] }
 
-// more decodes until there is something, the next block begins, or the stream ends,
-// which is io.EOF. Nothing may be left that nobody has.
+// more decodes until there is content, the next block begins, or the stream ends, which is
+// io.EOF. All earlier content must have been returned.
 func (s *inflateStream) more() error {
 	d := &s.d
 	if s.block == blockOver {
@@ -112,7 +111,7 @@ func (s *inflateStream) more() error {
 		return s.cut()
 	}
 	d.tidy()
-	_, _ = s.r.Discard(d.in) // they are there
+	_, _ = s.r.Discard(d.in) // the bytes are in the buffer
 	s.read += int64(d.in)
 	s.size += int64(d.out - from)
 	s.crc = crc32.Update(s.crc, crc32.IEEETable, d.dst[from:d.out])
@@ -125,7 +124,7 @@ func (s *inflateStream) more() error {
 	return nil
 }
 
-// cut is the error of a stream that ends early.
+// cut returns the error for a stream that ends early.
 func (s *inflateStream) cut() error {
 	if s.err == nil {
 		return errInflate
@@ -133,7 +132,7 @@ func (s *inflateStream) cut() error {
 	return unexpectedEnd(s.err)
 }
 
-// step goes on with the block under way, or with the next one's header.
+// step continues the current block, or reads the header of the next one.
 func (s *inflateStream) step() bool {
 	d := &s.d
 	switch s.block {

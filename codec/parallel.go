@@ -5,23 +5,23 @@ import (
 	"sync"
 )
 
-// A Parallel does work on blocks on several goroutines and hands the results on
-// in order. It is for formats that compress what they write, which start no
-// goroutines of their own. What is under way is bounded: a block for each
-// goroutine, and as many that wait. Its methods belong to one goroutine.
+// A Parallel processes blocks on several goroutines and returns the results in order. It is for
+// formats that compress what they write, because these start no goroutines themselves. The number
+// of blocks in progress is bounded: one for each goroutine, and as many that wait. Its methods
+// must be called from one goroutine.
 type Parallel struct {
 	work  func(worker int, dst, src []byte) ([]byte, error)
 	take  func(src, out []byte) error
 	todo  chan *block
 	queue chan *block
-	spare chan []byte // that were src
-	outs  chan []byte // that were out
+	spare chan []byte // former src buffers
+	outs  chan []byte // former out buffers
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex
 	err   error
 	taken sync.Cond
-	open  int // blocks that are not taken yet
+	open  int // blocks that have not been taken yet
 }
 
 type block struct {
@@ -30,9 +30,11 @@ type block struct {
 	done     chan struct{}
 }
 
-// NewParallel begins. Work makes of each src what is appended to dst; worker
-// says which goroutine it is on, below workers, for state of its own. Take gets
-// the results one by one; out is its own only until it returns.
+// NewParallel starts a Parallel with the given number of workers; 0 or less means GOMAXPROCS. The
+// function work appends the result for src to dst and returns it. Its argument worker is the
+// number of its goroutine, less than workers, so that each can have its own state. The function
+// take gets the results one at a time, and may use out only until it returns. The caller must
+// call Close.
 func NewParallel(workers int, work func(worker int, dst, src []byte) ([]byte, error), take func(src, out []byte) error) *Parallel {
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -76,7 +78,7 @@ func (p *Parallel) failed() error {
 	return p.err
 }
 
-// Buffer returns an empty buffer that was a src before, if there is one.
+// Buffer returns an empty buffer that was used as src before, or nil if there is none.
 func (p *Parallel) Buffer() []byte { return from(p.spare) }
 
 func from(spare chan []byte) []byte {
@@ -95,8 +97,8 @@ func to(spare chan []byte, b []byte) {
 	}
 }
 
-// Add takes src over, and waits while too much is under way. Its error is the
-// first of any block, and stays.
+// Add adds a block. The Parallel owns src from then on. Add waits while too many blocks are in
+// progress. It returns the first error of any earlier block.
 func (p *Parallel) Add(src []byte) error {
 	if err := p.failed(); err != nil {
 		return err
@@ -110,7 +112,8 @@ func (p *Parallel) Add(src []byte) error {
 	return nil
 }
 
-// Wait returns when all that was added has been taken.
+// Wait waits until all blocks that were added have been taken. It returns the first error of any
+// block.
 func (p *Parallel) Wait() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +123,7 @@ func (p *Parallel) Wait() error {
 	return p.err
 }
 
-// Close waits, and ends the goroutines.
+// Close waits like Wait, and ends the goroutines.
 func (p *Parallel) Close() error {
 	close(p.todo)
 	close(p.queue)

@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A record is one unit of a common kind with anything behind it: whoever stores
-// records at aligned places fills them up, and says nowhere where they end.
+// A record is one unit of a common encoding, followed by arbitrary bytes. Records that are stored
+// at aligned offsets have padding after them, and their lengths are not stored anywhere.
 const (
 	ZlibRecord   = "zlib-record"   // a stream of RFC 1950
 	SnappyRecord = "snappy-record" // a block, not the framing format
@@ -27,8 +27,8 @@ func init() {
 	Register(Codec{Name: ZstdRecord, Decode: decodeZstdRecord, Append: appendZstdRecord, AppendFront: appendZstdFront})
 }
 
-// maxRecord is the longest that a record may become where nobody says how long it
-// is and it cannot be decoded piece by piece.
+// maxRecord is the largest content of a record whose size is not known and that cannot be decoded
+// piece by piece.
 const maxRecord = 64 << 20
 
 var errRecordLen = errors.New("longer than 64 MiB")
@@ -39,7 +39,7 @@ var inflaters = spareReaders{
 	again: func(old io.ReadCloser, r io.Reader) error { return old.(zlib.Resetter).Reset(r, nil) },
 }
 
-// makeRoom returns dst with room for size bytes behind it, and that room.
+// makeRoom returns dst with a capacity for size more bytes, and that space.
 func makeRoom(dst []byte, size int) (_, room []byte, _ error) {
 	if size < 0 {
 		return dst, nil, fmt.Errorf("unit size: expected 0 or more, found %d", size)
@@ -53,9 +53,9 @@ func makeRoom(dst []byte, size int) (_, room []byte, _ error) {
 	return dst, dst[at : at+size], nil
 }
 
-// snappyLen follows the tags of a block: how long it becomes, and where it ends.
-// A copy from 0 bytes back is an error in it: the decoder would take that for a tag
-// of S2, and make something of it.
+// snappyLen follows the tags of a block, and returns the size of its content and where the block
+// ends. It treats a copy from a distance of 0 as an error. The decoder would accept that as a tag
+// of S2.
 func snappyLen(b []byte) (size, end int, err error) {
 	n, i := binary.Uvarint(b)
 	if i <= 0 || n > maxRecord {
@@ -69,7 +69,7 @@ func snappyLen(b []byte) (size, end int, err error) {
 		l := tag>>2 + 1
 		zero := false // a copy's distance
 		switch tag & 3 {
-		case 0: // literal, whose length may stand in one to four bytes behind it
+		case 0: // a literal, whose length may be in one to four more bytes
 			i++
 			if k := l - 60; k > 0 {
 				if i+k > len(b) {
@@ -128,15 +128,15 @@ func appendSnappy(dst, stored []byte, size int) ([]byte, error) {
 	return dst[:len(dst)+size], nil
 }
 
-// maxHeader is the longest header of a frame: magic, descriptor, window, four bytes
-// of dictionary, and eight of size. zstd.HeaderMaxSize is less.
+// maxHeader is the longest header of a frame: magic, descriptor, window, four bytes of
+// dictionary, and eight of size. zstd.HeaderMaxSize is less.
 const (
 	maxHeader   = 4 + 1 + 1 + 4 + 8
 	blockHeader = 3
 )
 
-// zstdLen follows the blocks of a frame to where it ends. The size that it says it
-// becomes is -1 if it does not say.
+// zstdLen follows the blocks of a frame to its end. It returns the size of the content, or -1 if
+// the frame does not state it.
 func zstdLen(b []byte) (size, end int, err error) {
 	var h zstd.Header
 	if err := h.Decode(b[:min(len(b), maxHeader+blockHeader)]); err != nil {
@@ -186,11 +186,11 @@ func appendZstdRecord(dst, stored []byte, size int) ([]byte, error) {
 	return appendZstd(dst, stored[:end], size)
 }
 
-// zstdBlock is the most that a block becomes.
+// zstdBlock is the largest content of a block.
 const zstdBlock = 128 << 10
 
-// appendZstdFront decodes as many blocks as want bytes mostly take. A frame with a
-// checksum it decodes whole, and one whose blocks are shorter than usual.
+// appendZstdFront decodes as many blocks as usually contain want bytes. It decodes the whole
+// frame if that has a checksum or shorter blocks than usual.
 func appendZstdFront(dst, stored []byte, size, want int) ([]byte, error) {
 	var h zstd.Header
 	blocks := (want + zstdBlock - 1) / zstdBlock
@@ -211,7 +211,7 @@ func appendZstdFront(dst, stored []byte, size, want int) ([]byte, error) {
 	}
 	buf := frames.Get().(*[]byte)
 	defer frames.Put(buf)
-	// A header of a window that all of it would fit in, without a size.
+	// This header has no size, and a window large enough for the whole content.
 	f := append((*buf)[:0], 0x28, 0xB5, 0x2F, 0xFD, 0, byte(max(bits.Len(uint(size-1))-10, 0))<<3)
 	last += len(f) - h.HeaderSize
 	f = append(f, stored[h.HeaderSize:end]...)
@@ -229,9 +229,9 @@ func appendZstdFront(dst, stored []byte, size, want int) ([]byte, error) {
 	return dst[:at+len(out)], nil
 }
 
-// decodeZstdRecord reads one frame: what is behind it is none.
+// decodeZstdRecord decodes one frame and ignores what follows it.
 func decodeZstdRecord(r io.Reader) (io.ReadCloser, error) {
-	// The decoder would take a header that is cut off for the end of all frames.
+	// The decoder would take a truncated header for the end of all frames.
 	head := make([]byte, 5, maxHeader)
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, unexpectedEnd(err)
@@ -239,7 +239,7 @@ func decodeZstdRecord(r io.Reader) (io.ReadCloser, error) {
 	if binary.LittleEndian.Uint32(head) != 0xFD2FB528 {
 		return nil, zstdError(zstd.ErrMagicMismatch)
 	}
-	// The descriptor says how long the rest is.
+	// The descriptor determines the length of the rest.
 	d := head[4]
 	single := d&0x20 != 0
 	rest := [4]int{0, 1, 2, 4}[d&3] + [4]int{0, 2, 4, 8}[d>>6]
@@ -257,10 +257,10 @@ func decodeZstdRecord(r io.Reader) (io.ReadCloser, error) {
 	return decodeZstd(&blockReader{r: r, next: head, whole: true, behind: behind})
 }
 
-// decodeWith decodes what cannot be decoded piece by piece.
+// decodeWith returns the Decode function of an encoding that cannot be decoded piece by piece.
 func decodeWith(length func([]byte) (size, end int, err error), decode func(dst, stored []byte, size int) ([]byte, error)) func(io.Reader) (io.ReadCloser, error) {
 	return func(r io.Reader) (io.ReadCloser, error) {
-		// What does not compress becomes longer, at most by this.
+		// Content that does not compress becomes longer, by at most this.
 		const most = maxRecord + maxRecord/6 + 32
 		b, err := io.ReadAll(io.LimitReader(r, most+1))
 		if err != nil {

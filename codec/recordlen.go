@@ -5,25 +5,26 @@ import (
 	"io"
 )
 
-// What follows finds out where a record ends that begins where b does: how long it
-// becomes, and how much of b it takes. A record that goes on behind b is
-// io.ErrUnexpectedEOF. They are for repairs, where nothing else says it.
+// The functions below find the end of the record at the start of b. They return the size of its
+// content and its stored length. If the record continues after b, the error is
+// io.ErrUnexpectedEOF. They are for repairs, when the lengths are not stored anywhere else.
 
-// SnappyRecordLen measures a snappy block. It has no checksum: any bytes that
-// look like one are one.
+// SnappyRecordLen returns the content size and the stored length of the snappy block at the start
+// of b. A block has no checksum, so arbitrary bytes may be taken for one.
 func SnappyRecordLen(b []byte) (size, stored int, err error) { return snappyLen(b) }
 
-// ZlibRecordLen measures a zlib stream, and decodes it for that.
+// ZlibRecordLen returns the content size and the stored length of the zlib stream at the start of
+// b. It decodes the stream.
 func ZlibRecordLen(b []byte) (size, stored int, err error) {
-	r := bytes.NewReader(b) // a ByteReader, of which no more is read than is needed
+	r := bytes.NewReader(b) // an io.ByteReader, so no more is read than necessary
 	if size, err = measure(inflaters.open(r)); err != nil {
 		return 0, 0, err
 	}
 	return size, len(b) - r.Len(), nil
 }
 
-// ZstdRecordLen measures a zstd frame, and decodes it if it does not say how long
-// it becomes.
+// ZstdRecordLen returns the content size and the stored length of the zstd frame at the start of
+// b. It decodes the frame if that does not state its size.
 func ZstdRecordLen(b []byte) (size, stored int, err error) {
 	size, stored, err = zstdLen(b)
 	if err != nil || size >= 0 {
@@ -35,7 +36,7 @@ func ZstdRecordLen(b []byte) (size, stored int, err error) {
 	return size, stored, nil
 }
 
-// measure decodes a record to see how long it becomes.
+// measure decodes a record and returns the size of its content.
 func measure(d io.ReadCloser, err error) (int, error) {
 	if err != nil {
 		return 0, err

@@ -17,8 +17,8 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 )
 
-// XZ content is one or more streams of xz, each block of which has a checksum. The blocks
-// of XZPlain content may have none.
+// XZ is the name of one or more xz streams in which each block has a checksum. XZPlain is that of
+// streams whose blocks may have none.
 const (
 	XZ      = "xz"
 	XZPlain = "xz-plain"
@@ -31,8 +31,8 @@ func init() {
 	register(XZPlain, false, func(r io.Reader, most int64) (io.Reader, error) { return NewXZ(r, most), nil })
 }
 
-// register adds a decoder to the table. The decoder is told the greatest length that the content
-// can have, and need not remember more than that.
+// register registers a codec. Its decoder gets the largest possible size of the content, and need
+// not remember more than that.
 func register(name string, sums bool, decode func(io.Reader, int64) (io.Reader, error)) {
 	told := func(most int64) func(io.Reader) (io.ReadCloser, error) {
 		return func(r io.Reader) (io.ReadCloser, error) {
@@ -45,7 +45,7 @@ func register(name string, sums bool, decode func(io.Reader, int64) (io.Reader, 
 	}})
 }
 
-// dictionary is what a decoder of LZMA has to remember of what was decoded.
+// dictionary returns the size of the dictionary of an LZMA decoder.
 func dictionary(asked, most int64) (int, error) {
 	if asked = min(asked, most); asked > maxWindow {
 		return 0, ErrWindow
@@ -53,17 +53,17 @@ func dictionary(asked, most int64) (int, error) {
 	return int(max(asked, lzma.MinDictCap)), nil
 }
 
-// NewXZ returns a reader of the content of streams of xz, which has at most so many bytes. A
-// filter or checksum that is not supported is an errors.ErrUnsupported.
+// NewXZ returns a reader of the content of xz streams, which must have at most that many bytes.
+// If a filter or checksum is not supported, the error of its Read wraps [errors.ErrUnsupported].
 func NewXZ(r io.Reader, most int64) io.Reader {
 	return &xzReader{in: counted{r: bufio.NewReader(r)}, most: most}
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	r   *bufio.Reader
 	n   int64
-	sum hash.Hash32 // of single bytes, unless it is nil
+	sum hash.Hash32 // of bytes read by ReadByte, unless it is nil
 }
 
 func (c *counted) Read(p []byte) (int, error) {
@@ -100,17 +100,17 @@ var (
 	}
 )
 
-// xzReader reads streams. The container is read here, since the library makes whatever
-// dictionary a block asks for.
+// xzReader reads streams. It parses the container itself, because the library allocates whatever
+// dictionary a block requests.
 type xzReader struct {
 	in    counted
 	most  int64
-	sums  bool // checksums must be there
+	sums  bool // checksums are required
 	flags [2]byte
-	some  bool // there was a stream
+	some  bool // a stream has been read
 	open  bool // within a stream
 	block *lzma.Reader2
-	begun int64 // where the block's content begins
+	begun int64 // where the content of the block begins
 	sum   hash.Hash
 	err   error
 }
@@ -138,7 +138,7 @@ func (x *xzReader) Read(p []byte) (n int, err error) {
 	return 0, x.err
 }
 
-// begin reads a stream's header. Zeros may be in front of it, but of the first one.
+// begin reads the header of a stream. Zeros may precede it, except before the first stream.
 func (x *xzReader) begin() error {
 	for x.some {
 		if b, err := x.in.r.Peek(1); err != nil {
@@ -164,8 +164,8 @@ func (x *xzReader) begin() error {
 	return nil
 }
 
-// next begins a block, or reads what is behind the last one. A block's header has its
-// length, flags, two lengths if the flags say so, filters, zeros and a CRC-32.
+// next begins a block, or reads what follows the last one. The header of a block has its length,
+// flags, up to two lengths according to the flags, filters, zeros and a CRC-32.
 func (x *xzReader) next() error {
 	start := x.in.n
 	n, err := x.in.ReadByte()
@@ -211,7 +211,7 @@ func (x *xzReader) next() error {
 	return err
 }
 
-// end reads what is behind a block's content: zeros and its checksum.
+// end reads what follows the content of a block: zeros and its checksum.
 func (x *xzReader) end() error {
 	x.block = nil
 	if _, err := x.in.take(int(-(x.in.n - x.begun) & 3)); err != nil || x.sum == nil {
@@ -223,7 +223,7 @@ func (x *xzReader) end() error {
 	}
 	got := x.sum.Sum(nil)
 	if len(got) < sha256.Size {
-		slices.Reverse(got) // the CRCs are stored the other way round
+		slices.Reverse(got) // CRCs are stored in the other byte order
 	}
 	if !bytes.Equal(got, want) {
 		return ErrChecksum
@@ -231,7 +231,7 @@ func (x *xzReader) end() error {
 	return nil
 }
 
-// index reads the index, which repeats lengths, and the stream's end.
+// index reads the index, which repeats the lengths of the blocks, and the end of the stream.
 func (x *xzReader) index(start int64) error {
 	sum := crc32.NewIEEE()
 	_, _ = sum.Write([]byte{0})

@@ -11,11 +11,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Zstd content is one or more zstd frames; skippable ones may stand among them.
+// Zstd is the name of one or more zstd frames, which may include skippable frames.
 //
-// ZstdBlocks content is the blocks of a zstd frame without its header and
-// without a last block: a part of a longer frame that does not depend on what
-// precedes it. Its blocks refer back by at most 8 MiB.
+// ZstdBlocks is the name of blocks of a zstd frame without its header and without a last block.
+// They are a part of a longer frame that does not depend on what precedes it. Blocks refer back
+// by at most 8 MiB.
 const (
 	Zstd       = "zstd"
 	ZstdBlocks = "zstd-blocks"
@@ -26,24 +26,24 @@ func init() {
 	Register(Codec{Name: ZstdBlocks, Decode: decodeBlocks, Append: appendBlocks})
 }
 
-// maxWindow is how much of what was decoded a frame may refer back to, and so
-// what a stream takes in memory: as much as the zstd command allows.
+// maxWindow is how far a frame may refer back, and so the memory that a stream takes. It is the
+// limit of the zstd command.
 const maxWindow = 128 << 20
 
 var (
 	// ErrWindow means that a frame refers back further than a decoder remembers.
 	ErrWindow = errors.New("refers back by more than 128 MiB")
-	// ErrChecksum means that some of what was decoded is wrong, wherever it is.
+	// ErrChecksum means that some of the decoded content is wrong. It is not known which.
 	ErrChecksum = errors.New("checksum does not match")
 )
 
 var (
-	// blocksHeader is a frame header that says nothing but a window of 8 MiB.
+	// blocksHeader is a frame header with nothing but a window of 8 MiB.
 	blocksHeader = []byte{0x28, 0xB5, 0x2F, 0xFD, 0, (23 - 10) << 3}
 	lastBlock    = []byte{1, 0, 0}
 )
 
-// newDecoder returns a decoder that has the limits of this package.
+// newDecoder returns a decoder with the limits of this package.
 func newDecoder(o ...zstd.DOption) *zstd.Decoder {
 	d, err := zstd.NewReader(nil, append(o, zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))...)
 	if err != nil {
@@ -52,25 +52,25 @@ func newDecoder(o ...zstd.DOption) *zstd.Decoder {
 	return d
 }
 
-// streams are decoders that nobody uses. They decode a block at a time: those
-// that have several under way hand out, where a block cannot be decoded, what
-// their memory of it held before, which may be of another archive.
+// streams are unused decoders. They decode one block at a time. A decoder with several blocks in
+// progress can return old contents of its memory if a block cannot be decoded, and these may be
+// of another archive.
 var streams = sync.Pool{New: func() any {
 	return newDecoder(zstd.WithDecoderConcurrency(1), zstd.WithDecodeBuffersBelow(0))
 }}
 
-// ahead is how many blocks are decoded before somebody asks for them, beside
-// whoever takes them: that is half as fast again.
+// ahead is the number of blocks that are decoded in advance, concurrently with the reader. This
+// makes reading 1.5 times as fast.
 const ahead = 4
 
 // stream is a decoder in use.
 type stream struct {
 	d     *zstd.Decoder
-	full  chan []byte // closed when all is decoded, or err is set
+	full  chan []byte // closed when all is decoded or err is set
 	empty chan []byte // closed by Close
 	err   error
 	now   []byte
-	left  []byte // of now
+	left  []byte // the unread part of now
 }
 
 var errClosed = errors.New("zstd: read after close")
@@ -108,18 +108,17 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// decode decodes until there is no more, or nobody wants it.
+// decode decodes until the end, or until the stream is closed.
 func (s *stream) decode() {
 	defer close(s.full)
-	// Unlike Read, this hands out the last block too where it is only the checksum
-	// behind it that is wrong.
+	// Unlike Read, WriteTo also returns the last block if only the checksum after it is wrong.
 	_, err := s.d.WriteTo(blockWriter{s})
 	if s.err = zstdError(err); err == nil {
 		s.err = io.EOF
 	}
 }
 
-// blockWriter is given a block at a time.
+// blockWriter receives one block at a time.
 type blockWriter struct{ s *stream }
 
 func (w blockWriter) Write(p []byte) (int, error) {
@@ -131,7 +130,7 @@ func (w blockWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close waits for a read of what is decoded, if one is under way.
+// Close waits for a read of decoded data, if one is in progress.
 func (s *stream) Close() error {
 	if s.d == nil {
 		return nil
@@ -149,7 +148,7 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// drain takes what decode would go on with, as far as decode does not come first.
+// drain takes the empty buffers, so that decode stops, unless decode takes them first.
 func (s *stream) drain() {
 	for {
 		select {
@@ -160,7 +159,7 @@ func (s *stream) drain() {
 	}
 }
 
-// zstdError says what the decoder's words leave out.
+// zstdError adds what the decoder's errors leave out.
 func zstdError(err error) error {
 	switch {
 	case errors.Is(err, zstd.ErrWindowSizeExceeded), errors.Is(err, zstd.ErrDecoderSizeExceeded):
@@ -175,13 +174,13 @@ func zstdError(err error) error {
 	return err
 }
 
-// whole decodes units. It is told the most it may make by the room that it gets.
+// whole decodes units. The capacity of the destination limits the size of the content.
 var whole = sync.OnceValue(func() *zstd.Decoder {
 	return newDecoder(zstd.WithDecoderConcurrency(0), zstd.WithDecodeAllCapLimit(true))
 })
 
-// slack is room behind what is decoded that makes the decoder of the last block a
-// third faster, for it may then copy 16 bytes at once.
+// slack is extra room after the content. It makes decoding the last block a third faster, because
+// the decoder can then copy 16 bytes at a time.
 const slack = 16
 
 func appendZstd(dst, stored []byte, size int) ([]byte, error) {
@@ -195,8 +194,8 @@ func appendZstd(dst, stored []byte, size int) ([]byte, error) {
 		copy(room, dst)
 	}
 	most := min(cap(room), at+size+slack)
-	// The decoder may find out only after a block, of at most 128 KiB, that there
-	// is no room for it. It then has taken room of its own, once, and gives up.
+	// The decoder may notice only after a block of up to 128 KiB that the room is too small. It
+	// has then allocated memory once, and gives up.
 	out, err := whole().DecodeAll(stored, room[at:at:most])
 	switch {
 	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrFrameSizeExceeded):
@@ -213,16 +212,16 @@ func decodeBlocks(r io.Reader) (io.ReadCloser, error) {
 	return decodeZstd(&blockReader{r: r, next: blocksHeader})
 }
 
-// blockReader reads a frame's header, which it has already, and then the frame's blocks.
-// Each block says how long it is, so nothing is read beyond the last one. In a part of a
-// frame no block may be marked as the last: that would end the frame early.
+// blockReader returns the header of a frame and then the blocks of the frame. Each block states
+// its length, so nothing is read after the last one. In a part of a frame no block may be marked
+// as the last, because that would end the frame early.
 type blockReader struct {
 	r      io.Reader
-	next   []byte // to be read before anything else
-	left   int    // of the current block
+	next   []byte // returned before anything else
+	left   int    // bytes left of the current block
 	head   [3]byte
 	whole  bool // there is a last block
-	behind int  // it, in bytes that are the frame's
+	behind int  // bytes of the frame after the last block
 	ended  bool
 }
 
@@ -264,9 +263,9 @@ func (b *blockReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// blockLen returns how many bytes follow a block's header: bit 0 says that it is
-// the last, bits 1 and 2 its type, the others its size. Blocks of type 1 are one
-// byte, many times.
+// blockLen returns the number of bytes after the header of a block. Bit 0 marks the last block,
+// bits 1 and 2 are its type, and the others its size. A block of type 1 is one byte that is
+// repeated.
 func blockLen(head [3]byte) (int, error) {
 	h := uint32(head[0]) | uint32(head[1])<<8 | uint32(head[2])<<16
 	if h&1 != 0 {
@@ -278,7 +277,7 @@ func blockLen(head [3]byte) (int, error) {
 	return int(h >> 3), nil
 }
 
-// frames are buffers of *[]byte in which blocks become frames.
+// frames are buffers of type *[]byte in which blocks are assembled to frames.
 var frames = sync.Pool{New: func() any { return new([]byte) }}
 
 func appendBlocks(dst, stored []byte, size int) ([]byte, error) {
@@ -300,7 +299,7 @@ func appendBlocks(dst, stored []byte, size int) ([]byte, error) {
 	}
 	buf := frames.Get().(*[]byte)
 	defer frames.Put(buf)
-	// A header of one segment, with the content's size in four bytes.
+	// This is the header of a single segment with the size of the content in four bytes.
 	f := append((*buf)[:0], 0x28, 0xB5, 0x2F, 0xFD, 0xA0)
 	f = binary.LittleEndian.AppendUint32(f, uint32(size))
 	f = append(append(f, stored...), lastBlock...)

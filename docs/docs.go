@@ -1,5 +1,4 @@
-// Package docs is what a program has of these pages: the description of what holdall
-// serves, for programs.
+// Package docs embeds the OpenAPI description of what holdall serves, for the program.
 package docs
 
 import _ "embed"

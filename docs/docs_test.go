@@ -1,8 +1,5 @@
-// Package docs_test keeps the pages of this folder true: their links lead
-// somewhere, every word of a finding and every verb and flag of the command is
-// described, and the programs in them compile.
-//
-// It is a test only; nothing can be imported from here.
+// Package docs_test checks the pages of this folder: links must have a target, every code, verb
+// and flag must be described, and the programs must compile.
 package docs_test
 
 import (

@@ -1,3 +1,3 @@
-// Package e2e looks at the explorer as people do: in a browser, of what the command serves. It
-// is a module of its own, so that what drives the browser is no dependency of who uses holdall.
+// Package e2e tests the explorer in a browser, with what the command serves. It is a module of
+// its own, so that programs that use holdall do not depend on what drives the browser.
 package e2e

@@ -11,42 +11,42 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An Entry is one file, directory or link in an archive.
+// An Entry is a file, directory, link or property in an archive.
 type Entry struct {
 	Name    string // as stored, byte for byte; not always a safe or valid path
 	Kind    Kind
-	Size    int64       // content bytes
-	Mode    fs.FileMode // permission and set-id bits, if HasMode
+	Size    int64       // of the content
+	Mode    fs.FileMode // permission and set-id bits, if HasMode is set
 	HasMode bool
-	ModTime time.Time // zero if not kept
+	ModTime time.Time // zero if not stored
 	Owner   string
 	Group   string
-	Link    string            // target of a symlink or hard link
-	Digest  Digest            // of the content, if the archive records one
-	Attr    map[string]string // what else the format keeps, by its own words; of objects of buckets see IsObjectAttr
+	Link    string            // target of a symbolic or hard link
+	Digest  Digest            // of the content, if the archive has one
+	Attr    map[string]string // other attributes that the format stores; for objects of buckets see IsObjectAttr
 
-	// Fault says why the content cannot be read; nil if it can.
+	// Fault says why the content cannot be read. It is nil if nothing is known to prevent that.
 	Fault *Problem
 
-	// Internal entries are the archive's own bookkeeping, which its format
-	// keeps among the entries: a tar has its index in a member. They are
-	// listed and read like others, but nobody packed them, so they are neither
-	// compared, converted nor, unless named, extracted.
+	// Internal marks entries that a format uses for its own purposes, such as a tar member that
+	// contains an index. They are listed and read like other entries. They are not compared or
+	// converted, and extracted only if named.
 	Internal bool
 
-	Ref any // the Reader's own handle; means nothing to anyone else
+	Ref any // for use by the Reader that returned the entry
 }
 
-// ETagAttr is the attribute with the ETag of the object of a bucket that an entry was,
-// quotes included.
+// ETagAttr is the attribute with the ETag of an object that was packed from a bucket, including
+// its quotes.
 const ETagAttr = "etag"
 
-// IsObjectAttr reports whether an attribute is one of what a bucket keeps with an object,
-// which is called the same in all formats that have KeepsHeaders: its ETag, and the headers
-// of store.IsHeader by their names. ModTime is then when the object was written.
+// IsObjectAttr reports whether name is an attribute that stores a property of an object of a
+// bucket: its ETag, or a header for which [store.IsHeader] returns true. These attributes have
+// the same names in all formats with KeepsHeaders. ModTime is then the time when the object was
+// written.
 func IsObjectAttr(name string) bool { return name == ETagAttr || store.IsHeader(name) }
 
-// HasObjectAttr reports whether e has any of them.
+// HasObjectAttr reports whether e has an attribute for which [IsObjectAttr] returns true.
 func (e Entry) HasObjectAttr() bool {
 	for name := range e.Attr {
 		if IsObjectAttr(name) {
@@ -56,16 +56,17 @@ func (e Entry) HasObjectAttr() bool {
 	return false
 }
 
-// Kind is what an entry is.
+// Kind is the kind of an entry.
 type Kind uint8
 
 const (
+	// Kinds of entries.
 	File Kind = iota
 	Dir
 	Symlink
 	HardLink
 	Fifo
-	Property // a value within a node, as a content repository has
+	Property // a value within a node of a content repository
 )
 
 var kindNames = [...]string{"file", "dir", "symlink", "hardlink", "fifo", "property"}
@@ -77,11 +78,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", k)
 }
 
-// HasContent reports whether entries of this kind have bytes of their own.
+// HasContent reports whether entries of this kind have content of their own.
 func (k Kind) HasContent() bool { return k == File || k == Property }
 
-// FileMode returns e's mode as io/fs wants it: type bits, and permissions that
-// suit a read-only archive where it keeps none.
+// FileMode returns e's mode with its type bits. If the archive has no mode for e, the permissions
+// are read-only.
 func (e Entry) FileMode() fs.FileMode {
 	m := e.Mode &^ fs.ModeType
 	if !e.HasMode {
@@ -101,12 +102,14 @@ func (e Entry) FileMode() fs.FileMode {
 	return m
 }
 
-// A Digest is a content checksum under a named algorithm ("blake3", "crc32c").
+// A Digest is a digest or checksum of a content, with the name of its algorithm, such as "blake3"
+// or "crc32c".
 type Digest struct {
 	Algo string
-	Sum  string // raw bytes; a string so that Digest can be compared
+	Sum  string // raw bytes; a string makes Digests comparable
 }
 
+// String returns the digest as ALGO:HEX, or "" for the zero Digest.
 func (d Digest) String() string {
 	if d.Algo == "" {
 		return ""
@@ -114,33 +117,31 @@ func (d Digest) String() string {
 	return d.Algo + ":" + hex.EncodeToString([]byte(d.Sum))
 }
 
-// An Extent says where one run of an entry's content is stored:
-//
-// content bytes [At, At+Size) are bytes [Skip, Skip+Size) of what Codec makes
-// of the stored bytes [Off, Off+Len) of Object.
+// An Extent is a run of an entry's content, and the place where it is stored. The bytes [At,
+// At+Size) of the content are bytes [Skip, Skip+Size) of the result of decoding bytes [Off,
+// Off+Len) of Object with Codec.
 type Extent struct {
 	At   int64
 	Size int64
 
 	Object string
-	// External says that Object is no name in the archive's store: it is an
-	// address, or a path beside the archive, which the archive leads to. Whether
-	// it may is decided above.
+	// External means that Object is not a name in the archive's store but an address, or a path
+	// relative to the archive. Package holdall decides whether it may be opened.
 	External bool
 	Off      int64
 	Len      int64
 	Codec    string // codec.Raw, codec.Zero, codec.Inline, "zstd", "snappy", "zlib"
 	Skip     int64
-	// Unit is how many bytes the stored ones become, all of them; 0 if the format
-	// does not know.
+	// Unit is the size of all that the stored bytes decode to; 0 if the format does not know it.
 	Unit int64
-	Data []byte // the content itself when Codec is codec.Inline; the rest says where it was found
-	// Make gives what Data would be where that takes work: it is called by who reads the
-	// content, not by who plans reads.
+	Data []byte // the content itself if Codec is codec.Inline; Object, Off and Len then say where it was found
+	// Make, if not nil, returns what Data would contain, if that takes work. It is called when
+	// the content is read, not when reads are planned.
 	Make func(ctx context.Context) ([]byte, error)
 }
 
-// Inline returns the content of an extent whose codec is codec.Inline.
+// Inline returns the content of an extent with codec.Inline. It fails if Make fails or returns
+// too few bytes.
 func (x Extent) Inline(ctx context.Context) ([]byte, error) {
 	b := x.Data
 	if x.Make != nil {
@@ -155,7 +156,7 @@ func (x Extent) Inline(ctx context.Context) ([]byte, error) {
 	return b[x.Skip:][:x.Size], nil
 }
 
-// A Region says what a run of stored bytes is for that no extent has.
+// A Region is a run of stored bytes that is in no extent, and its use.
 type Region struct {
 	Object string
 	Off    int64
@@ -164,17 +165,18 @@ type Region struct {
 	Label  string // "footer", "tar header"
 }
 
-// Use is what a Region is for.
+// Use is the use of a Region.
 type Use uint8
 
+// Uses of regions.
 const (
-	Content Use = iota // made of several places, or of decoded ones, which no extent names
+	Content Use = iota // content that is made from several places or from decoded bytes, so no extent names it
 	Header
 	IndexData
 	Journal
 	Padding
-	Trash   // once content, now unreferenced
-	Unknown // the format cannot say
+	Trash   // former content that nothing refers to any more
+	Unknown // the format does not know
 )
 
 var useNames = [...]string{"content", "header", "index", "journal", "padding", "trash", "unknown"}
@@ -186,36 +188,38 @@ func (u Use) String() string {
 	return fmt.Sprintf("Use(%d)", u)
 }
 
-// A Section is content that lies in one piece in an object. It reads like any
-// other content; a Writer that recognises it may copy the range instead.
+// A Section is an [io.Reader] of content that is stored uncompressed in one piece of an object. A
+// Writer can check for it and copy the range instead of reading it.
 type Section struct {
 	Object store.Object
 	Off, N int64
-	// Address is where Object lies, as an archive may refer to it: set where
-	// the content may be referred to instead of copied.
+	// Address is the address of Object for references. It is set if the archive may refer to the
+	// content instead of copying it.
 	Address string
-	// Far says that reading it takes a request, so that even short pieces had better
-	// be copied: what lies one behind the other is copied as one.
+	// Far means that reading the object takes a request. Even short pieces should then be copied,
+	// and adjacent pieces copied as one.
 	Far bool
-	// Unread says that its bytes are not to pass through this program: the entry has the
-	// digest that it comes with, or none.
+	// Unread means that the bytes must not pass through this program. The entry then has the
+	// digest that it came with, or none.
 	Unread bool
-	// AtOnce says that the store copies all of it when it is added, or that nothing is
-	// added: the error wraps errors.ErrUnsupported then, and it is to be read instead.
+	// AtOnce means that the store must copy the section when it is added. If it cannot, nothing
+	// is added and the error wraps [errors.ErrUnsupported]; the content must then be read
+	// instead.
 	AtOnce bool
-	// Sum, if there is one, waits for the content's digest, which somebody
-	// computes meanwhile. Its error is about the content.
+	// Sum, if not nil, waits for the content's digest, which is computed concurrently, and
+	// returns it. An error concerns the content.
 	Sum func() (Digest, error)
 
 	ctx context.Context
 	at  int64
 }
 
-// NewSection returns bytes [off, off+n) of o as content. Reads use ctx.
+// NewSection returns a Section with bytes [off, off+n) of o. Reads use ctx.
 func NewSection(ctx context.Context, o store.Object, off, n int64) *Section {
 	return &Section{Object: o, Off: off, N: n, ctx: ctx}
 }
 
+// Read implements [io.Reader].
 func (s *Section) Read(p []byte) (int, error) {
 	if s.at >= s.N {
 		return 0, io.EOF
@@ -228,7 +232,8 @@ func (s *Section) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// A SizeError means content was not as long as its entry said.
+// A SizeError means that the size of a content differs from that of its entry. Said is the size
+// of the entry, Found the size of the content.
 type SizeError struct {
 	Name        string
 	Said, Found int64

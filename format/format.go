@@ -1,15 +1,13 @@
-// Package format is the contract between holdall and an archive format.
+// Package format is the contract between holdall and archive formats. It is for programs that add
+// a format; programs that only use archives need package holdall.
 //
-// It is for those who teach holdall a format; programs that only want archives
-// need package holdall. To teach a format, write one package that fills in a
-// [Format] and passes formattest.Run. Only Open is required; each other field
-// left nil is a thing the format cannot do, and holdall says so in its own
-// words.
+// To add a format, write a package with a [Format] that passes formattest.Run, and call
+// [Register]. Only Format.Open is required. If any other function is nil, the format cannot do
+// that, and holdall reports it.
 //
-// A format package describes; it does not fetch, cache, decode content, retry
-// or draw. It says where an entry's bytes lie ([Extent]), what every other byte
-// is for ([Region]), what is wrong ([Problem]) and what would mend it ([Plan]);
-// one engine does the rest.
+// A format package describes archives. It does not fetch, cache, decode, retry or draw. It
+// returns where an entry's bytes are ([Extent]), what every other byte is for ([Region]), what is
+// wrong ([Problem]), and what would repair it ([Plan]). holdall's engine does the rest.
 package format
 
 import (
@@ -21,320 +19,332 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Format is what holdall knows about one archive format.
+// A Format describes an archive format and has the functions that read and write it.
 type Format struct {
-	Name       string   // "caf": the package, the folder and the --format value
+	Name       string   // "caf": also the value of --format
 	Title      string   // "Chunk Archive Format"
 	Extensions []string // ".caf"
 
-	// Views are the ways to look at one archive, the usual one first: a node
-	// tree or its segments, members or Zarr keys. Empty means there is one.
+	// Views are the names of the ways to present an archive, the default first. For example, an
+	// archive can be presented as nodes or as segments, or as members or as Zarr keys. Empty
+	// means that there is a single view.
 	Views []string
 
-	// Overview is the view that shows an archive as a whole, where the usual one would
-	// take a long way through it: what is counted, and drawn as a map. Empty is the
-	// usual one.
+	// Overview is the view that is used to count the entries of an archive and to draw it, if
+	// iterating over the default view takes too long. Empty means the default view.
 	Overview string
 
-	// Keeps says what an entry can carry besides its name and content.
-	// Convert tells the user what gets lost.
+	// Keeps lists what the format can store of an entry besides its name and content. When an
+	// archive is converted, anything else is reported as lost.
 	Keeps Keeps
 
-	// Digest is the algorithm of the digests that the format keeps; empty is
-	// "blake3". What is packed comes with them, computed beside other work.
+	// Digest is the algorithm of the digests that the format stores; empty means "blake3".
+	// Packing computes them concurrently and passes them with the entries.
 	Digest string
 
-	// NeedsDigests says that the bare format has digests: there is none without.
+	// NeedsDigests means that the format always has digests, so CreateOptions.NoDigests has no
+	// effect.
 	NeedsDigests bool
 
-	// Copies says that a Writer copies the bytes of a [Section] without reading
-	// them, where the store can.
+	// Copies means that a Writer copies the bytes of a [Section] without reading them, if the
+	// store supports it.
 	Copies bool
 
-	// CopiesUnread says that a Writer knows [Section].Unread and AtOnce: it has nothing
-	// around a content that could not be taken back.
+	// CopiesUnread means that a Writer supports Section.Unread and Section.AtOnce. It must be
+	// able to undo everything that it writes around such content.
 	CopiesUnread bool
 
-	// WantsManifest says that CreateOptions.Manifest is worth a walk over all
-	// that is to be packed: names are checked before anything is written, and
-	// an index in front finds its room.
+	// WantsManifest means that the format benefits from CreateOptions.Manifest, which requires a
+	// walk over everything to be packed. Names are then checked before anything is written, and
+	// the size of an index at the front is known.
 	WantsManifest bool
 
-	// Order compares two entries by where they should be stored; nil is the order
-	// of their names, a folder before what is in it. It is a wish: a Writer takes
-	// entries as they come. With WantsManifest, what is packed comes in this order.
+	// Order compares two entries by the order in which they should be stored; nil means the order
+	// of names, with a folder before its contents. The order is a preference: a Writer must
+	// accept entries in any order. With WantsManifest, packed entries arrive in this order.
 	Order func(a, b Entry) int
 
-	// Joined returns an order if with such parameters a Writer joins contents that come one
-	// after the other. What is packed, and what is converted, comes in that order then.
+	// Joined returns a compare function if, with the given parameters, a Writer stores
+	// consecutive contents together. Entries are then packed and converted in that order. Joined
+	// or its result may be nil.
 	Joined func(param map[string]string) func(a, b Entry) int
 
-	// Refers says that an entry can be written as a reference to where its
-	// content lies: see Section.Address.
+	// Refers means that an entry can be written as a reference to its content; see
+	// Section.Address.
 	Refers bool
 
-	// Chunked formats roll over into NAME-00001, NAME-00002, …: a Writer
-	// returns ErrFull and each object is an archive by itself.
+	// Chunked formats can be continued in NAME-00001, NAME-00002, …. A Writer then returns
+	// ErrFull, and each object is an archive by itself.
 	Chunked bool
 
-	// Params are what only this format understands of OpenOptions.Param and
-	// CreateOptions.Param. The front door refuses others before it calls the format,
-	// and the command makes flags of them.
+	// Params declares the values of OpenOptions.Param and CreateOptions.Param that this format
+	// supports. Others are refused before the format is called. The command has a flag for each
+	// of them.
 	Params []Param
 
-	// DateEpoch says that whoever makes such archives expects $SOURCE_DATE_EPOCH to
-	// be the time of every entry, as makers of packages do.
+	// DateEpoch means that $SOURCE_DATE_EPOCH sets the time of every entry, as tools that build
+	// packages expect.
 	DateEpoch bool
 
-	// Steady says that most of a Writer's memory is in use from its beginning to its
-	// end, so that a heap of twice that is much for nothing.
+	// Steady means that a Writer uses most of its memory from beginning to end. The command then
+	// lets the garbage collector run earlier than usual.
 	Steady bool
 
-	// Bare says that an archive of that name holds references alone, no contents.
+	// Bare reports whether an archive of that name contains only references and no contents.
 	Bare func(name string) bool
 
-	// Detect says how surely p looks like this format, without further reads.
+	// Detect returns how certain it is that p is an archive of this format. It does not read
+	// anything.
 	Detect func(p Probe) Match
 
-	// Open reads the archive's index.
+	// Open reads the archive's index. If the archive is damaged, the error is a [*CorruptError].
 	Open func(ctx context.Context, st store.Store, name string, o OpenOptions) (Reader, error)
 
-	// Create starts a new archive.
+	// Create begins a new archive. Nothing may appear under the name before Writer.Commit.
 	Create func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
 
-	// Parts writes an archive in parts that need not know of each other.
+	// Parts, if not nil, writes an archive in independent parts.
 	Parts *Parts
 
-	// Verify checks the archive's structure and reports what is wrong; the
-	// engine checks the contents against their digests, unless ReadsAll. Its
-	// error means the check itself could not go on, not that problems exist.
+	// Verify checks the archive's structure and reports problems. It does not compare contents
+	// with their digests, unless ReadsAll is set; holdall does that. An error means that the
+	// check could not continue. Problems that were found are not errors.
 	Verify func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) error
 
-	// ReadsAll says that Verify compares the contents with what vouches for them
-	// itself, unless OpenOptions.Quick: a format may have checksums that are not
-	// at hand for each entry.
+	// ReadsAll means that Verify itself compares all contents with the format's checksums, unless
+	// OpenOptions.Quick is set. It is for formats whose checksums are not available for each
+	// entry.
 	ReadsAll bool
 
-	// Repair plans what would mend an archive. It never writes.
+	// Repair plans what would repair an archive, and reports problems. It never writes.
 	Repair func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, error)
 
-	// Amend opens an archive for changes in place. Unlike a repair, an
-	// amendment is no plan: what may be written before what is the format's
-	// own knowledge, and so it writes itself.
+	// Amend opens an archive for changes in place. Unlike Repair it returns no plan, because only
+	// the format can decide in which order to write.
 	Amend func(ctx context.Context, st store.Store, name string, o OpenOptions) (Amender, error)
 }
 
-// Keeps is a set of things that an entry can carry in a format.
+// Keeps is a set of properties of entries that a format can store.
 type Keeps uint16
 
+// Properties that a format can store.
 const (
 	KeepsModes Keeps = 1 << iota
 	KeepsTimes
 	KeepsOwners
-	KeepsDirs // directories of their own, empty ones too
+	KeepsDirs // directories as entries of their own, including empty ones
 	KeepsSymlinks
 	KeepsHardLinks
 	KeepsFifos
 	KeepsDigests
-	KeepsProperties // as such; elsewhere they become files
-	KeepsHeaders    // and times, of objects of buckets: see IsObjectAttr
+	KeepsProperties // as properties; other formats store them as files
+	KeepsHeaders    // headers and times of objects of buckets: see IsObjectAttr
 )
 
-// A Reader is an open archive. Its methods may be called in parallel.
+// A Reader is an open archive. Its methods may be called from several goroutines at once.
 //
-// A format with a flat list of entries embeds [*Index] for the first three, and Can.
+// A format with a flat list of entries can embed [*Index] for Entries, Lookup, ReadDir and Can.
 type Reader interface {
-	// Entries yields every entry in stored order, the order in which
-	// reading all content is cheapest.
+	// Entries yields all entries in stored order, the order in which reading all contents costs
+	// least.
 	Entries(ctx context.Context) iter.Seq2[Entry, error]
 
-	// Lookup returns the named entry or an error wrapping fs.ErrNotExist.
+	// Lookup returns the entry called name. If there is none, the error wraps [fs.ErrNotExist].
 	Lookup(ctx context.Context, name string) (Entry, error)
 
-	// ReadDir yields the entries directly in dir ("." is the root). Where
-	// nothing is called dir, it yields one error wrapping fs.ErrNotExist; where
-	// that is no directory, one wrapping syscall.ENOTDIR.
+	// ReadDir yields the entries directly in dir; "." is the root. If there is no entry called
+	// dir, it yields an error that wraps [fs.ErrNotExist]. If the entry is not a directory, the
+	// error wraps [syscall.ENOTDIR].
 	ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error]
 
-	// Extents yields, in content order, where e's content bytes
-	// [off, off+n) are stored. Extents may stick out of that range.
+	// Extents yields, in content order, the places of bytes [off, off+n) of e's content. Extents
+	// may extend beyond that range.
 	Extents(ctx context.Context, e Entry, off, n int64) iter.Seq2[Extent, error]
 
-	// Regions yields what the bytes that are not content are for.
+	// Regions yields the ranges that are not content, with their uses.
 	Regions(ctx context.Context) iter.Seq2[Region, error]
 
-	// About says what is known of the archive as a whole.
+	// About returns properties of the archive as a whole.
 	About(ctx context.Context) (About, error)
 
-	// Can returns what else the reader can do. It is asked once.
+	// Can returns the optional functions of the reader. It is called once.
 	Can() Abilities
 
+	// Close releases the reader's resources.
 	Close() error
 }
 
-// Abilities are what a Reader can do besides. A nil field is a thing that it cannot do.
+// Abilities are optional functions of a Reader. A nil field means that the reader does not
+// support it.
 type Abilities struct {
-	// Run returns the extent of all of e's content if it is stored in one raw run; false
-	// if it is not, is empty, or cannot be read. The most frequent read, of a small file
-	// on a disk, is a third faster by it.
+	// Run returns the extent of all of e's content if it is stored uncompressed in one run. It
+	// returns false if it is not, is empty, or cannot be read. Run makes the most frequent read,
+	// that of a small file on a disk, a third faster.
 	Run func(e Entry) (Extent, bool)
 
-	// Object returns an object that the reader itself holds open; nil for others. Contents
-	// are read of it, and not of what has its name by then: another program may write to
-	// the archive meanwhile. It stays the reader's.
+	// Object returns an object that the reader holds open, or nil for any other name. Contents
+	// are then read from that object, because another program that writes to the archive may have
+	// replaced or renamed it. The caller must not close it.
 	Object func(name string) store.Object
 
-	// EntriesBelow yields what is below a directory, in stored order, without going
-	// through the rest: for trees too large to be walked.
+	// EntriesBelow yields the entries below a directory in stored order, without iterating over
+	// the rest. It is for trees that are too large to walk.
 	EntriesBelow func(ctx context.Context, dir string) iter.Seq2[Entry, error]
 
-	// EntriesFrom yields entries in stored order from one of them on, without going
-	// through those before it: for training on an archive in a shuffled order.
+	// EntriesFrom yields the entries in stored order, starting with the entry called name,
+	// without iterating over those before it. It is used to read archives in a shuffled order.
 	EntriesFrom func(ctx context.Context, name string) iter.Seq2[Entry, error]
 
-	// ReadDirFrom lists a directory from any place in it on, without going through what
-	// stands before: for directories of millions that are shown page by page. It yields
-	// what is directly in dir, in the byte order of places, from the first place on that
-	// is not less than from. The place of an entry is its name in dir; of a directory
-	// that only other names imply, that and a slash. A file that others lie below is such
-	// a directory, too.
+	// ReadDirFrom lists a directory from a given position, without iterating over what comes
+	// before. It is for directories with millions of entries that are shown page by page. It
+	// yields the entries directly in dir in byte order of their positions, starting with the
+	// first position that is not less than from.
+	//
+	// The position of an entry is its name within dir. For a directory that is only implied by
+	// other names it is that name and a slash. A file that is also a parent of other names is
+	// listed as such a directory too.
 	ReadDirFrom func(ctx context.Context, dir, from string) iter.Seq2[Entry, error]
 
-	// Keys yields what has a name that begins with prefix and is no directory, in the byte
-	// order of names, from the first name on that is not less than from. It is for readers
-	// whose names are the keys of a bucket, of any bytes, and are in order somewhere.
+	// Keys yields the entries whose names begin with prefix, without directories, in byte order
+	// of their names. It starts with the first name that is not less than from. It is for readers
+	// whose names are keys of a bucket, with arbitrary bytes, and are already sorted.
 	Keys func(ctx context.Context, prefix, from string) iter.Seq2[Entry, error]
 
-	// Compares reports whether the reader itself compares e's content with checksums of the
-	// format's own before any part of it is handed on. What a codec compares counts besides.
+	// Compares reports whether the reader itself compares e's content with the format's checksums
+	// before it returns any part of it. Comparisons made by a codec are not included.
 	Compares func(e Entry) bool
 
-	// Doubt returns what is wrong with the index as a whole, as far as it was read: it is
-	// not what its own digest says. What it has is read all the same.
+	// Doubt returns a problem if the index, as far as it was read, does not match its own digest.
+	// The reader uses its contents nevertheless.
 	Doubt func() *Problem
 
-	// Decoder prepares to decode contents that have no digest, to find damage. What it
-	// returns gives what decodes an entry; nil if nothing in its content shows damage.
+	// Decoder prepares for decoding contents that have no digest, in order to find damage. It
+	// returns a function that returns the Decode for an entry, or nil if decoding its content
+	// does not show damage.
 	Decoder func(ctx context.Context) (func(e Entry) Decode, error)
 }
 
-// A Decode reads a content, decodes it, and reports what cannot be decoded. An error is
-// one of reading.
+// A Decode decodes the content that it reads from r and reports what cannot be decoded. Its error
+// is an error of reading r.
 type Decode func(ctx context.Context, r io.Reader, report func(Problem)) (Proof, error)
 
-// A Proof says how far a content is proven.
+// A Proof is the extent to which a content is proven correct.
 type Proof uint8
 
+// Degrees of proof.
 const (
 	Unproven Proof = iota
-	Decoded        // all of it can be decoded
-	Summed         // checksums of all of it were compared
-	Digested       // a digest was compared
+	Decoded        // the whole content can be decoded
+	Summed         // checksums of the whole content match
+	Digested       // a digest of the content matches
 )
 
-// About describes an archive as a whole.
+// About has properties of an archive as a whole.
 type About struct {
 	Version    string      // of the format
-	IndexBytes int64       // stored bytes that serve finding, not content
-	Volumes    []string    // the objects the archive is made of
-	Stored     int64       // how long these are together; 0 leaves it to whoever asks each of them
-	Shared     int64       // content bytes that are stored as another entry's
-	Facts      [][2]string // what else is worth knowing: keys and values, in order
+	IndexBytes int64       // stored bytes that are used to find contents
+	Volumes    []string    // the objects that the archive consists of
+	Stored     int64       // total size of the volumes; 0 means that the caller must add up their sizes
+	Shared     int64       // content bytes that are stored only once for several entries
+	Facts      [][2]string // other properties as keys and values, in the order in which to print them
 	Notes      []Problem   // what the reader assumed or noticed
-	Carry      [][2]string // what only this format understands; Create takes it back
+	Carry      [][2]string // data that only this format understands, for CreateOptions.Carry
 }
 
-// A Writer writes one archive. It ends in exactly one Commit, or in Abort.
+// A Writer writes one archive. The caller must call either Commit once or Abort.
 type Writer interface {
-	// Add appends e, whose content is read from r to its end. It returns
-	// ErrFull, having read nothing, if e does not fit this archive any more.
-	// If r fails or ends early, Add returns its error or a *SizeError, and
-	// the archive is as if e had never been added. Where r is a [*Section],
-	// its bytes may be copied without passing through this program.
+	// Add appends e. It reads the content of e from r until the end. If e no longer fits into the
+	// archive, Add returns ErrFull without reading from r. If r fails or its length differs from
+	// e.Size, Add returns its error or a [*SizeError], and the archive is unchanged. If r is a
+	// [*Section], its bytes may be copied without passing through this program.
 	Add(ctx context.Context, e Entry, r io.Reader) error
+	// Commit finishes the archive and makes it appear under its name.
 	Commit(ctx context.Context) (Summary, error)
+	// Abort discards everything that was written.
 	Abort() error
 }
 
-// An Amender changes an archive in place. Nothing of what it is asked counts
-// before Commit returns nil; a program that is killed at any time, Commit
-// included, leaves the archive as it was or as it was to be. After Commit it
-// goes on from there. It keeps other writers out until it is closed, and belongs
-// to one goroutine.
+// An Amender changes an archive in place. No change takes effect before Commit returns nil. If
+// the program is killed at any time, even during Commit, the archive is left as it was before or
+// as it is after. After Commit the Amender can be used for further changes. It keeps other
+// writers out until it is closed.
+//
+// An Amender must not be used by several goroutines at once.
 type Amender interface {
-	// Put adds e, or replaces the entry of that name. The same holds of r as
-	// for Writer.Add.
+	// Put adds e, or replaces the entry of the same name. It reads r like Writer.Add.
 	Put(ctx context.Context, e Entry, r io.Reader) error
-	// Remove and Rename fail with fs.ErrNotExist where there is nothing of the
-	// name, Rename with fs.ErrExist where there is something of the new one.
+	// Remove and Rename return an error that wraps [fs.ErrNotExist] if there is no entry of that
+	// name. Rename returns one that wraps [fs.ErrExist] if the new name exists.
 	Remove(ctx context.Context, name string) error
 	Rename(ctx context.Context, from, to string) error
+	// Commit makes the changes take effect.
 	Commit(ctx context.Context) (Amended, error)
-	// Close gives up what was not committed.
+	// Close releases the archive and discards changes that were not committed.
 	Close() error
 }
 
-// Amended says what a Commit changed.
+// Amended is the result of Amender.Commit.
 type Amended struct {
 	Added    int64    `json:"added"`
 	Replaced int64    `json:"replaced"`
 	Removed  int64    `json:"removed"`
 	Renamed  int64    `json:"renamed"`
-	Stored   int64    `json:"stored_bytes"` // length of the archive now
+	Stored   int64    `json:"stored_bytes"` // size of the archive now
 	Notes    []string `json:"notes,omitempty"`
 }
 
-// ErrFull means an entry needs the next archive.
+// ErrFull means that an entry must go into the next archive of a set.
 var ErrFull = errors.New("archive is full")
 
-// An EntryError is about the one entry that a Writer was asked to add: it has no
-// place in the archive, which is otherwise sound.
+// An EntryError means that a Writer cannot store an entry. The rest of the archive is not
+// affected.
 type EntryError interface {
 	error
 	EntryName() string
 }
 
-// OpenOptions are the wishes an archive is opened with.
+// OpenOptions are the options for opening an archive.
 type OpenOptions struct {
-	View string // one of Format.Views; empty is the first
-	// FewLookups says that one or two entries are wanted, so that a large
-	// index is better searched than loaded.
+	View string // one of Format.Views; empty means the first
+	// FewLookups means that only one or two entries will be looked up. A large index should be
+	// searched instead of loaded.
 	FewLookups bool
-	// Once says that the entries are gone through once, in stored order: nothing need
-	// be kept of them. A format may then yield each as it finds it, in memory that
-	// does not depend on how many there are. What an entry's Extents and Run say is
-	// asked right after it was yielded. Of several entries of one name all come, the
-	// one that counts last. Lookup, ReadDir, Regions and About may have to go through
-	// all of them, and may keep them then.
+	// Once means that the caller iterates over the entries once, in stored order. The format need
+	// not keep them: it may yield each entry when it finds it, in memory that does not depend on
+	// their number. Extents and Run are called for an entry right after it is yielded. If several
+	// entries have the same name, all of them are yielded, and the last one counts. Lookup,
+	// ReadDir, Regions and About may have to iterate over all entries, and may then keep them.
 	Once bool
-	// Quick keeps a Verify that reads contents from doing so.
+	// Quick makes Verify skip the contents in formats with ReadsAll.
 	Quick bool
-	// NoVerify has what is read not compared with checksums of the format's own.
+	// NoVerify disables the comparison with the format's own checksums.
 	NoVerify bool
-	// Stat asks for an object outside of the archive; nil keeps a Verify from asking. Its
-	// error is errors.ErrUnsupported for what the archive may not lead to.
+	// Stat returns the properties of an object outside the archive. If it is nil, Verify does not
+	// check such objects. The error wraps [errors.ErrUnsupported] for objects that the archive
+	// may not refer to.
 	Stat func(ctx context.Context, address string) (store.Info, error)
-	// Linked opens a file that the archive leads to, as keys of Zarr; nil where none is to be
-	// opened. Its error is errors.ErrUnsupported for what the archive may not lead to.
+	// Linked opens a file that the archive refers to, as Zarr keys. If it is nil, no such file is
+	// opened. The error wraps [errors.ErrUnsupported] for files that the archive may not refer
+	// to.
 	Linked func(ctx context.Context, address string) (Reader, error)
 	Limits Limits
-	// Param has values of Format.Params, by their names ("ends": "inclusive").
+	// Param has values for Format.Params by name, such as "ends": "inclusive".
 	Param map[string]string
 }
 
-// Limits bound what is believed of an archive. Zero means the usual limit.
+// Limits bound the sizes that a format accepts from an archive. Zero means the default.
 type Limits struct {
-	Index int64 // bytes of index
-	Depth int   // of nested structures
+	Index int64 // size of the index in bytes
+	Depth int   // nesting of structures
 }
 
-// Limits that are used where none are given.
+// Default limits.
 const (
 	DefaultMaxIndex = 1 << 30
 	DefaultMaxDepth = 256
 )
 
-// OrDefault returns l with the usual limits where it has none.
+// OrDefault returns l with defaults in place of zeros.
 func (l Limits) OrDefault() Limits {
 	if l.Index == 0 {
 		l.Index = DefaultMaxIndex
@@ -345,45 +355,45 @@ func (l Limits) OrDefault() Limits {
 	return l
 }
 
-// CreateOptions are the wishes a new archive is made with.
+// CreateOptions are the options for creating an archive.
 type CreateOptions struct {
-	// Manifest, if known beforehand, lets formats whose index comes first
-	// write without spooling.
+	// Manifest lists all entries, if they are known in advance. Formats whose index comes first
+	// can then write without a temporary copy.
 	Manifest []Entry
-	// ChunkSize is how much content a chunk of a Chunked format should hold;
-	// 0 is one archive. ChunkMax bounds the whole object, index included.
+	// ChunkSize is the size of the content that a chunk of a Chunked format should contain; 0
+	// means a single archive. ChunkMax limits the size of the whole object, index included.
 	ChunkSize, ChunkMax int64
-	// Chunk says which chunk of a set it is; nil is none.
+	// Chunk describes the chunk of a set; nil if the archive is not part of a set.
 	Chunk *Chunk
-	// Scratch opens temporary room for what does not belong in memory. It is
-	// always there.
+	// Scratch opens temporary storage for data that is too large for memory. It is never nil.
 	Scratch func() (Scratch, error)
-	// NoDigests leaves out digests that the bare format does not have.
+	// NoDigests omits digests that the bare format does not have.
 	NoDigests bool
-	// Carry is what About gave for an archive of the same format.
+	// Carry is About.Carry of an archive of the same format.
 	Carry [][2]string
-	// Param has values of Format.Params, by their names ("level": "19").
+	// Param has values for Format.Params by name, such as "level": "19".
 	Param map[string]string
 }
 
-// A Chunk is one archive of a set.
+// A Chunk describes one archive of a set.
 type Chunk struct {
 	Number int  // from 1
-	Last   bool // set before Commit of the last one
+	Last   bool // set before Commit of the last chunk
 }
 
-// Scratch is temporary room, gone when closed.
+// Scratch is temporary storage that is removed when it is closed.
 type Scratch interface {
 	io.ReadWriteSeeker
 	io.Closer
 }
 
-// Summary says what was written.
+// Summary is the result of Writer.Commit.
 type Summary struct {
 	Entries int64 `json:"entries"`
 	Content int64 `json:"bytes"`        // content bytes
 	Stored  int64 `json:"stored_bytes"` // bytes written
-	// Shared bytes of the content are not stored again: equal contents are stored once.
+	// Shared is the number of content bytes that are not stored again, because equal contents are
+	// stored once.
 	Shared  int64    `json:"shared_bytes,omitempty"`
 	Volumes []string `json:"volumes"`
 }

@@ -14,39 +14,37 @@ import (
 	"syscall"
 )
 
-// A Table is a list of entries, in stored order, that need not exist one by
-// one: a format with millions of them keeps columns and makes an Entry when one
-// is asked for.
+// A Table is a list of entries in stored order. The entries need not exist as values: a format
+// with millions of entries can keep columns and make an Entry on request.
 type Table interface {
 	Len() int
-	Name(i int) string // cheap, and without copying
+	Name(i int) string // must be cheap and not copy the name
 	Entry(i int) Entry
 }
 
-// Entries is the simplest Table.
+// Entries is a Table that is a slice.
 type Entries []Entry
 
 func (t Entries) Len() int          { return len(t) }
 func (t Entries) Name(i int) string { return t[i].Name }
 func (t Entries) Entry(i int) Entry { return t[i] }
 
-// An Index answers Entries, Lookup and ReadDir for formats whose entries are a
-// flat list. Directories that names imply are made up. It adds four bytes an
-// entry to what the Table takes, once names are asked for: going through the
-// entries needs no order of names, and sorting a million takes longer than
-// reading their headers.
+// An Index implements Entries, Lookup and ReadDir of a [Reader] for formats with a flat list of
+// entries. Directories that are implied by names are made up. Names are sorted at the first
+// lookup, which then takes four bytes for each entry. Iterating over the entries needs no
+// sorting.
 //
-// Names that are not valid paths ("../x", "a//b") belong to no directory: they
-// are listed in the root under their whole name, so that nothing is hidden.
+// Names that are not valid paths, such as "../x" or "a//b", are in no directory. They are listed
+// in the root with their whole name, so that nothing is hidden.
 type Index struct {
 	t      Table
 	sort   func()
-	byName []uint32 // in byte order, so that all below a directory is one run; after sort
+	byName []uint32 // sorted by name, so that everything below a directory is one run; set by sort
 	stale  func() map[uint32]bool
 }
 
-// NewIndex indexes t, which must not change any more. Of several entries of one
-// name the last one counts.
+// NewIndex returns an Index of t, which must not change afterwards. If several entries have the
+// same name, the last one counts.
 func NewIndex(t Table) *Index {
 	x := &Index{t: t}
 	x.sort = sync.OnceFunc(func() { x.byName = sorted(t) })
@@ -54,7 +52,7 @@ func NewIndex(t Table) *Index {
 	return x
 }
 
-// inOrder reports whether names ascend, so that none comes twice.
+// inOrder reports whether names strictly ascend, so that none repeats.
 func inOrder(t Table) bool {
 	for i := 1; i < t.Len(); i++ {
 		if t.Name(i-1) >= t.Name(i) {
@@ -84,7 +82,7 @@ func sorted(t Table) []uint32 {
 	return keep
 }
 
-// Repeated returns the rows whose names come again later.
+// Repeated returns the rows whose names occur again in a later row.
 func (x *Index) Repeated() map[uint32]bool { return x.stale() }
 
 func repeated(t Table) map[uint32]bool {
@@ -116,15 +114,16 @@ func repeated(t Table) map[uint32]bool {
 	return stale
 }
 
-// Can returns what an index can do.
+// Can returns the abilities of an Index.
 func (x *Index) Can() Abilities {
 	return Abilities{EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
 }
 
-// Len returns how many entries there are, made-up directories not counted.
+// Len returns the number of entries, without directories that are only implied.
 func (x *Index) Len() int { return x.t.Len() - len(x.stale()) }
 
-// Entries yields the entries in stored order.
+// Entries yields the entries in stored order, without those that a later entry of the same name
+// replaces.
 func (x *Index) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		stale := x.stale()
@@ -143,7 +142,7 @@ func (x *Index) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	}
 }
 
-// EntriesFrom yields the entries in stored order, from the named one on.
+// EntriesFrom yields the entries in stored order, starting with the one called name.
 func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		row, ok := x.Find(name)
@@ -156,7 +155,7 @@ func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, e
 				yield(Entry{}, context.Cause(ctx))
 				return
 			}
-			// Of several rows of a name, one counts.
+			// If several rows have the same name, one of them counts.
 			if k, _ := x.Find(x.t.Name(i)); k == i && !yield(x.t.Entry(i), nil) {
 				return
 			}
@@ -164,7 +163,7 @@ func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[Entry, e
 	}
 }
 
-// from returns the first position whose name is not less than s.
+// from returns the first position in byName whose name is not less than s.
 func (x *Index) from(s string) int {
 	x.sort()
 	return sort.Search(len(x.byName), func(i int) bool { return x.nameAt(i) >= s })
@@ -172,7 +171,7 @@ func (x *Index) from(s string) int {
 
 func (x *Index) nameAt(i int) string { return x.t.Name(int(x.byName[i])) }
 
-// Find returns which row of the table has the name.
+// Find returns the row of the table with the entry called name.
 func (x *Index) Find(name string) (row int, ok bool) {
 	i, ok := x.find(name)
 	if !ok {
@@ -186,7 +185,8 @@ func (x *Index) find(name string) (int, bool) {
 	return i, i < len(x.byName) && x.nameAt(i) == name
 }
 
-// Lookup returns the entry called name; a directory that names imply counts.
+// Lookup returns the entry called name, which may be a directory that is only implied by other
+// names.
 func (x *Index) Lookup(_ context.Context, name string) (Entry, error) {
 	if i, ok := x.find(name); ok {
 		return x.t.Entry(int(x.byName[i])), nil
@@ -197,7 +197,7 @@ func (x *Index) Lookup(_ context.Context, name string) (Entry, error) {
 	return Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// isDir reports whether a valid path lies below name.
+// isDir reports whether there is a valid path below name.
 func (x *Index) isDir(name string) bool {
 	prefix := name + "/"
 	for i := x.from(prefix); i < len(x.byName) && strings.HasPrefix(x.nameAt(i), prefix); i++ {
@@ -208,8 +208,7 @@ func (x *Index) isDir(name string) bool {
 	return false
 }
 
-// FileAbove returns the name of an entry that is no directory although name
-// lies below it, "" if there is none.
+// FileAbove returns the name of a parent of name that is not a directory, or "" if there is none.
 func (x *Index) FileAbove(name string) string {
 	for i := len(name) - 1; i > 0; i-- {
 		if name[i] != '/' {
@@ -222,8 +221,9 @@ func (x *Index) FileAbove(name string) string {
 	return ""
 }
 
-// NameProblem says what is wrong with the name of the entry in a row, whose volume is
-// the caller's to add: a warning, for the entry can be read.
+// NameProblem returns a warning if the name of the entry in a row cannot be extracted as it is,
+// or counts for less than another. The caller must set the problem's Volume. The entry can be
+// read nevertheless.
 func (x *Index) NameProblem(row int, e Entry) (p Problem, found bool) {
 	p = Problem{Severity: Warning, Off: -1, Entry: e.Name, HasEntry: true}
 	if class := NameFault(e.Name); class != "" {
@@ -239,19 +239,19 @@ func (x *Index) NameProblem(row int, e Entry) (p Problem, found bool) {
 	return p, p.Message != ""
 }
 
-// ReadDir yields what lies directly in dir, by name in byte order of the whole
-// names. It skips over whole subdirectories, so it costs what it shows.
+// ReadDir yields the entries directly in dir, in byte order of their whole names. It skips
+// subdirectories, so its cost depends only on what it yields.
 func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[Entry, error] {
 	return x.readDir(ctx, dir, "", false)
 }
 
-// ReadDirFrom is ReadDir from a place on: see [DirSeeker].
+// ReadDirFrom is like ReadDir, from a given position; see Abilities.ReadDirFrom.
 func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[Entry, error] {
 	return x.readDir(ctx, dir, from, true)
 }
 
-// readDir yields what lies in dir from a place on. With both, a file that others lie
-// below comes as a directory, too.
+// readDir yields the entries in dir from a position. If both is true, a file that is also a
+// parent of other names is yielded as a directory too.
 func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		prefix := ""
@@ -294,8 +294,8 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 			if !own && first+"/" >= from && !yield(Entry{Name: sub, Kind: Dir}, nil) {
 				return
 			}
-			// '0' follows '/': the first name after all that begin with sub/.
-			// Names that are no paths may lie among them; the root shows those.
+			// '0' follows '/', so this is the first name after all names that begin with sub/.
+			// Names that are not valid paths may be among them; they are listed in the root.
 			next := x.from(sub + "0")
 			if dir == "." {
 				for ; i < next; i++ {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Longest names that are extracted: what Linux, and nearly everything else,
-// lets a path and one element of it have.
+// Limits of Linux and most other systems for a path and for an element of it. Longer names are
+// not extracted.
 const (
 	maxPathLen    = 4095
 	maxElementLen = 255
 )
 
-// ValidPath reports whether name is a path within an archive: it is fs.ValidPath, but for
-// names of any bytes.
+// ValidPath reports whether name is a valid path within an archive. It is like [fs.ValidPath],
+// but allows names that are not UTF-8.
 func ValidPath(name string) bool {
 	if name == "." {
 		return true
@@ -27,10 +27,9 @@ func ValidPath(name string) bool {
 	return true
 }
 
-// NameFault says why an entry of that name must not become a file, in one word
-// ("name-traversal"), or "" if it may. A name is also judged as a system would
-// read it that takes backslashes for separators: an archive that is harmless
-// here must not be a weapon there.
+// NameFault returns why an entry called name must not be extracted, as a word such as
+// "name-traversal", or "" if it may be. The name is also checked with backslashes as separators,
+// so that an archive is equally safe on systems that use them.
 func NameFault(name string) string {
 	if fault := nameFault(name); fault != "" {
 		return fault
@@ -85,7 +84,7 @@ func hasDotDot(name string) bool {
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// NameAdvice says in a sentence what a word of NameFault means.
+// NameAdvice returns a phrase that explains a word returned by [NameFault].
 func NameAdvice(fault string) string {
 	switch fault {
 	case "name-empty":
@@ -108,9 +107,9 @@ func NameAdvice(fault string) string {
 	return "it is not safe on this system"
 }
 
-// Escape returns name as it can be shown on a terminal and written in JSON:
-// bytes that are not UTF-8, control characters and backslashes that could be
-// taken for an escape become \xNN. Unescape takes it back.
+// Escape returns name in a form that is safe on a terminal and in JSON. Bytes that are not UTF-8,
+// control characters, and backslashes that could be mistaken for an escape become \xNN.
+// [Unescape] is the inverse.
 func Escape(name string) string {
 	clean := true
 	for i := 0; i < len(name); i++ {
@@ -146,7 +145,7 @@ func isBidi(r rune) bool {
 	return '\u202a' <= r && r <= '\u202e' || '\u2066' <= r && r <= '\u2069' || r == '\u200e' || r == '\u200f'
 }
 
-// Unescape is the inverse of Escape.
+// Unescape is the inverse of [Escape].
 func Unescape(s string) string {
 	if !strings.Contains(s, `\x`) {
 		return s

@@ -10,26 +10,28 @@ import (
 	"strings"
 )
 
-// A Param is a wish that only some formats understand: a key of OpenOptions.Param or
-// CreateOptions.Param, and a flag of the command. A format is called with what it
-// declares, and with values that are possible, or not at all.
+// A Param declares an option that only some formats have: a key of OpenOptions.Param or
+// CreateOptions.Param, and a flag of the command. A format is called only with parameters that it
+// declares and with values that they allow.
 type Param struct {
-	Name string // the key: "ends"
-	// Flag is what the command calls it, if not like the key; "-" is none. Formats that
-	// have the same flag have the same key, and mean the same. A flag that a verb has of
-	// its own hides one of a format.
+	Name string // the key, such as "ends"
+	// Flag is the name of the command's flag, if it differs from Name; "-" means that there is no
+	// flag. Formats with the same flag must use the same Name and meaning. A verb's own flag
+	// hides a format's flag of the same name.
 	Flag string
-	Help string // of the flag
-	For  Op     // what takes it
+	Help string // help text of the flag
+	For  Op     // the operations that accept it
 	Kind ParamKind
-	// Words are the values of a ParamWord, or what may stand in the place of a number.
+	// Words are the allowed values of a ParamWord, or words that are allowed in place of a
+	// number.
 	Words       []string
-	Least, Most int64 // of numbers
+	Least, Most int64 // limits of numbers
 }
 
-// An Op is a set of things that can be done with an archive.
+// An Op is a set of operations on archives.
 type Op uint8
 
+// Operations that can have parameters.
 const (
 	ToOpen Op = 1 << iota
 	ToCreate
@@ -38,23 +40,24 @@ const (
 	ToAmend
 )
 
-// A ParamKind says which values a parameter has. An empty value is always the usual one.
+// A ParamKind is the type of a parameter. An empty value always means the default.
 type ParamKind uint8
 
+// Types of parameters.
 const (
-	ParamText   ParamKind = iota // whatever the format takes
+	ParamText   ParamKind = iota // any text; the format checks it
 	ParamWord                    // one of Param.Words
 	ParamSwitch                  // true or false
 	ParamNumber
-	ParamSize   // a number of bytes; the command takes 4MiB, too
-	ParamFolder // an address, or a path; the command makes a path absolute, and lets the archive lead there
+	ParamSize   // a number of bytes; the command also accepts values such as 4MiB
+	ParamFolder // an address or a path; the command makes a path absolute, and allows the archive to refer to it
 )
 
-// A ParamError says that a format does not take a parameter, or not with that value. It
-// wraps errors.ErrUnsupported or fs.ErrInvalid.
+// A ParamError means that a format does not have a parameter, or that the value is not allowed.
+// It wraps [errors.ErrUnsupported] or [fs.ErrInvalid].
 type ParamError struct {
 	Format, Name, Value string
-	Want                string // which values there are; empty if there is no such parameter
+	Want                string // the allowed values; empty if there is no such parameter
 }
 
 func (e *ParamError) Error() string {
@@ -71,7 +74,7 @@ func (e *ParamError) Unwrap() error {
 	return fs.ErrInvalid
 }
 
-// Param returns the parameter of that name that one of ops takes, or nil.
+// Param returns the parameter called name that is valid for one of ops, or nil.
 func (f *Format) Param(ops Op, name string) *Param {
 	for i, p := range f.Params {
 		if p.Name == name && p.For&ops != 0 {
@@ -81,9 +84,9 @@ func (f *Format) Param(ops Op, name string) *Param {
 	return nil
 }
 
-// CheckParams returns a *ParamError if f does not take one of given. Whoever verifies,
-// repairs or amends an archive opens it first, with the same parameters: ToOpen stands
-// for all but ToCreate.
+// CheckParams returns a [*ParamError] if f does not accept one of the given parameters for op.
+// Before an archive is verified, repaired or amended, it is opened with the same parameters, so
+// every op without ToCreate accepts the parameters of all of them.
 func (f *Format) CheckParams(op Op, given map[string]string) error {
 	if op&ToCreate == 0 {
 		op = ^ToCreate

@@ -10,10 +10,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Code is the general word for what is wrong with an archive. The words are
-// the command line's contract, listed in docs/problems.md.
+// Code is the kind of a problem, in words that all formats share. They do not change, and are
+// listed in docs/problems.md.
 type Code string
 
+// Kinds of problems.
 const (
 	Truncated     Code = "truncated"
 	BadMagic      Code = "bad-magic"
@@ -31,29 +32,30 @@ const (
 	MissingIndex  Code = "missing-index"
 	Unsupported   Code = "unsupported"
 	Limit         Code = "limit"
-	Exists        Code = "exists"        // a file is there already, of extractions
-	BeingWritten  Code = "being-written" // another program writes to the archive: no damage
+	Exists        Code = "exists"        // an extraction found an existing file
+	BeingWritten  Code = "being-written" // another program is writing to the archive; not damage
 )
 
-// A Problem is one thing a check found.
+// A Problem is something that is wrong with an archive.
 type Problem struct {
 	Code     Code
-	Class    string // the format's own word ("index-json"), empty if it has none
+	Class    string // the format's own word, such as "index-json"; empty if it has none
 	Severity Severity
 	Volume   string
-	Off      int64 // -1 if it has no place
+	Off      int64 // -1 if it concerns no offset
 	Entry    string
-	HasEntry bool // an entry may be called ""
+	HasEntry bool // set if Entry is valid, because a name can be ""
 	Message  string
 }
 
-// Severity orders problems by what they cost.
+// Severity is the severity of a problem.
 type Severity uint8
 
+// Severities, in ascending order.
 const (
-	Note    Severity = iota + 1 // odd but harmless
-	Warning                     // readable, but not as it should be
-	Error                       // some content is lost, wrong or unreadable
+	Note    Severity = iota + 1 // unusual but harmless
+	Warning                     // everything can be read, but something is wrong
+	Error                       // content is lost, wrong or unreadable
 )
 
 var severityNames = [...]string{"?", "note", "warning", "error"}
@@ -65,16 +67,15 @@ func (s Severity) String() string {
 	return fmt.Sprintf("Severity(%d)", s)
 }
 
-// ErrCorrupt is what every [CorruptError] wraps unless it says that the archive
-// is only not supported.
+// ErrCorrupt is wrapped by every [CorruptError], except by those with the code Unsupported.
 var ErrCorrupt = errors.New("archive is damaged")
 
-// A CorruptError says where an archive breaks its own format, or the limits
-// that it may be believed up to.
+// A CorruptError means that an archive violates its format or exceeds a limit, and says where. It
+// wraps [ErrCorrupt], or [errors.ErrUnsupported] if its code is Unsupported.
 type CorruptError struct {
 	Format string // "caf"
 	Problem
-	Err error // cause, if any
+	Err error // the cause, if any
 }
 
 func (e *CorruptError) Error() string {
@@ -103,50 +104,51 @@ func (e *CorruptError) Unwrap() []error {
 	return []error{kind, e.Err}
 }
 
-// A Plan is a change to an archive's objects, described but not made.
+// A Plan describes a change of an archive's objects. It changes nothing by itself.
 type Plan struct {
-	Edits []Edit   // by object, then by offset; they do not overlap
-	Notes []string // what the change does, a sentence each, for people
-	Lost  []string // what cannot be saved, a sentence each
-	// Readable says how much can be read before the change and after it. Whoever asked for
-	// the plan counts files, but for those after a Build, and in a format that ReadsAll,
-	// which has names of its own for what it counts.
+	Edits []Edit   // sorted by object and offset; they do not overlap
+	Notes []string // what the change does, in sentences for people
+	Lost  []string // what cannot be recovered, in sentences for people
+	// Readable has how much can be read before and after the change, under FilesBefore and
+	// FilesAfter. The caller of Format.Repair counts the files, with two exceptions: after Build
+	// the format counts them, and formats with ReadsAll do all the counting, under names of their
+	// own.
 	Readable map[string]int64
-	Account  string // the same for people
-	// Partial says that the result is not all that the archive once held.
+	Account  string // Readable as a text for people
+	// Partial means that the result lacks some of the archive's former contents.
 	Partial bool
 
-	// Build, where an archive is several objects, takes the place of Edits: it
-	// writes the changed archive into st under another name, or in place those
-	// of its objects that change. Replaces are objects that are written anew or
-	// left out, Drops those of them that may be left out.
+	// Build takes the place of Edits in archives that consist of several objects. It writes the
+	// changed archive to st under another name or, in place, the objects that change. Replaces
+	// lists the objects that are rewritten or removed, and Drops those of them that may be
+	// removed.
 	Build    func(ctx context.Context, st store.Store, name string, inPlace bool) error
 	Replaces []string
 	Drops    []string
-	// KeepsBackup says that Build in place keeps what it replaces beside it, by
-	// the names that the format's own tool has for that.
+	// KeepsBackup means that Build in place keeps a copy of what it replaces, under the names
+	// that the format's own tool uses.
 	KeepsBackup bool
 }
 
-// Names of numbers in Readable.
+// Keys of Plan.Readable.
 const (
 	FilesBefore = "files_before"
 	FilesAfter  = "files_after"
 )
 
-// Changes reports whether there is anything to do.
+// Changes reports whether the plan changes anything.
 func (p Plan) Changes() bool { return len(p.Edits) > 0 || p.Build != nil }
 
-// An Edit replaces stored bytes [Off, Off+Len) of Object by what Write writes.
-// What follows moves. An Off at the object's end appends.
+// An Edit replaces bytes [Off, Off+Len) of Object by what Write writes. Bytes after the range
+// move. If Off is the end of the object, the Edit appends.
 type Edit struct {
 	Object   string
 	Off, Len int64
 	Write    func(io.Writer) error // nil writes nothing
 }
 
-// Unreadable is the error of an entry that has no place of which the reader knows: its
-// fault, if it has one.
+// Unreadable returns the error for an entry whose place the reader does not have: its Fault, if
+// it has one.
 func (e Entry) Unreadable(format string) error {
 	if e.Fault != nil {
 		return &CorruptError{Format: format, Problem: *e.Fault}

@@ -10,30 +10,31 @@ import (
 	"sync"
 )
 
-// A Probe is what detection may look at: two reads, made once for all formats.
+// A Probe is the input of Format.Detect. It comes from two reads that serve all formats.
 type Probe struct {
 	Name  string   // last element of the archive's name
-	Size  int64    // -1 for a prefix
-	Head  []byte   // first ProbeSize bytes, or all
-	Tail  []byte   // last ProbeSize bytes, or all
-	Names []string // objects below a prefix, if the store can list
+	Size  int64    // -1 for a folder
+	Head  []byte   // the first ProbeSize bytes, or all
+	Tail  []byte   // the last ProbeSize bytes, or all
+	Names []string // objects in a folder, if the store can list them
 }
 
-// ProbeSize is how much of either end of an object is read to recognise it.
-// Formats with an index at the end read as much for their first guess, so that
-// what detection fetched is not fetched again.
+// ProbeSize is the number of bytes that are read from each end of an object to detect its format.
+// Formats with an index at the end should read the same range first, so that it comes from the
+// cache.
 const ProbeSize = 64 << 10
 
-// Match says how surely a format was recognised.
+// Match is the certainty with which a format was detected.
 type Match uint8
 
+// Degrees of certainty.
 const (
 	No      Match = iota
-	Likely        // the bytes are consistent with it
-	Certain       // the bytes say so
+	Likely        // the bytes are consistent with the format
+	Certain       // the bytes identify the format
 )
 
-// ErrUnknown means no format recognised an archive.
+// ErrUnknown means that no format recognised an archive.
 var ErrUnknown = errors.New("not an archive in any known format")
 
 var (
@@ -41,7 +42,8 @@ var (
 	formats Formats
 )
 
-// Register makes f known. It panics if the name is taken or Open is missing.
+// Register registers f. It panics if f has no Name or no Open, or if its name is already
+// registered.
 func Register(f *Format) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -55,7 +57,7 @@ func Register(f *Format) {
 	formats = slices.Insert(formats, i, f)
 }
 
-// ViewOf returns the view that is meant by an OpenOptions.View.
+// ViewOf returns view, or the default view if view is empty.
 func (f *Format) ViewOf(view string) string {
 	if view == "" && len(f.Views) > 0 {
 		return f.Views[0]
@@ -63,7 +65,7 @@ func (f *Format) ViewOf(view string) string {
 	return view
 }
 
-// Formats are some formats, by name.
+// Formats is a list of formats, sorted by name.
 type Formats []*Format
 
 // All returns the registered formats.
@@ -73,8 +75,7 @@ func All() Formats {
 	return slices.Clone(formats)
 }
 
-// Named returns the format of that name among some, or an error that says which there
-// are.
+// Named returns the format called name. If there is none, the error lists the names in among.
 func (among Formats) Named(name string) (*Format, error) {
 	if f := among.ByName(name); f != nil {
 		return f, nil
@@ -86,7 +87,7 @@ func (among Formats) Named(name string) (*Format, error) {
 	return nil, fmt.Errorf("unknown format %q: expected one of %s", name, strings.Join(names, ", "))
 }
 
-// ByName returns the format of that name, or nil.
+// ByName returns the format called name, or nil.
 func (among Formats) ByName(name string) *Format {
 	for _, f := range among {
 		if f.Name == name {
@@ -96,8 +97,8 @@ func (among Formats) ByName(name string) *Format {
 	return nil
 }
 
-// ByExtension returns the format whose files are usually called like name, or
-// nil. It is a hint where to look first, never an answer.
+// ByExtension returns the format whose extension the name has, or nil. It is only a hint; the
+// bytes of an archive decide.
 func (among Formats) ByExtension(name string) *Format {
 	base := strings.ToLower(path.Base(name))
 	var found *Format
@@ -112,8 +113,8 @@ func (among Formats) ByExtension(name string) *Format {
 	return found
 }
 
-// Shares reports whether f's files may be called like those of a format that has
-// more to say of them: every ".lindi.tar" is a ".tar" too.
+// Shares reports whether another format has an extension that ends in one of f's, as ".lindi.tar"
+// ends in ".tar".
 func (among Formats) Shares(f *Format) bool {
 	for _, other := range among {
 		for _, theirs := range other.Extensions {
@@ -127,7 +128,8 @@ func (among Formats) Shares(f *Format) bool {
 	return false
 }
 
-// Detect returns the format that is surest of p. A tie is an error, not a guess.
+// Detect returns the format that is most certain to recognise p. If two formats are equally
+// certain, it returns an error. If none recognises p, the error is [ErrUnknown].
 func (among Formats) Detect(p Probe) (*Format, error) {
 	var best []string
 	var found *Format

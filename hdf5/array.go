@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// Indexes that are arrays have an element for each chunk, in the order of the grid of the
-// largest array: its address and, if chunks are filtered, how many bytes it has and which
-// filters were left out (u32).
+// Indexes that are arrays have an element for each chunk, in the order of the grid of the largest
+// possible array. An element is the chunk's address and, if chunks are filtered, its stored size
+// and the filters that were left out (u32).
 
-// places says how an array's elements are the places of a grid. The dimension that
-// may grow, if there is one, comes first.
+// places maps the elements of an array to positions in a grid. The dimension that may grow, if
+// there is one, comes first.
 type places struct {
 	first int     // that dimension
-	size  []int64 // elements from one place to the next, of each
-	count []int64 // places along each dimension but the first
+	size  []int64 // elements from one position to the next, in each dimension
+	count []int64 // positions along each dimension except first
 }
 
 func (x *index) places(grows bool) (p places, err error) {
@@ -43,7 +43,7 @@ func (x *index) places(grows bool) (p places, err error) {
 	return p, nil
 }
 
-// number is the element of a place.
+// number returns the element for a position.
 func (p places) number(at []int64) int64 {
 	n := int64(0)
 	for i, x := range at {
@@ -52,7 +52,7 @@ func (p places) number(at []int64) int64 {
 	return n
 }
 
-// place is the place of an element.
+// place sets at to the position of an element.
 func (p places) place(n int64, at []int64) {
 	at[p.first], n = n/p.size[p.first], n%p.size[p.first]
 	for i := range at {
@@ -62,11 +62,11 @@ func (p places) place(n int64, at []int64) {
 	}
 }
 
-// An array is the part of an index that is the same for both kinds of arrays.
+// array is what both kinds of array indexes share.
 type array struct {
 	*index
 	places
-	from, to    int64 // elements that are wanted
+	from, to    int64 // elements that are needed
 	filtered    bool
 	elementSize int64
 	at          []int64
@@ -87,8 +87,8 @@ func (x *index) array(grows bool) (*array, error) {
 	return a, nil
 }
 
-// head checks what both kinds of headers begin with: letters, version, whether chunks are
-// filtered, bytes of an element.
+// head checks the start of both kinds of headers: signature, version, whether chunks are
+// filtered, and the size of an element.
 func (a *array) head(c *cursor, letters string) error {
 	if err := c.sign(letters, 0); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (a *array) head(c *cursor, letters string) error {
 	return nil
 }
 
-// elements tells of the chunks of some elements, of which b has the first numbered n.
+// elements reports the chunks of consecutive elements in b, of which n is the first.
 func (a *array) elements(b []byte, n int64) error {
 	c := a.w.f.cursor(b)
 	if skip := a.from - n; skip > 0 {
@@ -131,7 +131,7 @@ func (a *array) elements(b []byte, n int64) error {
 	return nil
 }
 
-// implicit is no array at all: the chunks lie one after another.
+// implicit has no array: the chunks are stored consecutively.
 func (x *index) implicit() error {
 	a, err := x.array(false)
 	if err != nil {
@@ -153,15 +153,15 @@ func (x *index) implicit() error {
 	return nil
 }
 
-// A page is some elements with a checksum behind them.
+// page is a run of elements that is followed by a checksum.
 type page struct {
 	off   int64
 	count int64
-	first int64 // number of its first element
+	first int64 // number of the first element
 }
 
-// pages reads those with elements that are wanted, many at once. head is how many bytes
-// are before the elements, of what looks like a block of its own.
+// pages reads the pages that contain needed elements, many at a time. If a page looks like a
+// block of its own, head is the number of bytes before its elements.
 func (a *array) pages(all []page, what string, head int64, check func(b []byte) error) error {
 	wanted := slices.DeleteFunc(all, func(p page) bool { return p.first > a.to || p.first+p.count <= a.from })
 	for batch := range slices.Chunk(wanted, nodesAtOnce) {
@@ -191,9 +191,9 @@ func (a *array) pages(all []page, what string, head int64, check func(b []byte) 
 	return nil
 }
 
-// paged makes pages of a block of elements, leaving out those that were never written:
-// there are bits for them from one on, the highest of a byte first. Of those beyond the
-// file it makes one, which is an error.
+// paged returns the pages of a block of elements, without those that were never written. The
+// bitmap written has a bit for each page, starting at bit, highest bit first. All pages beyond
+// the end of the file become a single page, which is an error.
 func (a *array) paged(off, count, perPage, first int64, written []byte, bit int64) []page {
 	var all []page
 	for i := int64(0); i*perPage < count; i++ {
@@ -208,12 +208,12 @@ func (a *array) paged(off, count, perPage, first int64, written []byte, bit int6
 	return all
 }
 
-// fixedArray walks one: "FAHD", version, type, bytes of an element, bits of a page,
+// fixedArray walks a fixed array: "FAHD", version, type, bytes of an element, bits of a page,
 // elements (length), address of a block, sum.
 //
-// The block: "FADB", version, type, address of the header; elements and a sum, or, if
-// they are more than a page has, a bit for each page that was written, a sum, and the
-// pages, each with a sum.
+// The block: "FADB", version, type, address of the header. If the elements fit in one page, they
+// and a sum follow; otherwise a bit for each page that was written, a sum, and the pages, each
+// with a sum.
 func (x *index) fixedArray() error {
 	a, err := x.array(false)
 	if err != nil {
@@ -258,7 +258,7 @@ func (x *index) fixedArray() error {
 	return a.pages(all, "fixed array's page", 0, nil)
 }
 
-// ofHeader checks what blocks begin with: letters, version, type, address of the header.
+// ofHeader checks the start of a block: signature, version, type, and address of the header.
 func (a *array) ofHeader(b []byte, letters string, header int64) error {
 	c := a.w.f.cursor(b)
 	if err := c.sign(letters, 0); err != nil {
@@ -270,10 +270,10 @@ func (a *array) ofHeader(b []byte, letters string, header int64) error {
 	return c.err()
 }
 
-// An extensible array has its first elements in an index block, those after them in data
-// blocks, of which the index block has the first addresses, super blocks those of others.
-// Data blocks are grouped: group g has 2^(g/2) of them, each of 2^((g+1)/2) times the
-// least number of elements. A super block has the addresses of one group.
+// extensible is an extensible array. Its first elements are in an index block, and the next ones
+// in data blocks. The index block has the addresses of the first data blocks; super blocks have
+// those of the others. Data blocks are grouped: group g has 2^(g/2) blocks with 2^((g+1)/2) times
+// the minimum number of elements. A super block has the addresses of one group.
 //
 //	"EAHD", version, type, bytes of an element, bits of the largest number, elements of
 //	the index block, least elements of a data block, least addresses of a super block,
@@ -287,7 +287,7 @@ type extensible struct {
 	*array
 	header              int64
 	numberBits, inIndex int
-	least               int64 // elements of a data block
+	least               int64 // minimum number of elements of a data block
 	pageBits            int
 	placeSize           int64
 }
@@ -324,7 +324,7 @@ func (x *index) extensibleArray() error {
 		return nil
 	}
 	groups := max(0, 1+e.numberBits-(bits.Len64(uint64(e.least))-1))
-	direct := min(groups, 2*(bits.Len(uint(pointers))-1)) // groups of which the index block knows
+	direct := min(groups, 2*(bits.Len(uint(pointers))-1)) // groups whose addresses are in the index block
 	blocks := 2 * (pointers - 1)
 	head := int64(6 + f.offsets)
 	n = head + int64(e.inIndex)*a.elementSize + int64(blocks+groups-direct)*int64(f.offsets) + 4
@@ -370,7 +370,7 @@ func (x *index) extensibleArray() error {
 	return c.err()
 }
 
-// groupElements is how many elements a data block of a group has.
+// groupElements returns the number of elements in a data block of a group.
 func (e *extensible) groupElements(g int) int64 { return e.least << ((g + 1) / 2) }
 
 // group reads the elements of a super block.
@@ -378,9 +378,9 @@ func (e *extensible) group(g int, at, first int64) error {
 	f := e.w.f
 	count, size := int64(1)<<(g/2), e.groupElements(g)
 	perPage := int64(1) << e.pageBits
-	bitmap := int64(0) // bytes for a data block
+	bitmap := int64(0) // bytes for each data block
 	if size > perPage {
-		bitmap = ceil(size/perPage, 8) // more than is used: the bits have no gaps
+		bitmap = ceil(size/perPage, 8) // more than is used: the bitmaps have no gaps
 	}
 	head := int64(6+f.offsets) + e.placeSize
 	n, ok := multiply(count, bitmap+int64(f.offsets))
@@ -410,8 +410,8 @@ func (e *extensible) group(g int, at, first int64) error {
 	return e.data(all, written)
 }
 
-// data reads the elements of data blocks of a group. written has bits for the pages that
-// are there of all of them.
+// data reads the elements of the data blocks of a group. written has a bit for each page that
+// exists.
 func (e *extensible) data(all []page, written []byte) error {
 	head := int64(6+e.w.f.offsets) + e.placeSize
 	perPage := int64(1) << e.pageBits

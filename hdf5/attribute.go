@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// An Attribute is a small named value of an object.
+// An Attribute is a named value of an object.
 type Attribute struct {
 	Name  string
 	Type  *Datatype
 	Space Space
-	// Data are the elements, as they are in the file.
+	// Data are the elements, as they are stored.
 	Data []byte
-	// Values are the elements, where they were asked for. See File.Decode.
+	// Values are the elements as Go values, if they were requested; see File.Values.
 	Values []any
-	// Order counts attributes as they were created, -1 where that is not kept.
+	// Order is the number of the attribute in order of creation, or -1 if that is not stored.
 	Order int64
 	// Err says what of the attribute could not be read.
 	Err error
@@ -26,7 +26,7 @@ const (
 	attrSpaceShared = 1 << 1
 )
 
-// attribute reads one:
+// attribute parses an attribute:
 //
 //	1  version, reserved, bytes of name, type and space (u16 each), those padded to 8, data
 //	2  version, flags, bytes of name, type and space, those, data
@@ -79,11 +79,11 @@ func (w *wave) parseAttribute(a *Attribute, m message) error {
 	if err := w.spend(&w.room.values, n, "bytes of attributes"); err != nil {
 		return err
 	}
-	a.Data = bytes.Clone(c.take(n)) // what it is part of may be large
+	a.Data = bytes.Clone(c.take(n)) // what it is a part of may be large
 	return nil
 }
 
-// typeOf reads a datatype message, which may be that of a committed datatype.
+// typeOf parses a datatype message, which may refer to a committed datatype.
 func (w *wave) typeOf(m message) (*Datatype, error) {
 	if m.flags&flagShared != 0 {
 		w.f.mu.Lock()
@@ -111,9 +111,9 @@ func (w *wave) typeOf(m message) (*Datatype, error) {
 	return t, nil
 }
 
-const maxTypes = 4096 // that are remembered
+const maxTypes = 4096 // datatypes that are remembered
 
-// attributes reads those of an object: messages of its header, or in a heap.
+// attributes reads the attributes of an object, from messages of its header or from a heap.
 func (w *wave) attributes(h *header) (all []Attribute, err error) {
 	for _, m := range h.messages {
 		switch m.kind {
@@ -129,9 +129,9 @@ func (w *wave) attributes(h *header) (all []Attribute, err error) {
 	return all, err
 }
 
-// denseAttributes reads what an attribute info message leads to: version, flags, the
-// highest order (u16, if bit 0), addresses of a heap, of a B-tree by name, and of one
-// by order (if bit 1).
+// denseAttributes reads the attributes that an attribute info message refers to: version, flags,
+// the highest order (u16, if bit 0), addresses of a heap, of a B-tree by name, and of one by
+// order (if bit 1).
 func (w *wave) denseAttributes(m message) (all []Attribute, err error) {
 	c := w.f.cursor(m.data)
 	if v := c.u8(); v != 0 {
@@ -145,7 +145,7 @@ func (w *wave) denseAttributes(m message) (all []Attribute, err error) {
 	if err := c.err(); err != nil || heap == undefined {
 		return nil, err
 	}
-	// A record: ID in the heap (8), flags of the message, order (u32), hash (u32).
+	// A record is the ID in the heap (8), flags of the message, order (u32), and hash (u32).
 	err = w.dense(heap, names, treeAttrNames, 0, func(rec, b []byte) error {
 		r := w.f.cursor(rec)
 		r.skip(8)

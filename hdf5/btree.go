@@ -4,20 +4,20 @@ import (
 	"slices"
 )
 
-// A tree1 is a walk through a version 1 B-tree:
+// tree1 walks a version 1 B-tree:
 //
 //	"TREE", kind, level, entries (u16), two siblings (addresses), key, child, key, …, key
 //
-// The walk goes level by level, some hundred nodes at a time. A tree has as many
-// bytes as its file at most, so one that leads into itself ends.
+// It reads level by level, several hundred nodes at a time. A tree cannot have more bytes than
+// its file, so the walk ends even if a tree refers to itself.
 type tree1 struct {
 	w       *wave
 	kind    byte
 	keySize int
 	k       int
 	leaf    func(key []byte, child int64) error
-	outside func(from, to []byte) bool // nothing between two keys is wanted; may be nil
-	broken  func(error) error          // decides whether to go on after a damaged node
+	outside func(from, to []byte) bool // reports whether nothing between two keys is needed; may be nil
+	broken  func(error) error          // decides whether to continue after a damaged node
 	room    int64
 }
 
@@ -29,7 +29,7 @@ func (t *tree1) walk(root int64) error {
 	return t.level([]int64{root}, -1)
 }
 
-// level walks through nodes of a level, -1 if it is not known yet.
+// level walks the nodes of a level, which is -1 if it is not known yet.
 func (t *tree1) level(nodes []int64, level int) error {
 	f := t.w.f
 	head := 8 + 2*f.offsets
@@ -64,8 +64,7 @@ func (t *tree1) level(nodes []int64, level int) error {
 	return nil
 }
 
-// node reads one, of which b are the first bytes, and returns its children if they are
-// nodes.
+// node parses a node that begins with b, and returns its children if these are nodes.
 func (t *tree1) node(at int64, b []byte, size int64, level *int) (below []int64, err error) {
 	f := t.w.f
 	c := f.cursor(b)
@@ -109,7 +108,7 @@ func (t *tree1) node(at int64, b []byte, size int64, level *int) (below []int64,
 	return below, nil
 }
 
-// The types of version 2 B-trees, by what their records are.
+// The types of version 2 B-trees, which determine the records.
 const (
 	treeHugeByID       = 1
 	treeHugeDirect     = 3
@@ -119,7 +118,7 @@ const (
 	treeFilteredChunks = 11
 )
 
-// A tree2 is a version 2 B-tree:
+// tree2 walks a version 2 B-tree:
 //
 //	"BTHD", version, type, bytes of a node (u32), bytes of a record (u16), depth (u16),
 //	two percentages, root (address), records of the root (u16), all records (length), sum
@@ -127,7 +126,7 @@ const (
 //	below it if it is not a leaf; sum
 //	"BTLF", version, type, records, sum
 //
-// How many bytes the counts take follows from how many a node can have.
+// The size of the counts follows from how many records a node can have.
 type tree2 struct {
 	w          *wave
 	kind       byte
@@ -138,15 +137,15 @@ type tree2 struct {
 	rootCount  int
 	counts     []int // bytes of the number of all records below a node of a depth
 	record     func(rec []byte) error
-	// outside says of the records between two, of which either may be nil, that none
-	// is wanted; it may be nil.
+	// outside reports whether no record between two records is needed; either may be nil. It may
+	// be nil itself.
 	outside func(from, to []byte) bool
 	broken  func(error) error
 	room    int64
 }
 
-// A node2 is a place of a node. What its parent has on either side of it are the
-// least and the largest record it can have.
+// node2 is the position of a node. The records on either side of it in its parent are limits for
+// its records.
 type node2 struct {
 	at       int64
 	count    int
@@ -181,7 +180,7 @@ func (w *wave) parseTree2(at int64, kind byte) (*tree2, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	// A tree of this depth has more records than any file.
+	// A tree of this depth would have more records than any file.
 	if t.depth > 40 || t.recordSize == 0 {
 		return nil, corrupt("expected a tree of records, found depth %d and records of %d bytes", t.depth, t.recordSize)
 	}
@@ -207,7 +206,7 @@ func (w *wave) parseTree2(at int64, kind byte) (*tree2, error) {
 	return t, nil
 }
 
-// pointer is how many bytes a pointer to a child takes in a node of a depth.
+// pointer returns the size of a pointer to a child in a node of a depth.
 func (t *tree2) pointer(depth int) int {
 	return t.w.f.offsets + t.counts[0] + t.counts[depth]
 }

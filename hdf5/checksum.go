@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// lookup3 is Bob Jenkins' hash of that name, with a seed of 0: the checksum of all
+// lookup3 is Bob Jenkins' hash of that name with a seed of 0. It is the checksum of all
 // structures that have one.
 func lookup3(p []byte) uint32 {
 	a := 0xdeadbeef + uint32(len(p))
@@ -38,7 +38,7 @@ func lookup3(p []byte) uint32 {
 	return (c ^ b) - bits.RotateLeft32(b, 24)
 }
 
-// summed takes the checksum off the end of a structure, and compares it.
+// summed removes the checksum from the end of a structure and compares it.
 func summed(b []byte) ([]byte, error) {
 	if len(b) < 4 {
 		return nil, corrupt("expected a checksum of 4 bytes, found %d bytes", len(b))

@@ -10,19 +10,19 @@ import (
 
 // A Chunk is a stored part of an array.
 type Chunk struct {
-	// Offset is the place of its first element in the array.
+	// Offset is the position of the chunk's first element in the array.
 	Offset []int64
-	// Addr and Size are where it is in the file.
+	// Addr and Size are its offset in the file and its stored size.
 	Addr, Size int64
-	// Mask has a bit for each filter that was left out, the lowest for the first.
+	// Mask has a bit for each filter that was left out, the lowest bit for the first filter.
 	Mask uint32
 }
 
-// A grid is how an array is divided into chunks.
+// grid describes how an array is divided into chunks.
 type grid struct {
 	dims, max, chunk []int64
-	count            []int64 // chunks along each dimension, of the array as it is
-	bytes            int64   // of a chunk that is not filtered
+	count            []int64 // chunks along each dimension of the array at its current size
+	bytes            int64   // of a chunk without filters
 }
 
 func (o *Object) grid() grid {
@@ -42,10 +42,10 @@ func ceil(a, b int64) int64 {
 	return (a-1)/b + 1
 }
 
-// A box is a range of chunks by their places in the grid, both ends in it.
+// box is a range of chunks in the grid; both ends are included.
 type box struct{ from, to []int64 }
 
-// whole is the box of all chunks; none if there are none.
+// whole returns the box of all chunks. It reports false if there are none.
 func (g grid) whole() (box, bool) {
 	b := box{make([]int64, len(g.count)), make([]int64, len(g.count))}
 	for i, n := range g.count {
@@ -66,22 +66,21 @@ func (b box) has(at []int64) bool {
 	return true
 }
 
-// An index is a walk through the chunks of a dataset that lie in a box.
+// index walks the chunks of a dataset in a box.
 type index struct {
 	grid
 	w    *wave
 	o    *Object
 	box  box
 	tell func(Chunk) error
-	// broken is told of a part that is damaged, and says whether to go on.
+	// broken is called for a damaged part, and decides whether to continue.
 	broken func(error) error
-	left   int64   // places that no chunk was told of yet
-	slab   []int64 // memory of offsets
-	ahead  int     // how many of them were made last
+	left   int64   // positions for which no chunk has been reported yet
+	slab   []int64 // memory for offsets
+	ahead  int     // offsets that the last slab had
 }
 
-// found tells of a chunk, if it is wanted: at is its place in the grid, which found
-// makes its own.
+// found reports a chunk if it is in the box. at is its position in the grid, which found copies.
 func (x *index) found(at []int64, addr, size int64, mask uint32) error {
 	if addr == undefined || !x.box.has(at) {
 		return nil
@@ -105,7 +104,7 @@ func (x *index) found(at []int64, addr, size int64, mask uint32) error {
 	return x.tell(Chunk{offset, addr, size, mask})
 }
 
-// extent says what is wrong with a run of content.
+// extent returns an error if a run of bytes is not in the file.
 func (f *File) extent(off, n int64) error {
 	if off < 0 || n < 0 || off > f.size || n > f.size-off {
 		return corrupt("%d bytes exceed the file of %d bytes", n, f.size)
@@ -132,8 +131,8 @@ func (x *index) walk() error {
 	return x.btree2()
 }
 
-// btree1 walks a version 1 B-tree. A key: bytes (u32), mask (u32), the place of the
-// chunk's first element (8 bytes each), 8 bytes of zeros.
+// btree1 walks a version 1 B-tree. A key is the stored size (u32), the mask (u32), the position
+// of the chunk's first element (8 bytes each), and 8 bytes of zeros.
 func (x *index) btree1() error {
 	n := len(x.chunk)
 	at := make([]int64, n)
@@ -161,7 +160,7 @@ func (x *index) btree1() error {
 		if err == nil && slices.Compare(before, x.box.to) > 0 {
 			return true
 		}
-		// The last key of all is that of the last chunk, with more than zeros at the end.
+		// The last key is that of the last chunk, with values other than zeros at the end.
 		behind, err := place(to)
 		least := 0
 		if x.w.f.cursor(to[len(to)-8:]).size(8) > 0 {
@@ -172,8 +171,9 @@ func (x *index) btree1() error {
 	return t.walk(x.o.Layout.Addr)
 }
 
-// btree2 walks a version 2 B-tree. A record: address, if filtered bytes (of as many bytes
-// as the record has room for) and mask (u32), the place in the grid (8 bytes each).
+// btree2 walks a version 2 B-tree. A record is the address; for filtered chunks the stored size,
+// in as many bytes as the record has room for, and the mask (u32); and the position in the grid
+// (8 bytes each).
 func (x *index) btree2() error {
 	n := len(x.chunk)
 	kind, extra := byte(treeChunks), 0
@@ -214,8 +214,8 @@ func (x *index) btree2() error {
 	return t.walk()
 }
 
-// Chunks walks through the chunks that are stored, in no particular order. After an
-// error about what the file holds it goes on with what else there is.
+// Chunks yields the stored chunks, in no particular order. If a part of the index is damaged, it
+// yields an error that wraps [ErrCorrupt], and continues with the rest.
 func (o *Object) Chunks(ctx context.Context) iter.Seq2[Chunk, error] {
 	return func(yield func(Chunk, error) bool) {
 		if o.indexed {
@@ -251,7 +251,7 @@ func (o *Object) Chunks(ctx context.Context) iter.Seq2[Chunk, error] {
 
 var errStop = &marked{text: "stopped"}
 
-// wholeBox is that of all chunks, if there are some.
+// wholeBox returns the box of all chunks. It reports false if there are none.
 func (o *Object) wholeBox() (box, bool) {
 	if o.Kind != Dataset || o.Layout.Class != Chunked || o.dataErr != nil || o.Space.Null {
 		return box{}, false
@@ -259,7 +259,7 @@ func (o *Object) wholeBox() (box, bool) {
 	return o.grid().whole()
 }
 
-// walkChunks tells of the chunks in a box.
+// walkChunks reports the chunks in a box.
 func (o *Object) walkChunks(w *wave, b box, tell func(Chunk) error, broken func(error) error) error {
 	x := &index{grid: o.grid(), w: w, o: o, box: b, tell: tell, broken: broken}
 	var ok bool

@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// undefined is the address of what is not there.
+// undefined is the address of something that does not exist.
 const undefined = -1
 
-// A cursor reads numbers, which are little endian, one after another. What is
-// beyond the end is zeros: err tells of it once all is read.
+// cursor reads consecutive little-endian numbers. Beyond the end it returns zeros; err reports
+// that after everything has been read.
 type cursor struct {
-	f     *File // says how long addresses and lengths are
+	f     *File // determines the sizes of addresses and lengths
 	b     []byte
 	at    int
 	short bool
@@ -28,7 +28,7 @@ func (c *cursor) err() error {
 	return nil
 }
 
-// take returns the next n bytes, nil if there are fewer.
+// take returns the next n bytes, or nil if there are fewer.
 func (c *cursor) take(n int64) []byte {
 	if n < 0 || n > int64(c.left()) {
 		c.short, c.at = true, len(c.b)
@@ -54,13 +54,12 @@ func (c *cursor) u8() byte    { return byte(c.uint(1)) }
 func (c *cursor) u16() uint16 { return uint16(c.uint(2)) }
 func (c *cursor) u32() uint32 { return uint32(c.uint(4)) }
 
-// size reads a number that counts bytes or things. What is too large for a file is
-// the largest number.
+// size reads a size or a count. A value that is too large becomes the largest int64.
 func (c *cursor) size(n int) int64 { return int64(min(c.uint(n), math.MaxInt64)) }
 
 func (c *cursor) length() int64 { return c.size(c.f.lengths) }
 
-// addr reads an address and makes it one from the file's first byte on.
+// addr reads an address and converts it to an offset from the start of the file.
 func (c *cursor) addr() int64 {
 	v := c.uint(c.f.offsets)
 	switch {
@@ -72,8 +71,7 @@ func (c *cursor) addr() int64 {
 	return int64(v) + c.f.Base
 }
 
-// text reads up to a zero byte, which it leaves out, and skips what makes the whole a
-// multiple of pad.
+// text reads a string that a zero byte ends, and skips padding to a multiple of pad bytes.
 func (c *cursor) text(pad int) string {
 	n := bytes.IndexByte(c.b[c.at:], 0)
 	if n < 0 {
@@ -87,7 +85,7 @@ func (c *cursor) text(pad int) string {
 
 func padded(n, to int) int { return (n + to - 1) / to * to }
 
-// sign checks the four letters that a structure begins with, and its version.
+// sign checks the four letters and the version that a structure begins with.
 func (c *cursor) sign(letters string, version byte) error {
 	if b := c.take(4); string(b) != letters {
 		return corrupt("expected %q, found %q", letters, b)
@@ -98,10 +96,10 @@ func (c *cursor) sign(letters string, version byte) error {
 	return c.err()
 }
 
-// noSize is more than any file has.
+// noSize is larger than any file.
 const noSize = 1 << 62
 
-// multiply returns a product of sizes, unless it is too large.
+// multiply returns the product of sizes. It reports false if the product is too large.
 func multiply(a ...int64) (int64, bool) {
 	n := int64(1)
 	for _, x := range a {

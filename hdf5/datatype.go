@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// A Class is a kind of datatypes, by the numbers that the format has for them.
+// A Class is a kind of datatype, numbered as in the format.
 type Class uint8
 
-// The classes of datatypes.
+// Classes of datatypes.
 const (
 	Integer Class = iota
 	Float
 	Time
-	String // of a fixed size
+	String // of fixed size
 	BitField
 	Opaque
 	Compound
 	Reference
 	Enum
-	Variable // strings and sequences of any length
+	Variable // strings and sequences of variable length
 	Array
 	Complex
 )
@@ -36,52 +36,52 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// A Padding is how strings that are shorter than their place end.
+// A Padding is how a string that is shorter than its element is filled up.
 type Padding uint8
 
-// The ways to fill up strings.
+// Paddings of strings.
 const (
 	ZeroEnded Padding = iota
 	ZeroPadded
 	SpacePadded
 )
 
-// A RefKind is what references refer to.
+// A RefKind is the kind of a reference.
 type RefKind uint8
 
-// The kinds of references. Those beyond RegionRef are HDF5 1.12's, of which only the
-// bytes are given.
+// Kinds of references. Those after RegionRef are from HDF5 1.12; only their bytes are returned.
 const (
 	ObjectRef RefKind = iota
 	RegionRef
 )
 
-// A Datatype is the type of elements, as they are in the file.
+// A Datatype is the type of elements, as they are stored. Which fields are set depends on the
+// class.
 type Datatype struct {
 	Class     Class
-	Size      int64 // bytes of an element
-	BigEndian bool  // numbers
-	Signed    bool  // integers
+	Size      int64 // of an element, in bytes
+	BigEndian bool  // of numbers
+	Signed    bool  // of integers
 
-	// BitOffset and Precision are which bits of an element are its number: integers,
-	// floats and bit fields.
+	// BitOffset and Precision select the bits that are the number, in integers, floats and bit
+	// fields.
 	BitOffset, Precision int
-	Float                *FloatFormat // floats
+	Float                *FloatFormat // of floats
 
-	Padding  Padding // strings
-	UTF8     bool    // strings
-	IsString bool    // Variable: strings, not sequences
-	Tag      string  // Opaque
-	Ref      RefKind // Reference
-	Fields   []Field // Compound
+	Padding  Padding // of strings
+	UTF8     bool    // of strings
+	IsString bool    // of Variable: strings, not sequences
+	Tag      string  // of Opaque
+	Ref      RefKind // of Reference
+	Fields   []Field // of Compound
 	Members  []Member
-	Dims     []int64   // Array
+	Dims     []int64   // of Array
 	Base     *Datatype // of Enum, Variable, Array and Complex
 
-	// Committed is the address of the object that the datatype is, 0 if it is none.
+	// Committed is the address of the object if the datatype is committed, and 0 otherwise.
 	Committed int64
 
-	vax      bool // words of 16 bits in the order of VAX
+	vax      bool // words of 16 bits are in the order of VAX
 	variable bool // elements refer to a heap
 	count    int64
 }
@@ -93,27 +93,26 @@ type Field struct {
 	Type   *Datatype
 }
 
-// A Member is a name of an Enum's value.
+// A Member is a value of an Enum and its name.
 type Member struct {
 	Name  string
-	Value []byte // an element of the Base
+	Value []byte // an element of type Base
 }
 
-// A FloatFormat says where a float's parts are, as bits from the lowest of its
-// Precision on.
+// A FloatFormat describes the parts of a float. Bit 0 is the lowest bit within its Precision.
 type FloatFormat struct {
 	Sign, ExponentAt, ExponentBits, MantissaAt, MantissaBits int
 	Bias                                                     int64
-	Implied                                                  bool // the mantissa's highest bit is not stored
+	Implied                                                  bool // the highest bit of the mantissa is not stored
 }
 
 const (
 	maxTypeDepth = 32
 	maxRank      = 32
-	maxElement   = 1 << 30 // bytes of one
+	maxElement   = 1 << 30 // size of an element in bytes
 )
 
-// parseType reads a datatype. Fields and bases are datatypes in it.
+// parseType parses a datatype. Fields and base types are nested datatypes.
 //
 //	class (4 bits), version (4 bits), 24 bits of the class, bytes of an element (u32),
 //	and what the class has
@@ -226,7 +225,7 @@ func (t *Datatype) parseFloat(c *cursor, bits uint32) error {
 	return nil
 }
 
-// parseFields reads the fields of a compound type:
+// parseFields parses the fields of a compound type:
 //
 //	1  name, padded to 8, offset (u32), rank, 3 reserved, 8 reserved, 4 lengths (u32), type
 //	2  name, padded to 8, offset (u32), type
@@ -276,7 +275,7 @@ func (t *Datatype) parseFields(c *cursor, n int, version uint32, depth int) erro
 	return nil
 }
 
-// encodedSize is how many bytes the largest of some numbers takes.
+// encodedSize returns the number of bytes that a number of at most most takes.
 func encodedSize(most uint64) int {
 	n := 1
 	for ; most > 0xff; most >>= 8 {
@@ -326,7 +325,7 @@ func (t *Datatype) parseDims(c *cursor, version uint32) error {
 	return nil
 }
 
-// fits checks that an array type has as many bytes as it needs.
+// fits checks that an array type has the size of its elements.
 func (t *Datatype) fits(dims []int64, base *Datatype) error {
 	n, ok := multiply(dims...)
 	size, ok2 := multiply(n, base.Size)
@@ -337,7 +336,7 @@ func (t *Datatype) fits(dims []int64, base *Datatype) error {
 	return nil
 }
 
-// Bool reports whether t is the enum that h5py has for booleans.
+// Bool reports whether t is the enum that h5py uses for booleans.
 func (t *Datatype) Bool() bool {
 	if t.Class != Enum || t.Size != 1 || len(t.Members) != 2 {
 		return false
@@ -346,8 +345,8 @@ func (t *Datatype) Bool() bool {
 	return a.Name == "FALSE" && b.Name == "TRUE" && a.Value[0] == 0 && b.Value[0] == 1
 }
 
-// String says what t is: "int32", "float64 big-endian", "string 12",
-// "compound {a: uint8, b: int16 [3]}".
+// String returns t as a text, such as "int32", "float64 big-endian", "string 12" or "compound {a:
+// uint8, b: int16 [3]}".
 func (t *Datatype) String() string {
 	order := ""
 	if t.BigEndian && t.Size > 1 {
@@ -397,15 +396,15 @@ func (t *Datatype) String() string {
 
 // A Space is the shape of a dataset or an attribute.
 type Space struct {
-	Null bool    // there are no elements, and no shape
-	Dims []int64 // none for a scalar
-	Max  []int64 // how large they may get, Unlimited if that is not known
+	Null bool    // there are no elements and no shape
+	Dims []int64 // empty for a scalar
+	Max  []int64 // largest dimensions; Unlimited if a dimension has no limit
 }
 
-// Unlimited is a dimension that may grow as it likes.
+// Unlimited is a dimension without a limit.
 const Unlimited = -1
 
-// parseSpace reads a data space:
+// parseSpace parses a data space:
 //
 //	1  version, rank, flags, 5 reserved, lengths, and if bit 0 the largest lengths
 //	2  version, rank, flags, type (0 scalar, 1 simple, 2 null), lengths, the largest
@@ -451,7 +450,7 @@ func parseSpace(c *cursor) (s Space, err error) {
 	return s, err
 }
 
-// Elements is how many elements there are: -1 if they cannot be counted.
+// Elements returns the number of elements, or -1 if it is too large for an int64.
 func (s Space) Elements() int64 {
 	if s.Null {
 		return 0

@@ -1,8 +1,6 @@
-// Package hdf5 reads HDF5 files, by ranges: groups, datasets, their attributes, and
-// where each chunk of an array lies.
-//
-// It is not for writing HDF5, nor for what one does with arrays: it gives elements as the
-// file has them, or as Go values.
+// Package hdf5 reads HDF5 files by ranges: groups, datasets, attributes, and the places of the
+// chunks of arrays. It does not write files or compute with arrays. It returns elements as they
+// are stored, or as Go values.
 //
 //	f, err := hdf5.Open(ctx, object)
 //	…
@@ -11,29 +9,32 @@
 //		fmt.Println(o.Path, o.Type, o.Space.Dims)
 //	}
 //
-// # How it reads
+// # Reading
 //
-// A file's structures are many and small, and one leads to the next. So Walk reads all
-// objects of a level at once: each is read by a task of its own, and only when all tasks
-// wait for bytes is anything read, near ones together, several requests at a time. Trees
-// and arrays of chunks are read by levels in the same way, some hundred nodes at a time:
-// an index of a hundred million chunks takes no more memory than one of thousands.
-// Whatever is read of structures is kept for a while.
+// A file has many small structures that refer to each other. Walk reads all objects of a level at
+// the same time, each in a task of its own. When all tasks wait for bytes, it joins ranges that
+// are close together and sends several requests at a time. Trees and arrays of chunks are read by
+// levels too, several hundred nodes at a time, so an index of a hundred million chunks takes no
+// more memory than one of thousands. Structures that were read are cached for a while.
 //
-// # What is believed
+// # Damaged files
 //
-// Nothing. Each size is compared with the file's before memory is taken for it,
-// checksums are compared where the format has them, and what leads into itself ends. What
-// is damaged, or not supported, costs that object: its Err names the structure, its place
-// and what was expected, and all others are read. Wrong chunks cost themselves.
+// The package is safe for untrusted files. It compares each size with that of the file before it
+// allocates memory. It compares checksums where the format has them. Structures that refer to
+// themselves end. If an object is damaged or not supported, its Err names the structure, its
+// offset and what was expected; all other objects are read. Damaged chunks are reported by
+// themselves.
 //
-// # What is read
+// # Supported features
 //
-// Superblocks 0 to 3, after a user block, too; object headers 1 and 2; old and new
-// groups with soft, hard and external links; attributes; all datatypes but the references
-// of HDF5 1.12, of which the bytes are given; layouts 1 to 5 with all indexes of chunks;
-// the filters deflate, shuffle, fletcher32, lzf, bzip2, blosc, lz4 and zstd.
+//   - superblocks 0 to 3, also after a user block
+//   - object headers 1 and 2
+//   - old and new groups, with soft, hard and external links
+//   - attributes
+//   - all datatypes; of the references of HDF5 1.12 only the bytes are returned
+//   - layouts 1 to 5 with all indexes of chunks
+//   - the filters deflate, shuffle, fletcher32, lzf, bzip2, blosc, lz4 and zstd
 //
-// Named and refused are virtual datasets and those in other files, heaps that are filtered,
-// and other filters.
+// Virtual datasets, datasets in other files, filtered heaps and other filters are not supported.
+// They are named in the error.
 package hdf5

@@ -2,17 +2,17 @@ package hdf5
 
 import "context"
 
-// Elements are all elements of a dataset.
+// Elements has all elements of a dataset.
 type Elements struct {
-	Data   []byte // as the file has them
-	Values []any  // as File.Values gives them, if they were asked for
+	Data   []byte // as they are stored
+	Values []any  // as returned by File.Values, if they were requested
 	Err    error  // why they could not be read
 }
 
-const maxWhole = 64 << 20 // bytes of one dataset that is read so
+const maxWhole = 64 << 20 // size of a dataset that Elements reads
 
-// Elements reads several datasets at once, in as many rounds as one takes: it is for many
-// small ones.
+// Elements reads the elements of several datasets, in as many rounds of requests as a single one
+// takes. It is for many small datasets. If values is true, it also sets Elements.Values.
 func (f *File) Elements(ctx context.Context, all []*Object, values bool) ([]Elements, error) {
 	w := f.wave(ctx)
 	found := make([]Elements, len(all))
@@ -35,7 +35,7 @@ func (f *File) Elements(ctx context.Context, all []*Object, values bool) ([]Elem
 	return found, nil
 }
 
-// whole reads all elements of a dataset, as a task of a wave.
+// whole reads all elements of a dataset as a task of a wave.
 func (o *Object) whole(w *wave) ([]byte, error) {
 	if err := o.Readable(); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (o *Object) whole(w *wave) ([]byte, error) {
 			err = o.f.place("data", l.Addr, err)
 		}
 	case l.Class != Chunked:
-		err = o.read(w.ctx, p, s) // of what is in memory already
+		err = o.read(w.ctx, p, s) // this reads memory
 	default:
 		fill(p, o.Fill)
 		err = o.wholeChunks(w, p, s)

@@ -6,23 +6,23 @@ import (
 )
 
 var (
-	// ErrCorrupt is what every error wraps that says that a file breaks the format.
+	// ErrCorrupt is wrapped by all errors that report a file that violates the format.
 	ErrCorrupt = errors.New("HDF5 file is damaged")
-	// ErrChecksum is what errors wrap, besides ErrCorrupt, that tell of a checksum.
+	// ErrChecksum is wrapped by errors about a checksum, which also wrap ErrCorrupt.
 	ErrChecksum = errors.New("checksum does not match")
-	// ErrLimit is what every error wraps that says that reading would take more
-	// memory than File.Limit allows.
+	// ErrLimit is wrapped by errors that say that reading would take more memory than File.Limit
+	// allows.
 	ErrLimit = errors.New("over the memory limit")
-	// ErrNotHDF5 is what Open returns for files that have no signature.
+	// ErrNotHDF5 is returned by Open for files without a signature.
 	ErrNotHDF5 = errors.New("no HDF5 signature")
 )
 
-// An Error says which structure of a file is damaged, or not supported: then it
-// wraps errors.ErrUnsupported.
+// An Error describes a structure of a file that is damaged or not supported. If it is not
+// supported, the error wraps [errors.ErrUnsupported].
 type Error struct {
 	File string
-	What string // "object header", "chunk"
-	Off  int64  // of the structure in the file, -1 if it has no place
+	What string // such as "object header" or "chunk"
+	Off  int64  // offset of the structure in the file; -1 if it has none
 	Err  error
 }
 
@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// marked is an error whose text stands for itself, and which is a kind of others.
+// marked is an error with a text of its own that wraps other errors.
 type marked struct {
 	text  string
 	kinds []error
@@ -62,13 +62,13 @@ func badSum(want, got uint32) error {
 	return &marked{fmt.Sprintf("checksum: expected %08x, found %08x", want, got), []error{ErrCorrupt, ErrChecksum}}
 }
 
-// ofFile reports whether err is about what a file holds, so that other objects of it
-// can be read. Any other error is of the store, or of the context.
+// ofFile reports whether err concerns the contents of a file, so that its other objects can be
+// read. Any other error comes from the store or the context.
 func ofFile(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ErrLimit)
 }
 
-// place says where err is from, unless it says so already.
+// place adds the structure and its offset to err, unless err has them.
 func (f *File) place(what string, off int64, err error) error {
 	if err == nil || !ofFile(err) {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 func Example() {
-	// Any object of a store will do: a file, an address, one of a bucket.
+	// The object can come from any store, such as a file, a web server or a bucket.
 	ctx := context.Background()
 	object, err := fixture("testdata/links_latest.h5.gz")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdall/holdall/internal/arraycodec"
 )
 
-// The filters of the library, and those of h5py and hdf5plugin that are read here.
+// Filters of the library, and those of h5py and hdf5plugin that are supported.
 const (
 	filterDeflate    = 1
 	filterShuffle    = 2
@@ -20,7 +20,7 @@ const (
 	filterZstd       = 32015
 )
 
-// filterNames has those that are only named, too.
+// filterNames also has filters that are not supported.
 var filterNames = map[int]string{
 	filterDeflate: "deflate", filterShuffle: "shuffle", filterFletcher32: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset",
 	filterBzip2: "bzip2", filterLZF: "lzf", filterBlosc: "blosc", filterLZ4: "lz4", filterZstd: "zstd",
@@ -34,7 +34,7 @@ func filterName(id int) string {
 	return fmt.Sprintf("filter %d", id)
 }
 
-// decoders undo filters, but shuffle, which has a setting. They give at most most bytes.
+// decoders undo filters, except shuffle, which has a parameter. They return at most most bytes.
 var decoders = map[int]func(in []byte, most int64) ([]byte, error){
 	filterDeflate:    arraycodec.Zlib,
 	filterFletcher32: checkFletcher32,
@@ -45,7 +45,7 @@ var decoders = map[int]func(in []byte, most int64) ([]byte, error){
 	filterZstd:       arraycodec.Zstd,
 }
 
-// checkFilters names the first filter that cannot be undone.
+// checkFilters returns an error that names the first filter that is not supported.
 func checkFilters(all []Filter) error {
 	for _, x := range all {
 		if decoders[x.ID] == nil && x.ID != filterShuffle {
@@ -55,10 +55,9 @@ func checkFilters(all []Filter) error {
 	return nil
 }
 
-// unfilter undoes the filters of a chunk, which then has size bytes. It may give its
-// argument back.
+// unfilter undoes the filters of a chunk, which then has size bytes. It may return b itself.
 func unfilter(all []Filter, mask uint32, b []byte, size int64) ([]byte, error) {
-	// What a filter was given before the last one may be longer than the chunk.
+	// The input of a filter before the last one may be longer than the chunk.
 	most := size + size/4 + 64<<10
 	for i := len(all) - 1; i >= 0; i-- {
 		if mask&(1<<i) != 0 {
@@ -86,7 +85,7 @@ func unfilter(all []Filter, mask uint32, b []byte, size int64) ([]byte, error) {
 	return b, nil
 }
 
-// A stepError says which filter found what is wrong.
+// stepError says which filter failed.
 type stepError struct {
 	filter Filter
 	err    error
@@ -111,8 +110,8 @@ func undoShuffle(x Filter, b []byte) ([]byte, error) {
 	return out, nil
 }
 
-// checkFletcher32 takes off the checksum. Old versions of the library wrote it with the
-// bytes of its halves exchanged, on machines that have the lowest byte first.
+// checkFletcher32 removes the checksum and compares it. On little-endian machines, old versions
+// of the library wrote it with swapped bytes in each half.
 func checkFletcher32(in []byte, _ int64) ([]byte, error) {
 	n := len(in) - 4
 	if n < 0 {
@@ -125,14 +124,14 @@ func checkFletcher32(in []byte, _ int64) ([]byte, error) {
 	return in[:n], nil
 }
 
-// decodeLZF undoes LibLZF: each step begins with a byte c.
+// decodeLZF decodes LibLZF. Each step begins with a byte c:
 //
-//	c < 32   c+1 bytes follow as they are
+//	c < 32   c+1 literal bytes follow
 //	else     a match: its length is (c>>5)+2, and if c>>5 is 7, a byte follows that adds to
 //	         it; its distance is (c&31)<<8 plus the next byte plus 1
 func decodeLZF(in []byte, most int64) ([]byte, error) {
 	short := errors.New("the data end within a step")
-	// Three bytes make 264 at most.
+	// Three bytes decode to at most 264.
 	out := make([]byte, 0, min(most, 4*int64(len(in))))
 	for at := 0; at < len(in); {
 		c := int(in[at])
@@ -173,9 +172,9 @@ func decodeLZF(in []byte, most int64) ([]byte, error) {
 	return out, nil
 }
 
-// decodeLZ4 undoes what hdf5plugin writes, big endian: bytes in all (u64), bytes of a
-// block (u32), and for each block its bytes as stored (u32) and an LZ4 block, or the bytes
-// themselves if these are as many.
+// decodeLZ4 decodes the format of hdf5plugin, which is big endian: the decoded size (u64), the
+// size of a block (u32), and for each block its stored size (u32) and an LZ4 block. If the stored
+// size is the size of the block, the bytes are not compressed.
 func decodeLZ4(in []byte, most int64) ([]byte, error) {
 	if len(in) < 12 {
 		return nil, fmt.Errorf("expected a header of 12 bytes, found %d bytes", len(in))

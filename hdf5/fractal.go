@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// A fractalHeap has links and attributes of new groups, found by IDs. Its space is
-// made of blocks, which a table has in rows: those of the first two are of the
-// smallest size, those of each further row are twice as large as those before. Blocks
-// up to maxDirect have objects, larger ones are tables.
+// fractalHeap has the links and attributes of new groups, which are found by IDs. Its space
+// consists of blocks in the rows of a table. The blocks of the first two rows have the smallest
+// size, and those of each further row twice the size of the row before. Blocks up to maxDirect
+// contain objects; larger ones are tables.
 //
 //	"FRHP", version, bytes of an ID (u16), bytes of filters (u16), flags, largest object
 //	(u32), next huge ID (length), B-tree of huge objects (address), free space (length
@@ -27,11 +27,11 @@ type fractalHeap struct {
 	width      int64
 	start      int64
 	maxDirect  int64
-	offsetSize int // bytes of a place in the heap, in IDs and blocks
-	lengthSize int // bytes of an object's length, in IDs
+	offsetSize int // bytes of an offset in the heap, in IDs and blocks
+	lengthSize int // bytes of the size of an object, in IDs
 	root       int64
 	rows       int   // of the root; 0 if it is a direct block
-	room       int64 // bytes that objects may still have: they do not share any
+	room       int64 // bytes left for further objects, which share none
 	tables     map[int64][]int64
 	huge       map[uint64]span
 }
@@ -81,7 +81,7 @@ func (w *wave) parseFractalHeap(at int64) (*fractalHeap, error) {
 	return h, nil
 }
 
-// blockSize is how large blocks of a row are.
+// blockSize returns the size of the blocks of a row.
 func (h *fractalHeap) blockSize(row int) int64 {
 	if row = max(row, 1); row-1 > 62-bits.Len64(uint64(h.start)) {
 		return 1 << 62
@@ -89,11 +89,11 @@ func (h *fractalHeap) blockSize(row int) int64 {
 	return h.start << (row - 1)
 }
 
-// A block is where a heap's object lies.
+// block is where an object of a heap is stored.
 type block struct{ at, off, size int64 }
 
-// find says which direct block has the byte at a place in the heap, or which table has
-// to be read first.
+// find returns the direct block with the byte at an offset in the heap, or the table that must be
+// read first.
 func (h *fractalHeap) find(off int64) (b block, table span, err error) {
 	if h.rows == 0 {
 		if off >= h.start {
@@ -131,8 +131,8 @@ func (h *fractalHeap) find(off int64) (b block, table span, err error) {
 	return b, table, corrupt("tables are nested too deep")
 }
 
-// tableSize is how many bytes an indirect block of so many rows has: "FHIB", version,
-// address of the heap, its own place in it, the addresses of all blocks, sum.
+// tableSize returns the size of an indirect block with that many rows: "FHIB", version, address
+// of the heap, its own offset in it, the addresses of all blocks, sum.
 func (h *fractalHeap) tableSize(rows int) int64 {
 	o := int64(h.w.f.offsets)
 	return 9 + o + int64(h.offsetSize) + int64(rows)*h.width*o
@@ -176,8 +176,8 @@ func (h *fractalHeap) table(at int64, b []byte) error {
 	return nil
 }
 
-// direct checks a direct block: "FHDB", version, address of the heap, its place in it,
-// and a checksum, if the heap has some, of the block without it.
+// direct checks a direct block: "FHDB", version, address of the heap, its offset in it, and, if
+// the heap has checksums, that of the block without it.
 func (h *fractalHeap) direct(x block, b []byte) error {
 	h.w.saw("fractal heap", x.at, x.size)
 	c := h.w.f.cursor(b)
@@ -204,8 +204,8 @@ func (h *fractalHeap) direct(x block, b []byte) error {
 	return nil
 }
 
-// objects calls do with the bytes of the objects that IDs name, in their order. What
-// a damaged block has is given to broken.
+// objects calls do with the bytes of the objects of the given IDs, in order. It calls broken for
+// objects in damaged blocks.
 func (h *fractalHeap) objects(ids [][]byte, do func(i int, b []byte) error, broken func(error) error) error {
 	const atOnce = 1 << 12
 	for from := 0; from < len(ids); from += atOnce {
@@ -216,13 +216,13 @@ func (h *fractalHeap) objects(ids [][]byte, do func(i int, b []byte) error, brok
 	return nil
 }
 
-// An item is an object that is looked for.
+// item is an object to be read.
 type item struct {
-	in     span   // where it is in the heap, and then in its block
-	block  block  // what has it
-	b      []byte // itself
-	inHeap bool   // not huge, not tiny
-	found  bool   // which block has it, or that it is lost
+	in     span   // its place in the heap, and later in its block
+	block  block  // the block that contains it
+	b      []byte // its bytes
+	inHeap bool   // neither huge nor tiny
+	found  bool   // its block is known, or it is lost
 	lost   bool
 }
 
@@ -300,8 +300,8 @@ func (h *fractalHeap) some(ids [][]byte, do func(i int, b []byte) error, broken 
 	return nil
 }
 
-// item reads an ID. Its upper four bits are a version, which is 0, and say whether the
-// object is in the heap, somewhere else in the file, or in the ID.
+// item parses an ID. Its upper four bits are a version, which is 0, and say whether the object is
+// in the heap, elsewhere in the file, or in the ID.
 func (h *fractalHeap) item(x *item, id []byte) (err error) {
 	c := h.w.f.cursor(id)
 	switch head := c.u8(); head >> 4 {
@@ -323,8 +323,8 @@ func (h *fractalHeap) item(x *item, id []byte) (err error) {
 	return cmp.Or(err, c.err())
 }
 
-// findBlocks finds out in which blocks objects lie. It reads tables as it meets them, those
-// of a level at once.
+// findBlocks finds the blocks that contain objects. It reads the tables on the way, all of a
+// level at the same time.
 func (h *fractalHeap) findBlocks(items []item, lose func(x *item, what string, at int64, err error) error, broken func(error) error) error {
 	for {
 		tables := map[int64]span{}
@@ -357,8 +357,7 @@ func (h *fractalHeap) findBlocks(items []item, lose func(x *item, what string, a
 	}
 }
 
-// hugeAt says where a huge object is: its ID says so, or has a number that a B-tree
-// knows.
+// hugeAt returns where a huge object is. Its ID contains that, or the key of a B-tree.
 func (h *fractalHeap) hugeAt(c *cursor) (span, error) {
 	f := h.w.f
 	if f.offsets+f.lengths <= h.idSize-1 {
@@ -389,9 +388,8 @@ func (h *fractalHeap) hugeAt(c *cursor) (span, error) {
 	return s, nil
 }
 
-// dense calls do with each record of a B-tree, of links or attributes, and the object of
-// the heap that it names by an ID at some place. It goes on after what is damaged, and
-// returns that.
+// dense calls do with each record of a B-tree of links or attributes, and with the object of the
+// heap whose ID is at idAt in the record. It continues after damage, and returns the error.
 func (w *wave) dense(heap, tree int64, kind byte, idAt int, do func(rec, b []byte) error) error {
 	var h *fractalHeap
 	var t *tree2

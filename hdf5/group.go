@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// A LinkKind is how a link leads to an object.
+// A LinkKind is the kind of a link.
 type LinkKind uint8
 
-// The kinds of links. Those from UserLink on are defined by programs.
+// Kinds of links. Those from UserLink on are defined by programs.
 const (
 	HardLink     LinkKind = 0
 	SoftLink     LinkKind = 1
@@ -20,12 +20,12 @@ const (
 type Link struct {
 	Name string
 	Kind LinkKind
-	// Addr is where the object header is that a hard link leads to.
+	// Addr is the address of the object header that a hard link refers to.
 	Addr int64
-	// Target is the path of a soft link, or that of an external one in File.
+	// Target is the path of a soft link, or that of an external link within File.
 	Target string
 	File   string
-	// Order counts links as they were created, -1 where that is not kept.
+	// Order is the number of the link in order of creation, or -1 if that is not stored.
 	Order int64
 }
 
@@ -36,8 +36,7 @@ func (h *header) isGroup() bool {
 	})
 }
 
-// links reads those of a group, sorted by name. What it could not read it tells by the
-// error.
+// links reads the links of a group, sorted by name. The error reports what could not be read.
 func (w *wave) links(h *header) (all []Link, err error) {
 	for _, m := range h.messages {
 		var more []Link
@@ -60,9 +59,9 @@ func (w *wave) links(h *header) (all []Link, err error) {
 	return all, err
 }
 
-// parseLink reads a link message: version, flags, kind (if bit 3), order (8 bytes, if bit
-// 2), character set (if bit 4), bytes of the name (1, 2, 4 or 8 by the lower bits), name,
-// and an address, a path, or a file and a path.
+// parseLink parses a link message: version, flags, kind (if bit 3), order (8 bytes, if bit 2),
+// character set (if bit 4), bytes of the name (1, 2, 4 or 8 by the lower bits), name, and an
+// address, a path, or a file and a path.
 func (f *File) parseLink(b []byte) (l Link, err error) {
 	c := f.cursor(b)
 	if v := c.u8(); v != 1 {
@@ -100,8 +99,8 @@ func (f *File) parseLink(b []byte) (l Link, err error) {
 	return l, c.err()
 }
 
-// denseLinks reads what a link info message leads to: version, flags, the highest order
-// (8 bytes, if bit 0), addresses of a heap, of a B-tree by name, and of one by order (if
+// denseLinks reads the links that a link info message refers to: version, flags, the highest
+// order (8 bytes, if bit 0), addresses of a heap, of a B-tree by name, and of one by order (if
 // bit 1).
 func (w *wave) denseLinks(m message) (all []Link, err error) {
 	c := w.f.cursor(m.data)
@@ -115,7 +114,7 @@ func (w *wave) denseLinks(m message) (all []Link, err error) {
 	if err := c.err(); err != nil || heap == undefined {
 		return nil, err
 	}
-	// A record: hash (u32), ID in the heap.
+	// A record is a hash (u32) and the ID in the heap.
 	var wrong error
 	err = w.dense(heap, names, treeLinkNames, 4, func(_, b []byte) error {
 		l, err := w.f.parseLink(b)
@@ -129,8 +128,8 @@ func (w *wave) denseLinks(m message) (all []Link, err error) {
 	return all, cmp.Or(err, wrong)
 }
 
-// symbolTable reads the links of an old group: a symbol table message has the addresses
-// of a B-tree and of a local heap.
+// symbolTable reads the links of an old group. A symbol table message has the addresses of a
+// B-tree and of a local heap.
 func (w *wave) symbolTable(m message) (all []Link, err error) {
 	f := w.f
 	c := f.cursor(m.data)
@@ -177,10 +176,10 @@ func (w *wave) symbolTable(m message) (all []Link, err error) {
 	return all, wrong
 }
 
-// symbols reads a node of a symbol table: "SNOD", version, reserved, entries (u16), and
-// each of these: where its name is in the heap, the address of its object header, kind
-// (u32), reserved (u32), 16 bytes. Those of kind 2 are soft links, and the 16 bytes begin
-// with where the path is in the heap (u32).
+// symbols parses a node of a symbol table: "SNOD", version, reserved, entries (u16). An entry is
+// the offset of its name in the heap, the address of its object header, kind (u32), reserved
+// (u32), and 16 bytes. Kind 2 is a soft link; its 16 bytes begin with the offset of the path in
+// the heap (u32).
 func (f *File) symbols(b []byte, names *localHeap) (all []Link, err error) {
 	c := f.cursor(b)
 	if err := c.sign("SNOD", 1); err != nil {

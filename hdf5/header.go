@@ -1,6 +1,6 @@
 package hdf5
 
-// The types of messages that object headers are made of.
+// Types of messages in object headers.
 const (
 	msgNothing      = 0x00
 	msgSpace        = 0x01
@@ -18,24 +18,24 @@ const (
 	msgSymbolTable  = 0x11
 	msgBTreeK       = 0x13
 	msgAttrInfo     = 0x15
-	msgLast         = 0x18 // the last type that there is
+	msgLast         = 0x18 // the last type
 
 	flagShared    = 1 << 1
 	flagMustKnow  = 1 << 7
-	headerGuess   = 512 // bytes that most headers have
+	headerGuess   = 512 // the size of most headers
 	maxHeaderPart = 16 << 20
 )
 
-// A message is a part of an object header.
+// message is a part of an object header.
 type message struct {
 	kind  int
 	flags byte
-	order int64 // of creation, -1 where it is not tracked
+	order int64 // order of creation, or -1 if it is not stored
 	off   int64
 	data  []byte
 }
 
-// A header is what an object is made of.
+// header is a parsed object header.
 type header struct {
 	addr     int64
 	version  int
@@ -50,7 +50,7 @@ type header struct {
 //	   bytes, if bit 4), bytes (1, 2, 4 or 8 by the lower bits), messages, checksum
 //	   a message: type (u8), bytes (u16), flags, order (u16, if bit 2)
 //
-// What could be read of a damaged one is returned with the error.
+// If the header is damaged, the part that could be read is returned with the error.
 func (w *wave) header(addr int64) (*header, error) {
 	h := &header{addr: addr}
 	if addr < 0 || addr >= w.f.size {
@@ -79,7 +79,7 @@ func (w *wave) headerParts(h *header, b []byte) error {
 		if flags&(1<<4) != 0 {
 			c.skip(4)
 		}
-		size = min(c.size(1<<(flags&3)), 1<<60) + 4 // and the checksum
+		size = min(c.size(1<<(flags&3)), 1<<60) + 4 // including the checksum
 	} else {
 		h.version = 1
 		if v := c.u8(); v != 1 {
@@ -146,8 +146,8 @@ func (w *wave) headerParts(h *header, b []byte) error {
 	return err
 }
 
-// messages adds those of one part of a header, which begin at from. It returns where
-// there are more.
+// messages adds the messages of one part of a header, which begin at from. It returns the places
+// of further parts.
 func (w *wave) messages(h *header, flags byte, b []byte, from int, off int64) (more []span, err error) {
 	head := 8
 	if h.version == 2 {

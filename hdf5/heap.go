@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// A localHeap has the names of an old group.
+// localHeap has the names of an old group.
 type localHeap struct {
 	b    []byte
-	room int // bytes that names may still have: they do not share any
+	room int // bytes left for further names, which share none
 }
 
-// localHeap reads one: "HEAP", version, 3 reserved, bytes of its data, a length, and
-// the address of the data.
+// localHeap reads a local heap: "HEAP", version, 3 reserved, bytes of its data, a length, and the
+// address of the data.
 func (w *wave) localHeap(at int64) (*localHeap, error) {
 	h, err := w.parseLocalHeap(at)
 	return h, w.f.place("local heap", at, err)
@@ -41,7 +41,7 @@ func (w *wave) parseLocalHeap(at int64) (*localHeap, error) {
 	return &localHeap{b, len(b)}, nil
 }
 
-// text is the string at a place, which a zero ends.
+// text returns the string at an offset, which a zero byte ends.
 func (h *localHeap) text(at int64) (string, error) {
 	if at < 0 || at >= int64(len(h.b)) {
 		return "", corrupt("a name at %d is outside a local heap of %d bytes", at, len(h.b))
@@ -56,7 +56,7 @@ func (h *localHeap) text(at int64) (string, error) {
 	return string(s), nil
 }
 
-// A collection is a part of the global heap.
+// collection is a part of the global heap.
 type collection struct {
 	objects []heapObject
 	err     error
@@ -67,7 +67,7 @@ type heapObject struct {
 	b      []byte
 }
 
-// object is the one of a number; nil if there is none.
+// object returns the object with a number, or nil if there is none.
 func (x *collection) object(number uint32) []byte {
 	i, ok := slices.BinarySearchFunc(x.objects, number, func(o heapObject, n uint32) int { return cmp.Compare(o.number, n) })
 	if !ok {
@@ -76,10 +76,10 @@ func (x *collection) object(number uint32) []byte {
 	return x.objects[i].b
 }
 
-const heapGuess = 4096 // bytes that most collections have
+const heapGuess = 4096 // the size of most collections
 
-// collections returns those at some addresses. It takes from known what is there, and
-// leaves out all else. A damaged one has an error.
+// collections returns the collections at the given addresses. It takes those in known from there,
+// and drops all others from known. A damaged collection has an error.
 func (w *wave) collections(at []int64, known map[int64]*collection) (map[int64]*collection, error) {
 	out := map[int64]*collection{}
 	var want []span
@@ -132,14 +132,14 @@ func (f *File) collectionSize(b []byte) (int64, error) {
 	return n, c.err()
 }
 
-// collection reads one: "GCOL", version, 3 reserved, bytes of the whole (length), and for
-// each object: its number (u16), references (u16), reserved (u32), bytes (length), and
-// these. All parts are padded to 8. Number 0 is what is free.
+// collection parses a collection: "GCOL", version, 3 reserved, bytes of the whole (length), and
+// for each object: its number (u16), references (u16), reserved (u32), bytes (length), and these
+// bytes. All parts are padded to 8. The number 0 means free space.
 func (w *wave) collection(at int64, b []byte) *collection {
 	w.saw("global heap", at, int64(len(b)))
 	x := &collection{}
 	c := w.f.cursor(b)
-	head := padded(8+w.f.lengths, 8) // of the whole, and of each object
+	head := padded(8+w.f.lengths, 8) // of the collection, and of each object
 	c.skip(int64(head))
 	for c.left() >= head {
 		number := uint32(c.u16())

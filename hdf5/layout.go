@@ -4,26 +4,26 @@ import (
 	"bytes"
 )
 
-// A LayoutClass is how a dataset's elements are stored.
+// A LayoutClass is how the elements of a dataset are stored.
 type LayoutClass uint8
 
-// The classes of layouts.
+// Classes of layouts.
 const (
 	Compact    LayoutClass = iota // in the object header
 	Contiguous                    // in one run
 	Chunked
-	Virtual  // in other datasets: not supported
-	External // in other files: not supported
+	Virtual  // in other datasets; not supported
+	External // in other files; not supported
 )
 
 var layoutNames = [...]string{"compact", "contiguous", "chunked", "virtual", "external"}
 
 func (c LayoutClass) String() string { return layoutNames[min(int(c), len(layoutNames)-1)] }
 
-// An IndexKind is how a chunked layout knows where its chunks are.
+// An IndexKind is the kind of index of a chunked layout.
 type IndexKind uint8
 
-// The kinds of indexes.
+// Kinds of indexes.
 const (
 	BTree1 IndexKind = iota
 	SingleChunk
@@ -37,19 +37,19 @@ var indexNames = [...]string{"version 1 B-tree", "single chunk", "implicit", "fi
 
 func (k IndexKind) String() string { return indexNames[min(int(k), len(indexNames)-1)] }
 
-// A Layout says where a dataset's elements are.
+// A Layout describes where the elements of a dataset are stored.
 type Layout struct {
 	Class LayoutClass
-	// Addr is where contiguous elements, or the index of chunks begin: -1 where nothing
+	// Addr is the address of contiguous elements, or of the index of chunks. It is -1 if nothing
 	// was written.
 	Addr int64
-	// Size is how many bytes are stored, unless they are chunked.
+	// Size is the stored size in bytes, unless the layout is chunked.
 	Size int64
-	Data []byte // Compact
+	Data []byte // of Compact
 	// Chunk is the shape of a chunk.
 	Chunk []int64
 	Index IndexKind
-	// PlainEdges says that chunks that reach beyond the array are not filtered.
+	// PlainEdges means that filters are not applied to chunks that extend beyond the array.
 	PlainEdges bool
 
 	single Chunk
@@ -60,7 +60,7 @@ const (
 	chunkSingleFilter = 1 << 1
 )
 
-// parseLayout reads a data layout message:
+// parseLayout parses a data layout message:
 //
 //	1, 2  version, rank, class, 5 reserved, address (not if compact), lengths (u32), if
 //	      chunked bytes of an element (u32), if compact bytes (u32) and data
@@ -136,7 +136,7 @@ func (l *Layout) plain(c *cursor, version, rank int, s Space, t *Datatype) error
 	return nil
 }
 
-// chunk reads the shape of chunks. rank counts the bytes of an element as one more.
+// chunk parses the shape of chunks. rank counts the size of an element as another dimension.
 func (l *Layout) chunk(c *cursor, rank, lengthSize int, t *Datatype) error {
 	if rank < 2 || rank > maxRank+1 {
 		return corrupt("expected chunks of 1 to %d dimensions, found %d", maxRank, rank-1)
@@ -174,7 +174,7 @@ func (l *Layout) chunk4(c *cursor, t *Datatype) error {
 		}
 	case Implicit:
 	case FixedArray:
-		c.skip(1) // the index repeats what this says
+		c.skip(1) // the index repeats it
 	case ExtensibleArray:
 		c.skip(5)
 	case BTree2:
@@ -186,7 +186,7 @@ func (l *Layout) chunk4(c *cursor, t *Datatype) error {
 	return nil
 }
 
-// parseFill reads a fill value; nil if there is none:
+// parseFill parses a fill value; nil if there is none:
 //
 //	old   bytes (u32), value
 //	1, 2  version, two times, defined, if so (in version 1 always) bytes (u32) and value
@@ -218,17 +218,17 @@ func parseFill(c *cursor, kind int, t *Datatype) ([]byte, error) {
 	return b, c.err()
 }
 
-// A Filter is a step that chunks went through when they were written.
+// A Filter is a filter that was applied to chunks when they were written.
 type Filter struct {
 	ID       int
-	Name     string // as the file says it, or the usual one
+	Name     string // from the file, or the usual name
 	Optional bool   // it may have been left out: see Chunk.Mask
 	Values   []uint32
 }
 
 const maxFilters = 32
 
-// parseFilters reads a filter pipeline:
+// parseFilters parses a filter pipeline:
 //
 //	1  version, count, 6 reserved; for each: ID, bytes of the name, flags, values (u16
 //	   each), name, values (u32 each), 4 bytes if their number is odd

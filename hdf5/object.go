@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// A Kind is what an object is.
+// A Kind is the kind of an object.
 type Kind uint8
 
-// The kinds of objects.
+// Kinds of objects.
 const (
 	Unknown Kind = iota // its header could not be read
 	Group
@@ -26,58 +26,59 @@ var kindNames = [...]string{"unknown", "group", "dataset", "datatype"}
 
 func (k Kind) String() string { return kindNames[min(int(k), len(kindNames)-1)] }
 
-// An Object is a group, a dataset, or a datatype that has a name. Its methods may be
-// called in parallel.
+// An Object is a group, a dataset, or a named datatype. Its methods may be called from several
+// goroutines at once.
 type Object struct {
-	// Path is by which links the object was found, "/" for the root.
+	// Path is the path by which the object was found; "/" is the root.
 	Path string
-	// Addr is where its header is. Hard links to one object have the same address.
+	// Addr is the address of the object's header. Hard links to the same object have the same
+	// address.
 	Addr int64
 	Kind Kind
 
-	Attributes []Attribute // by name
-	Links      []Link      // of a group, by name
+	Attributes []Attribute // sorted by name
+	Links      []Link      // of a group, sorted by name
 
 	Type    *Datatype // of a dataset's elements, or the datatype itself
-	Space   Space     // of a dataset, as all that follows
+	Space   Space     // Space and the following fields describe a dataset
 	Layout  Layout
 	Filters []Filter
-	Fill    []byte // an element that stands for those never written; nil for zeros
+	Fill    []byte // the element for data that was never written; nil means zeros
 
-	// Err says what of the object could not be read. All else is there.
+	// Err says what of the object could not be read. The rest is set.
 	Err error
 
 	f        *File
-	dataErr  error // why a dataset's elements cannot be read
-	indexed  bool  // chunks and indexErr are known
+	dataErr  error // why the elements of a dataset cannot be read
+	indexed  bool  // chunks and indexErr are set
 	chunks   []Chunk
 	indexErr error
 }
 
-// A Region is a structure in a file: "object header", "B-tree node", and so on.
+// A Region is a structure of a file, such as "object header" or "B-tree node".
 type Region struct {
 	What     string
 	Off, Len int64
 }
 
-// WalkOptions say what a walk reads besides objects, their links and attributes.
+// WalkOptions are options of [File.Walk].
 type WalkOptions struct {
-	// Values asks for Attribute.Values.
+	// Values sets Attribute.Values.
 	Values bool
-	// Chunks is how many chunks of all datasets that are read at once may have their
-	// places read as well, as Object.Chunks gives them. Datasets that may have more than
-	// are left are not read ahead.
+	// Chunks is the number of chunks, of all datasets that are read at the same time, whose
+	// places are read as well; Object.Chunks then yields them without requests. A dataset that
+	// may have more chunks than remain is not included.
 	Chunks int64
-	// Seen is told of each structure that is read, in no order, some of them more than
-	// once. It is called by one goroutine at a time.
+	// Seen is called for each structure that is read, in no particular order. Some structures are
+	// reported several times. It is called from one goroutine at a time.
 	Seen func(Region)
 }
 
 const objectsAtOnce = 1024
 
-// Walk gives all objects that hard links lead to, each once, level by level: the root,
-// what it has, what that has. Within a level they come as they lie in the file. Objects
-// that are damaged have an Err; an error of the walk is one of the store, and ends it.
+// Walk yields all objects that hard links lead to, each once, level by level from the root.
+// Objects of a level are in the order in which they are stored. Damaged objects have an Err. An
+// error of the iterator comes from the store, and ends the walk.
 func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		if opt.Seen != nil {
@@ -87,7 +88,7 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 		}
 		seen := map[int64]bool{f.Root: true}
 		for level := []found{{"/", f.Root}}; len(level) > 0; {
-			// Those that lie side by side are read together.
+			// Adjacent objects are read together.
 			slices.SortStableFunc(level, func(a, b found) int { return cmp.Compare(a.addr, b.addr) })
 			var below []found
 			for batch := range slices.Chunk(level, objectsAtOnce) {
@@ -117,7 +118,7 @@ func (f *File) Walk(ctx context.Context, opt WalkOptions) iter.Seq2[*Object, err
 	}
 }
 
-// A found object is one that a link leads to.
+// found is an object that a link leads to.
 type found struct {
 	path string
 	addr int64
@@ -151,7 +152,7 @@ func (f *File) load(ctx context.Context, opt WalkOptions, all []*Object) error {
 	return w.failed
 }
 
-// count is the shape of the grid of chunks, 0 for what has none.
+// count returns the shape of the grid of chunks, or nil if there is none.
 func (o *Object) count() []int64 {
 	if _, ok := o.wholeBox(); !ok {
 		return []int64{0}
@@ -174,7 +175,7 @@ func (o *Object) readIndex(w *wave) {
 	o.indexErr = cmp.Or(o.indexErr, err)
 }
 
-// object reads one.
+// object reads an object.
 func (w *wave) object(o *Object) {
 	o.f = w.f
 	h, err := w.header(o.Addr)
@@ -216,7 +217,7 @@ func (h *header) has(kind int) bool {
 	return slices.ContainsFunc(h.messages, func(m message) bool { return m.kind == kind })
 }
 
-// dataset takes what a header says of a dataset, or of a datatype.
+// dataset sets the fields of a dataset or a datatype from its header.
 func (w *wave) dataset(o *Object, h *header) error {
 	var parts [msgLast + 1]*message
 	for _, m := range h.messages {
@@ -225,7 +226,7 @@ func (w *wave) dataset(o *Object, h *header) error {
 		}
 	}
 	var first error
-	// part calls read with a message, if it is there.
+	// part calls read with a message if the header has it.
 	part := func(kind int, what string, read func(c *cursor) error) bool {
 		m := parts[kind]
 		if m == nil {
@@ -285,8 +286,8 @@ func (w *wave) dataset(o *Object, h *header) error {
 	return first
 }
 
-// Readable says why a dataset's elements cannot be read, if that is known before they
-// are.
+// Readable returns why the elements of a dataset cannot be read, if that is already known.
+// Otherwise it returns nil.
 func (o *Object) Readable() error {
 	if o.Kind != Dataset {
 		return &fs.PathError{Op: "read", Path: o.Path, Err: fmt.Errorf("it is a %v, not a dataset", o.Kind)}
@@ -297,19 +298,19 @@ func (o *Object) Readable() error {
 	return o.f.place("filter pipeline", o.Addr, checkFilters(o.Filters))
 }
 
-// At returns the object whose header is at an address, as references and links have it.
+// At returns the object whose header is at an address, as in references and links.
 func (f *File) At(ctx context.Context, addr int64) (*Object, error) {
 	o := &Object{Addr: addr}
 	return o, f.load(ctx, WalkOptions{}, []*Object{o})
 }
 
-// join is a path with one more name.
+// join appends a name to a path.
 func join(dir, name string) string { return strings.TrimSuffix(dir, "/") + "/" + name }
 
 const maxSoftLinks = 40
 
-// Find returns the object at a path from the root. Soft links are followed. Where a path
-// leads into another file, the error wraps errors.ErrUnsupported.
+// Find returns the object at a path from the root. It follows soft links. If the path leads into
+// another file, the error wraps [errors.ErrUnsupported].
 func (f *File) Find(ctx context.Context, name string) (*Object, error) {
 	rest := components(name)
 	at, dir := f.Root, "/"
@@ -346,7 +347,7 @@ func (f *File) Find(ctx context.Context, name string) (*Object, error) {
 	return o, err
 }
 
-// components are the names of a path. A dot is the group itself.
+// components returns the names of a path. A dot is the group itself.
 func components(name string) []string {
 	return slices.DeleteFunc(strings.Split(name, "/"), func(s string) bool { return s == "" || s == "." })
 }

@@ -8,22 +8,22 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// DefaultLimit is a File's Limit unless it is changed.
+// DefaultLimit is the default of File.Limit.
 const DefaultLimit = 1 << 30
 
 const (
 	signature = "\x89HDF\r\n\x1a\n"
 	headSize  = 16 << 10 // read first: the superblock, and what often follows it
-	maxUser   = 1 << 30  // where a signature is looked for
+	maxUser   = 1 << 30  // how far the signature is searched
 )
 
-// A File is an open HDF5 file. Its methods may be called in parallel.
+// A File is an open HDF5 file. Its methods may be called from several goroutines at once.
 type File struct {
-	// Limit is how much memory one call may take for what it returns, and for
-	// chunks that are being decoded.
+	// Limit is the memory that one call may use for its result and for chunks that are being
+	// decoded.
 	Limit int64
 
-	// Err says what of the file as a whole could not be read, apart from objects.
+	// Err says what of the file as a whole, apart from objects, could not be read.
 	Err error
 
 	Superblock
@@ -34,34 +34,35 @@ type File struct {
 
 	planning sync.Mutex
 	spare    int64 // see joined
-	ahead    int64 // how much is read of where little is wanted
+	ahead    int64 // how much is read when little is needed
 	small    int64
 
 	shared []sharedHeap
 	opened []Region // what Open has read
 
 	mu    sync.Mutex
-	types map[string]*Datatype // committed and shared ones, by the messages that say where
+	types map[string]*Datatype // committed and shared types, by the messages that refer to them
 }
 
-// A Superblock is what a file says of itself as a whole.
+// A Superblock has properties of the file as a whole.
 type Superblock struct {
 	Version int
-	// End is where the file ends, as it was written. A shorter one was cut off.
+	// End is the end of the file when it was written. A shorter file was truncated.
 	End int64
 	// Root is the address of the root group's object header.
 	Root int64
-	// Base is where the signature is: after a user block, if there is one. All
-	// addresses that this package gives count from the file's first byte.
+	// Base is the address of the signature, after a user block if there is one. All addresses
+	// that this package returns are offsets from the start of the file.
 	Base int64
 
 	offsets, lengths int   // bytes of an address and of a length
-	leafK, groupK    int   // half of how many entries nodes of old groups have
-	chunkK           int   // and those of chunks
+	leafK, groupK    int   // half of the number of entries in nodes of old groups
+	chunkK           int   // half of the number of entries in nodes of chunks
 	extension        int64 // address of an object header
 }
 
-// Open reads the superblock of the file that o is. The caller closes o.
+// Open reads the superblock of the file o. If the file has no signature, the error wraps
+// [ErrNotHDF5]. The caller must keep o open while it uses the File, and close it afterwards.
 func Open(ctx context.Context, o store.Object) (*File, error) {
 	head := make([]byte, headSize)
 	n, err := store.ReadHead(ctx, o, head)
@@ -93,10 +94,11 @@ func Open(ctx context.Context, o store.Object) (*File, error) {
 	return f, nil
 }
 
-// Size is how many bytes the file has.
+// Size returns the size of the file in bytes.
 func (f *File) Size() int64 { return f.size }
 
-// findSignature looks at 0, 512, 1024, 2048 and so on: user blocks are that long.
+// findSignature searches at 0, 512, 1024, 2048 and so on, which are the possible sizes of user
+// blocks.
 func (w *wave) findSignature() (int64, error) {
 	for at := int64(0); at <= maxUser && at+int64(len(signature)) <= w.f.size; at = max(512, 2*at) {
 		b, err := w.read(at, int64(len(signature)))
@@ -110,8 +112,8 @@ func (w *wave) findSignature() (int64, error) {
 	return 0, &Error{File: w.f.name, What: "superblock", Off: -1, Err: ErrNotHDF5}
 }
 
-// HasSignature reports whether what a file begins with is that of HDF5. A user block
-// may hide it.
+// HasSignature reports whether head, the beginning of a file, is that of an HDF5 file. A file
+// with a user block has none there.
 func HasSignature(head []byte) bool {
 	for at := 0; at < len(head); at = max(512, 2*at) {
 		if bytes.HasPrefix(head[at:], []byte(signature)) {
@@ -121,7 +123,7 @@ func HasSignature(head []byte) bool {
 	return false
 }
 
-// superblock reads all versions:
+// superblock parses all versions:
 //
 //	0, 1  signature, version, three versions of parts and a reserved byte, bytes of an
 //	      address, bytes of a length, reserved, leaf K, group K (u16), flags (u32), in
@@ -152,7 +154,7 @@ func (w *wave) superblock(at int64) error {
 	}
 	c.skip(1)
 	if f.Version >= 2 {
-		c.skip(int64(f.offsets)) // a base address; that of the signature counts
+		c.skip(int64(f.offsets)) // a base address; that of the signature is used
 		f.extension, f.End, f.Root = c.addr(), c.size(f.offsets), c.addr()
 		if err := c.err(); err != nil {
 			return err
@@ -168,8 +170,8 @@ func (w *wave) superblock(at int64) error {
 		c.skip(2)
 	}
 	c.skip(2 * int64(f.offsets))
-	f.End = c.size(f.offsets)    // from the first byte of the file on
-	c.skip(2 * int64(f.offsets)) // and where in a heap the root group's name is
+	f.End = c.size(f.offsets)    // from the start of the file
+	c.skip(2 * int64(f.offsets)) // includes the offset of the root group's name in a heap
 	f.Root = c.addr()
 	c.skip(24)
 	w.saw("superblock", at, int64(c.at))
@@ -179,8 +181,8 @@ func (w *wave) superblock(at int64) error {
 	return c.err()
 }
 
-// superblockExtension takes from it how large nodes of version 1 B-trees are, and where
-// shared messages are.
+// superblockExtension reads the size of the nodes of version 1 B-trees, and where shared messages
+// are.
 func (w *wave) superblockExtension() error {
 	h, err := w.header(w.f.extension)
 	if err != nil {

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	atOnce    = 32       // requests under way
-	nearby    = 2 << 10  // a gap that is always read: a request costs as much
+	atOnce    = 32       // concurrent requests
+	nearby    = 2 << 10  // a gap that is always read, because a request costs as much
 	farther   = 16 << 10 // a gap that may be read
-	spare     = 64 << 10 // bytes of longer gaps that a file's structures may cost besides
-	short     = 2 << 10  // bytes of a request at least
-	shortFew  = 8 << 10  // the same where there are few; twice as many each time
+	spare     = 64 << 10 // bytes of longer gaps that may be read for the structures of a file
+	short     = 2 << 10  // minimum size of a request
+	shortFew  = 8 << 10  // the same if there are few requests; doubles each time
 	mostAhead = 256 << 10
-	small     = 512 << 10 // bytes of a file that is read whole
+	small     = 512 << 10 // a file of this size is read as a whole
 	few       = 8
-	longest   = 4 << 20 // bytes of a request that was joined
+	longest   = 4 << 20 // largest size of a joined request
 	cacheSize = 16 << 20
 )
 
-// A span is a run of bytes that is wanted.
+// span is a run of bytes to read.
 type span struct{ off, n int64 }
 
 func (s span) end() int64 { return s.off + s.n }
 
-// A piece is a run of bytes that is known.
+// piece is a run of bytes that is in memory.
 type piece struct {
 	off int64
 	b   []byte
@@ -38,11 +38,11 @@ type piece struct {
 
 func (p piece) end() int64 { return p.off + int64(len(p.b)) }
 
-// A cache keeps what was read last of a file's structures: whatever is near one
-// of them is another one.
+// cache keeps the structures of a file that were read last, because other structures are near
+// them.
 type cache struct {
 	mu     sync.Mutex
-	pieces []piece // by offset
+	pieces []piece // sorted by offset
 	held   int64
 	age    int64
 }
@@ -59,7 +59,7 @@ func (c *cache) find(s span) []byte {
 	return nil
 }
 
-// around is a span that reaches from from to to, but for what is known at either end.
+// around extends s to the range from from to to, except for what is cached at either end.
 func (c *cache) around(s span, from, to int64) span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *cache) around(s span, from, to int64) span {
 	return span{from, to - from}
 }
 
-// add keeps a piece, as one with those that it touches.
+// add adds a piece, joined with those that it touches.
 func (c *cache) add(off int64, b []byte) {
 	if len(b) > cacheSize/4 {
 		return
@@ -121,9 +121,9 @@ func (c *cache) forget() {
 	})
 }
 
-// joined makes of wanted spans, which it sorts, those that are read: what overlaps or
-// is nearby is one, and the smallest of the gaps that are left are read too as long as
-// that is a quarter more, and then as long as there are bytes to spare.
+// joined sorts spans and returns the spans to read. Spans that overlap or are close together
+// become one. The smallest of the remaining gaps are read too, as long as that adds at most a
+// quarter, and then as long as bytes are left in spare.
 func joined(want []span, spare *int64) []span {
 	slices.SortFunc(want, func(a, b span) int { return cmp.Compare(a.off, b.off) })
 	var all []span
@@ -135,7 +135,7 @@ func joined(want []span, spare *int64) []span {
 		}
 		all = append(all, s)
 	}
-	before := make([]int, 0, len(all)) // those with a gap before them, the smallest first
+	before := make([]int, 0, len(all)) // spans with a gap before them, smallest gap first
 	for i, s := range all {
 		total += s.n
 		if i > 0 {
@@ -168,7 +168,8 @@ func joined(want []span, spare *int64) []span {
 	return out
 }
 
-// unknown is what of a span is not known, but for what is known in its middle.
+// unknown returns the part of a span that is not cached, without considering pieces in its
+// middle.
 func (c *cache) unknown(s span) span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,12 +186,12 @@ func (c *cache) unknown(s span) span {
 		}
 	}
 	if from >= to {
-		return s // several pieces have it, and none all of it
+		return s // several pieces overlap it, but none contains it
 	}
 	return span{from, to - from}
 }
 
-// fetch reads spans, all of them at once. They lie within the file.
+// fetch reads spans, all at the same time. They must be within the file.
 func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 	got := make([][]byte, len(want))
 	var missing []span
@@ -223,7 +224,7 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 		if got[i] = (&cache{pieces: read}).find(s); got[i] == nil {
 			got[i] = f.cache.find(s)
 		}
-		if got[i] == nil { // what was known of it has been forgotten
+		if got[i] == nil { // what was cached of it has been dropped
 			got[i] = make([]byte, s.n)
 			if err := f.obj.ReadAt(ctx, got[i], s.off); err != nil {
 				return nil, err
@@ -233,8 +234,8 @@ func (f *File) fetch(ctx context.Context, want []span) ([][]byte, error) {
 	return got, nil
 }
 
-// ranges are what is read of a file to have some spans. Short ones are made longer: what an
-// object leads to is often beside it, on either side.
+// ranges returns the ranges to read for the given spans. Short ones are extended in both
+// directions, because what an object refers to is often beside it.
 func (f *File) ranges(want []span) []span {
 	f.planning.Lock()
 	defer f.planning.Unlock()
@@ -243,7 +244,7 @@ func (f *File) ranges(want []span) []span {
 	}
 	all := joined(want, &f.spare)
 	least := int64(short)
-	if len(all) <= few { // what is wanted next is not known yet: several will be
+	if len(all) <= few { // it is not known yet what is needed next, but that will be several ranges
 		least = max(shortFew, f.ahead/int64(len(all)))
 		f.ahead = min(2*f.ahead, mostAhead)
 	}
@@ -256,7 +257,7 @@ func (f *File) ranges(want []span) []span {
 	return joined(all, &f.spare)
 }
 
-// each calls do for numbers below n, many at once.
+// each calls do for the numbers below n, several at a time.
 func (f *File) each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return do(ctx, 0)
@@ -271,28 +272,27 @@ func (f *File) each(ctx context.Context, n int, do func(ctx context.Context, i i
 	return pipe.Each(ctx, seq, min(n, atOnce), do)
 }
 
-// A wave joins what its tasks read. A task is a goroutine that reads one structure
-// after another, as if it were alone; only when all of them wait for bytes is anything
-// read, for all of them at once. So thousands of objects cost as many rounds as the
-// deepest of them.
+// wave joins the reads of its tasks. A task is a goroutine that reads structures one after
+// another, as if it were alone. When all tasks wait for bytes, the wave reads for all of them at
+// once. So thousands of objects take only as many rounds of requests as the deepest of them.
 type wave struct {
 	f    *File
 	ctx  context.Context
 	seen func(Region) // may be nil
 
 	mu      sync.Mutex
-	live    int // tasks that have not ended and do not wait for others
+	live    int // tasks that have not ended and do not wait for other tasks
 	waiting []*request
-	failed  error // of the store
+	failed  error // an error of the store
 	room    room
 }
 
-// A room is what a wave may still find. Structures do not share bytes, but for a few, so
-// a file has no more of them than fit into it: of one whose objects all lead to the same
-// tree there would be much in little.
+// room is what a wave may still find. Structures share almost no bytes, so a file cannot have
+// more of them than fit into it. Without this limit, a small file whose objects all refer to the
+// same tree could be endless.
 type room struct {
-	records int64 // links, attributes, and what leads to them, of 8 bytes at least
-	headers int64 // bytes of object headers; those of committed datatypes are read often
+	records int64 // links, attributes and what refers to them, of at least 8 bytes each
+	headers int64 // bytes of object headers; those of committed datatypes are read several times
 	values  int64 // bytes of attributes, and of values in memory
 }
 
@@ -300,7 +300,7 @@ func (f *File) room() room {
 	return room{records: f.size / 8, headers: 4*f.size + 4<<20, values: f.Limit}
 }
 
-// spend takes from one of the rooms.
+// spend subtracts n from one of the rooms.
 func (w *wave) spend(room *int64, n int64, what string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -316,7 +316,7 @@ type request struct {
 	done chan error
 }
 
-// wave returns a wave of one task, which is the caller.
+// wave returns a wave with one task, the caller.
 func (f *File) wave(ctx context.Context) *wave { return &wave{f: f, ctx: ctx, live: 1, room: f.room()} }
 
 // read returns the bytes of one span.
@@ -328,7 +328,7 @@ func (w *wave) read(off, n int64) ([]byte, error) {
 	return all[0], nil
 }
 
-// readAll returns the bytes of spans.
+// readAll returns the bytes of several spans.
 func (w *wave) readAll(want []span) ([][]byte, error) {
 	for _, s := range want {
 		if err := w.f.holds(s); err != nil {
@@ -343,12 +343,11 @@ func (w *wave) readAll(want []span) ([][]byte, error) {
 	return r.got, err
 }
 
-// nodesAtOnce is how many structures of a kind whoever has a list of them gives to
-// structures.
+// nodesAtOnce is the number of structures that are passed to structures at a time.
 const nodesAtOnce = 512
 
-// structures reads structures of a kind, and calls do with the bytes of each. What is
-// damaged is told to broken, which decides whether to go on.
+// structures reads structures of a kind, and calls do with the bytes of each. It calls broken for
+// damaged ones, which decides whether to continue.
 func (w *wave) structures(what string, all []span, broken func(error) error, do func(i int, b []byte) error) error {
 	var want []span
 	var index []int
@@ -375,7 +374,7 @@ func (w *wave) structures(what string, all []span, broken func(error) error, do 
 	return nil
 }
 
-// holds says what is wrong with a span.
+// holds returns an error if a span is not in the file.
 func (f *File) holds(s span) error {
 	switch {
 	case s.off < 0:
@@ -388,7 +387,7 @@ func (f *File) holds(s span) error {
 	return nil
 }
 
-// step reads if all tasks wait. It gives w.mu back.
+// step reads if all tasks wait. It unlocks w.mu.
 func (w *wave) step() {
 	if len(w.waiting) < w.live || len(w.waiting) == 0 {
 		w.mu.Unlock()
@@ -418,8 +417,8 @@ func (w *wave) step() {
 	}
 }
 
-// together runs tasks beside each other, and waits for them. The first of them counts in
-// place of the caller, and the caller in place of the last one to end.
+// together runs tasks concurrently and waits for them. The first task takes the caller's place in
+// the count of tasks, and the caller takes that of the last task to end.
 func (w *wave) together(tasks ...func()) {
 	left := len(tasks)
 	if left == 0 {

@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	dataGap  = 16 << 10 // between parts of an array that one request reads
-	dataRun  = 4 << 20  // what one request reads of an array, unless a chunk is longer
-	slabSize = 16 << 20 // what WriteElements holds
-	maxParts = 1 << 14  // of one request
+	dataGap  = 16 << 10 // gap between parts of an array that is read with them
+	dataRun  = 4 << 20  // largest request for an array, unless a chunk is longer
+	slabSize = 16 << 20 // memory of WriteElements
+	maxParts = 1 << 14  // largest number of parts in a request
 )
 
-// A part is some stored bytes of an array, and what becomes of them.
+// part is a run of stored bytes of an array.
 type part struct {
 	span
-	to   int64   // of plain bytes: where they go
-	at   []int64 // of a chunk: its first element
+	to   int64   // destination of contiguous bytes
+	at   []int64 // first element of a chunk
 	mask uint32
 }
 
-// A run is parts that one request reads.
+// run is a run of parts that one request reads.
 type run struct {
 	span
 	parts []part
 }
 
-// A selection is a range of an array that is read: count elements from start on, in each
-// dimension.
+// selection is a range of an array to read: count elements from start in each dimension.
 type selection struct {
 	start, count []int64
-	stride       []int64 // bytes from one element to the next, in what is read
+	stride       []int64 // bytes from one element to the next in the result
 	bytes        int64
 }
 
-// Bytes is how many bytes all elements have; -1 if they cannot be counted.
+// Bytes returns the size of all elements in bytes, or -1 if it is too large for an int64 or there
+// is no datatype.
 func (o *Object) Bytes() int64 {
 	if o.Type == nil || o.Space.Elements() < 0 {
 		return -1
@@ -52,10 +52,10 @@ func (o *Object) Bytes() int64 {
 	return n
 }
 
-// Read reads elements into p, which must have the length that they take: count of them
-// from start on, in each dimension, the last dimension fastest. They are as the file has
-// them; those never written are the fill value. With nil for start and count it reads
-// all.
+// Read reads elements into p: in each dimension count elements from start, the last dimension
+// varying fastest. If start and count are nil, it reads all elements. The length of p must be the
+// size of these elements. The elements are returned as they are stored; those that were never
+// written have the fill value.
 func (o *Object) Read(ctx context.Context, p []byte, start, count []int64) error {
 	if err := o.Readable(); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (o *Object) Read(ctx context.Context, p []byte, start, count []int64) error
 	return o.read(ctx, p, s)
 }
 
-// misread is the error of a caller.
+// misread returns an error that is the caller's fault.
 func (o *Object) misread(format string, a ...any) error {
 	return &fs.PathError{Op: "read", Path: o.Path, Err: fmt.Errorf(format+": %w", append(a, fs.ErrInvalid)...)}
 }
@@ -153,11 +153,11 @@ func fill(p, element []byte) {
 	}
 }
 
-// plainParts are the runs of bytes that a selection has of an array that is stored in
-// one piece, from its beginning on.
+// plainParts yields the runs of bytes of a selection from an array that is stored in one piece,
+// from its beginning.
 func (o *Object) plainParts(s selection) func(yield func(part) bool) {
 	dims := o.Space.Dims
-	// What is whole in the last dimensions is one run.
+	// What is complete in the last dimensions is one run.
 	inner, n := len(dims), o.Type.Size
 	for inner > 0 {
 		inner--
@@ -180,7 +180,7 @@ func (o *Object) plainParts(s selection) func(yield func(part) bool) {
 					x.off, x.to = x.off+at[i]*step[i], x.to+at[i]*s.stride[i]
 				}
 			}
-			// One request is not to read too much at once.
+			// This keeps requests from becoming too large.
 			for y := x; y.n > 0; {
 				z := y
 				z.n = min(z.n, dataRun)
@@ -203,7 +203,7 @@ func (o *Object) plainParts(s selection) func(yield func(part) bool) {
 	}
 }
 
-// readChunks reads the chunks that a selection needs, several at once.
+// readChunks reads the chunks of a selection, several at a time.
 func (o *Object) readChunks(ctx context.Context, p []byte, s selection) error {
 	g := o.grid()
 	if g.bytes > o.f.Limit {
@@ -243,8 +243,8 @@ func (o *Object) readChunks(ctx context.Context, p []byte, s selection) error {
 	})
 }
 
-// Decode decodes a stored chunk. Its elements are all of the chunk's, also beyond the
-// array's end.
+// Decode decodes the stored bytes of a chunk. The result has all elements of the chunk, including
+// those beyond the end of the array.
 func (o *Object) Decode(c Chunk, stored []byte) ([]byte, error) {
 	if err := o.Readable(); err != nil {
 		return nil, err
@@ -268,10 +268,10 @@ func (o *Object) chunk(g grid, x part, stored []byte) ([]byte, error) {
 	return unfilter(o.Filters, x.mask, stored, g.bytes)
 }
 
-// copyChunk copies what a chunk has of a selection.
+// copyChunk copies the elements of a selection that are in a chunk.
 func (o *Object) copyChunk(g grid, s selection, chunkAt []int64, raw, p []byte) {
 	rank := len(g.chunk)
-	n := make([]int64, rank)     // elements in common
+	n := make([]int64, rank)     // elements that both have
 	steps := make([]int64, rank) // bytes from one element of the chunk to the next
 	var from, to int64
 	step := o.Type.Size
@@ -285,7 +285,7 @@ func (o *Object) copyChunk(g grid, s selection, chunkAt []int64, raw, p []byte) 
 		steps[i] = step
 		step *= g.chunk[i]
 	}
-	// What is adjacent in both is copied at once.
+	// What is contiguous in both is copied at once.
 	inner, size := rank, o.Type.Size
 	for inner > 0 && steps[inner-1] == size && s.stride[inner-1] == size {
 		inner--
@@ -309,8 +309,8 @@ func (o *Object) copyChunk(g grid, s selection, chunkAt []int64, raw, p []byte) 
 	}
 }
 
-// runs reads parts, those that are near each other by one request, and several requests
-// at once. What a part had stored is do's only until it returns.
+// runs reads parts, several requests at a time; parts that are close together share a request.
+// stored is valid only until do returns.
 func (o *Object) runs(ctx context.Context, parts func(yield func(part, error) bool), do func(x part, stored []byte) error) error {
 	most := int64(1)
 	if o.Layout.Class == Chunked {
@@ -365,8 +365,8 @@ func (o *Object) runs(ctx context.Context, parts func(yield func(part, error) bo
 	})
 }
 
-// WriteElements writes all elements as Read gives them. It holds some rows of the array:
-// at least those of a row of chunks.
+// WriteElements writes all elements, as Read returns them, to w. It holds several rows of the
+// array in memory, and at least a row of chunks.
 func (o *Object) WriteElements(ctx context.Context, w io.Writer) error {
 	return o.Slabs(ctx, func(b []byte) error {
 		_, err := w.Write(b)
@@ -374,8 +374,8 @@ func (o *Object) WriteElements(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// Slabs calls fn with all elements in order, some rows of the array at a time. Their
-// memory is used again when fn returns.
+// Slabs calls fn with all elements in order, several rows of the array at a time. The slice is
+// valid only until fn returns.
 func (o *Object) Slabs(ctx context.Context, fn func([]byte) error) error {
 	if err := o.Readable(); err != nil {
 		return err

@@ -2,14 +2,14 @@ package hdf5
 
 import "slices"
 
-// A sharedHeap has messages that several object headers share.
+// sharedHeap has messages that several object headers share.
 type sharedHeap struct {
-	kinds uint16 // a bit for each type of messages
+	kinds uint16 // a bit for each type of message
 	heap  int64
 }
 
-// resolve returns the message that a shared one stands for, and where the header is
-// that has it, 0 if that is none.
+// resolve returns the message that a shared message refers to, and the address of the header that
+// contains it, or 0 if it is not in a header.
 //
 //	1  version, type, 6 reserved, a length, address
 //	2  version, type, address
@@ -45,7 +45,7 @@ func (w *wave) resolve(m message) (_ message, at int64, err error) {
 	return h.messages[i], at, nil
 }
 
-// sharedInHeap reads a message from the heap that those of its type are in.
+// sharedInHeap reads a message from the heap for messages of its type.
 func (w *wave) sharedInHeap(kind int, id []byte) (b []byte, err error) {
 	i := slices.IndexFunc(w.f.shared, func(s sharedHeap) bool { return s.kinds>>kind&1 != 0 })
 	if i < 0 || id == nil {
@@ -65,10 +65,9 @@ func (w *wave) sharedInHeap(kind int, id []byte) (b []byte, err error) {
 	return b, err
 }
 
-// sharedTable reads what a message says of where shared messages are: version, address
-// of a table, heaps (u8). The table: "SMTB", for each heap version, kind of an index, types
-// of messages (u16), limits (8 bytes), number of messages (u16), addresses of the index and
-// of the heap; sum.
+// sharedTable parses a message that says where shared messages are: version, address of a table,
+// heaps (u8). The table: "SMTB", for each heap version, kind of an index, types of messages
+// (u16), limits (8 bytes), number of messages (u16), addresses of the index and of the heap; sum.
 func (w *wave) sharedTable(m message) error {
 	f := w.f
 	c := f.cursor(m.data)

@@ -10,31 +10,31 @@ import (
 	"slices"
 )
 
-// A Ref is what an object reference is as a value: the address of an object's header, 0
-// if it refers to nothing.
+// A Ref is the value of an object reference: the address of the object's header, or 0 if it
+// refers to nothing.
 type Ref int64
 
-// A RegionValue is what a region reference is as a value.
+// A RegionValue is the value of a region reference.
 type RegionValue struct {
 	Object Ref
-	// Selection is which elements: as the library encodes it.
+	// Selection has the selected elements, as the library encodes them.
 	Selection []byte
 }
 
-// Values gives elements as Go values, for b that Read has filled, or for an attribute's
-// Data:
+// Values returns the elements in b as Go values, where b is the result of Read or the Data of an
+// attribute. The values are
 //
 //	integers       int64 or uint64, *big.Int if they have more than 64 bits; enums too
-//	floats         float64, with NaN and infinities; what has more bits is rounded
+//	floats         float64, with NaN and infinities; longer floats are rounded
 //	complex        complex128
-//	strings        string, without what fills them up; the bytes are as they are
+//	strings        string, without padding; the bytes are unchanged
 //	bit fields     uint64; []byte if they have more than 64 bits
 //	opaque, time   []byte
 //	compound       []any, by field
-//	array, sequence  []any, arrays of several dimensions flat
-//	references     Ref, RegionValue; []byte of kinds that are not known
+//	array, sequence  []any; arrays of several dimensions are flat
+//	references     Ref, RegionValue; []byte for unknown kinds
 //
-// What lies in heaps is read, several heaps at once.
+// Values in heaps are read, several heaps at a time.
 func (f *File) Values(ctx context.Context, t *Datatype, b []byte) ([]any, error) {
 	d := decoder{w: f.wave(ctx)}
 	return d.all(t, b)
@@ -52,18 +52,18 @@ func (w *wave) values(all []Attribute) {
 	}
 }
 
-// A decoder makes values of elements.
+// decoder converts elements to values.
 type decoder struct {
 	w     *wave
 	heaps map[int64]*collection
 }
 
 const (
-	valueCost  = 24  // bytes that a value takes besides what it has
-	heapsReady = 256 // that are read at once
+	valueCost  = 24  // bytes that a value takes besides its contents
+	heapsReady = 256 // heaps that are read at a time
 )
 
-// take counts what values of a wave take together.
+// take counts the memory that all values of a wave take.
 func (d *decoder) take(n int64) error {
 	w := d.w
 	w.mu.Lock()
@@ -76,7 +76,7 @@ func (d *decoder) take(n int64) error {
 	return nil
 }
 
-// all decodes elements that lie side by side.
+// all converts consecutive elements.
 func (d *decoder) all(t *Datatype, b []byte) ([]any, error) {
 	size := int(t.Size)
 	if size == 0 || len(b)%size != 0 {
@@ -107,8 +107,8 @@ func (d *decoder) all(t *Datatype, b []byte) ([]any, error) {
 	return out, nil
 }
 
-// prepare reads the heaps that elements from i on refer to, until they are many. It
-// returns how many elements are ready then.
+// prepare reads the heaps that elements from i on refer to, up to a limit. It returns the number
+// of elements that can then be converted.
 func (d *decoder) prepare(t *Datatype, b []byte, i int) (int, error) {
 	size := int(t.Size)
 	var want []int64
@@ -217,8 +217,8 @@ func (d *decoder) one(t *Datatype, b []byte) (any, error) {
 	return bytes.Clone(b), d.take(t.Size)
 }
 
-// sequence decodes an element of variable length: a count (u32), and where in a heap
-// its elements are: an address and a number (u32).
+// sequence converts an element of variable length: a count (u32), and the place of its elements
+// in a heap, which is an address and a number (u32).
 func (d *decoder) sequence(t *Datatype, b []byte) (any, error) {
 	c := d.w.f.cursor(b)
 	n := int64(c.u32())
@@ -247,12 +247,12 @@ func (d *decoder) sequence(t *Datatype, b []byte) (any, error) {
 	if !t.Base.variable {
 		return d.all(t.Base, got[:size])
 	}
-	// Elements that refer to heaps again have their own.
+	// Elements that refer to heaps themselves have a decoder of their own.
 	inner := decoder{w: d.w, heaps: d.heaps}
 	return inner.all(t.Base, got[:size])
 }
 
-// object is that of a global heap; nil if it refers to nothing.
+// object returns an object of a global heap, or nil if the reference is empty.
 func (d *decoder) object(at int64, number uint32) ([]byte, error) {
 	if at == undefined || at == d.w.f.Base {
 		return nil, nil
@@ -274,7 +274,7 @@ func (d *decoder) object(at int64, number uint32) ([]byte, error) {
 	return b, nil
 }
 
-// trim takes off what fills a string up.
+// trim removes the padding of a string.
 func (t *Datatype) trim(b []byte) []byte {
 	switch t.Padding {
 	case SpacePadded:
@@ -286,7 +286,7 @@ func (t *Datatype) trim(b []byte) []byte {
 	return s
 }
 
-// little is an element with its lowest byte first.
+// little returns an element with its lowest byte first.
 func (t *Datatype) little(b []byte) []byte {
 	switch {
 	case t.vax:
@@ -301,7 +301,7 @@ func (t *Datatype) little(b []byte) []byte {
 	return b
 }
 
-// bits is the number of an element of up to 8 bytes.
+// bits returns the number of an element of up to 8 bytes.
 func (t *Datatype) bits(b []byte) uint64 {
 	var v uint64
 	switch {
@@ -347,7 +347,7 @@ func (t *Datatype) integer(b []byte) any {
 	return int64(v<<shift) >> shift
 }
 
-// field takes bits out of an element with its lowest byte first.
+// field returns n bits at bit at of a little-endian element.
 func field(b []byte, at, n int) uint64 {
 	var v uint64
 	for i := range n {
@@ -367,8 +367,8 @@ func (t *Datatype) float(b []byte) float64 {
 		return float64(math.Float32frombits(uint32(t.bits(b))))
 	}
 	b = t.little(b)
-	// Of a long mantissa the upper bits count, and whether there is anything below them:
-	// rounding to 53 bits needs no more.
+	// Of a long mantissa, only the upper bits matter for rounding to 53 bits, and whether any
+	// lower bit is set.
 	dropped := max(0, x.MantissaBits-63)
 	mantissa := field(b, x.MantissaAt+dropped, x.MantissaBits-dropped)
 	for at := x.MantissaAt; at < x.MantissaAt+dropped; at++ {
@@ -380,7 +380,7 @@ func (t *Datatype) float(b []byte) float64 {
 	largest := int64(1)<<x.ExponentBits - 1
 	fraction := mantissa
 	if !x.Implied {
-		// The highest bit is stored: it is part of the number but not of a NaN's sign.
+		// The highest bit is stored: it is a part of the number, but not of the sign of a NaN.
 		scale++
 		fraction &^= 1 << (width - 1)
 	}

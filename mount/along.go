@@ -8,21 +8,23 @@ import (
 	"sync"
 )
 
-// An along reads a long file beside who reads it from its beginning, to compare it with
-// its digest: what the system copies from file to file nobody sees.
+// along reads a long file concurrently with a program that reads it from its beginning, in order
+// to compare it with its digest. This is necessary because holdall does not see bytes that the
+// kernel copies from file to file.
 type along struct {
-	in     io.ReadCloser // its last read says what is wrong
+	in     io.ReadCloser // its last read returns the result of the comparison
 	cancel context.CancelFunc
 
 	mu   sync.Mutex
-	at   int64         // how far it is
-	to   int64         // how far others are
-	idle chan struct{} // closed once it is as far as they are; nil if it is
+	at   int64         // how far it has read
+	to   int64         // how far the program has read
+	idle chan struct{} // closed once it has read as far as the program; nil if it has
 	err  error
 }
 
-// compare notes a read of a long file from off to end, and returns what is wrong with the
-// file where that is known, as it is at its end if it was read from its beginning.
+// compare records a read of a long file from off to end. At the end of a file that was read from
+// its beginning, it waits for the comparison. It returns an error if the file is damaged, as far
+// as that is known.
 func (x *file) compare(ctx context.Context, off, end int64) error {
 	if x == nil || !x.long {
 		return nil
@@ -58,7 +60,7 @@ func (x *file) compare(ctx context.Context, off, end int64) error {
 	return x.v.a.Source().Settle(ctx, x.e)
 }
 
-// catchUp has what is before to read, and returns what is closed then.
+// catchUp makes a read up to the offset to. It returns a channel that is closed then, or nil.
 func (a *along) catchUp(to int64) <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +91,7 @@ func (a *along) read(idle chan struct{}) {
 	}
 }
 
-// close ends it, and waits for that.
+// close ends the reading and waits for that.
 func (a *along) close() {
 	a.cancel()
 	a.mu.Lock()

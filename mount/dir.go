@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// handles are what is open, by number.
+// handles are the open files and folders, by number.
 type handles struct {
 	mu   sync.RWMutex
 	m    map[uint64]handle
@@ -50,17 +50,17 @@ func (hs *handles) close(n uint64) {
 	}
 }
 
-// A dir is a folder that is being listed: entries are taken from the archive as the
-// system asks for them, page after page, and no page begins anew.
+// dir is a folder that is being listed. Entries are taken from the archive as the kernel requests
+// them, page by page, and no page starts from the beginning.
 type dir struct {
 	n *node
-	v *version // nil of the folder that has several archives
+	v *version // nil for the folder that contains several archives
 
 	mu     sync.Mutex
 	next   func() (holdall.Entry, error, bool)
 	stop   func()
 	cancel atomic.Pointer[context.CancelFunc]
-	at     uint64 // of what next gives
+	at     uint64 // number of the entry that next returns
 	kept   *holdall.Entry
 }
 
@@ -70,7 +70,7 @@ func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.
 		return code
 	}
 	out.Fh = f.handles.add(&dir{n: ctx.n, v: ctx.v})
-	ctx.v = nil // it is the listing's
+	ctx.v = nil // the listing uses it now
 	ctx.end()
 	out.OpenFlags = fuse.FOPEN_CACHE_DIR | fuse.FOPEN_KEEP_CACHE
 	return fuse.OK
@@ -96,10 +96,10 @@ func (d *dir) rewind() {
 	}
 }
 
-// The first two entries of every folder.
+// dots are the first two entries of every folder.
 const dots = 2
 
-// take returns entry number at, false if there are no more.
+// take returns the entry numbered at. It returns false if there are no more.
 func (d *dir) take(f *filesystem, at uint64) (holdall.Entry, bool, error) {
 	if d.next != nil && at < d.at {
 		d.rewind()
@@ -142,19 +142,20 @@ func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, 
 		}
 	}
 	if d.n.name != "." && !format.ValidPath(d.n.name) {
-		return func(func(holdall.Entry, error) bool) {} // what is in it is in the root
+		return func(func(holdall.Entry, error) bool) {} // its entries are listed in the root
 	}
 	return d.v.a.ReadDir(ctx, d.n.name)
 }
 
-// looks counts lookups of single files after they were listed. If there are many, listings carry
-// attributes, so that the system need not ask for each file: find -size then takes a sixth of the
-// time. Without lookups listings carry names only: a plain find would take twice the time.
-// Folders do not count and always carry attributes, since every walk looks them up.
+// looks counts lookups of single files after they were listed. If there are many, listings
+// contain attributes, so that the kernel need not look up each file: find -size then takes a
+// sixth of the time. Otherwise listings contain names only, because attributes would double the
+// time of a plain find. Folders do not count and are always listed with attributes, since every
+// walk looks them up.
 type looks struct {
 	n     atomic.Int64
-	since atomic.Int64 // when n was 0
-	last  atomic.Int64 // time that there were many
+	since atomic.Int64 // the time when n was 0
+	last  atomic.Int64 // the last time that there were many
 }
 
 const (
@@ -162,7 +163,7 @@ const (
 	looksTime = 2 * time.Second
 )
 
-// note counts a look.
+// note counts a lookup.
 func (l *looks) note() {
 	now := time.Now().UnixNano()
 	if now-l.since.Load() > int64(looksTime) {
@@ -196,7 +197,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 	}
 	ctx := f.request(cancel)
 	defer ctx.end()
-	// Its entries may take long to come, and go on after this request.
+	// Its entries may take long to arrive, and are still useful after this request.
 	if d.v != nil && !d.v.a.IsNear() {
 		stop := context.AfterFunc(ctx, func() {
 			if c := d.cancel.Load(); c != nil {
@@ -220,7 +221,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		if d.v != nil {
 			f.tell(ctx, d.v, d.n, name, *e, room)
 		} else {
-			_ = f.tellRoot(ctx, d.n, name, room) // it is asked for again
+			_ = f.tellRoot(ctx, d.n, name, room) // without attributes, the kernel looks it up later
 		}
 		return true
 	}
@@ -233,11 +234,11 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		}
 		e, ok, err := d.take(f, at)
 		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-			e, ok, err = d.take(f, at) // that was for the request before
+			e, ok, err = d.take(f, at) // the previous request was cancelled
 		}
 		if err != nil {
 			if at > in.Offset {
-				return fuse.OK // the next page says so
+				return fuse.OK // the next page returns the error
 			}
 			return f.gone(d.v, d.n, err)
 		}

@@ -1,11 +1,13 @@
-// Package mount shows archives as a file system, read-only, by FUSE.
+// Package mount mounts archives as read-only file systems with FUSE. It supports Linux, macOS and
+// FreeBSD; on other systems [New] returns [ErrNoFUSE].
 //
-// Nothing is kept of an archive before somebody looks at it: directories are read when
-// they are listed, files when they are looked up, and the system's own caches keep what
-// was found for as long as the archive is the same. Content is read by
-// holdall.Archive.ReadAt, which proves it where it can be proven.
+//	m, err := mount.New("/mnt/docs", []mount.Tree{{Archive: a}}, mount.Options{})
+//	…
+//	<-m.Done()
 //
-// Linux, macOS and FreeBSD have FUSE. Elsewhere [New] says that it is unsupported.
+// Directories are read when they are listed, and files when they are looked up. The kernel caches
+// names and attributes as long as the archive does not change. Contents are read with
+// [holdall.Archive.ReadAt], and compared as described there.
 package mount
 
 import (
@@ -19,41 +21,42 @@ import (
 
 // A Tree is an archive to be mounted.
 type Tree struct {
-	// Name is the folder that it is in where several are mounted.
+	// Name is the name of the archive's folder, if several archives are mounted.
 	Name    string
 	Archive *holdall.Archive
-	// Reopen opens the archive again once it has changed; nil is never: then reads of an
-	// archive that changed fail with ESTALE.
+	// Reopen, if not nil, opens the archive again after it has changed. Without it, reads of a
+	// changed archive fail with ESTALE.
 	Reopen func(context.Context) (*holdall.Archive, error)
-	// Version says what stands for the archive's bytes now, "" if that is not known. It
-	// is asked from time to time if there is a Reopen, so that a change is noticed that
-	// no read meets.
+	// Version returns a text that identifies the current version of the archive, or "" if it is
+	// not known. If Reopen is set, it is called from time to time to find changes that no read
+	// would notice.
 	Version func(context.Context) string
-	// Aside, if it is not nil, is called beside the mount with each version of the archive,
-	// which is not closed before it returns. Its context ends with the mount.
+	// Aside, if not nil, is called concurrently with each version of the archive, which is not
+	// closed before it returns. Its context ends with the mount.
 	Aside func(context.Context, *holdall.Archive)
-	// Opened is what Version said before the archive was opened.
+	// Opened is the result of Version before the archive was opened.
 	Opened string
 }
 
-// Options are wishes for a mount; the zero value suits most.
+// Options are options for a mount. The zero value suits most programs.
 type Options struct {
-	// Source is what the table of mounts calls it.
+	// Source is the name of the file system in the table of mounts.
 	Source string
-	// AllowOther lets other users in, as far as modes and owners let them.
+	// AllowOther allows access by other users, as far as modes and owners permit.
 	AllowOther bool
-	// Owner, if it is not nil, has all files.
+	// Owner, if not nil, is the owner of all files.
 	Owner *Owner
-	// NonEmpty mounts over a folder that is not empty. What is in it is out of sight.
+	// NonEmpty allows mounting over a folder that is not empty, which hides its contents.
 	NonEmpty bool
-	// Poll is how often archives are looked at that can be opened again, and others of
-	// this machine; 0 is every 2 s on this machine, and every 30 s behind a network.
+	// Poll is how often archives are checked for changes. This applies to archives with Reopen,
+	// and to those on this machine. 0 means every 2 s on this machine and every 30 s on a
+	// network.
 	Poll time.Duration
-	// Log is told what goes wrong; nil is nobody.
+	// Log gets errors. If it is nil, they are not logged.
 	Log *slog.Logger
 
-	// For tests: opens has the system say what is opened and closed, as old ones do
-	// anyway, and rest is for restAfter.
+	// These are for tests. opens makes the kernel report when files are opened and closed, as old
+	// kernels do in any case. rest replaces restAfter.
 	opens bool
 	rest  time.Duration
 }
@@ -61,11 +64,11 @@ type Options struct {
 // An Owner is a user and a group.
 type Owner struct{ UID, GID uint32 }
 
-// ErrStale means that a folder is a mount point whose process is gone.
+// ErrStale means that a folder is a mount point whose process has ended.
 var ErrStale = errors.New("is a mount point whose process has ended")
 
-// ErrNoFUSE means that this system has no FUSE, or does not let us use it. It wraps
-// errors.ErrUnsupported.
+// ErrNoFUSE means that the system has no FUSE, or does not permit its use. It wraps
+// [errors.ErrUnsupported].
 var ErrNoFUSE error = noFUSE{}
 
 type noFUSE struct{}

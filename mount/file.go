@@ -17,34 +17,34 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A file is being read: one that is open, or, where the system does not say what is open,
-// a sequence of reads. What is read of it is of the version that it was begun in.
+// file is a file that is being read. It is an open file or, if the kernel does not report when
+// files are opened, a sequence of reads. All reads are from the version in which it began.
 type file struct {
 	f    *filesystem
 	n    *node
 	v    *version
 	e    holdall.Entry
-	run  bool // its content is a run in a file of this machine
-	slow bool // reading ahead is of use
+	run  bool // its content is a range of a local file
+	slow bool // reading ahead helps
 
 	long bool // it is compared with its digest while it is read, if it is read from its beginning
 
 	mu     sync.Mutex
-	end    int64 // of what was read last
-	steps  int   // how many reads came one after the other
+	end    int64 // of the last read
+	steps  int   // number of sequential reads
 	first  int64 // where the first of them began
-	asked  int64 // how far the disk was asked
+	asked  int64 // how far the disk has been asked to read
 	ahead  *ahead
 	along  *along
 	closed bool
-	used   time.Time // last; of readings
+	used   time.Time // time of the last use, for readings
 }
 
-// newFile takes a use of v over if it succeeds.
+// newFile returns a file. If it succeeds, the file owns a use of v.
 func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall.Entry) (*file, error) {
 	_, _, run, err := v.a.Source().File(ctx, e)
 	if _, damaged := errors.AsType[*holdall.DigestError](err); err != nil && !damaged {
-		return nil, err // what is damaged is told of when it is read
+		return nil, err // damage is reported when the file is read
 	}
 	parts, whole := v.a.Compares(ctx, e)
 	x := &file{f: f, n: n, v: v, e: e, run: run, long: whole && !parts}
@@ -52,9 +52,9 @@ func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall
 	return x, nil
 }
 
-// Init looks at what the system can do, before it asks for anything. Where it can go
-// without, it is not to say what is opened and closed, which takes longer than most reads
-// do. Then all who read a file read the same, so nothing may change below them.
+// Init checks the kernel's features before it sends requests. If possible, the kernel is told not
+// to report when files are opened and closed, which takes longer than most reads. All readers of
+// a file then share one state, so archives must not change below them.
 func (f *filesystem) Init(s *fuse.Server) {
 	f.unopened = mayGoUnopened && !f.o.opens && s.KernelSettings().Flags64()&fuse.CAP_NO_OPEN_SUPPORT != 0
 	for _, t := range f.trees {
@@ -64,7 +64,7 @@ func (f *filesystem) Init(s *fuse.Server) {
 
 func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	if f.unopened {
-		return fuse.ENOSYS // it is opened all the same, and nobody asks again
+		return fuse.ENOSYS // the kernel opens the file anyway, and does not ask again
 	}
 	if in.Flags&syscall.O_ACCMODE != syscall.O_RDONLY {
 		return fuse.EROFS
@@ -82,7 +82,7 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 	if err != nil {
 		return f.gone(ctx.v, ctx.n, err)
 	}
-	ctx.v = nil // it is the file's
+	ctx.v = nil // the file uses it now
 	out.Fh = f.handles.add(x)
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	return fuse.OK
@@ -90,16 +90,17 @@ func (f *filesystem) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.Ope
 
 func (f *filesystem) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { f.handles.close(in.Fh) }
 
-// Flush is what closing a file asks for, once: there is nothing to write.
+// Flush is sent when a file is closed. There is nothing to write, so it is not implemented, and
+// the kernel sends it only once.
 func (f *filesystem) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
-// Write is asked for only where somebody has made the mount writable behind our back and
-// has opened a file without asking.
+// Write is sent only if somebody has made the mount writable and opened a file that the kernel
+// did not report.
 func (f *filesystem) Write(<-chan struct{}, *fuse.WriteIn, []byte) (uint32, fuse.Status) {
 	return 0, fuse.EROFS
 }
 
-// Close ends what is read ahead.
+// Close ends reading ahead.
 func (x *file) Close() error {
 	x.mu.Lock()
 	a, along := x.ahead, x.along
@@ -116,8 +117,8 @@ func (x *file) Close() error {
 	return nil
 }
 
-// worthHandingOn is from how many bytes on it is faster to let the system copy from file
-// to file than to read and write. Shorter reads cost more so.
+// worthHandingOn is the size of a read from which it is faster to let the kernel copy from file
+// to file than to read and write. Shorter reads cost more that way.
 const worthHandingOn = 64 << 10
 
 func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
@@ -144,14 +145,14 @@ func (f *filesystem) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (
 		return nil, fuse.EBADF
 	}
 	if !x.v.isCurrent() {
-		// The system keeps pages by files, not by who opened them: those of the old version
-		// must not get among the new ones.
+		// The kernel caches pages for each file, not for each program that opened it. Pages of
+		// the old version must not be mixed with new ones.
 		return nil, fuse.Status(syscall.ESTALE)
 	}
 	return f.read(ctx, x.v, x.e, x, in, buf)
 }
 
-// read reads an entry; x is what else is known of who reads it, nil if that is nothing.
+// read reads an entry. x is the state of its reader, or nil if there is none.
 func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	off := int64(in.Offset)
 	if off < 0 {
@@ -171,8 +172,7 @@ func (f *filesystem) read(ctx *request, v *version, e holdall.Entry, x *file, in
 	return r, fuse.OK
 }
 
-// content is what is read from off on, as yet compared with nothing where it is a part of a
-// long file.
+// content reads content at off. If that is a part of a long file, it has not been compared yet.
 func (f *filesystem) content(ctx context.Context, v *version, e holdall.Entry, x *file, off int64, p []byte) (fuse.ReadResult, error) {
 	n := int64(len(p))
 	from, ahead := x.next(off, n)
@@ -197,17 +197,17 @@ func (f *filesystem) content(ctx context.Context, v *version, e holdall.Entry, x
 	return filled(p[:got]), err
 }
 
-// filled is an answer that is in memory. As a list of pieces it is written as it is; as
-// anything else the library would put it into a pipe first, at the cost of three calls of
-// the system, and then find that it had better not.
+// filled returns a result that is in memory. As a vector it is written directly. The library
+// would put any other kind into a pipe first, which costs three system calls, and then notice
+// that it should not.
 func filled(b []byte) fuse.ReadResult { return fuse.ReadResultVector([][]byte{b}) }
 
-// readings are the sequences of reads of large files, those that went on last, where the
-// system does not say what is open. Several may be of one file, at different places.
+// readings are the most recent sequences of reads of large files. They are used if the kernel
+// does not report when files are opened. A file may have several sequences, at different offsets.
 type readings struct {
-	after  time.Duration // until one that nobody goes on with is closed
+	after  time.Duration // how long an unused sequence is kept
 	mu     sync.Mutex
-	all    []*file // the one used last at the end
+	all    []*file // the last used one is at the end
 	sweep  *time.Timer
 	closed bool
 }
@@ -215,12 +215,12 @@ type readings struct {
 const (
 	mostReadings = 64 // of all files
 	mostOfOne    = 4  // of one file
-	// restAfter is how long nobody reads on before what was read ahead is given up.
+	// restAfter is how long data that was read ahead is kept without reads.
 	restAfter = 5 * time.Second
 )
 
-// of returns the sequence that a read of a file belongs to, or a new one. It may be closed
-// before it is used.
+// of returns the sequence that a read of a file belongs to, or a new one. It may be closed before
+// it is used.
 func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, e holdall.Entry, off int64) (*file, error) {
 	rs.mu.Lock()
 	x := rs.find(n, off)
@@ -237,7 +237,7 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 	x.end, x.first, x.used = off, off, time.Now()
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if other := rs.find(n, off); other != nil { // it has come meanwhile
+	if other := rs.find(n, off); other != nil { // another request has added it
 		v.done()
 		return other, nil
 	}
@@ -250,8 +250,9 @@ func (rs *readings) of(ctx context.Context, f *filesystem, n *node, v *version, 
 	return x, nil
 }
 
-// find returns the sequence that a read goes on with, or the one that it takes the place
-// of where a file has as many as it may have; nil if there is neither. mu must be held.
+// find returns the sequence that a read continues. If there is none and the file has the maximum
+// number of sequences, it returns the oldest, which the read replaces. Otherwise it returns nil.
+// mu must be held.
 func (rs *readings) find(n *node, off int64) *file {
 	at, oldest, many := -1, -1, 0
 	for i, x := range rs.all {
@@ -277,14 +278,14 @@ func (rs *readings) find(n *node, off int64) *file {
 	return x
 }
 
-// close ends one, which mu must be held for. It is waited for at the end of the mount.
+// close closes a sequence; mu must be held. The end of the mount waits for it.
 func (rs *readings) close(i int) {
 	x := rs.all[i]
 	rs.all = slices.Delete(rs.all, i, i+1)
 	x.f.aheads.ending.Go(func() { x.Close() })
 }
 
-// rest closes what nobody goes on with.
+// rest closes unused sequences.
 func (rs *readings) rest() {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -296,7 +297,7 @@ func (rs *readings) rest() {
 	}
 }
 
-// drop ends those of a node that the system has forgotten.
+// drop closes the sequences of a node that the kernel has forgotten.
 func (rs *readings) drop(ino uint64) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -307,7 +308,7 @@ func (rs *readings) drop(ino uint64) {
 	}
 }
 
-// closeAll ends all once nobody asks any more.
+// closeAll closes all sequences after the last request.
 func (rs *readings) closeAll() {
 	rs.mu.Lock()
 	rs.closed = true
@@ -318,7 +319,7 @@ func (rs *readings) closeAll() {
 	rs.rest()
 }
 
-// faultOf says why an entry cannot be read, nil if it can.
+// faultOf returns why an entry cannot be read, or nil if it can.
 func faultOf(e *holdall.Entry) error {
 	switch {
 	case e.Fault != nil:
@@ -334,16 +335,16 @@ type faultError struct{ p *holdall.Problem }
 func (e *faultError) Error() string { return e.p.Message }
 
 const (
-	// worthAhead is from which size on a file may be read ahead.
+	// worthAhead is the size of the smallest file that is read ahead.
 	worthAhead = 256 << 10
-	// stepsAhead is how many reads one after the other make a sequence of them.
+	// stepsAhead is the number of sequential reads that start reading ahead.
 	stepsAhead = 3
-	// nearby is how far off reads may be that belong to a sequence: the system has several
-	// under way, and they come in any order.
+	// nearby is the largest distance between reads of a sequence. The kernel has several in
+	// progress, which arrive in any order.
 	nearby = 2 << 20
 )
 
-// near reports whether a read may be the next one; mu must be held.
+// near reports whether a read may be the next one of a sequence; mu must be held.
 func (x *file) near(off int64) bool { return off >= x.end-nearby && off <= x.end+nearby }
 
 func (x *file) isNear(off int64) bool {
@@ -352,9 +353,8 @@ func (x *file) isNear(off int64) bool {
 	return x.near(off)
 }
 
-// next notes a read of a file of this machine, and returns what had better be on its way
-// from the disk already, if reads are in sequence: the system's own guess is spoilt by
-// several reads at once.
+// next records a read of a local file. If reads are sequential, it returns the range that the
+// disk should start to read. The kernel's own read-ahead is defeated by several reads at a time.
 func (x *file) next(off, n int64) (from, size int64) {
 	if x == nil || !x.run {
 		return 0, 0
@@ -364,7 +364,7 @@ func (x *file) next(off, n int64) (from, size int64) {
 	if !x.near(off) {
 		x.steps, x.asked, x.first = 0, 0, off
 	} else {
-		x.steps, x.first = x.steps+1, min(x.first, off) // several may be under way, in any order
+		x.steps, x.first = x.steps+1, min(x.first, off) // several may be in progress, in any order
 	}
 	x.end = max(x.end, off+n)
 	if x.steps == 0 {
@@ -378,7 +378,7 @@ func (x *file) next(off, n int64) (from, size int64) {
 	return from, x.asked - from
 }
 
-// sequential notes a read, and returns what reads ahead if reads are in sequence.
+// sequential records a read. If reads are sequential, it returns what reads ahead.
 func (x *file) sequential(off, n int64) *ahead {
 	if x == nil || !x.slow {
 		return nil
@@ -407,18 +407,18 @@ func (x *file) sequential(off, n int64) *ahead {
 	}
 	if x.ahead == nil && x.steps >= stepsAhead && x.e.Size-off > worthAhead {
 		if x.long && x.first == 0 && off <= aheadWindow {
-			off = 0 // what is read from the beginning is compared with its digest
+			off = 0 // a file that is read from its beginning is compared with its digest
 		}
 		x.ahead = x.f.aheads.begin(x.f.ctx, x.v, x.e, off)
 	}
 	return x.ahead
 }
 
-// aheads are the files that are read ahead, those that were read last.
+// aheads are the files that are read ahead, the most recent ones.
 type aheads struct {
 	mu  sync.Mutex
-	all []*ahead // the one used last at the end
-	// ending are those that nobody uses any more, until they have ended.
+	all []*ahead // the last used one is at the end
+	// ending waits for those that are being closed.
 	ending sync.WaitGroup
 }
 
@@ -445,20 +445,20 @@ func (as *aheads) drop(a *ahead) {
 	as.all = slices.DeleteFunc(as.all, func(o *ahead) bool { return o == a })
 }
 
-// An ahead reads a file front to back before it is asked, by holdall.File, which joins and
-// decodes on several goroutines.
+// ahead reads a file sequentially before it is requested, with holdall.File, which joins reads
+// and decodes on several goroutines.
 type ahead struct {
 	v     *version
-	ctx   context.Context // ends when it is closed
-	close func()          // waits for that
+	ctx   context.Context // ends when the ahead is closed
+	close func()          // closes the ahead and waits
 	done  chan struct{}
 
 	mu     sync.Mutex
-	blocks []block       // one behind the other
-	from   int64         // of the first one
-	end    int64         // of the last one
-	wanted int64         // how far somebody has asked
-	err    error         // behind end
+	blocks []block       // contiguous
+	from   int64         // offset of the first block
+	end    int64         // end of the last block
+	wanted int64         // end of the requests so far
+	err    error         // the error at end
 	more   chan struct{} // closed when there is another block
 	room   chan struct{} // has a token when there is room again
 }
@@ -467,8 +467,8 @@ type block []byte
 
 const (
 	aheadBlock  = 256 << 10
-	aheadWindow = 2 << 20 // before what was asked
-	aheadBehind = 1 << 20 // that is kept, for what comes late
+	aheadWindow = 2 << 20 // read ahead of the last request
+	aheadBehind = 1 << 20 // kept before it, for late requests
 )
 
 func newAhead(ctx context.Context, v *version, e holdall.Entry, off int64) *ahead {
@@ -529,8 +529,8 @@ func (a *ahead) run(e holdall.Entry) {
 	a.mu.Unlock()
 }
 
-// read fills p from off, and reports false if it has not what is there: then it must be
-// read by itself, which also says what is wrong with it.
+// read fills p from off. It returns false if it does not have the data; it must then be read
+// directly, which also returns any error.
 func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
 	end := off + int64(len(p))
 	for {

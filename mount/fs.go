@@ -21,9 +21,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A filesystem answers what the system asks.
+// filesystem handles the requests of the kernel.
 type filesystem struct {
-	fuse.RawFileSystem // that says ENOSYS
+	fuse.RawFileSystem // returns ENOSYS
 	trees              []*tree
 	o                  Options
 	owner              Owner
@@ -35,17 +35,17 @@ type filesystem struct {
 	readings           readings
 	aheads             aheads
 	looks              looks
-	unopened           bool // the system does not say what is opened and closed
+	unopened           bool // the kernel does not report when files are opened and closed
 	quiet              quiet
 }
 
-// Of a version of an archive all stays as it is.
+// forever is for data that cannot change, as in one version of an archive.
 const forever = time.Hour
 
 func (f *filesystem) String() string { return "holdall" }
 
-// fresh is how long the system may believe what it was told of a tree's root: of one that
-// is watched, names that were not there may come.
+// fresh returns how long the kernel may cache data about a tree's root. If the archive is
+// watched, new names may appear.
 func (t *tree) fresh() time.Duration {
 	if t.Reopen != nil {
 		return time.Second
@@ -53,7 +53,7 @@ func (t *tree) fresh() time.Duration {
 	return forever
 }
 
-// status is what err is to who asked, and a line in the log.
+// status converts an error to a status, and logs it.
 func (f *filesystem) status(v *version, name string, err error) fuse.Status {
 	switch {
 	case err == nil:
@@ -67,7 +67,7 @@ func (f *filesystem) status(v *version, name string, err error) fuse.Status {
 		f.changed(v)
 		return fuse.Status(syscall.ESTALE)
 	}
-	// Of an object that is not there it is said in the same words.
+	// The errors of stores for missing objects also wrap fs.ErrNotExist.
 	if _, far := errors.AsType[*store.Error](err); !far && errors.Is(err, iofs.ErrNotExist) {
 		return fuse.ENOENT
 	}
@@ -89,7 +89,8 @@ func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.En
 	return e, nil
 }
 
-// lookup is the archive's, but that the root is a folder, whatever else has its name.
+// lookup is like that of the archive, but the root is always a folder, even if there is an entry
+// of its name.
 func (v *version) lookup(ctx context.Context, name string) (holdall.Entry, error) {
 	e, err := v.a.Lookup(ctx, name)
 	if name == "." {
@@ -108,7 +109,7 @@ var modeBits = [...]struct {
 	told uint32
 }{{iofs.ModeSetuid, syscall.S_ISUID}, {iofs.ModeSetgid, syscall.S_ISGID}, {iofs.ModeSticky, syscall.S_ISVTX}}
 
-// attr says what an entry is. It must be no hard link that leads somewhere.
+// attr sets the attributes of an entry. A hard link must have been resolved.
 func (f *filesystem) attr(v *version, e *holdall.Entry, ino uint64, a *fuse.Attr) {
 	mode := e.FileMode()
 	*a = fuse.Attr{Ino: ino, Mode: uint32(mode.Perm()), Nlink: 1, Owner: fuse.Owner{Uid: f.owner.UID, Gid: f.owner.GID}}
@@ -126,7 +127,7 @@ func (f *filesystem) attr(v *version, e *holdall.Entry, ino uint64, a *fuse.Attr
 	default:
 		a.Size = uint64(max(e.Size, 0))
 		if a.Size == 0 && faultOf(e) != nil {
-			// Of nothing nobody would read anything, and hear that it cannot be read.
+			// Nobody would read an empty file and learn that it cannot be read.
 			a.Size = 1
 		}
 		a.Blocks = (a.Size + 511) / 512
@@ -151,14 +152,14 @@ func (f *filesystem) attr(v *version, e *holdall.Entry, ino uint64, a *fuse.Attr
 	}
 }
 
-// rootAttr is of the folder that has several archives.
+// rootAttr sets the attributes of the folder that contains several archives.
 func (f *filesystem) rootAttr(a *fuse.Attr) {
 	*a = fuse.Attr{Ino: rootIno, Mode: syscall.S_IFDIR | 0o555, Nlink: 1, Owner: fuse.Owner{Uid: f.owner.UID, Gid: f.owner.GID}}
 	a.SetTimes(&f.mounted, &f.mounted, &f.mounted)
 }
 
-// tell fills in what the system is told of an entry that it found as name in a folder.
-// From then on it knows the node.
+// tell fills in the kernel's response for an entry that was found as name in a folder. From then
+// on the kernel knows the node.
 func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string, e holdall.Entry, out *fuse.EntryOut) {
 	by := link{}
 	several := false
@@ -183,8 +184,8 @@ func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string
 	out.SetAttrTimeout(forever)
 }
 
-// at begins a request, which must be ended if there is no error. It uses the version of its
-// node's archive, which is nil of the folder that has several.
+// at begins a request. If there is no error, it must be ended. It uses the version of the node's
+// archive, or nil for the folder that contains several.
 func (f *filesystem) at(cancel <-chan struct{}, ino uint64) (*request, fuse.Status) {
 	r := f.request(cancel)
 	if r.n = f.nodes.get(ino); r.n == nil {
@@ -198,8 +199,8 @@ func (f *filesystem) at(cancel <-chan struct{}, ino uint64) (*request, fuse.Stat
 	return r, fuse.OK
 }
 
-// about begins a request about an entry, as at does. Of the folder that has several archives
-// there is none: its status is given.
+// about begins a request about an entry, like at. There is none for the folder that contains
+// several archives; about then returns the status folder.
 func (f *filesystem) about(cancel <-chan struct{}, ino uint64, folder fuse.Status) (r *request, e holdall.Entry, code fuse.Status) {
 	if r, code = f.at(cancel, ino); code != fuse.OK {
 		return nil, e, code
@@ -241,8 +242,8 @@ func (f *filesystem) Lookup(cancel <-chan struct{}, h *fuse.InHeader, name strin
 	return fuse.OK
 }
 
-// tellRoot tells of an archive, which is a folder: of a node 0, that is of none, if there is
-// none of the name.
+// tellRoot fills in the kernel's response for an archive's folder. If there is no archive of that
+// name, it is node 0, which means that there is no such file.
 func (f *filesystem) tellRoot(ctx context.Context, in *node, name string, out *fuse.EntryOut) fuse.Status {
 	i := slices.IndexFunc(f.trees, func(t *tree) bool { return t.Name == name })
 	if i < 0 {
@@ -299,7 +300,7 @@ func (f *filesystem) GetAttr(cancel <-chan struct{}, in *fuse.GetAttrIn, out *fu
 	return fuse.OK
 }
 
-// gone is the status of an entry that the system knows, and that is not there.
+// gone returns the status for a known entry that does not exist.
 func (f *filesystem) gone(v *version, n *node, err error) fuse.Status {
 	code := f.status(v, n.name, err)
 	if code == fuse.ENOENT {
@@ -336,8 +337,8 @@ func (f *filesystem) StatFs(cancel <-chan struct{}, h *fuse.InHeader, out *fuse.
 	return fuse.OK
 }
 
-// A quiet log says at most so many lines in a while: who reads a damaged archive from one
-// end to the other need not hear of each file.
+// quiet is a log that limits the number of lines in a period. So a program that reads all of a
+// damaged archive does not cause a line for each file.
 type quiet struct {
 	mu    sync.Mutex
 	since time.Time
@@ -368,12 +369,12 @@ func (q *quiet) say(log *slog.Logger, what string, args ...any) {
 	}
 }
 
-// A request is the context of one. It ends with the mount, and some time after the
-// process that asked was interrupted: any signal does that, also one that the process
-// goes on after, to which an answer in time is no error.
+// request is the context of a request. It ends with the mount, or a while after the process that
+// sent the request was interrupted. Any signal interrupts a process, also one after which it
+// continues; a prompt response is then not an error.
 type request struct {
-	n      *node    // that is asked about
-	v      *version // that it uses
+	n      *node    // the node of the request
+	v      *version // the version that it uses
 	cancel <-chan struct{}
 	parent context.Context
 	once   sync.Once
@@ -389,9 +390,9 @@ func (f *filesystem) request(cancel <-chan struct{}) *request {
 	return &request{cancel: cancel, parent: f.ctx}
 }
 
-// end is called when the request is answered.
+// end is called when the request has been answered.
 func (r *request) end() {
-	r.once.Do(func() {}) // nobody begins to wait any more
+	r.once.Do(func() {}) // prevents waiting from now on
 	if r.over != nil {
 		close(r.over)
 	}
@@ -403,7 +404,7 @@ func (r *request) end() {
 func (r *request) Deadline() (time.Time, bool) { return time.Time{}, false }
 func (r *request) Value(any) any               { return nil }
 
-// Done waits only if somebody else does.
+// Done starts to wait only when it is called.
 func (r *request) Done() <-chan struct{} {
 	r.once.Do(func() {
 		r.done, r.over = make(chan struct{}), make(chan struct{})

@@ -23,7 +23,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Mount is a file system of archives.
+// A Mount is a mounted file system of archives.
 type Mount struct {
 	dir    string
 	fs     *filesystem
@@ -33,15 +33,15 @@ type Mount struct {
 	work   sync.WaitGroup
 }
 
-// New mounts archives at dir: one as it is, several in a folder each. It takes them over
-// and closes them when nothing is mounted any more; if it fails they are still the
-// caller's. It returns when the mount is ready.
+// New mounts archives at dir. A single archive is mounted at dir itself, and several archives in
+// a folder each. New returns when the mount is ready. If it succeeds, the Mount owns the archives
+// and closes them when it ends. If it fails, they remain the caller's.
 func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	dir, err := target(dir, o.NonEmpty)
 	if err != nil {
 		return nil, err
 	}
-	owner := Owner{uint32(os.Getuid()), uint32(os.Getgid())} // of what has none: who mounts
+	owner := Owner{uint32(os.Getuid()), uint32(os.Getgid())} // the owner of entries without one: the user who mounts
 	if o.Owner != nil {
 		owner = *o.Owner
 	}
@@ -103,7 +103,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	return m, nil
 }
 
-// closeAll ends what is open once nobody asks any more.
+// closeAll closes all handles after the last request.
 func (hs *handles) closeAll() {
 	hs.mu.Lock()
 	all := hs.m
@@ -114,8 +114,7 @@ func (hs *handles) closeAll() {
 	}
 }
 
-// maxRead is how much is read at once. With 1 MiB the answer's head would not fit into
-// the pipe that it goes through.
+// maxRead is the largest read. With 1 MiB the header of the response would not fit into the pipe.
 const maxRead = 512 << 10
 
 func (m *Mount) options() *fuse.MountOptions {
@@ -132,19 +131,19 @@ func (m *Mount) options() *fuse.MountOptions {
 		},
 	}
 	if m.fs.o.AllowOther {
-		// Whom modes and owners keep out, the system keeps out.
+		// The kernel checks modes and owners.
 		o.Options = append(o.Options, "default_permissions")
 	}
 	direct(o)
 	return o
 }
 
-// silence is told what the library has to say of requests that nobody waits for any more.
+// silence drops the library's messages about requests that have ended.
 type silence struct{}
 
 func (silence) Write(p []byte) (int, error) { return len(p), nil }
 
-// target looks at the folder that is to be mounted at.
+// target checks the folder to mount at.
 func target(dir string, nonEmpty bool) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -152,7 +151,8 @@ func target(dir string, nonEmpty bool) (string, error) {
 	}
 	info, err := os.Stat(abs)
 	if err == nil && info.IsDir() {
-		// The system may know still what a folder was whose process is gone. It opens none.
+		// If the process of a mount has ended, the kernel may still return the folder's
+		// attributes, but not open it.
 		var d *os.File
 		if d, err = os.Open(abs); err == nil {
 			defer d.Close()
@@ -172,12 +172,13 @@ func target(dir string, nonEmpty bool) (string, error) {
 	return abs, err
 }
 
-// Done is closed when nothing is mounted any more, whoever ended it.
+// Done returns a channel that is closed when the file system is no longer mounted, for whatever
+// reason.
 func (m *Mount) Done() <-chan struct{} { return m.done }
 
-// Unmount ends the mount, and what is being read of it. If somebody is in it still, it
-// goes out of sight at once, lazily, and ends with the last who uses it, or with this
-// program.
+// Unmount ends the mount, and reads that are in progress. If a program still uses it, Unmount
+// detaches it lazily and returns true: the mount disappears immediately and ends with its last
+// user or with this program.
 func (m *Mount) Unmount() (lazily bool, err error) {
 	m.cancel()
 	select {
@@ -195,7 +196,7 @@ func (m *Mount) Unmount() (lazily bool, err error) {
 func (m *Mount) detach() (lazily bool, err error) {
 	for try := range 10 {
 		if try > 0 {
-			// Whoever was just told that a read has ended still has to close the file.
+			// A program whose read has just ended must still close the file.
 			time.Sleep(time.Duration(try) * 10 * time.Millisecond)
 		}
 		if err = unmount(m.dir, false); err == nil {
@@ -203,7 +204,7 @@ func (m *Mount) detach() (lazily bool, err error) {
 		}
 		select {
 		case <-m.done:
-			return false, nil // somebody else did it
+			return false, nil // it has been unmounted by someone else
 		default:
 		}
 	}
@@ -213,7 +214,7 @@ func (m *Mount) detach() (lazily bool, err error) {
 	return true, nil
 }
 
-// changed is called when a read finds that the archive is another one.
+// changed is called when a read finds that the archive has changed.
 func (f *filesystem) changed(v *version) {
 	t := v.tree
 	if t.Reopen != nil && v.isCurrent() {
@@ -238,8 +239,8 @@ func (f *filesystem) every(t *tree) time.Duration {
 	return 30 * time.Second
 }
 
-// look has the system forget an archive of this machine that has changed, so that it asks
-// again and hears of that: it opens files without asking, and reads what it has.
+// look makes the kernel forget a local archive that has changed. Otherwise the kernel would open
+// files without a request and read from its cache.
 func (m *Mount) look(t *tree) {
 	f := m.fs
 	tick := time.NewTicker(f.every(t))
@@ -264,7 +265,7 @@ func (m *Mount) look(t *tree) {
 	}
 }
 
-// watch opens an archive again once it has changed.
+// watch opens an archive again after it has changed.
 func (m *Mount) watch(t *tree) {
 	f := m.fs
 	tick := time.NewTicker(f.every(t))
@@ -290,12 +291,12 @@ func (m *Mount) watch(t *tree) {
 			if f.o.Log != nil && !said && f.ctx.Err() == nil {
 				f.o.Log.Warn("the archive has changed and cannot be opened yet", slog.String("archive", t.shownName()), slog.String("error", err.Error()))
 			}
-			must, said = true, true // it may be on its way
+			must, said = true, true // it may still be copied
 			continue
 		}
 		must, said, t.lastSaw = false, false, saw
 		select {
-		case <-t.again: // of the old one
+		case <-t.again: // it concerned the old version
 		default:
 		}
 		t.turn(t.newVersion(f.ctx, a, time.Now()))
@@ -307,7 +308,7 @@ func (m *Mount) watch(t *tree) {
 	}
 }
 
-// aside begins what is to be done beside the mount.
+// aside calls Tree.Aside.
 func (m *Mount) aside(t *tree) {
 	if v := t.use(); v != nil && t.Aside != nil {
 		m.work.Go(func() {
@@ -319,14 +320,14 @@ func (m *Mount) aside(t *tree) {
 	}
 }
 
-// invalidate makes the system forget what it was told of an archive.
+// invalidate makes the kernel forget everything about an archive.
 func (m *Mount) invalidate(t *tree) {
 	inos, names := m.fs.nodes.all(t)
 	for _, l := range names {
 		if m.fs.ctx.Err() != nil {
 			return
 		}
-		_ = m.server.EntryNotify(l.parent, l.name) // what it does not know it need not forget
+		_ = m.server.EntryNotify(l.parent, l.name) // names that the kernel does not know need not be forgotten
 	}
 	for _, ino := range inos {
 		if m.fs.ctx.Err() != nil {
@@ -336,7 +337,7 @@ func (m *Mount) invalidate(t *tree) {
 	}
 }
 
-// mountError says why nothing could be mounted.
+// mountError returns why an archive could not be mounted.
 func mountError(dir string, err error) error {
 	if _, serr := os.Stat(device); errors.Is(serr, iofs.ErrNotExist) {
 		return fmt.Errorf("%s: %w (%s is missing)", store.Redact(dir), ErrNoFUSE, device)

@@ -10,13 +10,13 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Names that a file system can hold are shown as they are, whatever their bytes. Others
-// are shown with escapes: of an archive's entry "../x" there is a file ..\x2fx in the
-// root, where [holdall.Archive.ReadDir] has the names that are no paths. So that this can
-// be taken back, a \x that a name has itself becomes \x5cx.
+// Names that are valid in a file system are shown unchanged, whatever their bytes. Other names
+// are shown with escapes: the entry "../x" is the file ..\x2fx in the root, because
+// [holdall.Archive.ReadDir] lists names that are not paths there. To make this reversible, \x in
+// a name becomes \x5cx.
 //
-// A name of over 255 bytes is cut, and has a digest of the whole behind its beginning.
-// The attribute user.holdall.name has all of it.
+// A name of more than 255 bytes is cut and followed by a digest of the whole name. The attribute
+// user.holdall.name has the whole name.
 
 const (
 	mostName = 255
@@ -24,7 +24,7 @@ const (
 	cutSum   = 16 // bytes of the digest
 )
 
-// shown returns what the entry called name is called in the folder dir.
+// shown returns the name under which the entry called name is shown in the folder dir.
 func shown(dir, name string) string {
 	if dir != "." {
 		name = strings.TrimPrefix(name, dir+"/")
@@ -61,7 +61,7 @@ func unescape(s string) string {
 	return unescapes.Replace(s)
 }
 
-// cut shortens what is shown of a name, if it is too long.
+// cut shortens a shown name if it is too long.
 func cut(s, name string) string {
 	if len(s) <= mostName {
 		return s
@@ -72,7 +72,7 @@ func cut(s, name string) string {
 	}
 	for k := n; k > n-utf8.UTFMax && k > 0; k-- {
 		if utf8.RuneStart(s[k]) {
-			n = k // nor within a letter
+			n = k // nor within a character
 			break
 		}
 	}
@@ -80,11 +80,11 @@ func cut(s, name string) string {
 	return s[:n] + cutMark + hex.EncodeToString(sum[:cutSum])
 }
 
-// isCut reports whether only a list of the folder can tell what is meant.
+// isCut reports whether only a listing of the folder can show which entry is meant.
 func isCut(s string) bool { return len(s) > len(cutMark)+2*cutSum && strings.Contains(s, cutMark) }
 
-// named returns the name of the entry that is shown as s in the folder dir, and false if
-// none can be shown so.
+// named returns the name of the entry that is shown as s in the folder dir. It returns false if
+// no entry can be shown as s.
 func named(dir, s string) (string, bool) {
 	name := s
 	if !isPlain(s) {
@@ -93,7 +93,7 @@ func named(dir, s string) (string, bool) {
 		}
 	}
 	if dir == "." {
-		// What has slashes and is a path is in another folder.
+		// A path with slashes is in another folder.
 		return name, strings.IndexByte(name, '/') < 0 || !format.ValidPath(name)
 	}
 	name = dir + "/" + name

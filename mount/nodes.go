@@ -13,15 +13,15 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A node is what the system knows by a number. It has no more than a name: of a million files
-// that were looked at once nothing else need be kept, and that is kept in nodes.
+// node is what the kernel refers to by a number. It has only a name, because nothing else need be
+// kept for a million files that were looked up once; names are kept in nodes.
 type node struct {
-	tree *tree  // nil of the folder of several archives
-	name string // of the entry; of a hard link that of what it leads to
+	tree *tree  // nil for the folder that contains several archives
+	name string // of the entry; for a hard link, that of its target
 	ino  uint64
 }
 
-// A link is a name that a node was found by.
+// link is a name by which a node was found.
 type link struct {
 	parent uint64
 	name   string
@@ -34,8 +34,8 @@ type found struct {
 
 const rootIno = 1
 
-// number is what the name of an entry has as its inode number. It is the same whenever
-// the archive is mounted.
+// number returns the inode number for the name of an entry. It is the same each time the archive
+// is mounted.
 func (t *tree) number(name string) uint64 {
 	if name == "." {
 		return t.root
@@ -43,7 +43,7 @@ func (t *tree) number(name string) uint64 {
 	return mix(hash(t.salt, name))
 }
 
-// hash is FNV-1a.
+// hash computes FNV-1a.
 func hash(h uint64, s string) uint64 {
 	for i := range len(s) {
 		h = (h ^ uint64(s[i])) * 1099511628211
@@ -53,7 +53,7 @@ func hash(h uint64, s string) uint64 {
 
 const hashStart = 14695981039346656037
 
-// mix spreads a hash over all bits, and leaves out the numbers that mean something else.
+// mix spreads a hash over all bits, and avoids numbers with a special meaning.
 func mix(h uint64) uint64 {
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
@@ -66,7 +66,7 @@ func mix(h uint64) uint64 {
 	return h
 }
 
-// folderOf returns the folder that an entry is listed in.
+// folderOf returns the folder in which an entry is listed.
 func folderOf(name string) string {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 || !format.ValidPath(name) {
@@ -75,23 +75,23 @@ func folderOf(name string) string {
 	return name[:i]
 }
 
-// nodes are those that the system knows, which may be millions: some 40 bytes each, without
-// pointers. Those that were used last have their entries, too.
+// nodes are the nodes that the kernel knows. There may be millions of them, so they take about 40
+// bytes each, without pointers. The most recently used ones also have their entries.
 type nodes struct {
 	mu     sync.Mutex
 	root   *node
 	shards [1 << shardBits]shard
 	dirs   folders
-	links  map[uint64][]link // names but for the entry's own, of those that have any
+	links  map[uint64][]link // names other than the entry's own, for nodes that have any
 
 	recent map[uint64]*found
-	ring   []uint64 // those of recent
+	ring   []uint64 // the numbers in recent
 	next   int
 }
 
 const (
 	shardBits = 8
-	// mostRecent bounds the entries that are held.
+	// mostRecent is the number of entries that are kept.
 	mostRecent = 4096
 )
 
@@ -101,7 +101,7 @@ func newNodes(root *node) nodes {
 
 func (ns *nodes) shard(ino uint64) *shard { return &ns.shards[ino>>(64-shardBits)] }
 
-// know returns the node of an entry, of which the system is about to be told by a name.
+// know returns the node of an entry that the kernel is about to learn by a name.
 func (ns *nodes) know(t *tree, name string, by link) *node {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -117,7 +117,7 @@ func (ns *nodes) know(t *tree, name string, by link) *node {
 		}
 		rec = ns.shard(ino).add(ino, ns.dirs.use(folder{t, dir}), base)
 	}
-	if n := rec.refs(); n < math.MaxUint32 { // one that was told so often is never forgotten
+	if n := rec.refs(); n < math.MaxUint32 { // at the maximum it is never forgotten
 		rec.setRefs(n + 1)
 	}
 	if by.name != "" && !slices.Contains(ns.links[ino], by) {
@@ -126,8 +126,8 @@ func (ns *nodes) know(t *tree, name string, by link) *node {
 	return &node{t, name, ino}
 }
 
-// numberOf is the number of an entry, and what is known of it. Of two names with one number,
-// the one that comes later gets another.
+// numberOf returns the number of an entry, and its record. If two names have the same number, the
+// later one gets another.
 func (ns *nodes) numberOf(t *tree, name string) (uint64, record) {
 	for ino := t.number(name); ; ino = mix(ino + 1) {
 		if ino == rootIno {
@@ -154,7 +154,7 @@ func (ns *nodes) get(ino uint64) *node {
 	return &node{d.tree, d.join(rec.base()), ino}
 }
 
-// forget reports whether the system does not know a node any more.
+// forget reports whether the kernel no longer knows a node.
 func (ns *nodes) forget(ino, times uint64) bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -174,14 +174,14 @@ func (ns *nodes) forget(ino, times uint64) bool {
 	return true
 }
 
-// recall returns the entry of a node that was used lately, nil if there is none.
+// recall returns the entry of a node if it was used recently, and nil otherwise.
 func (ns *nodes) recall(n *node) *found {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	return ns.recent[n.ino]
 }
 
-// remember keeps a node's entry until others have been used.
+// remember keeps the entry of a node until others have been used.
 func (ns *nodes) remember(n *node, f *found) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -197,8 +197,7 @@ func (ns *nodes) remember(n *node, f *found) {
 	ns.recent[n.ino] = f
 }
 
-// all returns what the system knows of a tree: the number of each node, and the names
-// that it has.
+// all returns what the kernel knows of a tree: the number of each node, and its names.
 func (ns *nodes) all(t *tree) (inos []uint64, names []link) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -222,7 +221,7 @@ func (ns *nodes) all(t *tree) (inos []uint64, names []link) {
 	return inos, names
 }
 
-// folders are those of nodes, each once.
+// folders are the folders of nodes, each stored once.
 type folders struct {
 	ids  map[folder]uint32
 	all  []usedFolder
@@ -271,7 +270,7 @@ func (f *folder) join(base []byte) string {
 	return f.name + "/" + string(base)
 }
 
-// is reports whether an entry of a folder has a name.
+// is reports whether the entry base of a folder is called name.
 func (f *folder) is(t *tree, base []byte, name string) bool {
 	if f.tree != t {
 		return false
@@ -286,16 +285,16 @@ func (f *folder) is(t *tree, base []byte, name string) bool {
 	return string(base) == name
 }
 
-// A shard has the records of some nodes, one after the other, and a table of where they begin.
+// shard has the records of some nodes in one run of bytes, and a table of their offsets.
 type shard struct {
 	recs  []byte
-	slots []uint32 // by number; where a record begins, and 1
-	used  int      // slots, those of removed records, too
+	slots []uint32 // by number; the offset of a record plus 1
+	used  int      // used slots, including those of removed records
 	dead  int      // bytes of removed records
-	live  int      // records
+	live  int      // number of records
 }
 
-// A record is a node's number, how often the system was told of it, its folder, the length of
+// record is the number of a node, how often the kernel was told of it, its folder, the length of
 // its name there, and that name.
 type record []byte
 
@@ -311,7 +310,7 @@ func (r record) refs() uint32     { return binary.LittleEndian.Uint32(r[recordRe
 func (r record) setRefs(n uint32) { binary.LittleEndian.PutUint32(r[recordRefs:], n) }
 func (r record) dir() uint32      { return binary.LittleEndian.Uint32(r[recordDir:]) }
 
-// bounds are where the name begins and ends, and so does the record.
+// bounds returns where the name begins, and where the name and the record end.
 func (r record) bounds() (from, to int) {
 	n, k := binary.Uvarint(r[recordName:])
 	return recordName + k, recordName + k + int(n)
@@ -322,7 +321,7 @@ func (r record) base() []byte {
 	return r[from:to]
 }
 
-// slot returns where a node is in the table, or where it would be.
+// slot returns the slot of a node in the table, or the slot where it would be.
 func (s *shard) slot(ino uint64) (at int, found bool) {
 	mask := len(s.slots) - 1
 	free := -1
@@ -341,8 +340,7 @@ func (s *shard) slot(ino uint64) (at int, found bool) {
 	return at, false
 }
 
-// find returns what is known of a node, nil if that is nothing. It stays so until others are
-// added or removed.
+// find returns the record of a node, or nil. It is valid until records are added or removed.
 func (s *shard) find(ino uint64) record {
 	if s.live == 0 {
 		return nil
@@ -354,7 +352,7 @@ func (s *shard) find(ino uint64) record {
 	return s.recs[s.slots[at]-1:]
 }
 
-// add adds a node that is not there.
+// add adds a node that does not exist yet.
 func (s *shard) add(ino uint64, dir uint32, base string) record {
 	if (s.used+1)*4 > len(s.slots)*3 {
 		s.arrange(max(16, 2*s.live))
@@ -391,7 +389,7 @@ func (s *shard) remove(ino uint64) {
 	}
 }
 
-// arrange leaves out what was removed, and has room for so many records.
+// arrange drops removed records, and makes room for the given number of records.
 func (s *shard) arrange(room int) {
 	old := *s
 	n := 0

@@ -4,16 +4,16 @@ package mount
 
 import "fmt"
 
-// A Mount is a file system of archives.
+// A Mount is a mounted file system of archives.
 type Mount struct{}
 
-// New would mount archives at dir, if there were a way.
+// New returns an error that wraps [ErrNoFUSE], because this system has no FUSE.
 func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	return nil, fmt.Errorf("%s: %w that holdall can use", dir, ErrNoFUSE)
 }
 
-// Done is closed when nothing is mounted any more.
+// Done returns nil.
 func (m *Mount) Done() <-chan struct{} { return nil }
 
-// Unmount ends the mount.
+// Unmount returns [ErrNoFUSE].
 func (m *Mount) Unmount() (lazily bool, err error) { return false, ErrNoFUSE }

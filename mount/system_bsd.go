@@ -10,12 +10,12 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// device is what FUSE is where it is installed: macFUSE has a folder.
+// device exists if FUSE is installed. For macFUSE it is a folder.
 var device = map[bool]string{true: "/Library/Filesystems/macfuse.fs", false: "/dev/fuse"}[runtime.GOOS == "darwin"]
 
 const canSplice = false
 
-// mayGoUnopened is as canSplice: nobody has tried.
+// mayGoUnopened is false, like canSplice, because this has not been tried.
 const mayGoUnopened = false
 
 func willNeed(*os.File, int64, int64) {}

@@ -15,13 +15,13 @@ import (
 
 const device = "/dev/fuse"
 
-// canSplice says that the system copies from file to device by itself.
+// canSplice means that the kernel can copy from file to device.
 const canSplice = true
 
-// mayGoUnopened says that the system need not say what is opened, if it says that it can.
+// mayGoUnopened means that the kernel can omit requests for opened files, if it supports that.
 const mayGoUnopened = true
 
-// direct mounts by ourselves where we may, which needs no other program.
+// direct mounts without a helper program, if that is permitted.
 func direct(o *fuse.MountOptions) {
 	if os.Geteuid() == 0 {
 		o.DirectMountStrict = true
@@ -31,12 +31,12 @@ func direct(o *fuse.MountOptions) {
 	o.Options = append(o.Options, "ro")
 }
 
-// willNeed asks for a part of a file that will be read soon. It is a hint.
+// willNeed is a hint that a part of a file will be read soon.
 func willNeed(f *os.File, off, n int64) {
 	_ = unix.Fadvise(int(f.Fd()), off, n, unix.FADV_WILLNEED)
 }
 
-// helper is the program that mounts and unmounts for users.
+// helper returns the program that mounts and unmounts for users.
 func helper() (string, error) {
 	path, err := exec.LookPath("fusermount3")
 	if err != nil {
@@ -84,8 +84,8 @@ func howToUnmount(dir string) string {
 	return filepath.Base(path) + " -u " + dir
 }
 
-// readAheadMore lets the system ask for more than 128 KiB at once, which only root may say
-// and only after mounting. It is a hint.
+// readAheadMore is a hint that lets the kernel request more than 128 KiB at a time. Only root can
+// set that, and only after mounting.
 func readAheadMore(dir string) {
 	var st syscall.Stat_t
 	if os.Geteuid() != 0 || syscall.Stat(dir, &st) != nil {

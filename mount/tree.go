@@ -14,23 +14,23 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A tree is an archive that is mounted, in one version after the other.
+// tree is a mounted archive in consecutive versions.
 type tree struct {
 	Tree
 	salt    uint64 // of its inode numbers
-	root    uint64 // its own
+	root    uint64 // inode number of its root
 	mu      sync.RWMutex
-	cur     *version // nil once the mount has ended
+	cur     *version // nil after the mount has ended
 	again   chan struct{}
-	stale   atomic.Bool // it changed, and nobody can open it again
-	lastSaw string      // version that was opened, as Tree.Version says; of the watcher
+	stale   atomic.Bool // it has changed and cannot be opened again
+	lastSaw string      // result of Tree.Version for the version that is open; only for the watcher
 }
 
-// A version is an archive that is open as long as somebody uses it.
+// version is an archive that stays open while it is in use.
 type version struct {
 	tree    *tree
 	a       *holdall.Archive
-	modTime time.Time // of entries that have none
+	modTime time.Time // of entries without a time
 	uses    atomic.Int64
 	linked  func() map[string]uint32
 }
@@ -40,12 +40,12 @@ func (t *tree) newVersion(ctx context.Context, a *holdall.Archive, mounted time.
 	if v.modTime.IsZero() {
 		v.modTime = mounted
 	}
-	v.uses.Store(1) // of the tree
+	v.uses.Store(1) // the use of the tree
 	v.linked = sync.OnceValue(func() map[string]uint32 { return countLinks(ctx, a) })
 	return v
 }
 
-// use returns the current version, for which done must be called.
+// use returns the current version. The caller must call done.
 func (t *tree) use() *version {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -68,7 +68,7 @@ func (v *version) done() {
 	}
 }
 
-// turn makes a the current version; nil ends all.
+// turn makes v the current version; nil ends the tree.
 func (t *tree) turn(v *version) {
 	t.mu.Lock()
 	old := t.cur
@@ -79,9 +79,9 @@ func (t *tree) turn(v *version) {
 	}
 }
 
-// countLinks returns how many names files have that have several. It goes through all
-// entries, which only formats that have hard links are worth, and only on this machine:
-// elsewhere each file has one name, and each other name of it says two.
+// countLinks returns the number of names of each file that has several. It iterates over all
+// entries, which is only worth it for formats with hard links and for archives on this machine.
+// Otherwise each file has one name, and each hard link reports two.
 func countLinks(ctx context.Context, a *holdall.Archive) map[string]uint32 {
 	if a.Format().Keeps&format.KeepsHardLinks == 0 || !a.IsNear() {
 		return nil
@@ -89,7 +89,7 @@ func countLinks(ctx context.Context, a *holdall.Archive) map[string]uint32 {
 	var links []holdall.Entry
 	for e, err := range a.Entries(ctx) {
 		if err != nil {
-			break // whoever lists it will hear of it
+			break // listing the archive reports the error
 		}
 		if e.Kind == format.HardLink {
 			links = append(links, holdall.Entry{Name: e.Name, Kind: e.Kind, Link: e.Link})
@@ -104,12 +104,12 @@ func countLinks(ctx context.Context, a *holdall.Archive) map[string]uint32 {
 	return n
 }
 
-// mostLinks is how many links are followed, one leading to the next.
+// mostLinks is the longest chain of links that is followed.
 const mostLinks = 40
 
 var errLink = errors.New("hard link without a target")
 
-// follow returns what a hard link is another name of.
+// follow returns the target of a hard link.
 func follow(ctx context.Context, a *holdall.Archive, e holdall.Entry) (holdall.Entry, error) {
 	link := e
 	for range mostLinks {

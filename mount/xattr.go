@@ -15,21 +15,21 @@ import (
 	"github.com/holdall/holdall"
 )
 
-// What an archive knows of an entry beyond what stat says are extended attributes.
+// Extended attributes with properties of an entry that stat does not return.
 const (
 	attrPrefix = "user.holdall."
 	attrDigest = attrPrefix + "digest" // "blake3:…"
-	attrStored = attrPrefix + "stored" // VOLUME:OFFSET+LENGTH, a line each
-	attrCodec  = attrPrefix + "codec"  // names, with a comma between them
-	attrName   = attrPrefix + "name"   // in the archive, where it is shown in another way
-	attrFault  = attrPrefix + "fault"  // why it cannot be read
-	attrOwn    = attrPrefix + "attr."  // before those that the format keeps
+	attrStored = attrPrefix + "stored" // VOLUME:OFFSET+LENGTH, one on each line
+	attrCodec  = attrPrefix + "codec"  // names, separated by commas
+	attrName   = attrPrefix + "name"   // in the archive, if it is shown differently
+	attrFault  = attrPrefix + "fault"  // why the entry cannot be read
+	attrOwn    = attrPrefix + "attr."  // prefix of attributes that the format stores
 )
 
-// mostStored bounds the list of ranges: a file in small pieces has many.
+// mostStored limits the list of ranges, because a file in small pieces has many.
 const mostStored = 4096
 
-// stored says where an entry lies, and by which codecs.
+// stored returns the ranges where an entry is stored, and its codecs.
 func stored(ctx context.Context, v *version, e holdall.Entry) (ranges, codecs string, err error) {
 	if !e.Kind.HasContent() || e.Fault != nil {
 		return "", "", nil
@@ -44,7 +44,7 @@ func stored(ctx context.Context, v *version, e holdall.Entry) (ranges, codecs st
 		names[x.Codec] = true
 		line := fmt.Sprintf("%s:%d+%d", x.Object, x.Off, x.Len)
 		if b.Len()+1+len(line) > mostStored {
-			// What there are more is not worth waiting for.
+			// Any more are not worth waiting for.
 			if left++; left > 1000 {
 				break
 			}
@@ -65,7 +65,7 @@ func stored(ctx context.Context, v *version, e holdall.Entry) (ranges, codecs st
 	return b.String(), strings.Join(slices.Sorted(maps.Keys(names)), ","), nil
 }
 
-// xattr returns one attribute; ok is false if the entry has none of the name.
+// xattr returns an attribute; ok is false if the entry does not have it.
 func xattr(ctx context.Context, v *version, e holdall.Entry, attr string) (value string, ok bool, err error) {
 	switch attr {
 	case attrDigest:
@@ -92,7 +92,8 @@ func xattr(ctx context.Context, v *version, e holdall.Entry, attr string) (value
 	return value, value != "", err
 }
 
-// lastOf is what an entry would be called in its folder if that could hold it.
+// lastOf returns the last part of a name, which would be its name in its folder if that were
+// valid.
 func lastOf(name string) string {
 	if dir := folderOf(name); dir != "." {
 		return name[len(dir)+1:]
@@ -105,7 +106,8 @@ func (f *filesystem) GetXAttr(cancel <-chan struct{}, h *fuse.InHeader, attr str
 		if strings.HasPrefix(attr, "user.") {
 			return 0, fuse.ENOATTR
 		}
-		// So that whoever asks of access lists and labels of one file does not of the others.
+		// With this error, a program that asks for access control lists and labels of one file
+		// does not ask for those of others.
 		return 0, fuse.Status(syscall.EOPNOTSUPP)
 	}
 	ctx, e, code := f.about(cancel, h.NodeId, fuse.ENOATTR)
@@ -154,7 +156,7 @@ func (f *filesystem) ListXAttr(cancel <-chan struct{}, h *fuse.InHeader, dest []
 	return answer(b.String(), dest)
 }
 
-// answer gives a value, or says how long it is.
+// answer returns a value, or its length.
 func answer(value string, dest []byte) (uint32, fuse.Status) {
 	if len(value) > 64<<10 {
 		return 0, fuse.Status(syscall.E2BIG)

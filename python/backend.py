@@ -1,7 +1,7 @@
-"""Makes wheels of this folder, with nothing but Python: the build backend that pyproject.toml names.
+"""Makes wheels of this folder with nothing but Python. It is the build backend in pyproject.toml.
 
-A wheel is a zip with the package, and three files about it. The same input gives the same bytes, with the same version
-of Python. What a platform's wheel has beside that is the command: see the script build.
+A wheel is a zip with the package, and three files about it. With the same version of Python, the same input gives the
+same bytes. The wheel of a platform also contains the command: see the script build.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Files = dict[str, tuple[bytes, int]]  # content and mode by name
 
 
 def project() -> dict[str, Any]:
-    """What pyproject.toml says of the package."""
+    """Return what pyproject.toml says about the package."""
     try:
         import tomllib
     except ImportError:  # before Python 3.11
@@ -31,7 +31,7 @@ def project() -> dict[str, Any]:
 
 
 def metadata(p: dict[str, Any]) -> str:
-    """The file METADATA."""
+    """Return the file METADATA."""
     lines = [
         "Metadata-Version: 2.4",
         f"Name: {p['name']}",
@@ -52,7 +52,7 @@ def metadata(p: dict[str, Any]) -> str:
 
 
 def entry_points(p: dict[str, Any]) -> str:
-    """The file entry_points.txt."""
+    """Return the file entry_points.txt."""
     lines = []
     for group, points in p["entry-points"].items():
         lines += [f"[{group}]", *(f"{name} = {what}" for name, what in points.items()), ""]
@@ -60,20 +60,20 @@ def entry_points(p: dict[str, Any]) -> str:
 
 
 def package() -> Files:
-    """The package itself."""
+    """Return the files of the package."""
     src = HERE / "src"
     paths = [path for path in src.rglob("*") if path.suffix == ".py" or path.name == "py.typed"]
     return {path.relative_to(src).as_posix(): (path.read_bytes(), 0o644) for path in paths}
 
 
 def license_text() -> bytes:
-    """The license lies beside this folder, and within what build_sdist makes."""
+    """Return the license, which is beside this folder, or within what build_sdist makes."""
     inside = HERE / "LICENSE"
     return (inside if inside.exists() else HERE.parent / "LICENSE").read_bytes()
 
 
 def write_wheel(folder: str | pathlib.Path, files: Files, tag: str = PURE, scripts: Files | None = None) -> str:
-    """Makes a wheel of a package and perhaps of programs, and returns its name."""
+    """Write a wheel of a package and optional programs, and return its name."""
     p = project()
     stem = f"{p['name']}-{p['version']}"
     info = f"{stem}.dist-info"
@@ -98,7 +98,7 @@ def _digest(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-# What PEP 517 and PEP 660 ask for
+# The functions of PEP 517 and PEP 660
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:

@@ -17,9 +17,9 @@ var (
 
 type opener = func(ctx context.Context, address string) (st Store, name string, err error)
 
-// Register makes addresses of the given scheme known ("https"; "" for plain
-// paths). open finds the store that an address lies in and the object's name within
-// it, and need not touch the network. Register panics if the scheme is taken.
+// Register registers the addresses of a scheme, such as "https", or "" for plain paths. The
+// function open returns the store and the object's name for an address; it need not send
+// requests. Register panics if the scheme is already registered.
 func Register(scheme string, open func(ctx context.Context, address string) (st Store, name string, err error)) {
 	schemesMu.Lock()
 	defer schemesMu.Unlock()
@@ -29,8 +29,8 @@ func Register(scheme string, open func(ctx context.Context, address string) (st 
 	schemes[scheme] = open
 }
 
-// OpenAddress finds the store and the object's name behind an address: a path,
-// file:///…, https://….
+// OpenAddress returns the store and the object's name for an address: a path, or a URL of a
+// registered scheme such as file:///… or https://….
 func OpenAddress(ctx context.Context, address string) (Store, string, error) {
 	scheme := Scheme(address)
 	schemesMu.RLock()
@@ -44,20 +44,20 @@ func OpenAddress(ctx context.Context, address string) (Store, string, error) {
 	return open(ctx, address)
 }
 
-// OpenFolder finds the store of what lies below an address: what it lists is there, by
-// names that begin behind the address.
+// OpenFolder returns the store of the objects below an address. Their names in it are relative to
+// the address.
 func OpenFolder(ctx context.Context, address string) (Store, error) {
 	at, query, found := strings.Cut(address, "?")
 	if found {
 		query = "?" + query
 	}
-	// Any name will do: its store is that of all beside it.
+	// The store of any name below the address is the store of all of them.
 	st, _, err := OpenAddress(ctx, strings.TrimRight(at, "/")+"/x"+query)
 	return st, err
 }
 
-// Scheme returns the scheme of an address, "" for a plain path. Only "x://"
-// counts: a file may be called "c:notes".
+// Scheme returns the scheme of an address, or "" for a plain path. The scheme must be followed by
+// "://", because a file may be called "c:notes".
 func Scheme(address string) string {
 	s, _, ok := strings.Cut(address, "://")
 	if !ok || s == "" || strings.ContainsAny(s, "/\\.") {
@@ -66,7 +66,7 @@ func Scheme(address string) string {
 	return strings.ToLower(s)
 }
 
-// AddressOf returns the address of an object of st, "" where st cannot say.
+// AddressOf returns the address of an object of st, or "" if it has none.
 func AddressOf(st Store, name string) string {
 	if address := st.Can().Address; address != nil {
 		return address(name)

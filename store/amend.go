@@ -7,37 +7,39 @@ import (
 	"time"
 )
 
-// An Amendment is an object open for changing. While it is open nobody else's
-// Amend of the object succeeds: a *LockedError says who has it. It belongs to
-// one goroutine.
+// An Amendment is an object open for changes in place. While it is open, another Amend of the
+// object fails with a [*LockedError] that says who has it. An Amendment must not be used by
+// several goroutines at once.
 //
-// When the process is killed, what it did is there, in order, up to some moment;
-// of the last write there may be only the first bytes. When the power fails, what
-// came before the last Sync that returned nil is there, and of what came after it
-// anything may be, in any order: each truncation or not, each write whole, in
-// part or not at all, with zeros for what is missing where it lengthened the
-// object. In both cases a write that stays within one sector of 512 bytes, as
-// counted from the object's beginning, and within what the object was at the last
-// Sync, is whole or not at all.
+// If the process is killed, all changes up to some moment have been made, in order; of the last
+// write, only the first bytes may have been made.
+//
+// If the power fails, all changes before the last Sync that returned nil have been made. Of the
+// later changes any may have been made, in any order: each truncation or not, and each write
+// completely, partly or not at all, with zeros for what is missing where it extended the object.
+//
+// In both cases, a write within one sector of 512 bytes, counted from the start of the object, is
+// made completely or not at all. The sector must be within the object's size at the last Sync.
 type Amendment interface {
-	// Size is the object's length as it is now.
+	// Size returns the current size of the object.
 	Size() int64
-	// ReadAt is as of an Object, and sees what was written.
+	// ReadAt is like [Object].ReadAt, and returns what was written.
 	ReadAt(ctx context.Context, p []byte, off int64) error
-	// WriteAt writes all of p. It may lengthen the object, but never leaves a
-	// hole: an off beyond the end is an error.
+	// WriteAt writes all of p at offset off. It may extend the object, but if off is beyond the
+	// end, it returns an error.
 	WriteAt(ctx context.Context, p []byte, off int64) error
 	// Truncate shortens the object.
 	Truncate(ctx context.Context, size int64) error
-	// Sync is a barrier: what was written before it is there for good before
-	// anything that is written after it. If it fails nobody knows what is
-	// there, and nothing more can be done than to Close.
+	// Sync is a barrier: everything written before it becomes durable before anything written
+	// after it. If Sync fails, the state of the object is unknown, and the caller can only call
+	// Close.
 	Sync(ctx context.Context) error
-	// Close lets others in. It does not sync.
+	// Close releases the object for others. It does not call Sync.
 	Close() error
 }
 
-// Amend opens an object of st for changing.
+// Amend opens an object of st for changes in place. If the store does not support that, the error
+// wraps [errors.ErrUnsupported].
 func Amend(ctx context.Context, st Store, name string) (Amendment, error) {
 	if amend := st.Can().Amend; amend != nil {
 		return amend(ctx, name)
@@ -45,10 +47,10 @@ func Amend(ctx context.Context, st Store, name string) (Amendment, error) {
 	return nil, fmt.Errorf("change %q: objects of this store cannot be changed in place: %w", name, errors.ErrUnsupported)
 }
 
-// A LockedError means that somebody else is changing an object.
+// A LockedError means that another program is changing the object.
 type LockedError struct {
 	Name   string
-	Holder string    // "process 123 on host (holdall add)", as far as it is known
+	Holder string    // such as "process 123 on host (holdall add)"; may be incomplete
 	Since  time.Time // zero if not known
 }
 

@@ -2,8 +2,8 @@ package store
 
 import "context"
 
-// Briefly returns an object that is open only while it is asked something: where there are
-// more objects than a process may have files.
+// Briefly returns an object that is opened anew for each call of its methods. It is for programs
+// that use more objects than a process can hold open.
 func Briefly(st Store, name string) Object { return briefly{st, name} }
 
 type briefly struct {

@@ -6,16 +6,16 @@ import (
 	"net/url"
 )
 
-// An Error says which request to a store went wrong, and where.
+// An Error describes a request to a store that failed.
 type Error struct {
-	Op   string // "read", "tail", "create", "commit"
-	Name string // the object, or its redacted address
-	Off  int64  // of the range, -1 if the request has none
+	Op   string // such as "read", "tail", "create", "commit"
+	Name string // name of the object, or its address without secrets
+	Off  int64  // offset of the range; -1 if the request has none
 	Len  int64
 	Err  error
 
-	// Retry says that the same request may succeed later: a broken
-	// connection, a busy server.
+	// Retry means that the same request may succeed later, as after a broken connection or if the
+	// server is busy.
 	Retry bool
 }
 
@@ -29,14 +29,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Temporary reports whether the request that failed may succeed later.
+// Temporary reports whether err is a failed request that may succeed later.
 func Temporary(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Retry
 }
 
-// Redact returns address as it may be printed: without the user and the query of
-// a remote one, since tokens and signatures travel there.
+// Redact returns address in a form that may be printed: user names and queries of remote
+// addresses are removed, because they may contain tokens and signatures.
 func Redact(address string) string {
 	if Scheme(address) == "" || Scheme(address) == "file" {
 		return address

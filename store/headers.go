@@ -2,16 +2,15 @@ package store
 
 import "strings"
 
-// MetaHeader is how the names of what users keep with an object begin, whatever its
-// service calls them.
+// MetaHeader is the prefix of the names of users' metadata, whatever the service calls it.
 const MetaHeader = "x-amz-meta-"
 
-// MaxHeaders bounds the names and values of what is kept with an object. Services have
-// a few KiB at most.
+// MaxHeaders limits the size of the names and values of an object's headers. Services allow a few
+// KiB at most.
 const MaxHeaders = 64 << 10
 
-// IsHeader reports whether name is that of a header that services keep with objects, as
-// ObjectAbilities.Headers has it.
+// IsHeader reports whether name is a header that services store with objects, as returned by
+// [ObjectAbilities.Headers].
 func IsHeader(name string) bool {
 	switch name {
 	case "content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires":

@@ -11,21 +11,20 @@ import (
 	"sync"
 )
 
-// A Stage holds back the objects written through it: each is finished when its
-// writer commits, but none is visible before Publish. It makes a set of objects
-// (chunks, shards and their index) appear together, as nearly as the store
-// below allows.
+// A Stage is a store that holds back the objects written to it. An object is finished when its
+// writer commits, but appears only at Publish. A Stage makes a set of objects, such as chunks, or
+// shards and their index, appear together, as far as the underlying store supports that.
 type Stage struct {
 	Store
 
-	// Wishes are those of all objects that are created through it. If Keeps is set,
-	// what does not come to be published is kept, as by [Keep], not aborted.
+	// Wishes apply to all objects that are created in the stage. If Keeps is set, objects that
+	// are not published are kept, as by [Keep], instead of aborted.
 	Wishes Wishes
 	Keeps  bool
 
 	mu     sync.Mutex
-	vacant string  // the folder that Vacant found free
-	folder *Folder // it, if the store makes folders that appear whole
+	vacant string  // the folder that Vacant found to be free
+	folder *Folder // vacant, if the store creates folders that appear as a whole
 	ready  []Writer
 	names  []string
 	kept   int64
@@ -33,13 +32,13 @@ type Stage struct {
 	copied, proven int64
 }
 
-// NewStage returns a stage over st.
+// NewStage returns a stage of st. The caller must call Publish or Discard.
 func NewStage(st Store) *Stage { return &Stage{Store: st} }
 
-// Can says that a stage creates objects, which Publish will make visible, and that is all.
+// Can returns the abilities of a stage, which can only create objects.
 func (s *Stage) Can() Abilities { return Abilities{Create: s.create} }
 
-// create begins an object with wishes beyond those of the stage.
+// create begins an object with the wishes of the stage and its own.
 func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, error) {
 	out, err := s.begin(ctx, name, Wishes{Once: wish.Once || s.Wishes.Once, Resume: wish.Resume || s.Wishes.Resume})
 	if err != nil {
@@ -87,7 +86,8 @@ func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, e
 	return w, nil
 }
 
-// begin begins an object, in the folder that appears whole if it lies there.
+// begin begins an object. If it is in the vacant folder, it is created in the folder that appears
+// as a whole.
 func (s *Stage) begin(ctx context.Context, name string, wish Wishes) (Writer, error) {
 	s.mu.Lock()
 	if s.vacant == "" || !strings.HasPrefix(name, s.vacant) {
@@ -104,7 +104,7 @@ func (s *Stage) begin(ctx context.Context, name string, wish Wishes) (Writer, er
 	}
 	folder := s.folder
 	if folder == nil {
-		s.vacant = "" // once one of its objects is there by itself, all are
+		s.vacant = "" // if one object appears by itself, all must
 	}
 	s.mu.Unlock()
 	if folder == nil {
@@ -113,15 +113,15 @@ func (s *Stage) begin(ctx context.Context, name string, wish Wishes) (Writer, er
 	return folder.Create(ctx, name, wish)
 }
 
-// Names are what was staged.
+// Names returns the names of the objects that were finished.
 func (s *Stage) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.names)
 }
 
-// Publish commits what was staged, in the order in which it was finished. It
-// stops at the first failure and discards the rest.
+// Publish commits the finished objects, in the order in which they were finished. At the first
+// failure it discards the rest and returns the error.
 func (s *Stage) Publish(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *Stage) Publish(ctx context.Context) error {
 	return f.Commit(ctx)
 }
 
-// Discard aborts what was staged and not published. It may be deferred.
+// Discard aborts the objects that were not published. It can be deferred.
 func (s *Stage) Discard() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *Stage) discard() error {
 	return errors.Join(errs...)
 }
 
-// end is the end of a writer that does not commit. The caller holds the lock.
+// end ends a writer that is not committed. The caller holds the lock.
 func (s *Stage) end(w Writer) error {
 	if !s.Keeps {
 		return w.Abort()
@@ -170,14 +170,14 @@ func (s *Stage) end(w Writer) error {
 	return err
 }
 
-// Kept is how many bytes wait in the store for a stage that wishes to Resume.
+// Kept returns the number of bytes that the store keeps for a later stage with Wishes.Resume.
 func (s *Stage) Kept() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kept
 }
 
-// Saved sums up what the writers that were finished say that they saved.
+// Saved returns the sums of what the finished writers returned for [WriterAbilities.Saved].
 func (s *Stage) Saved() (copied, proven int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ type stagedWriter struct {
 	done  bool
 }
 
-// closed says that what was staged stays as it is.
+// closed returns an error if the object is finished, because it can no longer be changed.
 func (w *stagedWriter) closed(op string) error {
 	if w.done {
 		return &Error{Op: op, Name: w.name, Off: -1, Err: fs.ErrClosed}
@@ -212,8 +212,8 @@ func (w *stagedWriter) Write(p []byte) (int, error) {
 
 func (w *stagedWriter) Can() WriterAbilities { return w.can }
 
-// Commit has the writer send what is left: a set may be of many objects, and the end
-// of each would wait in memory. It tells of the object what Finish does.
+// Commit makes the writer send what is left. In a large set of objects, the ends of all of them
+// would otherwise remain in memory. It returns the Info that Finish returned.
 func (w *stagedWriter) Commit(ctx context.Context) (Info, error) {
 	if err := w.closed("commit"); err != nil {
 		return Info{}, err
@@ -249,10 +249,10 @@ func (w *stagedWriter) Abort() error {
 	return w.stage.end(w.Writer)
 }
 
-// Vacant refuses to write where a folder is. An archive that is one object
-// replaces another at once; one that is a folder of them cannot, and what is left
-// of the older one beside it would be neither. What is written there then appears whole,
-// if the store can do that.
+// Vacant returns an error that wraps [fs.ErrExist] if there is a folder called name with objects
+// in it. An archive that is a folder cannot replace another one in a single step, and old objects
+// beside the new ones would belong to neither. Objects that are then written to the folder appear
+// as a whole if the store supports that. Vacant returns nil if the store cannot list.
 func (s *Stage) Vacant(ctx context.Context, name string) error {
 	folder := strings.TrimRight(name, "/") + "/"
 	for info, err := range List(ctx, s.Store, folder) {

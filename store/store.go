@@ -1,20 +1,20 @@
-// Package store is where bytes live: a directory, a web server, a bucket.
+// Package store is the contract between holdall and the places where archives are stored: a disk,
+// a web server, a bucket. It is for programs that implement a store; programs that only use
+// archives need package holdall.
 //
-// It is a contract for those who implement a store; programs that only want
-// archives need package holdall. A [Store] is a flat namespace of objects.
-// Reading needs only Store and [Object]. What else a store, an object or a [Writer]
-// can do it says by Can, which returns a struct of functions: [Abilities],
-// [ObjectAbilities] and [WriterAbilities]. A field that is nil is a thing that it
-// cannot do, so the zero struct is that of a store which is only read. A new ability
-// is a new field, and breaks nobody's store.
+// A [Store] is a flat namespace of objects. For reading, implement Store and [Object]. Their
+// methods Can return structs of optional functions: [Abilities] and [ObjectAbilities], and
+// [WriterAbilities] for a [Writer]. A nil field means that it is not supported, so the zero
+// struct is that of a read-only store. A new ability is a new field, which breaks no existing
+// store.
 //
-// Whoever uses a store calls the functions of this package ([List], [Create],
-// [ReadTail], [WriteRange] and others), which fall back where something is missing,
-// or say plainly that it cannot be done.
+// Programs that use a store should call the functions of this package, such as [List], [Create],
+// [ReadTail] and [WriteRange]. If an ability is missing, they fall back to another way or return
+// an error that wraps [errors.ErrUnsupported].
 //
-// Whoever wraps a store, an object or a writer by embedding it has its abilities
-// too, which then pass the wrapper by. A wrapper that changes something has a Can of
-// its own, which takes the struct of what it wraps and replaces what it changes.
+// A type that wraps a store, an object or a writer by embedding it also has its abilities, which
+// then bypass the wrapper. A wrapper that changes anything must have its own Can, which takes the
+// struct of the wrapped value and replaces what it changes.
 package store
 
 import (
@@ -28,234 +28,228 @@ import (
 	"time"
 )
 
-// A Store is a namespace of objects. Its methods may be called in parallel.
+// A Store is a namespace of objects. Its methods may be called from several goroutines at once.
 type Store interface {
-	// Open returns the named object. It need not touch the network: an
-	// object that is not there may only be found out by its first read,
-	// which then fails with an error wrapping fs.ErrNotExist.
+	// Open returns the object called name. It need not send a request: if there is no such
+	// object, it may be the first read that fails with an error that wraps [fs.ErrNotExist].
 	Open(ctx context.Context, name string) (Object, error)
 
-	// Can returns what else the store can do.
+	// Can returns the optional functions of the store.
 	Can() Abilities
 }
 
-// Abilities are what a store can do besides opening an object. All may be called in
-// parallel. A nil field is a thing that it cannot do.
+// Abilities are the optional functions of a store. All of them may be called from several
+// goroutines at once. A nil field is not supported.
 type Abilities struct {
-	// Near says that the store answers without a round trip, as a disk does:
-	// nothing is gained by joining its reads, keeping their answers or asking in
-	// parallel.
+	// Near means that reads take no network requests, as on a disk. Joining reads, caching data
+	// and sending requests in parallel then gain nothing.
 	Near bool
 
-	// Address says where an object lies, in words that OpenAddress takes. It is no
-	// secret: what a user name or a query in it was is left out.
+	// Address returns the address of an object, for [OpenAddress]. It contains no secrets: a user
+	// name or a query is left out.
 	Address func(name string) string
 
-	// List enumerates the objects whose names begin with prefix, by name.
+	// List yields the objects whose names begin with prefix, sorted by name.
 	List func(ctx context.Context, prefix string) iter.Seq2[Info, error]
 
-	// ListFrom is List from a name on that is not less than from.
+	// ListFrom is like List, but starts at the first name that is not less than from.
 	ListFrom func(ctx context.Context, prefix, from string) iter.Seq2[Info, error]
 
-	// ListHeaders is List with what the service keeps with each object, where a listing
-	// tells it: headers as [ObjectAbilities] has them, never nil.
+	// ListHeaders is like List, and yields the headers of each object too, if a listing contains
+	// them. The headers are those of [ObjectAbilities.Headers], and never nil.
 	ListHeaders func(ctx context.Context, prefix string) iter.Seq2[Headed, error]
 
-	// Level tells what is directly below a prefix, as far as the next slash behind it,
-	// so that what is further below can be listed in parallel. It returns the
-	// branches of the prefix, in byte order, or reports that it has more than most.
+	// Level returns what is directly below prefix, up to the next slash, so that the levels below
+	// can be listed in parallel. It returns the branches in byte order. If there are more than
+	// most, it returns more.
 	Level func(ctx context.Context, prefix string, most int) (all []Branch, more bool, err error)
 
-	// OpenAs is Open of the version that info, of a listing, tells of, with no
-	// request for what is known: reads of another version fail with ErrChanged.
+	// OpenAs opens the version of an object that a listing returned as info. It sends no request
+	// for what info has. Reads of any other version fail with [ErrChanged].
 	OpenAs func(ctx context.Context, info Info) (Object, error)
 
-	// OpenGrowing is Open of an object that is only ever written to at its end: who calls it
-	// vouches for that. What it had when it was first asked can be read for as long as it
-	// is open, while it grows, and Info goes on telling of that.
+	// OpenGrowing opens an object that programs only append to; the caller guarantees that. Its
+	// bytes at the time of the first request stay readable while it is open, even as it grows,
+	// and Info continues to describe that state.
 	OpenGrowing func(ctx context.Context, name string) (Object, error)
 
-	// Locked says which other program has a lock on an object, in words for people; empty
-	// is none. It takes no lock.
+	// Locked returns which other program has locked an object, as a text for people, or "" if
+	// none has. It does not take a lock.
 	Locked func(ctx context.Context, name string) (by string, err error)
 
-	// Fetch asks at once for what later reads will find. It returns when all answers
-	// are there, or errors, which the reads will meet again. What was fetched may be
-	// forgotten after release.
+	// Fetch requests data that later reads will need, all at once. It returns when all responses
+	// or errors have arrived; the reads return these errors. The data may be discarded after
+	// release is called.
 	Fetch func(ctx context.Context, want []Range) (release func())
 
-	// Create begins an object. A store that cannot see to it that an object is
-	// created once says so by an error wrapping errors.ErrUnsupported; one that
-	// cannot resume begins anew.
+	// Create begins a new object. If the store cannot ensure that an object is created only once,
+	// Wishes.Once is an error that wraps [errors.ErrUnsupported]. If it cannot resume, it starts
+	// from the beginning.
 	Create func(ctx context.Context, name string, wish Wishes) (Writer, error)
 
-	// Append adds p to the end of an object that is appended to, also by others, and
-	// is at bytes long; at 0 it is made if it is not there. Another length is
-	// ErrChanged. What is no longer than 4 MiB is added whole or not at all.
+	// Append adds p to the end of an object to which several programs may append. The object must
+	// be at bytes long; otherwise the error wraps [ErrChanged]. If at is 0, Append creates the
+	// object if it does not exist. Up to 4 MiB are added completely or not at all.
 	Append func(ctx context.Context, name string, p []byte, at int64) error
 
-	// Lease takes an object for a lock, as other programs do, and makes it if it is not there.
-	// The context that it returns ends with ctx, and when the lock is lost. release
-	// removes the object. That another program has it is an error that wraps fs.ErrExist.
+	// Lease takes a lock that other programs respect too, and creates the object called name if
+	// it does not exist. The returned context ends with ctx, or when the lock is lost. The
+	// function release removes the object. If another program has the lock, the error wraps
+	// [fs.ErrExist].
 	Lease func(ctx context.Context, name string) (held context.Context, release func() error, err error)
 
-	// Folder begins a folder that appears whole. It says by an error wrapping
-	// errors.ErrUnsupported that it cannot, as where something has the name.
+	// Folder begins a folder that appears as a whole. If that is not possible, for example
+	// because the name exists, the error wraps [errors.ErrUnsupported].
 	Folder func(ctx context.Context, name string) (*Folder, error)
 
-	// Remove deletes an object. A name that is not there wraps fs.ErrNotExist.
+	// Remove deletes an object. If there is none, the error wraps [fs.ErrNotExist].
 	Remove func(ctx context.Context, name string) error
 
-	// RemoveAs is Remove of the version that info, of a listing, tells of: another stays, and
-	// is ErrChanged. Where a server does not look at the version with the request that
-	// removes, it is asked for just before.
+	// RemoveAs deletes the version of an object that a listing returned as info. If the object
+	// has changed, it is kept and the error wraps [ErrChanged]. If the server cannot compare the
+	// version in the request that deletes, it is requested immediately before.
 	RemoveAs func(ctx context.Context, info Info) error
 
-	// Amend opens an object for changes in place, one amendment at a time. It may
-	// say of an object that it cannot, by an error wrapping errors.ErrUnsupported.
+	// Amend opens an object for changes in place, for one Amendment at a time. If the object
+	// cannot be changed, the error wraps [errors.ErrUnsupported].
 	Amend func(ctx context.Context, name string) (Amendment, error)
 
-	// Unfinished enumerates the uploads of names that begin with prefix, by whomever
-	// they were begun. It does not tell which of them somebody is still at work on.
-	// Whoever has it has Abandon, too.
+	// Unfinished yields the unfinished uploads of names that begin with prefix, from all
+	// programs. It does not show which of them are still in progress. A store with Unfinished
+	// also has Abandon.
 	Unfinished func(ctx context.Context, prefix string) iter.Seq2[Upload, error]
 
-	// Abandon takes an upload away. One that is gone is no error.
+	// Abandon discards an upload. If it no longer exists, Abandon returns nil.
 	Abandon func(ctx context.Context, u Upload) error
 
-	// CopiesFrom reports whether the store copies ranges of what lies at an address
-	// itself, without their bytes passing through this program.
+	// CopiesFrom reports whether the store itself can copy ranges of the object at an address,
+	// without their bytes passing through this program.
 	CopiesFrom func(address string) bool
 
-	// Owns reports whether the file at path, of this machine, is the object of that
-	// name or what the store keeps beside it. Whoever packs a folder that the
-	// archive is written into asks, lest it pack itself.
+	// Owns reports whether the local file at path is the named object or belongs to it, such as a
+	// temporary file. It is used to avoid packing an archive into itself.
 	Owns func(path, object string) bool
 
-	// Adopt makes an object of an open file of this machine, so that a writer of the
-	// store can copy it without reading it. Closing the object closes f.
+	// Adopt returns an object for an open local file, so that a writer of the store can copy it
+	// without reading it. Closing the object closes f.
 	Adopt func(f *os.File) (Object, error)
 }
 
-// A Folder is a set of objects that appear together, by Commit, or never.
+// A Folder is a set of objects that appear together at Commit, or not at all.
 type Folder struct {
-	// Create begins an object, under the name below the folder that it will have. Its
-	// Commit comes before that of the folder.
+	// Create begins an object, with the name relative to the folder. It must be committed before
+	// the folder.
 	Create func(ctx context.Context, name string, wish Wishes) (Writer, error)
 	Commit func(ctx context.Context) error
-	Abort  func() error // nothing after Commit
+	Abort  func() error // does nothing after Commit
 }
 
-// An Object is one version of the bytes behind a name. If they change while
-// the Object is open, reads fail with [ErrChanged]; they never mix versions.
+// An Object is one version of the bytes stored under a name. If they change while the Object is
+// open, reads fail with [ErrChanged]; they never return bytes of different versions.
 type Object interface {
-	// Info reports the object's size and version.
+	// Info returns the size and version of the object.
 	Info(ctx context.Context) (Info, error)
 
-	// ReadAt fills p from offset off or fails; it never reads short.
-	// A range past the end is io.ErrUnexpectedEOF. An empty p is never an
-	// error and asks nobody. Calls may run in parallel.
+	// ReadAt reads exactly len(p) bytes from offset off, or fails. If the range extends past the
+	// end, the error wraps [io.ErrUnexpectedEOF]. If p is empty, ReadAt returns nil without a
+	// request. It may be called from several goroutines at once.
 	ReadAt(ctx context.Context, p []byte, off int64) error
 
-	// Close releases the object. Reads after it fail.
+	// Close releases the object. Later reads fail.
 	Close() error
 
-	// Can returns what else the object can do.
+	// Can returns the optional functions of the object.
 	Can() ObjectAbilities
 }
 
-// ObjectAbilities are what an object can do besides reading a range. A nil field is a
-// thing that it cannot do.
+// ObjectAbilities are the optional functions of an object. A nil field is not supported.
 type ObjectAbilities struct {
-	// ReadEnd reads the first, or with tail the last, len(p) bytes into the front of
-	// p, or all of the object if it is shorter, and returns how many there were. It
-	// is for objects whose size is not known before, and saves the request that
-	// would ask for it.
+	// ReadEnd reads the first len(p) bytes of the object or, if tail is true, the last ones, into
+	// the front of p. If the object is shorter, it reads all of it. It returns the number of
+	// bytes. For an object of unknown size this saves the request for its size.
 	ReadEnd func(ctx context.Context, p []byte, tail bool) (n int, err error)
 
-	// File returns the open file of this machine that the object is, of which the
-	// system can hand on a range without passing the bytes through this program; or
-	// ErrChanged if it is known to have changed. Like ReadAt it may look for that now
-	// and then only; whoever reads of it does not look. It belongs to the object.
+	// File returns the open local file of the object, from which the system can send ranges
+	// without copying them through this program. If the file is known to have changed, File
+	// returns [ErrChanged]. Like ReadAt, it may check only from time to time, and reads from the
+	// file are not checked. The caller must not close the file.
 	File func(ctx context.Context) (*os.File, error)
 
-	// Inner is the object that this one is a view of, byte for byte.
+	// Inner is the object of which this object is a view, with the same bytes.
 	Inner Object
 
-	// Sums returns the checksums that the service vouches for, none if it knows none.
-	// What is known is what came with a read; where that is not enough it asks once.
+	// Sums returns the checksums of the object that the service has. It returns those that came
+	// with a read. If these are not enough, it sends one request.
 	Sums func(ctx context.Context) ([]Sum, error)
 
-	// Headers returns what the service keeps with the object besides its bytes: headers
-	// by their names in small letters, those that [IsHeader] knows. What users keep is
-	// called x-amz-meta-NAME whatever the service. What is known is what came with a
-	// read; of an object of which nothing was read it asks once, and Info tells what that
-	// answer told. The map is not to be changed.
+	// Headers returns what the service stores with the object besides its bytes: the headers for
+	// which [IsHeader] returns true, with names in lower case. Metadata of users has the name
+	// x-amz-meta-NAME for all services. Headers returns what came with a read. If nothing was
+	// read, it sends one request, and Info then returns what the response contained. The caller
+	// must not change the map.
 	Headers func(ctx context.Context) (map[string]string, error)
 }
 
-// A Sum is a checksum of an object's bytes.
+// A Sum is a checksum of an object.
 type Sum struct {
 	Algo  string // "sha256", "sha1", "md5", "crc64nvme", "crc32c" or "crc32"
-	Value string // its bytes
-	// Part is how long the parts are, but for the last, where Value is the checksum of
-	// the checksums of parts; 0 is that of the whole.
+	Value string // the bytes of the checksum
+	// Part is 0 for a checksum of the whole object. Otherwise Value is the checksum of the
+	// checksums of parts, and Part is the size of each part except the last.
 	Part int64
 }
 
-// A Writer writes one object from front to back. Nothing is visible under the
-// object's name until Commit returns nil; an object of that name that was there
-// before stays whole until then. Abort after Commit does nothing, so it can be
-// deferred. A Writer belongs to one goroutine.
+// A Writer writes an object sequentially. The object appears under its name when Commit returns
+// nil. Until then, an existing object of that name remains unchanged. Abort discards the object;
+// after Commit it does nothing, so it can be deferred. A Writer must not be used by several
+// goroutines at once.
 type Writer interface {
 	io.Writer
 	Commit(ctx context.Context) (Info, error)
 	Abort() error
 
-	// Can returns what else the writer can do.
+	// Can returns the optional functions of the writer.
 	Can() WriterAbilities
 }
 
-// WriterAbilities are what a writer can do besides writing on. A nil field is a thing
-// that it cannot do.
+// WriterAbilities are the optional functions of a writer. A nil field is not supported.
 type WriterAbilities struct {
-	// WriteRange appends a range of another object without passing the bytes through
-	// this program: copy_file_range on a disk, UploadPartCopy in a bucket. It returns
-	// errors.ErrUnsupported, having written nothing, where it cannot do better than
-	// reading and writing.
+	// WriteRange appends a range of another object without copying it through this program, such
+	// as by copy_file_range on a disk or UploadPartCopy in a bucket. If that is no better than
+	// reading and writing, it writes nothing and returns [errors.ErrUnsupported].
 	WriteRange func(ctx context.Context, from Object, off, n int64) error
 
-	// CopyRange is WriteRange at once, and by the store alone. An error that wraps
-	// errors.ErrUnsupported, whatever else it wraps, means that nothing was written: the
-	// range is to be read instead.
+	// CopyRange is like WriteRange, but the store copies the range itself, before CopyRange
+	// returns. If the error wraps [errors.ErrUnsupported], whatever else it wraps, nothing was
+	// written and the caller should read the range instead.
 	CopyRange func(ctx context.Context, from Object, off, n int64) error
 
-	// Rewind takes back the end of what was written, so that a source that broke off
-	// halfway leaves no dead bytes.
+	// Rewind discards everything after the first to bytes that were written. It is used when a
+	// source fails halfway.
 	Rewind func(to int64) error
 
-	// Patch replaces len(p) bytes from off on that were written earlier, until
-	// Commit. It cannot lengthen the object, and reaches no further than PatchLimit.
-	// If it fails half way nothing more can be done than to Abort.
+	// Patch replaces len(p) bytes at offset off that have been written, until Commit. It cannot
+	// extend the object, and works only within the first PatchLimit bytes. If it fails, the
+	// caller can only call Abort.
 	Patch func(ctx context.Context, p []byte, off int64) error
 
-	// PatchLimit is how many bytes from the beginning can be replaced: all on a
-	// disk, those of its first part in a bucket, none without Patch.
+	// PatchLimit is the number of bytes at the start of the object that Patch can replace: all on
+	// a disk, the first part in a bucket, none without Patch.
 	PatchLimit int64
 
-	// Keep ends the writer as Abort does, but what was sent stays, for a writer of
-	// the same name that wishes to Resume. It tells how many bytes these are. Of none
-	// nothing stays.
+	// Keep ends the writer like Abort, but keeps what was sent for a writer of the same name with
+	// Wishes.Resume. It returns the number of bytes that it kept; if that is 0, nothing is left
+	// in the store.
 	Keep func() (int64, error)
 
-	// Finish tells the writer that no more comes, long before its object is to
-	// appear: it sends what is left, and needs little memory from then on. Only
-	// Commit, Abort and Keep may follow. Of the time and the version that the object will
-	// have it returns what is known by then.
+	// Finish tells the writer that no more data follows, although the object may appear much
+	// later. The writer sends what is left, and needs little memory afterwards. Only Commit,
+	// Abort and Keep may follow. Finish returns what is known of the time and version that the
+	// object will have.
 	Finish func(ctx context.Context) (Info, error)
 
-	// Saved tells how many bytes did not pass through this program: those that the
-	// store copied by itself, and those that it was proven to have.
+	// Saved returns the number of bytes that did not pass through this program: those that the
+	// store copied by itself, and those that it was proven to have already.
 	Saved func() (copied, proven int64)
 }
 
@@ -264,36 +258,38 @@ type Info struct {
 	Name    string
 	Size    int64
 	ModTime time.Time
-	Version string // ETag, generation, or inode and times: equal means same bytes
+	Version string // ETag, generation, or inode and times: equal versions mean equal bytes
 }
 
-// Headed is an object with its headers; they are nil where nothing tells them.
+// Headed is an object with its headers. Headers is nil if they are not known.
 type Headed struct {
 	Info
 	Headers map[string]string
 }
 
-// A Range is a run of bytes at the beginning or, if Tail, at the end of an object.
+// A Range is a run of bytes at the beginning of an object or, if Tail is set, at its end.
 type Range struct {
 	Name string
 	Tail bool
 	Len  int
 }
 
-// A Branch is an object, or all objects whose names begin with the Name, which then ends
-// in a slash.
+// A Branch is an object or, if All is set, all objects whose names begin with Name, which then
+// ends with a slash.
 type Branch struct {
 	Info
 	All bool
 }
 
-// ErrChanged means an object's bytes changed while it was being read.
+// ErrChanged means that an object changed while it was being read.
 var ErrChanged = errors.New("changed while it was being read")
 
-// ReadTail reads the last len(p) bytes of o, or all of it if it is shorter.
+// ReadTail reads the last len(p) bytes of o into p, or all of o if it is shorter. It returns the
+// number of bytes.
 func ReadTail(ctx context.Context, o Object, p []byte) (int, error) { return readEnd(ctx, o, p, true) }
 
-// ReadHead reads the first len(p) bytes of o, or all of it if it is shorter.
+// ReadHead reads the first len(p) bytes of o into p, or all of o if it is shorter. It returns the
+// number of bytes.
 func ReadHead(ctx context.Context, o Object, p []byte) (int, error) { return readEnd(ctx, o, p, false) }
 
 func readEnd(ctx context.Context, o Object, p []byte, tail bool) (int, error) {
@@ -311,7 +307,8 @@ func readEnd(ctx context.Context, o Object, p []byte, tail bool) (int, error) {
 	return int(n), o.ReadAt(ctx, p[:n], off)
 }
 
-// Inner finds an object of a type in o and what that is a view of.
+// Inner returns o if it has the type O, or else the first object of that type that o is a view
+// of.
 func Inner[O Object](o Object) (found O, ok bool) {
 	for o != nil && !ok {
 		if found, ok = o.(O); !ok {
@@ -321,8 +318,8 @@ func Inner[O Object](o Object) (found O, ok bool) {
 	return found, ok
 }
 
-// OpenGrowing opens an object that is only ever written to at its end. In a store that does
-// not know of such, reads fail once it has grown.
+// OpenGrowing opens an object that programs only append to. If the store does not support that,
+// reads fail once the object has grown.
 func OpenGrowing(ctx context.Context, st Store, name string) (Object, error) {
 	if open := st.Can().OpenGrowing; open != nil {
 		return open(ctx, name)
@@ -330,7 +327,8 @@ func OpenGrowing(ctx context.Context, st Store, name string) (Object, error) {
 	return st.Open(ctx, name)
 }
 
-// List enumerates the objects of st whose names begin with prefix.
+// List yields the objects of st whose names begin with prefix, sorted by name. If the store
+// cannot list, it yields an error that wraps [errors.ErrUnsupported].
 func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
 	if list := st.Can().List; list != nil {
 		return list(ctx, prefix)
@@ -340,8 +338,8 @@ func List(ctx context.Context, st Store, prefix string) iter.Seq2[Info, error] {
 	}
 }
 
-// ListFrom is List from a name on that is not less than from. A store that cannot is listed from its
-// beginning.
+// ListFrom is like [List], but starts at the first name that is not less than from. If the store
+// does not support that, it lists from the beginning and skips the names before from.
 func ListFrom(ctx context.Context, st Store, prefix, from string) iter.Seq2[Info, error] {
 	if list := st.Can().ListFrom; list != nil && from > prefix {
 		return list(ctx, prefix, from)
@@ -358,8 +356,8 @@ func ListFrom(ctx context.Context, st Store, prefix, from string) iter.Seq2[Info
 	}
 }
 
-// ListHeaders enumerates the objects of st whose names begin with prefix, with their headers
-// if the store can list those.
+// ListHeaders is like [List], and yields the headers of the objects too if the store can list
+// them.
 func ListHeaders(ctx context.Context, st Store, prefix string) iter.Seq2[Headed, error] {
 	if list := st.Can().ListHeaders; list != nil {
 		return list(ctx, prefix)
@@ -373,12 +371,13 @@ func ListHeaders(ctx context.Context, st Store, prefix string) iter.Seq2[Headed,
 	}
 }
 
-// Create begins a new object in st.
+// Create begins a new object in st. If the store is read-only, the error wraps
+// [errors.ErrUnsupported].
 func Create(ctx context.Context, st Store, name string) (Writer, error) {
 	return CreateAs(ctx, st, name, Wishes{})
 }
 
-// CreateAs begins a new object in st, as wished.
+// CreateAs is like [Create] with wishes.
 func CreateAs(ctx context.Context, st Store, name string, wish Wishes) (Writer, error) {
 	if create := st.Can().Create; create != nil {
 		return create(ctx, name, wish)
@@ -386,7 +385,8 @@ func CreateAs(ctx context.Context, st Store, name string, wish Wishes) (Writer, 
 	return nil, fmt.Errorf("create %q: this store is read-only: %w", name, errors.ErrUnsupported)
 }
 
-// Remove deletes an object of st.
+// Remove deletes an object of st. If the store is read-only, the error wraps
+// [errors.ErrUnsupported].
 func Remove(ctx context.Context, st Store, name string) error {
 	if remove := st.Can().Remove; remove != nil {
 		return remove(ctx, name)
@@ -394,8 +394,8 @@ func Remove(ctx context.Context, st Store, name string) error {
 	return fmt.Errorf("remove %q: this store is read-only: %w", name, errors.ErrUnsupported)
 }
 
-// RemoveAs deletes an object of st if it still is the version that info tells of. A version that is
-// not known is an error: nothing is removed that could be another.
+// RemoveAs deletes an object of st if it is still the version of info. If info has no version,
+// RemoveAs returns an error, so that it never deletes another version.
 func RemoveAs(ctx context.Context, st Store, info Info) error {
 	remove := st.Can().RemoveAs
 	if remove == nil {
@@ -407,7 +407,8 @@ func RemoveAs(ctx context.Context, st Store, info Info) error {
 	return remove(ctx, info)
 }
 
-// Unchanged says why an object is not the version that info tells of, if it is now.
+// Unchanged returns an error that wraps [ErrChanged] if info and now describe different versions
+// of an object.
 func Unchanged(info, now Info) error {
 	if info.Size != now.Size || info.Version != now.Version {
 		return &Error{Op: "compare", Name: info.Name, Off: -1, Err: ErrChanged}
@@ -415,11 +416,11 @@ func Unchanged(info, now Info) error {
 	return nil
 }
 
-// copyBlock is how much WriteRange reads at once where it has to read.
+// copyBlock is the size of the reads of CopyRange.
 const copyBlock = 1 << 20
 
-// WriteRange appends n bytes of from, from offset off, to w: without moving
-// them through this program if w can.
+// WriteRange appends n bytes of from, starting at offset off, to w. If w can, the bytes do not
+// pass through this program.
 func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error {
 	if off < 0 || n < 0 {
 		return fmt.Errorf("copy range %d+%d: invalid range", off, n)
@@ -435,7 +436,7 @@ func WriteRange(ctx context.Context, w Writer, from Object, off, n int64) error 
 	return CopyRange(ctx, w, from, off, n)
 }
 
-// CopyRange writes n bytes of an object, from off on, to w.
+// CopyRange reads n bytes of from, starting at offset off, and writes them to w.
 func CopyRange(ctx context.Context, w io.Writer, from Object, off, n int64) error {
 	buf := make([]byte, min(n, copyBlock))
 	for n > 0 {
@@ -451,8 +452,8 @@ func CopyRange(ctx context.Context, w io.Writer, from Object, off, n int64) erro
 	return nil
 }
 
-// Write makes an object of what write writes. Without an error from it, the object is
-// there then; with one there is none.
+// Write creates an object with what the function write writes. If write returns an error, no
+// object is created.
 func Write(ctx context.Context, st Store, name string, write func(Writer) error) (Info, error) {
 	w, err := Create(ctx, st, name)
 	if err != nil {

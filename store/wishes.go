@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// Wishes are what a new object is to keep to. The zero value wishes nothing: the
-// object replaces what has its name.
+// Wishes are options for a new object. The zero value replaces an existing object of the same
+// name.
 type Wishes struct {
-	// Once wants an object that was not there: if one has the name, Create or Commit
-	// fails with an error wrapping fs.ErrExist, and whoever of several commits first
-	// wins. Where a store can tell that what is there is what was written, byte for
-	// byte, that is success: the answer to an earlier Commit may have been lost.
+	// Once requires that no object of that name exists. If there is one, Create or Commit returns
+	// an error that wraps [fs.ErrExist]. If several writers commit, the first one wins. If the
+	// store can prove that the existing object has exactly the bytes that were written, Commit
+	// succeeds, because the response to an earlier Commit may have been lost.
 	Once bool
 
-	// Resume goes on with what an earlier writer of the name had sent when it was
-	// kept, or died. The writer is fed all bytes from the beginning; those that the
-	// store proves to have are not sent again. What was kept need not be of the
-	// same bytes: what differs is sent. It is no more than a wish, and where nothing
-	// was kept everything is sent.
+	// Resume continues what an earlier writer of the same name sent before it was kept or killed.
+	// The writer must be given all bytes from the beginning; those that the store is proven to
+	// have are not sent again. The bytes may differ from the earlier ones; the parts that differ
+	// are sent. If nothing was kept or the store does not support Resume, everything is sent.
 	Resume bool
 
-	// Headers are kept with the object, as [ObjectAbilities.Headers] has them, but for
-	// capitals, which a service may keep. It is no more than a wish: a disk keeps
-	// none, and buckets of S3 are not told.
+	// Headers are stored with the object, with names as in [ObjectAbilities.Headers], though a
+	// service may also keep capital letters. They are ignored by stores without headers: disks
+	// keep none, and they are not sent to S3 buckets.
 	Headers map[string]string
 }
 
-// Keep ends w and keeps what was sent, where the store can; else it aborts w.
+// Keep ends w and keeps what was sent, if the store supports that. Otherwise it aborts w.
 func Keep(w Writer) (kept int64, err error) {
 	if keep := w.Can().Keep; keep != nil {
 		return keep()
@@ -36,23 +35,23 @@ func Keep(w Writer) (kept int64, err error) {
 	return 0, w.Abort()
 }
 
-// An Upload is an object that was begun and neither committed nor aborted, and takes
-// up room that is paid for.
+// An Upload is an object that was begun and neither committed nor aborted. It takes up storage
+// that is paid for.
 type Upload struct {
 	Name  string
-	ID    string // the store's own word for it
+	ID    string // the store's identifier
 	Begun time.Time
 }
 
-// Abandon takes away the uploads of names that begin with prefix which are over, and
-// tells how many. A store that cannot tell has none. One that does not go keeps no other
-// from going.
+// Abandon discards the unfinished uploads of names that begin with prefix for which over returns
+// true. It returns the number of discarded uploads. If one cannot be discarded, Abandon continues
+// with the others and returns the errors. If the store cannot list uploads, there are none.
 func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) bool) (n int, err error) {
 	can := st.Can()
 	if can.Unfinished == nil {
 		return 0, nil
 	}
-	var old []Upload // what is listed does not change under the listing
+	var old []Upload // uploads are discarded after they are listed, so that the listing does not change
 	flush := func() {
 		for _, u := range old {
 			gone := can.Abandon(ctx, u)
@@ -79,11 +78,12 @@ func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) boo
 	return n, err
 }
 
-// maxOld is how many uploads are remembered before they are taken away.
+// maxOld is the largest number of uploads that are listed before they are discarded.
 const maxOld = 10_000
 
-// OpenAs opens an object as it was listed. A store that cannot do so by itself is
-// asked what is there now.
+// OpenAs opens the version of an object that a listing returned as info. If the store does not
+// support that, OpenAs requests the current version and compares it; another version is
+// [ErrChanged].
 func OpenAs(ctx context.Context, st Store, info Info) (Object, error) {
 	if open := st.Can().OpenAs; open != nil {
 		return open(ctx, info)

@@ -2,9 +2,9 @@ package zarr
 
 import "cmp"
 
-// The filters that compute.
+// Filters that do arithmetic.
 
-// numeric gives the dtype a codec names, which must be one of those kinds.
+// numeric returns the dtype that a codec names, which must be of one of the given kinds.
 func numeric(c Codec, name string, kinds string) (DType, error) {
 	s, ok := c.Config[name].(string)
 	if !ok {
@@ -27,7 +27,7 @@ func decodedAndStored(c Codec, kinds string) (decoded, stored DType, err error) 
 	return decoded, stored, err
 }
 
-// elementwise is a stage that makes one element of each.
+// elementwise returns a stage that converts one element at a time.
 func elementwise(decoded, stored DType, one func(out, in []byte) error) stage {
 	return stage{
 		bound: func(n int64) int64 {
@@ -56,7 +56,7 @@ func elementwise(decoded, stored DType, one func(out, in []byte) error) stage {
 	}
 }
 
-// convert makes an element of another dtype as NumPy's astype does.
+// convert converts an element to another dtype, as NumPy's astype does.
 func convert(to, from DType, out, in []byte) error {
 	switch {
 	case from.Kind != 'f' && to.Kind == 'b':
@@ -71,7 +71,7 @@ func convert(to, from DType, out, in []byte) error {
 	return nil
 }
 
-// converting is a stage that converts, unless there is an error.
+// converting returns a stage that converts elements, unless there is an error.
 func converting(decoded, stored DType, err error) (stage, error) {
 	if err != nil {
 		return stage{}, err
@@ -87,8 +87,8 @@ func astypeStage(c Codec) (stage, error) {
 
 func quantizeStage(c Codec) (stage, error) { return converting(decodedAndStored(c, "f")) }
 
-// deltaStage sums up differences, in the type that comes out: floats are
-// rounded at each step, whole numbers wrap.
+// deltaStage adds up differences in the resulting type: floats are rounded at each step, integers
+// wrap around.
 func deltaStage(c Codec) (stage, error) {
 	decoded, stored, err := decodedAndStored(c, "iuf")
 	s, err := converting(decoded, stored, err)
@@ -121,8 +121,8 @@ func deltaStage(c Codec) (stage, error) {
 	return s, err
 }
 
-// scaleStage undoes (v - offset) * scale. NumPy does so in float32 where
-// float32 is stored, else in float64.
+// scaleStage undoes (v - offset) * scale. Like NumPy, it computes in float32 if float32 is
+// stored, and in float64 otherwise.
 func scaleStage(c Codec) (stage, error) {
 	decoded, stored, err := decodedAndStored(c, "iuf")
 	if err != nil {

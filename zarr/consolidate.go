@@ -9,28 +9,29 @@ import (
 	"strings"
 )
 
-// A seen is a group or an array: where it is seen, and where it is. They differ below soft links.
+// seen is a group or an array. at is the path where it is seen, and is its own path; they differ
+// below soft links.
 type seen struct {
 	at, is string
 	array  bool
 	link   bool // it is a soft link that is not followed
 }
 
-// maxSeen is how many nodes may be looked at through soft links, beside four times those that there are: links to groups
-// that have links make many of few.
+// maxSeen is the number of nodes that may be visited through soft links, in addition to four
+// times the number of nodes. Links to groups that contain links can multiply nodes.
 const maxSeen = 10_000
 
-// hierarchy is the groups and arrays of version 2.
+// hierarchy has the groups and arrays of version 2.
 type hierarchy struct {
 	src    Source
-	paths  []string          // in order
-	arrays map[string]bool   // by path; false of groups
-	links  map[string]string // from groups that are soft links, to where they lead
+	paths  []string          // sorted
+	arrays map[string]bool   // by path; false for groups
+	links  map[string]string // from the paths of soft links to their targets
 	seen   []seen
-	steps  int // that were taken to find them
+	steps  int // nodes visited so far
 }
 
-// readHierarchy finds them by the names of all keys.
+// readHierarchy finds groups and arrays by the names of all keys.
 func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error]) (*hierarchy, error) {
 	h := &hierarchy{src: src, arrays: map[string]bool{}, links: map[string]string{}}
 	for key, err := range keys {
@@ -55,7 +56,7 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 		if !strings.Contains(string(text), markSoftLink) {
 			continue
 		}
-		// What cannot be followed stays a group.
+		// If the link cannot be followed, the node stays a group.
 		if to, err := follow(ctx, src, at); err == nil && to != nil {
 			h.links[at] = *to
 		}
@@ -65,7 +66,7 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 	if err := h.walk(ctx, "", "", nil); err != nil {
 		return nil, err
 	}
-	// A node counts only in a group.
+	// A node counts only if its parent is a group.
 	groups := map[string]bool{"": true}
 	h.seen = slices.DeleteFunc(h.seen, func(n seen) bool {
 		if n.at == "" {
@@ -78,7 +79,8 @@ func readHierarchy(ctx context.Context, src Source, keys iter.Seq2[string, error
 	return h, ctx.Err()
 }
 
-// walk goes through what is below a path, which is seen at another; through are the links that led there.
+// walk visits everything below the path is, which is seen at the path at. through has the links
+// that led there.
 func (h *hierarchy) walk(ctx context.Context, at, is string, through []string) error {
 	var err error
 	from, _ := slices.BinarySearch(h.paths, is)
@@ -94,7 +96,7 @@ func (h *hierarchy) walk(ctx context.Context, at, is string, through []string) e
 		n := seen{at: at + below, is: p, array: h.arrays[p]}
 		to, isLink := h.resolve(p)
 		if !isLink {
-			// A source may not follow links: then there is nothing to be had there.
+			// The source may not follow links, and then has nothing at that path.
 			if n.link, err = h.missing(ctx, n); err != nil {
 				return err
 			}
@@ -105,7 +107,7 @@ func (h *hierarchy) walk(ctx context.Context, at, is string, through []string) e
 			continue
 		}
 		if h.links[p] == "" {
-			continue // below a link, where nobody sees it
+			continue // it is below a link, where nothing is visible
 		}
 		_, there := h.arrays[to]
 		n.link = !there || h.steps > 4*len(h.paths)+maxSeen || len(through) > maxLinks ||
@@ -121,7 +123,7 @@ func (h *hierarchy) walk(ctx context.Context, at, is string, through []string) e
 	return nil
 }
 
-// missing reports whether what is seen at another place is not to be had there.
+// missing reports whether the source has no such node at the path where it is seen.
 func (h *hierarchy) missing(ctx context.Context, n seen) (bool, error) {
 	if n.at == n.is {
 		return false, nil
@@ -134,7 +136,7 @@ func (h *hierarchy) missing(ctx context.Context, n seen) (bool, error) {
 	return !ok, err
 }
 
-// within reports whether a path is another, or below it.
+// within reports whether p is the path other or below it.
 func within(p, other string) bool {
 	return other == "" || p == other || strings.HasPrefix(p, other+"/")
 }
@@ -160,12 +162,12 @@ func (h *hierarchy) resolve(p string) (to string, isLink bool) {
 	return p, isLink
 }
 
-// each calls fn with the nodes in order, and what describes them; raw is the .zarray of arrays, else nil.
-// What cannot be read is left out: failed says what.
+// each calls fn with the nodes in order, their attributes, and the .zarray of arrays; raw is nil
+// for groups. It omits nodes that cannot be read and calls failed for them.
 func (h *hierarchy) each(ctx context.Context, fn func(n seen, raw, attrs []byte) error, failed func(at string, err error)) error {
 	for _, n := range h.seen {
 		if n.link {
-			n.is = n.at // it is the group that it is
+			n.is = n.at // it stays the group at its own path
 		}
 		var raw []byte
 		var err error
@@ -195,11 +197,12 @@ func (h *hierarchy) each(ctx context.Context, fn func(n seen, raw, attrs []byte)
 	return nil
 }
 
-// errTooLong ends what is put together.
+// errTooLong means that the result exceeds the limit.
 var errTooLong = &marked{"all metadata together takes more than the limit", ErrLimit}
 
-// Consolidate makes the .zmetadata of a hierarchy of version 2: of all keys that describe groups and arrays, those
-// too that soft links lead to. It is an error if that takes more than limit bytes.
+// Consolidate returns the .zmetadata of a hierarchy of version 2, given all its keys. It has all
+// keys that describe groups and arrays, including those seen through soft links. If it would take
+// more than limit bytes, the error wraps [ErrLimit].
 func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error], limit int64) ([]byte, error) {
 	h, err := readHierarchy(ctx, src, keys)
 	if err != nil {
@@ -232,10 +235,12 @@ func Consolidate(ctx context.Context, src Source, keys iter.Seq2[string, error],
 	return append(out, `},"zarr_consolidated_format":1}`...), err
 }
 
-// Root3 makes the zarr.json of the root of a hierarchy of version 2, which has those of all that is below it. What is
-// left out of it, since version 3 cannot say it, is told to left. What is seen through soft links is told to through, with
-// where it is, and whether there is a group at its place, which is the link. The text may take limit bytes, and chunks
-// that are made anew chunk.
+// Root3 returns the zarr.json of the root of a hierarchy of version 2, given all its keys. It
+// includes the metadata of everything below the root. Root3 calls left for nodes that version 3
+// cannot represent, which it omits. It calls through for nodes that are seen through soft links:
+// at is where a node is seen, is its own path, and own reports whether there is a group at the
+// path at, which is then the link. The text may take limit bytes, and a chunk that is encoded
+// anew may take chunk bytes.
 func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit, chunk int64, left func(at string, err error), through func(at, is string, own bool)) ([]byte, error) {
 	h, err := readHierarchy(ctx, src, keys)
 	if err != nil {
@@ -270,7 +275,7 @@ func Root3(ctx context.Context, src Source, keys iter.Seq2[string, error], limit
 		return nil
 	}, left)
 	if h.arrays[""] {
-		return root, err // which is an array, with nothing below it
+		return root, err // the root is an array, with nothing below it
 	}
 	return append(append(root[:len(root)-1:len(root)-1], out...), `}}}`...), err
 }

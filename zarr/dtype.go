@@ -6,43 +6,44 @@ import (
 	"strings"
 )
 
-// A DType is the type of an array's elements, in NumPy's terms.
+// A DType is the type of an array's elements, as in NumPy.
 type DType struct {
-	// Name is what .zarray says: "<f8", or the JSON of a list of fields.
+	// Name is the dtype in .zarray, such as "<f8", or the JSON of a list of fields.
 	Name string
-	// Kind is NumPy's letter: b i u f c S U V M m O; V with Fields is a
-	// structured type. It is 0 for what this package does not know.
+	// Kind is NumPy's letter: one of b i u f c S U V M m O. V with Fields is a structured type.
+	// Kind is 0 if the type is not known to this package.
 	Kind byte
 	// BigEndian is the byte order of an element.
 	BigEndian bool
-	// Size is how many bytes an element takes; 0 for O, whose elements differ.
+	// Size is the size of an element in bytes. It is 0 for O, whose elements have no fixed size.
 	Size int64
-	// Unit is what moments (M) and spans (m) count: "ns", "25s"; empty if unsaid.
+	// Unit is the unit of datetimes (M) and timedeltas (m), such as "ns" or "25s". It is empty if
+	// there is none.
 	Unit string
-	// Fields are the parts of a structured type, which follow without gaps.
+	// Fields are the fields of a structured type, which are adjacent.
 	Fields []Field
 }
 
-// A Field is a part of a structured element.
+// A Field is a field of a structured type.
 type Field struct {
 	Name  string
 	Type  DType
-	Shape []int64 // of a field that is itself an array
-	Count int64   // elements of the field: the product of Shape, 1 without
+	Shape []int64 // shape, if the field is an array
+	Count int64   // number of elements of the field: the product of Shape, or 1
 }
 
 const (
-	maxItem       = 1 << 30 // bytes of one element
+	maxItem       = 1 << 30 // size of an element in bytes
 	maxFieldDepth = 20
 )
 
-// sizes are the element sizes each kind of number has.
+// sizes has the possible sizes of each kind of number.
 var sizes = map[byte]string{'b': "1", 'i': "1 2 4 8", 'u': "1 2 4 8", 'f': "2 4 8", 'c': "8 16", 'M': "8", 'm': "8"}
 
 var dateUnits = []string{"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
 
-// parseDType reads the dtype of a .zarray, or of a field of one. A name that is
-// not known gives Kind 0, so that the array can still be listed.
+// parseDType parses the dtype of a .zarray, or of a field. An unknown name results in Kind 0, so
+// that the array can still be listed.
 func parseDType(v any, depth int) (DType, error) {
 	switch v := v.(type) {
 	case string:
@@ -98,7 +99,7 @@ func (d DType) bytewise() bool {
 	return d.Kind == 'S' || d.Kind == 'V' || d.Kind == 'O' || d.Size <= 1 && d.Kind != 'U'
 }
 
-// splitUnit takes "25s" apart; the count is 0 if it is none.
+// splitUnit splits a unit such as "25s"; the count is 0 if it is not valid.
 func splitUnit(unit string) (int64, string) {
 	name := strings.TrimLeft(unit, "0123456789")
 	num := unit[:len(unit)-len(name)]
@@ -143,7 +144,7 @@ func parseFields(list []any, depth int) (DType, error) {
 	return structured(string(appendJSON(nil, list)), fields)
 }
 
-// structured makes a type of its fields.
+// structured returns the type with the given fields.
 func structured(name string, fields []Field) (DType, error) {
 	d := DType{Name: name, Kind: 'V', Fields: fields}
 	if len(fields) == 0 {
@@ -162,7 +163,7 @@ func structured(name string, fields []Field) (DType, error) {
 	return d, nil
 }
 
-// parseFieldShape reads [2, 3], or 2 alone.
+// parseFieldShape parses [2, 3], or 2 alone.
 func parseFieldShape(v any) ([]int64, error) {
 	if n, ok := asInt(v); ok && n >= 0 {
 		return []int64{n}, nil
@@ -170,10 +171,10 @@ func parseFieldShape(v any) ([]int64, error) {
 	return parseLengths(v)
 }
 
-// String is Name.
+// String returns d.Name.
 func (d DType) String() string { return d.Name }
 
-// descr is how NumPy's file format writes the type: a Python literal.
+// descr returns the type as a Python literal, as in NumPy files.
 func (d DType) descr() string {
 	if len(d.Fields) == 0 {
 		return pyString(d.plain())
@@ -194,7 +195,7 @@ func (d DType) descr() string {
 	return b.String()
 }
 
-// plain is NumPy's own name for a type that is not structured: "|i1" for "<i1".
+// plain returns NumPy's own name for a type that is not structured, such as "|i1" for "<i1".
 func (d DType) plain() string {
 	order := "<"
 	if d.BigEndian {

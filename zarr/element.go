@@ -14,13 +14,13 @@ import (
 	"unicode/utf8"
 )
 
-// A printer writes elements, until there is an error.
+// printer writes elements until there is an error.
 type printer struct {
 	out []byte
 	err error
 }
 
-// cell writes an element as WriteText shows it.
+// cell writes an element as in WriteText.
 func (p *printer) cell(d DType, b []byte) {
 	switch {
 	case d.Kind == 'S' || d.Kind == 'U':
@@ -43,7 +43,7 @@ func (p *printer) cell(d DType, b []byte) {
 	}
 }
 
-// value is an element as a value.
+// value returns an element as a Go value.
 func (d DType) value(b []byte) (any, error) {
 	switch {
 	case d.Kind == 'b':
@@ -75,7 +75,7 @@ func (d DType) value(b []byte) (any, error) {
 	return json.Number(p.out), p.err
 }
 
-// nested is a field that is an array as lists in lists.
+// nested returns a field that is an array as nested lists.
 func (d DType) nested(b []byte, shape []int64) (any, error) {
 	if len(shape) == 0 {
 		return d.value(b)
@@ -94,10 +94,10 @@ func (d DType) nested(b []byte, shape []int64) (any, error) {
 	return list, nil
 }
 
-// half is the type of the two parts of a complex number.
+// half returns the type of the two parts of a complex number.
 func (d DType) half() DType { return DType{Kind: 'f', BigEndian: d.BigEndian, Size: d.Size / 2} }
 
-// element writes an element as JSON, but for NaN and the infinities.
+// element writes an element as JSON, with NaN and infinities.
 func (p *printer) element(d DType, b []byte) {
 	switch {
 	case d.Kind == 'b':
@@ -134,7 +134,7 @@ func (p *printer) element(d DType, b []byte) {
 	}
 }
 
-// nested writes a field that is an array as lists in lists.
+// nested writes a field that is an array as nested lists.
 func (p *printer) nested(d DType, b []byte, shape []int64) {
 	if len(shape) == 0 {
 		p.element(d, b)
@@ -159,8 +159,8 @@ func (p *printer) str(d DType, b []byte) any {
 	return v
 }
 
-// text is a string element, without the zeros that fill it up: a string, or the
-// bytes of one that is not UTF-8.
+// text returns a string element without its padding of zeros. If it is not UTF-8, it returns the
+// bytes.
 func (d DType) text(b []byte) (any, error) {
 	if d.Kind == 'S' {
 		if b = bytes.TrimRight(b, "\x00"); !utf8.Valid(b) {
@@ -182,8 +182,7 @@ func (d DType) text(b []byte) (any, error) {
 	return string(s), nil
 }
 
-// appendFloat writes the shortest number that reads back as the same float of
-// that size.
+// appendFloat appends the shortest number that reads back as the same float of that size.
 func appendFloat(out []byte, bits uint64, size int64) []byte {
 	v := floatOf(bits, size)
 	switch {
@@ -210,7 +209,7 @@ func appendFloat(out []byte, bits uint64, size int64) []byte {
 	return strconv.AppendFloat(out, v, form, -1, 64)
 }
 
-// appendCell writes a string as it stands, or quoted if that could be misread.
+// appendCell appends a string unchanged, or quoted if it could be misread.
 func appendCell(out []byte, v any) []byte {
 	s, ok := v.(string)
 	if b, isBytes := v.([]byte); isBytes && utf8.Valid(b) {
@@ -230,10 +229,10 @@ func appendCell(out []byte, v any) []byte {
 	return append(out, s...)
 }
 
-// control says that a character could do something to a terminal.
+// control reports whether a character could affect a terminal.
 func control(c rune) bool { return c < ' ' || c >= 0x7f && c <= 0x9f }
 
-// appendJSON writes a value compactly, its names in order.
+// appendJSON appends a value as compact JSON with sorted names.
 func appendJSON(out []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -278,7 +277,7 @@ func appendQuoted(out []byte, s string) []byte {
 	for len(s) > 0 {
 		c, n := utf8.DecodeRuneInString(s)
 		if c == utf8.RuneError && n == 1 && len(s) >= 3 && s[0] == 0xed {
-			// A lone surrogate, as appendRune keeps them.
+			// This is a lone surrogate, as encoded by appendRune.
 			c, n = 0xd000|rune(s[1]&0x3f)<<6|rune(s[2]&0x3f), 3
 		}
 		switch {

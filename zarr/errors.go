@@ -5,18 +5,17 @@ import (
 	"fmt"
 )
 
-// ErrCorrupt is what every error wraps that says that a hierarchy holds
-// something other than it promises.
+// ErrCorrupt is wrapped by all errors that report data that is not what the metadata says.
 var ErrCorrupt = errors.New("zarr data is damaged")
 
-// ErrLimit is what every error wraps that says that reading would take more
-// memory than Array.Limit allows.
+// ErrLimit is wrapped by errors that say that reading would take more memory than Array.Limit
+// allows.
 var ErrLimit = errors.New("over the memory limit")
 
-// ErrGroup says that a path leads to a group.
+// ErrGroup means that there is a group at a path, not an array.
 var ErrGroup = errors.New("is a group, not an array")
 
-// A KeyError says what is wrong with the value of one key.
+// A KeyError says what is wrong with the value of a key.
 type KeyError struct {
 	Key string
 	Err error
@@ -26,12 +25,12 @@ func (e *KeyError) Error() string { return e.Key + ": " + e.Err.Error() }
 
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// A CodecError says that an array uses a codec, or a setting of one, that this
-// package does not know. It wraps errors.ErrUnsupported.
+// A CodecError means that an array uses a codec, or a setting of a codec, that this package does
+// not support. It wraps [errors.ErrUnsupported].
 type CodecError struct {
 	Path  string // of the array
 	Codec string
-	Why   string // what of the codec is not supported; empty for all of it
+	Why   string // what is not supported; empty if it is the whole codec
 }
 
 func (e *CodecError) Error() string {
@@ -45,10 +44,10 @@ func (e *CodecError) Error() string {
 	return s
 }
 
-// Unwrap gives errors.ErrUnsupported.
+// Unwrap returns [errors.ErrUnsupported].
 func (e *CodecError) Unwrap() error { return errors.ErrUnsupported }
 
-// marked is an error whose text stands for itself, and which is a kind of another.
+// marked is an error with a text of its own that wraps another error.
 type marked struct {
 	text string
 	kind error

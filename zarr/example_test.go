@@ -10,7 +10,7 @@ import (
 )
 
 func Example() {
-	// Any fs.FS will do: os.DirFS("data.zarr"), or what an archive gives.
+	// Any fs.FS works, such as os.DirFS("data.zarr") or an archive's.
 	fsys := fstest.MapFS{
 		"units/times/.zarray": {Data: []byte(`{"zarr_format": 2, "shape": [2, 3], "chunks": [1, 3], "dtype": "<i2",
 			"order": "C", "compressor": null, "filters": null, "fill_value": -1}`)},

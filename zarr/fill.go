@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// fillElement gives the bytes of an element of a chunk that is not there.
+// fillElement returns the bytes of an element of a missing chunk.
 func (m *Meta) fillElement() ([]byte, error) {
 	out := make([]byte, m.DType.Size)
 	if m.Fill == nil || m.Fill == false {
 		return out, nil
 	}
 	if n, ok := asInt(m.Fill); ok && n == 0 && (m.DType.Kind != 'f' && m.DType.Kind != 'c') {
-		return out, nil // of any type, structured ones included
+		return out, nil // for any type, including structured ones
 	}
 	if !m.DType.encode(out, m.Fill) {
 		return nil, corrupt("fill_value: %s is not a value of dtype %s", brief(m.Fill), clip(m.DType.Name))
@@ -23,7 +23,7 @@ func (m *Meta) fillElement() ([]byte, error) {
 	return out, nil
 }
 
-// encode makes an element of what Zarr writes as fill_value.
+// encode converts a fill_value to an element.
 func (d DType) encode(out []byte, v any) bool {
 	switch d.Kind {
 	case 'b':
@@ -86,7 +86,7 @@ func (d DType) encodeWhole(out []byte, v any) bool {
 		return true
 	}
 	if d.Kind != 'u' {
-		d.Kind = 'i' // as moments and spans are counted
+		d.Kind = 'i' // the type in which datetimes and timedeltas are counted
 	}
 	f, err := strconv.ParseFloat(string(n), 64) // such as 3.0
 	return err == nil && f == math.Trunc(f) && math.Abs(f) <= 1<<53 && d.putNumber(out, f)
@@ -98,14 +98,14 @@ func (d DType) encodeFloat(out []byte, v any) bool {
 		f, ok = map[bool]float64{true: 1}[b], true
 	}
 	if n, isNumber := v.(json.Number); ok && isNumber && d.Size == 4 {
-		// Rounding twice may be one off.
+		// Rounding twice could be off by one.
 		if g, err := strconv.ParseFloat(string(n), 32); err == nil {
 			f = g
 		}
 	}
 	switch {
 	case !ok:
-	case math.IsNaN(f): // as NumPy has it: only the highest bit of the fraction set
+	case math.IsNaN(f): // as in NumPy: only the highest bit of the fraction is set
 		d.putBits(out, map[int64]uint64{2: 0x7e00, 4: 0x7fc00000, 8: 0x7ff8 << 48}[d.Size])
 	default:
 		d.putBits(out, floatBits(f, d.Size))

@@ -23,11 +23,12 @@ func shuffleStage(c Codec) (stage, error) {
 	}}, nil
 }
 
-// identity is for codecs that lose something on writing and nothing on reading.
+// identity is for codecs that lose information when they write and change nothing when they are
+// read.
 func identity(in []byte, _ int64) ([]byte, error) { return in, nil }
 
-// unpackBits reads bools put eight to a byte, the first one highest. A byte before
-// them says how many bits of the last are none.
+// unpackBits unpacks booleans, eight to a byte, the highest bit first. The first byte is the
+// number of unused bits in the last byte.
 func unpackBits(in []byte, most int64) ([]byte, error) {
 	if len(in) == 0 || in[0] > 7 || len(in) == 1 && in[0] > 0 {
 		return nil, corrupt("expected a count of unused bits from 0 to 7 and the bits")
@@ -49,8 +50,8 @@ func decodeBase64(in []byte, _ int64) ([]byte, error) {
 	return out[:n], err
 }
 
-// checksumStage is for the codecs that add four bytes, little endian, to what they guard:
-// before it, or behind it.
+// checksumStage returns the stage of a codec that adds a checksum of four little-endian bytes,
+// before the data or after it.
 func checksumStage(sum func([]byte) uint32, before bool) func(Codec) (stage, error) {
 	return func(c Codec) (stage, error) {
 		before := before

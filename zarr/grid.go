@@ -1,15 +1,15 @@
 package zarr
 
-// A region is where a chunk and what is made of the array meet. Lengths are in
-// elements, as are the strides.
+// region is the part that a chunk and the result have in common. Lengths and strides are in
+// elements.
 type region struct {
-	extent         []int64 // along each axis, above 0
-	from, to       int64   // first element in the chunk, and in the array
+	extent         []int64 // along each axis, greater than 0
+	from, to       int64   // first element in the chunk, and in the result
 	fromStr, toStr []int64
 }
 
-// strides gives how far apart the elements along each axis are: of order C the last
-// axis runs fastest, of order F the first.
+// strides returns the distance between elements along each axis. In order C the last axis varies
+// fastest, in order F the first.
 func strides(shape []int64, order byte) []int64 {
 	s := make([]int64, len(shape))
 	n := int64(1)
@@ -23,12 +23,12 @@ func strides(shape []int64, order byte) []int64 {
 	return s
 }
 
-// runs calls fn with the lines of a region: n elements that follow each other in
-// the array, and in the chunk at the given stride.
+// runs calls fn with the lines of a region: n elements that are adjacent in the result, and have
+// the given stride in the chunk.
 func (r *region) runs(fn func(to, from, n, stride int64)) {
 	last := len(r.extent) - 1
 	n, stride := r.extent[last], r.fromStr[last]
-	// Lines that join without a gap on both sides are one.
+	// Lines that are adjacent on both sides are joined.
 	for last > 0 && r.toStr[last-1] == n && r.fromStr[last-1] == n*stride {
 		last--
 		n *= r.extent[last]

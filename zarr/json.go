@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// Python writes NaN, Infinity and -Infinity bare, which encoding/json refuses,
-// and lone surrogates, which it replaces. Hence a reader of our own: values are nil, bool,
-// string, json.Number (those three words included), []any and map[string]any.
-// A lone surrogate becomes the three bytes UTF-8 would have for it.
+// Python writes NaN, Infinity and -Infinity without quotes, which encoding/json refuses, and lone
+// surrogates, which it replaces. So this package has a JSON reader of its own. Its values are
+// nil, bool, string, json.Number (including these three), []any and map[string]any. A lone
+// surrogate becomes the three bytes that UTF-8 would have for it.
 
 const jsonDepth = 200
 
-// A jsonReader goes over in once. At the first fault it is at the end.
+// jsonReader parses in once. After the first error it is at the end.
 type jsonReader struct {
 	in   []byte
 	at   int
@@ -24,8 +24,8 @@ type jsonReader struct {
 	err  error
 }
 
-// parseJSON reads one value, which must be all of in but for white space.
-// What the values take in memory is taken off room, and never more than that.
+// parseJSON parses in, which must be a single value and white space. It subtracts the memory of
+// the values from room, and fails when room is used up.
 func parseJSON(in []byte, room *int64) (any, error) {
 	if !utf8.Valid(in) {
 		return nil, corrupt("json: expected UTF-8")
@@ -52,7 +52,7 @@ func (r *jsonReader) wrong(expected string) {
 	r.fail(corrupt("json: offset %d: expected %s, found %s", r.at, expected, found))
 }
 
-// take accounts for memory about to be used.
+// take subtracts memory that is about to be used from room.
 func (r *jsonReader) take(n int) bool {
 	if *r.room -= int64(n); *r.room < 0 {
 		r.fail(&marked{"json: its values take more memory than the limit", ErrLimit})
@@ -60,7 +60,7 @@ func (r *jsonReader) take(n int) bool {
 	return r.err == nil
 }
 
-// peek is the next byte, and 0 at the end.
+// peek returns the next byte, or 0 at the end.
 func (r *jsonReader) peek() byte {
 	if r.at < len(r.in) {
 		return r.in[r.at]
@@ -113,7 +113,7 @@ func (r *jsonReader) value(depth int) any {
 	return nil
 }
 
-// items calls one for each of the items that commas set apart before closing.
+// items calls one for each of the items that are separated by commas and ended by closing.
 func (r *jsonReader) items(closing string, one func()) {
 	if r.space(); r.word(closing) {
 		return
@@ -133,7 +133,7 @@ func (r *jsonReader) list(depth int) any {
 	r.take(40)
 	list := []any{}
 	r.items("]", func() {
-		if v := r.value(depth + 1); r.take(16) { // append doubles
+		if v := r.value(depth + 1); r.take(16) { // append doubles its memory
 			list = append(list, v)
 		}
 	})
@@ -152,8 +152,8 @@ func (r *jsonReader) object(depth int) any {
 		if r.space(); !r.word(":") {
 			r.wrong("a colon")
 		}
-		if v := r.value(depth + 1); r.take(64) { // a map's slot, half of them empty
-			m[name] = v // Python, too, keeps the last of two
+		if v := r.value(depth + 1); r.take(64) { // a slot of a map, half of which are empty
+			m[name] = v // like Python, this keeps the last of equal names
 		}
 	})
 	return m
@@ -267,7 +267,7 @@ func (r *jsonReader) unit() rune {
 	return c
 }
 
-// appendRune is utf8.AppendRune that keeps surrogates.
+// appendRune is like utf8.AppendRune, but keeps surrogates.
 func appendRune(out []byte, c rune) []byte {
 	if utf16.IsSurrogate(c) {
 		return append(out, 0xed, 0x80|byte(c>>6)&0x3f, 0x80|byte(c)&0x3f)
@@ -275,7 +275,7 @@ func appendRune(out []byte, c rune) []byte {
 	return utf8.AppendRune(out, c)
 }
 
-// asInt gives a JSON number's whole value.
+// asInt returns the value of a JSON number if it is an integer.
 func asInt(v any) (int64, bool) {
 	n, ok := v.(json.Number)
 	if !ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/arraycodec"
 )
 
-// What numcodecs calls lzma is Python's lzma module; these are its formats.
+// The codec lzma of numcodecs is Python's lzma module. These are its formats.
 const (
 	lzmaAuto  = 0
 	lzmaXZ    = 1
@@ -59,8 +59,8 @@ func lzmaStage(c Codec) (stage, error) {
 	return s, nil
 }
 
-// window is the dictionary a decoder needs: what the data ask for, but no match
-// can reach farther back than all there is.
+// window returns the size of the dictionary of a decoder. It need not be larger than the data,
+// because no match can refer further back.
 func window(dict, most int64) int { return int(max(min(dict, most, lzma.MaxDictCap), lzma.MinDictCap)) }
 
 func decodeLZMA2(in *bytes.Reader, dict, most int64) ([]byte, error) {
@@ -75,7 +75,7 @@ func decodeLZMA(in []byte, most int64) ([]byte, error) {
 	if len(in) < lzma.HeaderLen {
 		return nil, corrupt("expected a header of %d bytes, found %d bytes", lzma.HeaderLen, len(in))
 	}
-	// The header says how large a dictionary is: byte 1 on.
+	// The header has the size of the dictionary, from byte 1.
 	in = bytes.Clone(in)
 	dict := window(int64(binary.LittleEndian.Uint32(in[1:])), most)
 	binary.LittleEndian.PutUint32(in[1:], uint32(dict))
@@ -90,4 +90,4 @@ func decodeXZ(in []byte, most int64) ([]byte, error) {
 	return arraycodec.ReadBounded(codec.NewXZ(bytes.NewReader(in), most), len(in), most)
 }
 
-var _ io.ByteReader = (*bytes.Reader)(nil) // else LZMA2 would read beyond its end
+var _ io.ByteReader = (*bytes.Reader)(nil) // otherwise LZMA2 would read beyond its end

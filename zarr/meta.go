@@ -9,44 +9,44 @@ import (
 )
 
 const (
-	metaLimit = 4 << 20  // a .zarray beyond it is no .zarray
-	attrLimit = 64 << 20 // a .zattrs beyond it is refused
-	jsonRoom  = 16       // memory the values of JSON may take, in its own length
-	maxDims   = 64       // NumPy's own bound
+	metaLimit = 4 << 20  // largest size of a .zarray
+	attrLimit = 64 << 20 // largest size of a .zattrs
+	jsonRoom  = 16       // memory for the values of JSON, as a multiple of its length
+	maxDims   = 64       // the limit of NumPy
 )
 
-// Meta is what a .zarray, or a zarr.json, says of its array.
+// Meta is the metadata of an array, from a .zarray or a zarr.json.
 type Meta struct {
 	Shape  []int64
-	Chunks []int64 // one chunk's shape, as long as Shape
-	// Shard is set where chunks lie in shards. ChunkKey is then the key of a shard.
+	Chunks []int64 // shape of a chunk; as long as Shape
+	// Shard is set if chunks are stored in shards. ChunkKey then returns the key of a shard.
 	Shard *Shard
 	DType DType
-	// Order is 'C' or 'F': which axis of a chunk's elements runs fastest.
+	// Order is 'C' or 'F', the order of the elements in a chunk.
 	Order byte
-	// Separator stands between the numbers of a chunk's key: "." or "/".
+	// Separator separates the numbers in the key of a chunk: "." or "/".
 	Separator string
-	// Prefix is what a chunk's key begins with, and a separator follows: "c", or nothing.
+	// Prefix is the beginning of the key of a chunk, followed by a separator: "c" or empty.
 	Prefix string
-	// Fill is the JSON of fill_value: nil, bool, json.Number, string, []any or
-	// map[string]any. Numbers may be NaN, Infinity and -Infinity.
+	// Fill is the JSON of fill_value: nil, bool, json.Number, string, []any or map[string]any.
+	// Numbers may be NaN, Infinity and -Infinity.
 	Fill any
-	// Filters are applied in this order on writing, and then the Compressor.
+	// Filters are applied in this order when chunks are written, followed by the Compressor.
 	Filters    []Codec
 	Compressor *Codec
 
-	version int   // of Zarr, if it is not 2
-	axes    []int // of a chunk as they are stored, if that is neither order
+	version int   // version of Zarr, or 0 for version 2
+	axes    []int // order of the axes in a stored chunk, if it is neither C nor F
 }
 
-// A Codec is one step by which chunks are stored, as .zarray describes it.
+// A Codec is a step of encoding chunks, as described in the metadata.
 type Codec struct {
 	ID     string
-	Config map[string]any // all of it, "id" included; values as in Meta.Fill
+	Config map[string]any // the whole description, including "id"; values as in Meta.Fill
 }
 
-// ParseMeta reads a .zarray. Codecs and types that cannot be read do not stop
-// it: they show when elements are wanted.
+// ParseMeta parses a .zarray. It accepts unknown codecs and types; reading the elements then
+// fails.
 func ParseMeta(zarray []byte) (*Meta, error) {
 	if len(zarray) > metaLimit {
 		return nil, overLimit(".zarray", int64(len(zarray)), metaLimit)
@@ -161,14 +161,14 @@ func parseCodec(v any) (*Codec, error) {
 	return &Codec{ID: id, Config: o}, nil
 }
 
-// multiply gives a*b of numbers that are not negative, and whether it fits.
+// multiply returns a*b for numbers that are not negative, and whether it fits in an int64.
 func multiply(a, b int64) (int64, bool) {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	return int64(low), high == 0 && low <= math.MaxInt64
 }
 
-// product multiplies lengths. It does not fit if the product without the zeros
-// does not: whoever makes strides of them must not overflow either.
+// product returns the product of lengths. It reports false if the product does not fit, even
+// without its zeros, because strides computed from the lengths must not overflow either.
 func product(lengths []int64) (int64, bool) {
 	n, zero := int64(1), false
 	for _, l := range lengths {
@@ -187,18 +187,19 @@ func product(lengths []int64) (int64, bool) {
 	return n, true
 }
 
-// Elements is how many elements the array has.
+// Elements returns the number of elements of the array.
 func (m *Meta) Elements() int64 {
 	n, _ := product(m.Shape)
 	return n
 }
 
-// Bytes is what the elements take as bytes: 0 for object arrays; false if that
-// is more than can be counted.
+// Bytes returns the size of all elements in bytes. It returns 0 for object arrays, and false if
+// the size does not fit in an int64.
 func (m *Meta) Bytes() (int64, bool) { return multiply(m.Elements(), m.DType.Size) }
 
-// Filled is how long chunks are that may be stored short, and have zeros behind then: those
-// of numbers without compressor and filters. It is 0 for others.
+// Filled returns the size of a chunk if stored chunks may be shorter and are filled up with
+// zeros. These are chunks of numbers without compressor and filters. For other arrays it returns
+// 0.
 func (m *Meta) Filled() int64 {
 	if kind := m.DType.Kind; m.version == 3 || m.Compressor != nil || len(m.Filters) > 0 || kind != 'i' && kind != 'u' && kind != 'f' {
 		return 0
@@ -207,7 +208,7 @@ func (m *Meta) Filled() int64 {
 	return n
 }
 
-// Grid is how many chunks there are along each axis.
+// Grid returns the number of chunks along each axis.
 func (m *Meta) Grid() []int64 { return gridOf(m.Shape, m.Chunks) }
 
 func gridOf(shape, chunks []int64) []int64 {
@@ -220,13 +221,13 @@ func gridOf(shape, chunks []int64) []int64 {
 	return g
 }
 
-// NumChunks is how many chunks make up the array, there or not.
+// NumChunks returns the number of chunks of the array, including missing ones.
 func (m *Meta) NumChunks() int64 {
 	n, _ := product(m.Grid())
 	return n
 }
 
-// NumKeys is how many keys they have: shards are one each.
+// NumKeys returns the number of keys of the chunks. A shard has one key.
 func (m *Meta) NumKeys() int64 {
 	if m.Shard == nil {
 		return m.NumChunks()
@@ -235,7 +236,8 @@ func (m *Meta) NumKeys() int64 {
 	return n
 }
 
-// ChunkKey names a chunk, or a shard, by its place in the grid, relative to the array's path.
+// ChunkKey returns the key of a chunk or a shard at a position in the grid, relative to the
+// array's path.
 func (m *Meta) ChunkKey(index ...int64) string {
 	b := []byte(m.Prefix)
 	if len(index) == 0 && m.Prefix == "" {
@@ -250,7 +252,7 @@ func (m *Meta) ChunkKey(index ...int64) string {
 	return string(b)
 }
 
-// chunkStrides says how far apart the elements of a chunk are along each axis.
+// chunkStrides returns the distance between elements of a chunk along each axis.
 func (m *Meta) chunkStrides(chunks []int64) []int64 {
 	if m.axes == nil || len(m.axes) != len(chunks) {
 		return strides(chunks, m.Order)
@@ -264,8 +266,8 @@ func (m *Meta) chunkStrides(chunks []int64) []int64 {
 	return s
 }
 
-// Codecs says in short words how chunks are stored, in the order of writing:
-// "blosc(lz4,shuffle)", "shuffle + zlib", "none".
+// Codecs returns a short text that says how chunks are stored, in the order of writing, such as
+// "blosc(lz4,shuffle)", "shuffle + zlib" or "none".
 func (m *Meta) Codecs() string {
 	var words []string
 	for _, c := range m.Filters {
@@ -284,7 +286,7 @@ func (m *Meta) Codecs() string {
 	return all
 }
 
-// String is the codec in a word: "zlib", "blosc(zstd,bitshuffle)".
+// String returns the codec as a short text, such as "zlib" or "blosc(zstd,bitshuffle)".
 func (c Codec) String() string {
 	if c.ID != "blosc" {
 		return c.ID

@@ -10,38 +10,39 @@ import (
 	"strings"
 )
 
-// MetaName is the key in which version 3 of Zarr keeps what it says of a group or an array.
+// MetaName is the key with the metadata of a group or an array in version 3 of Zarr.
 const MetaName = "zarr.json"
 
-// A Shard says how chunks are put together in one value each.
+// A Shard describes how several chunks are stored in one value.
 type Shard struct {
-	Chunks  []int64 // a shard's shape, a multiple of Meta.Chunks along each axis
-	AtStart bool    // the index is before the chunks, not behind them
-	Summed  bool    // the index ends in a CRC-32C of itself
+	Chunks  []int64 // shape of a shard, a multiple of Meta.Chunks along each axis
+	AtStart bool    // the index is before the chunks, not after them
+	Summed  bool    // the index has a CRC-32C at its end
 }
 
-// MetaOf gives the path of the array that a key's value describes, what reads that, and how long it
-// may be. Without parse, it describes none; where parse gives ErrGroup, it is of a group.
+// MetaOf returns the path of the array whose metadata has the given key, the function that parses
+// the metadata, and its largest size. If key is not one of metadata, parse is nil. If parse
+// returns [ErrGroup], the metadata is that of a group.
 func MetaOf(key string) (at string, parse func(text []byte) (*Meta, error), limit int64) {
 	at, last := path.Split(key)
 	at = strings.TrimSuffix(at, "/")
 	switch last {
 	case ".zarray":
 		return at, ParseMeta, metaLimit
-	case MetaName: // that of a group may have those of all that is below it
+	case MetaName: // a group may include the metadata of everything below it
 		return at, ParseArray, attrLimit
 	}
 	return at, nil, 0
 }
 
-// A node is what a zarr.json is of.
+// node is the contents of a zarr.json.
 type node struct {
-	array *Meta // nil of a group
+	array *Meta // nil for a group
 	attrs map[string]any
 }
 
-// ParseArray reads the zarr.json of an array of version 3, as [ParseMeta] does a .zarray.
-// That of a group is ErrGroup.
+// ParseArray parses the zarr.json of an array of version 3, as [ParseMeta] does a .zarray. For a
+// group it returns [ErrGroup].
 func ParseArray(text []byte) (*Meta, error) {
 	n, err := parseNode(text)
 	if err == nil && n.array == nil {
@@ -81,7 +82,8 @@ func parseNode(text []byte) (n node, err error) {
 	return n, err
 }
 
-// known is what may be said of an array. Something else must say that it need not be understood.
+// known are the fields of an array that this package knows. Any other field must say that it need
+// not be understood.
 var known = []string{"zarr_format", "node_type", "attributes", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "dimension_names", "storage_transformers"}
 
 func parseArray(o map[string]any) (*Meta, error) {
@@ -118,7 +120,7 @@ func parseArray(o map[string]any) (*Meta, error) {
 	return m, m.checkShape()
 }
 
-// named takes apart what version 3 calls an extension: a name alone, or with a configuration.
+// named parses an extension of version 3: a name alone, or one with a configuration.
 func named(v any) (name string, config map[string]any, err error) {
 	switch v := v.(type) {
 	case string:
@@ -183,7 +185,7 @@ var types3 = map[string]string{
 	"string": "|O", "variable_length_bytes": "|O", "bytes": "|O",
 }
 
-// parseDType3 reads a data_type. Those that are not known have Kind 0.
+// parseDType3 parses a data_type. Unknown types have Kind 0.
 func parseDType3(v any, depth int) (DType, error) {
 	name, config, err := named(v)
 	if err != nil {
@@ -226,7 +228,7 @@ func parseDType3(v any, depth int) (DType, error) {
 	return unknown, nil
 }
 
-// parseFields3 reads the fields of a structured type: [name, type], or an object of both.
+// parseFields3 parses the fields of a structured type: [name, type], or an object with both.
 func parseFields3(v any, depth int) (DType, error) {
 	list, _ := v.([]any)
 	if depth >= maxFieldDepth {
@@ -255,13 +257,14 @@ func parseFields3(v any, depth int) (DType, error) {
 	return structured(string(appendJSON(nil, v)), fields)
 }
 
-// parseCodecs takes codecs apart into Order, the type's order of bytes and Filters. What has no place
-// there becomes a filter that nobody knows: that shows when elements are wanted.
+// parseCodecs sets Order, the byte order of the type, and Filters. A codec that has no place
+// there becomes an unknown filter, so that reading the elements fails.
 func (m *Meta) parseCodecs(codecs []any, inner bool) error {
 	if len(codecs) > maxFilters {
 		return corrupt("codecs: expected at most %d, found %d", maxFilters, len(codecs))
 	}
-	// What was there before: a codec from elements to bytes, one that changes elements, one that is not known.
+	// These are set by previous codecs: one from elements to bytes, one that changes elements, an
+	// unknown one.
 	toBytes, changed, strange := false, false, false
 	for _, v := range codecs {
 		name, config, err := named(v)
@@ -303,7 +306,7 @@ func (m *Meta) parseCodecs(codecs []any, inner bool) error {
 			if c.Config == nil {
 				c.Config = map[string]any{}
 			}
-			// What zarr-python takes from the array's type where it is not said.
+			// Without this setting, zarr-python uses the size of the array's type.
 			if _, said := c.Config["elementsize"]; !said && id == "shuffle" {
 				c.Config["elementsize"] = json.Number(strconv.FormatInt(m.DType.Size, 10))
 			}
@@ -319,8 +322,8 @@ func (m *Meta) parseCodecs(codecs []any, inner bool) error {
 	return nil
 }
 
-// ordered is the type with the bytes of its elements in an order, where they have one. Fields of structured elements are
-// always little endian.
+// ordered returns the type with the given byte order, if it has one. Fields of structured types
+// are always little endian.
 func (d DType) ordered(big bool) DType {
 	if big && !d.bytewise() && len(d.Fields) == 0 && d.Kind != 0 {
 		d.BigEndian = true
@@ -329,7 +332,8 @@ func (d DType) ordered(big bool) DType {
 	return d
 }
 
-// transpose notes in which order the axes of a chunk are stored: the last one runs fastest.
+// transpose records the order in which the axes of a chunk are stored; the last one varies
+// fastest.
 func (m *Meta) transpose(v any) error {
 	order, ok := v.([]any)
 	if !ok || len(order) != len(m.Shape) || len(m.Chunks) != len(m.Shape) {
@@ -343,7 +347,7 @@ func (m *Meta) transpose(v any) error {
 		}
 		axes[i] = int(n)
 	}
-	if m.axes != nil { // one after the other
+	if m.axes != nil { // apply one after the other
 		for i, a := range axes {
 			axes[i] = m.axes[a]
 		}
@@ -394,7 +398,7 @@ func (m *Meta) parseShard(config map[string]any) error {
 	return m.parseCodecs(inner, true)
 }
 
-// perShard is how many chunks a shard has along each axis.
+// perShard returns the number of chunks of a shard along each axis.
 func (s *Shard) perShard(chunks []int64) []int64 {
 	n := make([]int64, len(chunks))
 	for i := range n {
@@ -403,14 +407,14 @@ func (s *Shard) perShard(chunks []int64) []int64 {
 	return n
 }
 
-// fill3 makes of a fill_value what version 2 would say.
+// fill3 converts a fill_value to that of version 2.
 func fill3(d DType, v any) any {
 	switch d.Kind {
 	case 'f', 'c':
 		if pair, ok := v.([]any); ok && len(pair) == 2 && d.Kind == 'c' {
 			return []any{fill3(d.half(), pair[0]), fill3(d.half(), pair[1])}
 		}
-		// The bits of a NaN, or of anything else.
+		// These are the bits of a NaN, or of any other float.
 		s, _ := v.(string)
 		if bits, err := hex.DecodeString(strings.TrimPrefix(s, "0x")); strings.HasPrefix(s, "0x") && err == nil && int64(len(bits)) == d.Size && d.Kind == 'f' {
 			n := uint64(0)

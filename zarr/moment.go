@@ -6,15 +6,14 @@ import (
 	"strconv"
 )
 
-// perSecond is the number of a unit in a second, as a power of ten.
+// perSecond is the number of units in a second, as a power of ten.
 var perSecond = map[string]int{"s": 0, "ms": 3, "us": 6, "ns": 9, "ps": 12, "fs": 15, "as": 18}
 
-// longUnits are the units from a second on, in seconds, days, months or years.
+// longUnits are the units longer than a second, in seconds, days, months or years.
 var longUnits = map[string]int64{"m": 60, "h": 3600, "D": 1, "W": 7, "M": 1, "Y": 1}
 
-// appendTime writes a moment (M) the way ISO 8601 has it, as fine as its unit,
-// or a span (m) with its unit. A moment that cannot be counted in its unit's parts
-// is its number and its unit.
+// appendTime appends a datetime (M) as in ISO 8601, with the precision of its unit, or a
+// timedelta (m) with its unit. A datetime that overflows is appended as its number and its unit.
 func appendTime(out []byte, v int64, kind byte, unit string) []byte {
 	if v == math.MinInt64 {
 		return append(out, "NaT"...)
@@ -54,7 +53,7 @@ func appendTime(out []byte, v int64, kind byte, unit string) []byte {
 	return appendClock(out, n, name)
 }
 
-// scaled multiplies, unless that is too much.
+// scaled multiplies, and reports whether the product fits in an int64.
 func scaled(v, by int64) (int64, bool) {
 	n := v * by
 	return n, by == 1 || n/by == v
@@ -68,7 +67,7 @@ func floorDiv(a, b int64) (quotient, rest int64) {
 	return quotient, rest
 }
 
-// appendClock writes a moment in seconds since 1970, down to the given unit.
+// appendClock appends a time in seconds since 1970, down to the given unit.
 func appendClock(out []byte, sec int64, unit string) []byte {
 	day, sec := floorDiv(sec, 86400)
 	out = fmt.Appendf(appendDate(out, day), "T%02d", sec/3600)
@@ -81,9 +80,9 @@ func appendClock(out []byte, sec int64, unit string) []byte {
 	return out
 }
 
-// appendDate writes a day of the Gregorian calendar, counted from 1970 on. The
-// years are counted from March on, so that the leap day is the last of one, and
-// from 0000 on, in spans of 400 years, or 146097 days.
+// appendDate appends a day of the Gregorian calendar, given as a number of days since 1970. Years
+// begin in March, so that the leap day is the last day of a year, and are counted from 0000 in
+// spans of 400 years, or 146097 days.
 func appendDate(out []byte, day int64) []byte {
 	era, day := floorDiv(day+719468, 146097)
 	year := (day - day/1460 + day/36524 - day/146096) / 365

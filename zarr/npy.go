@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// WriteElements writes the elements alone, in C order, as .zarray types them.
+// WriteElements writes the elements in C order, as in .zarray, without a header.
 func (a *Array) WriteElements(ctx context.Context, w io.Writer) error {
 	if a.DType.Kind == 'O' {
 		return &KeyError{a.name(), unsupported("objects have no byte form; write them as text")}
@@ -22,14 +22,14 @@ func (a *Array) WriteElements(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// WriteNPY writes the array as a NumPy file, as numpy.save would. Moments, structured
-// types and big-endian numbers stay what they are. Object arrays would need pickle there, and
-// are errors.ErrUnsupported.
+// WriteNPY writes the array as a NumPy file, as numpy.save would. Datetimes, timedeltas,
+// structured types and big-endian numbers keep their types. For object arrays, which would need
+// pickle, the error wraps [errors.ErrUnsupported].
 func (a *Array) WriteNPY(ctx context.Context, w io.Writer) error {
 	if a.DType.Kind == 'O' {
 		return &KeyError{a.name(), unsupported("object arrays cannot be written as .npy without pickle; write them as text")}
 	}
-	// What cannot be read should leave no header behind.
+	// If the array cannot be read, not even a header should be written.
 	if _, err := a.reader(ctx); err != nil {
 		return err
 	}
@@ -39,9 +39,9 @@ func (a *Array) WriteNPY(ctx context.Context, w io.Writer) error {
 	return a.WriteElements(ctx, w)
 }
 
-// npyHeader is magic, version, length of the rest (u16 in version 1, else u32)
-// and a Python literal, filled up with spaces and a line feed to a multiple of
-// 64. NumPy leaves room for the first length to grow to 20 digits.
+// npyHeader returns the header: magic, version, length of the rest (u16 in version 1, otherwise
+// u32) and a Python literal, padded with spaces and a line feed to a multiple of 64 bytes. Like
+// NumPy, it leaves room for the first length to grow to 20 digits.
 func (a *Array) npyHeader() []byte {
 	shape := a.Shape
 	if a.Scalar {
@@ -51,7 +51,7 @@ func (a *Array) npyHeader() []byte {
 	if len(shape) > 0 {
 		dict += strings.Repeat(" ", 21-len(strconv.FormatInt(shape[0], 10)))
 	}
-	// Version 1 and 2 are Latin-1, 3 is UTF-8.
+	// Versions 1 and 2 are Latin-1, version 3 is UTF-8.
 	version, text := byte(1), []byte{}
 	for _, c := range dict {
 		if c > 0xff {
@@ -92,7 +92,7 @@ func pyTuple(shape []int64) string {
 	return "(" + string(b) + ")"
 }
 
-// pyString is Python's repr of a string.
+// pyString returns Python's repr of a string.
 func pyString(s string) string {
 	quote := '\''
 	if strings.Contains(s, "'") && !strings.Contains(s, `"`) {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Some filters do arithmetic on elements. A number is a whole one, kept as the
-// bits of an int64 or uint64, or a float.
+// Some filters do arithmetic on elements. A number is an integer, kept as the bits of an int64 or
+// uint64, or a float.
 
 func (d DType) order() binary.ByteOrder {
 	if d.BigEndian {
@@ -43,7 +43,7 @@ func (d DType) putBits(b []byte, v uint64) {
 	}
 }
 
-// whole reads an integer or a bool, its sign extended.
+// whole reads an integer or a bool, with its sign extended.
 func (d DType) whole(b []byte) uint64 {
 	v := d.bits(b)
 	if d.Kind == 'i' || d.Kind == 'M' || d.Kind == 'm' {
@@ -55,7 +55,7 @@ func (d DType) whole(b []byte) uint64 {
 
 func (d DType) float(b []byte) float64 { return floatOf(d.bits(b), d.Size) }
 
-// floatOf is the float of size bytes that has these bits.
+// floatOf returns the float of size bytes with these bits.
 func floatOf(v uint64, size int64) float64 {
 	switch size {
 	case 2:
@@ -66,7 +66,7 @@ func floatOf(v uint64, size int64) float64 {
 	return math.Float64frombits(v)
 }
 
-// floatBits gives the bits of v as a float of size bytes, rounded to even.
+// floatBits returns the bits of v as a float of size bytes, rounded to even.
 func floatBits(v float64, size int64) uint64 {
 	switch size {
 	case 2:
@@ -88,8 +88,8 @@ func (d DType) number(b []byte) float64 {
 	return float64(d.whole(b))
 }
 
-// putNumber writes a float as an element of kind b, i, u or f, cut off at the point if it
-// must be whole. It does not fit if NumPy's result would depend on the machine.
+// putNumber writes a float as an element of kind b, i, u or f, truncated if it must be an
+// integer. It reports false if NumPy's result would depend on the machine.
 func (d DType) putNumber(b []byte, v float64) bool {
 	switch d.Kind {
 	case 'f':
@@ -135,7 +135,7 @@ func toHalf(v float64) uint16 {
 	switch {
 	case v != v:
 		return sign | 0x7c00 | uint16(b>>42&0x3ff) | 0x200
-	case a >= 65520: // half way to the next above the largest, which is 65504
+	case a >= 65520: // half way between the largest value, 65504, and the next one
 		return sign | 0x7c00
 	case a < 0x1p-14:
 		return sign | uint16(math.RoundToEven(a*0x1p24))
@@ -144,8 +144,8 @@ func toHalf(v float64) uint16 {
 	return sign | uint16(int(math.RoundToEven(frac*0x1p11))-0x400+(exp+14)<<10)
 }
 
-// parseNumber reads a JSON number, or one of the strings Zarr has for those that
-// JSON lacks.
+// parseNumber parses a JSON number, or one of the strings that Zarr uses for floats that JSON
+// lacks.
 func parseNumber(v any) (float64, bool) {
 	var s string
 	switch v := v.(type) {

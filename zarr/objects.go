@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// decodeJSON2 reads numcodecs' JSON: one list of the elements, nested as the
-// chunk is, then its dtype and its shape.
+// decodeJSON2 parses numcodecs' JSON: a list of the elements, nested like the chunk, and then its
+// dtype and shape.
 func decodeJSON2(in []byte, shape []int64, room *int64) ([]any, error) {
 	v, err := parseJSON(in, room)
 	if err != nil {
@@ -35,7 +35,7 @@ func decodeJSON2(in []byte, shape []int64, room *int64) ([]any, error) {
 	return flatten(make([]any, 0, n), list[:n], inner)
 }
 
-// flatten takes lists apart down to the given shape.
+// flatten flattens lists that are nested as the given shape.
 func flatten(out, list []any, shape []int64) ([]any, error) {
 	if int64(len(list)) != shape[0] {
 		return nil, corrupt("json2: expected a list of %d, found %d", shape[0], len(list))
@@ -83,8 +83,8 @@ func decodeVlenBytes(in []byte, shape []int64, room *int64) ([]any, error) {
 	return decodeVlen(in, shape, room, func(b []byte) (any, error) { return bytes.Clone(b), nil })
 }
 
-// decodeVlen reads a count, and then a length and bytes for each element; the
-// numbers are u32, little endian.
+// decodeVlen parses a count, and then a length and bytes for each element. The numbers are
+// little-endian u32.
 func decodeVlen(in []byte, shape []int64, room *int64, one func([]byte) (any, error)) ([]any, error) {
 	want, _ := product(shape)
 	if len(in) < 4 || int64(binary.LittleEndian.Uint32(in)) != want {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// DefaultLimit is an Array's Limit unless it is changed.
+// DefaultLimit is the default of Array.Limit.
 const DefaultLimit = 1 << 30
 
-// The names of LINDI's marks in .zattrs, and how far soft links are followed.
+// Names of LINDI's attributes in .zattrs, and the longest chain of soft links that is followed.
 const (
 	markSoftLink = "_SOFT_LINK"
 	markScalar   = "_SCALAR"
@@ -23,36 +23,35 @@ const (
 	maxLinks = 40
 )
 
-// An Array is an array of a hierarchy. Its methods may be called in parallel.
+// An Array is an array of a hierarchy. Its methods may be called from several goroutines at once.
 type Array struct {
 	Meta
-	// Path is where the array was found: links have been followed. It is "" for
-	// the root.
+	// Path is the path of the array after following links. It is "" for the root.
 	Path string
 	// Attrs are the attributes, with values as in Meta.Fill.
 	Attrs map[string]any
-	// Scalar says that the array, of one element, stands for a value without a
-	// shape. It is written as such.
+	// Scalar means that the array, which has one element, represents a value without a shape. It
+	// is written as such a value.
 	Scalar bool
-	// External is set where the elements lie in an HDF5 file. They can be read if the Source
-	// has the chunks of that file.
+	// External is set if the elements are in an HDF5 file. They can be read if the Source has the
+	// chunks of that file.
 	External *External
-	// Limit is how many bytes one row of chunks along the first axis may take, and the chunks
-	// that are being decoded; a row that takes more is an error.
+	// Limit is the memory that one row of chunks along the first axis may take, and the chunks
+	// that are being decoded. If a row needs more, reading fails with [ErrLimit].
 	Limit int64
 
 	src Source
 }
 
-// External says where in an HDF5 file an array's elements are.
+// External is the HDF5 file and the dataset in it that contain an array's elements.
 type External struct{ URL, Name string }
 
-// ErrUnwritten is what a Source says of a chunk of an array whose elements lie in an HDF5 file,
-// that it knows all chunks of, where that file has none: it is fs.ErrNotExist.
+// ErrUnwritten is the error of a Source for a chunk of an array in an HDF5 file, if the Source
+// has all chunks of that file and the file does not have this one. It wraps [fs.ErrNotExist].
 var ErrUnwritten = fmt.Errorf("the chunk was never written: %w", fs.ErrNotExist)
 
-// ParseExternal returns where the elements of an array lie whose attributes are these, if they
-// say so.
+// ParseExternal returns where the elements of an array with these attributes are. It reports
+// false if the attributes do not say that.
 func ParseExternal(zattrs []byte) (External, bool) {
 	attrs, err := parseObject(zattrs)
 	if err != nil {
@@ -68,14 +67,15 @@ func external(attrs map[string]any) (External, bool) {
 	return External{url, name}, ok && ok2
 }
 
-// A CompoundField is one field of the elements of an object array that stands
-// for a compound HDF5 dataset: each element is a list of the fields' values.
+// A CompoundField is a field of the elements of an object array that represents a compound HDF5
+// dataset. Each element is a list of the values of the fields.
 type CompoundField struct{ Name, Type string }
 
-// Open opens the array at a path, "" for the root. It reads .zarray and
-// .zattrs, or zarr.json, no chunk. Where LINDI has put a soft link in the place of a group, on
-// the path or at its end, the link is followed: a path that begins with a slash
-// from the root, another one from the group the link is in.
+// Open opens the array at a path; "" is the root. It reads .zarray and .zattrs, or zarr.json, but
+// no chunks. If there is no array, the error wraps [fs.ErrNotExist] or [ErrGroup].
+//
+// Open follows LINDI's soft links, on the path or at its end. The target of a link is relative to
+// the group that contains the link, or to the root if it begins with a slash.
 func Open(ctx context.Context, src Source, name string) (*Array, error) {
 	at := clean(name)
 	for range maxLinks + 1 {
@@ -89,7 +89,7 @@ func Open(ctx context.Context, src Source, name string) (*Array, error) {
 		} else {
 			a, err = open3(ctx, src, at)
 		}
-		// A source may follow links, too, but not for the attributes, which the link has.
+		// A source may follow links itself, but the attributes are still those of the link.
 		if err != nil || a != nil && a.Attrs[markSoftLink] == nil {
 			return a, err
 		}
@@ -105,11 +105,11 @@ func Open(ctx context.Context, src Source, name string) (*Array, error) {
 	return nil, &KeyError{clean(name), corrupt("more than %d soft links, or a loop of them", maxLinks)}
 }
 
-// clean makes a path relative to the root; it never leads out of it.
+// clean makes a path relative to the root. It never leads out of it.
 func clean(name string) string { return strings.TrimPrefix(path.Clean("/"+name), "/") }
 
-// follow replaces the first soft link on the path to a name. Without any it
-// gives nil.
+// follow returns the path with its first soft link replaced by the link's target, or nil if there
+// is none.
 func follow(ctx context.Context, src Source, name string) (*string, error) {
 	for end := 0; end < len(name); {
 		end++
@@ -141,7 +141,7 @@ func follow(ctx context.Context, src Source, name string) (*string, error) {
 	return nil, nil
 }
 
-// absent says what is there in place of an array.
+// absent returns an error that says what is at the path instead of an array.
 func absent(ctx context.Context, src Source, at string) error {
 	is := fs.ErrNotExist
 	if _, ok, err := get(ctx, src, path.Join(at, ".zgroup"), metaLimit); err != nil {
@@ -152,7 +152,7 @@ func absent(ctx context.Context, src Source, at string) error {
 	return &fs.PathError{Op: "open array", Path: at, Err: is}
 }
 
-// open3 opens an array of version 3, if there is one; nil if not.
+// open3 opens an array of version 3. It returns nil if there is none.
 func open3(ctx context.Context, src Source, at string) (*Array, error) {
 	key := path.Join(at, MetaName)
 	raw, ok, err := get(ctx, src, key, attrLimit)
@@ -170,8 +170,8 @@ func open3(ctx context.Context, src Source, at string) (*Array, error) {
 	return a, a.mark(key)
 }
 
-// Attributes gives the attributes of the group or the array at a path, with values as in
-// Meta.Fill; none where there are none. Soft links are not followed: they are attributes.
+// Attributes returns the attributes of the group or the array at a path, with values as in
+// Meta.Fill. It does not follow soft links, which are attributes themselves.
 func Attributes(ctx context.Context, src Source, name string) (map[string]any, error) {
 	at := clean(name)
 	attrs, err := readAttrs(ctx, src, at)
@@ -215,7 +215,7 @@ func openAt(ctx context.Context, src Source, at string, raw []byte) (*Array, err
 	return a, a.mark(path.Join(at, ".zattrs"))
 }
 
-// mark heeds LINDI's marks in the attributes, which the value of a key has.
+// mark applies LINDI's attributes, which are in the value of key.
 func (a *Array) mark(key string) error {
 	wrong := func(mark, expected string) error {
 		return &KeyError{key, corrupt("%s: expected %s, found %s", mark, expected, brief(a.Attrs[mark]))}
@@ -234,8 +234,8 @@ func (a *Array) mark(key string) error {
 	return nil
 }
 
-// Compound gives the fields that the elements of an object array have; nil if
-// the array is not marked so.
+// Compound returns the fields of the elements of an object array, or nil if the array does not
+// represent a compound dataset.
 func (a *Array) Compound() []CompoundField {
 	list, _ := a.Attrs[markCompound].([]any)
 	var out []CompoundField

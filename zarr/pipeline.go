@@ -10,26 +10,25 @@ import (
 
 const maxFilters = 32
 
-// A stage undoes one codec. Sizes run against the direction of reading: bound
-// says how long the stored form of n bytes can get, so that all lengths are
-// known, or bounded, before the first byte is read.
+// stage undoes one codec. bound returns the largest stored size of n bytes. It is computed in the
+// order of writing, so that all sizes are known or limited before the first byte is read.
 type stage struct {
 	codec  string
 	bound  func(n int64) int64
-	decode func(in []byte, most int64) ([]byte, error) // gives at most most bytes
+	decode func(in []byte, most int64) ([]byte, error) // returns at most most bytes
 }
 
-// A pipeline turns a stored chunk into elements.
+// pipeline decodes a stored chunk to elements.
 type pipeline struct {
 	stages  []stage // in the order of reading
-	most    []int64 // bytes each stage may give
-	stored  int64   // bytes a stored chunk may have
+	most    []int64 // largest result of each stage
+	stored  int64   // largest size of a stored chunk
 	objects func(in []byte, shape []int64, room *int64) ([]any, error)
 	plain   bool // neither compressor nor filters
 }
 
-// builders make stages of what .zarray says of a codec; only what is built in
-// the init of this package is ever in it.
+// builders return the stage for a codec in .zarray. They are only set in the init of this
+// package.
 var builders = map[string]func(Codec) (stage, error){
 	"blosc": fixed(compressedBound, arraycodec.Blosc),
 	"zlib":  fixed(compressedBound, arraycodec.Zlib),
@@ -54,31 +53,31 @@ var builders = map[string]func(Codec) (stage, error){
 	"adler32":    checksumStage(adler32.Checksum, true),
 }
 
-// objectBuilders make the last step of arrays of objects.
+// objectBuilders are the last steps for arrays of objects.
 var objectBuilders = map[string]func(in []byte, shape []int64, room *int64) ([]any, error){
 	"json2":      decodeJSON2,
 	"vlen-utf8":  decodeVlenUTF8,
 	"vlen-bytes": decodeVlenBytes,
 }
 
-// fixed is for codecs whose settings are of no concern to a reader.
+// fixed is for codecs whose settings do not affect reading.
 func fixed(bound func(n int64) int64, decode func(in []byte, most int64) ([]byte, error)) func(Codec) (stage, error) {
 	return func(Codec) (stage, error) { return stage{bound: bound, decode: decode}, nil }
 }
 
-// compressedBound is generous: compressors store what they cannot shorten with
-// little around it, but bzip2 may add a hundredth, gzip a name, LINDI zeros.
+// compressedBound is generous: compressors store incompressible data with little overhead, but
+// bzip2 may add a hundredth, gzip a name, and LINDI zeros.
 func compressedBound(n int64) int64 { return addSize(n, n/4+256<<10) }
 
 func same(n int64) int64 { return n }
 
 const maxSize = 1 << 62
 
-// addSize adds sizes and stays at maxSize.
+// addSize adds sizes; the result is at most maxSize.
 func addSize(a, b int64) int64 { return min(min(a, maxSize)+min(b, maxSize-1), maxSize) }
 
-// newPipeline prepares reading the chunks of an array. limit bounds what a
-// chunk of objects may take.
+// newPipeline prepares reading the chunks of an array. limit bounds the memory of a chunk of
+// objects.
 func newPipeline(m *Meta, limit int64) (*pipeline, error) {
 	p := &pipeline{plain: m.Compressor == nil && len(m.Filters) == 0}
 	size, err := m.chunkBytes(limit)
@@ -97,7 +96,7 @@ func newPipeline(m *Meta, limit int64) (*pipeline, error) {
 			return nil, &CodecError{Codec: filters[0].ID, Why: "encoding " + e + " is not supported"}
 		}
 		filters = filters[1:]
-		size = limit / 4 // of text; its values are counted when they are made
+		size = limit / 4 // of text; the values are counted when they are made
 	}
 	all := filters
 	if m.Compressor != nil {
@@ -124,8 +123,7 @@ func newPipeline(m *Meta, limit int64) (*pipeline, error) {
 	return p, nil
 }
 
-// chunkBytes is what a decoded chunk takes; for objects, what their references
-// take.
+// chunkBytes returns the size of a decoded chunk; for objects, that of their references.
 func (m *Meta) chunkBytes(limit int64) (int64, error) {
 	if m.DType.Kind == 0 {
 		return 0, unsupported("dtype %s is not supported", m.DType.Name)
@@ -164,7 +162,7 @@ func (p *pipeline) bytes(in []byte) ([]byte, error) {
 	return in, nil
 }
 
-// kindOf gives the one of our kinds that an error is.
+// kindOf returns the error of these kinds that err wraps, or nil.
 func kindOf(err error) error {
 	for _, k := range []error{ErrCorrupt, ErrLimit, errors.ErrUnsupported} {
 		if errors.Is(err, k) {

@@ -1,19 +1,19 @@
 package zarr
 
-// summed are the codecs that compare a checksum of what they give.
+// summed are the codecs that compare a checksum of their result.
 var summed = map[string]bool{"gzip": true, "zlib": true, "bz2": true, "fletcher32": true, "crc32": true, "crc32c": true, "adler32": true}
 
-// A Prover decodes chunks of an array to find out whether they can be decoded.
+// A Prover decodes chunks of an array to find out whether they are damaged.
 type Prover struct {
 	Summed bool  // a checksum in each chunk is compared
-	Room   int64 // memory that a chunk may take while it is decoded
+	Room   int64 // memory that decoding a chunk may take
 
 	r *reader
 }
 
-// Prover returns what decodes the array's chunks, which may take up to limit bytes each;
-// nil if they are stored as they are, so that nothing in them shows damage. An error is of
-// the array: none of its chunks can be read.
+// Prover returns a Prover for the array's chunks, which may take up to limit bytes each. It
+// returns nil if chunks are stored unchanged, because decoding then shows no damage. It returns
+// an error if none of the array's chunks can be read.
 func (m *Meta) Prover(limit int64) (*Prover, error) {
 	r, err := (&Array{Meta: *m, Limit: limit}).newReader()
 	if err != nil || r.pipe.plain {
@@ -29,7 +29,7 @@ func (m *Meta) Prover(limit int64) (*Prover, error) {
 	return p, nil
 }
 
-// Prove decodes a stored chunk.
+// Prove decodes a stored chunk. It returns an error if that is not possible.
 func (p *Prover) Prove(stored []byte) error {
 	if int64(len(stored)) > p.r.pipe.stored {
 		return corrupt("expected at most %d stored bytes, found %d", p.r.pipe.stored, len(stored))

@@ -12,37 +12,36 @@ import (
 )
 
 const (
-	slabBytes    = 16 << 20 // rows of small chunks are put together up to here
-	chunksAhead  = 4        // chunks that each worker should find in a slab
-	chunksBatch  = 1 << 14  // and that a Batcher is asked for at once
+	slabBytes    = 16 << 20 // size up to which rows of small chunks are joined
+	chunksAhead  = 4        // chunks of a slab for each worker
+	chunksBatch  = 1 << 14  // chunks that are requested from a Batcher at a time
 	emptyAtATime = 1 << 16  // elements that take no bytes
 )
 
-// A slab is some rows of the array, all of their columns: whole rows of chunks.
-// Its elements are in C order.
+// slab is several rows of the array with all columns, in whole rows of chunks. Its elements are
+// in C order.
 type slab struct {
 	count  int64
-	bytes  []byte // of all but objects
+	bytes  []byte // of all types except objects
 	values []any  // of objects
-	held   int64  // bytes that the objects take
+	held   int64  // memory of the objects
 }
 
 type reader struct {
 	a             *Array
 	pipe          *pipeline
-	shape, chunks []int64 // of at least one axis
+	shape, chunks []int64 // at least one axis
 	grid          []int64
 	perRow        int64 // chunks in a row of chunks
 	inner         int64 // elements in a row of the array
-	unit          int64 // bytes of an element, 0 for objects
+	unit          int64 // size of an element; 0 for objects
 	workers       int64
 	fill          []byte
-	shards        *shards // nil without
+	shards        *shards // nil if there are no shards
 	batch         Batcher // nil if values are read one by one
 }
 
-// slabs calls fn with all elements in order. A slab's memory is used again when
-// fn returns.
+// slabs calls fn with all elements in order. A slab is valid only until fn returns.
 func (a *Array) slabs(ctx context.Context, fn func(slab) error) error {
 	r, err := a.reader(ctx)
 	if err != nil {
@@ -92,8 +91,8 @@ func (r *reader) slabs(ctx context.Context, first, end int64, fn func(slab) erro
 	return ctx.Err()
 }
 
-// reader returns what reads the chunks, unless the source has none of them because they lie in
-// an HDF5 file, which it does not look at.
+// reader returns a reader of the chunks. It fails if the chunks are in an HDF5 file that the
+// source does not read.
 func (a *Array) reader(ctx context.Context) (*reader, error) {
 	r, err := a.newReader()
 	if err != nil || a.External == nil || a.Elements() == 0 {
@@ -135,7 +134,7 @@ func (a *Array) newReader() (*reader, error) {
 	return r, nil
 }
 
-// name is the array's path as errors show it.
+// name returns the array's path for errors.
 func (a *Array) name() string {
 	if a.Path == "" {
 		return "/"
@@ -143,7 +142,7 @@ func (a *Array) name() string {
 	return a.Path
 }
 
-// nothings gives elements that take no bytes: there is nothing to read.
+// nothings yields elements that take no bytes, for which nothing is read.
 func (r *reader) nothings(ctx context.Context, fn func(slab) error) error {
 	for left := r.a.Elements(); left > 0; left -= emptyAtATime {
 		if err := ctx.Err(); err != nil {
@@ -156,8 +155,8 @@ func (r *reader) nothings(ctx context.Context, fn func(slab) error) error {
 	return nil
 }
 
-// load reads the rows of chunks from first up to last into a slab. It gives the
-// bytes that objects take.
+// load reads the rows of chunks from first up to last into a slab. It returns the memory of the
+// objects.
 func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -196,7 +195,7 @@ func (r *reader) load(ctx context.Context, first, last int64, s slab) (int64, er
 	return r.a.Limit - room + 16*s.count, context.Cause(ctx)
 }
 
-// index gives the place in the grid of a chunk, counted from row first on.
+// index returns the position in the grid of a chunk, numbered from the row first.
 func (r *reader) index(first, i int64) []int64 {
 	index := make([]int64, len(r.grid))
 	for axis := len(r.grid) - 1; axis > 0; axis-- {
@@ -207,8 +206,7 @@ func (r *reader) index(first, i int64) []int64 {
 	return index
 }
 
-// region says where in a slab that begins with row first of the grid a chunk
-// belongs.
+// region returns where a chunk belongs in a slab that begins with the row first of the grid.
 func (r *reader) region(index []int64, first int64) *region {
 	g := &region{extent: make([]int64, len(index)), toStr: strides(r.shape, 'C'), fromStr: r.a.chunkStrides(r.chunks)}
 	for i, at := range index {
@@ -222,7 +220,7 @@ func (r *reader) region(index []int64, first int64) *region {
 	return g
 }
 
-// put puts the elements of a chunk into a slab: those that were decoded, or the fill value.
+// put puts the elements of a chunk into a slab: the decoded ones, or the fill value.
 func (r *reader) put(raw []byte, ok bool, index []int64, first int64, s slab, objects *sync.Mutex, room *int64) error {
 	at := r.region(index, first)
 	switch {
@@ -244,7 +242,7 @@ func (r *reader) put(raw []byte, ok bool, index []int64, first int64, s slab, ob
 	return nil
 }
 
-// key is that of a chunk, or of the shard that it is in.
+// key returns the key of a chunk, or of the shard that contains it.
 func (r *reader) key(index []int64) string {
 	index = index[:len(r.a.Shape)]
 	if r.shards != nil {
@@ -253,7 +251,7 @@ func (r *reader) key(index []int64) string {
 	return path.Join(r.a.Path, r.a.ChunkKey(index...))
 }
 
-// fetch reads and decodes a chunk, if it is there.
+// fetch reads and decodes a chunk, if it exists.
 func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool, err error) {
 	key := r.key(index)
 	var stored []byte
@@ -265,8 +263,8 @@ func (r *reader) fetch(ctx context.Context, index []int64) (raw []byte, ok bool,
 	return r.decoded(key, stored, ok, err)
 }
 
-// fetchAll reads and decodes n chunks together, of which index says where they are, and hands
-// each to take, several at once.
+// fetchAll reads n chunks together, whose positions index returns, and decodes them. It calls
+// take with each, several at a time.
 func (r *reader) fetchAll(ctx context.Context, n int64, index func(i int64) []int64, take func(i int64, raw []byte, ok bool) error) error {
 	keys := make([]string, n)
 	for i := range keys {
@@ -294,7 +292,7 @@ func (r *reader) decoded(key string, stored []byte, ok bool, err error) ([]byte,
 	return raw, true, nil
 }
 
-// decode decodes a chunk: its elements, or the text that objects are made of.
+// decode decodes a chunk to its elements, or to the text of objects.
 func (r *reader) decode(stored []byte) ([]byte, error) {
 	raw, err := r.pipe.bytes(stored)
 	if err == nil && r.a.DType.Kind != 'O' {
@@ -303,7 +301,7 @@ func (r *reader) decode(stored []byte) ([]byte, error) {
 	return raw, err
 }
 
-// whole checks that a decoded chunk is one, and fills up those that may be short.
+// whole checks the size of a decoded chunk, and fills up chunks that may be short.
 func (r *reader) whole(raw []byte) ([]byte, error) {
 	n, _ := product(r.chunks)
 	want := n * r.unit

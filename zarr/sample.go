@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Numeric reports whether the elements are numbers that [Array.Sample] gives.
+// Numeric reports whether the elements are numbers that [Array.Sample] supports.
 func (a *Array) Numeric() bool {
 	switch a.DType.Kind {
 	case 'b', 'i', 'u', 'M', 'm':
@@ -17,10 +17,10 @@ func (a *Array) Numeric() bool {
 	return false
 }
 
-// Sample gives elements as floats: along each axis count of them from from on, step apart, in C
-// order. Only chunks are read that hold one of them; of large ones that are stored as they are,
-// only what lies between the first and the last of them. Moments and spans are what they count,
-// and NaN where they are none.
+// Sample returns elements as floats, in C order: along each axis count elements from from, step
+// apart. It reads only chunks that contain one of them. Of a large chunk that is stored
+// unchanged, it reads only the part from the first to the last of them. Datetimes and timedeltas
+// are returned as their counts, or as NaN if they are not a time.
 func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float64, error) {
 	if !a.Numeric() {
 		return nil, &KeyError{a.name(), unsupported("elements of type %s are not numbers", a.DType)}
@@ -37,10 +37,11 @@ func (a *Array) Sample(ctx context.Context, from, count, step []int64) ([]float6
 	return s.out, s.read(ctx)
 }
 
-// Window gives the elements of a window as values: along each axis count of them from from on, in
-// C order. They are as [Array.Values] has them; numbers are json.Number, moments and spans strings,
-// raw elements []byte and structured ones []any. Of fixed elements what [Array.Sample] would read
-// is read; of objects the rows of chunks that hold the window, which must stay below Limit.
+// Window returns elements as values, in C order: along each axis count elements from from. The
+// values are those of [Array.Values]; numbers are json.Number, datetimes and timedeltas strings,
+// raw elements []byte and structured ones []any. For elements of fixed size it reads the same as
+// [Array.Sample]. For objects it reads the rows of chunks that contain the window, which must
+// take less than Limit.
 func (a *Array) Window(ctx context.Context, from, count []int64) ([]any, error) {
 	r, err := a.reader(ctx)
 	if err != nil {
@@ -48,7 +49,7 @@ func (a *Array) Window(ctx context.Context, from, count []int64) ([]any, error) 
 	}
 	cost := 64 + r.unit
 	if a.DType.Fields != nil {
-		cost += 48 * r.unit // an element may be a byte
+		cost += 48 * r.unit // an element may be a single byte
 	}
 	s, err := r.sampler(from, count, slices.Repeat([]int64{1}, len(count)), cost)
 	if err != nil {
@@ -72,7 +73,7 @@ func (a *Array) Window(ctx context.Context, from, count []int64) ([]any, error) 
 	return out, nil
 }
 
-// sampler checks a window, of which each element takes cost bytes.
+// sampler checks a window whose elements take cost bytes each.
 func (r *reader) sampler(from, count, step []int64, cost int64) (*sampler, error) {
 	a := r.a
 	if len(a.Shape) == 0 {
@@ -105,10 +106,10 @@ func (s *sampler) read(ctx context.Context) error {
 	return s.flush(ctx)
 }
 
-// objects picks the window's elements out of the rows of chunks that hold them.
+// objects returns the elements of the window from the rows of chunks that contain it.
 func (s *sampler) objects(ctx context.Context) ([]any, error) {
 	size, held, out := s.r.chunks[0], int64(0), make([]any, 0, s.total)
-	row := s.from[0] / size * size // of the slab's first element
+	row := s.from[0] / size * size // of the first element of the slab
 	in := strides(s.r.shape, 'C')
 	err := s.r.slabs(ctx, s.from[0]/size, (s.from[0]+s.count[0]-1)/size+1, func(b slab) error {
 		if held += b.held; held > s.r.a.Limit {
@@ -124,7 +125,7 @@ func (s *sampler) objects(ctx context.Context) ([]any, error) {
 	return out, err
 }
 
-// inner appends those of a row, which begins at a place in values.
+// inner appends the elements of a row that begins at in values.
 func (s *sampler) inner(out, values []any, in []int64, axis int, at int64) []any {
 	if axis == len(s.count) {
 		return append(out, values[at])
@@ -140,21 +141,21 @@ type sampler struct {
 	from, count, step []int64
 	total             int64
 	out               []float64
-	raw               []byte  // elements as they are, in place of out
+	raw               []byte  // elements as stored, used instead of out
 	to, in            []int64 // strides
-	wanted            []chunk // which are read together
+	wanted            []chunk // chunks that are read together
 }
 
-// A chunk has an index, and samples along each axis.
+// chunk has a position, and samples along each axis.
 type chunk struct {
 	index []int64
 	runs  []run
 }
 
-// A run is which samples along an axis lie in a chunk.
+// run is the range of samples along an axis that are in a chunk.
 type run struct{ first, end int64 }
 
-// axis goes through the chunks along an axis that hold samples.
+// axis visits the chunks along an axis that contain samples.
 func (s *sampler) axis(ctx context.Context, axis int, index []int64, runs []run) error {
 	if axis == len(index) {
 		return s.chunk(ctx, index, runs)
@@ -162,7 +163,7 @@ func (s *sampler) axis(ctx context.Context, axis int, index []int64, runs []run)
 	size := s.r.chunks[axis]
 	for k := int64(0); k < s.count[axis]; {
 		index[axis] = (s.from[axis] + k*s.step[axis]) / size
-		// The first sample that lies behind this chunk.
+		// This is the first sample after this chunk.
 		end := min(((index[axis]+1)*size-s.from[axis]+s.step[axis]-1)/s.step[axis], s.count[axis])
 		runs[axis] = run{k, end}
 		if err := s.axis(ctx, axis+1, index, runs); err != nil {
@@ -187,14 +188,14 @@ func (s *sampler) chunk(ctx context.Context, index []int64, runs []run) error {
 		}
 		return s.flush(ctx)
 	}
-	raw, _, err := s.r.fetch(ctx, index) // nil if it is not there
+	raw, _, err := s.r.fetch(ctx, index) // nil if it is missing
 	if err == nil {
 		s.pick(raw, index, runs, 0, 0, 0)
 	}
 	return err
 }
 
-// flush reads the chunks that are wanted so far.
+// flush reads the chunks collected so far.
 func (s *sampler) flush(ctx context.Context) error {
 	if len(s.wanted) == 0 {
 		return nil
@@ -207,11 +208,11 @@ func (s *sampler) flush(ctx context.Context) error {
 	return err
 }
 
-// partFrom is how many bytes a chunk has that is not read whole.
+// partFrom is the smallest size of a chunk of which only a part is read.
 const partFrom = 64 << 10
 
-// part reads what of a chunk lies between its first and its last sample, if that is little of it
-// and can be had alone. What is wrong is found out when all of it is read.
+// part reads a chunk from its first to its last sample, if that is a small part of it and can be
+// read separately. Errors are reported when the whole chunk is read instead.
 func (s *sampler) part(ctx context.Context, index []int64, runs []run) (raw []byte, first int64, ok bool) {
 	size, _ := product(s.r.chunks)
 	if !s.r.pipe.plain || s.r.shards != nil || size*s.r.unit < partFrom {
@@ -230,7 +231,7 @@ func (s *sampler) part(ctx context.Context, index []int64, runs []run) (raw []by
 	return raw, first, err == nil
 }
 
-// pick copies the samples of a chunk; without one they are the fill value.
+// pick copies the samples of a chunk; for a missing chunk they are the fill value.
 func (s *sampler) pick(raw []byte, index []int64, runs []run, axis int, to, in int64) {
 	for k := runs[axis].first; k < runs[axis].end; k++ {
 		at := s.from[axis] + k*s.step[axis] - index[axis]*s.r.chunks[axis]

@@ -10,20 +10,20 @@ import (
 	"sync"
 )
 
-// A shard has chunks one behind the other, and an index of where they are: for each chunk,
-// in C order, a u64 offset from the shard's beginning and a u64 length, little endian, all ones
-// for a chunk that is not there. A CRC-32C may follow.
+// A shard has chunks one after the other, and an index of their places: for each chunk in C order
+// a u64 offset from the start of the shard and a u64 length, little endian. A missing chunk has
+// all bits set. A CRC-32C may follow.
 
 const (
 	indexRow   = 16
-	indexLimit = 64 << 20 // of the indexes that are held
+	indexLimit = 64 << 20 // of the indexes in memory
 )
 
-// shards reads chunks of shards. It holds indexes that were read.
+// shards reads chunks of shards. It keeps indexes that were read.
 type shards struct {
 	m   *Meta
 	per []int64 // chunks of a shard along each axis
-	len int64   // of an index
+	len int64   // length of an index
 
 	mu    sync.Mutex
 	held  map[string]*shardIndex
@@ -32,7 +32,7 @@ type shards struct {
 
 type shardIndex struct {
 	once sync.Once
-	rows []byte // nil if the shard is not there
+	rows []byte // nil if the shard is missing
 	err  error
 }
 
@@ -49,7 +49,8 @@ func newShards(m *Meta) (*shards, error) {
 	return s, nil
 }
 
-// place gives where in the grid of shards a chunk is, and which chunk of the shard it is.
+// place returns the position of a chunk's shard in the grid of shards, and the number of the
+// chunk in the shard.
 func (s *shards) place(index []int64) (shard []int64, n int64) {
 	shard = make([]int64, len(index))
 	for i, at := range index {
@@ -59,7 +60,7 @@ func (s *shards) place(index []int64) (shard []int64, n int64) {
 	return shard, n
 }
 
-// get reads a chunk as it is stored, if it is there.
+// get reads a stored chunk, if it exists.
 func (s *shards) get(ctx context.Context, src Source, key string, index []int64, limit int64) ([]byte, bool, error) {
 	x := s.of(key)
 	x.once.Do(func() { x.rows, x.err = s.read(ctx, src, key) })
@@ -84,7 +85,7 @@ func (s *shards) get(ctx context.Context, src Source, key string, index []int64,
 	return b, true, nil
 }
 
-// of gives the index of a shard, which may be still to be read.
+// of returns the index of a shard, which may not have been read yet.
 func (s *shards) of(key string) *shardIndex {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +101,7 @@ func (s *shards) of(key string) *shardIndex {
 	return x
 }
 
-// read reads the index of a shard; nil if the shard is not there.
+// read reads the index of a shard; nil if the shard is missing.
 func (s *shards) read(ctx context.Context, src Source, key string) ([]byte, error) {
 	off := -s.len
 	if s.m.Shard.AtStart {
@@ -119,7 +120,7 @@ func (s *shards) read(ctx context.Context, src Source, key string) ([]byte, erro
 	return b, nil
 }
 
-// check compares an index with its checksum, and gives its rows.
+// check compares an index with its checksum and returns its rows.
 func (s *shards) check(b []byte) ([]byte, error) {
 	if int64(len(b)) != s.len {
 		return nil, corrupt("the index of the shard: expected %d bytes, found %d", s.len, len(b))
@@ -134,7 +135,7 @@ func (s *shards) check(b []byte) ([]byte, error) {
 	return rows, nil
 }
 
-// row gives where a chunk is. It is not ok if it is not there.
+// row returns where a chunk is; ok is false if it is missing.
 func (s *shards) row(rows []byte, n int64) (off, size int64, ok bool, err error) {
 	o, l := binary.LittleEndian.Uint64(rows[n*indexRow:]), binary.LittleEndian.Uint64(rows[n*indexRow+8:])
 	switch {

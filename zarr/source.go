@@ -8,29 +8,31 @@ import (
 	"io/fs"
 )
 
-// A Source gives the values of a hierarchy's keys, such as "a/b/.zarray". Calls
-// may be made in parallel.
+// A Source returns the values of a hierarchy's keys, such as "a/b/.zarray". Its methods may be
+// called from several goroutines at once.
 type Source interface {
-	// Get gives a key's value, which is not changed. One that is not there is
-	// fs.ErrNotExist. A value longer than limit is an error, and no memory is taken for it.
+	// Get returns the value of a key, which the caller does not change. If there is no such key,
+	// the error must wrap [fs.ErrNotExist]. If the value is longer than limit, Get must return an
+	// error without allocating memory for it.
 	Get(ctx context.Context, key string, limit int64) ([]byte, error)
-	// GetRange gives n bytes of a key's value, all of them; a negative offset is from its end.
+	// GetRange returns exactly n bytes of the value of a key. If off is negative, it counts from
+	// the end.
 	GetRange(ctx context.Context, key string, off, n int64) ([]byte, error)
 }
 
-// A Batcher is a Source that can read values together, as one behind a network does by
-// fewer requests.
+// A Batcher is a Source that can read several values together, such as one on a network that then
+// needs fewer requests.
 type Batcher interface {
 	Source
-	// Batches reports whether that is better than Get of each.
+	// Batches reports whether GetAll is faster than a call of Get for each key.
 	Batches() bool
-	// GetAll hands the value of each key to each, by the key's place in keys, in any order
-	// and by several goroutines. The same holds of values and errors as for Get. What each
-	// returns ends it.
+	// GetAll calls each with the value of each key, and with its position in keys. Values and
+	// errors are as for Get. The calls may come in any order and from several goroutines. An
+	// error that each returns ends the call.
 	GetAll(ctx context.Context, keys []string, limit int64, each func(i int, value []byte, err error) error) error
 }
 
-// Files makes a source of a file system: each file is a key.
+// Files returns a source for a file system in which each file is a key.
 func Files(fsys fs.FS) Source { return files{fsys} }
 
 type files struct{ fsys fs.FS }
@@ -89,7 +91,7 @@ func (s files) GetRange(ctx context.Context, key string, off, n int64) ([]byte, 
 	b := make([]byte, n)
 	if at, ok := f.(io.ReaderAt); ok {
 		_, err = at.ReadAt(b, off)
-		if err == io.EOF { // which may come with the last byte
+		if err == io.EOF { // EOF may come with the last byte
 			err = nil
 		}
 		return b, err
@@ -101,8 +103,8 @@ func (s files) GetRange(ctx context.Context, key string, off, n int64) ([]byte, 
 	return b, err
 }
 
-// Within gives the offset from the beginning that a Source's GetRange of a value of a size is
-// asked for, if the value has what is wanted.
+// Within converts the offset of GetRange to one from the start of a value of the given size. It
+// returns an error if the value does not contain the range.
 func Within(off, n, size int64) (int64, error) {
 	from := off
 	if off < 0 {
@@ -114,13 +116,13 @@ func Within(off, n, size int64) (int64, error) {
 	return from, nil
 }
 
-// get is src.Get whose errors name the key. A missing value is nil, false.
+// get is like src.Get, but its errors name the key. For a missing value it returns nil and false.
 func get(ctx context.Context, src Source, key string, limit int64) ([]byte, bool, error) {
 	b, err := src.Get(ctx, key, limit)
 	return got(key, limit, b, err)
 }
 
-// got is what get makes of a value.
+// got converts the result of Get to that of get.
 func got(key string, limit int64, b []byte, err error) ([]byte, bool, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

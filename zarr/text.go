@@ -6,8 +6,7 @@ import (
 	"io"
 )
 
-// WriteText writes the array for people and scripts; the package comment says
-// what it looks like.
+// WriteText writes the array as text for people and scripts; see the package comment.
 func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 	out := bufio.NewWriterSize(w, 64<<10)
 	line, plane := int64(1), int64(0)
@@ -17,7 +16,7 @@ func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 			plane = line * a.Shape[n-2]
 		}
 	}
-	// Of these object codecs all elements are strings, or byte strings.
+	// With these codecs all elements are strings, or byte strings.
 	asStrings := a.DType.Kind == 'O' && len(a.Filters) > 0 && (a.Filters[0].ID == "vlen-utf8" || a.Filters[0].ID == "vlen-bytes")
 	var at int64
 	var p printer
@@ -60,9 +59,9 @@ func (a *Array) WriteText(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// Values gives the elements of an array of objects or of strings, in C order. They are nil,
-// bool, json.Number (NaN, Infinity and -Infinity included), string, []byte, []any or
-// map[string]any, and must all together stay below Limit.
+// Values returns the elements of an array of objects or of strings, in C order. The values are
+// nil, bool, json.Number (including NaN, Infinity and -Infinity), string, []byte, []any or
+// map[string]any. All of them together must take less than Limit.
 func (a *Array) Values(ctx context.Context) ([]any, error) {
 	k, size := a.DType.Kind, a.DType.Size
 	if k != 'O' && k != 'S' && k != 'U' {

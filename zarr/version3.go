@@ -14,23 +14,24 @@ import (
 	"strings"
 )
 
-// A Version3 is an array of version 2 as one of version 3. Its chunks are those of version 2,
-// at the same keys, or else are made anew, at keys that version 2 does not use.
+// A Version3 is an array of version 2 translated into version 3. Its chunks are those of version
+// 2 with the same keys, or are encoded anew, with keys that version 2 does not use.
 type Version3 struct {
 	*Meta // of version 2
 
-	Anew bool  // chunks are made anew, by Chunk
-	Size int64 // of such a chunk; -1 if it takes making one to know
+	Anew bool  // chunks are encoded anew by Chunk
+	Size int64 // size of such a chunk; -1 if it is known only after encoding
 
 	text   []byte  // zarr.json
-	pipe   *reader // of Anew
-	fields *DType  // of objects that become structured elements
+	pipe   *reader // set if Anew
+	fields *DType  // type of objects that become structured elements
 	bytes  bool    // objects are byte strings
 }
 
-// Version3 translates an array. An error that is errors.ErrUnsupported says what of it zarr-python,
-// from 3.1 on, cannot read in version 3; a chunk that is made anew takes up to limit bytes. Attrs is the
-// text of the attributes, may be nil.
+// Version3 translates an array into version 3. If zarr-python from 3.1 on cannot read a property
+// of it in version 3, the error wraps [errors.ErrUnsupported] and names the property. attrs is
+// the text of the attributes and may be nil. A chunk that is encoded anew may take up to limit
+// bytes.
 func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 	a := &Array{Meta: *m, Limit: limit}
 	var err error
@@ -60,7 +61,7 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 	}
 	chunks := slices.Clone(m.Chunks)
 	for i := range chunks {
-		chunks[i] = max(chunks[i], 1) // which may be 0 along an axis of no elements
+		chunks[i] = max(chunks[i], 1) // this may be 0 along an axis without elements
 	}
 	t.text, err = json.Marshal(struct {
 		Format int             `json:"zarr_format"`
@@ -77,7 +78,7 @@ func (m *Meta) Version3(attrs []byte, limit int64) (*Version3, error) {
 		return nil, corrupt("%v", err)
 	}
 	if a.dimensions() != nil {
-		delete(a.Attrs, dimensionsMark) // as xarray has it
+		delete(a.Attrs, dimensionsMark) // this attribute is xarray's
 		attrs = appendJSON(nil, a.Attrs)
 	}
 	t.text = withAttributes(t.text, attrs)
@@ -90,7 +91,7 @@ type named3 struct {
 	Config map[string]any `json:"configuration,omitzero"`
 }
 
-// withAttributes adds attributes to the text of an object, as they stand.
+// withAttributes adds attributes to the text of an object, unchanged.
 func withAttributes(text, attrs []byte) []byte {
 	if len(attrs) == 0 {
 		attrs = []byte("{}")
@@ -99,15 +100,15 @@ func withAttributes(text, attrs []byte) []byte {
 	return append(append(text, attrs...), '}')
 }
 
-// group3 is the zarr.json of a group.
+// group3 returns the zarr.json of a group.
 func group3(attrs []byte) []byte {
 	return withAttributes([]byte(`{"zarr_format":3,"node_type":"group"}`), attrs)
 }
 
-// dimensionsMark is the attribute in which xarray keeps the names of the axes in version 2.
+// dimensionsMark is the attribute with the names of the axes that xarray writes in version 2.
 const dimensionsMark = "_ARRAY_DIMENSIONS"
 
-// dimensions are the names of the axes, if they are known.
+// dimensions returns the names of the axes, if they are known.
 func (a *Array) dimensions() []any {
 	list, _ := a.Attrs[dimensionsMark].([]any)
 	if len(list) != len(a.Shape) || slices.ContainsFunc(list, func(v any) bool { _, ok := v.(string); return !ok }) {
@@ -116,7 +117,7 @@ func (a *Array) dimensions() []any {
 	return list
 }
 
-// dtype is the type of what chunks have in version 3.
+// dtype returns the type of the elements in version 3.
 func (t *Version3) dtype() DType {
 	if t.fields != nil {
 		return *t.fields
@@ -124,16 +125,18 @@ func (t *Version3) dtype() DType {
 	return t.DType
 }
 
-// byBytes are the codecs from bytes to bytes that zarr-python has in version 3, by its names for them.
+// byBytes are the codecs from bytes to bytes that zarr-python supports in version 3, with its
+// names for them.
 var byBytes = map[string]string{
 	"blosc": "numcodecs.blosc", "zlib": "numcodecs.zlib", "gzip": "numcodecs.gzip", "zstd": "numcodecs.zstd", "lz4": "numcodecs.lz4", "bz2": "numcodecs.bz2", "lzma": "numcodecs.lzma",
 	"shuffle": "numcodecs.shuffle", "fletcher32": "numcodecs.fletcher32", "crc32": "numcodecs.crc32", "crc32c": "numcodecs.crc32c", "adler32": "numcodecs.adler32",
 }
 
-// byElements are those that change elements. Others that do are undone when chunks are made anew.
+// byElements are the codecs that change elements. For other such codecs, chunks are encoded anew
+// without them.
 var byElements = map[string]bool{"delta": true, "fixedscaleoffset": true, "astype": true}
 
-// codecs finds out how chunks are read in version 3, and whether they are to be made anew.
+// codecs returns the codecs in version 3. It decides whether chunks must be encoded anew.
 func (t *Version3) codecs(a *Array) ([]named3, error) {
 	var first, last []named3
 	if t.Order == 'F' && len(t.Shape) > 1 {
@@ -154,7 +157,7 @@ func (t *Version3) codecs(a *Array) ([]named3, error) {
 			bytes = named3{Name: id}
 			t.bytes = id == "vlen-bytes"
 			filters = filters[1:]
-		default: // json2, or what nobody knows
+		default: // json2, or an unknown codec
 			bytes = named3{Name: "vlen-utf8"}
 			t.Anew = true
 			if t.fields = a.compound(); t.fields != nil {
@@ -171,7 +174,7 @@ func (t *Version3) codecs(a *Array) ([]named3, error) {
 		case ok && !t.Anew:
 			delete(config, "id")
 			last = append(last, native(name, config, t.DType.Size))
-		case c.ID == "bitround": // leaves nothing to undo
+		case c.ID == "bitround": // nothing needs to be undone
 		case byElements[c.ID] && len(last) == 0 && !t.DType.BigEndian && t.DType.Kind != 'O':
 			delete(config, "id")
 			first = append(first, named3{"numcodecs." + c.ID, config})
@@ -199,7 +202,7 @@ func (t *Version3) codecs(a *Array) ([]named3, error) {
 	return append(first, bytes), nil
 }
 
-// native is a codec in the words of version 3 itself, where it has some.
+// native returns the name of a codec in version 3 itself, if it has one.
 func native(name string, config map[string]any, size int64) named3 {
 	level, hasLevel := asInt(config["level"])
 	switch name {
@@ -227,8 +230,8 @@ func native(name string, config map[string]any, size int64) named3 {
 	return named3{name, config}
 }
 
-// compound is the type of the elements that stand for a compound dataset of numbers; nil if they
-// are something else.
+// compound returns the type of elements that represent a compound dataset of numbers, or nil for
+// any other elements.
 func (a *Array) compound() *DType {
 	var fields []Field
 	for _, f := range a.Compound() {
@@ -240,7 +243,7 @@ func (a *Array) compound() *DType {
 		if !strings.ContainsRune("biuf", rune(d.Kind)) || d.Kind == 0 {
 			return nil
 		}
-		d.BigEndian = false // what is made anew is not
+		d.BigEndian = false // chunks that are encoded anew are little endian
 		fields = append(fields, Field{Name: f.Name, Type: d, Count: 1})
 	}
 	if len(fields) == 0 {
@@ -253,7 +256,8 @@ func (a *Array) compound() *DType {
 	return &d
 }
 
-// mixed reports whether a structured type has numbers that are big endian: version 3 cannot say so.
+// mixed reports whether a structured type has big-endian numbers, which version 3 cannot
+// represent.
 func (d DType) mixed() bool {
 	return slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Type.BigEndian || f.Type.mixed() })
 }
@@ -268,7 +272,7 @@ var names3 = func() map[string]string {
 	return names
 }()
 
-// version3 is a data_type.
+// version3 returns the data_type.
 func (d DType) version3() (any, error) {
 	length := func(name string, n int64) (any, error) {
 		if n == 0 {
@@ -312,7 +316,7 @@ func (d DType) version3() (any, error) {
 	return nil, unsupported("dtype %s does not exist in version 3", clip(d.Name))
 }
 
-// fill is the JSON of fill_value, which version 3 always has.
+// fill returns the JSON of fill_value, which version 3 requires.
 func (t *Version3) fill(d DType) (json.RawMessage, error) {
 	switch {
 	case t.fields != nil:
@@ -322,7 +326,7 @@ func (t *Version3) fill(d DType) (json.RawMessage, error) {
 		switch {
 		case t.bytes:
 			s = ""
-		case !ok && t.Anew && t.Fill != nil: // as chunks have it
+		case !ok && t.Anew && t.Fill != nil: // the same as in chunks
 			s = string(appendJSON(nil, t.Fill))
 		}
 		return appendQuoted(nil, s), nil
@@ -338,7 +342,7 @@ func (t *Version3) fill(d DType) (json.RawMessage, error) {
 	return d.fill3(b)
 }
 
-// fill3 writes an element as fill_value has it.
+// fill3 converts an element to a fill_value.
 func (d DType) fill3(b []byte) (json.RawMessage, error) {
 	switch d.Kind {
 	case 'b':
@@ -366,7 +370,7 @@ func (d DType) fill3(b []byte) (json.RawMessage, error) {
 	return appendQuoted(nil, base64.StdEncoding.EncodeToString(b)), nil
 }
 
-// float3 writes a float, as a string where JSON has no word for it.
+// float3 returns a float as JSON, or as a string if JSON cannot represent it.
 func float3(bits uint64, size int64) []byte {
 	out := appendFloat(nil, bits, size)
 	if c := out[len(out)-1]; c == 'N' || c == 'y' {
@@ -375,7 +379,7 @@ func float3(bits uint64, size int64) []byte {
 	return out
 }
 
-// little turns the bytes of elements round where they are big endian and version 3 cannot say so.
+// little swaps the bytes of big-endian elements that version 3 cannot represent.
 func (t *Version3) little(d DType, b []byte) {
 	switch {
 	case len(d.Fields) > 0:
@@ -401,7 +405,7 @@ func (t *Version3) little(d DType, b []byte) {
 	}
 }
 
-// StoredLimit is how long a stored chunk may be that Chunk takes.
+// StoredLimit returns the largest stored chunk that Chunk accepts.
 func (t *Version3) StoredLimit() int64 {
 	if t.pipe == nil {
 		return 0
@@ -409,7 +413,7 @@ func (t *Version3) StoredLimit() int64 {
 	return t.pipe.pipe.stored
 }
 
-// Chunk makes a chunk anew of a stored one.
+// Chunk encodes a stored chunk anew.
 func (t *Version3) Chunk(stored []byte) ([]byte, error) {
 	r := t.pipe
 	if int64(len(stored)) > r.pipe.stored {
@@ -438,7 +442,7 @@ func (t *Version3) Chunk(stored []byte) ([]byte, error) {
 		switch v := v.(type) {
 		case nil:
 		case string:
-			text = []byte(strings.ToValidUTF8(v, "\uFFFD")) // lone surrogates have no place
+			text = []byte(strings.ToValidUTF8(v, "\uFFFD")) // lone surrogates are not valid
 		case []byte:
 			text = v
 		default:
@@ -449,7 +453,7 @@ func (t *Version3) Chunk(stored []byte) ([]byte, error) {
 	return out, nil
 }
 
-// structure makes structured elements of lists of numbers.
+// structure converts lists of numbers to structured elements.
 func (t *Version3) structure(values []any) ([]byte, error) {
 	out := make([]byte, t.Size)
 	for i, v := range values {
@@ -468,10 +472,11 @@ func (t *Version3) structure(values []any) ([]byte, error) {
 	return out, nil
 }
 
-// Text is the zarr.json of the array.
+// Text returns the zarr.json of the array.
 func (t *Version3) Text() []byte { return t.text }
 
-// Key is the key of a chunk in version 3, relative to the array's path: that of version 2 unless chunks are made anew.
+// Key returns the key of a chunk in version 3, relative to the array's path. It is the key in
+// version 2, unless chunks are encoded anew.
 func (t *Version3) Key(old string) string {
 	if !t.Anew {
 		return old
@@ -482,7 +487,8 @@ func (t *Version3) Key(old string) string {
 	return "c." + strings.ReplaceAll(old, t.Separator, ".")
 }
 
-// OldKey is the key in version 2 of what Key gives; it is not ok if Key never gives that.
+// OldKey returns the key in version 2 for a result of Key. It reports false if Key never returns
+// that key.
 func (t *Version3) OldKey(key string) (old string, ok bool) {
 	switch {
 	case !t.Anew:
@@ -494,7 +500,7 @@ func (t *Version3) OldKey(key string) (old string, ok bool) {
 	return strings.ReplaceAll(numbers, ".", t.Separator), ok && t.IsChunk(strings.ReplaceAll(numbers, ".", t.Separator))
 }
 
-// IsChunk reports whether a key, relative to the array's path, can be one of a chunk.
+// IsChunk reports whether key, relative to the array's path, can be that of a chunk.
 func (m *Meta) IsChunk(key string) bool {
 	if len(m.Shape) == 0 {
 		return key == m.ChunkKey()
@@ -516,8 +522,9 @@ func (m *Meta) IsChunk(key string) bool {
 	return m.ChunkKey(index...) == key
 }
 
-// Node3 gives the zarr.json of a group or an array of version 2, at a path that may lead through soft links;
-// fs.ErrNotExist if there is neither. Of an array it gives the translation as well.
+// Node3 returns the zarr.json of a group or an array of version 2 at a path, following soft
+// links. For an array it also returns the translation. If there is neither, the error wraps
+// [fs.ErrNotExist].
 func Node3(ctx context.Context, src Source, at string, limit int64) (text []byte, _ *Version3, _ error) {
 	for range maxLinks + 1 {
 		raw, isArray, err := get(ctx, src, path.Join(at, ".zarray"), metaLimit)
@@ -568,7 +575,7 @@ func version3Of(zarray, attrs []byte, limit int64) (*Version3, error) {
 	return m.Version3(attrs, limit)
 }
 
-// parseObject reads a text that is a JSON object, or nothing.
+// parseObject parses a text that is a JSON object or empty.
 func parseObject(text []byte) (map[string]any, error) {
 	if len(text) == 0 {
 		return nil, nil

@@ -1,7 +1,9 @@
-// Command holdall packs, reads, checks and mends archives of many small files.
+// Command holdall packs, lists, reads, verifies, repairs, converts, mounts, serves and browses
+// archives of many small files.
 //
-// It is the command line over package holdall: one file a verb, each of which
-// turns flags into options and results into lines. Programs use the package.
+// It is the command line of package holdall, which programs import instead. Each verb is in a
+// file of its own, which turns flags into options and prints the results. docs/cli.md describes
+// the verbs.
 package main
 
 import (

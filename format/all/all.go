@@ -1,5 +1,8 @@
-// Package all registers every format that comes with holdall. Programs import
-// it for that side effect; those that want fewer register what they want.
+// Package all registers every format that comes with holdall. Import it for that side effect:
+//
+//	import _ "github.com/holdall/holdall/format/all"
+//
+// To support only some formats, import their packages and call format.Register.
 package all
 
 import (

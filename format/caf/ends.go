@@ -5,18 +5,19 @@ import (
 	"slices"
 )
 
-// ends says whether end_byte is the first byte after a file or its last.
+// ends says whether end_byte is the offset after the last byte of a file, or that of the last
+// byte.
 type ends uint8
 
 const (
 	exclusive ends = iota
 	inclusive
-	ambiguous // it could be either: list, but do not read
+	ambiguous // it could be either: files are listed but not read
 )
 
 func (e ends) String() string { return [...]string{"exclusive", "inclusive", "ambiguous"}[e] }
 
-// endsOf is what the user says of an archive, "" if nothing.
+// endsOf returns the user's setting for an archive; said is false if there is none.
 func endsOf(param string) (e ends, said bool) {
 	if param == "inclusive" {
 		return inclusive, true
@@ -24,16 +25,16 @@ func endsOf(param string) (e ends, said bool) {
 	return exclusive, param != ""
 }
 
-// couldBeInclusive is the cheap half of the question: with exclusive ends the
-// last file ends where the index begins, with inclusive ones a byte before.
+// couldBeInclusive is a cheap test. With exclusive ends, the last file ends where the index
+// begins; with inclusive ends, one byte before that.
 func couldBeInclusive(maxEnd, dataLen int64) bool {
 	return maxEnd == dataLen-1
 }
 
-// decideEnds answers for rows of which couldBeInclusive is true. Inclusive is
-// believed only where it makes the files tile the data without a gap, and is
-// more than chance: one file alone that ends a byte early proves nothing,
-// unless the index has the trailing commas of the same example.
+// decideEnds decides for rows for which couldBeInclusive is true. Ends are inclusive only if the
+// files then cover the data without a gap, and if that is unlikely to be chance. A single file
+// that ends a byte early proves nothing, unless the index has the trailing commas of the same
+// example.
 func decideEnds(rows []record, dataLen int64, trailingCommas bool) ends {
 	inRange := make([]span, 0, len(rows))
 	full := 0

@@ -14,8 +14,8 @@ var (
 	rowBlake3 = []byte(`,"blake3":"`)
 )
 
-// fastRow takes a row that is written exactly as known writers do and lies
-// wholly in the buffer. It says false, having moved nowhere, if it cannot.
+// fastRow reads a row that is completely in the buffer and written as known writers do. Otherwise
+// it returns false and reads nothing.
 func (s *scanner) fastRow() bool {
 	b := s.buf[s.r:]
 	if len(b) < 2 || b[0] != '"' {
@@ -77,9 +77,8 @@ func (s *scanner) fastRow() bool {
 	return true
 }
 
-// plainPrefix returns how many bytes of b come before the first quote,
-// backslash or control character, and whether any of them is not ASCII. It
-// looks at eight bytes at a time.
+// plainPrefix returns the number of bytes of b before the first quote, backslash or control
+// character, and whether any of them is not ASCII. It tests eight bytes at a time.
 func plainPrefix(b []byte) (n int, high bool) {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	zero := func(x uint64) uint64 { return (x - ones) &^ x & tops }
@@ -103,8 +102,8 @@ func plainPrefix(b []byte) (n int, high bool) {
 	return n, highs&tops != 0
 }
 
-// digits reads a plain integer of at most 18 digits; k = 0 says look closer.
-// Offsets mostly have eight digits or more, and eight can be read at once.
+// digits parses an integer of at most 18 digits. If k is 0, the value must be parsed in another
+// way. Offsets usually have at least eight digits, and eight are parsed at a time.
 func digits(b []byte) (v int64, k int) {
 	if len(b) < 24 {
 		return fewDigits(b)
@@ -131,16 +130,16 @@ func digits(b []byte) (v int64, k int) {
 	return v, k
 }
 
-// leadingDigits counts the digits that x, eight bytes, begins with.
+// leadingDigits counts the digits at the beginning of the eight bytes of x.
 func leadingDigits(x uint64) int {
 	const each = 0x0101010101010101
-	// The top bit of a byte is set where it is below '0' or above '9'.
+	// The top bit of a byte is set if the byte is below '0' or above '9'.
 	other := ((x - each*'0') | (x + each*(0x7f-'9')) | x) & (each * 0x80)
 	return bits.TrailingZeros64(other) / 8
 }
 
-// eightDigits is the number that the digits in x make, the first in its lowest
-// byte; bytes of zero count as zero digits in front.
+// eightDigits returns the number with the digits in x, the first digit in the lowest byte. Zero
+// bytes count as leading zeros.
 func eightDigits(x uint64) uint64 {
 	x &= 0x0f0f0f0f0f0f0f0f
 	x = x*10 + x>>8 // pairs, in every second byte

@@ -30,8 +30,8 @@ var Format = &format.Format{
 	Repair: repair,
 }
 
-// detect never says Certain: without a magic number, any file could end in
-// something that reads as an index, so formats with one must win.
+// detect never returns Certain. There is no magic number, so any file could end in something that
+// reads as an index, and a format with a magic number must win.
 func detect(p format.Probe) format.Match {
 	at, n, fault := parseFooter(p.Tail, p.Size)
 	if fault != nil || p.Size < 0 || n > format.DefaultMaxIndex {
@@ -45,7 +45,7 @@ func detect(p format.Probe) format.Match {
 		}
 		return format.No
 	}
-	// The index begins before what we see of it: judge by its end.
+	// The index begins before the bytes of the probe, so only its end is checked.
 	x := bytes.TrimRight(tail, " \t\r\n")
 	if bytes.HasSuffix(x, []byte("}")) && bytes.Contains(x, []byte(`"end_byte"`)) {
 		return format.Likely

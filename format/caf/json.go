@@ -7,8 +7,8 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// str reads a string and returns it without its escapes, valid until the next
-// call, and what is odd about it.
+// str reads a string and returns it without escapes, and what is unusual about it. The string is
+// valid until the next call.
 func (s *scanner) str() (_ []byte, odd oddity) {
 	s.want('"')
 	s.scratch = s.scratch[:0]
@@ -57,8 +57,8 @@ func (s *scanner) escape() oddity {
 func (s *scanner) unicodeEscape() (odd oddity) {
 	hi := s.hex4()
 	for utf16.IsSurrogate(hi) {
-		// A pair needs its second half at once; else it is one alone, which
-		// means U+FFFD, and what follows is judged for itself.
+		// The second half of a pair must follow directly. Otherwise the first half stands alone
+		// and means U+FFFD, and what follows is parsed separately.
 		var lo rune = -1
 		if s.peek() == '\\' && hi < 0xdc00 {
 			s.r++
@@ -100,11 +100,12 @@ func (s *scanner) hex4() (r rune) {
 	return r
 }
 
-// mostDigits is how much of a number counts: more than any that fits 63 bits.
+// mostDigits is the number of characters of a number that are kept: more than any number of 63
+// bits has.
 const mostDigits = 64
 
-// number reads a number, however long, and returns it as it is written, up to
-// mostDigits. It is valid until the next call.
+// number reads a number of any length and returns its text, up to mostDigits characters. The text
+// is valid until the next call.
 func (s *scanner) number() []byte {
 	s.scratch = s.scratch[:0]
 	take := func() {
@@ -113,7 +114,7 @@ func (s *scanner) number() []byte {
 		}
 		s.r++
 	}
-	// next is the byte at hand, 0 where the input ends.
+	// next returns the current byte, or 0 at the end of the input.
 	next := func() byte {
 		if !s.fill() {
 			return 0
@@ -149,10 +150,10 @@ func (s *scanner) number() []byte {
 	return s.scratch
 }
 
-// skipValue reads over a value of any kind that lies depth levels down. It
-// keeps its own stack: the input must not choose how deep ours gets.
+// skipValue skips a value of any kind at the given depth. It keeps its own stack, so that the
+// input cannot determine the depth of the call stack.
 func (s *scanner) skipValue(depth int) {
-	var open []byte // what closes the arrays and objects we are in
+	var open []byte // closing characters of the current arrays and objects
 	key := false    // a name must come next
 	for s.err == nil {
 		switch c := s.space(); {
@@ -185,7 +186,7 @@ func (s *scanner) skipValue(depth int) {
 		default:
 			s.literal(c)
 		}
-		// After a value: close what closes, or go on with the next.
+		// After a value, it reads closing characters, or continues with the next value.
 		for len(open) > 0 {
 			closing := open[len(open)-1]
 			if s.comma(closing) {

@@ -12,27 +12,25 @@ import (
 )
 
 const (
-	footerLen = 4 // uint32 LE: length of the index, the footer not counted
+	footerLen = 4 // uint32 LE: length of the index without the footer
 	version   = "1.0"
-	writer    = "holdall" // "writer" at the top of an index of ours
+	writer    = "holdall" // "writer" at the top of an index written by holdall
 
-	// maxIndexLen is what the footer can say.
+	// maxIndexLen is the largest value of the footer.
 	maxIndexLen = 1<<32 - 1
 	digestLen   = 32 // blake3
 )
 
-// A fault is something wrong with an archive or a row, by the format's own
-// word for it.
+// fault is something wrong with an archive or a row, in the format's own words.
 type fault struct {
 	class string
-	off   int64 // in the object; -1 if it has no place
+	off   int64 // in the object; -1 if it concerns no offset
 	msg   string
 }
 
 func (f *fault) Error() string { return f.msg }
 
-// parseFooter returns where the index lies in an object of the given size, of
-// which tail is the end.
+// parseFooter returns the place of the index in an object of the given size that ends with tail.
 func parseFooter(tail []byte, size int64) (off, n int64, _ *fault) {
 	if size < footerLen || len(tail) < footerLen {
 		return 0, 0, &fault{"too-short", 0, fmt.Sprintf("%d bytes are too short for a footer of %d", size, footerLen)}
@@ -52,8 +50,8 @@ func appendFooter(b []byte, indexLen int64) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(indexLen))
 }
 
-// The index we write, around its rows. Other writers' own fields (extra) are
-// raw JSON members and go where they were: at the top, or in the row.
+// The parts of the index around its rows. Fields of other writers (extra) are raw JSON members,
+// and are written where they were: at the top or in the row.
 func appendHead(b []byte, extra string, plain bool) []byte {
 	b = append(b, `{"format_version":"`+version+`"`...)
 	if !plain {
@@ -65,22 +63,22 @@ func appendHead(b []byte, extra string, plain bool) []byte {
 	return append(b, `,"files":{`...)
 }
 
-// An index of ours ends with a digest of all that is before, which it announces in its
-// head: so neither can be damaged unseen. Other readers ignore both.
+// An index written by holdall ends with a digest of everything before, which its head announces,
+// so damage to either is detected. Other readers ignore both.
 const (
 	tailOfIndex = "}}"
 	promiseKey  = "index_digest"
 	promised    = "blake3"
 	sumKey      = "index_blake3"
 
-	// provenTail is how long the end of such an index is.
+	// provenTail is the length of the end of such an index.
 	provenTail = len(`},"":""}`) + len(sumKey) + 2*digestLen
 )
 
 // indexText writes the text of an index.
 type indexText struct {
 	put  func([]byte) error
-	hash *blake3.Hasher // nil if it is plain
+	hash *blake3.Hasher // nil for --plain
 	n    int64
 }
 
@@ -92,7 +90,7 @@ func newIndexText(plain bool, put func([]byte) error) *indexText {
 	return x
 }
 
-// add writes what comes next.
+// add writes the next part.
 func (x *indexText) add(b []byte) error {
 	if x.hash != nil {
 		x.hash.Write(b)
@@ -101,7 +99,7 @@ func (x *indexText) add(b []byte) error {
 	return x.put(b)
 }
 
-// end writes what is behind the rows, and the footer.
+// end writes what follows the rows, and the footer.
 func (x *indexText) end() error {
 	tail := []byte(tailOfIndex)
 	if x.hash != nil {
@@ -118,11 +116,11 @@ func (x *indexText) end() error {
 
 var errIndexLen = errors.New("the index would exceed the 4 GiB limit of the footer")
 
-// maxRowRest is how long a row is at most besides its name: quotes, comma and
-// braces, two keys with numbers of 19 digits, and the digest.
+// maxRowRest is the largest size of a row without its name: quotes, comma and braces, two keys
+// with numbers of 19 digits, and the digest.
 const maxRowRest = 3 + len(`:{"start_byte":,"end_byte":`) + 2*19 + len(`,"blake3":""`) + 2*digestLen + 3
 
-// appendRow appends a row without a comma. What it says of an object begins with one.
+// appendRow appends a row without a comma. The text of object begins with a comma.
 func appendRow(b []byte, name string, start, end int64, digest string, extra string, object []byte) []byte {
 	b = appendString(b, name)
 	b = append(b, `:{"start_byte":`...)
@@ -142,9 +140,8 @@ func appendRow(b []byte, name string, start, end int64, digest string, extra str
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends s as a JSON string. Bytes that are no UTF-8 are kept as
-// they are: a reader that minds replaces them, a reader like ours gets the
-// file's true name back.
+// appendString appends s as a JSON string. Bytes that are not UTF-8 are kept: other readers
+// replace them, and this package gets the file's original name back.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for i := 0; i < len(s); {

@@ -11,13 +11,13 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// Files can lie further back than their rows say: something was put in front of
-// the archive, or a writer lost count when a source broke off, after which all
-// that followed is off by what had been written of it. How far at most is known
-// (the data that no file claims at the end), where only digests tell.
+// Files can be stored after the place in their rows. Either something was inserted before the
+// archive, or a writer lost count when a source failed, and all later offsets lack what had been
+// written of it. The distance is at most the size of the data at the end that belongs to no file.
+// Only digests can show it.
 
-// move finds files whose digests are wrong where their rows point and right
-// somewhat further back, and moves their rows. It says whether it moved any.
+// move finds files whose digests do not match at their place but match further back, and changes
+// their rows. It reports whether it changed any.
 func (m *mender) move() (bool, error) {
 	t := m.t
 	slack := t.dataLen - t.maxEnd
@@ -25,7 +25,7 @@ func (m *mender) move() (bool, error) {
 		return false, nil
 	}
 	moved := false
-	by := int64(0) // of the file before: a writer that lost count does not find it again
+	by := int64(0) // of the file before: after a writer loses count, the distance stays
 	for i := range t.rows {
 		r := &t.rows[i]
 		want := t.digest(i)
@@ -57,10 +57,10 @@ func (m *mender) move() (bool, error) {
 	return moved, nil
 }
 
-// maxSearch bounds the bytes that are hashed in the search for files.
+// maxSearch limits the bytes that are hashed to find files.
 const maxSearch = 256 << 20
 
-// locate returns how far behind its row a file lies, at least from and at most
+// locate returns the distance between a file and its row, which is at least from and at most
 // slack.
 func (m *mender) locate(s span, want string, from, slack int64) (by int64, ok bool, _ error) {
 	for _, d := range []int64{from, slack} {
@@ -95,8 +95,7 @@ func (m *mender) right(s span, want string) (bool, error) {
 	if s.start < 0 || s.end > m.size {
 		return false, nil
 	}
-	// Rows may overlap: without a bound they could ask for the square of the
-	// archive's length.
+	// Rows may overlap, so without a limit this could read the square of the archive's size.
 	if n := s.end - s.start; n > m.budget {
 		m.tired = true
 		return false, nil
@@ -108,8 +107,8 @@ func (m *mender) right(s span, want string) (bool, error) {
 	return string(h.Sum(nil)) == want, err
 }
 
-// allRight reports whether every file that has a digest has it right after a
-// move by the same number of bytes.
+// allRight reports whether the digests of all files match after a move by the same number of
+// bytes.
 func (m *mender) allRight(t *table, by int64) (bool, error) {
 	for i, r := range t.rows {
 		want := t.digest(i)

@@ -17,30 +17,31 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A row of ours may say what a bucket kept with the object that a file was:
+// A row of holdall's may have what a bucket stored with the object that became the file:
 //
 //	"object":{"modified":"TIME","etag":"ETAG","headers":{"NAME":"VALUE",…}}
 //
-// Members are left out where there is nothing to say. Whatever is written otherwise is no
-// field of ours: it is kept as it is.
+// Members without a value are omitted. If it is written in any other way, it is kept as an
+// unknown field.
 const objectKey = "object"
 
 var rowObject = []byte(`,"` + objectKey + `":`)
 
-// object is what a row says of an object. Its slices are valid as long as the row.
+// object is the parsed field. Its slices are valid as long as the row.
 type object struct {
 	there   bool
 	written int64  // nanoseconds since 1970, or noTime
 	etag    []byte // without escapes
-	headers []byte // JSON members, by name, with commas between
+	headers []byte // JSON members, sorted by name, separated by commas
 }
 
-// noTime is a time that is not kept.
+// noTime means that there is no time.
 const noTime = math.MinInt64
 
 const mostTime = len("2006-01-02T15:04:05.000000000Z")
 
-// timeOf gives a time as the columns have it: from 1678 to 2262, as far as nanoseconds go.
+// timeOf converts a time to that of the columns. Nanoseconds can represent the years 1678 to
+// 2262.
 func timeOf(t time.Time) int64 {
 	if n := t.UnixNano(); !t.IsZero() && n != noTime && time.Unix(0, n).Equal(t) {
 		return n
@@ -48,8 +49,8 @@ func timeOf(t time.Time) int64 {
 	return noTime
 }
 
-// appendObject appends the field of e, with a comma in front; nothing if e was no object
-// of a bucket.
+// appendObject appends the field of e, beginning with a comma. It appends nothing if e was not an
+// object of a bucket.
 func appendObject(b []byte, e format.Entry) []byte {
 	var x object
 	var members []byte
@@ -71,7 +72,7 @@ func appendObject(b []byte, e format.Entry) []byte {
 	return x.appendTo(b)
 }
 
-// appendTo appends the field, with a comma in front.
+// appendTo appends the field, beginning with a comma.
 func (x object) appendTo(b []byte) []byte {
 	if !x.there {
 		return b
@@ -99,8 +100,8 @@ func (x object) appendTo(b []byte) []byte {
 	return append(b, '}')
 }
 
-// objectIn takes a field's value off the front of b, if it is written as ours are. It
-// returns how long that is, 0 if it is not or if b ends within it. What was escaped in the
+// objectIn parses a value of the field at the beginning of b, if it is written as holdall does.
+// It returns its length, or 0 if it is not written like that or b ends within it. The unescaped
 // ETag is in scratch, which is returned.
 func (x *object) objectIn(b, scratch []byte) (n int, _ []byte) {
 	*x = object{written: noTime}
@@ -155,8 +156,8 @@ func (x *object) objectIn(b, scratch []byte) (n int, _ []byte) {
 	return at + 1, scratch
 }
 
-// headersIn returns how long an object of headers is that b begins with, 0 if it is not as
-// we write it.
+// headersIn returns the length of the object of headers at the beginning of b, or 0 if it is not
+// written as holdall does.
 func headersIn(b []byte) (n int) {
 	if len(b) == 0 || b[0] != '{' {
 		return 0
@@ -190,8 +191,8 @@ func headersIn(b []byte) (n int) {
 	return n + 1
 }
 
-// plainString takes a string without escapes, which is not empty, off the front of b; k is
-// its length with quotes.
+// plainString parses a non-empty string without escapes at the beginning of b; k is its length
+// with quotes.
 func plainString(b []byte) (s []byte, k int) {
 	if len(b) == 0 || b[0] != '"' {
 		return nil, 0
@@ -203,7 +204,8 @@ func plainString(b []byte) (s []byte, k int) {
 	return b[1 : n+1], n + 2
 }
 
-// stringLen is the length of the string that b begins with, with quotes, 0 if it is none.
+// stringLen returns the length, with quotes, of the string at the beginning of b, or 0 if there
+// is none.
 func stringLen(b []byte) (k int) {
 	if len(b) == 0 || b[0] != '"' {
 		return 0
@@ -224,8 +226,7 @@ func stringLen(b []byte) (k int) {
 	return 0
 }
 
-// escapeLen is the length of an escape that means one character of our own writing: any
-// but those of surrogates.
+// escapeLen returns the length of an escape as holdall writes it: any except those of surrogates.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -256,7 +257,7 @@ func hex4(b []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// unescaped takes a string off the front of b, and appends it to to.
+// unescaped parses a string at the beginning of b, and appends it to to.
 func unescaped(b, to []byte) (_ []byte, k int) {
 	if k = stringLen(b); k == 0 {
 		return to, 0
@@ -280,7 +281,7 @@ func unescaped(b, to []byte) (_ []byte, k int) {
 	return to, k
 }
 
-// asOurs takes a member that was read whole, with whatever white space, as our field.
+// asOurs parses a member that has been read completely, with any white space, as the field.
 func (x *object) asOurs(member []byte) bool {
 	_, value, _ := bytes.Cut(member, []byte{':'})
 	var strict bytes.Buffer
@@ -291,14 +292,14 @@ func (x *object) asOurs(member []byte) bool {
 	return n > 0 && n == strict.Len()
 }
 
-// objects are the columns of what rows say of objects: 24 bytes a row and its ETag. Most
-// objects share few sets of headers.
+// objects are the columns of the field: 24 bytes for each row, and its ETag. Most objects share a
+// few sets of headers.
 type objects struct {
-	rows  []objectRow // one for each row of the table, none if no row has any
+	rows  []objectRow // one for each row of the table; empty if no row has the field
 	etags []byte
-	text  []byte      // of all sets, one behind the other
-	sets  [][2]uint64 // where each is in text
-	slots []uint32    // of sets, by their hash; 0 is free, others are one more than the set
+	text  []byte      // all sets of headers
+	sets  [][2]uint64 // the range of each set in text
+	slots []uint32    // hash table of sets; 0 is free, others are the number of the set plus 1
 	seed  maphash.Seed
 }
 
@@ -306,12 +307,12 @@ type objectRow struct {
 	written int64
 	etagAt  uint64
 	etagLen uint32
-	set     uint32 // one more than which; 0 is none
+	set     uint32 // number of the set of headers plus 1; 0 means none
 }
 
 var noObject = objectRow{written: noTime}
 
-// add appends what a row says, the row's number being n.
+// add appends the field of row n.
 func (o *objects) add(n int, x *object) {
 	switch {
 	case !x.there && len(o.rows) == 0:
@@ -332,7 +333,7 @@ func (o *objects) add(n int, x *object) {
 
 func (o *objects) set(i uint32) []byte { return o.text[o.sets[i-1][0]:o.sets[i-1][1]] }
 
-// slot returns where a set is among slots, or would be.
+// slot returns the slot of a set of headers, or the slot where it would be.
 func (o *objects) slot(headers []byte) *uint32 {
 	mask := uint64(len(o.slots) - 1)
 	for h := maphash.Bytes(o.seed, headers); ; h++ {
@@ -362,7 +363,7 @@ func (o *objects) intern(headers []byte) uint32 {
 	return *at
 }
 
-// finish gives back what only adding needs.
+// finish releases what only add needs.
 func (o *objects) finish() {
 	o.slots = nil
 	if cap(o.rows) > len(o.rows)*5/4 {
@@ -373,7 +374,7 @@ func (o *objects) finish() {
 	}
 }
 
-// pick keeps some rows, in the order given.
+// pick keeps the given rows, in that order.
 func (o *objects) pick(order []uint32) {
 	if len(o.rows) == 0 {
 		return
@@ -385,7 +386,7 @@ func (o *objects) pick(order []uint32) {
 	o.rows = rows
 }
 
-// at is what row i says.
+// at returns the field of row i.
 func (o *objects) at(i int) (x object) {
 	if i >= len(o.rows) || o.rows[i] == noObject {
 		return object{written: noTime}
@@ -398,15 +399,15 @@ func (o *objects) at(i int) (x object) {
 	return x
 }
 
-// forgetETag takes the ETag off a row whose content is not that of the object any more.
+// forgetETag removes the ETag of a row whose content is no longer that of the object.
 func (o *objects) forgetETag(i int) {
 	if i < len(o.rows) {
 		o.rows[i].etagLen = 0
 	}
 }
 
-// tell gives an entry what is said of it. The ETag is not copied: nothing is changed once
-// the table is finished.
+// tell sets the attributes of an entry. The ETag is not copied, because nothing changes after the
+// table is finished.
 func (x object) tell(e *format.Entry) {
 	if !x.there {
 		return

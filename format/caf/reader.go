@@ -16,14 +16,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// reader is an open archive. Its index is read when it is first needed whole;
-// until then, and if only a few names are wanted of a large index, it is
-// searched as a stream.
+// reader is an open archive. Its index is loaded when all of it is needed first. Until then, and
+// if only a few names of a large index are looked up, it is searched as a stream.
 type reader struct {
 	obj    store.Object
 	name   string
 	size   int64
-	off, n int64  // of the index
+	off, n int64  // place of the index
 	tail   []byte // the end of the object, from the first request
 	limits format.Limits
 	said   ends
@@ -40,7 +39,7 @@ type reader struct {
 	doubted atomic.Bool
 }
 
-// searchedIndex is the length from which FewLookups makes a difference.
+// searchedIndex is the smallest index that is searched with FewLookups.
 const searchedIndex = 4 << 20
 
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
@@ -59,7 +58,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	return r, nil
 }
 
-// openReader reads the footer, and with it what the first request brings.
+// openReader reads the footer, and what the first request returns with it.
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
 	r := &reader{name: name, limits: o.Limits.OrDefault()}
 	r.said, r.isSaid = endsOf(o.Param["ends"])
@@ -87,7 +86,8 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 	return r, nil
 }
 
-// corrupt gives an error of the parser its place in the object; others pass.
+// corrupt converts a fault of the parser to an error with its offset in the object; other errors
+// are unchanged.
 func (r *reader) corrupt(err error) error { return corrupt(r.name, err) }
 
 func corrupt(name string, err error) error {
@@ -106,7 +106,7 @@ func (r *reader) scanner(ctx context.Context, onRow func(*row) error) *scanner {
 	return scanRange(fetch, r.off, r.off+r.n, r.limits.Depth, onRow)
 }
 
-// scan reads an index, which must be of a version that we know.
+// scan reads an index, whose version must be known.
 func (r *reader) scan(s *scanner) error {
 	err := s.scan()
 	if f := checkVersion(s.top.version, r.off); err == nil && f != nil && f.class == "version" {
@@ -134,7 +134,7 @@ func (r *reader) load(ctx context.Context) (*table, error) {
 	})
 	if err := r.scan(s); err != nil {
 		if errors.Is(err, format.ErrCorrupt) || errors.Is(err, errors.ErrUnsupported) {
-			r.loadErr = err // what is wrong stays wrong; a broken connection does not
+			r.loadErr = err // damage is permanent, but not a broken connection
 		}
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (r *reader) load(ctx context.Context) (*table, error) {
 	return t, nil
 }
 
-// checkVersion compares as numbers: "10.0" is not "1.0" with more behind it.
+// checkVersion compares versions as numbers: "10.0" is not "1.0" with a suffix.
 func checkVersion(v string, off int64) *fault {
 	major, minor, ok := strings.Cut(v, ".")
 	if !ok || major != "1" || minor == "" || strings.Trim(minor, "0123456789") != "" {
@@ -189,9 +189,9 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return r.LateIndex.Lookup(ctx, name)
 }
 
-// search looks one name up in a single pass that keeps nothing but that row.
-// It says false where the whole index must be known: ends that may be
-// inclusive, and names that are not there, which may be directories.
+// search looks up a name in a single pass that keeps only its row. It returns false if the whole
+// index is needed: if ends may be inclusive, or if the name does not exist, because it may be a
+// directory.
 func (r *reader) search(ctx context.Context, name string) (e format.Entry, found bool, _ error) {
 	t := &table{volume: r.name, dataLen: r.off, maxEnd: noEndYet}
 	maxEnd := int64(noEndYet)
@@ -201,7 +201,7 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 		if !bytes.Equal(row.name, want) {
 			return nil
 		}
-		*t = table{volume: r.name, dataLen: r.off, maxEnd: noEndYet} // the last one counts
+		*t = table{volume: r.name, dataLen: r.off, maxEnd: noEndYet} // the last row of a name counts
 		return t.add(row)
 	})
 	if err := r.scan(s); err != nil {
@@ -214,9 +214,9 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 	return t.Entry(0), true, nil
 }
 
-// survey goes through the index and keeps nothing, to say whether its rows can be
-// yielded as they come. They cannot where they are not in stored order, or where only
-// all of them together tell how their ends are meant.
+// survey iterates over the index without keeping it. It reports whether rows can be yielded as
+// they come. They cannot if they are not in stored order, or if all of them are needed to decide
+// about ends.
 func (r *reader) survey(ctx context.Context) (ok bool, _ error) {
 	maxEnd, last, ordered := int64(noEndYet), span{-1 << 63, 0}, true
 	s := r.scanner(ctx, func(row *row) error {
@@ -232,7 +232,7 @@ func (r *reader) survey(ctx context.Context) (ok bool, _ error) {
 	return ordered && (r.isSaid || !couldBeInclusive(maxEnd, r.off)), nil
 }
 
-// stream yields the rows as they come.
+// stream yields rows as they come.
 func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) bool) {
 	enough := errors.New("enough")
 	t := &table{volume: r.name, dataLen: r.off, ends: r.said, rows: make([]record, 1)}
@@ -255,8 +255,7 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 	}
 }
 
-// only makes t a table of one row. What its entry has in common with it is not used
-// again.
+// only makes t a table with a single row. Slices that its entry shares with it are not reused.
 func (t *table) only(row *row) {
 	t.rows[0] = record{span: span{row.start, row.end}, nameLen: uint32(len(row.name)), odd: row.odd}
 	if t.ends == inclusive {
@@ -268,7 +267,7 @@ func (t *table) only(row *row) {
 	}
 }
 
-// Can returns what else the reader can do.
+// Can returns the optional functions of the reader.
 func (r *reader) Can() format.Abilities {
 	can := r.LateIndex.Can()
 	can.Run = r.Run
@@ -282,7 +281,7 @@ func (r *reader) Can() format.Abilities {
 	return can
 }
 
-// Run returns where e lies. An empty file has no bytes to ask for.
+// Run returns the extent of e. An empty file has none.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	start, ok := e.Ref.(int64)
 	return format.Extent{Size: e.Size, Object: r.name, Off: start, Len: e.Size}, ok && e.Fault == nil && e.Size > 0

@@ -13,16 +13,14 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans a strict index behind data that stays as it is. It
+// repair plans a strict index after the data, which does not change:
 //
-//  1. takes the index that the footer names, if it can be read;
-//  2. else looks backwards through the object for one: the last whose files end
-//     where it begins proves itself, one that breaks off or is damaged within
-//     gives its whole rows, and so does that which the footer names if its
-//     beginning is damaged;
-//  3. moves files that lie elsewhere than their rows say, if their digests
-//     prove where;
-//  4. cuts rows to the data that is there, and says what that loses.
+//   - It uses the index that the footer names, if that can be read.
+//   - Otherwise it searches the object backwards for an index. The last one whose files end where
+//     it begins is proven. If an index is truncated or damaged, its complete rows are used; so
+//     are those of the index that the footer names if its beginning is damaged.
+//   - It changes rows of files that are elsewhere, if their digests prove where.
+//   - It cuts rows to the existing data, and reports what that loses.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
@@ -37,7 +35,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return m.plan(tail)
 }
 
-// mender is the state of one repair.
+// mender is the state of a repair.
 type mender struct {
 	ctx    context.Context
 	obj    store.Object
@@ -47,14 +45,14 @@ type mender struct {
 	said   ends
 	isSaid bool
 
-	t    *table // the rows that will be written
-	end  int64  // where the data ends, and the new index begins
+	t    *table // rows of the new index
+	end  int64  // where the data ends and the new index begins
 	p    format.Plan
 	work int64 // bytes that scans of candidates may still read
 
-	searched int64 // bytes hashed in the search for files that lie elsewhere
+	searched int64 // bytes hashed to find files that are elsewhere
 	budget   int64 // bytes that comparing digests may still read
-	tired    bool  // the budget was not enough
+	tired    bool  // budget has been used up
 }
 
 func (m *mender) fetch(p []byte, off int64) error { return m.obj.ReadAt(m.ctx, p, off) }
@@ -95,8 +93,8 @@ func (m *mender) plan(tail []byte) (format.Plan, error) {
 	m.explain(named)
 	m.p.Edits = []format.Edit{{Object: m.name, Off: m.end, Len: m.size - m.end, Write: func(w io.Writer) error {
 		if m.t.lastEnd() == m.end-1 {
-			// A row that is gone may have been all that proved ends exclusive.
-			// With a byte more of data the others cannot be read otherwise.
+			// The only row that proved exclusive ends may be lost. One more byte of data ensures
+			// that the others are not read as inclusive.
 			if _, err := w.Write([]byte{'\n'}); err != nil {
 				return err
 			}
@@ -111,8 +109,8 @@ func (t *table) ambiguousError() error {
 	return corrupt(t.volume, f)
 }
 
-// namedIndex takes the index where the footer says it is. False means that
-// there is none, or that it is not whole.
+// namedIndex reads the index where the footer says it is. It returns false if there is none or it
+// is incomplete.
 func (m *mender) namedIndex(tail []byte) (bool, error) {
 	off, n, f := parseFooter(tail, m.size)
 	if f != nil || n > m.limits.Index {
@@ -127,7 +125,7 @@ func (m *mender) namedIndex(tail []byte) (bool, error) {
 		return false, err
 	}
 	if f := checkVersion(s.top.version, off); f != nil && f.class == "version" {
-		return false, corrupt(m.name, f) // not ours to change
+		return false, corrupt(m.name, f) // it must not be changed
 	}
 	t.top = s.top
 	t.finish(m.said, m.isSaid)
@@ -135,8 +133,7 @@ func (m *mender) namedIndex(tail []byte) (bool, error) {
 	return true, nil
 }
 
-// restOfNamed takes what is left of the index that the footer names, if its beginning is
-// damaged.
+// restOfNamed reads the rest of the index that the footer names, if its beginning is damaged.
 func (m *mender) restOfNamed(tail []byte) error {
 	off, n, f := parseFooter(tail, m.size)
 	if f != nil || n > m.limits.Index {
@@ -159,16 +156,16 @@ func (m *mender) newTable(dataLen int64) *table {
 	return &table{volume: m.name, dataLen: dataLen, maxEnd: noEndYet}
 }
 
-// marks are how an index can begin, apart from white space.
+// marks are the possible beginnings of an index, apart from white space.
 var marks = [][]byte{[]byte(`"format_version"`), []byte(`"files"`)}
 
 const (
 	findBlock   = 1 << 20
-	findOverlap = 256    // a mark and the white space before it, at most
-	maxFinds    = 10_000 // places tried: data may be full of what looks like an index
+	findOverlap = 256    // longest mark with the white space before it
+	maxFinds    = 10_000 // places to try, because data may be full of what looks like an index
 )
 
-// find looks for an index from the end of the object backwards.
+// find searches for an index from the end of the object backwards.
 func (m *mender) find() error {
 	buf := make([]byte, min(findBlock+findOverlap, m.size))
 	tried := 0
@@ -224,9 +221,9 @@ func beginsIndex(b []byte) bool {
 	return false
 }
 
-// try reads what begins at off as an index. It is whole if nothing in it is
-// damaged and its files end where it begins, or digests prove where they are;
-// nil if it has nothing to give.
+// try reads the bytes at off as an index. It returns nil if there are no rows. whole is true if
+// nothing in the index is damaged and its files end where it begins, or digests prove where they
+// are.
 func (m *mender) try(off int64) (_ *table, whole bool, _ error) {
 	t := m.newTable(off)
 	limit := min(m.size, off+m.limits.Index)
@@ -245,7 +242,7 @@ func (m *mender) try(off int64) (_ *table, whole bool, _ error) {
 	t.finish(m.said, m.isSaid)
 	switch {
 	case broken:
-		// Rows must at least lie within what is before the index.
+		// Rows must at least be within the data before the index.
 		if t.maxEnd < 0 {
 			return nil, false, nil
 		}
@@ -253,18 +250,17 @@ func (m *mender) try(off int64) (_ *table, whole bool, _ error) {
 	case t.ends == inclusive || t.maxEnd == off || len(t.rows) == 0 && off == 0:
 		return t, true, nil
 	case t.ends == ambiguous && t.maxEnd == off-1:
-		return t, true, nil // it is the right one; it is refused later
+		return t, true, nil // it is the right index, and is refused later
 	}
-	// An index of an archive that lies within this one looks the same, only
-	// that its files are elsewhere: without proof it is not ours.
+	// An index of an archive that is contained in this one looks the same, except that its files
+	// are elsewhere. It is used only if digests prove it.
 	if proven, err := m.proven(t); err != nil || !proven {
 		return nil, false, err
 	}
 	return t, true, nil
 }
 
-// proven reports whether every file's digest is right at its place, or all are
-// after the same move.
+// proven reports whether the digests of all files match at their places, or after the same move.
 func (m *mender) proven(t *table) (bool, error) {
 	if len(t.rows) == 0 || len(t.digests) == 0 {
 		return false, nil
@@ -278,13 +274,13 @@ func (m *mender) proven(t *table) (bool, error) {
 	return false, nil
 }
 
-// oddRows reports whether any row must be written differently from how it is.
+// oddRows reports whether any row must be rewritten.
 func (m *mender) oddRows() bool {
 	return slices.ContainsFunc(m.t.rows, func(r record) bool { return r.odd&(unreadable|badDigest) != 0 || m.t.rowFault(r) != nil })
 }
 
-// cut takes out rows that have no data, and shortens those whose data breaks
-// off. It says whether it changed any.
+// cut removes rows without data, and shortens those whose data is truncated. It reports whether
+// it changed any.
 func (m *mender) cut() bool {
 	t := m.t
 	var keep []uint32
@@ -297,8 +293,8 @@ func (m *mender) cut() bool {
 			keep = append(keep, uint32(i))
 			continue
 		case f.class == "range-beyond" && r.start < t.dataLen && r.start >= t.maxEnd:
-			// The data breaks off within it. One that begins before the end of
-			// others is not cut off, it is wrong.
+			// The data ends within the file. If the row begins before the end of other files, it
+			// is not truncated but wrong.
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes", name, r.end-t.dataLen, r.end-r.start))
 			t.rows[i].end = t.dataLen
 			t.forgetDigest(i)
@@ -322,7 +318,7 @@ func (t *table) forgetDigest(i int) {
 	}
 }
 
-// explain says what the plan does.
+// explain adds sentences about what the plan does.
 func (m *mender) explain(named bool) {
 	t := m.t
 	note := func(format string, args ...any) { m.p.Notes = append(m.p.Notes, fmt.Sprintf(format, args...)) }
@@ -354,7 +350,7 @@ func (m *mender) explain(named bool) {
 	note("wrote a new index of %d files and a footer at byte %d", len(t.rows), m.end)
 }
 
-// lastEnd returns where the last content ends.
+// lastEnd returns the end of the last content.
 func (t *table) lastEnd() int64 {
 	end := int64(noEndYet)
 	for _, r := range t.rows {
@@ -363,7 +359,7 @@ func (t *table) lastEnd() int64 {
 	return end
 }
 
-// writeIndex writes index and footer, in the strict form.
+// writeIndex writes a strict index and the footer.
 func (t *table) writeIndex(w io.Writer) error {
 	plain := len(t.digests) == 0 && t.top.writer != writer
 	text := newIndexText(plain, func(b []byte) error {

@@ -5,12 +5,12 @@ import (
 	"hash/maphash"
 )
 
-// maxRowMem is how many bytes of rows stay in memory: some 30,000 files.
+// maxRowMem is the size of the rows that stay in memory: about 30,000 files.
 var maxRowMem = 4 << 20
 
-// contentSet remembers where contents lie, by the first half of their digest and their length:
-// some 30 to 60 bytes each. That two contents are taken for equal that are not takes a
-// collision of 128 bits.
+// contentSet maps contents to their places, by the first half of their digest and their length.
+// An entry takes 30 to 60 bytes. Two different contents are taken for equal only at a collision
+// of 128 bits.
 type contentSet map[[2]uint64]int64
 
 func contentKey(digest string, size int64) [2]uint64 {
@@ -18,7 +18,7 @@ func contentKey(digest string, size int64) [2]uint64 {
 	return [2]uint64{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]) ^ uint64(size)}
 }
 
-// place is where content of a digest lies, if it is there.
+// place returns where content with a digest is stored, if it is.
 func (s contentSet) place(digest string, size int64) (start int64, ok bool) {
 	if len(digest) != digestLen || size == 0 || s == nil {
 		return 0, false
@@ -33,9 +33,9 @@ func (s contentSet) add(digest string, start, size int64) {
 	}
 }
 
-// nameSet remembers names by 64-bit fingerprints, ten to twenty bytes each
-// whatever their length. Ten million names have a chance of one in 400,000 that
-// one of them is taken for a duplicate and refused; none is ever let through.
+// nameSet stores names as 64-bit fingerprints of ten to twenty bytes each, whatever their length.
+// Among ten million names, the chance that one is refused as a duplicate by mistake is one in
+// 400,000. A real duplicate is never accepted.
 type nameSet struct {
 	seed  maphash.Seed
 	slots []uint64 // 0 is free
@@ -46,7 +46,7 @@ func (s *nameSet) print(name string) uint64 {
 	return max(1, maphash.String(s.seed, name))
 }
 
-// slot returns where fingerprint h is, or would be.
+// slot returns the slot of fingerprint h, or the slot where it would be.
 func (s *nameSet) slot(h uint64) int {
 	mask := uint64(len(s.slots) - 1)
 	for i := h & mask; ; i = (i + 1) & mask {

@@ -11,59 +11,59 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// A row is one file as the index has it. Its slices are valid until the next.
+// row is a file in the index. Its slices are valid until the next row.
 type row struct {
-	name       []byte // unescaped
+	name       []byte // without escapes
 	start, end int64
 	off        int64 // of the row in the object
 	odd        oddity
-	digest     []byte // 32 bytes, nil if there is none
+	digest     []byte // 32 bytes; nil if there is none
 	object     object
-	extra      []byte // JSON members that we do not know, with commas between
+	extra      []byte // unknown JSON members, separated by commas
 }
 
-// oddity is a set of things that are unusual about a row.
+// oddity is a set of unusual properties of a row.
 type oddity uint8
 
 const (
 	noStart       oddity = 1 << iota // start_byte is missing
 	noEnd                            // end_byte is missing
-	notInteger                       // an offset is no plain integer
+	notInteger                       // an offset is not an integer
 	notInt64                         // an offset does not fit 63 bits
-	loneSurrogate                    // the name had half a \u pair
+	loneSurrogate                    // the name has half of a \u pair
 	notUTF8                          // the name has bytes that are not UTF-8
-	replaced                         // the name has U+FFFD: a writer lost a byte there
-	badDigest                        // "blake3" is no 64 hex digits
+	replaced                         // the name has U+FFFD, because a writer replaced a byte
+	badDigest                        // "blake3" is not 64 hexadecimal digits
 
 	unreadable = noStart | noEnd | notInteger | notInt64
 )
 
-// topLevel is what an index says besides its rows.
+// topLevel has the members of an index besides its rows.
 type topLevel struct {
 	version          string
 	hasVersion       bool
 	hasFiles         bool
 	writer           string
-	extra            []byte // members that we do not know, with commas between
-	chunk, chunks    int    // of a set: which it is, and of how many the last one is the last; 0 if it does not say
+	extra            []byte // unknown members, separated by commas
+	chunk, chunks    int    // number of the chunk and of its set's last one, as far as they are given; 0 if not
 	trailingCommas   int
 	duplicateKeys    int
 	duplicateKeyOff  int64
 	trailingCommaOff int64
-	promised         bool   // a digest of the index, at its end
-	sum              []byte // which that is
-	unproven         bool   // the index is not what it should be by its digest
+	promised         bool   // the head announces a digest of the index at its end
+	sum              []byte // the digest
+	unproven         bool   // the index does not match its digest
 }
 
-// A scanner reads an index as a stream: in blocks, in one pass, in memory that
-// depends on its longest row alone. Nearly all rows there are look exactly as
-// the writers we know write them; those are taken in one step (fastRow).
+// scanner reads an index as a stream: in blocks, in one pass, in memory that depends only on its
+// longest row. Nearly all rows are written by known writers in the same way, and are read in one
+// step (fastRow).
 type scanner struct {
-	fetch func(p []byte, off int64) error // nil if buf is all there is
-	end   int64                           // of the index, in the object
+	fetch func(p []byte, off int64) error // nil if buf has the whole input
+	end   int64                           // end of the index in the object
 
 	buf   []byte
-	block int   // how much of a range is read at once
+	block int   // how much is read at a time
 	base  int64 // offset of buf[0] in the object
 	r     int   // next byte in buf
 
@@ -71,42 +71,42 @@ type scanner struct {
 	maxRow   int
 	top      topLevel
 	row      row
-	scratch  []byte // unescaped strings
+	scratch  []byte // strings without escapes
 	digest   [digestLen]byte
-	etag     []byte // unescaped
-	keyFrom  int    // where the current key begins in buf; moves with the buffer; -1 if none
+	etag     []byte // without escapes
+	keyFrom  int    // where the current key begins in buf; moves with the buffer; -1 if there is none
 
-	from   int64          // where it begins
-	hash   *blake3.Hasher // of its text, from there on; nil if it has no digest
-	hashed int64          // the offset up to where
+	from   int64          // where the index begins
+	hash   *blake3.Hasher // hash of its text from there on; nil if it has no digest
+	hashed int64          // offset up to which the text has been hashed
 
-	err   error // the first thing that is wrong: from then on nothing is read
+	err   error // the first error, after which nothing is read
 	onRow func(*row) error
-	// salvage takes what can be taken: an index that breaks off or is damaged
-	// gives the rows that are whole. damaged counts the places skipped.
+	// salvage reads the complete rows of an index that is truncated or damaged. damaged has the
+	// places that were skipped.
 	salvage bool
 	damaged []fault
 	done    int64 // offset after the closing brace
 }
 
 const (
-	scanBlock     = 256 << 10 // the first read, and of most indexes the last
+	scanBlock     = 256 << 10 // the first read, which for most indexes is the last
 	maxScanBlock  = 2 << 20
-	defaultMaxRow = 16 << 20 // a name is at most a path; this is far beyond one
+	defaultMaxRow = 16 << 20 // a name is at most a path, so this is more than enough
 )
 
-// scanBytes returns a scanner over an index that is in memory, found at off.
+// scanBytes returns a scanner for an index in memory, which was found at off.
 func scanBytes(b []byte, off int64, maxDepth int, onRow func(*row) error) *scanner {
 	return &scanner{from: off, hashed: off, buf: b, base: off, end: off + int64(len(b)), maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
 }
 
-// scanRange returns a scanner over [off, end) of what fetch reads.
+// scanRange returns a scanner for [off, end) of what fetch reads.
 func scanRange(fetch func(p []byte, off int64) error, off, end int64, maxDepth int, onRow func(*row) error) *scanner {
 	block := int(min(scanBlock, max(end-off, 2)))
 	return &scanner{from: off, hashed: off, fetch: fetch, buf: make([]byte, 0, block), block: block, base: off, end: end, maxDepth: maxDepth, maxRow: defaultMaxRow, keyFrom: -1, onRow: onRow}
 }
 
-// more reads the next block behind what is kept. It returns io.EOF at the end.
+// more reads the next block after the bytes that are kept. It returns io.EOF at the end.
 func (s *scanner) more() error {
 	have := s.base + int64(len(s.buf))
 	if s.fetch == nil || have >= s.end {
@@ -134,7 +134,7 @@ func (s *scanner) more() error {
 		copy(grown, s.buf)
 		s.buf = grown
 	}
-	// A long index is worth long reads: far away, each costs a round trip.
+	// A long index is read in long blocks, because each request takes a round trip.
 	s.block = min(2*s.block, maxScanBlock)
 	n := min(int64(cap(s.buf)-len(s.buf)), s.end-have)
 	p := s.buf[len(s.buf) : len(s.buf)+int(n)]
@@ -145,7 +145,7 @@ func (s *scanner) more() error {
 	return nil
 }
 
-// hashTo hashes what is before a place in the buffer, if that is wanted.
+// hashTo hashes the text before an offset in the buffer, if the index has a digest.
 func (s *scanner) hashTo(r int) {
 	if s.hash != nil && s.base+int64(r) > s.hashed {
 		s.hash.Write(s.buf[s.hashed-s.base : r])
@@ -153,10 +153,10 @@ func (s *scanner) hashTo(r int) {
 	}
 }
 
-// at is the current offset in the object.
+// at returns the current offset in the object.
 func (s *scanner) at() int64 { return s.base + int64(s.r) }
 
-// fail says what is wrong with the index, unless something was before.
+// fail records what is wrong with the index, unless there was an error before.
 func (s *scanner) fail(class, format string, args ...any) {
 	if s.err == nil {
 		s.err = &fault{class, s.at(), "index: " + fmt.Sprintf(format, args...)}
@@ -165,8 +165,8 @@ func (s *scanner) fail(class, format string, args ...any) {
 
 func (s *scanner) badJSON(format string, args ...any) { s.fail("index-json", format, args...) }
 
-// fill makes sure that there is a byte at hand. It says false at the end of the
-// input, and after whatever is wrong.
+// fill ensures that there is a current byte. It returns false at the end of the input and after
+// an error.
 func (s *scanner) fill() bool {
 	for s.err == nil && s.r >= len(s.buf) {
 		if err := s.more(); err == io.EOF {
@@ -178,7 +178,7 @@ func (s *scanner) fill() bool {
 	return s.err == nil
 }
 
-// peek returns the next byte without taking it, 0 after whatever is wrong.
+// peek returns the current byte without reading it, or 0 after an error.
 func (s *scanner) peek() byte {
 	if s.fill() {
 		return s.buf[s.r]
@@ -189,7 +189,7 @@ func (s *scanner) peek() byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
-// space skips white space and returns the next byte without taking it.
+// space skips white space and returns the current byte without reading it.
 func (s *scanner) space() byte {
 	c := s.peek()
 	for isSpace(c) {
@@ -210,7 +210,7 @@ func (s *scanner) want(c byte) {
 // scan reads the whole index.
 func (s *scanner) scan() error {
 	if s.space() != '{' {
-		// Is it JSON at all? The words differ: not JSON, or not our JSON.
+		// This distinguishes text that is not JSON from JSON that is not an index.
 		s.skipValue(1)
 		s.nothingMore()
 		if s.err == nil {
@@ -246,7 +246,7 @@ func (s *scanner) scan() error {
 	return s.err
 }
 
-// nothingMore makes sure that only white space follows.
+// nothingMore checks that only white space follows.
 func (s *scanner) nothingMore() {
 	for s.fill() {
 		if c := s.buf[s.r]; !isSpace(c) {
@@ -264,8 +264,8 @@ func (s *scanner) duplicateKey() {
 	s.top.duplicateKeys++
 }
 
-// topMember reads the value of a member at the top. One that we do not know is
-// kept once, or it would come twice for ever.
+// topMember reads the value of a member at the top. If an unknown member occurs several times,
+// only one is kept, because it would otherwise be repeated by each rewrite.
 func (s *scanner) topMember(key string, again bool) {
 	c := s.space()
 	switch {
@@ -282,7 +282,8 @@ func (s *scanner) topMember(key string, again bool) {
 			s.top.version, s.top.hasVersion = string(v), true
 		}
 	case key == "writer" && c == '"':
-		// Not kept with what we do not know: who rewrites an archive is its writer.
+		// This is not kept as an unknown member, because the program that rewrites an archive is
+		// its writer.
 		if v, _ := s.str(); s.err == nil {
 			s.top.writer = string(v)
 		}
@@ -295,7 +296,7 @@ func (s *scanner) topMember(key string, again bool) {
 		s.hashTo(s.keyFrom)
 		v, _ := s.str()
 		s.top.sum, _ = hex.DecodeString(string(v))
-		s.top.sum = append([]byte{}, s.top.sum...) // not nil: there is something
+		s.top.sum = append([]byte{}, s.top.sum...) // not nil, because there is a digest
 	default:
 		if s.skipValue(2); s.err == nil && !again && key != "writer" && key != promiseKey && key != sumKey && !s.ofSet(key) {
 			s.top.extra = s.appendMember(s.top.extra)
@@ -303,8 +304,7 @@ func (s *scanner) topMember(key string, again bool) {
 	}
 }
 
-// wrongShape reads the value at hand, which is of the wrong kind. That it is no
-// JSON at all weighs more.
+// wrongShape reads a value of the wrong kind. If it is not JSON at all, that is the error.
 func (s *scanner) wrongShape(what, want string) {
 	at := s.at()
 	if s.skipValue(2); s.err == nil {
@@ -312,7 +312,7 @@ func (s *scanner) wrongShape(what, want string) {
 	}
 }
 
-// looseComma matches trailing commas, and strings so that none is found there.
+// looseComma matches trailing commas, and strings, so that none is found within a string.
 var looseComma = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|,[ \t\r\n]*[}\]]`)
 
 // appendMember appends the member that was just read, as strict JSON.
@@ -332,9 +332,8 @@ func (s *scanner) appendMember(to []byte) []byte {
 	return append(to, member...)
 }
 
-// object reads an object; member is called before each value and takes it.
-// While it runs, keyFrom tells where the member begins in buf, so that the
-// whole of it stays in the buffer.
+// object reads an object. It calls member before each value, which member must read. In the
+// meantime keyFrom is where the member begins in buf, and the whole member stays in the buffer.
 func (s *scanner) object(member func(key []byte)) {
 	s.want('{')
 	outer := s.keyFrom
@@ -368,8 +367,8 @@ func (s *scanner) object(member func(key []byte)) {
 	}
 }
 
-// comma takes the comma or the closing bracket after a value and says whether
-// more may follow.
+// comma reads the comma or the closing bracket after a value, and reports whether more may
+// follow.
 func (s *scanner) comma(closing byte) (more bool) {
 	c := s.space()
 	if c != ',' && c != closing {
@@ -387,13 +386,13 @@ func (s *scanner) trailingComma() {
 	s.top.trailingCommas++
 }
 
-// files reads the object of rows.
+// files reads the object with the rows.
 func (s *scanner) files() {
 	s.want('{')
 	s.rows()
 }
 
-// rest reads the rows that are left of an index whose beginning is damaged.
+// rest reads the remaining rows of an index whose beginning is damaged.
 func (s *scanner) rest() error {
 	s.salvage = true
 	s.err = &fault{"index-shape", s.base, "index: the beginning is damaged"}
@@ -405,7 +404,7 @@ func (s *scanner) rest() error {
 
 func (s *scanner) rows() {
 	for first := true; s.err == nil; first = false {
-		// The fast way, as long as it goes: row, comma, row, comma.
+		// As long as possible, rows and commas are read in the fast way.
 		for s.fastRow() {
 			if s.err = s.onRow(&s.row); s.err != nil {
 				return
@@ -440,7 +439,7 @@ func (s *scanner) rows() {
 	}
 }
 
-// endOfSalvage turns the end of a broken index into the end of its rows.
+// endOfSalvage makes the end of a broken index the end of its rows.
 func (s *scanner) endOfSalvage() {
 	if f, ok := errors.AsType[*fault](s.err); s.salvage && ok {
 		s.damaged = append(s.damaged, *f)
@@ -448,18 +447,18 @@ func (s *scanner) endOfSalvage() {
 	}
 }
 
-// errSalvaged ends a scan that has taken what there was to take.
+// errSalvaged ends a scan that has read all that it could.
 var errSalvaged = errors.New("index is truncated")
 
-// resync goes on, in a salvage, at the next place that looks like a row. It
-// says false if nothing is wrong, if there is no such place, or if it could not look.
+// resync continues a salvage at the next place that looks like a row. It returns false if there
+// was no error, if there is no such place, or if the input cannot be read.
 func (s *scanner) resync() bool {
 	f, ok := errors.AsType[*fault](s.err)
 	if !s.salvage || !ok || len(s.damaged) > 1<<16 {
 		s.endOfSalvage()
 		return false
 	}
-	// The first damaged byte is not known better than: after the last row.
+	// The place of the damage is only known to be after the last row.
 	for {
 		if s.r < len(s.buf) {
 			i := bytes.Index(s.buf[s.r:], []byte(`},"`))
@@ -489,7 +488,7 @@ func (s *scanner) resync() bool {
 	}
 }
 
-// slowRow reads a row of any shape.
+// slowRow reads a row in any form.
 func (s *scanner) slowRow() {
 	off := s.at()
 	if c := s.space(); c != '"' {
@@ -537,7 +536,7 @@ func (s *scanner) slowRow() {
 				return
 			}
 			if string(key) == objectKey {
-				// One that comes again is kept with what we do not know, as it was.
+				// If it occurs again, it is kept as an unknown member.
 				if seen++; seen == 1 && r.object.asOurs(s.buf[s.keyFrom:s.r]) {
 					return
 				}
@@ -551,8 +550,8 @@ func (s *scanner) slowRow() {
 	s.row = r
 }
 
-// offset reads the value of start_byte or end_byte. What is no integer spoils
-// the row, not the archive; a string spoils the archive, as in the reference.
+// offset reads the value of start_byte or end_byte. A value that is not an integer makes the row
+// invalid but not the archive. A string makes the archive invalid, as in the reference.
 func (s *scanner) offset(r *row, to *int64) {
 	c := s.space()
 	if c == '"' {

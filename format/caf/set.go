@@ -14,18 +14,18 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A chunk of ours says at the top which of its set it is, and the last one how many they
-// are. Other readers ignore both.
+// A chunk that holdall writes has its number at the top, and the last one also has the total.
+// Other readers ignore both.
 const (
 	chunkKey  = "chunk"
 	chunksKey = "chunks"
 
-	chunkDigits = 5 // of the number in a name
+	chunkDigits = 5 // digits of the number in a name
 	mostChunks  = 99999
-	chunkBlock  = 1000 // are listed at once
+	chunkBlock  = 1000 // number of chunks that are listed at a time
 )
 
-// members are those at the top of an index that are written again as they are.
+// members returns the members at the top of an index that are written again unchanged.
 func (t *topLevel) members() string {
 	var all []string
 	if t.chunk > 0 {
@@ -40,7 +40,7 @@ func (t *topLevel) members() string {
 	return strings.Join(all, ",")
 }
 
-// ofSet takes the member that was just read, if it is ours and says something of a set.
+// ofSet reads the member that was just read, if it is one of these.
 func (s *scanner) ofSet(key string) bool {
 	to := map[string]*int{chunkKey: &s.top.chunk, chunksKey: &s.top.chunks}[key]
 	if to == nil || s.top.writer != writer {
@@ -55,8 +55,8 @@ func (s *scanner) ofSet(key string) bool {
 	return true
 }
 
-// numberOf takes the name of a chunk apart: x-00012.caf is x-, 12 and .caf. The number of
-// any other name is 0.
+// numberOf splits the name of a chunk: x-00012.caf is x-, 12 and .caf. For any other name the
+// number is 0.
 func numberOf(name string) (stem string, n int, ext string) {
 	ext = path.Ext(name)
 	stem = strings.TrimSuffix(name, ext)
@@ -69,8 +69,8 @@ func numberOf(name string) (stem string, n int, ext string) {
 	return stem[:i], n, ext
 }
 
-// checkSet looks for the other chunks of a set beside one that says which it is, where the
-// store can be listed.
+// checkSet looks for the other chunks of a set beside a chunk with a number, if the store can be
+// listed.
 func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptions, report func(format.Problem)) error {
 	stem, own, ext := numberOf(t.volume)
 	if t.top.chunk == 0 || t.top.chunk != own { // it has another name now
@@ -82,7 +82,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 	for from := 0; from <= max(last, top+1) && from <= mostChunks; from += chunkBlock {
 		for info, err := range store.List(ctx, st, fmt.Sprintf("%s%02d", stem, from/chunkBlock)) {
 			if err != nil {
-				return context.Cause(ctx) // where nothing is listed, nothing is missed
+				return context.Cause(ctx) // without a listing, none can be missed
 			}
 			if s, n, e := numberOf(info.Name); n > 0 && s == stem && e == ext {
 				there.Add(int64(n), int64(n)+1)
@@ -95,7 +95,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 		switch {
 		case err != nil:
 			return err
-		case said.chunk == 0: // of an older set, or damaged: it says nothing
+		case said.chunk == 0: // it belongs to an older set or is damaged
 			last = top
 		default:
 			last = said.chunks
@@ -122,7 +122,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 	return nil
 }
 
-// said is what the head of another chunk's index says.
+// said returns the head of another chunk's index.
 func said(ctx context.Context, st store.Store, name string, o format.OpenOptions) (topLevel, error) {
 	r, err := openReader(ctx, st, name, o)
 	if err != nil {
@@ -131,6 +131,6 @@ func said(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	defer r.Close()
 	enough := errors.New("enough")
 	s := r.scanner(ctx, func(*row) error { return enough })
-	_ = s.scan() // what is damaged is for who checks that chunk
+	_ = s.scan() // damage is reported when that chunk is checked
 	return s.top, context.Cause(ctx)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/holdall/holdall/internal/columns"
 )
 
-// span is where a file's content lies, as the index has it or, once ends are
-// decided, half-open.
+// span is where a file's content is stored, as in the index or, after ends are decided,
+// half-open.
 type span struct{ start, end int64 }
 
-// record is one row in memory: 32 bytes, and its name in table.names.
+// record is a row in memory: 32 bytes, and its name in table.names.
 type record struct {
 	span
 	nameOff uint64
@@ -22,20 +22,20 @@ type record struct {
 	odd     oddity
 }
 
-// table holds the rows of an index as columns: a million entries must not be a
-// million objects.
+// table has the rows of an index as columns, because a million entries must not take a million
+// allocations.
 type table struct {
 	volume  string
 	names   []byte
 	rows    []record
-	digests []byte // digestLen a row, empty if no row has one
+	digests []byte // digestLen bytes for each row; empty if no row has one
 	objects objects
-	extra   map[uint32]string // by row: JSON members that we do not know
+	extra   map[uint32]string // by row: unknown JSON members
 	dataLen int64
 	ends    ends
 	top     topLevel
 
-	shadowed []record // earlier rows of names that come again
+	shadowed []record // earlier rows of names that occur again
 	maxEnd   int64    // of rows within the data
 	damaged  []fault  // places that a salvage skipped
 }
@@ -63,11 +63,10 @@ func (t *table) add(r *row) error {
 	return nil
 }
 
-// noEndYet is less than any end: an empty file at the start of inclusive ends
-// ends at -1.
+// noEndYet is less than any end: with inclusive ends, an empty file at the start ends at -1.
 const noEndYet = -2
 
-// inData returns a row's end if the row lies within the data, else noEndYet.
+// inData returns the end of a row if the row is within the data, and noEndYet otherwise.
 func inData(s span, odd oddity, dataLen int64) int64 {
 	if odd&unreadable != 0 || s.start < 0 || s.end < s.start-1 || s.end > dataLen {
 		return noEndYet
@@ -75,15 +74,15 @@ func inData(s span, odd oddity, dataLen int64) int64 {
 	return s.end
 }
 
-// Once this many rows have been seen, the index's length tells how many more to
-// make room for; before that nothing is allocated on the word of a footer.
+// After this many rows, the length of the index shows how many more to allocate for. Before that,
+// nothing is allocated because of the footer alone.
 const (
 	enoughToGuess = 1 << 14
-	mostToGuess   = 1 << 20 // beyond that many, append may grow what it has
+	mostToGuess   = 1 << 20 // for more, append may grow the slices
 )
 
-// guess makes room for the rest of an index of n bytes, of which read bytes
-// held the rows so far.
+// guess allocates memory for the rest of an index of n bytes, of which read bytes contained the
+// rows so far.
 func (t *table) guess(read, n int64) {
 	rows := min(int(float64(len(t.rows))*float64(n)/float64(max(read, 1))*1.01), mostToGuess)
 	t.rows = slices.Grow(t.rows, max(0, rows-len(t.rows)))
@@ -97,7 +96,7 @@ func (t *table) guess(read, n int64) {
 	}
 }
 
-// finish decides about ends and duplicates and brings rows into stored order.
+// finish decides about ends and duplicates, and sorts rows into stored order.
 func (t *table) finish(said ends, wasSaid bool) {
 	switch {
 	case wasSaid:
@@ -125,7 +124,7 @@ func (t *table) finish(said ends, wasSaid bool) {
 	t.objects.finish()
 }
 
-// exclude turns an end that is a file's last byte into the one behind.
+// exclude converts an end that is a file's last byte to the offset after it.
 func (r *record) exclude() {
 	if r.end < 1<<63-1 {
 		r.end++
@@ -138,7 +137,7 @@ func byPlace(a, b record) int {
 	return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
 }
 
-// shadow moves all but the last row of a name out of the way.
+// shadow moves all rows of a name except the last to shadowed.
 func (t *table) shadow() {
 	dead := format.NewIndex(t).Repeated()
 	if len(dead) == 0 {
@@ -164,7 +163,7 @@ func (t *table) sort() {
 	t.pick(order)
 }
 
-// pick rebuilds the columns from some of their rows, in the order given.
+// pick rebuilds the columns from the given rows, in that order.
 func (t *table) pick(order []uint32) {
 	rows := make([]record, 0, len(order))
 	var digests []byte
@@ -189,8 +188,8 @@ func (t *table) Len() int { return len(t.rows) }
 
 func (t *table) Name(i int) string { return t.nameOf(t.rows[i]) }
 
-// nameOf shows bytes of names as a string without copying them: names is only
-// ever appended to, and not at all once the table is finished.
+// nameOf returns a name without copying it. names is only appended to, and not at all after the
+// table is finished.
 func (t *table) nameOf(r record) string {
 	if r.nameLen == 0 {
 		return ""
@@ -200,7 +199,7 @@ func (t *table) nameOf(r record) string {
 
 var noDigest [digestLen]byte
 
-// digest returns the recorded digest of row i, "" if it has none.
+// digest returns the digest of row i, or "" if it has none.
 func (t *table) digest(i int) string {
 	if len(t.digests) == 0 {
 		return ""
@@ -225,7 +224,7 @@ func (t *table) Entry(i int) format.Entry {
 	return e
 }
 
-// extraAttr is what an entry's unknown JSON members travel under.
+// extraAttr is the attribute of entries with unknown JSON members.
 const extraAttr = "caf.json"
 
 func (t *table) entry(r record) format.Entry {
@@ -241,7 +240,7 @@ func (t *table) entry(r record) format.Entry {
 	return e
 }
 
-// rowFault says why a row's content cannot be read, nil if it can.
+// rowFault returns why the content of a row cannot be read, or nil if it can.
 func (t *table) rowFault(r record) *fault {
 	switch {
 	case r.odd&notInteger != 0:
@@ -263,7 +262,7 @@ func (t *table) rowFault(r record) *fault {
 	return nil
 }
 
-// codes gives the general word for each of the format's own.
+// codes has the general code for each of the format's own words.
 var codes = map[string]format.Code{
 	"too-short": format.Truncated, "no-index": format.MissingIndex, "index-size": format.BadIndex,
 	"index-json": format.BadIndex, "index-digest": format.BadChecksum, "index-depth": format.Limit, "index-shape": format.BadIndex,

@@ -38,7 +38,7 @@ func (t *table) report(report func(format.Problem), sev format.Severity, class s
 	report(p)
 }
 
-// notes reports what is odd about the index as a whole, and what was assumed.
+// notes reports what is unusual about the index as a whole, and what was assumed.
 func (t *table) notes(report func(format.Problem)) {
 	if f := checkVersion(t.top.version, t.dataLen); f != nil {
 		t.report(report, format.Warning, f.class, f.off, nil, "%s: read as 1.0", f.msg)
@@ -62,13 +62,13 @@ func (t *table) notes(report func(format.Problem)) {
 	}
 }
 
-// doubt says that an index is not what its digest says it is.
+// doubt returns the problem that an index does not match its digest.
 func doubt(volume string, off int64) format.Problem {
 	return (&fault{"index-digest", off, "the index is damaged: it does not match its digest, so names and offsets may be wrong"}).problem(volume)
 }
 
-// checkRows reports rows that cannot be read, that are replaced by later ones,
-// or whose names were damaged before they came here.
+// checkRows reports rows that cannot be read or are replaced by later ones, and names that were
+// damaged by an earlier program.
 func (t *table) checkRows(report func(format.Problem)) {
 	for i, r := range t.rows {
 		name := t.Name(i)
@@ -100,8 +100,7 @@ func (t *table) checkOddName(r record, name string, report func(format.Problem))
 	}
 }
 
-// checkNames reports names that are not extracted: unsafe ones, and those below
-// a name that is a file.
+// checkNames reports names that are not extracted: unsafe ones, and those below a file.
 func (t *table) checkNames(x *format.Index, report func(format.Problem)) {
 	lastDir, lastConflict := "", ""
 	for i, r := range t.rows {
@@ -110,7 +109,7 @@ func (t *table) checkNames(x *format.Index, report func(format.Problem)) {
 			t.report(report, format.Warning, class, -1, &name, "the name is not extracted: %s", format.NameAdvice(class))
 			continue
 		}
-		// Neighbours mostly share their directory: ask once for each.
+		// Neighbours usually have the same directory, so each directory is looked up once.
 		slash := strings.LastIndexByte(name, '/')
 		if slash < 0 {
 			continue
@@ -125,8 +124,8 @@ func (t *table) checkNames(x *format.Index, report func(format.Problem)) {
 	}
 }
 
-// reportConflict names the later, in stored order, of a file and a file that
-// needs the first one to be a directory.
+// reportConflict reports the later, in stored order, of a file and another file that needs the
+// first one to be a directory.
 func (t *table) reportConflict(x *format.Index, r record, name, above string, report func(format.Problem)) {
 	e, err := x.Lookup(context.Background(), above)
 	start, ok := e.Ref.(int64)
@@ -139,8 +138,8 @@ func (t *table) reportConflict(x *format.Index, r record, name, above string, re
 	t.report(report, format.Warning, "name-conflict", -1, &name, "%q is a file, but this name needs a directory there, or vice versa: the entry stored first is extracted", above)
 }
 
-// checkPlaces reports bytes that belong to two files or to none. Files that share all their
-// bytes are equal, and only counted.
+// checkPlaces reports bytes that belong to two files or to none. Files that share all their bytes
+// are equal, and are only counted.
 func (t *table) checkPlaces(report func(format.Problem)) {
 	var furthest, last record
 	for i, r := range t.rows {
@@ -171,7 +170,7 @@ func (t *table) checkPlaces(report func(format.Problem)) {
 	}
 }
 
-// shared counts the files that lie just where another does, but for the first, and their bytes.
+// shared returns the number of files with the same place as an earlier file, and their bytes.
 func (t *table) shared() (n int, bytes int64) {
 	var last record
 	for _, r := range t.rows {
@@ -186,7 +185,7 @@ func (t *table) shared() (n int, bytes int64) {
 	return n, bytes
 }
 
-// gaps are the runs of data that no row covers, replaced rows included.
+// gaps returns the runs of data that no row covers, including replaced rows.
 func (t *table) gaps() []formatkit.Range {
 	var used formatkit.Ranges
 	for _, rows := range [][]record{t.rows, t.shadowed} {

@@ -17,29 +17,28 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// archiveWriter writes data as it comes and keeps the rows of the index, as
-// JSON already, until Commit.
+// archiveWriter writes data as it comes, and keeps the rows of the index as JSON until Commit.
 type archiveWriter struct {
 	name    string
 	out     store.Writer
-	end     int64 // of the last file's content
-	max     int64 // chunk: content that it should hold
-	whole   int64 // chunk: length of all of it
+	end     int64 // end of the last file's content
+	max     int64 // chunk: the size of its content
+	whole   int64 // chunk: its largest size
 	chunk   *format.Chunk
 	plain   bool
-	extra   string // members at the top that we do not know
+	extra   string // unknown members at the top
 	headLen int64
 
 	rows     formatkit.Spill
 	row      []byte
-	object   []byte // what the row says of an object
+	object   []byte // the field for objects of the row
 	entries  int64
 	names    nameSet
-	replaced map[string]bool // names not UTF-8, as other readers will see them
-	contents contentSet      // nil if equal ones are not stored once
+	replaced map[string]bool // names that are not UTF-8, as other readers see them
+	contents contentSet      // nil unless equal contents are stored once
 	shared   int64           // bytes that are not stored again
 
-	formatkit.Appender // of contents, and of the index behind them
+	formatkit.Appender // for contents, and the index after them
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
@@ -67,7 +66,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-// members are those at the top that are not in every index of ours.
+// members returns the members at the top that not every index of holdall has.
 func (w *archiveWriter) members(last bool) string {
 	if w.chunk == nil || w.plain {
 		return w.extra
@@ -79,14 +78,14 @@ func (w *archiveWriter) members(last bool) string {
 	return top.members()
 }
 
-// LimitError means an entry can be in no chunk at all.
+// A LimitError means that an entry fits into no chunk.
 type LimitError struct {
 	Name string
 	Size int64
 	Max  int64
 }
 
-// EntryName says that only this entry is at fault.
+// EntryName implements format.EntryError.
 func (e *LimitError) EntryName() string { return e.Name }
 
 func (e *LimitError) Error() string {
@@ -125,20 +124,19 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	case err != nil && again:
 		return err
 	case err != nil:
-		// Where what is out cannot be taken back, the bytes stay as a gap, which the
-		// format allows; what must not happen is that later files are recorded at
-		// earlier places.
+		// If what was written cannot be taken back, the bytes remain as a gap, which the format
+		// allows. Later files must not be recorded at earlier offsets.
 		if w.Err == nil {
 			w.TakeBack(start)
 		}
 		return err
 	case !again:
-		// What it is is only known now: it stays where the store takes nothing back.
+		// The digest is known only now. If the store cannot take the content back, it stays.
 		first, is := w.contents.place(digest, e.Size)
 		if again = is && w.TakeBack(start); again {
 			start = first
 		} else if s, ok := r.(*format.Section); !is && !(ok && s.Far) {
-			// Of what a store copies nobody has seen that it has its digest.
+			// The digest of content that a store copied was not compared.
 			w.contents.add(digest, start, e.Size)
 		}
 	}
@@ -164,18 +162,18 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	return nil
 }
 
-// room says whether e fits this chunk. A chunk is closed when the next file
-// would pass its size; a file larger than that has a chunk for itself. Of a content that
-// is there again only the row takes room.
+// room returns ErrFull if e does not fit into this chunk. A chunk ends when the next file would
+// exceed its size; a larger file gets a chunk of its own. If the content is stored already, only
+// the row needs space.
 func (w *archiveWriter) room(e format.Entry, again bool) error {
 	if again {
 		e.Size = 0
 	}
-	// The longest that this row can get: names of bytes that all need escaping.
+	// This is the longest that the row can be: all bytes of the name may need escaping.
 	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]) + len(w.object))
 	index := w.headLen + w.rows.N + rowLen + int64(provenTail)
 	if w.max > 0 && w.whole > 0 && w.Pos+e.Size+index+footerLen > w.whole || index > maxIndexLen {
-		// It is close: measure.
+		// It is close to the limit, so the row is measured.
 		rowLen = int64(len(appendRow(nil, e.Name, w.Pos, w.Pos+e.Size, string(noDigest[:]), e.Attr[extraAttr], w.object))) + 1
 		index = w.headLen + w.rows.N + rowLen + int64(provenTail)
 	}
@@ -193,10 +191,9 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 	return nil
 }
 
-// checkName refuses a name that the index has already, and returns the name as
-// other readers see it. Names that are not UTF-8 are kept as they are, but others
-// see U+FFFD for each byte that is not: of two that look alike to them they would
-// lose one.
+// checkName returns an error for a name that the index already has. Otherwise it returns the name
+// as other readers see it. Names that are not UTF-8 are kept unchanged, but other readers replace
+// each invalid byte by U+FFFD, and would lose one of two names that become equal.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
 		return "", formatkit.NoPlace(name, "the archive already has a file with this name")
@@ -216,8 +213,8 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 		return format.Summary{}, w.Err
 	}
 	if w.Pos == w.end+1 {
-		// One byte that no file has, left by a source that broke off, would make
-		// ends look inclusive. Two cannot be mistaken.
+		// If a failed source left a single byte that belongs to no file, ends would look
+		// inclusive. With two such bytes they do not.
 		if err := w.Append([]byte{'\n'}); err != nil {
 			return format.Summary{}, err
 		}

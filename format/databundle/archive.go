@@ -23,28 +23,27 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// bundle is an open bundle. Shards are opened when something is read of them.
+// bundle is an open bundle. Shards are opened when they are first read.
 type bundle struct {
 	st   store.Store
-	name string // as it was given
-	root string // of its objects
-	// part is not nil where only one shard is looked at, by a list of its own.
+	name string // as given
+	root string // prefix of its objects
+	// part is set if only a single shard is opened, by its own list.
 	part *format.Part
 	rows rows
 	cfg  config
-	// single says that the index is in the header of the one shard.
+	// single means that the index is in the header of the only shard.
 	single  bool
 	limits  format.Limits
-	release func() // of what was fetched ahead
+	release func() // drops what was fetched in advance
 
 	mu     sync.Mutex
 	shards map[uint64]*shard
-	odd    *bool // what slashed has found
+	odd    *bool // the result of slashed
 	spare  bool  // a copy of the index may be used
 }
 
-// load opens the bundle called name: a folder, or the shard of a bundle that has
-// its index in there.
+// load opens the bundle called name: a folder, or the shard of a bundle with its index.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*bundle, error) {
 	return loadAs(ctx, st, bundleOf(name), o)
 }
@@ -57,11 +56,11 @@ func bundleOf(name string) *bundle {
 	return &bundle{name: name, root: root}
 }
 
-// loadAs opens the bundle that a says which it is.
+// loadAs opens the bundle that a describes.
 func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions) (_ *bundle, err error) {
 	a.st, a.limits, a.shards = st, o.Limits.OrDefault(), map[uint64]*shard{}
-	// All that a bundle of one shard and few files needs, or the beginning of it, is
-	// asked for at once: our own indexes always have these names.
+	// For a bundle with one shard and few files, everything is requested at once; for other
+	// bundles the beginning of it. holdall's indexes always have these names.
 	a.release = formatkit.Fetch(ctx, st, append(sstable.First(a.indexDir()), store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
 	defer func() {
 		if err != nil {
@@ -74,7 +73,7 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 		a.rows = d
 	case err == errNoIndex && a.part == nil:
 		if err = a.openSingle(ctx); err != nil && a.inParts(ctx) {
-			return nil, err // what makes it an archive comes after the copies
+			return nil, err // the index appears after its copies, so the bundle is incomplete
 		}
 	}
 	if err == nil {
@@ -104,8 +103,8 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 	return a, nil
 }
 
-// checkSize keeps a limit that somebody set. The usual one is of what an index
-// takes in memory, and this one is not loaded.
+// checkSize applies a limit that the user has set. The default limit is for indexes in memory,
+// and this index is not loaded.
 func (a *bundle) checkSize(limit int64) error {
 	if d, ok := a.directory(); ok && limit > 0 && d.Size() > limit {
 		return fault(indexLimit, a.indexName(), -1, "index of %d bytes: more than the limit of %d", d.Size(), limit)
@@ -145,7 +144,7 @@ func (a *bundle) openSingle(ctx context.Context) error {
 	return nil
 }
 
-// inParts reports whether there are lists of parts, which nobody may have merged.
+// inParts reports whether there are lists of parts that have not been merged.
 func (a *bundle) inParts(ctx context.Context) bool {
 	for _, err := range store.List(ctx, a.st, below(a.root, partsDir)+"/") {
 		return err == nil
@@ -153,7 +152,7 @@ func (a *bundle) inParts(ctx context.Context) bool {
 	return false
 }
 
-// anything reports whether there is something of the bundle's name.
+// anything reports whether there is any object with the bundle's name.
 func (a *bundle) anything(ctx context.Context) (bool, error) {
 	for _, err := range store.List(ctx, a.st, below(a.root, "")) {
 		if err == nil || !errors.Is(err, errors.ErrUnsupported) {
@@ -167,7 +166,7 @@ func (a *bundle) anything(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// configure reads the bundle's own row.
+// configure reads the row of the bundle itself.
 func (a *bundle) configure(ctx context.Context) error {
 	value, ok, err := a.rows.Get(ctx, configKey)
 	if err != nil {
@@ -185,7 +184,7 @@ func (a *bundle) configure(ctx context.Context) error {
 	return nil
 }
 
-// indexName is the object that faults of the index are told of.
+// indexName returns the object to which faults of the index are assigned.
 func (a *bundle) indexName() string {
 	if a.single {
 		return a.shardName(0)
@@ -193,7 +192,7 @@ func (a *bundle) indexName() string {
 	return a.indexDir()
 }
 
-// indexDir is where its rows are.
+// indexDir returns the directory of the index.
 func (a *bundle) indexDir() string {
 	if a.part != nil {
 		return partDir(*a.part)
@@ -240,16 +239,16 @@ type shard struct {
 	records []place // nil if not loaded
 	loaded  bool
 	wrong   *format.CorruptError // why its records cannot be read
-	decode  error                // why its content cannot be
-	last    place                // the record that end is that of
+	decode  error                // why its content cannot be decoded
+	last    place                // the record whose end is in end
 	end     int64
 }
 
-// place is where a record lies: rows of the index, by uncompressed offset.
+// place is where a record is stored, from the rows of the index, sorted by uncompressed offset.
 type place struct {
-	off int64 // of its first byte in the shard's stream
-	at  int64 // where it is stored, behind dataOff; -1 if it is all zeros
-	len int64 // up to where the next one is stored, or the shard ends
+	off int64 // offset of its first byte in the shard's stream
+	at  int64 // where it is stored, relative to dataOff; -1 if it is all zeros
+	len int64 // size up to the next stored record or the end of the shard
 }
 
 // shard opens a shard, once.
@@ -316,7 +315,7 @@ func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) 
 	return s, nil
 }
 
-// missingShard says that a shard is not there, where that is what is wrong.
+// missingShard returns an error that a shard is missing, if that is the reason of err.
 func missingShard(name string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -326,7 +325,7 @@ func missingShard(name string, err error) error {
 	return c
 }
 
-// placesOf returns the records of a shard, none if it stores them as they are.
+// placesOf returns the records of a shard, or none if it is not compressed.
 func (a *bundle) placesOf(ctx context.Context, s *shard) ([]place, error) {
 	a.mu.Lock()
 	loaded, records, wrong := s.loaded, s.records, s.wrong
@@ -346,14 +345,13 @@ func (a *bundle) placesOf(ctx context.Context, s *shard) ([]place, error) {
 	return records, nil
 }
 
-// shardKeys is the range of keys of a shard's records.
+// shardKeys returns the range of the keys of a shard's records.
 func shardKeys(i uint64) (from, to []byte) {
 	from = appendVaruint(appendVaruint(nil, recordTable), i)
 	return from, after(from)
 }
 
-// parsePlace reads a row of a shard's records, and wants its value to say the same
-// as its key.
+// parsePlace parses a row of a shard's records. Its value must agree with its key.
 func parsePlace(row sstable.Row) (shard uint64, p place, err error) {
 	_, rest, err := varuint(row.Key)
 	if err != nil {
@@ -390,7 +388,7 @@ func (a *bundle) loadPlaces(ctx context.Context, s *shard) ([]place, *format.Cor
 		}
 		_, p, err := parsePlace(row)
 		if err != nil {
-			// Without this row nobody can say where its neighbours end.
+			// Without this row, the ends of its neighbours are not known.
 			return nil, fault(recordBounds, a.indexName(), -1, "row %s of the records of shard %d: %v", hex.EncodeToString(row.Key), s.index, err), nil
 		}
 		if int64(len(records)) >= a.limits.Index/24 {
@@ -405,8 +403,8 @@ func (a *bundle) loadPlaces(ctx context.Context, s *shard) ([]place, *format.Cor
 	return slices.Clip(records), nil, nil
 }
 
-// measure finds how far records go: to where the next one is stored. In most
-// bundles that is the next in order, but no writer has to store them so.
+// measure determines the stored sizes of records: up to where the next record is stored. In most
+// bundles that is the next one in order, but writers may store them in any order.
 func measure(records []place, end int64) {
 	next, ordered := end, true
 	for i := len(records) - 1; i >= 0; i-- {
@@ -435,9 +433,9 @@ func measure(records []place, end int64) {
 	}
 }
 
-// endOf returns where a shard's stream ends, whose last record is p. No row says that, and
-// files need not go up to there: the last may have been replaced by one of another shard.
-// What is stored says how long the record is, and is not known if that is damaged.
+// endOf returns the end of the stream of a shard whose last record is p. No row contains it, and
+// files may end before it, because the last file may have been replaced by one in another shard.
+// The end follows from the length of the record, which is not known if the record is damaged.
 func (a *bundle) endOf(ctx context.Context, s *shard, p place) (end int64, known bool, err error) {
 	length := methods[s.header.compression].length
 	if p.at < 0 || length == nil {
@@ -462,14 +460,13 @@ func (a *bundle) endOf(ctx context.Context, s *shard, p place) (end int64, known
 
 var fileTablePrefix = appendVaruint(nil, fileTable)
 
-// stretch is where an entry's content lies in a shard's stream.
+// stretch is where an entry's content is in a shard's stream.
 type stretch struct {
 	shard uint64
 	off   int64
 }
 
-// entryOf makes an entry of a row. A row that says nothing that can be read
-// becomes an entry with a fault.
+// entryOf converts a row to an entry. If the row cannot be parsed, the entry has a fault.
 func (a *bundle) entryOf(row sstable.Row) format.Entry {
 	dir, base, err := cutFileKey(row.Key[len(fileTablePrefix):])
 	if err != nil {
@@ -503,14 +500,14 @@ func (a *bundle) entryOf(row sstable.Row) format.Entry {
 	return e
 }
 
-// Attributes of entries whose user data is not ours.
+// Attributes of entries whose user data holdall did not write.
 const (
 	userTypeAttr  = "user_data_type"
 	userValueAttr = "user_data"
 )
 
-// describe takes over what user data says, if it is ours and can be kept as it
-// is, else as a whole.
+// describe sets the attributes of e from user data that holdall wrote and that can be
+// represented. Other user data is kept as a whole.
 func describe(e *format.Entry, u userData) {
 	if u.url == attributesURL {
 		x, err := parseAttributes(u.value)
@@ -541,7 +538,7 @@ func (a *bundle) oddEntry(name, why string) format.Entry {
 	return format.Entry{Name: name, Fault: &p}
 }
 
-// errShort is what a range beyond the end of a shard is.
+// short returns the error for a range beyond the end of a shard.
 func (s *shard) short(off, n int64) *format.CorruptError {
 	c := fault(shardShort, s.name, off, "ends at %d, but %d bytes are expected from %d on", s.size, n, off)
 	c.Err = io.ErrUnexpectedEOF

@@ -12,22 +12,22 @@ import (
 	zst "github.com/klauspost/compress/zstd"
 )
 
-// A compressor makes records of one kind. Its workers may run in parallel.
+// compressor compresses records in one way. Its workers may run concurrently.
 type compressor struct {
 	kind  compression
 	level int
 	zstd  *zst.Encoder
-	zlib  []*deflater // by worker
+	zlib  []*deflater // for each worker
 }
 
-// deflater is a worker's own.
+// deflater is the state of a worker.
 type deflater struct {
 	w   *flate.Writer
 	out bytes.Buffer
 }
 
-// compressionOf is what --compression says. The format's own default is the one that
-// its reference reads and that makes things smaller.
+// compressionOf returns the compression for --compression. The default is the one that the
+// format's reference reads and that makes bundles smaller.
 func compressionOf(said string) compression {
 	for c, m := range methods {
 		if m.name == said {
@@ -45,8 +45,8 @@ func newCompressor(kind compression, level string, recordSize, workers int) (_ *
 		err = fmt.Errorf("level %q: %v has no levels", level, kind)
 	}
 	if err == nil && kind == zstd {
-		// Frames of one segment say how long they become, the shortest too. A window
-		// that is longer than a record would only take memory.
+		// Frames of a single segment state their content size, even the shortest. A window larger
+		// than a record would only take memory.
 		window := max(zst.MinWindowSize, 1<<bits.Len(uint(recordSize-1)))
 		c.zstd, err = zst.NewWriter(nil, zst.WithEncoderLevel(zst.EncoderLevelFromZstd(c.level)), zst.WithEncoderConcurrency(workers),
 			zst.WithEncoderCRC(false), zst.WithZeroFrames(true), zst.WithSingleSegment(true), zst.WithWindowSize(window))
@@ -54,7 +54,7 @@ func newCompressor(kind compression, level string, recordSize, workers int) (_ *
 	return c, err
 }
 
-// parseLevel reads --level: a number, or one of the words for it.
+// parseLevel parses --level: a number, or a word.
 func parseLevel(s string, usual, most int) (int, error) {
 	switch strings.ToLower(s) {
 	case "":

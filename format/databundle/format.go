@@ -6,7 +6,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Format is DataBundle.
+// Format is the DataBundle format.
 var Format = &format.Format{
 	Name:       "databundle",
 	Title:      "DataBundle",
@@ -27,7 +27,7 @@ var Format = &format.Format{
 	Open:   open,
 }
 
-// detect knows a bundle by the names in its folder, or by its only shard.
+// detect recognises a bundle by the names in its folder, or by its only shard.
 func detect(p format.Probe) format.Match {
 	if p.Size >= 0 {
 		if header, data, ok := parsePrefix(p.Head); ok && prefixLen+header <= data && data <= p.Size && header <= maxHeader {

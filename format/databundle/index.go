@@ -17,13 +17,13 @@ import (
 // rows is the index: a sorted map from keys to values.
 type rows interface {
 	Get(ctx context.Context, key []byte) (value []byte, ok bool, err error)
-	// Scan yields the rows from one key to before another; nil is the end. A row
-	// is good until the next one.
+	// Scan yields the rows from the key from to before the key to; nil means the end. A row is
+	// valid until the next one.
 	Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Row, error]
 	Close() error
 }
 
-// first returns the first row from one key to before another.
+// first returns the first row from the key from to before the key to.
 func first(ctx context.Context, x rows, from, to []byte) (sstable.Row, bool, error) {
 	for row, err := range x.Scan(ctx, from, to) {
 		return row, err == nil, err
@@ -31,7 +31,7 @@ func first(ctx context.Context, x rows, from, to []byte) (sstable.Row, bool, err
 	return sstable.Row{}, false, nil
 }
 
-// directoryRows is the index in a directory of its own.
+// directoryRows is an index in a directory of its own.
 type directoryRows struct{ *sstable.DB }
 
 func (d directoryRows) Get(ctx context.Context, key []byte) ([]byte, bool, error) {
@@ -43,8 +43,8 @@ func (d directoryRows) Scan(ctx context.Context, from, to []byte) iter.Seq2[ssta
 	return told(d.DB.Scan(ctx, from, to), nil)
 }
 
-// told yields rows of a directory, changed by do if that is not nil. What is wrong with
-// the directory is in the format's words.
+// told yields the rows of a directory, changed by do if that is not nil. Faults of the directory
+// are converted to those of the format.
 func told(rows iter.Seq2[sstable.Row, error], do func(*sstable.Row) error) iter.Seq2[sstable.Row, error] {
 	return func(yield func(sstable.Row, error) bool) {
 		for row, err := range rows {
@@ -58,8 +58,8 @@ func told(rows iter.Seq2[sstable.Row, error], do func(*sstable.Row) error) iter.
 	}
 }
 
-// together yields rows and others, each of them in order, in the order of their keys. Of
-// two of a key the other is left out.
+// together merges two sorted sequences of rows. If both have a row of the same key, that of
+// others is omitted.
 func together(rows, others iter.Seq2[sstable.Row, error]) iter.Seq2[sstable.Row, error] {
 	return func(yield func(sstable.Row, error) bool) {
 		next, stop := iter.Pull2(others)
@@ -86,7 +86,7 @@ func together(rows, others iter.Seq2[sstable.Row, error]) iter.Seq2[sstable.Row,
 	}
 }
 
-// indexError puts what is wrong with the index into the format's words.
+// indexError converts an error of the index to one of the format.
 func indexError(err error) error {
 	e, ok := errors.AsType[*sstable.Error](err)
 	if !ok {
@@ -120,7 +120,7 @@ func openDirectory(ctx context.Context, st store.Store, dir string, o sstable.Op
 	return directoryRows{db}, indexError(err)
 }
 
-// indexWriter writes the index, and copies of it, from rows in order.
+// indexWriter writes the index and its copies from sorted rows.
 type indexWriter struct {
 	st  store.Store
 	all []*sstable.Writer
@@ -130,7 +130,7 @@ func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOpt
 	w := &indexWriter{st: st}
 	for i := range copies + 1 {
 		w.all = append(w.all, sstable.NewWriter(st, below(root, indexName(i)), o))
-		o.Once = false // a copy that somebody left who was cut off is written again
+		o.Once = false // a copy that an interrupted writer left is overwritten
 	}
 	return w
 }
@@ -144,9 +144,9 @@ func (w *indexWriter) add(ctx context.Context, key, value []byte) error {
 	return nil
 }
 
-// commit makes them appear, and says what they are called and how long they are.
+// commit makes the index and its copies appear, and returns their names and total size.
 func (w *indexWriter) commit(ctx context.Context) (names []string, size int64, err error) {
-	// The index itself comes last: with it, the bundle is there.
+	// The index itself comes last, because it makes the bundle complete.
 	for _, x := range slices.Backward(w.all) {
 		if err := x.Commit(ctx); err != nil {
 			return nil, 0, errors.Join(err, formatkit.Remove(ctx, w.st, names))
@@ -157,7 +157,7 @@ func (w *indexWriter) commit(ctx context.Context) (names []string, size int64, e
 	return names, size, nil
 }
 
-// abort does nothing to what was committed.
+// abort discards what was not committed.
 func (w *indexWriter) abort(ctx context.Context) error {
 	var errs []error
 	for _, x := range w.all {
@@ -196,7 +196,7 @@ func (x inlineRows) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable
 
 func (x inlineRows) Close() error { return nil }
 
-// parseInline reads a BundleInlineTable. Of rows with one key the last counts.
+// parseInline parses a BundleInlineTable. If several rows have the same key, the last one counts.
 func parseInline(b []byte) (inlineRows, error) {
 	var x inlineRows
 	sorted := true

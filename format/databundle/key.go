@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Tables of the index. A key begins with the number of its table, as a varuint.
+// Tables of the index. A key begins with the number of its table as a varuint.
 const (
 	configTable = 1 // one row: BundleConfig
 	fileTable   = 2 // directory and "/", file name: BundleFileMetadata
@@ -17,12 +17,11 @@ const (
 
 var configKey = appendVaruint(nil, configTable)
 
-// errKey is what is wrong with a key that nobody could have encoded.
+// errKey means that a key is not a valid encoding.
 var errKey = errors.New("cannot decode the key")
 
-// appendVaruint appends v so that the order of numbers is that of their bytes:
-// big-endian, of n bytes, where the first begins with n-1 bits that are set and
-// one that is not.
+// appendVaruint appends v so that the order of numbers is that of their encodings: big endian in
+// n bytes, where the first byte begins with n-1 set bits and a cleared bit.
 func appendVaruint(b []byte, v uint64) []byte {
 	n := 1
 	for n < 9 && bits.Len64(v) > 7*n {
@@ -39,7 +38,7 @@ func appendVaruint(b []byte, v uint64) []byte {
 	return b
 }
 
-// varuint reads a number, which must be in as few bytes as it can be.
+// varuint parses a number, which must be encoded in as few bytes as possible.
 func varuint(b []byte) (v uint64, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, nil, errKey
@@ -60,8 +59,7 @@ func varuint(b []byte) (v uint64, rest []byte, err error) {
 	return v, b[n:], nil
 }
 
-// appendBytes appends s so that it ends: a NUL is followed by 0xFF, the end is
-// two NULs.
+// appendBytes appends s with an end marker: a NUL is followed by 0xFF, and the end is two NULs.
 func appendBytes(b []byte, s string) []byte {
 	for i := range len(s) {
 		if b = append(b, s[i]); s[i] == 0 {
@@ -71,7 +69,7 @@ func appendBytes(b []byte, s string) []byte {
 	return append(b, 0, 0)
 }
 
-// cutBytes reads what appendBytes wrote.
+// cutBytes is the inverse of appendBytes.
 func cutBytes(b []byte) (s string, rest []byte, err error) {
 	var escaped []byte
 	for at := 0; ; {
@@ -95,7 +93,7 @@ func cutBytes(b []byte) (s string, rest []byte, err error) {
 	}
 }
 
-// appendFileKey appends the key of a path's row.
+// appendFileKey appends the key of the row for a path.
 func appendFileKey(b []byte, name string) []byte {
 	dir, base := splitName(name)
 	b = appendVaruint(b, fileTable)
@@ -103,7 +101,7 @@ func appendFileKey(b []byte, name string) []byte {
 	return append(b, base...)
 }
 
-// splitName parts a path at its last slash, which neither part has.
+// splitName splits a path at its last slash, which is in neither part.
 func splitName(name string) (dir, base string) {
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		return name[:i], name[i+1:]
@@ -111,16 +109,15 @@ func splitName(name string) (dir, base string) {
 	return "", name
 }
 
-// cutFileKey takes the directory, with the slash that must end it, and the name
-// out of a key whose table is cut off.
+// cutFileKey returns the directory, which must end with a slash, and the name from a key without
+// its table.
 func cutFileKey(rest []byte) (dir, base string, err error) {
 	dir, rest, err = cutBytes(rest)
 	return dir, string(rest), err
 }
 
-// nameOf is the path of a row, as a reader shows it. Some writers begin
-// directories with a slash, or end file names as other strings in keys. A key
-// that is none of these comes out as something that is no path.
+// nameOf returns the path for a row. Some writers begin directories with a slash, or end file
+// names as other strings in keys. Any other invalid key results in a name that is not a path.
 func nameOf(dir, base string) (name string, ok bool) {
 	base = strings.TrimSuffix(base, "\x00\x00")
 	dir, ok = strings.CutSuffix(dir, "/")
@@ -130,12 +127,12 @@ func nameOf(dir, base string) (name string, ok bool) {
 	return strings.TrimPrefix(dir, "/") + "/" + base, ok
 }
 
-// appendRecordKey appends the key of a record's row.
+// appendRecordKey appends the key of the row for a record.
 func appendRecordKey(b []byte, shard, offset uint64) []byte {
 	return appendVaruint(appendVaruint(appendVaruint(b, recordTable), shard), offset)
 }
 
-// after returns the least key that is greater than all that begin with prefix.
+// after returns the smallest key that is greater than all keys that begin with prefix.
 func after(prefix []byte) []byte {
 	b := bytes.Clone(prefix)
 	for i := len(b) - 1; i >= 0; i-- {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// Names of a bundle's objects, below the bundle's own.
+// Names of a bundle's objects, relative to the bundle.
 const (
 	indexDir    = "index"
 	currentName = "index/CURRENT"
@@ -20,13 +20,13 @@ const (
 
 func shardName(i uint64) string { return fmt.Sprintf("%s%08d", shardPrefix, i) }
 
-// parseShardName is the opposite of shardName.
+// parseShardName is the inverse of shardName.
 func parseShardName(name string) (uint64, bool) {
 	i, err := strconv.ParseUint(strings.TrimPrefix(name, shardPrefix), 10, 64)
 	return i, err == nil && shardName(i) == name
 }
 
-// indexName is where the index is, or a copy of it, from 1 on.
+// indexName returns the name of the index, or of a copy of it, numbered from 1.
 func indexName(copy int) string {
 	if copy == 0 {
 		return indexDir
@@ -34,11 +34,11 @@ func indexName(copy int) string {
 	return fmt.Sprintf("%s-copy-%d", indexDir, copy)
 }
 
-// mostCopies keeps the number in a copy's name one digit.
+// mostCopies ensures that the number in a copy's name is a single digit.
 const mostCopies = 9
 
-// copyOf is the number of the copy of the index that an object belongs to, 0 if it
-// belongs to none. The name is below that of the bundle.
+// copyOf returns the number of the copy of the index that contains an object, or 0 if none does.
+// The name is relative to the bundle.
 func copyOf(name string) int {
 	dir, _, ok := strings.Cut(name, "/")
 	for i := 1; ok && i <= mostCopies; i++ {
@@ -49,7 +49,7 @@ func copyOf(name string) int {
 	return 0
 }
 
-// below joins a bundle's name and that of one of its objects.
+// below joins the name of a bundle and that of one of its objects.
 func below(root, name string) string {
 	if root == "" {
 		return name
@@ -66,22 +66,22 @@ const (
 	shardMagic   = "daBS"
 	prefixLen    = 12
 	maxHeader    = 16 << 20
-	headerGuess  = 4096 // what is read of a shard before its header's length is known
+	headerGuess  = 4096 // how much of a shard is read before the length of its header is known
 	versionMagic = "daBundleV1"
 )
 
 const (
 	defaultRecord = 256 << 10
 	defaultAlign  = 4096
-	// largeFile is from which length on a file begins a record of its own. It is
-	// a constant of the format, whatever the length of records.
+	// largeFile is the size of the smallest file that begins a record of its own. It is a
+	// constant of the format, whatever the size of records.
 	largeFile = 1 << 20
-	// maxRecord is the longest record that is decoded.
+	// maxRecord is the size of the largest record that is decoded.
 	maxRecord = 64 << 20
 )
 
-// methods are how records can be stored: what decodes them, what finds out how long one
-// becomes and how much it takes, and which levels there are.
+// methods are the compressions of records, with their decoders, the functions that measure a
+// record, and the levels.
 var methods = map[compression]struct {
 	name, codec   string
 	length        func([]byte) (size, stored int, err error)
@@ -93,11 +93,11 @@ var methods = map[compression]struct {
 	zstd:   {"zstd", codec.ZstdRecord, codec.ZstdRecordLen, 3, 22},
 }
 
-// mostStored is how long n bytes can become: more than that behind a record is
-// no part of it.
+// mostStored returns the largest compressed size of n bytes. Anything after that is not part of
+// the record.
 func mostStored(n int64) int64 { return n + n/6 + 1024 }
 
-// roundUp returns the least multiple of align that is not less than n.
+// roundUp returns the smallest multiple of align that is not less than n.
 func roundUp(n, align int64) int64 {
 	if align <= 1 {
 		return n
@@ -108,7 +108,7 @@ func roundUp(n, align int64) int64 {
 	return n
 }
 
-// parsePrefix reads the first bytes of a shard.
+// parsePrefix parses the first bytes of a shard.
 func parsePrefix(b []byte) (headerLen, dataOff int64, ok bool) {
 	if len(b) < prefixLen || string(b[:4]) != shardMagic {
 		return 0, 0, false
@@ -116,7 +116,7 @@ func parsePrefix(b []byte) (headerLen, dataOff int64, ok bool) {
 	return int64(binary.LittleEndian.Uint32(b[4:])), int64(binary.LittleEndian.Uint32(b[8:])), true
 }
 
-// Classes of what can be wrong, and the general words for them.
+// Classes of faults, and their general codes.
 const (
 	notABundle   = "not-a-bundle"
 	badConfig    = "config-invalid"
@@ -133,7 +133,7 @@ const (
 	badMethod    = "unsupported-compression"
 	slashInName  = "name-slash"
 
-	// These do not keep a bundle from being read.
+	// These do not prevent reading.
 	doubleName  = "duplicate-name"
 	fileAsDir   = "name-conflict"
 	lostLink    = "dangling-link"
@@ -164,10 +164,10 @@ var codes = map[string]format.Code{
 	orphan: format.Gap, oddConfig: format.BadHeader, strangeRow: format.BadIndex, badCopy: format.BadIndex,
 }
 
-// fault is a CorruptError in the making.
+// fault returns a CorruptError.
 var fault = formatkit.Classes{Format: "databundle", Codes: codes}.Fault
 
-// of says which entry a fault is about.
+// of sets the entry of a fault.
 func of(e *format.CorruptError, name string) *format.CorruptError {
 	c := *e
 	c.Entry, c.HasEntry = name, true

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// The messages are protobuf, version 3. They are few and flat, so that they are
-// read field by field here; fields that we do not know are passed over.
+// The messages are protobuf version 3. They are few and flat, so this package parses them itself.
+// Unknown fields are ignored.
 
 // compression is how the records of a shard are stored.
 type compression uint64
@@ -35,7 +35,7 @@ type config struct {
 	blockSize   uint64
 	recordSize  uint64
 	compression compression
-	shards      uint64 // 0 is unknown
+	shards      uint64 // 0 means unknown
 	rawPacked   bool
 }
 
@@ -85,7 +85,7 @@ type record struct {
 
 var errMessage = errors.New("cannot decode the message")
 
-// field is one field of a message: a number, or bytes.
+// field is a field of a message: a number, or bytes.
 type field struct {
 	num   uint64
 	wire  byte
@@ -140,15 +140,15 @@ func eachField(b []byte, do func(field) error) error {
 	return nil
 }
 
-// A message is the fields of one by their numbers: of several of a number the last. A
-// known field of another type is damage, but readers of protobuf pass over it.
+// message has the fields of a message by number. If a number occurs several times, the last field
+// counts. A known field of another type is damage, but readers of protobuf ignore it.
 type message struct {
 	numbers [maxField + 1]uint64
-	there   uint64 // a bit for each number that is there
+	there   uint64 // a bit for each number that occurs
 	bytes   [maxField + 1][]byte
 }
 
-// maxField is the largest number of a field that we know.
+// maxField is the largest known number of a field.
 const maxField = 10
 
 func (m *message) has(num int) bool { return m.there>>num&1 == 1 }
@@ -175,7 +175,7 @@ func appendNumber(b []byte, num, v uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v)
 }
 
-// appendNumbers appends fields with numbers in a row, the first of which is num.
+// appendNumbers appends fields with consecutive numbers, beginning with num.
 func appendNumbers(b []byte, num uint64, all ...uint64) []byte {
 	for i, v := range all {
 		b = appendNumber(b, num+uint64(i), v)
@@ -197,7 +197,7 @@ func appendText[T string | []byte](b []byte, num uint64, s T) []byte {
 	return appendMessage(b, num, s)
 }
 
-// appendMessage appends bytes even where there are none.
+// appendMessage appends a field of bytes, even if it is empty.
 func appendMessage[T string | []byte](b []byte, num uint64, s T) []byte {
 	b = binary.AppendUvarint(binary.AppendUvarint(b, num<<3|wireBytes), uint64(len(s)))
 	return append(b, s...)
@@ -251,7 +251,7 @@ func parseMeta(b []byte) (meta, error) {
 	return m, nil
 }
 
-// isLink reports whether m is a link, which readers of the bare format see as a file.
+// isLink reports whether m is a link. Readers of the bare format see it as a file.
 func (m meta) isLink() bool {
 	if !m.hasUser || m.user.url != attributesURL {
 		return false
@@ -288,15 +288,14 @@ func (r record) append(b []byte) []byte {
 	if r.allZeros {
 		return appendNumber(b, 4, 1)
 	}
-	// One of two fields that exclude each other is written even where it is 0.
+	// A field of a oneof is written even if it is 0.
 	return binary.AppendUvarint(binary.AppendUvarint(b, 3<<3), r.at)
 }
 
-// attributesURL is the type of user data that says what the format itself has no
-// place for.
+// attributesURL is the type of user data with what the format itself cannot store.
 const attributesURL = "type.googleapis.com/holdall.bundle.v1.FileAttributes"
 
-// attributes is our message of that type.
+// attributes is holdall's message of that type.
 type attributes struct {
 	mode    fs.FileMode // permission and set-id bits
 	hasMode bool
@@ -325,7 +324,7 @@ func parseAttributes(b []byte) (a attributes, err error) {
 	if err == nil && nsec >= 1e9 {
 		err = errMessage
 	}
-	// Years that no calendar has would not survive as text.
+	// A year beyond any calendar could not be converted to text and back.
 	if timed && err == nil && sec > -1<<40 && sec < 1<<40 {
 		a.time = time.Unix(sec, int64(nsec)).UTC()
 	}
@@ -333,7 +332,7 @@ func parseAttributes(b []byte) (a attributes, err error) {
 }
 
 func (a attributes) append(b []byte) []byte {
-	// A mode of 0 is one: it is written, and so is an owner of 0.
+	// A mode of 0 is valid and is written, and so is an owner of 0.
 	put := func(num, v uint64) { b = binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v) }
 	if a.hasMode {
 		put(1, uint64(formatkit.UnixMode(a.mode)))

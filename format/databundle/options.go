@@ -7,7 +7,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// What only this format understands of CreateOptions. Sizes are in bytes.
+// Parameters of the format. Sizes are in bytes.
 const (
 	paramShards      = "shards"
 	paramShardSize   = "shard-size"
@@ -16,16 +16,15 @@ const (
 	paramRecordSize  = "record-size"
 	paramAlign       = "align"
 	paramIndex       = "index"        // "directory", or "inline" for one of the shard's own
-	paramCopies      = "index-copies" // of the index, beside it
+	paramCopies      = "index-copies" // number of copies of the index, beside it
 )
 
 const (
 	minRecord = 4 << 10
 	maxAlign  = 1 << 20
 	maxShards = 4096
-	// runRecords is how many records go to one of several shards before the next
-	// one gets some: so they are filled at the same time, and neighbours stay
-	// together.
+	// runRecords is the number of consecutive records of a shard before the next shard is used.
+	// So all shards grow at the same time, and neighbours stay together.
 	runRecords = 16
 )
 
@@ -40,7 +39,7 @@ var params = []format.Param{
 	{Name: paramCopies, For: format.ToCreate, Kind: format.ParamNumber, Most: mostCopies, Help: "copies of the index to write, used if the index is damaged or lost (default 1; 0 for an inline one)"},
 }
 
-// options are CreateOptions.Param, read.
+// options are the parsed parameters.
 type options struct {
 	shards     int
 	shardSize  int64
@@ -78,10 +77,10 @@ func parseOptions(param map[string]string) (o options, err error) {
 	return o, err
 }
 
-// rawPacked says that files lie end to end, without anything between them.
+// rawPacked reports whether files are stored end to end, with nothing between them.
 func (o options) rawPacked() bool { return o.kind == none && o.align == 0 }
 
-// config is the bundle's own row; 0 shards are not known.
+// config returns the row of the bundle itself; 0 shards means that their number is unknown.
 func (o options) config(shards int) config {
 	return config{version: versionMagic, blockSize: uint64(o.align), recordSize: uint64(o.recordSize), compression: o.kind, shards: uint64(shards), rawPacked: o.rawPacked()}
 }

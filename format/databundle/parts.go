@@ -18,14 +18,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A part of a bundle is one shard, and beside it a list, which is an index of that
-// shard alone:
+// A part of a bundle is one shard, and a list, which is an index of only that shard:
 //
 //	parts/00000003.17/   a directory of the LevelDB family: shard 3, as try 17 wrote it
 //
-// Its rows are those that the bundle's index will have, but for two tables of our own:
-// directories that names only imply, since a row of another part may say more of them,
-// and a row that says how long the shard is. That row is the last of all.
+// Its rows are those of the later index, and two more tables: directories that are only implied
+// by names, because a row of another part may contain more about them, and a row with the size of
+// the shard. That row is the last one.
 const (
 	partsDir     = "parts"
 	impliedTable = 64 // directory and "/", file name: BundleFileMetadata
@@ -37,11 +36,11 @@ var (
 	partKey       = appendVaruint(nil, partTable)
 )
 
-// partBlock is how long blocks of a list are. It is mostly read through, and the
-// tables of many may be open at the same time.
+// partBlock is the size of the blocks of a list. A list is usually read from beginning to end,
+// and the tables of many lists may be open at the same time.
 const partBlock = 16 << 10
 
-// partLen is what a list knows of its shard, by its row: field 1 is its length.
+// partLen returns the size of the shard from the row of a list, which is field 1.
 func partLen(row []byte) (int64, error) {
 	m, err := parseMessage(row)
 	if err == nil && m.numbers[1] > 1<<63-1 {
@@ -54,7 +53,7 @@ func partObject(archive string, number int) string {
 	return below(strings.TrimSuffix(archive, "/"), shardName(uint64(number)))
 }
 
-// listsOf is what the names of a part's lists begin with.
+// listsOf returns the prefix of the names of a part's lists.
 func listsOf(archive string, number int) string {
 	return below(strings.TrimSuffix(archive, "/"), fmt.Sprintf("%s/%08d.", partsDir, number))
 }
@@ -70,7 +69,7 @@ func checkPart(p format.Part) error {
 	return nil
 }
 
-// checkParts refuses options that say what the shards are.
+// checkParts returns an error for options that determine the shards.
 func (o options) checkParts() error {
 	if o.shards > 1 || o.shardSize > 0 || o.inline {
 		return errors.New("a bundle in parts has one shard for each part and an index in a directory")
@@ -86,8 +85,7 @@ func createPart(ctx context.Context, st store.Store, p format.Part, o format.Cre
 	return begin(ctx, st, strings.TrimSuffix(p.Archive, "/"), &p, o)
 }
 
-// commitPart makes the list appear, and then the shard. A list whose shard does not
-// come is taken for none.
+// commitPart makes the list appear, and then the shard. A list without its shard is ignored.
 func (w *writer) commitPart(ctx context.Context) (err error) {
 	s := w.shards[0]
 	if err := w.pad(s, s.out); err != nil {
@@ -138,7 +136,7 @@ func triesOf(ctx context.Context, st store.Store, archive string, number int) ([
 		digits, _, ok := strings.Cut(strings.TrimPrefix(info.Name, prefix), "/")
 		p := format.Part{Archive: archive, Number: number}
 		if p.Try, err = strconv.ParseInt(digits, 10, 64); err != nil || !ok || partDir(p) != prefix+digits {
-			continue // nobody's list
+			continue // not a list
 		}
 		if !slices.Contains(all, p) {
 			all = append(all, p)
@@ -148,13 +146,12 @@ func triesOf(ctx context.Context, st store.Store, archive string, number int) ([
 	return all, nil
 }
 
-// missingPart is the error for a part, or a list, that is not there.
+// missingPart returns the error for a missing part or list.
 func missingPart(p format.Part, why string) error {
 	return fmt.Errorf("%s, by %s: %s: %w", partObject(p.Archive, p.Number), partDir(p), why, fs.ErrNotExist)
 }
 
-// openList opens the list of a try, and wants the shard that it is of, whose length it
-// returns.
+// openList opens the list of a try. Its shard must exist; openList returns the size of the shard.
 func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Options) (d directoryRows, stored int64, err error) {
 	if err := checkPart(p); err != nil {
 		return d, 0, err
@@ -200,7 +197,7 @@ func openPart(ctx context.Context, st store.Store, p format.Part, o format.OpenO
 	return read(loadAs(ctx, st, &bundle{name: partObject(root, p.Number), root: root, part: &p}, o))
 }
 
-// merger makes one index of the lists of all parts.
+// merger makes an index from the lists of all parts.
 type merger struct {
 	st    store.Store
 	root  string
@@ -240,7 +237,7 @@ func mergeParts(ctx context.Context, st store.Store, archive string, parts []for
 	return m.sum, m.write(ctx)
 }
 
-// open opens the list of a part, of which little is kept in memory.
+// open opens the list of a part. It keeps little of it in memory.
 func (m *merger) open(ctx context.Context, p format.Part) error {
 	d, stored, err := openList(ctx, m.st, p, sstable.Options{BlockCache: 1, IndexCache: 1})
 	if err != nil {
@@ -259,7 +256,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 	return nil
 }
 
-// vacant refuses to replace an index.
+// vacant returns an error if there is an index, which is not replaced.
 func (m *merger) vacant(ctx context.Context) error {
 	name := below(m.root, currentName)
 	_, err := formatkit.Stat(ctx, m.st, name)
@@ -272,8 +269,9 @@ func (m *merger) vacant(ctx context.Context) error {
 	return err
 }
 
-// write writes the index. All of it waits until it is whole, so who gives up leaves
-// nothing that is another's: what two write who merge the same parts is the same.
+// write writes the index. Nothing appears before it is complete, so an aborted merge leaves
+// nothing that could belong to another one. If two programs merge the same parts, they write the
+// same.
 func (m *merger) write(ctx context.Context) (err error) {
 	stage := store.NewStage(m.st)
 	defer func() { err = errors.Join(err, stage.Discard()) }()
@@ -310,8 +308,8 @@ func (m *merger) write(ctx context.Context) (err error) {
 	return stage.Publish(ctx)
 }
 
-// files yields the rows of names, and counts them. One that is only implied counts where
-// there is no other of its name.
+// files yields the rows of names, and counts them. A row that is only implied counts if there is
+// no other of its name.
 func (m *merger) files(ctx context.Context) iter.Seq2[sstable.Row, error] {
 	var lists []*sstable.DB
 	for _, d := range m.lists {
@@ -348,7 +346,7 @@ func clearParts(ctx context.Context, st store.Store, archive string) error {
 		if err != nil {
 			return err
 		}
-		names = append(names, info.Name) // what is listed does not change under the listing
+		names = append(names, info.Name) // the listing does not change while it is read
 	}
 	for _, name := range names {
 		if err := store.Remove(ctx, st, name); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -32,18 +32,18 @@ func read(a *bundle, err error) (format.Reader, error) {
 	return &reader{a}, nil
 }
 
-// reader answers from the index: nothing of it is held but what was asked for.
+// reader reads from the index, and keeps only what was requested.
 type reader struct{ *bundle }
 
 func (r *reader) Close() error { return r.close() }
 
-// Entries yields the rows of files in the order of their keys, which is the order
-// in which most writers store them.
+// Entries yields the rows of files in the order of their keys, which is the order in which most
+// writers store them.
 func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error { return r.tell(ctx, fileTablePrefix, tell) })
 }
 
-// EntriesFrom goes on from a name.
+// EntriesFrom yields entries from the one called name.
 func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		row, ok, err := r.row(ctx, name)
@@ -57,7 +57,7 @@ func (r *reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.
 	})
 }
 
-// tell tells of the rows of files from a key on.
+// tell yields the rows of files from a key on.
 func (r *reader) tell(ctx context.Context, key []byte, tell func(format.Entry) error) error {
 	last := ""
 	for row, err := range r.rows.Scan(ctx, key, after(fileTablePrefix)) {
@@ -65,7 +65,7 @@ func (r *reader) tell(ctx context.Context, key []byte, tell func(format.Entry) e
 			return err
 		}
 		e := r.entryOf(row)
-		// The same name by another key would come twice.
+		// This avoids yielding a name twice if it has two keys.
 		if isBundle(e) || e.Name == last && last != "" {
 			continue
 		}
@@ -80,8 +80,8 @@ func (r *reader) tell(ctx context.Context, key []byte, tell func(format.Entry) e
 // isBundle reports whether an entry is the bundle itself.
 func isBundle(e format.Entry) bool { return e.Name == "" && e.Kind == format.Dir && e.Fault == nil }
 
-// slashed finds out whether directories begin with a slash, as some writers have
-// them; see nameOf. Only what is not found by its own key is looked for by others.
+// slashed determines whether directories begin with a slash, as some writers write them; see
+// nameOf. It is called only if a name is not found by its own key.
 func (a *bundle) slashed(ctx context.Context) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -136,14 +136,14 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// treePrefixes are what keys below a directory begin with: of rows in it, and in
-// what is below it.
+// treePrefixes returns the prefixes of the keys of rows in a directory, and of rows further below
+// it.
 func (a *bundle) treePrefixes(ctx context.Context, dir string) ([][]byte, error) {
 	odd, err := a.slashed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The rows of the root have a directory of "/", others begin anyhow.
+	// The directory of rows in the root is "/"; other directories may begin with anything.
 	own := ""
 	if dir != "." {
 		own = dir + "/"
@@ -155,10 +155,10 @@ func (a *bundle) treePrefixes(ctx context.Context, dir string) ([][]byte, error)
 	return all, nil
 }
 
-// escaped is s as the beginning of a string in a key.
+// escaped returns s as the beginning of a string in a key.
 func escaped(s string) []byte { return bytes.TrimSuffix(appendBytes(nil, s), []byte{0, 0}) }
 
-// impliedDir reports whether a path lies below name.
+// impliedDir reports whether there is a path below name.
 func (r *reader) impliedDir(ctx context.Context, name string) (bool, error) {
 	prefixes, err := r.treePrefixes(ctx, name)
 	if err != nil {
@@ -177,8 +177,8 @@ func (r *reader) impliedDir(ctx context.Context, name string) (bool, error) {
 	return false, nil
 }
 
-// ReadDir yields the rows of a directory, and then the directories in it that have
-// no row of their own. Names that are no paths are yielded where they lie.
+// ReadDir yields the rows of a directory, and then the directories in it without a row of their
+// own. Names that are not paths are yielded where they are stored.
 func (r *reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error { return r.readDir(ctx, dir, tell) })
 }
@@ -187,7 +187,7 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 	if dir != "." {
 		e, err := r.Lookup(ctx, dir)
 		if err == nil && e.Kind != format.Dir {
-			// A file, and above others nevertheless.
+			// It is a file that also has names below it.
 			implied, ierr := r.impliedDir(ctx, dir)
 			if err = ierr; err == nil && !implied {
 				err = fmt.Errorf("not a directory: %w", fs.ErrNotExist)
@@ -205,7 +205,7 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 	if dir == "." {
 		own = [][]byte{append(bytes.Clone(fileTablePrefix), '/')}
 	}
-	shown := map[string]bool{} // directories that have a row
+	shown := map[string]bool{} // directories with a row
 	for _, prefix := range own {
 		prefix := append(bytes.Clone(prefix), 0, 0)
 		for row, err := range r.rows.Scan(ctx, prefix, after(prefix)) {
@@ -232,8 +232,7 @@ func (r *reader) readDir(ctx context.Context, dir string, tell func(format.Entry
 	return nil
 }
 
-// readSubdirs goes from one directory below prefix to the next, without what is in
-// them.
+// readSubdirs visits the directories below prefix without visiting their contents.
 func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, shown map[string]bool, tell func(format.Entry) error) error {
 	end := after(prefix)
 	for at := prefix; at != nil && (end == nil || bytes.Compare(at, end) < 0); {
@@ -241,25 +240,25 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 		if !ok || err != nil {
 			return err
 		}
-		// behind is the prefix with something behind it.
+		// behind returns the prefix followed by rest.
 		behind := func(rest ...byte) []byte { return append(bytes.Clone(prefix), rest...) }
 		rest := row.Key[len(prefix):]
 		i := bytes.IndexByte(rest, '/')
 		nul := bytes.Index(rest, []byte{0, 0})
 		switch {
 		case nul == 0:
-			// Rows of the directory itself, which were yielded.
+			// These are rows of the directory itself, which have been yielded.
 			at = after(behind(0, 0))
 			continue
 		case i < 0 || nul >= 0 && nul < i:
-			// A row whose directory has no slash at its end.
+			// The directory of this row has no slash at its end.
 			if e := r.entryOf(row); e.Fault != nil {
 				err = tell(e)
 			}
 			at = append(bytes.Clone(row.Key), 0)
 		case i == 0 && dir == "." && len(prefix) == len(fileTablePrefix):
-			// Directories that begin with a slash: the rows of the root, and those
-			// that the other prefix has.
+			// Directories that begin with a slash have the rows of the root, and those of the
+			// other prefix.
 			at = behind('/' + 1)
 		case !format.ValidPath(string(rest[:i])):
 			err = tell(r.entryOf(row))
@@ -283,12 +282,12 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 	return nil
 }
 
-// Can returns what else the reader can do.
+// Can returns the optional functions of the reader.
 func (r *reader) Can() format.Abilities {
 	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom, Doubt: r.doubts}
 }
 
-// Run returns where e lies, if that is one run that is stored as it is.
+// Run returns the extent of e, if it is a single uncompressed run.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(stretch)
 	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
@@ -304,7 +303,7 @@ func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	return format.Extent{Size: e.Size, Object: s.name, Off: s.dataOff + at.off, Len: e.Size}, true
 }
 
-// Extents of a file are slices of the records that it lies in.
+// Extents yields the parts of records that contain a file.
 func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		fail := func(x format.Extent, err error) {
@@ -363,7 +362,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 	}
 }
 
-// linear is where a file lies in a shard that stores its stream as it is.
+// linear returns the extent of a file in a shard without compression.
 func (s *shard) linear(off, n int64) (format.Extent, error) {
 	if s.codec != codec.Raw {
 		return format.Extent{Object: s.name}, fault(recordBounds, s.name, -1, "the shard is compressed, but the index has no row of its records")
@@ -375,7 +374,7 @@ func (s *shard) linear(off, n int64) (format.Extent, error) {
 	return x, nil
 }
 
-// extentOf is the part of a file that lies in the record of that number.
+// extentOf returns the part of a file in the record numbered k.
 func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, at stretch, size int64) (format.Extent, error) {
 	p := places[k]
 	end, known := int64(0), true
@@ -386,7 +385,7 @@ func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, 
 		if end, known, err = a.endOf(ctx, s, p); err != nil {
 			return format.Extent{}, err
 		}
-		end = max(end, at.off+size) // which is what the row promises
+		end = max(end, at.off+size) // the row says so
 	}
 	first, last := max(p.off, at.off), min(end, at.off+size)
 	x := format.Extent{At: first - at.off, Size: last - first, Object: s.name, Codec: s.codec, Skip: first - p.off, Unit: end - p.off}
@@ -418,7 +417,7 @@ func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, 
 	return x, nil
 }
 
-// About says what the bundle says of itself.
+// About returns the properties of the bundle.
 func (r *reader) About(ctx context.Context) (format.About, error) {
 	about := format.About{Version: r.cfg.version}
 	objects, err := r.objects(ctx)
@@ -479,10 +478,10 @@ func (r *reader) About(ctx context.Context) (format.About, error) {
 	return about, nil
 }
 
-// carryRoot is the user data of the bundle itself.
+// carryRoot is the key of the bundle's own user data.
 const carryRoot = "user_data"
 
-// notes are what was odd about the index and did not keep it from being read.
+// notes returns what was unusual about the index but did not prevent reading it.
 func (a *bundle) notes() (all []format.Problem) {
 	d, ok := a.directory()
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// used finds out which bytes of each shard's stream are content.
+// used returns which bytes of each shard's stream are content.
 func (a *bundle) used(ctx context.Context) (map[uint64]formatkit.Ranges, error) {
 	all := map[uint64]formatkit.Ranges{}
 	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
@@ -37,7 +37,7 @@ func (a *bundle) used(ctx context.Context) (map[uint64]formatkit.Ranges, error) 
 	return all, nil
 }
 
-// Regions are the index, the headers of shards, and what of them is no content.
+// Regions yields the index, the headers of shards, and the parts of shards that are not content.
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		objects, err := r.objects(ctx)
@@ -153,16 +153,16 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Rang
 	return out, nil
 }
 
-// object is one of those that a bundle is made of.
+// object is an object of a bundle.
 type object struct {
 	name    string
 	size    int64
 	isShard bool
 	shard   uint64
-	copy    int // of the index that it belongs to; 0 is the index itself
+	copy    int // copy of the index that contains it; 0 means the index itself
 }
 
-// objects finds the bundle's objects: by a list where the store has one.
+// objects returns the bundle's objects, from a listing if the store can list.
 func (a *bundle) objects(ctx context.Context) ([]object, error) {
 	var all []object
 	prefix := below(a.root, "")
@@ -192,8 +192,7 @@ func (a *bundle) objects(ctx context.Context) ([]object, error) {
 	if !errors.Is(listErr, errors.ErrUnsupported) {
 		return nil, listErr
 	}
-	// Without a list: what the manifest names, and shards as many as there are said
-	// to be.
+	// Without a listing, these are the files in the manifest, and shards up to the stated number.
 	all = nil
 	if d, ok := a.directory(); ok {
 		files, err := d.Files(ctx)

@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans a new index, of all rows whose content is there, and new headers
-// for shards that have lost theirs. Records stay where they are.
+// repair plans a new index with all rows whose content exists, and new headers for shards that
+// lost theirs. Records stay where they are.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
 	m := &mending{bad: map[int]bool{}, headers: map[uint64]bool{}, places: map[uint64][]place{}}
 	damage, err := m.inspect(ctx, st, name, o, report)
@@ -55,12 +55,12 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return plan, nil
 }
 
-// inspect reads the bundle and checks it. Damage keeps it from being read, though
-// there are traces of an index.
+// inspect reads the bundle and checks it. If damage prevents reading although there are traces of
+// an index, it returns the damage.
 func (m *mending) inspect(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (damage *format.CorruptError, err error) {
 	note := func(p format.Problem) {
 		report(p)
-		ofIndex := strings.HasPrefix(p.Class, "index-") // of what holds no rows it is a warning
+		ofIndex := strings.HasPrefix(p.Class, "index-") // if the object contains no rows, it is a warning
 		if p.Severity == format.Error || p.Class == badCopy || ofIndex && p.Severity == format.Warning {
 			m.faults++
 			if ofIndex && p.Severity == format.Error || p.Class == badConfig || p.Class == notABundle {
@@ -101,7 +101,7 @@ func (m *mending) inspect(ctx context.Context, st store.Store, name string, o fo
 	return damage, nil
 }
 
-// replaced says which objects are written anew or left out.
+// replaced sets which objects are rewritten or removed.
 func (m *mending) replaced(ctx context.Context, plan *format.Plan, objects []object) error {
 	for _, o := range objects {
 		if !o.isShard {
@@ -120,19 +120,19 @@ func (m *mending) replaced(ctx context.Context, plan *format.Plan, objects []obj
 	return nil
 }
 
-// mending is a bundle as it should be.
+// mending is the state of a repair.
 type mending struct {
 	*bundle
 	reopen              func(context.Context) (rows, error)
-	faults, indexFaults int          // that were found
-	bad                 map[int]bool // rows of files, by their number, that are left out
+	faults, indexFaults int          // problems that were found
+	bad                 map[int]bool // numbers of rows of files that are omitted
 	headers             map[uint64]bool
-	ends                map[uint64]int64   // up to where content is known in the streams of shards
-	places              map[uint64][]place // of shards whose rows were wrong, by what is stored
-	sums                bool               // empty files have checksums that those of nothing are not
-	files               int                // that can be read
-	beside              int                // of them in damaged records
-	rescue              bool               // rows are lost: what no file covers is worth keeping
+	ends                map[uint64]int64   // how far content is known in the streams of shards
+	places              map[uint64][]place // of shards with wrong rows, from what is stored
+	sums                bool               // empty files have other checksums than that of no bytes
+	files               int                // files that can be read
+	beside              int                // number of these in damaged records
+	rescue              bool               // rows were lost, so bytes that no file covers are kept
 	notes               []string
 	lost                []string
 }
@@ -143,7 +143,7 @@ func (m *mending) lose(msg string, args ...any) {
 
 func (m *mending) note(msg string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(msg, args...)) }
 
-// build writes the mended bundle: all of it, or in place what changes.
+// build writes the repaired bundle: all of it or, in place, what changes.
 func (m *mending) build(ctx context.Context, to store.Store, root string, objects []object, inPlace bool) (err error) {
 	copies := 0
 	there := map[uint64]bool{}
@@ -173,7 +173,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 			}
 		}
 	}
-	// A shard that is not there becomes one of nothing.
+	// A missing shard becomes an empty one.
 	for i := range min(max(m.cfg.shards, 1), maxShards) {
 		if there[i] {
 			continue
@@ -182,7 +182,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 			return err
 		}
 	}
-	// Records may lie elsewhere than the rows say.
+	// Records may be elsewhere than the rows say.
 	for i, places := range m.places {
 		s, err := m.shard(ctx, i)
 		if err != nil {
@@ -199,15 +199,14 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 	return err
 }
 
-// emptied reports whether a shard is given up: it cannot be opened, with no header
-// at all.
+// emptied reports whether a shard is given up, because it cannot be opened with any header.
 func (m *mending) emptied(ctx context.Context, i uint64) (bool, error) {
 	if m.headers[i] || i >= max(m.cfg.shards, 1) {
 		return false, nil
 	}
 	s, err := m.shard(ctx, i)
 	if err == nil && s.decode != nil && m.ends[i] == 0 {
-		err = s.decode // with content it may be somebody's who knows more
+		err = s.decode // a program that knows more may still read its content
 	}
 	if c, damaged := err.(*format.CorruptError); damaged {
 		return c.Class != shardMissing, nil

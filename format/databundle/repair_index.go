@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// hasIndex reports whether there is anything of an index.
+// hasIndex reports whether there is any trace of an index.
 func (m *mending) hasIndex(ctx context.Context) (bool, error) {
 	for i := range mostCopies + 1 {
 		for _, err := range store.List(ctx, m.st, below(m.root, indexName(i))+"/") {
@@ -21,8 +21,7 @@ func (m *mending) hasIndex(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// recover finds rows without the index as it is: in a copy of it, or in what is
-// left of its files.
+// recover finds rows in a copy of the index, or in what is left of its files.
 func (m *mending) recover(ctx context.Context, damage *format.CorruptError) error {
 	if m.rows != nil {
 		m.rows.Close()
@@ -66,7 +65,7 @@ func (m *mending) recover(ctx context.Context, damage *format.CorruptError) erro
 		}
 		any = true
 	}
-	left.report = func(sstable.Problem) {} // it was told
+	left.report = func(sstable.Problem) {} // it has been reported
 	m.rows = left
 	m.reopen = func(context.Context) (rows, error) { return left, nil }
 	if !any {
@@ -115,7 +114,7 @@ func (s salvaged) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.R
 	}
 }
 
-// opened gives the shards that are there and can be opened.
+// opened yields the existing shards that can be opened.
 func (m *mending) opened(ctx context.Context) iter.Seq2[*shard, error] {
 	return func(yield func(*shard, error) bool) {
 		objects, err := m.objects(ctx)
@@ -135,7 +134,7 @@ func (m *mending) opened(ctx context.Context) iter.Seq2[*shard, error] {
 	}
 }
 
-// inferConfig makes the bundle's own row from the headers of its shards.
+// inferConfig makes the row of the bundle itself from the headers of its shards.
 func (m *mending) inferConfig(ctx context.Context) error {
 	m.cfg = config{version: versionMagic}
 	for s, err := range m.opened(ctx) {

@@ -18,13 +18,13 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// outcome is how the files of a shard fared.
+// outcome is the result of reading the files of a shard.
 type outcome struct {
-	good   int        // files whose content is what it should be
-	files  int        // with those that are empty
-	beside int        // of them in damaged records
-	bad    []int      // rows of the others, by their number
-	lost   []lostFile // the first of them
+	good   int        // files with correct content
+	files  int        // all correct files, including empty ones
+	beside int        // number of these in damaged records
+	bad    []int      // numbers of rows of the other files
+	lost   []lostFile // the first of these files
 }
 
 type lostFile struct {
@@ -32,10 +32,10 @@ type lostFile struct {
 	text string
 }
 
-// noShard is where rows belong that say nothing of content.
+// noShard is used for rows without content.
 const noShard = ^uint64(0)
 
-// judge reads the content of every file, to find out which rows are worth keeping.
+// judge reads the content of each file, to decide which rows to keep.
 func (m *mending) judge(ctx context.Context) error {
 	var err error
 	if m.ends, err = m.findEnds(ctx); err == nil && m.rescue {
@@ -48,8 +48,8 @@ func (m *mending) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Where something is wrong, the header or the rows of records may be: what is
-	// stored says itself where records are.
+	// If something is wrong, the cause may be the header or the rows of records. What is stored
+	// shows where records are.
 	undo := map[uint64]func(){}
 	again := map[uint64]bool{}
 	for _, i := range slices.Sorted(maps.Keys(all)) {
@@ -170,15 +170,15 @@ func (m *mending) findEnds(ctx context.Context) (map[uint64]int64, error) {
 	return ends, nil
 }
 
-// survey finds the records of all shards by what is stored, and where the last one
-// ends: rows that could say so are lost.
+// survey finds the records of all shards from what is stored, and the end of the last one,
+// because the rows that would show it are lost.
 func (m *mending) survey(ctx context.Context) error {
 	for s, err := range m.opened(ctx) {
 		if err != nil {
 			return err
 		}
 		if s.decode != nil {
-			continue // mendShard will see to it
+			continue // mendShard handles it
 		}
 		if s.codec == codec.Raw {
 			if places, err := m.placesOf(ctx, s); err == nil && len(places) == 0 {
@@ -193,16 +193,15 @@ func (m *mending) survey(ctx context.Context) error {
 	return nil
 }
 
-// mendShard makes a header for a shard that has lost its own, and finds its records
-// where the rows of them are wrong. It reports whether there is something new, and
-// returns what takes it back.
+// mendShard makes a header for a shard that lost its own, and finds its records if their rows are
+// wrong. It reports whether anything changed, and returns a function that undoes it.
 func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mended bool, undo func(), _ error) {
 	s, err := m.shard(ctx, i)
 	switch {
 	case err != nil:
 	case s.decode != nil:
 		err = s.decode
-	// Its header is not what it would be with others of the bundle.
+	// The header differs from those that shards of this bundle should have.
 	case !someGood && (s.dataOff != int64(len(m.headerOf(s.index))) || s.header.compression != m.cfg.compression):
 		err = fault(badShard, s.name, 0, "no file of it can be read")
 	}
@@ -235,14 +234,14 @@ func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mende
 	return mended || found, undo, err
 }
 
-// findRecords takes the records of a shard from what is stored, if they can be
-// found so and are not what the rows say.
+// findRecords uses the records of a shard from what is stored, if they can be found and differ
+// from the rows.
 func (m *mending) findRecords(ctx context.Context, s *shard) (found bool, undo func(), _ error) {
 	places, end, err := m.rescan(ctx, s)
 	if err != nil || places == nil {
 		return false, nil, err
 	}
-	// Rows that are right are in the shard then, to be compared with.
+	// If the rows are correct, they are now in the shard for comparison.
 	if _, err := m.placesOf(ctx, s); err != nil {
 		if _, damaged := err.(*format.CorruptError); !damaged {
 			return false, nil, err
@@ -264,7 +263,7 @@ func (m *mending) findRecords(ctx context.Context, s *shard) (found bool, undo f
 	}, nil
 }
 
-// assume opens a shard as if it had the header that others have.
+// assume opens a shard as if it had the header of the others.
 func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	s := &shard{index: i, name: m.shardName(i)}
 	var err error
@@ -289,7 +288,7 @@ func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 	return s, nil
 }
 
-// headerOf is what a shard of the bundle begins with.
+// headerOf returns the beginning of a shard of the bundle.
 func (m *mending) headerOf(i uint64) []byte {
 	w := writer{o: options{kind: m.cfg.compression, recordSize: int(min(m.cfg.recordSize, maxRecord)), align: int64(min(m.cfg.blockSize, maxAlign)), shards: int(min(m.cfg.shards, 1<<31-1))}}
 	if m.cfg.rawPacked {
@@ -298,12 +297,12 @@ func (m *mending) headerOf(i uint64) []byte {
 	return w.header(i, nil)
 }
 
-// rescan finds the records of a shard by decoding one after the other, up to where
-// its files end; or its last record, if rows are lost that may have said more. It
-// returns nil where it does not come that far.
+// rescan finds the records of a shard by decoding one after the other, up to the end of its
+// files. If rows that may have shown a later end are lost, it continues to the last record. It
+// returns nil if it cannot reach that end.
 //
-// Rows are believed about what cannot be found so: records that are all zeros, and
-// those that cannot be decoded.
+// It relies on rows for what cannot be found in this way: records that are all zeros, and records
+// that cannot be decoded.
 func (m *mending) rescan(ctx context.Context, s *shard) (_ []place, end int64, _ error) {
 	length := methods[s.header.compression].length
 	if length == nil {
@@ -347,14 +346,14 @@ func (m *mending) rescan(ctx context.Context, s *shard) (_ []place, end int64, _
 	return out, off, nil
 }
 
-// saidPlace is what rows say of a record.
+// saidPlace is what the rows say about a record.
 type saidPlace struct {
 	at   int64 // as in place
-	next int64 // where the next record is stored that is; 0 is not known
+	next int64 // where the next stored record is; 0 means unknown
 	end  int64 // of the record in the stream
 }
 
-// saidPlaces are the rows of a shard's records that can be read, by offset.
+// saidPlaces returns the rows of a shard's records that can be read, by offset.
 func (m *mending) saidPlaces(ctx context.Context, s *shard, end int64) (map[int64]saidPlace, error) {
 	var rows []place
 	from, to := shardKeys(s.index)
@@ -383,12 +382,12 @@ func (m *mending) saidPlaces(ctx context.Context, s *shard, end int64) (map[int6
 type recordScan struct {
 	s      *shard
 	length func([]byte) (size, stored int, err error)
-	usual  int64 // that a record takes at most
+	usual  int64 // largest stored size of a record
 	buf    []byte
 }
 
-// measure returns how long the record becomes that is stored at, and how much it
-// takes; 0 if there is none.
+// measure returns the uncompressed and the stored size of the record that is stored at an offset;
+// 0 if there is none.
 func (r *recordScan) measure(ctx context.Context, at int64) (size, stored int64, _ error) {
 	room := r.s.size - r.s.dataOff - at
 	for guess := min(room, r.usual); guess > 0; guess = min(room, guess*4) {
@@ -410,16 +409,16 @@ func (r *recordScan) measure(ctx context.Context, at int64) (size, stored int64,
 	return 0, 0, nil
 }
 
-// recordReader reads contents, and remembers the records that it decoded last:
-// files mostly come in the order in which they are stored, by and large.
+// recordReader reads contents, and caches the records that it decoded last, because files come
+// mostly in stored order.
 type recordReader struct {
 	*mending
-	kept  []decoded // the one that was used last comes first
+	kept  []decoded // the last used one is first
 	amiss bool      // a record of the last file is damaged
 }
 
 type decoded struct {
-	x     format.Extent // of which At, Skip and Size are of no account
+	x     format.Extent // without At, Skip and Size
 	unit  []byte
 	fault error
 }
@@ -429,7 +428,7 @@ const (
 	mostKeptBytes = 16 << 20
 )
 
-// record is the record that x is a slice of.
+// record returns the record that contains x.
 func (r *recordReader) record(ctx context.Context, x format.Extent) (*decoded, error) {
 	x.At, x.Skip, x.Size = 0, 0, 0
 	if i := slices.IndexFunc(r.kept, func(d decoded) bool {
@@ -470,8 +469,8 @@ func (r *recordReader) record(ctx context.Context, x format.Extent) (*decoded, e
 	return &r.kept[0], nil
 }
 
-// frontOf decodes as much of a record as can be, if it is damaged or nothing says how long
-// it is: checksums of files say what of it is right.
+// frontOf decodes as much of a record as possible, if it is damaged or its size is not known.
+// Checksums of files show what is correct.
 func frontOf(c codec.Codec, stored []byte, most int64) ([]byte, error) {
 	d, err := c.Decode(bytes.NewReader(stored))
 	if err != nil {
@@ -491,7 +490,7 @@ func (r *recordReader) check(ctx context.Context, e format.Entry, row sstable.Ro
 		r.sums = r.sums || m.crc != 0
 		return nil
 	}
-	// Links have content too, as far as the bare format goes.
+	// In the bare format, links have content too.
 	plain := e
 	plain.Kind, plain.Size, plain.Fault = format.File, int64(m.size), nil
 	sum := uint32(0)
@@ -523,7 +522,7 @@ func (r *recordReader) read(ctx context.Context, e format.Entry, take func([]byt
 
 var nothing [64 << 10]byte
 
-// extent hands on the bytes of an extent.
+// extent calls take with the bytes of an extent.
 func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]byte)) error {
 	switch x.Codec {
 	case codec.Zero:

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// keptEnds is where in each shard's stream the last file ends that is kept.
+// keptEnds has the end of the last kept file in each shard's stream.
 type keptEnds map[uint64]int64
 
 func (k keptEnds) add(m meta) {
@@ -24,7 +24,7 @@ func (k keptEnds) add(m meta) {
 	}
 }
 
-// writeRows writes the rows that are kept, and those that are new, in order.
+// writeRows writes the kept rows and the new ones, sorted.
 func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
 	if err := w.add(ctx, configKey, m.cfg.append(nil)); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
 	return nil
 }
 
-// keptRows yields the rows of files that are worth keeping.
+// keptRows yields the rows of files that are kept.
 func (m *mending) keptRows(ctx context.Context) iter.Seq2[sstable.Row, error] {
 	return func(yield func(sstable.Row, error) bool) {
 		n := -1
@@ -73,7 +73,7 @@ func (m *mending) keptRows(ctx context.Context) iter.Seq2[sstable.Row, error] {
 	}
 }
 
-// recordShards are the shards of which there are rows of records.
+// recordShards returns the shards that have rows of records.
 func (m *mending) recordShards(ctx context.Context) ([]uint64, error) {
 	var all []uint64
 	for i := range m.places {
@@ -92,7 +92,7 @@ func (m *mending) recordShards(ctx context.Context) ([]uint64, error) {
 	return slices.Compact(all), nil
 }
 
-// recordsOf is a shard with its records, nil if it or they cannot be read.
+// recordsOf returns a shard with its records, or nil if it or they cannot be read.
 func (m *mending) recordsOf(ctx context.Context, i uint64) (*shard, []place, error) {
 	s, err := m.shard(ctx, i)
 	var places []place
@@ -105,13 +105,12 @@ func (m *mending) recordsOf(ctx context.Context, i uint64) (*shard, []place, err
 	return s, places, err
 }
 
-// writeRecords writes the rows of a shard's records. A record that is not there any
-// more is said to be zeros: no file lies in it, and it says where the one before it
-// ends.
+// writeRecords writes the rows of a shard's records. A record that no longer exists is written as
+// zeros, because no file is in it and its row is the end of the record before.
 func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, kept int64) error {
 	s, places, err := m.recordsOf(ctx, i)
 	if s == nil {
-		return err // nil, if none of its files is left
+		return err // nil if no file of it is kept
 	}
 	for _, p := range places {
 		r := record{shard: i, offset: uint64(p.off), at: uint64(max(p.at, 0)), stored: p.at >= 0 && p.at < s.size-s.dataOff}
@@ -127,7 +126,7 @@ func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, ke
 	if len(places) == 0 || kept >= end {
 		return nil
 	}
-	// A row that is damaged may say that its file ends anywhere.
+	// A damaged row may have any end of its file.
 	if last := end - places[len(places)-1].off; last <= 0 || last > maxRecord {
 		return nil
 	}
@@ -135,8 +134,8 @@ func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, ke
 	return w.add(ctx, appendRecordKey(nil, i, uint64(end)), r.append(nil))
 }
 
-// foundFiles are rows of new files in lost+found: where rows are lost, the runs of
-// content that no file covers. What cannot be read parts them.
+// foundFiles returns rows of new files in lost+found, if rows were lost: the runs of content that
+// no file covers. Unreadable parts separate them.
 func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 	if !m.rescue {
 		return nil, nil
@@ -185,7 +184,7 @@ func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 	return out, nil
 }
 
-// freeName is name, or one like it that no row has.
+// freeName returns name, or a similar name that no row has.
 func (m *mending) freeName(ctx context.Context, name string) (string, error) {
 	for try, n := name, 2; ; try, n = fmt.Sprintf("%s-%d", name, n), n+1 {
 		if _, ok, err := m.row(ctx, try); !ok || err != nil {
@@ -194,7 +193,7 @@ func (m *mending) freeName(ctx context.Context, name string) (string, error) {
 	}
 }
 
-// gap returns files for what can be read of bytes that no file covers, but for zeros.
+// gap returns files for the readable parts of bytes that no file covers, without zeros.
 func (r *recordReader) gap(ctx context.Context, shard uint64, places []place, x formatkit.Range) (all []meta, _ error) {
 	var cur meta
 	zeros := true

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 )
 
-// spared are the rows of an index, or where that is damaged or lost those of a copy of it.
+// spared has the rows of an index or, if it is damaged or lost, those of a copy.
 type spared struct {
 	a     *bundle
 	first rows // nil if it cannot be opened
@@ -21,7 +21,7 @@ type spared struct {
 	doubt *format.Problem // why the copy is used
 }
 
-// instead returns the copy, if err is damage and there is one; else err.
+// instead returns the copy if err is damage and there is one. Otherwise it returns err.
 func (x *spared) instead(ctx context.Context, err error) (rows, error) {
 	damage, damaged := errors.AsType[*format.CorruptError](err)
 	if !damaged || damage.Code == format.Limit || damage.Code == format.Unsupported {
@@ -60,7 +60,7 @@ func (x *spared) Get(ctx context.Context, key []byte) (value []byte, ok bool, er
 	return value, ok, nil
 }
 
-// lost is an error where there is no first one.
+// lost returns an error if there is no first index.
 func (x *spared) lost() error {
 	if x.first == nil {
 		return &format.CorruptError{Format: "databundle", Problem: *x.doubt}
@@ -76,7 +76,7 @@ func (x *spared) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.Ro
 				if err = rerr; err != nil {
 					break
 				}
-				from = append(bytes.Clone(row.Key), 0) // behind it
+				from = append(bytes.Clone(row.Key), 0) // after that row
 				if !yield(row, nil) {
 					return
 				}
@@ -108,7 +108,7 @@ func (x *spared) Close() error {
 	return errors.Join(errs...)
 }
 
-// directory is the index of the bundle, if it is a directory that can be opened.
+// directory returns the index of the bundle, if it is a directory that can be opened.
 func (a *bundle) directory() (directoryRows, bool) {
 	r := a.rows
 	if x, ok := r.(*spared); ok {
@@ -118,7 +118,7 @@ func (a *bundle) directory() (directoryRows, bool) {
 	return d, ok
 }
 
-// doubts says why a copy of the index is used, nil if none is.
+// doubts returns why a copy of the index is used, or nil if none is.
 func (a *bundle) doubts() *format.Problem {
 	x, ok := a.rows.(*spared)
 	if !ok {

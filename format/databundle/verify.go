@@ -28,19 +28,19 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return v.run(ctx)
 }
 
-// check is a bundle whose structure is being checked.
+// check is the state of a check of a bundle's structure.
 type check struct {
 	*bundle
 	report  func(format.Problem)
 	streams map[uint64]*stream
 	lastDir string
-	clash   string // a file that lastDir lies below
+	clash   string // a file that has lastDir below it
 }
 
-// stream is what is known of a shard's stream from the rows of its files.
+// stream is what the rows of files show about a shard's stream.
 type stream struct {
 	used formatkit.Ranges
-	odd  []formatkit.Range // files that did not come behind what came before them
+	odd  []formatkit.Range // files that did not follow the files before them
 	end  int64
 }
 
@@ -71,7 +71,7 @@ func (v *check) run(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{v.checkConfig, v.checkRows, v.checkShards, v.checkCopies} {
 		err := step(ctx)
 		if c, ok := err.(*format.CorruptError); ok {
-			// The index cannot be read on.
+			// The index cannot be read further.
 			if !told[c.Problem] {
 				v.report(c.Problem)
 			}
@@ -98,7 +98,7 @@ func (v *check) checkConfig(context.Context) error {
 	return nil
 }
 
-// checkCopies compares copies of the index with it, where the store can be listed.
+// checkCopies compares copies of the index with it, if the store can list.
 func (v *check) checkCopies(ctx context.Context) error {
 	objects, err := v.objects(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func sameRows(ctx context.Context, a, b rows) error {
 	return nil
 }
 
-// checkRows goes through the whole index.
+// checkRows iterates over the whole index.
 func (v *check) checkRows(ctx context.Context) error {
 	last := ""
 	strange := map[uint64]bool{}
@@ -203,7 +203,7 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 	}
 	m, err := parseMeta(row.Value)
 	if err != nil {
-		return nil // it has a fault, then
+		return nil // its fault has been reported
 	}
 	if e.Kind == format.HardLink {
 		other, ok, err := v.row(ctx, e.Link)
@@ -232,8 +232,8 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 	return nil
 }
 
-// checkAbove says that a file lies where a directory should. Neighbours mostly
-// share their directory.
+// checkAbove reports a file where there should be a directory. Neighbours usually have the same
+// directory, which is checked once.
 func (v *check) checkAbove(ctx context.Context, name string) error {
 	dir := path.Dir(name)
 	if dir != v.lastDir {
@@ -249,7 +249,7 @@ func (v *check) checkAbove(ctx context.Context, name string) error {
 			if m, err := parseMeta(row.Value); err == nil && m.kind != directory {
 				v.clash = d
 			}
-			break // what is above a row was looked at with it
+			break // everything above a row has been checked with it
 		}
 	}
 	if v.clash != "" {
@@ -258,7 +258,7 @@ func (v *check) checkAbove(ctx context.Context, name string) error {
 	return nil
 }
 
-// checkShards looks at the shards that there are said to be, or that files lie in.
+// checkShards checks the shards that should exist, and those that contain files.
 func (v *check) checkShards(ctx context.Context) error {
 	for i := range v.cfg.shards {
 		if i == 1<<20 {
@@ -333,7 +333,7 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 	return nil
 }
 
-// checkOverlaps compares where files lie.
+// checkOverlaps compares the places of files.
 func (v *check) checkOverlaps(s *shard, files *stream) {
 	slices.SortFunc(files.odd, func(a, b formatkit.Range) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))

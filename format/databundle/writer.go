@@ -26,9 +26,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// writer writes a bundle. Records are compressed in parallel and written in order;
-// what is known of files goes through a sorter, for the order of their keys is not
-// the one in which they come.
+// writer writes a bundle. Records are compressed concurrently and written in order. The rows of
+// files go through a sorter, because files do not come in the order of their keys.
 type writer struct {
 	st       store.Store
 	root     string
@@ -39,21 +38,21 @@ type writer struct {
 	sorter   *sorter.Sorter
 	shards   []*shardWriter
 	cur      *shardWriter
-	run      int64 // what cur got since it was chosen
+	run      int64 // bytes that cur got since it was chosen
 	pending  []byte
-	small    []byte // content of a file that does not fit pending
+	small    []byte // content of a file that does not fit into pending
 	buf      []byte
 	hash     hash.Hash32
 	lastDir  string
-	links    int // hard links, whose files are known when all rows are sorted
+	links    int // hard links, whose targets are known when all rows are sorted
 	seq      uint64
 	sum      format.Summary
-	err      error // what is written makes no bundle any more
+	err      error // the bundle can no longer be completed
 	ended    bool
 	made     []string // shards that are in the store
 	part     *format.Part
 
-	mu   sync.Mutex // guards what the pipeline's taker shares
+	mu   sync.Mutex // guards what the pipeline's taker uses
 	jobs []job
 }
 
@@ -68,19 +67,19 @@ type shardWriter struct {
 	index   uint64
 	name    string
 	out     io.Writer
-	obj     store.Writer   // nil where out is scratch
-	scratch format.Scratch // of a shard whose header has the index
+	obj     store.Writer   // nil if out is scratch
+	scratch format.Scratch // for a shard whose header contains the index
 	dataOff int64
-	at      int64   // of the next stored byte, behind dataOff
-	stream  int64   // bytes that were appended
-	records []place // off and at only
+	at      int64   // of the next stored byte, relative to dataOff
+	stream  int64   // bytes appended to the stream
+	records []place // only off and at are set
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	return begin(ctx, st, strings.TrimSuffix(name, "/"), nil, o)
 }
 
-// begin begins a bundle, or one part of it.
+// begin begins a bundle, or a part of one.
 func begin(ctx context.Context, st store.Store, root string, part *format.Part, o format.CreateOptions) (_ format.Writer, err error) {
 	p, err := parseOptions(o.Param)
 	if err == nil && part != nil {
@@ -154,7 +153,7 @@ func (w *writer) addShard(ctx context.Context) (err error) {
 	return err
 }
 
-// header is what a shard begins with.
+// header returns the beginning of a shard.
 func (w *writer) header(i uint64, inline []byte) []byte {
 	h := header{shard: i, recordSize: uint64(w.o.recordSize), align: uint64(w.o.align), compression: w.o.kind, external: !w.o.inline}
 	if w.o.shardSize == 0 && w.part == nil {
@@ -171,7 +170,7 @@ func (w *writer) header(i uint64, inline []byte) []byte {
 	return b
 }
 
-// choose finds the shard for a file of n bytes.
+// choose selects the shard for a file of n bytes.
 func (w *writer) choose(ctx context.Context, n int64) error {
 	switch {
 	case w.o.shardSize > 0 && w.cur.stream > 0 && w.cur.stream+n > w.o.shardSize:
@@ -228,7 +227,7 @@ func allZeros(b []byte) bool {
 	return len(b) < 8 && bytes.Count(b, []byte{0}) == len(b)
 }
 
-// take writes a record that was compressed.
+// take writes a compressed record.
 func (w *writer) take(_, out []byte) error {
 	w.mu.Lock()
 	j := w.jobs[0]
@@ -325,8 +324,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return w.broken(err)
 	}
 	if e.Kind == format.HardLink {
-		// Behind the row of the file that it is another name of, by which it will
-		// be known where that lies.
+		// This sorts it after the row of its target, whose place is then known.
 		key := append(appendFileKey(nil, e.Link), 0, 0, rankLink)
 		key = append(key, appendFileKey(nil, e.Name)...)
 		if err := w.sorter.Add(key, nil); err != nil {
@@ -336,13 +334,13 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	return nil
 }
 
-// addFile appends a file's content, and notes where it lies.
+// addFile appends a file's content, and records its place.
 func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *meta) error {
 	var sum string
 	var err error
 	switch {
 	case e.Size < largeFile:
-		// Read before anything is appended, so that nothing has to be taken back.
+		// The content is read before anything is appended, so that nothing must be taken back.
 		w.small = w.small[:0]
 		if sum, err = formatkit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
 			w.small = append(w.small, p...)
@@ -383,7 +381,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 	}
 	m.shard, m.size = w.cur.index, uint64(e.Size)
 	if e.Size == 0 {
-		return nil // the checksum of nothing is 0, too
+		return nil // the checksum of no bytes is 0 too
 	}
 	if sum == "" {
 		return w.broken(fmt.Errorf("%s: the reader provides no crc32c", format.Escape(e.Name)))
@@ -392,7 +390,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 	return nil
 }
 
-// beginLarge makes a large file begin where a record does.
+// beginLarge makes a large file begin at the start of a record.
 func (w *writer) beginLarge() error {
 	if w.parallel != nil {
 		return w.cut()
@@ -403,7 +401,7 @@ func (w *writer) beginLarge() error {
 	return nil
 }
 
-// mark is how far a shard is.
+// mark is a position in a shard.
 type mark struct {
 	s       *shardWriter
 	stream  int64
@@ -412,8 +410,8 @@ type mark struct {
 	run     int64
 }
 
-// mark is taken where a record ends. Where that is stored is known only if nothing
-// is being compressed.
+// mark returns the current position, at the end of a record. Its stored offset is known only if
+// nothing is being compressed.
 func (w *writer) mark() mark {
 	m := mark{s: w.cur, stream: w.cur.stream, records: len(w.cur.records), run: w.run}
 	if w.parallel == nil {
@@ -422,8 +420,8 @@ func (w *writer) mark() mark {
 	return m
 }
 
-// back takes back all since m. What the store cannot take back stays as bytes of
-// no file.
+// back takes back everything since m. What the store cannot take back remains as bytes that
+// belong to no file.
 func (w *writer) back(m mark) error {
 	s, to := m.s, m.at
 	w.run = m.run
@@ -469,7 +467,7 @@ func (w *writer) back(m mark) error {
 
 var errEnded = errors.New("the bundle is already complete or aborted")
 
-// broken remembers an error that ends the bundle.
+// broken records an error after which the bundle cannot be completed.
 func (w *writer) broken(err error) error {
 	if w.err == nil {
 		w.err = err
@@ -509,13 +507,13 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	return w.sum, w.release(ctx)
 }
 
-// commitShards writes shards beside each other, and then the index.
+// commitShards writes shards concurrently, and then the index.
 func (w *writer) commitShards(ctx context.Context) error {
 	for _, s := range w.shards {
 		if err := w.pad(s, s.out); err != nil {
 			return err
 		}
-		w.made = append(w.made, s.name) // a Commit that fails may have been carried out
+		w.made = append(w.made, s.name) // a failed Commit may have succeeded
 		info, err := s.obj.Commit(ctx)
 		if err != nil {
 			return err
@@ -530,7 +528,7 @@ func (w *writer) commitShards(ctx context.Context) error {
 	return nil
 }
 
-// pad fills up the end of a shard without records, which have that done already.
+// pad fills up the end of a shard without records; with records this has been done already.
 func (w *writer) pad(s *shardWriter, out io.Writer) error {
 	if w.o.kind != none {
 		return nil
@@ -539,7 +537,7 @@ func (w *writer) pad(s *shardWriter, out io.Writer) error {
 	return err
 }
 
-// commitIndex writes the index, and its copies.
+// commitIndex writes the index and its copies.
 func (w *writer) commitIndex(ctx context.Context) (err error) {
 	x := newIndexWriter(w.st, w.root, w.o.copies, sstable.WriterOptions{})
 	defer func() { err = errors.Join(err, x.abort(ctx)) }()
@@ -552,7 +550,7 @@ func (w *writer) commitIndex(ctx context.Context) (err error) {
 	return err
 }
 
-// commitInline writes the one shard, whose header has the index.
+// commitInline writes the only shard, whose header contains the index.
 func (w *writer) commitInline(ctx context.Context) error {
 	s := w.shards[0]
 	var table []byte
@@ -582,7 +580,7 @@ func (w *writer) commitInline(ctx context.Context) error {
 	return err
 }
 
-// release gives back what the writer holds.
+// release releases the writer's resources.
 func (w *writer) release(ctx context.Context) error {
 	if w.ended {
 		return nil
@@ -590,7 +588,7 @@ func (w *writer) release(ctx context.Context) error {
 	w.ended = true
 	var errs []error
 	if w.parallel != nil {
-		w.parallel.Close() // its error was met before, or concerns nobody any more
+		w.parallel.Close() // its error has been returned before, or no longer matters
 	}
 	errs = append(errs, w.c.close(), w.sorter.Close())
 	for _, s := range w.shards {

@@ -36,21 +36,21 @@ func checkEntry(e format.Entry) error {
 	return nil
 }
 
-// The sorter's keys are those of the index, two NULs, and a rank: of rows for one
-// name the last counts, and one that a path only implies counts least.
+// The sorter's keys are those of the index, two NULs, and a rank. If several rows have the same
+// name, the last one counts; one that is only implied by a path counts least.
 const (
 	rankImplied = 0
-	rankRow     = 1 // and a number that grows
+	rankRow     = 1 // and an increasing number
 	rankLink    = 2 // and the key of a hard link to that name
 )
 
-// What a value in the sorter begins with.
+// The first byte of a value in the sorter.
 const (
 	rowPlain = 0
-	rowLink  = 1 // it lies where another one does
+	rowLink  = 1 // it has the place of another row
 )
 
-// addDirs adds rows for the directories above a name that were not just added.
+// addDirs adds rows for the directories above a name, unless they were just added.
 func (w *writer) addDirs(name string) {
 	dir := path.Dir(name)
 	if dir == w.lastDir {
@@ -66,13 +66,12 @@ func (w *writer) addDirs(name string) {
 	}
 }
 
-// addImplied adds a row that is not one of an entry: of a directory above one, or of the
-// bundle itself.
+// addImplied adds a row without an entry: of a directory above an entry, or of the bundle itself.
 func (w *writer) addImplied(name string, m meta) error {
 	return w.sorter.Add(append(appendFileKey(nil, name), 0, 0, rankImplied), m.append([]byte{rowPlain}))
 }
 
-// metaOf is an entry's row, without where its content lies.
+// metaOf returns the row of an entry, without the place of its content.
 func metaOf(e format.Entry) (meta, error) {
 	m := meta{kind: regularFile}
 	if e.Kind == format.Dir {
@@ -115,8 +114,8 @@ func metaOf(e format.Entry) (meta, error) {
 	return m, nil
 }
 
-// eachRow calls add for each row of the index, in order. That of a part has none of
-// directories that are only implied.
+// eachRow calls add for each row of the index, sorted. For a part, rows of implied directories
+// are omitted.
 func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error) error {
 	shards := len(w.shards)
 	if w.part != nil {
@@ -166,20 +165,20 @@ func (w *writer) eachRow(ctx context.Context, add func(key, value []byte) error)
 	return nil
 }
 
-// sortedRow is the row that counts of a name, by the key of the index.
+// sortedRow is the row of a name that counts, with the key of the index.
 type sortedRow struct {
 	sorter.Row
 	rank byte
 }
 
-// splitSorted takes a key of the sorter apart.
+// splitSorted splits a key of the sorter.
 func splitSorted(key []byte) (own []byte, rank byte, rest []byte) {
-	at := bytes.Index(key, []byte{0, 0}) + 2 // the directory's end
+	at := bytes.Index(key, []byte{0, 0}) + 2 // the end of the directory
 	at += bytes.Index(key[at:], []byte{0, 0})
 	return key[:at], key[at+2], key[at+3:]
 }
 
-// sortedRows yields what is in a sorter, until ctx ends.
+// sortedRows yields the contents of a sorter until ctx ends.
 func sortedRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sorter.Row, error] {
 	return func(yield func(sorter.Row, error) bool) {
 		n := 0
@@ -194,7 +193,7 @@ func sortedRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sorter.Row, 
 	}
 }
 
-// lastRows yields of each name the row that counts.
+// lastRows yields the row of each name that counts.
 func lastRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sortedRow, error] {
 	return func(yield func(sortedRow, error) bool) {
 		var held sortedRow
@@ -218,8 +217,8 @@ func lastRows(ctx context.Context, rows *sorter.Sorter) iter.Seq2[sortedRow, err
 	}
 }
 
-// placesOfLinks finds where hard links lie: rows of the files that they are names
-// of, by the links' keys.
+// placesOfLinks finds the places of hard links. It returns the rows of their targets, by the keys
+// of the links.
 func (w *writer) placesOfLinks(ctx context.Context) (_ *sorter.Sorter, err error) {
 	places := w.newSorter()
 	defer func() {
@@ -252,8 +251,8 @@ func (w *writer) placesOfLinks(ctx context.Context) (_ *sorter.Sorter, err error
 	return places, nil
 }
 
-// resolved gives hard links their places, which are in the same order. A link to
-// what is no file of the bundle has nowhere to lie.
+// resolved sets the places of hard links; places is in the same order. A link without a target in
+// the bundle has no place.
 func resolved(all iter.Seq2[sortedRow, error], places *sorter.Sorter) iter.Seq2[sortedRow, error] {
 	return func(yield func(sortedRow, error) bool) {
 		next, stop := iter.Pull2(places.Sorted())
@@ -276,7 +275,7 @@ func resolved(all iter.Seq2[sortedRow, error], places *sorter.Sorter) iter.Seq2[
 	}
 }
 
-// linked is the row of a hard link, with the place of a file.
+// linked returns the row of a hard link with the place of its target.
 func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 	if len(place.Value) == 0 || place.Value[0] != regularFile {
 		dir, base, err := cutFileKey(row.Key[len(fileTablePrefix):])

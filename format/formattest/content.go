@@ -11,9 +11,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// read returns content bytes [off, off+n) of e in the plainest way: extent by
-// extent, each unit read and decoded whole. It is what the engine is measured
-// against, so it shares nothing with it.
+// read returns content bytes [off, off+n) of e in the simplest way: extent by extent, reading and
+// decoding whole units. The engine is tested against it, so it shares no code with the engine.
 func read(ctx context.Context, st store.Store, r format.Reader, e format.Entry, off, n int64) ([]byte, error) {
 	out := make([]byte, n)
 	at := int64(0)
@@ -44,7 +43,7 @@ func read(ctx context.Context, st store.Store, r format.Reader, e format.Entry, 
 	return out, nil
 }
 
-// sane says why x is no extent that an archive can have.
+// sane returns an error if x is not a valid extent of an archive.
 func sane(x format.Extent) error {
 	if x.At < 0 || x.Size < 0 || x.Off < 0 || x.Len < 0 || x.Skip < 0 ||
 		x.At+x.Size < 0 || x.Off+x.Len < 0 || x.Skip+x.Size < 0 {
@@ -73,7 +72,7 @@ func stored(x format.Extent) bool {
 	return x.Codec != codec.Inline && x.Codec != codec.Zero && !x.External
 }
 
-// unit returns the content of one extent.
+// unit returns the content of an extent.
 func unit(ctx context.Context, st store.Store, x format.Extent) (_ []byte, err error) {
 	switch x.Codec {
 	case codec.Zero:
@@ -82,7 +81,7 @@ func unit(ctx context.Context, st store.Store, x format.Extent) (_ []byte, err e
 		return x.Inline(ctx)
 	}
 	if x.External {
-		return make([]byte, x.Size), nil // not in the archive: nothing of it can be checked here
+		return make([]byte, x.Size), nil // it is outside the archive and cannot be checked here
 	}
 	o, err := st.Open(ctx, x.Object)
 	if err != nil {
@@ -119,7 +118,7 @@ func unit(ctx context.Context, st store.Store, x format.Extent) (_ []byte, err e
 	return out, nil
 }
 
-// blockReader hides that b is in memory, so that decoders cannot profit.
+// blockReader hides from decoders that b is in memory.
 type blockReader struct{ b []byte }
 
 func (r *blockReader) Read(p []byte) (int, error) {
@@ -131,8 +130,7 @@ func (r *blockReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readAll uses an archive in every way there is and returns the contents that
-// it read, as far as it came.
+// readAll uses an archive in all ways and returns the contents that it could read.
 func (s *suite) readAll(ctx context.Context, st store.Store, name string, o format.OpenOptions) (contents map[string][]byte, err error) {
 	contents = map[string][]byte{}
 	r, err := s.f.Open(ctx, st, name, o)

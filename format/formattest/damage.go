@@ -27,8 +27,7 @@ func with(all map[string][]byte, name string, b []byte) *storetest.Mem {
 	return st
 }
 
-// testTruncations cuts every object at every length, or at some 1,000 where it
-// is long.
+// testTruncations cuts each object at every length, or at about 1,000 lengths of a long object.
 func testTruncations(t *testing.T, a *archive) {
 	testkit.Serial(t)
 	all := objects(t, a.st)
@@ -48,8 +47,8 @@ func testTruncations(t *testing.T, a *archive) {
 	}
 }
 
-// testFlippedBits turns bits of every object, one and now and then a few, some
-// thousand times: more often where there is more that can break.
+// testFlippedBits flips bits of each object several thousand times, usually a single bit. It
+// flips more often where more can break.
 func testFlippedBits(t *testing.T, a *archive) {
 	testkit.Serial(t)
 	seed := rand.Uint64()
@@ -76,9 +75,8 @@ func testFlippedBits(t *testing.T, a *archive) {
 	}
 }
 
-// survives checks that nothing a format does with an archive that may be
-// damaged panics, escapes its objects or contradicts the rest. It says whether
-// the archive opens.
+// survives checks that a format's functions neither panic on a possibly damaged archive, nor
+// leave its objects, nor contradict each other. It reports whether the archive opens.
 func (s *suite) survives(t *testing.T, what string, st *storetest.Mem, name string) bool {
 	t.Helper()
 	ctx := t.Context()
@@ -102,7 +100,7 @@ func (s *suite) survives(t *testing.T, what string, st *storetest.Mem, name stri
 	return opened
 }
 
-// problems runs Verify and returns how many errors it found.
+// problems runs Verify and returns the number of errors that it reports.
 func (s *suite) problems(t *testing.T, what string, st *storetest.Mem, name string) (faults int) {
 	t.Helper()
 	if s.f.Verify == nil {
@@ -125,8 +123,8 @@ func (s *suite) problems(t *testing.T, what string, st *storetest.Mem, name stri
 	return faults
 }
 
-// describesSafely goes through all that a reader tells. It returns the first
-// error by which the reader says that the archive is damaged.
+// describesSafely iterates over everything that a reader returns. It returns the first error that
+// reports damage.
 func (s *suite) describesSafely(ctx context.Context, st *storetest.Mem, name string) (opened bool, damage error) {
 	r, err := s.f.Open(ctx, st, name, format.OpenOptions{})
 	if err != nil {
@@ -190,7 +188,7 @@ func (s *suite) describesSafely(ctx context.Context, st *storetest.Mem, name str
 	return true, damage
 }
 
-// inside says why x leaves its object or e's content.
+// inside returns an error if x leaves its object or e's content.
 func inside(st *storetest.Mem, x format.Extent, e format.Entry) error {
 	if err := sane(x); err != nil {
 		return err
@@ -201,15 +199,15 @@ func inside(st *storetest.Mem, x format.Extent, e format.Entry) error {
 	if !stored(x) {
 		return nil
 	}
-	// An object that damage gave another name is not there; reading says so.
+	// If damage changed the name of the object, it does not exist; reading reports that.
 	if b := st.Get(x.Object); b != nil && x.Off+x.Len > int64(len(b)) {
 		return fmt.Errorf("extent %d+%d is outside %s, which has %d bytes", x.Off, x.Len, x.Object, len(b))
 	}
 	return nil
 }
 
-// repairs plans a repair, makes it, and checks that it was one: what is left
-// opens without an error, and there is nothing more to do.
+// repairs plans a repair, applies it, and checks the result: it must open without an error, and
+// need no further repair.
 func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name string) {
 	t.Helper()
 	plan, err := s.f.Repair(t.Context(), st, name, format.OpenOptions{}, func(format.Problem) {})
@@ -246,7 +244,7 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 		t.Errorf("%s: repair: %v", what, err)
 		return
 	}
-	// What is lost for good may go on being missed, where it is said.
+	// What is lost for good may still be reported as missing.
 	if n := s.problems(t, what+", repaired", mended, name); n > 0 && !plan.Partial {
 		t.Errorf("%s: %d errors are left after the repair", what, n)
 	}
@@ -259,8 +257,7 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 	}
 }
 
-// dropBackups takes what is one of the objects that a plan replaces out of made, unless
-// it is wanted.
+// dropBackups removes objects that a plan replaces from made, unless they are wanted.
 func dropBackups(made, want, before map[string][]byte, replaced []string) {
 	for n, b := range made {
 		if want[n] == nil && slices.ContainsFunc(replaced, func(r string) bool { return bytes.Equal(before[r], b) }) {
@@ -269,7 +266,7 @@ func dropBackups(made, want, before map[string][]byte, replaced []string) {
 	}
 }
 
-// build makes a plan of an archive of several objects, in place.
+// build applies a plan for an archive of several objects in place.
 func build(ctx context.Context, all map[string][]byte, p format.Plan, name string) (*storetest.Mem, error) {
 	made := &storetest.Mem{}
 	if err := p.Build(ctx, made, name, true); err != nil {
@@ -290,8 +287,7 @@ func build(ctx context.Context, all map[string][]byte, p format.Plan, name strin
 	return out, nil
 }
 
-// apply makes the edits of a plan, which must be in order and within their
-// objects.
+// apply applies the edits of a plan. They must be sorted and within their objects.
 func apply(all map[string][]byte, p format.Plan) (*storetest.Mem, error) {
 	out := &storetest.Mem{}
 	for n, b := range all {

@@ -49,7 +49,7 @@ func testDescription(t *testing.T, s *suite) {
 	}
 }
 
-// foreign returns files that are no archives of any format of ours.
+// foreign returns files that are not archives of any of holdall's formats.
 func foreign(t *testing.T, own string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{
@@ -93,7 +93,7 @@ func foreign(t *testing.T, own string) map[string][]byte {
 	return all
 }
 
-// probe makes what detection gets to see.
+// probe returns the input of detection.
 func probe(name string, objects map[string][]byte) format.Probe {
 	b, ok := objects[name]
 	if !ok {
@@ -141,8 +141,7 @@ func testMissing(t *testing.T, s *suite) {
 	}
 }
 
-// checks returns Verify and Repair, those that there are, as if they were one
-// thing.
+// checks returns the Verify and Repair functions that the format has.
 func (s *suite) checks() map[string]func(context.Context, store.Store, string, func(format.Problem)) error {
 	all := map[string]func(context.Context, store.Store, string, func(format.Problem)) error{}
 	if s.f.Verify != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// onward is a store whose writers only go forward: what was written cannot be
-// taken back, as when it goes to a bucket part by part.
+// onward is a store whose writers cannot take anything back, as when an object is sent to a
+// bucket in parts.
 type onward struct{ *storetest.Mem }
 
 func (o onward) Can() store.Abilities {
@@ -30,7 +30,7 @@ func (onwardWriter) Can() store.WriterAbilities { return store.WriterAbilities{}
 
 var errSource = errors.New("the source broke")
 
-// breaking gives b and then fails.
+// breaking returns r's bytes and then fails.
 type breaking struct{ r io.Reader }
 
 func (b breaking) Read(p []byte) (int, error) {
@@ -41,7 +41,7 @@ func (b breaking) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endless goes on for longer than anybody should read of it.
+// endless continues for longer than any format should read.
 type endless struct{ n int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -52,11 +52,11 @@ func (e *endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// testFailedEntries adds entries whose content is not what they said, between
-// others that must not notice.
+// testFailedEntries adds entries whose content does not match their size, between other entries
+// that must not be affected.
 func testFailedEntries(t *testing.T, s *suite) {
 	testkit.Serial(t)
-	const far = 5 << 19 // more than any writer should keep in memory of one file
+	const far = 5 << 19 // more of a file than a writer should keep in memory
 	bytesOf := func(n int) io.Reader { return bytes.NewReader(noise(77, n)) }
 	bad := []struct {
 		what    string
@@ -96,7 +96,7 @@ func testFailedEntries(t *testing.T, s *suite) {
 					w := s.begin(t, c.open(mem), name, format.CreateOptions{})
 					good := []sample{file("before", noise(1, 1000))}
 					mustAdd(t, w, good[0])
-					// The odd name is one that is easily taken for another.
+					// The second name could be taken for another one.
 					for _, n := range []string{"bad", "b\xffd"} {
 						r := b.content(t, sources)
 						err := w.Add(t.Context(), format.Entry{Name: n, Size: b.size}, r)
@@ -106,12 +106,12 @@ func testFailedEntries(t *testing.T, s *suite) {
 						s.wantSourceError(t, err, r)
 						good = append(good, file("after "+n, noise(uint64(len(n)), 2000)))
 						mustAdd(t, w, good[len(good)-1])
-						// The name is still free.
+						// The name must still be available.
 						again := file(n, []byte("this time it worked"))
 						mustAdd(t, w, again)
 						good = append(good, again)
 					}
-					// Nothing comes after this one.
+					// Nothing comes after this entry.
 					r := b.content(t, sources)
 					s.wantSourceError(t, w.Add(t.Context(), format.Entry{Name: "last", Size: b.size}, r), r)
 					sum := mustCommit(t, w)
@@ -124,7 +124,7 @@ func testFailedEntries(t *testing.T, s *suite) {
 			}
 		})
 	}
-	// Nothing but failures is an archive of nothing.
+	// If all entries fail, the archive is empty.
 	for _, st := range []store.Store{&storetest.Mem{}, onward{&storetest.Mem{}}} {
 		w := s.begin(t, st, s.archiveName(), format.CreateOptions{})
 		for _, n := range []int64{10, far} {
@@ -147,8 +147,7 @@ func section(off, n int64) func(*testing.T, store.Store) io.Reader {
 	}
 }
 
-// wantSourceError checks what Add says of a source that was not as its entry
-// said.
+// wantSourceError checks the error of Add for a source that does not match its entry.
 func (s *suite) wantSourceError(t *testing.T, err error, r io.Reader) {
 	t.Helper()
 	_, wrongSize := errors.AsType[*format.SizeError](err)

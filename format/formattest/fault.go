@@ -13,12 +13,12 @@ import (
 
 var errInjected = errors.New("the store broke")
 
-// mostFaults bounds which requests are made to fail one by one. Of the later
-// ones, which are much like each other, some are left out.
+// mostFaults is the number of the last request that is made to fail. Some of the later requests,
+// which are similar to each other, are skipped.
 const mostFaults = 500
 
-// testReadFaults makes each request of a reader fail, one by one. Every failure
-// must come up, and what was read before it must be right.
+// testReadFaults makes each request of a reader fail, one by one. Each error must be returned,
+// and what was read before must be correct.
 func testReadFaults(t *testing.T, a *archive) {
 	want, err := a.readAll(t.Context(), a.st, a.name, format.OpenOptions{})
 	if err != nil {
@@ -64,12 +64,12 @@ func testReadFaults(t *testing.T, a *archive) {
 	}
 }
 
-// testWriteFaults makes each request of a writer fail, one by one, and cuts
-// writes short as a full disk does. Every failure must come up, and either
-// nothing is there afterwards or all of it.
+// testWriteFaults makes each request of a writer fail, one by one, and cuts writes short as a
+// full disk does. Each error must be returned, and afterwards the archive must be complete or
+// absent.
 func testWriteFaults(t *testing.T, s *suite) {
 	name := s.archiveName()
-	const large = 5 << 18 // more than writers gather
+	const large = 5 << 18 // more than writers buffer
 	samples := append(s.few(), file("large", noise(3, large)), file("after", []byte("it")))
 	source := &storetest.Mem{}
 	source.Put("source", noise(8, large))

@@ -1,8 +1,7 @@
-// Package formattest is the conformance suite of archive formats: a format is
-// done when [Run] passes.
+// Package formattest is the conformance suite of archive formats. A format is complete when [Run]
+// passes. It is only for the tests of formats:
 //
-// It is for the tests of those who teach holdall a format; programs have no use
-// for it.
+//	func TestFormat(t *testing.T) { formattest.Run(t, Format) }
 package formattest
 
 import (
@@ -12,16 +11,14 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// Run checks that f keeps the promises of package format: that what goes into
-// an archive comes out of it, that every stored byte is accounted for, that
-// damage and a failing store never end in a panic or in wrong content, and that
-// what f cannot do it says in the contract's words.
+// Run checks that f fulfils the contract of package format. What is written to an archive must be
+// read from it. Every stored byte must be accounted for. Damage and failing stores must not cause
+// a panic or wrong content. What f cannot do must be reported with the contract's errors.
 //
-// A field of f that is nil, or a bit of Keeps that is not set, leaves out what
-// needs it. Where f cannot create, the archives to read must come from
-// elsewhere: give each to [RunArchive] as well.
+// Tests that need a field of f that is nil, or a bit of Keeps that is not set, are skipped. If f
+// cannot create archives, also call [RunArchive] with archives from elsewhere.
 //
-// Codecs that f's extents name must be registered where Run is called.
+// Codecs that f's extents name must be registered before Run is called.
 func Run(t *testing.T, f *format.Format) {
 	s := &suite{f}
 	for _, c := range []struct {
@@ -57,9 +54,9 @@ func Run(t *testing.T, f *format.Format) {
 	}
 }
 
-// RunArchive checks that f reads the archive called name, made of the given
-// objects, as package format promises. It knows nothing of what should be in
-// it: that is for a test of f's own.
+// RunArchive checks that f reads the archive called name, which consists of the given objects, as
+// package format requires. It does not check that the archive contains the right entries; that
+// needs a test of its own.
 func RunArchive(t *testing.T, f *format.Format, objects map[string][]byte, name string) {
 	s := &suite{f}
 	st := &storetest.Mem{}
@@ -94,17 +91,17 @@ func RunArchive(t *testing.T, f *format.Format, objects map[string][]byte, name 
 	}
 }
 
-// A suite is the format under test.
+// suite is the format under test.
 type suite struct{ f *format.Format }
 
-// An archive is one that is under test.
+// archive is an archive under test.
 type archive struct {
 	*suite
 	st   *storetest.Mem
 	name string
 }
 
-// archiveName is what the archives of the suite are called.
+// archiveName returns the name of the archives of the suite.
 func (s *suite) archiveName() string {
 	if len(s.f.Extensions) > 0 {
 		return "x" + s.f.Extensions[0]
@@ -112,8 +109,8 @@ func (s *suite) archiveName() string {
 	return "x"
 }
 
-// testWrittenArchives runs the reading half of the suite on archives of f's
-// own: an empty one, one of one empty file, and a small one of all that f keeps.
+// testWrittenArchives runs the reading half of the suite on archives that f writes: an empty one,
+// one with an empty file, and a small one with everything that f keeps.
 func testWrittenArchives(t *testing.T, s *suite) {
 	name := s.archiveName()
 	for _, c := range []struct {

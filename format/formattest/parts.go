@@ -38,9 +38,9 @@ func (s *suite) partOptions() format.CreateOptions {
 	return format.CreateOptions{Scratch: func() (format.Scratch, error) { return &memScratch{open: new(atomic.Int32)}, nil }}
 }
 
-// inParts cuts samples into parts, one of which has nothing.
+// inParts divides samples into parts, one of which is empty.
 func (s *suite) inParts(all []sample, n int) (parts [][]sample) {
-	all = slices.DeleteFunc(slices.Clone(all), func(x sample) bool { return x.Kind == format.HardLink }) // of a file of the same part
+	all = slices.DeleteFunc(slices.Clone(all), func(x sample) bool { return x.Kind == format.HardLink }) // its file must be in the same part
 	for i := range n {
 		if i == n/2 {
 			parts = append(parts, nil)
@@ -50,8 +50,8 @@ func (s *suite) inParts(all []sample, n int) (parts [][]sample) {
 	return parts
 }
 
-// refuses wants that a name is no archive, and that what opens it says so in one of
-// the ways of the contract.
+// refuses checks that name is not an archive, and that opening it returns one of the contract's
+// errors.
 func (s *suite) refuses(t *testing.T, st store.Store, name string) {
 	t.Helper()
 	r, err := s.f.Open(t.Context(), st, name, format.OpenOptions{})
@@ -72,7 +72,7 @@ func testParts(t *testing.T, s *suite) {
 	for _, i := range []int{3, 0, 4, 2, 1} {
 		parts[i] = format.Part{Archive: name, Number: i, Try: int64(9 * (i + 1))}
 		object := p.Object(name, i)
-		// Who writes it first leaves a list, and no more.
+		// The first writer leaves only a list.
 		early := parts[i]
 		early.Try -= 5
 		fault := storetest.Fault(st, func(op, name string, _, _ int64) error {
@@ -141,8 +141,8 @@ func testParts(t *testing.T, s *suite) {
 	}
 }
 
-// testMergeFaults makes each request of a merge fail, one by one. Whatever fails, there
-// is no archive or all of it, and merging again makes it.
+// testMergeFaults makes each request of a merge fail, one by one. The archive must then be
+// complete or absent, and merging again must create it.
 func testMergeFaults(t *testing.T, s *suite) {
 	name := s.archiveName()
 	samples := s.few()

@@ -2,7 +2,6 @@
 
 package formattest
 
-// thinned is how many times fewer damaged archives are tried under the race
-// detector, which makes each ten times slower and finds nothing in them that it
-// would not find in a few.
+// thinned is how many times fewer damaged archives are tried with the race detector. It makes
+// each try ten times slower, and finds nothing more in all of them than in a few.
 const thinned = 10

@@ -36,8 +36,8 @@ func collect[T any](t *testing.T, what string, seq iter.Seq2[T, error]) (list []
 	return list
 }
 
-// testNamesAgree checks Lookup and ReadDir against Entries, when the archive is
-// opened for all of it and when it is opened for a few lookups.
+// testNamesAgree compares Lookup and ReadDir with Entries, for an archive opened for all entries
+// and for a few lookups.
 func testNamesAgree(t *testing.T, a *archive) {
 	entries := collect(t, "entries", a.reader(t, format.OpenOptions{}).Entries(t.Context()))
 	byName := map[string]format.Entry{}
@@ -57,8 +57,7 @@ func testNamesAgree(t *testing.T, a *archive) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// As the first question and, where the answer may come from
-			// elsewhere, as the second and third.
+			// The second and third answers may come from elsewhere than the first.
 			for range 3 {
 				got, err := r.Lookup(t.Context(), e.Name)
 				if err != nil || !sameEntry(got, e) {
@@ -121,8 +120,8 @@ func testNamesAgree(t *testing.T, a *archive) {
 	}
 }
 
-// testOnce goes through the archive as one does that keeps nothing: entries are the same,
-// the last of a name counts, and each can be read when it comes.
+// testOnce iterates over the archive with Once: the entries must be the same, the last of equal
+// names counts, and each can be read when it is yielded.
 func testOnce(t *testing.T, a *archive) {
 	r := a.reader(t, format.OpenOptions{})
 	want := collect(t, "entries", r.Entries(t.Context()))
@@ -159,7 +158,7 @@ func testOnce(t *testing.T, a *archive) {
 	}
 }
 
-// sameEntry compares all of two entries but the readers' own handles.
+// sameEntry compares two entries except for the reader's Ref.
 func sameEntry(a, b format.Entry) bool {
 	a.Ref, b.Ref = nil, nil
 	if !a.ModTime.Equal(b.ModTime) {
@@ -169,8 +168,8 @@ func sameEntry(a, b format.Entry) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// expectedChildren says what lies in each directory: of its own, or implied.
-// Names that are no paths lie in the root.
+// expectedChildren returns what is in each directory, whether it has an entry or is implied.
+// Names that are not paths are in the root.
 func expectedChildren(entries []format.Entry) map[string]map[string]format.Kind {
 	dirs := map[string]map[string]format.Kind{".": {}}
 	for _, e := range entries {
@@ -197,7 +196,7 @@ func expectedChildren(entries []format.Entry) map[string]map[string]format.Kind 
 	return dirs
 }
 
-// absentNames returns names near to those that are there.
+// absentNames returns names that are similar to existing ones.
 func absentNames(there map[string]format.Entry, dirs map[string]map[string]format.Kind) (absent []string) {
 	near := []string{"no/such/name", "no", "\xff", "."}
 	for n := range there {
@@ -215,7 +214,7 @@ func absentNames(there map[string]format.Entry, dirs map[string]map[string]forma
 	return absent
 }
 
-// testRanges reads parts of every content.
+// testRanges reads parts of each content.
 func testRanges(t *testing.T, a *archive) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -254,15 +253,14 @@ func testRanges(t *testing.T, a *archive) {
 	}
 }
 
-// A claim is what an extent or a region says of stored bytes.
+// claim is a run of stored bytes from an extent or a region.
 type claim struct {
 	off, n int64
 	what   string
 }
 
-// testEveryByte checks that extents and regions together cover each stored byte
-// of every object once, and nothing else. Contents may share a unit or a run,
-// if they share all of it.
+// testEveryByte checks that extents and regions together cover each stored byte of each object
+// once, and nothing else. Contents may share a unit or a run if they share all of it.
 func testEveryByte(t *testing.T, a *archive) {
 	r := a.reader(t, format.OpenOptions{})
 	claims := map[string][]claim{}
@@ -330,7 +328,7 @@ func testEveryByte(t *testing.T, a *archive) {
 	}
 }
 
-// described is all that an archive says of itself.
+// described is everything that an archive says about itself.
 type described struct {
 	Entries []format.Entry
 	Extents map[string][]format.Extent
@@ -379,7 +377,7 @@ func testDeterministic(t *testing.T, a *archive) {
 func testViews(t *testing.T, a *archive) {
 	opened := 0
 	for _, v := range a.f.Views {
-		// A part of an archive may be too little for some.
+		// A part of an archive may not be enough for some views.
 		_, err := a.readAll(t.Context(), a.st, a.name, format.OpenOptions{View: v})
 		if err == nil {
 			opened++
@@ -399,8 +397,7 @@ func testViews(t *testing.T, a *archive) {
 	}
 }
 
-// testEarlyStop breaks every loop after its first round: an iterator that
-// yields once more panics.
+// testEarlyStop breaks each loop after its first round. An iterator that yields again panics.
 func testEarlyStop(t *testing.T, a *archive) {
 	r := a.reader(t, format.OpenOptions{})
 	for e := range r.Entries(t.Context()) {
@@ -420,7 +417,7 @@ func testEarlyStop(t *testing.T, a *archive) {
 	}
 }
 
-// testParallel uses one reader from many goroutines; the race detector watches.
+// testParallel uses one reader from many goroutines, for the race detector.
 func testParallel(t *testing.T, a *archive) {
 	for _, few := range []bool{false, true} {
 		want := a.describe(t)
@@ -470,8 +467,7 @@ func testParallel(t *testing.T, a *archive) {
 	}
 }
 
-// testLimits opens with next to no index allowed. A format that has none may
-// not mind.
+// testLimits opens with a very small limit for the index. Formats without an index may ignore it.
 func testLimits(t *testing.T, a *archive) {
 	r, err := a.f.Open(t.Context(), a.st, a.name, format.OpenOptions{Limits: format.Limits{Index: 1}})
 	if err == nil {
@@ -509,7 +505,7 @@ func testCancelledRead(t *testing.T, a *archive) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	if r, err := a.f.Open(gone, a.st, a.name, format.OpenOptions{}); err == nil {
-		// Opening need not ask; reading must.
+		// Opening need not send a request; reading must.
 		_, err = r.About(gone)
 		for _, e := range r.Entries(gone) {
 			err = errors.Join(err, e)

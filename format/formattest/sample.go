@@ -19,7 +19,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// A sample is an entry and its content.
+// sample is an entry and its content.
 type sample struct {
 	format.Entry
 	content []byte
@@ -29,8 +29,8 @@ func file(name string, content []byte) sample {
 	return sample{format.Entry{Name: name, Size: int64(len(content))}, content}
 }
 
-// noise returns n bytes in which no two ranges of some length are equal; the
-// same for the same seed.
+// noise returns n bytes in which no two ranges of some length are equal. They are the same for
+// the same seed.
 func noise(seed uint64, n int) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := make([]byte, 0, n+8)
@@ -40,11 +40,10 @@ func noise(seed uint64, n int) []byte {
 	return p[:n]
 }
 
-// many returns files of many sizes under names that every format must take, in
-// no order.
+// many returns files of many sizes, with names that every format must accept, unsorted.
 func (s *suite) many() []sample {
 	list := []sample{
-		// '-' and '.' come before '/', '0' after it.
+		// '-' and '.' come before '/', and '0' after it.
 		file("a/b", []byte("in a")),
 		file("a.txt", []byte("beside a")),
 		file("a-b", []byte("before a/")),
@@ -58,7 +57,7 @@ func (s *suite) many() []sample {
 		file("Case", []byte("upper")),
 		file("case", []byte("lower")),
 		file(`quote " apostrophe ' less < and & percent %20 plus + hash # query ? star * colon ;`, []byte("punctuation")),
-		file(strings.Repeat("deep/", 19)+"file", []byte("down there")), // 99 bytes: a tar header has 100
+		file(strings.Repeat("deep/", 19)+"file", []byte("down there")), // 99 bytes; a tar header has 100
 		file("compressible", bytes.Repeat([]byte("the same again, "), 5000)),
 		file("zeros", make([]byte, 70_000)),
 		file("twin 1", noise(7, 5000)),
@@ -70,8 +69,8 @@ func (s *suite) many() []sample {
 	return list
 }
 
-// few returns a small set with something of all that the format keeps: small,
-// so that most of the archive is what the format makes.
+// few returns a small set with some of everything that the format keeps, so that most of the
+// archive is written by the format itself.
 func (s *suite) few() []sample {
 	list := []sample{
 		file("d/one", []byte("first of two")),
@@ -84,8 +83,8 @@ func (s *suite) few() []sample {
 	return append(list, s.special()...)
 }
 
-// special returns one entry of each kind besides files that the format keeps,
-// and files with each kind of metadata.
+// special returns an entry of each kind besides files that the format keeps, and files with each
+// kind of metadata.
 func (s *suite) special() (list []sample) {
 	keeps := func(k format.Keeps) bool { return s.f.Keeps&k != 0 }
 	if keeps(format.KeepsModes) {
@@ -130,8 +129,7 @@ func (s *suite) special() (list []sample) {
 	return list
 }
 
-// dressed returns an entry without content and with the metadata that the
-// format keeps.
+// dressed returns an entry without content, with the metadata that the format keeps.
 func (s *suite) dressed(name string, k format.Kind) sample {
 	x := sample{Entry: format.Entry{Name: name, Kind: k}}
 	if s.f.Keeps&format.KeepsModes != 0 {
@@ -143,7 +141,7 @@ func (s *suite) dressed(name string, k format.Kind) sample {
 	return x
 }
 
-// create begins an archive, with the scratch room that every writer may ask for.
+// create begins an archive, with scratch space for the writer.
 func (s *suite) create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
 	if o.Scratch == nil {
 		o.Scratch = func() (format.Scratch, error) { return &memScratch{open: new(atomic.Int32)}, nil }
@@ -151,7 +149,7 @@ func (s *suite) create(ctx context.Context, st store.Store, name string, o forma
 	return s.f.Create(ctx, st, name, o)
 }
 
-// write makes an archive of samples. What it could not finish, it aborts.
+// write writes an archive of samples. If it fails, it aborts.
 func (s *suite) write(ctx context.Context, st store.Store, name string, o format.CreateOptions, samples []sample) (sum format.Summary, err error) {
 	w, err := s.create(ctx, st, name, o)
 	if err != nil {
@@ -166,7 +164,7 @@ func (s *suite) write(ctx context.Context, st store.Store, name string, o format
 	return w.Commit(ctx)
 }
 
-// begin starts an archive, which is aborted when the test ends.
+// begin begins an archive, which is aborted when the test ends.
 func (s *suite) begin(t *testing.T, st store.Store, name string, o format.CreateOptions) format.Writer {
 	t.Helper()
 	w, err := s.create(t.Context(), st, name, o)
@@ -212,7 +210,7 @@ func (s *suite) open(t *testing.T, st store.Store, name string, o format.OpenOpt
 	return r
 }
 
-// objects returns all that is in st.
+// objects returns all objects in st.
 func objects(t *testing.T, st *storetest.Mem) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -234,7 +232,7 @@ func sortedNames[V any](m map[string]V) []string {
 	return names
 }
 
-// wantSamples checks that the archive holds samples and nothing else.
+// wantSamples checks that the archive contains the samples and nothing else.
 func (s *suite) wantSamples(t *testing.T, st store.Store, name string, samples []sample) {
 	t.Helper()
 	r := s.open(t, st, name, format.OpenOptions{})
@@ -269,8 +267,8 @@ func (s *suite) wantSamples(t *testing.T, st store.Store, name string, samples [
 	}
 }
 
-// impliedBy reports whether a sample lies below dir: a format that knows folders
-// may make those that nobody added.
+// impliedBy reports whether a sample is below dir. A format with folders may create folders that
+// were not added.
 func impliedBy(samples []sample, dir string) bool {
 	return slices.ContainsFunc(samples, func(x sample) bool { return strings.HasPrefix(x.Name, dir+"/") })
 }
@@ -294,7 +292,7 @@ func (s *suite) wantEntry(t *testing.T, st store.Store, r format.Reader, e forma
 	if !keeps(format.KeepsModes) && e.HasMode {
 		t.Errorf("%q: found mode %v, but the format keeps no modes", e.Name, e.Mode)
 	}
-	// Fractions of a second are more than most formats have.
+	// Most formats do not store fractions of a second.
 	if late := want.ModTime.Sub(e.ModTime); keeps(format.KeepsTimes) && !want.ModTime.IsZero() && (late < 0 || late >= time.Second) {
 		t.Errorf("%q: expected time %v, found %v", e.Name, want.ModTime, e.ModTime)
 	}
@@ -315,7 +313,7 @@ func (s *suite) wantEntry(t *testing.T, st store.Store, r format.Reader, e forma
 	}
 }
 
-// differ says where two contents part.
+// differ describes the first difference between two contents.
 func differ(got, want []byte) string {
 	if len(got) != len(want) {
 		return fmt.Sprintf("expected %d bytes, found %d", len(want), len(got))

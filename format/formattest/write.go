@@ -29,7 +29,7 @@ func testRoundTrip(t *testing.T, s *suite) {
 	s.wantSummary(t, st, sum, samples)
 }
 
-// wantSummary checks what Commit said against what is there.
+// wantSummary compares the result of Commit with the stored archive.
 func (s *suite) wantSummary(t *testing.T, st *storetest.Mem, sum format.Summary, samples []sample) {
 	t.Helper()
 	var content, onDisk int64
@@ -51,8 +51,8 @@ func (s *suite) wantSummary(t *testing.T, st *storetest.Mem, sum format.Summary,
 	}
 }
 
-// testSources adds content that comes in all ways in which an io.Reader may
-// give it, and as sections of objects of the same store and of another.
+// testSources adds content in all ways in which an io.Reader may return it, and as sections of
+// objects of the same store and of another one.
 func testSources(t *testing.T, s *suite) {
 	st, name := &storetest.Mem{}, s.archiveName()
 	elsewhere := &storetest.Mem{}
@@ -97,7 +97,7 @@ func testSources(t *testing.T, s *suite) {
 	s.wantSamples(t, st, name, samples)
 }
 
-// stutter gives no bytes and no error every other time.
+// stutter returns no bytes and no error every other time.
 type stutter struct {
 	r   io.Reader
 	odd bool
@@ -138,7 +138,7 @@ func testKinds(t *testing.T, s *suite) {
 	s.wantSamples(t, st, name, append(samples, last))
 }
 
-// strange are names that a format may refuse, but must not change.
+// strange are names that a format may refuse but must not change.
 var strange = []string{
 	"", ".", "..", "/", "/absolute", "../up", "a/../b", "./a", "a//b", "folder/", "C:drive", `back\slash`,
 	"nul\x00byte", "new\nline", "tab\t", "\x01\x02\x1f\x7f", "not \xff utf-8", "not \xfe utf-8", "\xf0\x9f", "U+FFFD: \ufffd",
@@ -165,7 +165,7 @@ func testStrangeNames(t *testing.T, s *suite) {
 	s.wantSamples(t, st, name, append(samples, last))
 }
 
-// wantEntryError checks that err is about the entry of that name alone.
+// wantEntryError checks that err concerns only the entry of that name.
 func (s *suite) wantEntryError(t *testing.T, err error, name string) {
 	t.Helper()
 	if e, ok := errors.AsType[format.EntryError](err); !ok {
@@ -175,7 +175,7 @@ func (s *suite) wantEntryError(t *testing.T, err error, name string) {
 	}
 }
 
-// testSameNameTwice also adds a file below another: flat formats can hold both.
+// testSameNameTwice also adds a file below another file, which flat formats allow.
 func testSameNameTwice(t *testing.T, s *suite) {
 	for _, c := range []struct{ first, second string }{{"same", "same"}, {"n", "n/below"}, {"n/below", "n"}} {
 		st, name := &storetest.Mem{}, s.archiveName()
@@ -234,8 +234,8 @@ func testManifest(t *testing.T, s *suite) {
 	s.wantSummary(t, st, sum, samples)
 }
 
-// testDigests checks that digests tell contents apart, that they are right
-// where the standard library can say, and that a copy has them too.
+// testDigests checks that digests distinguish contents, that they are correct if the standard
+// library can compute them, and that a copy has them too.
 func testDigests(t *testing.T, s *suite) {
 	st, name := &storetest.Mem{}, s.archiveName()
 	samples := append(s.few(), file("twin 1", noise(5, 3000)), file("twin 2", noise(5, 3000)))
@@ -273,7 +273,7 @@ func testDigests(t *testing.T, s *suite) {
 	if digests["twin 1"] != digests["twin 2"] {
 		t.Errorf("equal contents have digests %s and %s", digests["twin 1"], digests["twin 2"])
 	}
-	// Told the digests, the writer makes the same archive.
+	// Given the digests, the writer must write the same archive.
 	again := &storetest.Mem{}
 	if _, err := s.write(t.Context(), again, name, format.CreateOptions{}, samples); err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func testCommitAbort(t *testing.T, s *suite) {
 	}
 	s.wantSamples(t, st, name, one)
 
-	// What was there stays until a new archive takes its place.
+	// The old archive must stay until the new one replaces it.
 	two := []sample{file("two", []byte("instead of one"))}
 	w = s.begin(t, st, name, format.CreateOptions{})
 	mustAdd(t, w, two[0])
@@ -347,7 +347,7 @@ func testCommitAbort(t *testing.T, s *suite) {
 	s.wantSamples(t, st, name, two)
 }
 
-// counting counts what is read of it.
+// counting counts the bytes that are read.
 type counting struct {
 	io.Reader
 	n int64
@@ -359,7 +359,7 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// testFull fills chunk after chunk as a packer does.
+// testFull fills one chunk after another, as packing does.
 func testFull(t *testing.T, s *suite) {
 	var samples []sample
 	for i, n := range []int{300, 400, 300, 0, 1, 999, 1, 5000, 10, 990, 0, 5, 500, 500, 0, 1} {
@@ -409,7 +409,7 @@ func testFull(t *testing.T, s *suite) {
 		t.Errorf("%d chunks of %d bytes for 9005 bytes", chunk, o.ChunkSize)
 	}
 
-	// What fits no chunk is refused by name, and the chunk goes on.
+	// An entry that fits no chunk must be refused by name, and the chunk must remain usable.
 	o.ChunkMax = 2000
 	name, w = next()
 	x := file("too large", noise(1, 5000))
@@ -425,7 +425,7 @@ func testFull(t *testing.T, s *suite) {
 	s.wantSamples(t, st, name, samples[:1])
 }
 
-// memScratch is temporary room in memory.
+// memScratch is scratch space in memory.
 type memScratch struct {
 	b      []byte
 	at     int64
@@ -506,7 +506,7 @@ func testCancelledWrite(t *testing.T, s *suite) {
 	st, name := &storetest.Mem{}, s.archiveName()
 	w, err := s.create(gone, st, name, format.CreateOptions{})
 	if err == nil {
-		// Creating need not ask; adding much, or committing, must.
+		// Creating need not send a request; adding many entries or committing must.
 		t.Cleanup(func() { w.Abort() })
 		x := file("large", noise(1, 5<<20))
 		if err = w.Add(gone, x.Entry, bytes.NewReader(x.content)); err == nil {

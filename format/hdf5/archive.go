@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An archive is an open file, whose objects are known.
+// archive is an open file whose objects are known.
 type archive struct {
 	obj     store.Object
 	name    string
@@ -51,10 +51,10 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 
 func (a *archive) close() error { return a.obj.Close() }
 
-// objectCost is about how much memory an object takes besides its attributes and links.
+// objectCost is the approximate memory of an object without its attributes and links.
 const objectCost = 512
 
-// listedChunks is how many chunks of arrays are found together with the arrays.
+// listedChunks is the number of chunks that are found together with their arrays.
 const listedChunks = 1 << 20
 
 // load reads all objects.
@@ -69,7 +69,7 @@ func (a *archive) load(ctx context.Context) error {
 		}
 		a.byAddr[o.Addr] = o
 		for _, err := range parts(o.Err) {
-			if o.Kind != h5.Dataset || err != o.Readable() { // the dataset's own entry says that
+			if o.Kind != h5.Dataset || err != o.Readable() { // the dataset's own entry reports it
 				a.note(o, err)
 			}
 		}
@@ -89,14 +89,14 @@ func (a *archive) load(ctx context.Context) error {
 	return nil
 }
 
-// note keeps what is wrong with an object.
+// note records what is wrong with an object.
 func (a *archive) note(o *h5.Object, err error) {
 	for _, err := range parts(err) {
 		a.notes = append(a.notes, a.problem(o.Path, err))
 	}
 }
 
-// parts are the errors that were joined.
+// parts returns the errors that were joined.
 func parts(err error) []error {
 	if err == nil {
 		return nil
@@ -113,14 +113,14 @@ func parts(err error) []error {
 	return []error{err}
 }
 
-// isKind reports whether what err wraps are kinds of errors, and not several errors.
+// isKind reports whether err wraps kinds of errors and not several errors.
 func isKind(err error) bool {
 	return slices.ContainsFunc(err.(interface{ Unwrap() []error }).Unwrap(), func(err error) bool {
 		return err == h5.ErrCorrupt || err == h5.ErrLimit || err == errors.ErrUnsupported
 	})
 }
 
-// problem is an error about an object.
+// problem converts an error about an object to a problem.
 func (a *archive) problem(of string, err error) format.Problem {
 	p := format.Problem{Code: codeOf(err), Severity: format.Error, Volume: a.name, Off: -1, Entry: strings.TrimPrefix(of, "/"), HasEntry: of != "", Message: err.Error()}
 	if e, ok := errors.AsType[*h5.Error](err); ok {
@@ -135,7 +135,7 @@ func (a *archive) problem(of string, err error) format.Problem {
 	return p
 }
 
-// fault is a problem that keeps an entry from being read.
+// fault returns the problem that prevents reading an entry.
 func (a *archive) fault(name string, err error) *format.Problem {
 	p := a.problem(name, err)
 	p.Severity = format.Error
@@ -156,8 +156,8 @@ func codeOf(err error) format.Code {
 	return format.BadData
 }
 
-// corrupt makes an error of package hdf5 one of a format, about an entry if it has a name;
-// others stay what they are.
+// corrupt converts an error of package hdf5 to one of package format, about an entry if of is not
+// empty. Other errors are unchanged.
 func (a *archive) corrupt(of string, err error) error {
 	if e, ok := errors.AsType[*h5.Error](err); ok {
 		p := a.problem(of, e)
@@ -167,15 +167,15 @@ func (a *archive) corrupt(of string, err error) error {
 	return err
 }
 
-// A visit is a place in the tree: an object, or a link that leads to none here.
+// visit is a position in the tree: an object, or a link that leads to none in this file.
 type visit struct {
-	path   string // without a slash in front; "" is the root
+	path   string // without a leading slash; "" is the root
 	object *h5.Object
-	link   *h5.Link // soft, external, or of a kind that is not known
+	link   *h5.Link // soft, external, or of an unknown kind
 }
 
-// tree goes through all paths: a group before what is in it, names in order. An object
-// that several hard links lead to comes several times, but not within itself.
+// tree yields all paths: a group before its contents, sorted by name. An object with several hard
+// links is yielded several times, but not within itself.
 func (a *archive) tree() iter.Seq2[visit, error] {
 	return func(yield func(visit, error) bool) {
 		room := a.limits.Index
@@ -221,8 +221,7 @@ func (a *archive) tree() iter.Seq2[visit, error] {
 	}
 }
 
-// regions are what all bytes of the file are for that are not in the extents of entries,
-// which used says.
+// regions yields the uses of all bytes that are not in the extents of entries, which are in used.
 func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		var all []format.Region
@@ -238,7 +237,7 @@ func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2
 			}
 			add(use, r.What, r.Off, r.Len)
 		}
-		var raw formatkit.Ranges // of datasets, and chunks
+		var raw formatkit.Ranges // of datasets and chunks
 		for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Seen: seen}) {
 			if err != nil {
 				yield(format.Region{}, err)
@@ -267,7 +266,8 @@ func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2
 			add(format.Header, "user block", 0, base)
 		}
 		slices.SortFunc(all, func(x, y format.Region) int { return cmp.Or(cmp.Compare(x.Off, y.Off), cmp.Compare(y.Len, x.Len)) })
-		// Each byte once: what entries have is theirs, and what comes first has what several claim.
+		// Each byte is yielded once: bytes of entries belong to them, and other bytes belong to
+		// the first region that claims them.
 		at := int64(0)
 		part := func(r format.Region, from, to int64) bool {
 			for _, gap := range used.Gaps(from, to) {
@@ -296,7 +296,8 @@ func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2
 	}
 }
 
-// doubt is the first of what is damaged, or else of what is not shown.
+// doubt returns the first problem with damage or, if there is none, with something that is not
+// shown.
 func (a *archive) doubt() (p *format.Problem) {
 	for i := range a.notes {
 		if q := &a.notes[i]; p == nil || q.Severity > p.Severity {

@@ -14,46 +14,46 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
-// What LINDI makes of datasets.
+// Properties of LINDI's references.
 const (
-	smallElements = 1000       // an array with fewer is kept with its metadata
-	splitFrom     = 20_000_000 // bytes of a run from which on it is cut into chunks of about that
-	maxObjects    = 64 << 20   // bytes of an array whose elements become JSON
+	smallElements = 1000       // an array with fewer elements is stored with its metadata
+	splitFrom     = 20_000_000 // size of a run that is divided into chunks of about that size
+	maxObjects    = 64 << 20   // size of an array whose elements become JSON
 )
 
-// An array is a dataset as Zarr has it.
+// array is a dataset as a Zarr array.
 type array struct {
 	*h5.Object
 	dtype string
-	item  int64 // bytes of an element in a chunk
+	item  int64 // size of an element in a chunk
 	shape []int64
 	chunk []int64
-	count []int64 // chunks in each dimension
+	count []int64 // number of chunks in each dimension
 
 	how     storing
 	scalar  bool
-	swapped bool       // a scalar in the other order of bytes
-	linked  bool       // nothing of it is listed
-	stored  []h5.Chunk // of how decoded
-	value   []byte     // of how kept: the chunk, once it is known; or
-	err     error      // why it is not
-	fields  []string   // of a compound: names and types, one after the other
+	swapped bool       // a scalar with the other byte order
+	linked  bool       // its chunks are not listed
+	stored  []h5.Chunk // set if how is decoded
+	value   []byte     // set if how is kept: the chunk, when it is known
+	err     error      // why value is not known
+	fields  []string   // of a compound: names and types, alternating
 	fill    []byte     // JSON
 	codecs  [][]byte   // JSON
 	json    bool       // elements are JSON
 }
 
-// storing is where the chunks of an array are.
+// storing is where the chunks of an array are stored.
 type storing uint8
 
 const (
-	inFile  storing = iota // chunks of the file
-	inRun                  // one run in the file, cut into chunks
+	inFile  storing = iota // chunks in the file
+	inRun                  // one run in the file, divided into chunks
 	kept                   // one chunk, with the metadata
-	decoded                // chunks of the file that Zarr has no filters for: decoded
+	decoded                // chunks in the file that are decoded, because Zarr does not have their filters
 )
 
-// newArray says how a dataset is an array, without reading its elements.
+// newArray describes a dataset as an array, without reading its elements.
 func (t *texter) newArray(o *h5.Object) (*array, error) {
 	if err := o.Readable(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	}
 	x := &array{Object: o, shape: o.Space.Dims, item: o.Type.Size}
 	typ := o.Type
-	for typ.Class == h5.Array { // as the last dimensions
+	for typ.Class == h5.Array { // its dimensions are appended
 		x.shape, typ = append(x.shape[:len(x.shape):len(x.shape)], typ.Dims...), typ.Base
 		x.item = typ.Size
 	}
@@ -102,7 +102,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	if o.Layout.Class == h5.Compact && x.how == inRun && n > 0 {
 		x.how = kept
 	}
-	if x.scalar && number && x.dtype[0] == '>' { // LINDI has them in the usual order
+	if x.scalar && number && x.dtype[0] == '>' { // LINDI stores them in the usual order
 		x.dtype, x.swapped = "<"+x.dtype[1:], true
 	}
 	x.count = make([]int64, len(x.shape))
@@ -114,7 +114,7 @@ func (t *texter) newArray(o *h5.Object) (*array, error) {
 	return x, err
 }
 
-// dtypeOf is NumPy's word for a type whose elements have the same bytes in Zarr; empty if
+// dtypeOf returns NumPy's name for a type whose elements have the same bytes in Zarr, or "" if
 // there is none.
 func dtypeOf(t *h5.Datatype) (name string, number bool) {
 	order := byte('<')
@@ -176,18 +176,18 @@ func dtypeOf(t *h5.Datatype) (name string, number bool) {
 	return "", false
 }
 
-// ieee are the floats that NumPy has.
+// ieee are the floats of NumPy.
 var ieee = map[int64]h5.FloatFormat{
 	2: {Sign: 15, ExponentAt: 10, ExponentBits: 5, MantissaBits: 10, Bias: 15, Implied: true},
 	4: {Sign: 31, ExponentAt: 23, ExponentBits: 8, MantissaBits: 23, Bias: 127, Implied: true},
 	8: {Sign: 63, ExponentAt: 52, ExponentBits: 11, MantissaBits: 52, Bias: 1023, Implied: true},
 }
 
-// asJSON has the elements become JSON, if they can.
+// asJSON makes the elements JSON, if that is possible.
 func (x *array) asJSON(t *h5.Datatype) error {
 	switch {
 	case len(x.shape) == 0 && t.Class == h5.Variable && t.IsString:
-		x.dtype = "<U" // and how many characters, once that is known
+		x.dtype = "<U" // the number of characters follows when it is known
 		return nil
 	case len(x.shape) == 0 && t.Class != h5.Compound && t.Class != h5.Reference:
 	case t.Class == h5.Variable && t.IsString, t.Class == h5.Reference && t.Ref == h5.ObjectRef, t.Class == h5.String:
@@ -212,7 +212,7 @@ func (x *array) asJSON(t *h5.Datatype) error {
 	return nil
 }
 
-// fieldType is NumPy's long word for a type, as LINDI has it of fields.
+// fieldType returns NumPy's long name for a type, as LINDI uses it for fields.
 func fieldType(t *h5.Datatype) string {
 	name, _ := dtypeOf(t)
 	switch {
@@ -233,13 +233,13 @@ func fieldType(t *h5.Datatype) string {
 	return word + strconv.FormatInt(8*t.Size, 10)
 }
 
-// filters makes codecs of a pipeline, and says whether chunks are those of the file.
+// filters converts a pipeline to codecs, and decides whether the chunks of the file can be used.
 func (x *array) filters() storing {
 	if x.Layout.PlainEdges && len(x.Filters) > 0 {
 		return decoded
 	}
 	add := func(text string, a ...any) { x.codecs = append(x.codecs, fmt.Appendf(nil, text, a...)) }
-	for _, f := range x.Filters { // LINDI has it in front of all others
+	for _, f := range x.Filters { // LINDI puts it before all others
 		if f.ID == shuffle {
 			add(`{"elementsize":%d,"id":"shuffle"}`, x.item)
 		}
@@ -278,7 +278,7 @@ func (x *array) filters() storing {
 	return inFile
 }
 
-// chunks is how many chunks the grid has, at most most.
+// chunks returns the number of chunks in the grid, at most most.
 func (x *array) chunks(most int64) int64 {
 	all := int64(1)
 	for _, c := range x.count {
@@ -290,7 +290,7 @@ func (x *array) chunks(most int64) int64 {
 	return all
 }
 
-// The numbers of filters that Zarr has, too.
+// Filters that Zarr has too.
 const (
 	deflate     = 1
 	shuffle     = 2
@@ -304,7 +304,7 @@ const (
 	bloscCodec = `{"blocksize":0,"clevel":5,"cname":"lz4","id":"blosc","shuffle":1}`
 )
 
-// meta is the text of .zarray.
+// meta returns the text of .zarray.
 func (x *array) meta() []byte {
 	lengths := func(p []byte, all []int64) []byte {
 		p = append(p, '[')
@@ -338,13 +338,13 @@ func (x *array) meta() []byte {
 	return append(lengths(p, x.shape), `,"zarr_format":2}`...)
 }
 
-// fillValue is the JSON of the value of elements that were never written.
+// fillValue returns the JSON of the value of elements that were never written.
 func (x *array) fillValue(t *texter, typ *h5.Datatype) ([]byte, error) {
 	fill := x.Fill
 	if x.how == kept || int64(len(fill)) < typ.Size {
 		fill = make([]byte, typ.Size)
 	}
-	fill = fill[:typ.Size] // of an array the first
+	fill = fill[:typ.Size] // of an array, only the first
 	switch kind := x.dtype[1]; kind {
 	case 'O':
 		return []byte("0"), nil
@@ -357,15 +357,15 @@ func (x *array) fillValue(t *texter, typ *h5.Datatype) ([]byte, error) {
 		}
 		return strconv.AppendQuote(nil, base64.StdEncoding.EncodeToString(fill[:n])), nil
 	}
-	v, err := t.a.f.Values(context.Background(), typ, fill) // nothing of it is in a heap
+	v, err := t.a.f.Values(context.Background(), typ, fill) // none of it is in a heap
 	if err != nil {
 		return nil, err
 	}
 	return t.value(nil, typ, v[0])
 }
 
-// chunkOf makes the chunk of an array that is kept with its metadata, as Blosc stores what
-// it does not compress.
+// chunkOf makes the chunk of an array that is stored with its metadata, in the form in which
+// Blosc stores incompressible bytes.
 func (x *array) chunkOf(t *texter, e h5.Elements) error {
 	data, item := e.Data, x.item
 	switch {
@@ -396,7 +396,7 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 	case x.swapped:
 		data = bytes.Clone(data)
 		slices.Reverse(data)
-	case x.scalar && x.dtype[1] == 'S': // as long as the string is
+	case x.scalar && x.dtype[1] == 'S': // as long as the string
 		n := len(data)
 		for n > 1 && data[n-1] == 0 {
 			n--
@@ -410,9 +410,9 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 
 const bloscHead = 16
 
-// blosc is what Blosc makes of bytes that it does not compress.
+// blosc returns the form in which Blosc stores incompressible bytes.
 func blosc(data []byte, item int64) []byte {
-	const version, lz4Version, stored = 2, 1, 0x33 // stored as they are, LZ4, blocks in one piece, shuffled
+	const version, lz4Version, stored = 2, 1, 0x33 // not compressed, LZ4, blocks in one piece, shuffled
 	if item > 255 {
 		item = 1
 	}
@@ -423,13 +423,13 @@ func blosc(data []byte, item int64) []byte {
 	return append(p, data...)
 }
 
-// fromValues reports whether a chunk is made of values, and not of elements as they are.
+// fromValues reports whether a chunk is made from values instead of stored elements.
 func (x *array) fromValues() bool { return x.json || x.dtype == "<U" }
 
 // isOpen reports whether the metadata depends on the elements.
 func (x *array) isOpen() bool { return x.fromValues() || x.scalar && x.dtype[1] == 'S' }
 
-// attributes is the text of .zattrs; nil if there is none.
+// attributes returns the text of .zattrs, or nil if there is none.
 func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 	p := []byte{'{'}
 	put := func(name string) {
@@ -444,7 +444,7 @@ func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 		var err error
 		if p, err = t.attribute(p, at); err != nil {
 			p = p[:n]
-			if at.Err == nil { // that is noted already
+			if at.Err == nil { // otherwise it has been noted
 				t.a.notes = append(t.a.notes, t.a.problem(o.Path, fmt.Errorf("attribute %q: %w", at.Name, err)))
 			}
 		}
@@ -473,7 +473,7 @@ func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 	return append(p, '}')
 }
 
-// elements reads arrays that are kept with their metadata, and makes their chunks.
+// elements reads arrays that are stored with their metadata, and makes their chunks.
 func (t *texter) elements(ctx context.Context, all []*array) error {
 	for _, values := range []bool{false, true} {
 		var some []*array

@@ -17,7 +17,7 @@ import (
 // Views of a file.
 const (
 	zarrView    = "zarr"    // keys of Zarr, version 2
-	zarr3View   = "zarr3"   // the same as keys of version 3
+	zarr3View   = "zarr3"   // the same keys in version 3
 	objectsView = "objects" // groups, datasets and attributes
 )
 
@@ -25,11 +25,11 @@ var views = []string{zarrView, zarr3View, objectsView}
 
 // Parameters.
 const (
-	linkArrays  = "link-arrays"  // from how many chunks on an array is a link to the file
-	linkAddress = "link-address" // of the file in such links
+	linkArrays  = "link-arrays"  // number of chunks from which an array is a link to the file
+	linkAddress = "link-address" // address of the file in such links
 )
 
-// Format is HDF5.
+// Format is the HDF5 format.
 var Format = &format.Format{
 	Name:       "hdf5",
 	Title:      "HDF5",

@@ -14,9 +14,9 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// objects is the view of a file as a tree: groups are directories, datasets are files of
-// their elements, in the order and of the types that the file has, and attributes are
-// properties: "@NAME" in their group, "DATASET@NAME" beside their dataset.
+// objects presents a file as a tree. Groups are directories. Datasets are files with their
+// elements, in the order and types of the file. Attributes are properties: "@NAME" in their
+// group, "DATASET@NAME" beside their dataset.
 type objects struct {
 	*format.Index
 	a   *archive
@@ -26,7 +26,7 @@ type objects struct {
 	last slab
 }
 
-// What an entry of a dataset has in Attr.
+// Attributes of entries of datasets.
 const (
 	typeAttr    = "type"
 	shapeAttr   = "shape"
@@ -34,21 +34,21 @@ const (
 	filtersAttr = "filters"
 )
 
-// A dataset is what is read of one that has elements of a size.
+// dataset has what is needed to read a dataset whose elements have a fixed size.
 type dataset struct {
 	*h5.Object
 	path string
 	cut  cut
 
 	mu      sync.Mutex
-	written []int64 // see rows; nil until they are needed
+	written []int64 // see rows; nil until it is needed
 }
 
 func newObjects(ctx context.Context, a *archive) (*objects, error) {
 	r := &objects{a: a}
 	t := &texter{a: a, all: true}
 	var all format.Entries
-	var texts []*h5.Object // whose elements lie elsewhere, and where they are in all
+	var texts []*h5.Object // datasets whose elements are elsewhere, and their positions in all
 	var textAt []int
 	for v, err := range a.tree() {
 		if err != nil {
@@ -85,7 +85,7 @@ func newObjects(ctx context.Context, a *archive) (*objects, error) {
 	return r, nil
 }
 
-// leadsOn reports whether elements of a type say where something is, and not what.
+// leadsOn reports whether elements of a type are references to data elsewhere.
 func leadsOn(t *h5.Datatype) bool {
 	switch t.Class {
 	case h5.Variable, h5.Reference:
@@ -98,7 +98,8 @@ func leadsOn(t *h5.Datatype) bool {
 	return false
 }
 
-// texts makes the contents of datasets whose elements lie elsewhere: a line of JSON each.
+// texts makes the contents of datasets whose elements are elsewhere: a line of JSON for each
+// element.
 func (r *objects) texts(ctx context.Context, t *texter, all format.Entries, of []*h5.Object, at []int) error {
 	room := r.a.limits.Index
 	for len(of) > 0 {
@@ -139,12 +140,12 @@ func (r *objects) texts(ctx context.Context, t *texter, all format.Entries, of [
 	return nil
 }
 
-// link is an entry of a soft link, or of one that is named only.
+// link returns the entry of a soft link, or of a link that is only named.
 func (r *objects) link(v visit) format.Entry {
 	e := format.Entry{Name: v.path, Kind: format.Symlink, Link: v.link.Target}
 	if v.link.Kind != h5.SoftLink {
 		e = format.Entry{Name: v.path, Fault: r.a.fault(v.path, linkError(v.link))}
-	} else if to, absolute := strings.CutPrefix(e.Link, "/"); absolute { // from where the link is
+	} else if to, absolute := strings.CutPrefix(e.Link, "/"); absolute { // relative to the folder of the link
 		e.Link = strings.Repeat("../", strings.Count(v.path, "/")) + to
 	}
 	return e
@@ -198,7 +199,7 @@ func (r *objects) dataset(v visit) format.Entry {
 	return e
 }
 
-// byX is a shape as people write it.
+// byX returns a shape as people write it.
 func byX(dims []int64) string {
 	var b strings.Builder
 	for i, n := range dims {
@@ -210,7 +211,7 @@ func byX(dims []int64) string {
 	return b.String()
 }
 
-// attribute is an entry whose content is text: of a string itself, of all else JSON.
+// attribute returns an entry whose content is text: the string if it is one, otherwise JSON.
 func (r *objects) attribute(t *texter, in string, o *h5.Object, at *h5.Attribute) format.Entry {
 	e := format.Entry{Name: in + strings.ReplaceAll(at.Name, "/", "∕"), Kind: format.Property}
 	var text []byte
@@ -228,7 +229,7 @@ func (r *objects) attribute(t *texter, in string, o *h5.Object, at *h5.Attribute
 	return e
 }
 
-// single is the value of what is one string.
+// single returns the value of a single string.
 func single(space h5.Space, values []any) (string, bool) {
 	if len(space.Dims) > 0 || len(values) != 1 {
 		return "", false
@@ -243,7 +244,7 @@ func (r *objects) Can() format.Abilities {
 	return can
 }
 
-// Run returns where the elements of a dataset lie that are one run.
+// Run returns the extent of a dataset's elements, if they are one run.
 func (r *objects) Run(e format.Entry) (format.Extent, bool) {
 	d, ok := e.Ref.(*dataset)
 	if !ok || e.Size == 0 || d.Layout.Class != h5.Contiguous || d.Layout.Addr < 0 || d.Layout.Addr > r.a.f.Size()-e.Size {
@@ -276,23 +277,23 @@ func (r *objects) Extents(ctx context.Context, e format.Entry, off, n int64) ite
 	}
 }
 
-// A slab is some elements of a dataset that follow each other.
+// slab is a run of consecutive elements of a dataset.
 type slab struct {
 	addr, at int64
 	data     []byte
 }
 
-// Bytes of a slab: about this, and at most.
+// The usual and the largest size of a slab.
 const (
 	slabSize = 4 << 20
 	slabMost = 64 << 20
 )
 
-// A cut says which elements of an array are read together: as many as step along one
-// dimension, of one place in those before it, and all of those behind it.
+// cut says which elements of an array are read together: step positions along one dimension, at
+// one position of the dimensions before it, and all of those after it.
 type cut struct {
 	axis      int
-	step, row int64 // bytes of one place along axis
+	step, row int64 // bytes of one position along axis
 }
 
 func cutOf(o *h5.Object) cut {
@@ -316,7 +317,7 @@ func cutOf(o *h5.Object) cut {
 	return c
 }
 
-// slab says which elements are read together that have the byte at, and which bytes they are.
+// slab returns the elements that are read together for the byte at, and their range of bytes.
 func (d *dataset) slab(at int64) (start, count []int64, from, n int64) {
 	dims, c := d.Space.Dims, d.cut
 	if len(dims) == 0 {
@@ -334,7 +335,7 @@ func (d *dataset) slab(at int64) (start, count []int64, from, n int64) {
 	return start, count, from, n
 }
 
-// hole returns how many of the bytes from a slab on were never written.
+// hole returns how many bytes from the start of a slab were never written.
 func (d *dataset) hole(ctx context.Context, start, count []int64, from, n int64) int64 {
 	switch d.Layout.Class {
 	case h5.Contiguous:
@@ -348,7 +349,7 @@ func (d *dataset) hole(ctx context.Context, start, count []int64, from, n int64)
 	}
 	rows, err := d.rows(ctx)
 	if err != nil {
-		return 0 // who reads it will see what is wrong
+		return 0 // reading them reports the error
 	}
 	axis := d.cut.axis
 	lo := d.number(start)
@@ -365,7 +366,7 @@ func (d *dataset) hole(ctx context.Context, start, count []int64, from, n int64)
 	return rows[i]*d.Layout.Chunk[0]/d.cut.step*d.cut.step*d.cut.row - from
 }
 
-// number is the number of the row of chunks that elements lie in, in the dimensions up to
+// number returns the number of the row of chunks with these elements, in the dimensions up to
 // that of the cut.
 func (d *dataset) number(at []int64) (n int64) {
 	for j, chunk := range d.Layout.Chunk[:d.cut.axis+1] {
@@ -374,7 +375,7 @@ func (d *dataset) number(at []int64) (n int64) {
 	return n
 }
 
-// rows are the numbers of those rows of chunks of which one is stored.
+// rows returns the numbers of those rows of chunks that have a stored chunk.
 func (d *dataset) rows(ctx context.Context) ([]int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -396,11 +397,11 @@ func (d *dataset) rows(ctx context.Context) ([]int64, error) {
 	return d.written, nil
 }
 
-// slabs yields where the bytes from off to end of a dataset are.
+// slabs yields the extents of bytes off to end of a dataset.
 func (r *objects) slabs(ctx context.Context, d *dataset, off, end int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		blank := !slices.ContainsFunc(d.Fill, func(b byte) bool { return b != 0 })
-		var hole format.Extent // that was not yielded yet
+		var hole format.Extent // a hole that has not been yielded yet
 		for at := off; at < end; {
 			start, count, from, n := d.slab(at)
 			at = from + n
@@ -430,7 +431,7 @@ func (r *objects) slabs(ctx context.Context, d *dataset, off, end int64) iter.Se
 	}
 }
 
-// read reads a slab. The last one is kept: it may be wanted piece by piece.
+// read reads a slab, and keeps it, because it may be requested in parts.
 func (r *objects) read(ctx context.Context, d *dataset, start, count []int64, at, n int64) ([]byte, error) {
 	r.mu.Lock()
 	s := r.last
@@ -448,7 +449,7 @@ func (r *objects) read(ctx context.Context, d *dataset, start, count []int64, at
 	return s.data, nil
 }
 
-// Regions are all bytes that are not the elements of a dataset in one run.
+// Regions yields all bytes that are not the elements of a dataset in one run.
 func (r *objects) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		var used formatkit.Ranges

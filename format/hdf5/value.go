@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
-// unsupportedError says what cannot be shown.
+// unsupportedError says what cannot be represented.
 type unsupportedError string
 
 func (e unsupportedError) Error() string { return string(e) }
@@ -20,20 +20,20 @@ func (e unsupportedError) Unwrap() error { return errors.ErrUnsupported }
 
 func unsupported(msg string, args ...any) error { return unsupportedError(fmt.Sprintf(msg, args...)) }
 
-// errShape is why a value has no place in JSON.
+// errShape means that a value cannot be represented in JSON.
 var errShape = unsupported("Zarr attributes cannot store it")
 
-// A texter writes values of HDF5 in JSON, as LINDI has them, or all of them.
+// texter writes HDF5 values as JSON, in LINDI's form or completely.
 type texter struct {
 	a      *archive
-	fileID *string // of the root, made when it is first needed
-	// all has compounds with the names of their fields, and what LINDI has no place for:
-	// sequences, bytes in base64, null for references that lead to no object.
+	fileID *string // of the root; set when it is first needed
+	// all includes the names of fields of compounds, and what LINDI cannot represent: sequences,
+	// bytes in base64, null for references to no object.
 	all  bool
-	bare bool // NaN and infinities are words, as in elements, and not strings, as in attributes
+	bare bool // NaN and infinities are words, as in elements, instead of strings, as in attributes
 }
 
-// attribute appends the value of an attribute: a scalar, or lists as deep as it has
+// attribute appends the value of an attribute: a scalar, or lists nested as deep as it has
 // dimensions.
 func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
 	switch {
@@ -45,9 +45,9 @@ func (t *texter) attribute(p []byte, at *h5.Attribute) ([]byte, error) {
 	return t.array(p, at.Type, at.Space.Dims, at.Values)
 }
 
-// array appends values in lists as deep as there are dimensions.
+// array appends values in lists nested as deep as there are dimensions.
 func (t *texter) array(p []byte, typ *h5.Datatype, dims []int64, values []any) ([]byte, error) {
-	for typ.Class == h5.Array { // as the last dimensions
+	for typ.Class == h5.Array { // its dimensions are appended
 		var flat []any
 		for _, v := range values {
 			list, ok := v.([]any)
@@ -65,7 +65,7 @@ func (t *texter) array(p []byte, typ *h5.Datatype, dims []int64, values []any) (
 	return p, err
 }
 
-// lists appends the first of values in lists of those dimensions, and returns the others.
+// lists appends the first values in lists of these dimensions, and returns the rest.
 func (t *texter) lists(p []byte, typ *h5.Datatype, dims []int64, values []any) (_ []byte, rest []any, err error) {
 	if len(dims) == 0 {
 		if len(values) == 0 {
@@ -132,7 +132,7 @@ func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
 	return p, errShape
 }
 
-// compound appends a list of fields, or an object of them.
+// compound appends a list of fields, or an object with them.
 func (t *texter) compound(p []byte, typ *h5.Datatype, v []any) ([]byte, error) {
 	left, right := byte('['), byte(']')
 	if t.all {
@@ -154,7 +154,7 @@ func (t *texter) compound(p []byte, typ *h5.Datatype, v []any) ([]byte, error) {
 	return append(p, right), nil
 }
 
-// float appends a float, or the word for one that JSON does not have.
+// float appends a float, or a word or string if JSON cannot represent it.
 func (t *texter) float(p []byte, v float64) []byte {
 	word := ""
 	switch {
@@ -173,8 +173,8 @@ func (t *texter) float(p []byte, v float64) []byte {
 	return strconv.AppendQuote(p, word)
 }
 
-// reference appends what a reference leads to: the object's path, and the object_id that
-// NWB gives it and the file.
+// reference appends the target of a reference: the path of the object, and the object_id that NWB
+// gives to it and to the file.
 func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
 	to := t.a.byAddr[int64(r)]
 	switch {
@@ -196,7 +196,7 @@ func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
 	return append(p, "}}"...), nil
 }
 
-// objectID is the attribute of that name as JSON.
+// objectID returns the attribute of that name as JSON.
 func objectID(o *h5.Object) string {
 	for _, at := range o.Attributes {
 		if at.Name == "object_id" && at.Err == nil && len(at.Values) == 1 {

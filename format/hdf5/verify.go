@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// verify reads all structures, whose checksums are compared.
+// verify reads all structures, which compares their checksums.
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := openArchive(ctx, st, name, o)
 	if err != nil {
@@ -60,14 +60,13 @@ func (r *objects) decoder(context.Context) (func(format.Entry) format.Decode, er
 			return nil
 		}
 		return func(_ context.Context, content io.Reader, _ func(format.Problem)) (format.Proof, error) {
-			_, err := io.Copy(io.Discard, content) // it was decoded to be read
+			_, err := io.Copy(io.Discard, content) // reading it decodes it
 			return proof, err
 		}
 	}, nil
 }
 
-// decoder decodes chunks, which shows damage where filters compare checksums or cannot
-// decode what is wrong.
+// decoder decodes chunks, which shows damage if filters compare checksums or fail.
 func (k *keys) decoder(context.Context) (func(format.Entry) format.Decode, error) {
 	return func(e format.Entry) format.Decode {
 		r, ok := e.Ref.(*keyRow)
@@ -80,7 +79,7 @@ func (k *keys) decoder(context.Context) (func(format.Entry) format.Decode, error
 				return nil
 			}
 			return func(context.Context, io.Reader, func(format.Problem)) (format.Proof, error) {
-				return format.Summed, nil // it comes from a header, which has a checksum
+				return format.Summed, nil // it is in a header, which has a checksum
 			}
 		}
 		proof := proofOf(x.Object)
@@ -88,7 +87,7 @@ func (k *keys) decoder(context.Context) (func(format.Entry) format.Decode, error
 			return nil
 		}
 		return func(ctx context.Context, content io.Reader, report func(format.Problem)) (format.Proof, error) {
-			if x.how != inFile { // it was decoded to be read
+			if x.how != inFile { // reading it decodes it
 				_, err := io.Copy(io.Discard, content)
 				return proof, err
 			}
@@ -106,7 +105,7 @@ func (k *keys) decoder(context.Context) (func(format.Entry) format.Decode, error
 	}, nil
 }
 
-// proofOf is what decoding the chunks of a dataset shows.
+// proofOf returns what decoding the chunks of a dataset proves.
 func proofOf(o *h5.Object) format.Proof {
 	proof := format.Unproven
 	for _, f := range o.Filters {
@@ -121,7 +120,7 @@ func proofOf(o *h5.Object) format.Proof {
 	return proof
 }
 
-// offset is the place of the first element of a chunk in the dataset.
+// offset returns the position of the first element of a chunk in the dataset.
 func (x *array) offset(number int64) []int64 {
 	at := x.place(number)[:len(x.Space.Dims)]
 	for d := range at {

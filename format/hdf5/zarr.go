@@ -16,37 +16,37 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
-// keys is the view of a file as a hierarchy of Zarr: the references that LINDI makes.
+// keys presents a file as a Zarr hierarchy: the references that LINDI makes.
 type keys struct {
 	*format.Index
 	a     *archive
 	t     *texter
 	table keyTable
-	soft  map[string]string // where soft links lead
+	soft  map[string]string // targets of soft links
 
-	mu sync.Mutex // who reads small arrays
+	mu sync.Mutex // held to read small arrays
 }
 
-// A keyTable has the keys of nodes, in their order.
+// keyTable has the keys of nodes in order.
 type keyTable struct {
 	nodes []node
 	rows  []keyRow
 }
 
-// A node is a group, an array, or a link.
+// node is a group, an array, or a link.
 type node struct {
 	path          string
-	x             *array // of an array
+	x             *array // nil if it is not an array
 	attrs, zarray []byte
-	fault         *format.Problem // why nothing of it can be shown
+	fault         *format.Problem // why nothing of it can be presented
 }
 
-// A keyRow is a key.
+// keyRow is a key.
 type keyRow struct {
 	node   int32
 	kind   keyKind
 	number int64 // of a chunk
-	off, n int64 // where it is in the file
+	off, n int64 // its place in the file
 }
 
 type keyKind uint8
@@ -81,7 +81,7 @@ func newKeys(ctx context.Context, a *archive, links int64) (*keys, error) {
 	return k, nil
 }
 
-// add adds the node of what is at a place in the tree, if Zarr has it.
+// add adds the node for a position in the tree, if Zarr can represent it.
 func (k *keys) add(v visit, links int64) *array {
 	t := &k.table
 	if !utf8.ValidString(v.path) {
@@ -112,7 +112,7 @@ func (k *keys) add(v visit, links int64) *array {
 		}
 		link := ""
 		if n := max(links, 0); n > 0 && v.object.Layout.Class == h5.Chunked && x.chunks(n+1) > n && (x.how == inFile || x.how == decoded) {
-			x.how = inRun // of which nothing is listed
+			x.how = inRun // its chunks are not listed
 			x.linked = true
 			link = fmt.Sprintf(`{"link_type":"hdf5_dataset","name":%s,"url":%s}`, pyjson.AppendString(nil, v.path), pyjson.AppendString(nil, k.a.address))
 		}
@@ -122,7 +122,7 @@ func (k *keys) add(v visit, links int64) *array {
 	return nil
 }
 
-// linkError says what a link is that is named only.
+// linkError returns the error for a link that is only named.
 func linkError(l *h5.Link) error {
 	if l.Kind == h5.ExternalLink {
 		return unsupported("link to %q in the file %q", l.Target, l.File)
@@ -130,7 +130,7 @@ func linkError(l *h5.Link) error {
 	return unsupported("user-defined link of type %d", l.Kind)
 }
 
-// miss adds what cannot be shown as Zarr.
+// miss adds a node that cannot be represented in Zarr.
 func (k *keys) miss(path string, err error) {
 	k.table.nodes = append(k.table.nodes, node{path: path, fault: k.a.fault(path+"/.zarray", err)})
 }
@@ -191,14 +191,15 @@ func (k *keys) chunks(ctx context.Context, node int32, x *array) error {
 	return nil
 }
 
-// runBytes is how many bytes a chunk of a run has. The last one may be short; zeros follow.
+// runBytes returns the size of a chunk of a run. The last one may be short, and is followed by
+// zeros.
 func (x *array) runBytes() int64 { return x.Bytes() / x.shape[0] * x.chunk[0] }
 
-// stored adds the rows of chunks as the file has them.
+// stored adds the rows of chunks as they are in the file.
 func (k *keys) stored(ctx context.Context, node int32, x *array) error {
 	t, o := &k.table, x.Object
 	first, room := len(t.rows), k.a.limits.Index/keyCost-int64(len(t.rows))
-	plain := x.item // bytes of a chunk
+	plain := x.item // size of a chunk
 	for _, n := range x.chunk {
 		plain *= n
 	}
@@ -218,7 +219,7 @@ func (k *keys) stored(ctx context.Context, node int32, x *array) error {
 		case x.how == decoded:
 			row.off, row.n = int64(len(x.stored)), plain
 			x.stored = append(x.stored, c)
-		case c.Mask != 0: // it was not filtered: Zarr cannot say so of one alone
+		case c.Mask != 0: // it was not filtered, which Zarr cannot represent for a single chunk
 			x.how, x.codecs = decoded, nil
 			t.rows = t.rows[:first]
 			return k.stored(ctx, node, x)
@@ -230,7 +231,7 @@ func (k *keys) stored(ctx context.Context, node int32, x *array) error {
 	return nil
 }
 
-// keyCost is what a key takes in memory.
+// keyCost is the memory that a key takes.
 const keyCost = 40
 
 func (t *keyTable) Len() int { return len(t.rows) }
@@ -248,7 +249,7 @@ func (t *keyTable) Name(i int) string {
 	return n.path + "/" + last
 }
 
-// key is the last part of a chunk's name.
+// key returns the last part of a chunk's name.
 func (x *array) key(number int64) string {
 	var room [64]byte
 	p := room[:0]
@@ -261,7 +262,7 @@ func (x *array) key(number int64) string {
 	return string(p)
 }
 
-// place is where a chunk is in the grid.
+// place returns the position of a chunk in the grid.
 func (x *array) place(number int64) []int64 {
 	at := make([]int64, len(x.count))
 	for d := len(x.count) - 1; d >= 0; d-- {
@@ -287,13 +288,13 @@ func (t *keyTable) size(r *keyRow) int64 {
 	return r.n
 }
 
-// text is the content of metadata.
+// text returns the content of a metadata key.
 func (t *keyTable) text(r *keyRow) []byte {
 	n := &t.nodes[r.node]
 	return [...][]byte{attrsKey: n.attrs, groupKey: []byte(groupText), arrayKey: n.zarray, chunkKey: nil}[r.kind]
 }
 
-// Lookup finds a key, or what it means behind soft links.
+// Lookup finds a key, following soft links.
 func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	e, _, err := formatkit.LookupLinked(ctx, name, func(at string) string { return k.soft[at] }, k.Index.Lookup)
 	return e, err
@@ -305,7 +306,7 @@ func (k *keys) Can() format.Abilities {
 	return can
 }
 
-// Run returns where a chunk of the file is.
+// Run returns the extent of a chunk in the file.
 func (k *keys) Run(e format.Entry) (format.Extent, bool) {
 	r, ok := e.Ref.(*keyRow)
 	if !ok || r.n != e.Size {
@@ -314,7 +315,7 @@ func (k *keys) Run(e format.Entry) (format.Extent, bool) {
 	return k.place(r)
 }
 
-// place returns where a chunk is that the file has as it is, without zeros that follow it.
+// place returns the extent of a chunk that is in the file unchanged, without zeros after it.
 func (k *keys) place(r *keyRow) (format.Extent, bool) {
 	if r.kind != chunkKey || r.off < 0 || k.table.nodes[r.node].x.how == decoded || r.n == 0 {
 		return format.Extent{}, false
@@ -355,7 +356,7 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 	}
 }
 
-// content is that of a key that is kept with the metadata.
+// content returns the content of a key that is stored with the metadata.
 func (k *keys) content(ctx context.Context, r *keyRow) ([]byte, error) {
 	if r.kind != chunkKey {
 		return k.table.text(r), nil
@@ -363,7 +364,7 @@ func (k *keys) content(ctx context.Context, r *keyRow) ([]byte, error) {
 	x := k.table.nodes[r.node].x
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if x.value == nil && x.err == nil { // all at once: who reads one reads others
+	if x.value == nil && x.err == nil { // all at once, because programs that read one usually read others
 		var small []*array
 		for i := range k.table.nodes {
 			if y := k.table.nodes[i].x; y != nil && y.how == kept {
@@ -377,7 +378,7 @@ func (k *keys) content(ctx context.Context, r *keyRow) ([]byte, error) {
 	return x.value, x.err
 }
 
-// decode reads a chunk, as it is without filters.
+// decode reads a chunk and undoes its filters.
 func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) {
 	c := x.stored[r.off]
 	if r.n > k.a.f.Limit || c.Size > k.a.f.Limit {
@@ -390,7 +391,7 @@ func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) 
 	return x.Decode(c, b)
 }
 
-// used is what of the file chunks are as they are.
+// used returns the parts of the file that are chunks unchanged.
 func (k *keys) used() *formatkit.Ranges {
 	var all formatkit.Ranges
 	for i := range k.table.rows {

@@ -14,8 +14,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// amend opens an archive for changes: of its members, or in the zarr view of its
-// keys.
+// amend opens an archive for changes of its members or, in the view zarr, of its keys.
 func amend(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Amender, error) {
 	a, err := openArchive(ctx, st, name, o)
 	if err != nil {
@@ -35,30 +34,29 @@ func amend(ctx context.Context, st store.Store, name string, o format.OpenOption
 	return &amender{medium: target, zarr: o.View == zarrView}, nil
 }
 
-// A medium is the form in which an archive lies, open for changes.
+// medium is an archive open for changes, in one of its forms.
 type medium interface {
 	refs() *refset
 	has(member string) bool
-	// taken reports whether a new member cannot have a name: there is one, or
-	// there is until the next commit.
+	// taken reports whether a new member cannot have a name, because it is in use or will be
+	// until the next commit.
 	taken(member string) bool
-	// put writes a member that commit will make count, in place of one of that
-	// name if there is one.
+	// put writes a member that takes effect at commit. It replaces a member of the same name.
 	put(ctx context.Context, name string, e format.Entry, r io.Reader) error
 	drop(member string)
 	rename(from, to string) error
-	// members reports whether there is room for any.
+	// members reports whether the form can have members.
 	members() bool
 	commit(ctx context.Context) (stored int64, notes []string, err error)
 	close() error
 }
 
-// amender turns what is asked of entries into changes of members and keys.
+// amender translates changes of entries to changes of members and keys.
 type amender struct {
 	medium
 	zarr bool
 	sum  format.Amended
-	err  error // sticky: what is out there is not known
+	err  error // permanent: the state of the archive is unknown
 }
 
 func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
@@ -94,7 +92,7 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 	return err
 }
 
-// putKey gives a Zarr key its content.
+// putKey sets the content of a Zarr key.
 func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Name == "" || !utf8.ValidString(e.Name) {
 		return formatkit.NoPlace(e.Name, "lindi.json cannot hold such a key")
@@ -122,7 +120,7 @@ func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error
 	return nil
 }
 
-// free gives up a member that no key leads to any more.
+// free removes a member that no key refers to any more.
 func (m *amender) free(member string) {
 	if strings.HasPrefix(member, blobDir) && m.has(member) {
 		m.drop(member)

@@ -12,15 +12,15 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// looseMedium is a lindi.json, alone or in a folder with its members, that is
-// replaced as a whole.
+// looseMedium is a lindi.json, alone or in a folder with its members, which is replaced as a
+// whole.
 type looseMedium struct {
 	a     *archive
 	lock  store.Amendment
 	stage *store.Stage
 	set   *refset
-	sizes map[string]int64 // of members that are there, or will be
-	gone  []string         // objects to be removed after the next commit
+	sizes map[string]int64 // of members that exist or will exist
+	gone  []string         // objects to remove after the next commit
 	moved [][2]string
 	dirty bool
 	buf   []byte
@@ -103,8 +103,8 @@ func (m *looseMedium) rename(from, to string) error {
 	return nil
 }
 
-// commit makes members appear, then lindi.json, and then removes what it does
-// not speak of any more: at each moment all that it speaks of is there.
+// commit makes members appear, then lindi.json, and then removes what it no longer refers to. So
+// everything that lindi.json refers to exists at all times.
 func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
 	if !m.dirty && !m.set.changed {
 		return m.stored(0), nil, nil
@@ -141,8 +141,8 @@ func (m *looseMedium) stored(text int64) int64 {
 	return n
 }
 
-// copy gives an object a second name. It may have been written just now, and
-// not be there yet.
+// copy gives an object a second name. The object may have been written just now and not exist
+// yet.
 func (m *looseMedium) copy(ctx context.Context, from, to string) error {
 	if err := m.stage.Publish(ctx); err != nil {
 		return err

@@ -16,50 +16,48 @@ import (
 
 // tarMedium is a tar that is changed in place.
 //
-// New members are written over the zeros that end the tar, where nobody looks.
-// Commit writes lindi.json and the index, never over those that count but into a
-// second place of each, which the last change left in the trash, or behind all
-// else; waits for the disk; and writes the one sector of the entry that says
-// which index counts. Before that the old archive counts, whatever has been
-// written; after it the new one. Only then are the old ones renamed into the
-// trash, and what was removed with them.
+// New members are written over the zeros that end the tar. Commit writes lindi.json and the
+// index, never over the current ones: each of them has a second place, which the last change left
+// in the trash, or is written at the end. Then Commit waits for the disk, and writes the one
+// sector of the entry that says which index counts. Before that the old archive counts, whatever
+// has been written, and afterwards the new one. Only then are the old ones renamed into the
+// trash, together with removed members.
 //
-// What a change that was stopped leaves is put right by the next one: names in
-// the trash that should be there are on a list in the index, and what lies behind
-// the last member is looked at.
+// The next change corrects what an interrupted change left: the index lists names that should be
+// in the trash, and the bytes after the last member are examined.
 type tarMedium struct {
 	name string
 	f    store.Amendment
 	a    *archive
 
 	rows  []tarRow
-	place map[string]int // in rows
+	place map[string]int // number in rows
 	extra []member
 	set   *refset
 
-	pos   int64 // where the next member goes: all behind it is free
-	ended bool  // the zeros are there
+	pos   int64 // where the next member goes; everything after it is free
+	ended bool  // the zeros at the end are written
 	front
-	spare   [2]slot  // for index and lindi.json
-	trash   []run    // headers to be renamed after the next commit: offset, length of content
-	renamed []string // members whose headers have another name yet
+	spare   [2]slot  // second places of index and lindi.json
+	trash   []run    // headers to rename after the next commit: offset, size of content
+	renamed []string // members whose headers still have another name
 	dirty   bool
 	out     formatkit.Appender
 	notes   []string
-	texts   [2][]byte // reused
+	texts   [2][]byte // buffers
 }
 
-// A tarRow is a row that counts, or one without a name.
+// tarRow is a row that counts, or one without a name.
 type tarRow struct {
 	row
-	text []byte // as the index had it; nil for one that is ours to write
-	said string // digest of one of ours
+	text []byte // as in the index; nil for a row that holdall writes
+	said string // digest of a row that holdall writes
 }
 
-// A run is stored bytes.
+// run is a run of stored bytes.
 type run struct{ off, n int64 }
 
-// ownKey is what we call our list in the index: other tools carry it along.
+// ownKey is the name of holdall's list in the index, which other tools keep.
 const ownKey = `"holdall"`
 
 // asObject makes an amendment readable as an object.
@@ -108,7 +106,7 @@ func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOpt
 	return t, nil
 }
 
-// load takes over what the index says.
+// load reads the index.
 func (t *tarMedium) load() error {
 	table := t.a.table
 	for _, r := range table.rows {
@@ -144,8 +142,8 @@ func (t *tarMedium) load() error {
 	return nil
 }
 
-// ownList reads our list: [[offset, length], …] of what should be in the trash,
-// the first two of which are the second places of index and lindi.json.
+// ownList reads holdall's list: [[offset, length], …] of what should be in the trash. Its first
+// two elements are the second places of index and lindi.json.
 func (t *tarMedium) ownList(value []byte) {
 	s := &scanner{b: value, depth: 4}
 	_ = s.elements(func() error {
@@ -156,8 +154,7 @@ func (t *tarMedium) ownList(value []byte) {
 	})
 }
 
-// tidy puts right what a change that was stopped has left, and makes the tar end
-// as it should.
+// tidy corrects what an interrupted change left, and the end of the tar.
 func (t *tarMedium) tidy(ctx context.Context) error {
 	pending := t.trash
 	t.trash = nil
@@ -187,9 +184,9 @@ func (t *tarMedium) tidy(ctx context.Context) error {
 	return t.tail(ctx)
 }
 
-// tail looks at what lies behind the last member. What another tar has appended
-// is taken in; what a LINDI writer left without committing goes into the trash,
-// and of what is cut off nothing stays.
+// tail examines what is after the last member. Members that another tar has appended are added.
+// What a LINDI writer left without a commit goes into the trash, and a truncated member is
+// dropped.
 func (t *tarMedium) tail(ctx context.Context) error {
 	size := t.f.Size()
 	if t.pos+terminatorLen == size {
@@ -211,7 +208,7 @@ func (t *tarMedium) tail(ctx context.Context) error {
 			break
 		}
 		if len(w.holes) > 0 && f.o >= w.holes[0].off {
-			break // behind something unreadable
+			break // it follows something unreadable
 		}
 		switch {
 		case f.trash:
@@ -230,7 +227,7 @@ func (t *tarMedium) tail(ctx context.Context) error {
 	return t.end(ctx)
 }
 
-// end makes the tar end at pos. What fills the last block up may be missing, too.
+// end makes the tar end at pos. The padding of the last block may be missing too.
 func (t *tarMedium) end(ctx context.Context) error {
 	from := max(min(t.f.Size(), t.pos), t.pos-blockLen)
 	if err := t.f.WriteAt(ctx, zeroBlock[:t.pos+terminatorLen-from], from); err != nil {
@@ -253,8 +250,8 @@ func (t *tarMedium) header(ctx context.Context, off int64) (b []byte, h header, 
 	return b, h, ok, err
 }
 
-// intoTrash renames the member whose header is at off. The content stays: it
-// may be needed again, and reading it back is all that a repair can do.
+// intoTrash renames the member whose header is at off. The content stays: it may be needed again,
+// and a repair can only read it from there.
 func (t *tarMedium) intoTrash(ctx context.Context, off int64) error {
 	b, h, ok, err := t.header(ctx, off)
 	if err != nil || !ok || strings.HasPrefix(h.name, trashDir) {
@@ -267,8 +264,7 @@ func (t *tarMedium) intoTrash(ctx context.Context, off int64) error {
 func (t *tarMedium) refs() *refset { return t.set }
 func (t *tarMedium) members() bool { return true }
 
-// A name is free as soon as nothing counts that has it: what had it lies
-// elsewhere.
+// A name is free when no current member has it; removed members are elsewhere.
 func (t *tarMedium) taken(name string) bool { return t.has(name) }
 
 func (t *tarMedium) has(name string) bool {
@@ -276,7 +272,7 @@ func (t *tarMedium) has(name string) bool {
 	return ok
 }
 
-// add makes a row count, in place of one of that name.
+// add adds a row, in place of one of the same name.
 func (t *tarMedium) add(r row, sum string) {
 	t.drop(r.name)
 	t.place[r.name] = len(t.rows)
@@ -295,8 +291,8 @@ func (t *tarMedium) drop(name string) {
 	t.dirty = true
 }
 
-// rename gives a member another name. Its header follows after the commit: a
-// reader goes by the index, so a header that is late does no harm.
+// rename gives a member another name. Its header is changed after the commit. Readers use the
+// index, so a header with the old name does no harm.
 func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
 	r := &t.rows[i]
@@ -330,14 +326,14 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 		err = t.out.Append(zeroBlock[:padded(e.Size)-e.Size])
 	}
 	if ferr := t.out.Flush(); err != nil || ferr != nil {
-		return cmp.Or(err, ferr) // the next member is written over it
+		return cmp.Or(err, ferr) // the next member overwrites it
 	}
 	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, sum)
 	t.pos = w.at
 	return nil
 }
 
-// behind writes behind the last member.
+// behind writes after the last member.
 type behind struct {
 	t   *tarMedium
 	ctx context.Context
@@ -350,7 +346,7 @@ func (w *behind) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// commit makes all that was asked count.
+// commit makes all changes take effect.
 func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	notes := t.notes
 	t.notes = nil
@@ -369,8 +365,8 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 		t.texts[1] = rfsText
 		t.rfs = t.take(&t.spare[1], int64(len(rfsText)))
 	}
-	// Where the index goes is in its own text, so is how long it may be: it is
-	// written once to see how long it is.
+	// The place of the index and its size are in its own text, so it is generated once to measure
+	// it.
 	t.index = slot{t.pos, 1 << 40, 0}
 	n := int64(len(t.indexText(oldIndex, oldRFS))) + 32
 	t.index = t.take(&t.spare[0], n)
@@ -405,7 +401,7 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	if err := t.f.Sync(ctx); err != nil {
 		return 0, nil, err
 	}
-	// It counts. What follows only tells other tars.
+	// The change has taken effect. The rest is only for other tars.
 	t.spare[0] = oldIndex
 	gone := append(t.trash, run{oldIndex.o, oldIndex.room})
 	if t.set.changed {
@@ -432,8 +428,8 @@ func (t *tarMedium) commit(ctx context.Context) (int64, []string, error) {
 	return t.f.Size(), notes, nil
 }
 
-// take returns a place for a text of n bytes: the second one, if it is large
-// enough, or a new one behind all else.
+// take returns a place for a text of n bytes: the second place if it is large enough, or a new
+// one at the end.
 func (t *tarMedium) take(spare *slot, n int64) slot {
 	if s := *spare; s.room >= n && s.room > 0 {
 		*spare = slot{}
@@ -445,8 +441,8 @@ func (t *tarMedium) take(spare *slot, n int64) slot {
 	return s
 }
 
-// fill writes a text into its place, with blanks over what was there. The header
-// is a write of its own, of one sector: torn, it would hide how long the place is.
+// fill writes a text into its place, with blanks over the rest. The header is written separately,
+// in a single sector: a torn header would hide the size of the place.
 func (t *tarMedium) fill(ctx context.Context, name string, s *slot, text []byte) error {
 	used := int64(len(text))
 	n := max(used, s.used)
@@ -454,7 +450,7 @@ func (t *tarMedium) fill(ctx context.Context, name string, s *slot, text []byte)
 	b := appendHeader(make([]byte, 0, blockLen+n), name, s.room)
 	b = pad(append(b, text...), blockLen+n)
 	if s.o+blockLen > t.f.Size() {
-		return t.f.WriteAt(ctx, b, s.o) // behind the end: what is torn there is cut off
+		return t.f.WriteAt(ctx, b, s.o) // what is torn after the end is cut off
 	}
 	if err := t.f.WriteAt(ctx, b[blockLen:], s.o+blockLen); err != nil {
 		return err
@@ -462,8 +458,7 @@ func (t *tarMedium) fill(ctx context.Context, name string, s *slot, text []byte)
 	return t.f.WriteAt(ctx, b[:blockLen], s.o)
 }
 
-// indexText is the index as it will be, with our list of what will be in the
-// trash.
+// indexText returns the new index, with holdall's list of what will be in the trash.
 func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	p := append(t.texts[0][:0], '{')
 	for _, m := range t.extra {
@@ -496,7 +491,7 @@ func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	return p
 }
 
-// forget drops rows that were removed, once there are many.
+// forget drops removed rows when there are many.
 func (t *tarMedium) forget() {
 	if len(t.rows) < 2*len(t.place)+64 {
 		return
@@ -507,7 +502,7 @@ func (t *tarMedium) forget() {
 	}
 }
 
-// close ends a change that was not committed where it began.
+// close undoes a change that was not committed.
 func (t *tarMedium) close() error {
 	var err error
 	if !t.ended {

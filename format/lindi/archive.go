@@ -13,18 +13,18 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A form is one of the three shapes of an archive.
+// form is one of the three forms of an archive.
 type form uint8
 
 const (
-	tarForm  form = iota // one tar
-	jsonForm             // lindi.json alone, under any name
+	tarForm  form = iota // a tar
+	jsonForm             // a single lindi.json, under any name
 	dirForm              // a folder with lindi.json and blobs
 )
 
 func (f form) String() string { return [...]string{"tar", "json", "directory"}[f] }
 
-// formOf is the form that a name asks for.
+// formOf returns the form for a name.
 func formOf(name string) form {
 	switch name = strings.ToLower(strings.TrimRight(name, "/")); {
 	case strings.HasSuffix(name, ".json"):
@@ -35,8 +35,8 @@ func formOf(name string) form {
 	return tarForm
 }
 
-// An archive is what is known of one while it is read, checked or changed. It
-// is filled as far as is asked for.
+// archive is an archive that is being read, checked or changed. Its parts are loaded when they
+// are needed.
 type archive struct {
 	st     store.Store
 	name   string
@@ -44,30 +44,30 @@ type archive struct {
 	limits format.Limits
 	open   func(ctx context.Context, address string) (format.Reader, error) // OpenOptions.Linked
 
-	obj    store.Object // tar, or the JSON itself; of a folder its lindi.json
+	obj    store.Object // the tar or the JSON; for a folder its lindi.json
 	size   int64        // of obj
-	held   []piece      // what was read already
+	held   []piece      // what has been read
 	entry  entry
 	table  *table
-	notes  []format.Problem // what was not as it should be, and got round
-	doubt  *format.Problem  // the first of them that is about all of index or lindi.json
+	notes  []format.Problem // problems that did not prevent reading
+	doubt  *format.Problem  // the first note that concerns all of index or lindi.json
 	rfs    *rfs
-	rfsRow row // where in the tar the rfs was
-	// rfsSummed says that the text of rfs is what a digest says.
+	rfsRow row // where the rfs is in the tar
+	// rfsSummed means that the text of rfs matches its digest.
 	rfsSummed bool
 
-	// Where the texts of index and lindi.json end, and blanks follow; 0 where unknown.
+	// The ends of the texts of index and lindi.json, after which there are blanks; 0 if unknown.
 	indexEnd, rfsEnd int64
 }
 
-// A piece is a run of the object's bytes.
+// piece is a run of the object's bytes.
 type piece struct {
 	off int64
 	b   []byte
 }
 
-// openArchive opens the object and finds out which form it has. Of a tar, the
-// first read is kept.
+// openArchive opens the object and determines its form. For a tar it keeps what the first read
+// returns.
 func openArchive(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *archive, err error) {
 	a := &archive{st: st, name: name, limits: o.Limits.OrDefault(), open: o.Linked}
 	trimmed := strings.TrimRight(name, "/")
@@ -80,7 +80,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 	}
 	a.obj, err = st.Open(ctx, name)
 	if err != nil {
-		// A folder may have any name; what has no bytes of its own may be one.
+		// A folder may have any name, so something without bytes of its own may be a folder.
 		obj, derr := st.Open(ctx, trimmed+"/"+rfsName)
 		if derr == nil {
 			if _, derr = obj.Info(ctx); derr == nil {
@@ -120,7 +120,7 @@ func openArchive(ctx context.Context, st store.Store, name string, o format.Open
 
 func (a *archive) close() error { return a.obj.Close() }
 
-// What the first bytes of an object are.
+// What an object is according to its first bytes.
 const (
 	isNothing = iota
 	isTar
@@ -130,7 +130,7 @@ const (
 func shapeOf(head []byte) int {
 	if len(head) >= frontLen {
 		if _, err := parseEntry(head[entryData:frontLen], format.DefaultMaxDepth); err == nil {
-			return isTar // even where the header before it is damaged
+			return isTar // even if the header before it is damaged
 		}
 	}
 	if len(head) >= blockLen && string(head[magicAt:magicAt+6]) == "ustar\x00" {
@@ -146,7 +146,7 @@ func shapeOf(head []byte) int {
 
 func (a *archive) problem(code format.Code, sev format.Severity, off int64, msg string, args ...any) format.Problem {
 	if a.obj != nil && a.form != dirForm {
-		off = min(off, a.size) // what should lie behind the end is missed at the end
+		off = min(off, a.size) // bytes that should be after the end are reported as missing at the end
 	}
 	return format.Problem{Code: code, Severity: sev, Volume: a.objectName(), Off: off, Message: fmt.Sprintf(msg, args...)}
 }
@@ -155,7 +155,7 @@ func (a *archive) corrupt(code format.Code, off int64, msg string, args ...any) 
 	return &format.CorruptError{Format: "lindi", Problem: a.problem(code, format.Error, off, msg, args...)}
 }
 
-// objectName is the name of the object that lindi.json or the tar is.
+// objectName returns the name of the object with lindi.json or the tar.
 func (a *archive) objectName() string {
 	if a.form == dirForm {
 		return a.name + "/" + rfsName
@@ -163,7 +163,7 @@ func (a *archive) objectName() string {
 	return a.name
 }
 
-// folder is where paths that lead out of the archive begin.
+// folder returns the folder to which paths out of the archive are relative.
 func (a *archive) folder() string {
 	if a.form == dirForm {
 		return a.name
@@ -171,8 +171,8 @@ func (a *archive) folder() string {
 	return path.Dir(a.name)
 }
 
-// read returns n bytes at off, from what was read before if they are there. The
-// caller has checked that they lie within the object.
+// read returns n bytes at off, from memory if they have been read before. The caller must check
+// that they are in the object.
 func (a *archive) read(ctx context.Context, off, n int64) ([]byte, error) {
 	for _, p := range a.held {
 		if off >= p.off && off+n <= p.off+int64(len(p.b)) {
@@ -183,7 +183,7 @@ func (a *archive) read(ctx context.Context, off, n int64) ([]byte, error) {
 	return b, a.obj.ReadAt(ctx, b, off)
 }
 
-// fetch reads a run ahead of its use.
+// fetch reads a range before it is needed.
 func (a *archive) fetch(ctx context.Context, off, n int64) error {
 	b, err := a.read(ctx, off, n)
 	if err == nil {
@@ -193,18 +193,16 @@ func (a *archive) fetch(ctx context.Context, off, n int64) error {
 }
 
 const (
-	// firstFetch is how much of a JSON member is worth asking for at once,
-	// whatever part of it is padding.
+	// firstFetch is how much of a JSON member is requested first, whatever part of it is padding.
 	firstFetch = 64 << 10
-	// joinGap is how far apart two things may lie that are fetched together,
-	// where they are short.
+	// joinGap is the largest gap between two short ranges that are fetched together.
 	joinGap = 64 << 10
 )
 
-// text hands the JSON text of a member of room bytes at off to parse, without
-// its padding if that is long: hint is how long the text may be, 0 where unknown.
-// Parse may be asked twice, first with less than the text. Where all of it is no
-// JSON, what the hint says is enough: something else was written behind it.
+// text calls parse with the JSON text of a member of room bytes at off, without its padding if
+// that is long. hint is the length of the text, or 0 if it is not known. parse may be called
+// twice, first with less than the text. If the whole room is not JSON, the part of the hint is
+// used, because something else may have been written after it.
 func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]byte) error) error {
 	if room > a.limits.Index || room >= 1<<32 {
 		return a.corrupt(format.Limit, off, "%d bytes of index are more than the limit of %d", room, a.limits.Index)
@@ -218,7 +216,7 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 	}
 	n := hint
 	if hint <= 0 || hint > room {
-		// What the reference has just placed fills at most a quarter.
+		// A text that the reference has just placed fills at most a quarter of its room.
 		n = min(room, max(room/4, firstFetch))
 	}
 	for {
@@ -242,8 +240,7 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 	}
 }
 
-// loadTable finds the members: by entry and index, or by their headers where
-// those cannot be used.
+// loadTable finds the members: by entry and index or, if these cannot be used, by headers.
 func (a *archive) loadTable(ctx context.Context, wantRFS bool) error {
 	if a.table != nil {
 		return nil
@@ -316,9 +313,9 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	return t, nil, nil
 }
 
-// isRight reports whether the first n bytes of a text at off match their digest. It returns
-// false if there is no digest, or if somebody else has written the text. If the text is
-// damaged, it notes that; what the text says counts all the same.
+// isRight reports whether the first n bytes of the text at off match their digest. It returns
+// false if there is no digest or if another program wrote the text. If the text is damaged, it
+// adds a note; the text is used nevertheless.
 func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) bool {
 	if sum == "" || !bytes.HasPrefix(text, []byte(begins)) {
 		return false
@@ -331,7 +328,7 @@ func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) b
 	return false
 }
 
-// note notes that entries may be missing or wrong.
+// note adds a note that entries may be missing or wrong.
 func (a *archive) note(p format.Problem) {
 	if a.doubt == nil {
 		a.doubt = &p
@@ -341,8 +338,8 @@ func (a *archive) note(p format.Problem) {
 
 func (a *archive) doubts() *format.Problem { return a.doubt }
 
-// fetchTogether asks for the index and lindi.json at once, where the entry says
-// that they lie close together.
+// fetchTogether requests the index and lindi.json in one request, if the entry says that they are
+// close together.
 func (a *archive) fetchTogether(ctx context.Context, e entry, wantRFS bool) error {
 	if !wantRFS || a.st.Can().Near || len(a.held) == 0 || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
 		return nil
@@ -360,15 +357,15 @@ func (a *archive) fetchTogether(ctx context.Context, e entry, wantRFS bool) erro
 	if err := a.fetch(ctx, from, to-from); err != nil {
 		return err
 	}
-	// What lies in the head and goes on behind it becomes one piece.
+	// A range that begins in the head and continues after it becomes one piece.
 	if p, head := a.held[len(a.held)-1], a.held[0]; p.off == int64(len(head.b)) {
 		a.held[0].b = append(head.b[:len(head.b):len(head.b)], p.b...)
 	}
 	return nil
 }
 
-// loadRFS reads lindi.json: the one that the index says, or where that cannot
-// be read, as after a writer was killed between the two, the last one that can.
+// loadRFS reads lindi.json: the one that the index names or, if that cannot be read, the last
+// readable one. This happens if a writer was killed between writing the two.
 func (a *archive) loadRFS(ctx context.Context) error {
 	if a.rfs != nil {
 		return nil
@@ -434,7 +431,7 @@ func (a *archive) readRFS(ctx context.Context) error {
 	return err
 }
 
-// last returns the row of that name that counts.
+// last returns the row of a name that counts.
 func (t *table) last(name string) (row, bool) {
 	for _, r := range slices.Backward(t.rows) {
 		if r.name == name {
@@ -444,8 +441,8 @@ func (t *table) last(name string) (row, bool) {
 	return row{}, false
 }
 
-// bareRFS reports whether lindi.json only exists because the reference does not
-// open an archive without one. Longer ones are not looked at.
+// bareRFS reports whether lindi.json exists only because the reference does not open an archive
+// without it. Long ones are not examined.
 func (a *archive) bareRFS(ctx context.Context) (bool, error) {
 	r, ok := a.table.last(rfsName)
 	if !ok || r.s > firstRoom || a.table.fault(r) != nil {
@@ -463,7 +460,7 @@ func (a *archive) bareRFS(ctx context.Context) (bool, error) {
 	return x.bare(), nil
 }
 
-// bare reports whether there is nothing but the root that every file has.
+// bare reports whether there is nothing except the root that each file has.
 func (x *rfs) bare() bool {
 	return len(x.top) == 0 && (len(x.refs) == 0 || len(x.refs) == 1 && x.refs[0].key == ".zgroup")
 }

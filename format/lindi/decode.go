@@ -13,20 +13,22 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// A chunk is what of a content is decoded by itself: of an array, or JSON if that is nil.
+// chunk is a part of a content that is decoded separately. It belongs to an array, or is JSON if
+// array is nil.
 type chunk struct {
 	*zarr.Prover
 	key    string
 	off, n int64
-	value  []byte // of lindi.json; its place there is off
+	value  []byte // from lindi.json, where it is at off
 }
 
 const (
-	manyBytes = 32 << 20          // what takes more memory is decoded alone
-	mostBytes = zarr.DefaultLimit // what has more is not decoded
+	manyBytes = 32 << 20          // contents that take more memory are decoded alone
+	mostBytes = zarr.DefaultLimit // larger contents are not decoded
 )
 
-// way returns how what lies at a key is decoded. It is not ok if nothing in it shows damage.
+// way returns how the content of a key is decoded. It reports false if damage would not be
+// detected.
 func (k *keys) way(key string) (_ *zarr.Prover, ok bool) {
 	switch path.Base(key) {
 	case ".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json":
@@ -38,7 +40,7 @@ func (k *keys) way(key string) (_ *zarr.Prover, ok bool) {
 	return nil, false
 }
 
-// decode returns what decodes the chunks of e, which lies at a place.
+// decode returns a Decode for the chunks of e, which is stored at a place.
 func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.Decode {
 	room := e.Size
 	for _, c := range chunks {
@@ -68,7 +70,7 @@ func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.
 				p.Off = c.off
 				decoded.Add(0, e.Size) // the text was read
 				if b, bad = inline(c.value); bad != nil {
-					continue // a check of the structure says so
+					continue // the check of the structure reports it
 				}
 			} else {
 				p.Off += c.off
@@ -99,12 +101,12 @@ func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.
 	}
 }
 
-// digested is a Decode of what a digest was compared with.
+// digested is the Decode of content that was compared with a digest.
 func digested(context.Context, io.Reader, func(format.Problem)) (format.Proof, error) {
 	return format.Digested, nil
 }
 
-// Decoder prepares to decode what lies at keys.
+// Decoder prepares for decoding the contents of keys.
 func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error) {
 	return func(e format.Entry) format.Decode {
 		p, ok := e.Ref.(place)
@@ -121,12 +123,12 @@ func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error
 	}, nil
 }
 
-// Decoder prepares to decode what lies in members, by the keys that lead there.
+// Decoder prepares for decoding the contents of members, by the keys that refer to them.
 func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode, error) {
-	a := *r.a // what the reader knows stays as it is
+	a := *r.a // the reader itself must not change
 	k, err := newKeys(ctx, &a)
 	if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
-		return func(format.Entry) format.Decode { return nil }, nil // a check of the structure says so
+		return func(format.Entry) format.Decode { return nil }, nil // the check of the structure reports it
 	}
 	if err != nil {
 		return nil, err
@@ -135,7 +137,7 @@ func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode
 	if a.form != tarForm {
 		listed = &names{n: len(r.files), name: func(i int) string { return r.files[i].name }}
 	}
-	type part struct{ member, ref uint32 } // a key that leads into a member
+	type part struct{ member, ref uint32 } // a key that refers to a part of a member
 	var parts []part
 	for i, ref := range a.rfs.refs {
 		v := a.rfs.value(ref)

@@ -2,21 +2,20 @@ package lindi
 
 import "encoding/binary"
 
-// Nearly all of an index is rows of four or five members, and nearly all of a
-// long lindi.json is references of three elements. These functions read just
-// those, in the words of the reference and of ours alike, and say no to anything
-// else, which the scanner then reads.
+// Nearly all rows of an index have four or five members, and nearly all references in a long
+// lindi.json have three elements. The functions below parse only these, as the reference or
+// holdall writes them. They refuse anything else, which the scanner then parses.
 
-// A fastRow is a row of the index as it lies in the text.
+// fastRow is a row of the index as ranges of the text.
 type fastRow struct {
 	o, d, s int64
-	name    [2]int // range of the text, without quotes
-	sum     int    // where the digest's digits begin; 0 if there is none
+	name    [2]int // range in the text, without quotes
+	sum     int    // where the digits of the digest begin; 0 if there is none
 	end     int
-	has     uint8 // one bit each for o, d, s and n
+	has     uint8 // a bit each for o, d, s and n
 }
 
-// The words of our own rows, in their order: see appendRow.
+// The keys of rows that holdall writes, in their order: see appendRow.
 const (
 	ownSum  = `{"` + digestAlgo + `":"`
 	ownData = `","d":`
@@ -25,7 +24,7 @@ const (
 	ownSize = `,"s":`
 )
 
-// ownRowAt reads a row with a digest exactly as we write it.
+// ownRowAt parses a row with a digest exactly as holdall writes it.
 func ownRowAt(b []byte, i int) (r fastRow, ok bool) {
 	sum := i + len(ownSum)
 	at := sum + 2*digestLen
@@ -48,8 +47,7 @@ func ownRowAt(b []byte, i int) (r fastRow, ok bool) {
 	return r, ok
 }
 
-// plainSum reports whether what should be the digits of a digest are plain
-// characters at least, eight at a time.
+// plainSum reports whether the digits of a digest are plain characters, eight at a time.
 func plainSum(b []byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	odd := uint64(0)
@@ -61,14 +59,14 @@ func plainSum(b []byte) bool {
 	return odd&tops == 0
 }
 
-// number reads a number and the words behind it.
+// number parses a number and the text after it.
 func (r *fastRow) number(b []byte, at int, then string, n *int64) (next int, ok bool) {
 	k, end := digitsAt(b, at)
 	*n, next = k, end+len(then)
 	return next, end > at && next <= len(b) && string(b[end:next]) == then
 }
 
-// fastRowAt reads the row that begins at b[i].
+// fastRowAt parses the row at b[i].
 func fastRowAt(b []byte, i int) (r fastRow, ok bool) {
 	if r, ok := ownRowAt(b, i); ok {
 		return r, true
@@ -90,7 +88,7 @@ func fastRowAt(b []byte, i int) (r fastRow, ok bool) {
 			from, to = q.text()
 			r.name, r.has = [2]int{from, to}, r.has|8
 		case digestAlgo:
-			// Whether these are digits shows when they are decoded.
+			// Invalid digits are detected when they are decoded.
 			from, to = q.text()
 			r.sum, q.bad = from, q.bad || to-from != 2*digestLen
 		default:
@@ -107,8 +105,7 @@ func fastRowAt(b []byte, i int) (r fastRow, ok bool) {
 	}
 }
 
-// A quick goes over plain JSON. Once it has met something else it is bad, and stays
-// where it is.
+// quick parses plain JSON. After it has found anything else, it is bad and does not move.
 type quick struct {
 	b   []byte
 	i   int
@@ -131,7 +128,7 @@ func (q *quick) number() int64 {
 	return n
 }
 
-// text returns the range of what is between quotes.
+// text returns the range between two quotes.
 func (q *quick) text() (from, to int) {
 	q.i = past(q.b, q.i)
 	end := plainAt(q.b, q.i)
@@ -142,7 +139,7 @@ func (q *quick) text() (from, to int) {
 	return from, end - 1
 }
 
-// past returns where the next byte is that is no blank.
+// past returns the position of the next byte that is not a blank.
 func past(b []byte, i int) int {
 	for i < len(b) && isBlank[b[i]] {
 		i++
@@ -150,7 +147,7 @@ func past(b []byte, i int) int {
 	return i
 }
 
-// digitsAt reads a whole number, of at most 18 digits; next is i if there is none.
+// digitsAt parses an integer of at most 18 digits; next is i if there is none.
 func digitsAt(b []byte, i int) (n int64, next int) {
 	at := i
 	for i < len(b) && b[i]-'0' <= 9 {
@@ -163,8 +160,7 @@ func digitsAt(b []byte, i int) (n int64, next int) {
 	return n, i
 }
 
-// plainAt returns the end of the string at b[i] if nothing in it needs a second
-// look; -1 otherwise.
+// plainAt returns the end of the string at b[i], or -1 if the string is not plain.
 func plainAt(b []byte, i int) int {
 	if i >= len(b) || b[i] != '"' {
 		return -1
@@ -179,8 +175,7 @@ func plainAt(b []byte, i int) int {
 	return -1
 }
 
-// fastRefAt returns the end of the reference that begins at b[i], -1 if it is
-// none, or not plainly one.
+// fastRefAt returns the end of the reference at b[i], or -1 if there is none or it is not plain.
 func fastRefAt(b []byte, i int) int {
 	if i >= len(b) || b[i] != '[' {
 		return -1

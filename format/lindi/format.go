@@ -9,9 +9,9 @@ import (
 
 // Views of an archive.
 const (
-	membersView = "members" // what lies in the tar, or in the folder
+	membersView = "members" // members of the tar or files of the folder
 	zarrView    = "zarr"    // the keys of lindi.json
-	zarr3View   = "zarr3"   // the same as keys of version 3
+	zarr3View   = "zarr3"   // the same keys in version 3
 )
 
 var views = []string{membersView, zarrView, zarr3View}
@@ -53,7 +53,7 @@ func detect(p format.Probe) format.Match {
 	case isTar:
 		return format.Certain
 	case isJSON:
-		// Of another JSON text this much is not said so early, or not at all.
+		// Other JSON texts do not contain this at their beginning or end.
 		if strings.Contains(string(p.Head[:min(len(p.Head), 4096)]), `"refs"`) || strings.Contains(string(p.Tail), `"refs"`) {
 			return format.Likely
 		}

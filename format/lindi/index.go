@@ -18,43 +18,42 @@ const (
 	digestLen  = 32
 )
 
-// A row is one member of the tar, as the index has it or as a scan of the
-// headers found it.
+// row is a member of the tar, from the index or from a scan of headers.
 type row struct {
 	name string
-	o    int64 // header
-	d    int64 // content
-	s    int64 // bytes of content
+	o    int64 // offset of the header
+	d    int64 // offset of the content
+	s    int64 // size of the content
 	at   uint32
-	len  uint32 // of the row's own text in the index; 0 if there is none
-	sum  uint32 // where its digest begins in that text, in hexadecimal; 0 if there is none
+	len  uint32 // length of the row's text in the index; 0 if there is none
+	sum  uint32 // where the hexadecimal digest begins in that text; 0 if there is none
 }
 
-// end returns where the next header can lie.
+// end returns where the next header can be.
 func (r row) end() int64 { return r.d + padded(r.s) }
 
-// A table is the members of a tar.
+// table has the members of a tar.
 type table struct {
 	volume string
-	size   int64 // of the file
+	size   int64 // of the tar
 	rows   []row
-	text   []byte   // the index's, which rows and names lie in
-	extra  []member // what else the index has at its top
-	odd    []oddRow // rows that say nothing usable, the first of them
-	odds   int      // how many there are
+	text   []byte   // of the index; rows and names refer to it
+	extra  []member // other members at the top of the index
+	odd    []oddRow // the first unusable rows
+	odds   int      // number of unusable rows
 	found  bool     // by a scan, not by an index
 	holes  []hole   // where the scan found no header
 
-	bare bool // lindi.json says nothing: it is there because one has to be
+	bare bool // lindi.json is empty, and exists only because it is required
 }
 
-// An oddRow is a row of the index that cannot be used.
+// oddRow is an unusable row of the index.
 type oddRow struct {
-	at  int64 // in the text
+	at  int64 // offset in the text
 	msg string
 }
 
-// A member is one of a JSON object's: key and value, as text.
+// member is a member of a JSON object: key and value, as text.
 type member struct{ key, value []byte }
 
 func appendMember(p []byte, m member) []byte {
@@ -79,7 +78,7 @@ func (t *table) Entry(i int) format.Entry {
 	return e
 }
 
-// digest returns what the index says of a member's content.
+// digest returns the digest of a member's content in the index.
 func (t *table) digest(r row) (d format.Digest) {
 	if r.sum == 0 {
 		return d
@@ -91,7 +90,7 @@ func (t *table) digest(r row) (d format.Digest) {
 	return d
 }
 
-// fault says why a member cannot be read; nil if it can.
+// fault returns why a member cannot be read, or nil if it can.
 func (t *table) fault(r row) *format.Problem {
 	p := format.Problem{Severity: format.Error, Volume: t.volume, Off: min(r.d, t.size), Entry: r.name, HasEntry: true}
 	switch {
@@ -105,8 +104,8 @@ func (t *table) fault(r row) *format.Problem {
 	return &p
 }
 
-// parseIndex reads the text of an index. Rows that say nothing usable are set
-// aside; only a text that is no index is an error.
+// parseIndex parses the text of an index. Unusable rows are set aside; it fails only if the text
+// is not an index.
 func parseIndex(text []byte, depth int) (*table, error) {
 	t := &table{text: text}
 	s := &scanner{b: text, depth: depth}
@@ -118,7 +117,7 @@ func parseIndex(text []byte, depth int) (*table, error) {
 			return err
 		}
 		files = true
-		t.rows, t.odd, t.odds = make([]row, 0, len(text)/120), nil, 0 // of equal keys the last counts
+		t.rows, t.odd, t.odds = make([]row, 0, len(text)/120), nil, 0 // of equal keys, the last one counts
 		return s.elements(func() error { return t.parseRow(s) })
 	})
 	if err == nil {
@@ -156,8 +155,8 @@ func (t *table) parseRow(s *scanner) error {
 	return nil
 }
 
-// row reads an object that says where a member is: in the index, or in the entry
-// of the index itself. It is not ok if it does not say so.
+// row parses an object with the place of a member: in the index, or in the entry. It reports
+// false if there is no place.
 func (s *scanner) row() (r row, ok bool, err error) {
 	var name []byte
 	var n [3][]byte
@@ -191,7 +190,8 @@ func (s *scanner) row() (r row, ok bool, err error) {
 	return r, ok, err
 }
 
-// strange sets a row aside. Only some are kept: an index may be nothing else.
+// strange sets a row aside. Only the first ones are kept, because an index may consist of nothing
+// else.
 func (t *table) strange(at int64, msg string, args ...any) {
 	const most = 100
 	if t.odds++; t.odds <= most {
@@ -199,8 +199,8 @@ func (t *table) strange(at int64, msg string, args ...any) {
 	}
 }
 
-// shared is what a string token means, without a copy where it has no escapes.
-// The text must never change.
+// shared returns the string for a token, without a copy if it has no escapes. The text must never
+// change.
 func shared(token []byte) string {
 	if !plain(token) {
 		return string(appendString(nil, token))
@@ -215,19 +215,18 @@ func sharedText(b []byte) string {
 	return unsafe.String(&b[0], len(b))
 }
 
-// An entry is what .tar_entry.json says: where the index is.
+// entry is the parsed .tar_entry.json, which says where the index is.
 type entry struct {
 	o, d, s int64
-	// Hints that we leave for ourselves: how long the texts of index and
-	// lindi.json are, and where the latter lies. They may be stale, and only
-	// say what to fetch together.
+	// Hints that holdall stores: the lengths of the texts of index and lindi.json, and where
+	// lindi.json is. They may be outdated, and only help to fetch both together.
 	indexText, rfsAt, rfsText int64
-	// BLAKE3 of the two texts, "" where there is none. They are believed of texts that
-	// are laid out as ours are: the reference writes both anew, in its own way.
+	// BLAKE3 of the two texts; "" if there is none. They are used for texts with holdall's
+	// layout, because the reference rewrites both with another layout.
 	indexSum, rfsSum string
 }
 
-// parseEntry reads the text of .tar_entry.json.
+// parseEntry parses the text of .tar_entry.json.
 func parseEntry(text []byte, depth int) (e entry, err error) {
 	s := &scanner{b: text, depth: depth}
 	said := false
@@ -274,8 +273,8 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 	return e, s.end()
 }
 
-// appendEntry appends the entry's text. It stays within commitLen, so that one
-// sector says all that matters.
+// appendEntry appends the text of the entry. It must fit into commitLen, so that one sector
+// contains everything that matters.
 func appendEntry(p []byte, e entry) []byte {
 	p = fmt.Appendf(p, `{"holdall": [%d, %d, %d], `, e.indexText, e.rfsAt, e.rfsText)
 	if e.indexSum+e.rfsSum != "" {
@@ -284,16 +283,16 @@ func appendEntry(p []byte, e entry) []byte {
 	return fmt.Appendf(p, `"index": {"d": %d, "n": "%s", "o": %d, "s": %d}}`, e.d, indexName, e.o, e.s)
 }
 
-// sumsKey is what the entry calls the digests of the texts.
+// sumsKey is the key of the digests of the texts in the entry.
 const sumsKey = `"holdall_blake3"`
 
-// How the texts of ours begin, and those of the reference do not.
+// The beginnings of texts that holdall writes, which differ from those of the reference.
 const (
 	ourIndex = `{"`
 	ourRFS   = "{\n \""
 )
 
-// sumOf is the digest of a text of ours, "" of any other.
+// sumOf returns the digest of a text that holdall wrote, and "" for any other.
 func sumOf(text []byte, begins string) string {
 	if !bytes.HasPrefix(text, []byte(begins)) {
 		return ""
@@ -302,13 +301,13 @@ func sumOf(text []byte, begins string) string {
 	return string(sum[:])
 }
 
-// The text of an index of ours: a row a line.
+// The text of holdall's index has one row on each line.
 const (
 	indexHead = `{"files": [`
 	indexTail = "\n]}"
 )
 
-// appendRow appends a row's text.
+// appendRow appends the text of a row.
 func appendRow(p []byte, name string, o, d, s int64, sum string) []byte {
 	p = append(p, "\n{"...)
 	if sum != "" {

@@ -18,28 +18,28 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// keys is the view of the reference file system: each key is a file.
+// keys is the view of the reference file system, in which each key is a file.
 type keys struct {
-	formatkit.LateIndex // of the keys: for all that is more than finding one
+	formatkit.LateIndex // of the keys, for everything except finding a single key
 
 	a        *archive
-	byKey    *names         // of the refs
+	byKey    *names         // of refs
 	byName   *names         // of the members of a tar
-	tail     map[string]row // members behind all that the index knows
+	tail     map[string]row // members after everything that the index lists
 	tailOnce sync.Once
 
 	loading sync.Mutex
-	index   *format.Index            // nil until it is needed, as all that follows
-	linked  map[string]*linked       // arrays, by path
-	files   map[string]format.Reader // that they are in, by address
+	index   *format.Index            // nil until it is needed, like the following fields
+	linked  map[string]*linked       // arrays by path
+	files   map[string]format.Reader // the files with their chunks, by address
 
 	mu     sync.Mutex
-	arrays map[string]*array // by path, nil where there is none
-	large  sync.Mutex        // held by what takes much memory
+	arrays map[string]*array // by path; nil if there is none
+	large  sync.Mutex        // held while much memory is used
 }
 
-// An array is what is known of one, and what decodes its chunks; nil if nothing in them
-// shows damage.
+// array is what is known of an array, and the decoder of its chunks; nil if decoding shows no
+// damage.
 type array struct {
 	*zarr.Meta
 	prover *zarr.Prover
@@ -52,8 +52,8 @@ func newKeys(ctx context.Context, a *archive) (*keys, error) {
 	return keysOf(a), nil
 }
 
-// keysOf is the view of an archive whose lindi.json is loaded. What finds keys
-// is made when it is first needed.
+// keysOf returns the view of an archive whose lindi.json is loaded. The tables for finding keys
+// are made when they are first needed.
 func keysOf(a *archive) *keys {
 	k := &keys{a: a, arrays: map[string]*array{}, linked: map[string]*linked{}, files: map[string]format.Reader{}}
 	k.byKey = &names{n: a.rfs.Len(), name: a.rfs.Name}
@@ -77,7 +77,7 @@ func (k *keys) load(ctx context.Context) (*format.Index, error) {
 	return k.index, nil
 }
 
-// keyTable makes an entry of a key when one is asked for. Behind those of lindi.json are
+// keyTable makes the entry of a key when it is requested. The keys of lindi.json are followed by
 // chunks of linked arrays.
 type keyTable struct {
 	*keys
@@ -100,9 +100,9 @@ func (t keyTable) Entry(i int) format.Entry {
 	return t.entry(t.a.rfs.refs[i+t.a.rfs.Len()])
 }
 
-// A place is where a key's content lies.
+// place is where a key's content is stored.
 type place struct {
-	value    []byte // of lindi.json, for content that lies there
+	value    []byte // content that is in lindi.json
 	object   string
 	external bool
 	off, n   int64
@@ -162,13 +162,13 @@ func (k *keys) entry(r ref) format.Entry {
 	}
 	e.Ref = p
 	if e.Size = k.filled(r.key, t.n); e.Size != t.n {
-		e.Digest = format.Digest{} // which is that of the stored bytes
+		e.Digest = format.Digest{} // the digest is that of the stored bytes
 	}
 	return e
 }
 
-// member finds a member of the tar. A writer that was killed may have written
-// what keys lead to and not the index: such members lie behind all others.
+// member finds a member of the tar. If a writer was killed, it may have written members that keys
+// refer to but not the index. Such members follow all others.
 func (k *keys) member(name string) (row, format.Digest, bool) {
 	if i, ok := k.byName.find(name); ok {
 		return k.a.table.rows[i], k.a.table.digest(k.a.table.rows[i]), true
@@ -183,7 +183,7 @@ func (k *keys) member(name string) (row, format.Digest, bool) {
 		}
 		w, err := k.a.walk(context.Background(), end)
 		if err != nil {
-			return // what is not found is dangling; a read of anything else will say the error
+			return // a missing member is reported as dangling; other reads return the error
 		}
 		k.tail = map[string]row{}
 		for _, f := range w.members {
@@ -196,9 +196,8 @@ func (k *keys) member(name string) (row, format.Digest, bool) {
 	return r, format.Digest{}, ok
 }
 
-// filled returns how long a chunk of n stored bytes is: zeros follow a short
-// one, but only where chunks are stored as they are. What was compressed would
-// be spoiled by them.
+// filled returns the size of a chunk of n stored bytes. A short chunk is followed by zeros, but
+// only if chunks are stored unchanged, because zeros would damage compressed data.
 func (k *keys) filled(key string, n int64) int64 {
 	if n == 0 {
 		return n
@@ -206,7 +205,7 @@ func (k *keys) filled(key string, n int64) int64 {
 	return max(n, k.wholeChunk(key))
 }
 
-// tooLong returns how long a chunk should be if it is longer; 0 if it is not.
+// tooLong returns the correct size of a chunk that is too long; 0 if it is not.
 func (k *keys) tooLong(key string, n int64) int64 {
 	if whole := k.wholeChunk(key); whole > 0 && n > whole {
 		return whole
@@ -214,8 +213,8 @@ func (k *keys) tooLong(key string, n int64) int64 {
 	return 0
 }
 
-// wholeChunk returns how long the chunk at a key is that is stored as it is; 0
-// where the key is no chunk, or chunks are stored otherwise.
+// wholeChunk returns the size of the chunk at a key if chunks are stored unchanged. It returns 0
+// if they are not, or if the key is not a chunk.
 func (k *keys) wholeChunk(key string) int64 {
 	if z := k.arrayOf(key); z != nil {
 		return z.Filled()
@@ -223,7 +222,7 @@ func (k *keys) wholeChunk(key string) int64 {
 	return 0
 }
 
-// arrayOf returns the array that the key of a chunk belongs to, nil if it is none.
+// arrayOf returns the array of a chunk's key, or nil if there is none.
 func (k *keys) arrayOf(key string) *array {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -245,7 +244,7 @@ func (k *keys) arrayOf(key string) *array {
 	return nil
 }
 
-// isChunk reports whether the last part of a key is a chunk's: integers and dots.
+// isChunk reports whether the last part of a key is that of a chunk: integers and dots.
 func isChunk(last string) bool {
 	digits := 0
 	for i := range len(last) {
@@ -261,7 +260,7 @@ func isChunk(last string) bool {
 	return digits > 0
 }
 
-// openArray returns the array at dir, nil if none can be read.
+// openArray returns the array at dir, or nil if it cannot be read.
 func (k *keys) openArray(dir string) *array {
 	at, ok := k.find(join(dir, ".zarray"))
 	if !ok {
@@ -271,7 +270,7 @@ func (k *keys) openArray(dir string) *array {
 	if err != nil {
 		return nil
 	}
-	p, _ := m.Prover(mostBytes) // a check of the structure says why not
+	p, _ := m.Prover(mostBytes) // the check of the structure reports why not
 	return &array{m, p}
 }
 
@@ -282,7 +281,7 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// find returns the reference that counts for a key.
+// find returns the reference of a key that counts.
 func (k *keys) find(key string) (ref, bool) {
 	i, ok := k.byKey.find(key)
 	if !ok {
@@ -291,8 +290,8 @@ func (k *keys) find(key string) (ref, bool) {
 	return k.a.rfs.refs[i], true
 }
 
-// Lookup finds a key, or what it means behind soft links: a group whose
-// attributes say _SOFT_LINK stands for the group or array that it names.
+// Lookup finds a key, following soft links: a group with the attribute _SOFT_LINK represents the
+// group or array that it names.
 func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	if r, ok := k.find(name); ok {
 		return k.entry(r), nil
@@ -309,9 +308,9 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	return e, err
 }
 
-// link returns where the group at dir leads if it is a soft link. Paths are
-// absolute; a relative one is meant from the group that the link lies in, though
-// the reference takes it from the root.
+// link returns the target of the group at dir if it is a soft link. Paths are absolute. A
+// relative path is relative to the group that contains the link, although the reference resolves
+// it from the root.
 func (k *keys) link(dir string) (to string) {
 	at, ok := k.find(join(dir, ".zattrs"))
 	if !ok {
@@ -339,13 +338,13 @@ func (k *keys) link(dir string) (to string) {
 	return to
 }
 
-// Can returns what else the reader can do.
+// Can returns the optional functions of the reader.
 func (k *keys) Can() format.Abilities {
 	return format.Abilities{Run: k.Run, ReadDirFrom: k.ReadDirFrom, Doubt: k.a.doubts, Decoder: k.Decoder}
 }
 
-// Run returns where the whole of a key's content lies, if it is one run of an
-// object of this archive's store.
+// Run returns the extent of a key's content, if it is a single run in an object of this archive's
+// store.
 func (k *keys) Run(e format.Entry) (format.Extent, bool) {
 	p, ok := e.Ref.(place)
 	if !ok || e.Fault != nil || p.value != nil || p.external || p.n == 0 || p.n != e.Size {
@@ -385,7 +384,7 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 	}
 }
 
-// used returns what of the tar its keys lead to.
+// used returns the parts of the tar that keys refer to.
 func (k *keys) used(ctx context.Context) (all formatkit.Ranges, _ error) {
 	for e, err := range k.Entries(ctx) {
 		if err != nil {
@@ -399,8 +398,8 @@ func (k *keys) used(ctx context.Context) (all formatkit.Ranges, _ error) {
 	return all, nil
 }
 
-// Regions of this view are all that is no key's content: the members that no
-// key leads to count as trash.
+// Regions yields everything that is not the content of a key. Members that no key refers to count
+// as trash.
 func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	if k.a.form != tarForm {
 		return func(yield func(format.Region, error) bool) {
@@ -485,7 +484,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	return about, nil
 }
 
-// unseen returns the members that somebody put there and no key leads to.
+// unseen returns the members that were added by the user and that no key refers to.
 func (k *keys) unseen(members []string) (unseen []string) {
 	members = slices.DeleteFunc(members, func(name string) bool {
 		return name == entryName || name == indexName || name == rfsName || strings.HasPrefix(name, blobDir) || strings.HasPrefix(name, trashDir)
@@ -497,7 +496,7 @@ func (k *keys) unseen(members []string) (unseen []string) {
 	return slices.DeleteFunc(members, func(name string) bool { return referred[name] })
 }
 
-// shortList is the first of some names.
+// shortList returns the first of some names.
 func shortList(names []string) string {
 	const most = 3
 	if len(names) > most {

@@ -9,21 +9,20 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// Places that never move, in bytes from the beginning of the tar. Everything
-// else is found through them.
+// Fixed offsets from the start of the tar, through which everything else is found.
 const (
 	blockLen      = 512
-	entryData     = blockLen             // of .tar_entry.json
-	entryLen      = 1024                 // padded
-	frontLen      = entryData + entryLen // where the next header may lie
-	terminatorLen = 2 * blockLen         // zeros that end the tar, and the file
+	entryData     = blockLen             // of the content of .tar_entry.json
+	entryLen      = 1024                 // with padding
+	frontLen      = entryData + entryLen // where the next header may be
+	terminatorLen = 2 * blockLen         // zeros at the end of the tar
 
-	// commitLen is how much of the entry is ever written at once when an archive
-	// is amended: one sector, which a disk writes whole or not at all.
+	// commitLen is how much of the entry is written at once when an archive is amended: one
+	// sector, which a disk writes completely or not at all.
 	commitLen = blockLen
 )
 
-// Names of the members that are the archive's own.
+// Names of the archive's own members.
 const (
 	entryName = ".tar_entry.json"
 	indexName = ".tar_index.json"
@@ -32,11 +31,11 @@ const (
 	trashDir  = ".trash/"
 )
 
-// firstRoom is the size at which the reference begins to pad its JSON members.
+// firstRoom is the size from which the reference pads its JSON members.
 const firstRoom = 8192
 
-// roomFor is the size that a JSON text of n bytes is given when it gets a new
-// place: doubled until it is four times as much, as the reference does.
+// roomFor returns the size of the place for a JSON text of n bytes: doubled until it is four
+// times as large, as in the reference.
 func roomFor(n int64) int64 {
 	room := int64(firstRoom)
 	for room < 4*n {
@@ -65,24 +64,24 @@ const (
 	prefixEnd = 500
 )
 
-// maxSize is the most that eleven octal digits can say.
+// maxSize is the largest number of eleven octal digits.
 const maxSize = 8<<30 - 1
 
-// A header is what a tar header block says.
+// header is a parsed tar header.
 type header struct {
 	name string
 	size int64
 	kind byte // '0' or NUL for a file, 'x' and 'g' for pax, 'L' for a GNU long name
-	// ours: the block is made as LINDI's own tools make them, without a time or
-	// an owner; another tar's are not.
+	// ours means that the header is like those of LINDI's tools, without a time or an owner,
+	// unlike those of other tars.
 	ours bool
 }
 
 // isFile reports whether the header is that of a regular file.
 func (h header) isFile() bool { return h.kind == '0' || h.kind == 0 || h.kind == '7' }
 
-// parseHeader reads one block. It is strict: the magic and the checksum must be
-// right, since it is also asked of blocks that are only hoped to be headers.
+// parseHeader parses a block. It requires the correct magic and checksum, because it is also
+// called for blocks that may not be headers.
 func parseHeader(b []byte) (h header, ok bool) {
 	if len(b) < blockLen || !bytes.Equal(b[magicAt:magicAt+5], []byte("ustar")) {
 		return h, false
@@ -92,11 +91,11 @@ func parseHeader(b []byte) (h header, ok bool) {
 		return h, false
 	}
 	size, ok := formatkit.TarNumber(b[sizeAt:sizeEnd])
-	if !ok || size < 0 || size > 1<<62 { // it will be rounded up
+	if !ok || size < 0 || size > 1<<62 { // it is rounded up later
 		return h, false
 	}
 	name := string(formatkit.TarText(b[:nameEnd]))
-	// A GNU header keeps other things where ustar has the prefix.
+	// A GNU header has other fields in place of the ustar prefix.
 	if b[magicAt+5] == 0 {
 		if prefix := string(formatkit.TarText(b[prefixAt:prefixEnd])); prefix != "" {
 			name = prefix + "/" + name
@@ -111,8 +110,8 @@ func parseHeader(b []byte) (h header, ok bool) {
 
 func zero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// splitName puts a name into the name and prefix fields of a header. The
-// reference knows no prefix, but reads members by the index; every tar knows it.
+// splitName splits a name into the name and prefix fields of a header. The reference does not
+// support the prefix, but reads members by the index; all tars support it.
 func splitName(name string) (prefix, rest string, ok bool) {
 	if len(name) <= nameEnd {
 		return "", name, true
@@ -129,7 +128,7 @@ func splitName(name string) (prefix, rest string, ok bool) {
 	return "", "", false
 }
 
-// nameFault says why no member can have this name; "" if one can.
+// nameFault returns why no member can have this name, or "" if it can.
 func nameFault(name string) string {
 	_, _, fits := splitName(name)
 	switch {
@@ -151,7 +150,7 @@ func nameFault(name string) string {
 	return ""
 }
 
-// appendHeader appends the header of a member. The name must fit.
+// appendHeader appends the header of a member, whose name must fit.
 func appendHeader(p []byte, name string, size int64) []byte {
 	prefix, rest, _ := splitName(name)
 	at := len(p)
@@ -184,7 +183,7 @@ func putOctal(b []byte, n int64) {
 	}
 }
 
-// trashHeader renames a header as the reference does: the rest of it stays.
+// trashHeader renames a header as the reference does; the rest of it stays.
 func trashHeader(b []byte, name string) {
 	clear(b[:nameEnd])
 	copy(b[:nameEnd], name)
@@ -192,8 +191,8 @@ func trashHeader(b []byte, name string) {
 	putChecksum(b)
 }
 
-// trashName is what a member is called once it is removed. Where the reference's
-// form, .trash/NAME.xxxxxxxxxx, would not fit, the name's beginning goes.
+// trashName returns the name of a removed member. If the reference's form,
+// .trash/NAME.xxxxxxxxxx, does not fit, the beginning of the name is cut.
 func trashName(name, tag string) string {
 	if room := nameEnd - len(trashDir) - 1 - len(tag); len(name) > room {
 		name = name[len(name)-room:]

@@ -15,24 +15,24 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// An array may have no chunks of its own, but an attribute that says in which HDF5 file it
-// lies, and under which name: _EXTERNAL_ARRAY_LINK. Its chunks are keys all the same: those
-// of that file, seen as Zarr. They are looked for when all keys are wanted, or one of them.
+// Instead of chunks, an array may have the attribute _EXTERNAL_ARRAY_LINK with the HDF5 file and
+// the dataset that contain it. Its chunks are keys nevertheless: those of that file in its Zarr
+// view. They are looked up when all keys or one of them are requested.
 
-// A linked array is one whose chunks are in another file.
+// linked is an array whose chunks are in another file.
 type linked struct {
 	zarr.External
 	fault *format.Problem // why they cannot be read
 }
 
-// A chunkElsewhere is a chunk of a linked array.
+// chunkElsewhere is a chunk of a linked array.
 type chunkElsewhere struct {
 	in      format.Reader
 	address string // of the file
 	format.Entry
 }
 
-// links says where an array's chunks are, if they are in another file.
+// links returns where an array's chunks are, if they are in another file.
 func (k *keys) links(r ref) (zarr.External, bool) {
 	if r.key != ".zattrs" && !strings.HasSuffix(r.key, "/.zattrs") || !bytes.Contains(k.a.rfs.value(r), []byte("_EXTERNAL_ARRAY_LINK")) {
 		return zarr.External{}, false
@@ -40,8 +40,8 @@ func (k *keys) links(r ref) (zarr.External, bool) {
 	return zarr.ParseExternal(k.a.rfs.meta(r))
 }
 
-// followLinks finds the chunks of all linked arrays. Where they cannot be had, one key
-// stands for them, with a fault.
+// followLinks finds the chunks of all linked arrays. If they are not available, a single key with
+// a fault represents them.
 func (k *keys) followLinks(ctx context.Context) (all []format.Entry, _ error) {
 	if k.a.open == nil {
 		return nil, nil
@@ -85,7 +85,7 @@ func (k *keys) meta(dir string) (*zarr.Meta, error) {
 	return zarr.ParseMeta(k.a.rfs.meta(at))
 }
 
-// chunksElsewhere are keys of the chunks of the array at dir, which are in another file.
+// chunksElsewhere returns the keys of the chunks of the array at dir, which are in another file.
 func (k *keys) chunksElsewhere(ctx context.Context, dir string, to zarr.External) (all []format.Entry, _ error) {
 	here, err := k.meta(dir)
 	if err != nil {
@@ -128,7 +128,7 @@ func (k *keys) chunksElsewhere(ctx context.Context, dir string, to zarr.External
 	return all, nil
 }
 
-// elsewhere opens a file that arrays are in, once.
+// elsewhere opens a file with arrays, once.
 func (k *keys) elsewhere(ctx context.Context, address string) (format.Reader, error) {
 	if in := k.files[address]; in != nil {
 		return in, nil
@@ -141,7 +141,7 @@ func (k *keys) elsewhere(ctx context.Context, address string) (format.Reader, er
 	return in, nil
 }
 
-// inlineOf is a content that a file's metadata has.
+// inlineOf returns content from a file's metadata.
 func inlineOf(ctx context.Context, in format.Reader, e format.Entry) ([]byte, error) {
 	var b []byte
 	for x, err := range in.Extents(ctx, e, 0, e.Size) {
@@ -160,7 +160,7 @@ func inlineOf(ctx context.Context, in format.Reader, e format.Entry) ([]byte, er
 	return b, nil
 }
 
-// extents are where a chunk in another file lies.
+// extents yields the extents of a chunk in another file.
 func (c chunkElsewhere) extents(ctx context.Context, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		for x, err := range c.in.Extents(ctx, c.Entry, off, n) {
@@ -174,7 +174,7 @@ func (c chunkElsewhere) extents(ctx context.Context, off, n int64) iter.Seq2[for
 	}
 }
 
-// linkedTo returns the linked array that a key is a chunk of.
+// linkedTo returns the linked array that contains a chunk's key.
 func (k *keys) linkedTo(key string) *linked {
 	i := strings.LastIndexByte(key, '/')
 	if !isChunk(key[i+1:]) {

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// names finds rows by name without sorting them, which for one lookup in a long
-// list would be most of the work. The first few lookups go through the list;
-// then a table is made, of some eight bytes a name. Calls may run in parallel.
+// names finds rows by name without sorting them, which would take most of the time of a single
+// lookup in a long list. The first few lookups search the list; then a table is made, with about
+// eight bytes for each name. It may be used from several goroutines at once.
 type names struct {
 	n    int
 	name func(row int) string
@@ -19,10 +19,10 @@ type names struct {
 	slots []uint32 // row + 1
 }
 
-// fewNames is how many lookups are cheaper without a table.
+// fewNames is the number of lookups that are faster without a table.
 const fewNames = 4
 
-// find returns the row of that name; of equal names the last one counts.
+// find returns the row of a name; of equal names, the last one counts.
 func (x *names) find(name string) (row int, ok bool) {
 	if x.asked.Load() < fewNames && x.asked.Add(1) <= fewNames {
 		for i := x.n - 1; i >= 0; i-- {
@@ -48,7 +48,7 @@ func (x *names) fill() {
 	}
 }
 
-// slot returns the place of a name: its own, or a free one.
+// slot returns the slot of a name, or a free one.
 func (x *names) slot(name string) *uint32 {
 	mask := uint64(len(x.slots) - 1)
 	for at := maphash.String(x.seed, name) & mask; ; at = (at + 1) & mask {

@@ -72,20 +72,20 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 	}
 }
 
-// inVersion3 is the view of version 3 of an archive whose lindi.json is loaded.
+// inVersion3 returns the view zarr3 of an archive whose lindi.json is loaded.
 func (a *archive) inVersion3() format.Reader {
 	return zarr3.New(keysOf(a), a.st, "lindi", a.objectName())
 }
 
-// members is the view of a tar's members, whose Ref is their row; or of those of a
-// folder or of a JSON alone, whose Ref is one of files.
+// members is the view of a tar's members, whose Ref is their row. For a folder or a single JSON,
+// Ref is an element of files.
 type members struct {
 	*format.Index
 	a     *archive
-	files []loose // nil of a tar
+	files []loose // nil for a tar
 }
 
-// A loose member is an object of its own.
+// loose is a member that is an object of its own.
 type loose struct {
 	name   string
 	object string
@@ -100,14 +100,14 @@ func newLoose(a *archive, files []loose) *members {
 	return &members{format.NewIndex(entries), a, files}
 }
 
-// Can returns what else the reader can do.
+// Can returns the optional functions of the reader.
 func (r *members) Can() format.Abilities {
 	can := r.Index.Can()
 	can.Run, can.Doubt, can.Decoder = r.Run, r.a.doubts, r.Decoder
 	return can
 }
 
-// Run returns where a member lies.
+// Run returns the extent of a member.
 func (r *members) Run(e format.Entry) (format.Extent, bool) {
 	x := format.Extent{Size: e.Size, Object: r.a.name, Len: e.Size}
 	switch at := e.Ref.(type) {
@@ -132,8 +132,8 @@ func (r *members) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return r.a.regions(ctx)
 }
 
-// regions yields what lies around the members: their headers, what fills up
-// blocks, what was given up, the end.
+// regions yields what surrounds the members: headers, padding of blocks, abandoned places, the
+// end.
 func (a *archive) regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		region := func(off, n int64, use format.Use, label string) bool {
@@ -165,8 +165,8 @@ func (a *archive) regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	}
 }
 
-// between yields what lies in a run that no row of the index has: members in
-// the trash, members that it does not list, the end of the tar.
+// between yields what is in a run without rows of the index: members in the trash, members that
+// are not listed, the end of the tar.
 func (a *archive) between(ctx context.Context, from, to int64) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		for from < to {
@@ -225,7 +225,7 @@ func (r *members) About(context.Context) (format.About, error) {
 	return about, nil
 }
 
-// indexBytes is what the members take that say where all others are.
+// indexBytes returns the size of the members that say where all others are.
 func (t *table) indexBytes() (n int64) {
 	for _, row := range t.rows {
 		if row.name == indexName || row.name == rfsName || row.name == entryName {
@@ -237,8 +237,7 @@ func (t *table) indexBytes() (n int64) {
 
 func (r *members) Close() error { return r.a.close() }
 
-// files lists what lies in the folder; where its store cannot, what lindi.json
-// says is there.
+// files lists the files in the folder. If the store cannot list, it returns those in lindi.json.
 func (a *archive) files(ctx context.Context) ([]loose, error) {
 	var files []loose
 	for info, err := range store.List(ctx, a.st, a.name+"/") {

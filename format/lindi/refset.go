@@ -11,17 +11,16 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
-// A refset is a lindi.json that is being changed: what is not touched stays the
-// text that it was.
+// refset is a lindi.json that is being changed. Parts that do not change keep their text.
 type refset struct {
 	top   []member
 	list  []member
-	place map[string]int // in list
+	place map[string]int // number in list
 	holes int            // removed entries, whose key is nil
-	uses  map[string]int // how many keys lead to a member
-	x     *rfs           // that it was made from, for its templates
+	uses  map[string]int // number of keys that refer to a member
+	x     *rfs           // the original, for its templates
 
-	changed bool // since it was made, or committed
+	changed bool // since the beginning or the last commit
 }
 
 func newRefset(x *rfs) *refset {
@@ -35,8 +34,8 @@ func newRefset(x *rfs) *refset {
 
 func (s *refset) has(key string) bool { _, ok := s.place[key]; return ok }
 
-// put gives a key a value. It returns the member that the key led to before, if
-// nothing leads to it any more.
+// put sets the value of a key. It returns the member that the key referred to, if no key refers
+// to it any more.
 func (s *refset) put(key string, value []byte) (freed string) {
 	s.changed = true
 	if name, _, ok := s.x.inside(value); ok {
@@ -53,7 +52,7 @@ func (s *refset) put(key string, value []byte) (freed string) {
 	return freed
 }
 
-// release forgets that a key leads somewhere.
+// release removes a reference of a key.
 func (s *refset) release(value []byte) (freed string) {
 	name, _, ok := s.x.inside(value)
 	if !ok {
@@ -102,7 +101,7 @@ func (s *refset) rename(from, to string) error {
 	return nil
 }
 
-// readdress makes all keys that lead to one member lead to another name.
+// readdress changes all references to a member to another name.
 func (s *refset) readdress(from, to string) {
 	n := s.uses[from]
 	if n == 0 {
@@ -140,9 +139,8 @@ func (s *refset) appendText(p []byte) []byte {
 	return append(p, "\n }\n}"...)
 }
 
-// blobName finds a name for the blob of a key that no member has: the key's own,
-// then .v2, .v3 as the reference has it, then one made of a hash where a header
-// has no room for those.
+// blobName returns an unused name for the blob of a key: the key's own, then .v2, .v3 as in the
+// reference, or one made from a hash if these do not fit into a header.
 func blobName(key string, taken func(string) bool) string {
 	for v := 1; ; v++ {
 		name := blobDir + key
@@ -158,7 +156,7 @@ func blobName(key string, taken func(string) bool) string {
 	}
 }
 
-// shortBlob makes a name that a header has room for out of one that it has not.
+// shortBlob makes a name that fits into a header from one that does not.
 func shortBlob(name string) string {
 	sum := blake3.Sum256([]byte(name))
 	return blobDir + "~" + hex.EncodeToString(sum[:16])

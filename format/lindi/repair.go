@@ -15,12 +15,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// dropOrphans is the parameter that leaves out blobs which no key leads to.
+// dropOrphans is the parameter that omits blobs to which no key refers.
 const dropOrphans = "drop-orphans"
 
-// repair plans a new archive of all that can be had from an old one: entry,
-// index and lindi.json in front, the members behind them in the order in which
-// they lie, nothing in between.
+// repair plans a new archive from everything that can be recovered: entry, index and lindi.json
+// at the front, then the members in their order, without gaps.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
 	a, err := openArchive(ctx, st, name, o)
 	if err != nil {
@@ -61,10 +60,10 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return r.plan(), nil
 }
 
-// A rebuild is an archive as it should be.
+// rebuild is the state of a repair.
 type rebuild struct {
 	a       *archive
-	members []row // what is kept, where it lies now
+	members []row // members that are kept, with their current places
 	rfs     []byte
 	lost    []string
 	notes   []string
@@ -77,14 +76,14 @@ func (r *rebuild) lose(msg string, args ...any) {
 	r.partial = true
 }
 
-// settle gives rows of the index the lengths that their headers have, where the
-// digest or keys agree with those. It returns the problems that are left then.
+// settle corrects the sizes of rows to those in the headers, if digests or keys agree with the
+// headers. It returns the remaining problems.
 func (r *rebuild) settle(ctx context.Context, left []format.Problem) ([]format.Problem, error) {
 	a := r.a
 	if a.form != tarForm || a.table.found {
 		return left, nil
 	}
-	reach := map[string]int64{} // up to where keys lead
+	reach := map[string]int64{} // how far keys refer
 	if a.rfs != nil {
 		for _, x := range a.rfs.refs {
 			if name, t, ok := a.rfs.inside(a.rfs.value(x)); ok && t.off < 1<<60 && t.n < 1<<60 {
@@ -130,7 +129,7 @@ func (r *rebuild) settle(ctx context.Context, left []format.Problem) ([]format.P
 	return left, nil
 }
 
-// gather collects members: what the index lists, and what only has a header.
+// gather collects members: those in the index, and those that have only a header.
 func (r *rebuild) gather(ctx context.Context, drop bool) error {
 	a := r.a
 	referred := map[string]bool{}
@@ -172,7 +171,7 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 			r.notes = append(r.notes, fmt.Sprintf("added %s at %d to the index", f.row.name, f.o))
 		}
 	}
-	// Of equal names the last row of the index counts.
+	// Of equal names, the last row of the index counts.
 	counts := map[string]row{}
 	for _, m := range rows[:len(a.table.rows)] {
 		counts[m.name] = m
@@ -208,8 +207,8 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 	return nil
 }
 
-// renamed gives rows of the index the names that their headers have, where keys
-// lead to those and to none of the row's own.
+// renamed corrects the names of rows to those in the headers, if keys refer to the latter and not
+// to the former.
 func (r *rebuild) renamed(ctx context.Context, rows []row, known, referred map[string]bool) error {
 	if r.a.table.found {
 		return nil
@@ -231,9 +230,8 @@ func (r *rebuild) renamed(ctx context.Context, rows []row, known, referred map[s
 	return nil
 }
 
-// fromHoles finds members whose headers are damaged: a run without a header can
-// only be the one member that keys lead to, is missing, and fits it exactly; or
-// the one whose name can still be read there.
+// fromHoles finds members whose headers are damaged. A run without a header is used if a single
+// missing member that keys refer to fits it exactly, or if the name can still be read.
 func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []row, err error) {
 	if r.a.rfs == nil || len(r.a.table.holes) == 0 {
 		return nil, nil
@@ -271,7 +269,7 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 	return rows, nil
 }
 
-// unlisted finds members by their headers where the index has none.
+// unlisted finds members by headers where the index has none.
 func (r *rebuild) unlisted(ctx context.Context, rows []row) (list []found, err error) {
 	if r.a.table.found {
 		return nil, nil
@@ -283,7 +281,7 @@ func (r *rebuild) unlisted(ctx context.Context, rows []row) (list []found, err e
 		if to-end < blockLen {
 			return nil
 		}
-		// As if the archive ended where the next member begins.
+		// The archive is treated as if it ended where the next member begins.
 		part := *r.a
 		part.size = to
 		w, err := part.walk(ctx, end)
@@ -301,7 +299,7 @@ func (r *rebuild) unlisted(ctx context.Context, rows []row) (list []found, err e
 	return list, look(r.a.size)
 }
 
-// plan turns a rebuild into edits: contents stay, all between them is new.
+// plan converts a rebuild to edits: contents stay, and everything between them is new.
 func (r *rebuild) plan() format.Plan {
 	a := r.a
 	index := func(f front, first int64) []byte {
@@ -314,7 +312,7 @@ func (r *rebuild) plan() format.Plan {
 		}
 		return t.indexText(f, 0)
 	}
-	// Places have no more digits than these, so the text does not grow.
+	// Places have at most this many digits, so the text does not grow.
 	room := padded(int64(len(index(frontAt(1<<50, 1<<50, 1<<50), 1<<50))))
 	f := frontAt(frontLen, room, padded(int64(len(r.rfs))+1))
 	text := index(f, f.rfs.end())
@@ -330,8 +328,8 @@ func (r *rebuild) plan() format.Plan {
 	return p
 }
 
-// edit writes the head of the archive, if it is the first, and what comes before
-// the content of a member.
+// edit writes the head of the archive, if it is the first edit, and what precedes the content of
+// a member.
 func edit(object string, off, n int64, head []byte, fill int64, m row) format.Edit {
 	return format.Edit{Object: object, Off: off, Len: n, Write: func(w io.Writer) error {
 		b := head

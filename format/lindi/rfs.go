@@ -9,16 +9,16 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
-// An rfs is the reference file system of lindi.json: keys, and where or what
-// their values are. It keeps the text and finds values in it.
+// rfs is the reference file system of lindi.json: keys, and their values or where these are. It
+// keeps the text and finds values in it.
 type rfs struct {
 	text      []byte
-	refs      []ref // in the text's order; of equal keys the last counts
+	refs      []ref // in the order of the text; of equal keys, the last one counts
 	templates map[string]string
-	top       []member // all at the top but "refs"
+	top       []member // all members at the top except "refs"
 }
 
-// A ref is one key, and the range of the text that is its value.
+// ref is a key, and the range of its value in the text.
 type ref struct {
 	key     string
 	at, len uint32
@@ -29,7 +29,7 @@ func (x *rfs) Name(i int) string      { return x.refs[i].key }
 func (x *rfs) value(r ref) []byte     { return x.text[r.at : r.at+r.len] }
 func (x *rfs) member(k string) []byte { return find(x.top, k) }
 
-// version is what lindi.json says of its own; what was made empty says nothing.
+// version returns the version in lindi.json, or "1" if there is none.
 func (x *rfs) version() string {
 	if x != nil {
 		if v := strings.Trim(string(x.member("version")), `"`); v != "" {
@@ -39,7 +39,7 @@ func (x *rfs) version() string {
 	return "1"
 }
 
-// find returns the value of a key, nil if it is not there.
+// find returns the value of a key, or nil if there is none.
 func find(in []member, key string) (value []byte) {
 	for _, m := range in {
 		if str(m.key) == key {
@@ -49,7 +49,7 @@ func find(in []member, key string) (value []byte) {
 	return value
 }
 
-// parseRFS reads the text of lindi.json. It must not change afterwards.
+// parseRFS parses the text of lindi.json, which must not change afterwards.
 func parseRFS(text []byte, depth int) (*rfs, error) {
 	x := &rfs{text: text}
 	s := &scanner{b: text, depth: depth}
@@ -104,7 +104,7 @@ func (x *rfs) parseTemplates(depth int) error {
 	})
 }
 
-// maxExpanded bounds what templates may make of one address.
+// maxExpanded limits the length of an address after templates are replaced.
 const maxExpanded = 64 << 10
 
 // expand replaces each {{name}} by the template of that name, once.
@@ -133,16 +133,16 @@ func (x *rfs) expand(s string) (string, error) {
 	}
 }
 
-// A target is where a reference leads, templates replaced.
+// target is the target of a reference, with templates replaced.
 type target struct {
-	address string // "./" and a member's name, or an address outside
+	address string // "./" and the name of a member, or an address outside the archive
 	off, n  int64
 }
 
-// inside returns the member's name, if the target is one.
+// inside returns the name of the member, if the target is one.
 func (t target) inside() (string, bool) { return strings.CutPrefix(t.address, "./") }
 
-// target reads the value of a reference: [address, offset, length].
+// target parses the value of a reference: [address, offset, length].
 func (x *rfs) target(value []byte) (t target, err error) {
 	s := &scanner{b: value, depth: 2}
 	i := 0
@@ -176,7 +176,7 @@ func (x *rfs) target(value []byte) (t target, err error) {
 	return t, err
 }
 
-// inside returns the member that a value leads to, and where in it, if it leads to one.
+// inside returns the member that a value refers to, and the place in it, if it refers to one.
 func (x *rfs) inside(value []byte) (name string, t target, ok bool) {
 	if len(value) == 0 || value[0] != '[' {
 		return "", t, false
@@ -188,7 +188,7 @@ func (x *rfs) inside(value []byte) (name string, t target, ok bool) {
 	return name, t, ok
 }
 
-// meta returns the JSON text that a value is, or is a string of; nil if it is none.
+// meta returns the value as JSON text, which may be in a string; nil if it is not JSON.
 func (x *rfs) meta(r ref) []byte {
 	v := x.value(r)
 	if v[0] == '"' {
@@ -199,8 +199,8 @@ func (x *rfs) meta(r ref) []byte {
 
 const base64Mark = "base64:"
 
-// inline returns the content of a value that is no reference. Objects are given
-// as Python's json.dumps writes them, which is what the reference reads.
+// inline returns the content of a value that is not a reference. Objects are written as by
+// Python's json.dumps, which is what the reference returns.
 func inline(value []byte) ([]byte, error) {
 	switch {
 	case value[0] == '{':
@@ -214,8 +214,7 @@ func inline(value []byte) ([]byte, error) {
 	return base64.StdEncoding.AppendDecode(nil, []byte(str(value)[len(base64Mark):]))
 }
 
-// inlineSize returns how long inline's result is, without making it where that
-// is not needed.
+// inlineSize returns the size of the result of inline, without making it if possible.
 func inlineSize(value []byte) (int64, error) {
 	if value[0] == '"' && plain(value) {
 		text := value[1 : len(value)-1]
@@ -227,7 +226,7 @@ func inlineSize(value []byte) (int64, error) {
 	return int64(len(b)), err
 }
 
-// isMeta reports whether a key's value is kept as a JSON object.
+// isMeta reports whether the value of a key is stored as a JSON object.
 func isMeta(key string) bool {
 	for _, end := range [...]string{".zattrs", ".zgroup", ".zarray", "zarr.json"} {
 		if strings.HasSuffix(key, end) {
@@ -237,10 +236,10 @@ func isMeta(key string) bool {
 	return false
 }
 
-// blobFrom is the length from which content becomes a member of its own.
+// blobFrom is the size from which content becomes a member of its own.
 const blobFrom = 1000
 
-// isInline says whether a value of that length lies in lindi.json itself.
+// isInline reports whether a value of that size is stored in lindi.json itself.
 func isInline(key string, size int64) bool {
 	last := key[strings.LastIndexByte(key, '/')+1:]
 	return strings.HasPrefix(last, ".") || strings.HasSuffix(last, ".json") || size < blobFrom
@@ -249,7 +248,7 @@ func isInline(key string, size int64) bool {
 // appendInline appends content as the value of a key.
 func appendInline(p []byte, key string, content []byte) []byte {
 	if isMeta(key) {
-		s := &scanner{b: content, depth: 200} // Python's own parser stops near 1000
+		s := &scanner{b: content, depth: 200} // the depth limit of Python's parser is about 1000
 		if s.peek() == '{' {
 			at := len(p)
 			out, err := s.dumps(p)
@@ -259,7 +258,7 @@ func appendInline(p []byte, key string, content []byte) []byte {
 			p = p[:at]
 		}
 	}
-	ascii := !bytes.HasPrefix(content, []byte(base64Mark)) // which a reader would decode
+	ascii := !bytes.HasPrefix(content, []byte(base64Mark)) // readers would decode the rest
 	for _, c := range content {
 		if c >= 0x80 {
 			ascii = false

@@ -12,14 +12,14 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// consolidate is the parameter by which small chunks of an array are joined.
+// consolidate is the parameter that joins small chunks of an array.
 const consolidate = "consolidate"
 
-// mostRun bounds a run, which is gathered in memory.
+// mostRun limits the size of a run, which is collected in memory.
 const mostRun = 1 << 30
 
-// joined returns the order in which chunks are joined to runs: that of the array. It is nil
-// if they are not.
+// joined returns the order in which chunks are joined to runs, which is that of the array. It
+// returns nil if they are not joined.
 func joined(param map[string]string) func(a, b format.Entry) int {
 	if param[consolidate] == "" {
 		return nil
@@ -48,7 +48,7 @@ func inOrder(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(a, b))
 }
 
-// digits is how many a text begins with.
+// digits returns the number of digits at the start of a text.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
@@ -57,14 +57,14 @@ func digits(s string) int {
 	return n
 }
 
-// runs joins chunks to members, each of chunks of one array that came one after the other:
-// the references of their keys lead into it. Chunks stay as they are stored.
+// runs joins consecutive chunks of an array to members; the references of their keys refer to
+// parts of these. Chunks stay as they are stored.
 type runs struct {
-	most   int64           // bytes of a run; 0 joins nothing
-	arrays map[string]bool // paths of those that are known
+	most   int64           // size of a run; 0 means that nothing is joined
+	arrays map[string]bool // paths of known arrays
 
-	array  string         // whose chunks are gathered
-	number map[string]int // of runs that an array has
+	array  string         // whose chunks are being collected
+	number map[string]int // number of runs of each array
 	chunks []runChunk
 	buf    []byte
 }
@@ -84,14 +84,14 @@ func newRuns(size string, manifest []format.Entry) runs {
 	return g
 }
 
-// know takes note of an array, if a key is of its description.
+// know records an array if the key is that of its metadata.
 func (g *runs) know(key string) {
 	if dir, ok := strings.CutSuffix("/"+key, "/.zarray"); ok && g.most > 0 {
 		g.arrays[strings.TrimPrefix(dir, "/")] = true
 	}
 }
 
-// of returns the array that a key of n bytes is a chunk of, if it may be joined to others.
+// of returns the array of a chunk of n bytes, if the chunk may be joined to others.
 func (g *runs) of(key string, n int64) (array string, ok bool) {
 	if n == 0 || n > g.most {
 		return "", false
@@ -108,7 +108,7 @@ func (g *runs) of(key string, n int64) (array string, ok bool) {
 	return "", false
 }
 
-// fits reports whether a chunk goes on with the run.
+// fits reports whether a chunk continues the run.
 func (g *runs) fits(array string, n int64) bool {
 	return array == g.array && n <= g.most-int64(len(g.buf))
 }
@@ -144,7 +144,7 @@ func (w *archiveWriter) join(ctx context.Context, array string, e format.Entry, 
 	return nil
 }
 
-// endRun writes what was gathered: as a member, or in lindi.json if it is short.
+// endRun writes the collected run as a member, or in lindi.json if it is short.
 func (w *archiveWriter) endRun(ctx context.Context) error {
 	g := &w.runs
 	if len(g.chunks) == 0 {

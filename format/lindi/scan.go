@@ -10,19 +10,19 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// A found is a member as its header has it.
+// found is a member from its header.
 type found struct {
 	header
 	row
-	cut   bool // its content reaches beyond the end of the archive
-	odd   bool // no file: a folder, a link, a pax header of its own
+	cut   bool // its content extends beyond the end of the archive
+	odd   bool // not a file: a folder, a link, a pax header
 	trash bool
 }
 
-// A hole is a run in which no header could be recognised.
+// hole is a run without a recognisable header.
 type hole struct{ off, n int64 }
 
-// walked is what a walk over headers found.
+// walked is the result of a walk over headers.
 type walked struct {
 	members []found
 	holes   []hole
@@ -32,12 +32,12 @@ type walked struct {
 
 const (
 	scanBlock = 256 << 10
-	maxPax    = 1 << 20 // of one pax header: names, not contents
+	maxPax    = 1 << 20 // size of a pax header, which has names and no contents
 )
 
-// walk goes over the headers from off to the end of the archive. Where there is
-// none it looks for the next at each block: content that holds a tar of its own
-// is told from members by the way in which LINDI's tools write headers.
+// walk visits the headers from off to the end of the archive. If there is none, it looks for the
+// next one at each block. Members of a tar within a content are recognised because LINDI's tools
+// write other headers.
 func (a *archive) walk(ctx context.Context, off int64) (walked, error) {
 	k := &walker{a: a, v: &view{a: a, ctx: ctx}, pos: off, lost: -1, zeros: -1, walked: walked{end: off}}
 	for !k.done && k.pos+blockLen <= a.size {
@@ -47,9 +47,9 @@ func (a *archive) walk(ctx context.Context, off int64) (walked, error) {
 		}
 		h, ok := parseHeader(b)
 		switch {
-		case ok && k.lost >= 0 && !h.ours: // most likely of a tar within a content whose header is lost
+		case ok && k.lost >= 0 && !h.ours: // probably of a tar within a content whose header is lost
 			ok = false
-		case ok && k.lost >= 0 && h.name == entryName: // an archive of ours within a content: all of it
+		case ok && k.lost >= 0 && h.name == entryName: // an archive of LINDI's within a content: skip all of it
 			n, err := a.nested(k.v, k.pos)
 			if err != nil {
 				return k.walked, err
@@ -79,20 +79,20 @@ func (a *archive) walk(ctx context.Context, off int64) (walked, error) {
 	return k.walked, nil
 }
 
-// walker is a walk under way.
+// walker is the state of a walk.
 type walker struct {
 	a     *archive
 	v     *view
 	pos   int64
-	lost  int64 // where a run began in which no header can be read; -1 outside of one
-	zeros int64 // where a run of zero blocks began; -1 outside of one
+	lost  int64 // where a run without headers began; -1 outside such a run
+	zeros int64 // where a run of zero blocks began; -1 outside such a run
 	long  longName
 	done  bool
 	walked
 }
 
-// A longName is what headers say in front of the one that they are about: its
-// name, which is too long for it, and its size.
+// longName is what preceding headers say about a header: a name that is too long for it, and its
+// size.
 type longName struct {
 	from  int64
 	any   bool
@@ -101,7 +101,7 @@ type longName struct {
 	sized bool
 }
 
-// header takes in a header, and goes to the next.
+// header records a header and moves to the next one.
 func (k *walker) header(h header) error {
 	if k.lost >= 0 {
 		k.holes = append(k.holes, hole{k.lost, k.pos - k.lost})
@@ -123,7 +123,7 @@ func (k *walker) header(h header) error {
 		k.long = longName{}
 	}
 	if f.odd = !h.isFile(); h.kind >= '1' && h.kind <= '6' {
-		f.s = 0 // links, devices and folders have no content, whatever they say
+		f.s = 0 // links, devices and folders have no content, whatever their size field
 	}
 	f.trash = strings.HasPrefix(f.row.name, trashDir)
 	f.cut = f.s > k.a.size-f.d
@@ -165,8 +165,8 @@ func (l *longName) apply(f *found) {
 	}
 }
 
-// noHeader goes to the next block. Two blocks of zeros end a tar, unless members
-// of ours follow: the reference appends behind whatever zeros there are.
+// noHeader moves to the next block. Two blocks of zeros end a tar, unless members of LINDI's
+// follow: the reference appends after the zeros.
 func (k *walker) noHeader(zeros bool) error {
 	switch {
 	case !zeros && k.lost < 0:
@@ -197,9 +197,8 @@ func (k *walker) noHeader(zeros bool) error {
 	return nil
 }
 
-// afterZeros returns where the next header is behind a run of zero blocks, -1
-// where only zeros follow. Tars pad their end with zeros; the reference appends
-// behind those.
+// afterZeros returns the next header after a run of zero blocks, or -1 if only zeros follow. Tars
+// end with zeros, and the reference appends after these.
 func (a *archive) afterZeros(v *view, pos int64) (int64, error) {
 	for ; pos+blockLen <= a.size; pos += blockLen {
 		b, err := v.at(pos, blockLen)
@@ -216,7 +215,7 @@ func (a *archive) afterZeros(v *view, pos int64) (int64, error) {
 	return -1, nil
 }
 
-// nested returns how long the archive within a content is that begins at pos.
+// nested returns the size of the archive within a content that begins at pos.
 func (a *archive) nested(v *view, pos int64) (int64, error) {
 	from := pos
 	for pos+blockLen <= a.size {
@@ -239,7 +238,7 @@ func (a *archive) nested(v *view, pos int64) (int64, error) {
 	return max(pos-from, blockLen), nil
 }
 
-// pax reads the records of a pax header that matter here.
+// pax returns the relevant records of a pax header.
 func pax(b []byte) (name string, size int64, sized bool) {
 	for len(b) > 0 {
 		digits, rest, ok := bytes.Cut(b, []byte(" "))
@@ -260,7 +259,7 @@ func pax(b []byte) (name string, size int64, sized bool) {
 	return name, size, sized
 }
 
-// view reads an archive in blocks, ahead of where it is asked.
+// view reads an archive in blocks, ahead of what is requested.
 type view struct {
 	a   *archive
 	ctx context.Context
@@ -275,7 +274,7 @@ func (v *view) at(off, n int64) ([]byte, error) {
 	if err := v.ctx.Err(); err != nil {
 		return nil, context.Cause(v.ctx)
 	}
-	ahead := int64(blockLen) // headers lie apart: on a disk a block each is enough
+	ahead := int64(blockLen) // headers are far apart, and on a disk reading a block each is enough
 	if !v.a.st.Can().Near {
 		ahead = scanBlock
 	}
@@ -287,8 +286,8 @@ func (v *view) at(off, n int64) ([]byte, error) {
 	return b[:n], nil
 }
 
-// scan makes a table of what headers say. Of several members of one name the
-// last one counts that is whole; of lindi.json, the last that can be read.
+// scan makes a table from headers. If several members have the same name, the last complete one
+// counts; for lindi.json, the last one that can be read.
 func (a *archive) scan(ctx context.Context) (*table, error) {
 	w, err := a.walk(ctx, 0)
 	if err != nil {
@@ -329,10 +328,10 @@ func (a *archive) scan(ctx context.Context) (*table, error) {
 	return t, a.recall(ctx, t)
 }
 
-// recall takes the digests of members from an index that is not used: a row whose
-// place, length and name are those of a header has the digest of that member.
+// recall takes digests from an index that is otherwise not used: a row with the place, size and
+// name of a header has the digest of that member.
 func (a *archive) recall(ctx context.Context, t *table) error {
-	at := a.entry // where its header is damaged, the entry says where it is
+	at := a.entry // if its header is damaged, the entry says where it is
 	if r, ok := t.last(indexName); ok {
 		at.d, at.s = r.d, r.s
 	}
@@ -370,14 +369,14 @@ func (a *archive) recall(ctx context.Context, t *table) error {
 	return nil
 }
 
-// readable reports whether a member is a lindi.json that can be used.
+// readable reports whether a member is a usable lindi.json.
 func (a *archive) readable(ctx context.Context, f found) (bool, error) {
 	if f.cut || f.s > a.limits.Index || f.s >= 1<<32 {
 		return false, nil
 	}
 	b, err := a.read(ctx, f.d, min(f.s, 64))
 	if err != nil || !bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{")) {
-		return false, err // most often the dashes over what was given up
+		return false, err // usually the dashes that overwrite an abandoned one
 	}
 	if b, err = a.read(ctx, f.d, f.s); err != nil {
 		return false, err
@@ -386,12 +385,12 @@ func (a *archive) readable(ctx context.Context, f found) (bool, error) {
 	return err == nil, nil
 }
 
-// dedup drops rows whose name a later row has, but for one that is cut off.
+// dedup drops rows whose name occurs in a later row, unless the later one is truncated.
 func (t *table) dedup() {
 	lastOf := map[string]int{}
 	for i, r := range t.rows {
 		if _, twice := lastOf[r.name]; twice && r.d > t.size-r.s {
-			continue // the earlier one is whole, this one is not
+			continue // the earlier one is complete
 		}
 		lastOf[r.name] = i
 	}
@@ -404,7 +403,7 @@ func (t *table) dedup() {
 	t.rows = kept
 }
 
-// tag makes ten letters out of a number, for names in the trash.
+// tag converts a number to ten letters, for names in the trash.
 func tag(n int64) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	b := make([]byte, 0, 10)
@@ -415,7 +414,7 @@ func tag(n int64) string {
 	return string(b)
 }
 
-// shownRange is for messages.
+// shownRange returns a range as a text.
 func shownRange(off, n int64) string {
 	return strconv.FormatInt(off, 10) + " to " + strconv.FormatInt(off+n, 10)
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// looseSink writes members as objects below a name, and lindi.json last: an
-// archive without it is none yet. Or it writes lindi.json alone.
+// looseSink writes members as objects below a name, and lindi.json last, which makes them an
+// archive. Or it writes a single lindi.json.
 type looseSink struct {
 	st      store.Store
 	dir     string       // with its slash
-	rfs     string       // the object that lindi.json becomes
-	out     store.Writer // of lindi.json alone
-	err     error        // of out
+	rfs     string       // the name of lindi.json
+	out     store.Writer // of a single lindi.json
+	err     error        // an error of out
 	stored  int64
 	volumes []string
 	buf     []byte

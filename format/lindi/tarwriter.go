@@ -16,38 +16,38 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// tarSink writes a tar. Entry, index and lindi.json belong in front, so that
-// one read finds them all, but are known last. Three ways lead there:
+// tarSink writes a tar. Entry, index and lindi.json should be at the front, so that one read
+// finds all of them, but they are known last. There are three ways to do that:
 //
-//   - room is left for them, by what the manifest says, and filled in at the
-//     end, where the store's writer can go back;
-//   - if it can go back to the entry alone, or the room turns out too small,
-//     they come last, and the entry says so;
-//   - if it cannot go back at all, members wait in scratch room.
+//   - The manifest shows how much space they need. It is left at the front and filled in at the
+//     end, if the store's writer can go back.
+//   - If the writer can only go back to the entry, or the space is too small, they are written
+//     last, and the entry says so.
+//   - If it cannot go back at all, members are kept in scratch space.
 type tarSink struct {
 	name  string
 	out   store.Writer
 	patch func(ctx context.Context, p []byte, off int64) error
-	wait  format.Scratch // members, where nothing can be written before the front
+	wait  format.Scratch // members, if nothing can be written before the front
 	plain bool
 
-	indexRoom, rfsRoom int64 // left in front
+	indexRoom, rfsRoom int64 // space at the front
 
 	rows []row
-	sums []string // digests of the rows, "" for none
+	sums []string // digests of the rows; "" if there is none
 	head []byte
 
-	formatkit.Appender // to out, or to what waits
+	formatkit.Appender // writes to out, or to wait
 }
 
 func newAppender() formatkit.Appender {
 	return formatkit.Appender{Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}
 }
 
-// Room for what can be estimated of a text before it is known.
+// Sizes for estimating a text before it is known.
 const (
-	rowRest  = 101 // a row but for its name and numbers, with a digest
-	refRest  = 24  // a reference but for its names and length
+	rowRest  = 101 // a row without its name and numbers, with a digest
+	refRest  = 24  // a reference without its names and size
 	topSlack = 1024
 )
 
@@ -83,7 +83,7 @@ func newTarSink(ctx context.Context, st store.Store, name string, o format.Creat
 	return t, nil
 }
 
-// frontRoom is the length of index and lindi.json in front, with their headers.
+// frontRoom returns the size of index and lindi.json at the front, with their headers.
 func (t *tarSink) frontRoom() int64 {
 	if t.indexRoom == 0 {
 		return 0
@@ -91,14 +91,13 @@ func (t *tarSink) frontRoom() int64 {
 	return 2*blockLen + t.indexRoom + t.rfsRoom
 }
 
-// estimate finds room for index and lindi.json, a little more than they should
-// need.
+// estimate estimates the space for index and lindi.json, slightly too large.
 func (t *tarSink) estimate(manifest []format.Entry, carry [][2]string, in input, g *runs) {
 	index, rfs := int64(topSlack), int64(topSlack)
 	for _, kv := range carry {
 		rfs += int64(len(kv[0]) + len(kv[1]))
 	}
-	end := int64(0) // where the last member will lie, about
+	end := int64(0) // approximate end of the last member
 	for _, e := range manifest {
 		end += 2*blockLen + 2*rowRest + padded(e.Size)
 	}
@@ -173,7 +172,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		err = t.zeros(padded(e.Size) - e.Size)
 	}
 	if err != nil {
-		// A tar has no room for what cannot be taken back.
+		// A tar cannot contain bytes that cannot be taken back.
 		if t.Err == nil && !t.TakeBack(start) {
 			t.Err = fmt.Errorf("%s: a member failed halfway, and this store cannot undo it: %w", t.name, err)
 		}
@@ -211,36 +210,36 @@ func (t *tarSink) finish(ctx context.Context, rfs []byte) (int64, []string, erro
 	return info.Size, []string{t.name}, nil
 }
 
-// A slot is a place for a JSON text.
+// slot is a place for a JSON text.
 type slot struct {
-	o, room int64 // of its header; of the text
-	used    int64 // length of the text that may be in it; room where not known
+	o, room int64 // offset of its header; space for the text
+	used    int64 // length of the text in it; room if unknown
 }
 
 func (s slot) end() int64 { return s.o + blockLen + s.room }
 
-// front is where the archive's own members lie.
+// front is where the archive's own members are.
 type front struct{ index, rfs slot }
 
-// frontAt is a front with lindi.json behind the index, which is at a place.
+// frontAt returns a front with the index at a place and lindi.json after it.
 func frontAt(at, indexRoom, rfsRoom int64) front {
 	return front{slot{o: at, room: indexRoom}, slot{o: at + blockLen + indexRoom, room: rfsRoom}}
 }
 
-// entry is what .tar_entry.json says of such texts.
+// entry returns the entry for these texts.
 func (f front) entry(index, rfs []byte) entry {
 	return entry{o: f.index.o, d: f.index.o + blockLen, s: f.index.room,
 		indexText: int64(len(index)), rfsAt: f.rfs.o + blockLen, rfsText: int64(len(rfs)),
 		indexSum: sumOf(index, ourIndex), rfsSum: sumOf(rfs, ourRFS)}
 }
 
-// entryBlocks are the header and content of the entry.
+// entryBlocks returns the header and content of the entry.
 func (f front) entryBlocks(index, rfs []byte) []byte {
 	p := appendHeader(make([]byte, 0, frontLen), entryName, entryLen)
 	return pad(appendEntry(p, f.entry(index, rfs)), frontLen)
 }
 
-// members are index and lindi.json, with their headers, padded.
+// members returns index and lindi.json with their headers, padded.
 func (f front) members(index, rfs []byte) []byte {
 	p := appendHeader(make([]byte, 0, f.rfs.end()-f.index.o), indexName, f.index.room)
 	p = pad(append(p, index...), blockLen+f.index.room)
@@ -248,14 +247,14 @@ func (f front) members(index, rfs []byte) []byte {
 	return pad(append(p, rfs...), f.rfs.end()-f.index.o)
 }
 
-// appendRows appends the rows of the archive's own members, with which its index begins.
+// appendRows appends the rows of the archive's own members, which are the first in its index.
 func (f front) appendRows(p []byte) []byte {
 	p = append(appendRow(p, entryName, 0, entryData, entryLen, ""), ',')
 	p = append(appendRow(p, indexName, f.index.o, f.index.o+blockLen, f.index.room, ""), ',')
 	return appendRow(p, rfsName, f.rfs.o, f.rfs.o+blockLen, f.rfs.room, "")
 }
 
-// indexText is the index over all members, each shifted by so much.
+// indexText returns the index of all members, with their offsets shifted.
 func (t *tarSink) indexText(f front, shift int64) []byte {
 	p := f.appendRows(append(make([]byte, 0, (len(t.rows)+3)*120), indexHead...))
 	for i, m := range t.rows {
@@ -264,7 +263,7 @@ func (t *tarSink) indexText(f front, shift int64) []byte {
 	return append(p, indexTail...)
 }
 
-// pad fills p with blanks up to n bytes.
+// pad pads p with blanks to n bytes.
 func pad(p []byte, n int64) []byte {
 	for int64(len(p)) < n {
 		p = append(p, ' ')
@@ -282,13 +281,14 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 		}
 		return t.patch(ctx, append(f.entryBlocks(index, rfs), f.members(index, rfs)...), 0)
 	}
-	// Behind the members then. The room in front is given up.
+	// The front is too small, so they are written after the members, and the space at the front
+	// is abandoned.
 	var unused []byte
 	if n := t.frontRoom(); n > 0 {
 		unused = appendHeader(nil, trashName(rfsName, tag(n)), n-blockLen)
 	}
 	rfsRoom := padded(int64(len(rfs)) + 1)
-	f = frontAt(t.Pos, padded(int64(len(index))+64*3), rfsRoom) // places are longer behind
+	f = frontAt(t.Pos, padded(int64(len(index))+64*3), rfsRoom) // offsets have more digits there
 	if index = t.indexText(f, 0); int64(len(index)) > f.index.room {
 		f = frontAt(t.Pos, padded(int64(len(index))+256), rfsRoom)
 		index = t.indexText(f, 0)
@@ -302,13 +302,13 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 	return t.patch(ctx, append(f.entryBlocks(index, rfs), unused...), 0)
 }
 
-// finishWaiting writes the front, and behind it what waited.
+// finishWaiting writes the front, and then the members from scratch space.
 func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	n := t.Pos
-	// As if all lay as far behind as a tar can be long.
+	// This assumes the largest possible offsets.
 	room := padded(int64(len(t.indexText(frontAt(math.MaxInt64/2, 0, 0), 1<<50))))
 	f := frontAt(frontLen, room, padded(int64(len(rfs))+1))
 	index := t.indexText(f, f.rfs.end())

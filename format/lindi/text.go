@@ -12,19 +12,18 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
-// A textError is a place in a JSON text where it stops being one.
+// textError is the place in a JSON text where it is not valid.
 type textError struct {
 	off int
 	msg string
-	cut bool // more text might mend it
+	cut bool // more text might make it valid
 }
 
 func (e *textError) Error() string { return fmt.Sprintf("%s at byte %d of the text", e.msg, e.off) }
 
-// A scanner goes over JSON as Python's parser does: NaN, Infinity and -Infinity
-// are values, blanks may follow the text, an escaped half of a surrogate pair is
-// a character, and of equal keys the last counts. It makes nothing: values are
-// ranges of the text.
+// scanner parses JSON like Python: NaN, Infinity and -Infinity are values, blanks may follow the
+// text, an escaped half of a surrogate pair is a character, and of equal keys the last one
+// counts. It allocates nothing: values are ranges of the text.
 type scanner struct {
 	b     []byte
 	i     int
@@ -46,7 +45,7 @@ func (s *scanner) blanks() {
 
 var isBlank = [256]bool{' ': true, '\n': true, '\r': true, '\t': true}
 
-// isPlain are the bytes that stand for themselves within a string.
+// isPlain has the bytes that need no escape in a string.
 var isPlain = func() (plain [256]bool) {
 	for c := byte(' '); c < utf8.RuneSelf; c++ {
 		plain[c] = c != '"' && c != '\\'
@@ -54,7 +53,7 @@ var isPlain = func() (plain [256]bool) {
 	return plain
 }()
 
-// peek returns the next byte that is no blank, 0 at the end.
+// peek returns the next byte that is not a blank, or 0 at the end.
 func (s *scanner) peek() byte {
 	s.blanks()
 	if s.i < len(s.b) {
@@ -71,7 +70,7 @@ func (s *scanner) expect(c byte) error {
 	return nil
 }
 
-// end checks that nothing but blanks follows.
+// end checks that only blanks follow.
 func (s *scanner) end() error {
 	if s.blanks(); s.i < len(s.b) {
 		return s.fail("more text after the end")
@@ -79,8 +78,8 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// members goes over an object: each is called behind the colon and must consume
-// the value. The key is a string token, quotes included.
+// members parses an object. It calls each after the colon, and each must parse the value. The key
+// is a string token with its quotes.
 func (s *scanner) members(each func(key []byte) error) error {
 	return s.list('{', '}', func() error {
 		if s.peek() != '"' {
@@ -98,7 +97,7 @@ func (s *scanner) members(each func(key []byte) error) error {
 	})
 }
 
-// elements goes over an array: each must consume the value.
+// elements parses an array; each must parse the value.
 func (s *scanner) elements(each func() error) error {
 	return s.list('[', ']', func() error {
 		s.blanks()
@@ -106,7 +105,7 @@ func (s *scanner) elements(each func() error) error {
 	})
 }
 
-// numbers reads an array of whole numbers: -1 for what is none.
+// numbers parses an array of integers; other values are -1.
 func (s *scanner) numbers() (all []int64, _ error) {
 	err := s.elements(func() error {
 		v, err := s.value()
@@ -120,7 +119,7 @@ func (s *scanner) numbers() (all []int64, _ error) {
 	return all, err
 }
 
-// sums reads a list of digests; what is none is "".
+// sums parses a list of digests; other values are "".
 func (s *scanner) sums() (all []string, _ error) {
 	err := s.elements(func() error {
 		v, err := s.value()
@@ -134,7 +133,7 @@ func (s *scanner) sums() (all []string, _ error) {
 	return all, err
 }
 
-// list goes over what has commas between.
+// list parses values that are separated by commas.
 func (s *scanner) list(open, closing byte, each func() error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -158,7 +157,7 @@ func (s *scanner) list(open, closing byte, each func() error) error {
 	}
 }
 
-// value consumes any value and returns its text.
+// value parses any value and returns its text.
 func (s *scanner) value() ([]byte, error) {
 	s.blanks()
 	at := s.i
@@ -230,7 +229,7 @@ func (s *scanner) number() error {
 	return nil
 }
 
-// str consumes a string and returns its token, quotes included.
+// str parses a string and returns its token with quotes.
 func (s *scanner) str() ([]byte, error) {
 	at := s.i
 	s.i++
@@ -288,12 +287,12 @@ func hex4(b []byte) (r rune, ok bool) {
 	return rune(n), err == nil
 }
 
-// plain reports whether a string token holds no escapes, so that its text is
-// what lies between the quotes.
+// plain reports whether a string token has no escapes, so that its text is what is between the
+// quotes.
 func plain(token []byte) bool { return bytes.IndexByte(token, '\\') < 0 }
 
-// appendString appends what a string token means. Half a surrogate pair becomes
-// three bytes as UTF-8 would have them, so that no two strings become one.
+// appendString appends the string for a token. Half of a surrogate pair becomes three bytes, as
+// UTF-8 would encode it, so that different strings stay different.
 func appendString(p, token []byte) []byte {
 	b := token[1 : len(token)-1]
 	for i := 0; i < len(b); {
@@ -327,7 +326,7 @@ func appendString(p, token []byte) []byte {
 	return p
 }
 
-// str returns what a string token means.
+// str returns the string for a token.
 func str(token []byte) string {
 	if plain(token) {
 		return string(token[1 : len(token)-1])
@@ -335,7 +334,7 @@ func str(token []byte) string {
 	return string(appendString(nil, token))
 }
 
-// whole reads a non-negative integer.
+// whole parses a non-negative integer.
 func whole(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 18 || len(b) > 1 && b[0] == '0' {
 		return 0, false
@@ -350,9 +349,9 @@ func whole(b []byte) (int64, bool) {
 	return n, true
 }
 
-// dumps appends the value at the scanner as Python's json.dumps writes what
-// json.loads made of it: ", " and ": " between, ASCII, numbers in Python's own
-// words, the last of equal keys at the place of the first.
+// dumps appends the value at the scanner as Python's json.dumps writes the result of json.loads:
+// ", " and ": " as separators, ASCII, numbers as in Python, the last of equal keys in the
+// position of the first.
 func (s *scanner) dumps(p []byte) ([]byte, error) {
 	var err error
 	switch c := s.peek(); {
@@ -413,8 +412,8 @@ func (s *scanner) dumpsObject(p []byte) ([]byte, error) {
 	return append(p, '}'), err
 }
 
-// appendNumber appends a number, or a word, as Python would print it: an integer
-// stays one, anything else is a double in its shortest form.
+// appendNumber appends a number, or a word, as Python would print it: integers are unchanged, and
+// anything else is a double in its shortest form.
 func appendNumber(p, v []byte) []byte {
 	integer := true
 	for i, c := range v {
@@ -432,7 +431,7 @@ func appendNumber(p, v []byte) []byte {
 		return append(p, v...) // true, false, null, NaN, Infinity
 	}
 	f, err := strconv.ParseFloat(string(v), 64)
-	if err != nil && f != 0 { // out of range: Python makes it infinite
+	if err != nil && f != 0 { // out of range: infinite in Python
 		if f < 0 {
 			return append(p, "-Infinity"...)
 		}

@@ -19,13 +19,13 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// A checker looks at an archive's structure.
+// checker checks an archive's structure.
 type checker struct {
 	a      *archive
 	report func(format.Problem)
-	// mends counts findings that a rebuilt archive would not have.
+	// mends counts the problems that a rebuilt archive would not have.
 	mends int
-	left  []format.Problem // errors that it would have, too
+	left  []format.Problem // errors that it would have too
 	stat  func(ctx context.Context, address string) (store.Info, error)
 }
 
@@ -48,13 +48,13 @@ func (c *checker) tell(code format.Code, sev format.Severity, off int64, entry, 
 	c.report(p)
 }
 
-// mend is tell for what a rebuilt archive would not have.
+// mend reports a problem that a rebuilt archive would not have.
 func (c *checker) mend(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {
 	c.mends++
 	c.tell(code, sev, off, entry, msg, args...)
 }
 
-// found reports what a rebuilt archive would not have.
+// found reports problems that a rebuilt archive would not have.
 func (c *checker) found(all ...format.Problem) {
 	for _, p := range all {
 		c.mends++
@@ -62,7 +62,7 @@ func (c *checker) found(all ...format.Problem) {
 	}
 }
 
-// lost is an error that a rebuilt archive would have, too.
+// lost reports an error that a rebuilt archive would have too.
 func (c *checker) lost(code format.Code, off int64, entry, msg string, args ...any) {
 	p := c.a.problem(code, format.Error, off, msg, args...)
 	p.Entry, p.HasEntry = entry, true
@@ -89,7 +89,7 @@ func (c *checker) check(ctx context.Context) error {
 	c.found(a.notes...)
 	if e, ok := errors.AsType[*format.CorruptError](err); ok {
 		c.found(e.Problem)
-		return nil // members are all there is to check
+		return nil // there are only members to check
 	}
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (c *checker) check(ctx context.Context) error {
 	return c.arrays(ctx, k)
 }
 
-// padding looks at what is behind the text of index or lindi.json, which nobody reads.
+// padding checks what is after the text of index or lindi.json, which is never read.
 func (c *checker) padding(ctx context.Context, name string, off, end int64) error {
 	buf := make([]byte, 64<<10)
 	for 0 < off && off < end {
@@ -124,7 +124,7 @@ func (c *checker) padding(ctx context.Context, name string, off, end int64) erro
 	return nil
 }
 
-// rows compares the index with the headers, and looks at what lies between.
+// rows compares the index with the headers, and checks what is between.
 func (c *checker) rows(ctx context.Context) error {
 	a, t := c.a, c.a.table
 	if e, ok := t.last(entryName); !t.found && (!ok || e.o != 0 || e.d != entryData || e.s != entryLen) {
@@ -170,9 +170,9 @@ func (c *checker) rows(ctx context.Context) error {
 	return c.ending(ctx, min(end, a.size))
 }
 
-// header compares a row with the header that it speaks of.
+// header compares a row with its header.
 func (c *checker) header(v *view, r row) error {
-	at := r.d - blockLen // of a long name, several headers lie in front
+	at := r.d - blockLen // a long name has several headers
 	if at < r.o || at > c.a.size-blockLen {
 		at = r.o
 	}
@@ -196,7 +196,7 @@ func (c *checker) header(v *view, r row) error {
 	return nil
 }
 
-// between looks at what lies between members of the index.
+// between checks what is between members of the index.
 func (c *checker) between(ctx context.Context, from, to int64) error {
 	trash, bytes := 0, int64(0)
 	for g, err := range c.a.between(ctx, from, to) {
@@ -222,7 +222,7 @@ func (c *checker) trash(at int64, n int, bytes int64) {
 	}
 }
 
-// ending checks that the tar ends as it should, behind end.
+// ending checks the end of the tar after end.
 func (c *checker) ending(ctx context.Context, end int64) error {
 	a := c.a
 	w, err := a.walk(ctx, end)
@@ -253,7 +253,7 @@ func (c *checker) ending(ctx context.Context, end int64) error {
 	return nil
 }
 
-// many is a number of things.
+// many returns a number with a noun.
 func many(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -261,7 +261,7 @@ func many(n int, what string) string {
 	return strconv.Itoa(n) + " " + what + "s"
 }
 
-// keys checks where every key leads, and that soft links do.
+// keys checks the references of all keys, and soft links.
 func (c *checker) keys(ctx context.Context, k *keys) error {
 	a := c.a
 	seen := map[string]bool{}
@@ -291,7 +291,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		switch {
 		case ok && p.value == nil && (p.external || a.form == jsonForm):
 			address := p.object
-			if !p.external { // it is beside the text
+			if !p.external { // it is in the text
 				address, _, _ = a.rfs.inside(a.rfs.value(r))
 			}
 			s := cmp.Or(outside[address], &source{address: address, at: a.place(r)})
@@ -326,23 +326,23 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 	return nil
 }
 
-// A source is an object outside of the archive that keys lead to.
+// source is an object outside the archive that keys refer to.
 type source struct {
 	address string
 	at      int64 // where the first key is written
 	refs    int
-	end     int64 // of what keys lead to
+	end     int64 // the end of what keys refer to
 	is      store.Info
 	err     error
 }
 
 var errSilent = errors.New("its server did not answer earlier requests")
 
-// outside asks each source, a few at once, whether it is there and long enough. A server
-// that did not answer for three is not asked again: each time takes long.
+// outside checks that each source exists and is long enough, several at a time. If a server has
+// not responded for three sources, no more requests are sent to it, because each takes long.
 func (c *checker) outside(ctx context.Context, all []*source) error {
 	var mu sync.Mutex
-	silent := map[string]int{} // sources that a server did not answer for
+	silent := map[string]int{} // sources for which a server did not respond
 	err := pipe.Each(ctx, pipe.All(all), min(16, len(all)), func(ctx context.Context, s *source) error {
 		scheme, rest, _ := strings.Cut(s.address, "://")
 		host, _, _ := strings.Cut(rest, "/")
@@ -394,7 +394,7 @@ func (c *checker) outside(ctx context.Context, all []*source) error {
 	return nil
 }
 
-// place is where in the object a reference is written.
+// place returns the offset of a reference in the object.
 func (a *archive) place(r ref) int64 {
 	if a.form == tarForm {
 		return a.rfsRow.d + int64(r.at)
@@ -402,7 +402,7 @@ func (a *archive) place(r ref) int64 {
 	return int64(r.at)
 }
 
-// file checks that a file of a folder is there, and long enough.
+// file checks that a file of a folder exists and is long enough.
 func (c *checker) file(ctx context.Context, r ref, p place) error {
 	info, err := formatkit.Stat(ctx, c.a.st, p.object)
 	switch {
@@ -416,7 +416,7 @@ func (c *checker) file(ctx context.Context, r ref, p place) error {
 	return nil
 }
 
-// orphans counts blobs that no key leads to.
+// orphans counts blobs that no key refers to.
 func (c *checker) orphans(k *keys) {
 	referred := k.referred()
 	n, bytes := 0, int64(0)
@@ -430,7 +430,7 @@ func (c *checker) orphans(k *keys) {
 	}
 }
 
-// referred returns the members that keys lead to.
+// referred returns the members that keys refer to.
 func (k *keys) referred() map[string]bool {
 	names := map[string]bool{}
 	for _, r := range k.a.rfs.refs {
@@ -441,13 +441,13 @@ func (k *keys) referred() map[string]bool {
 	return names
 }
 
-// isOrphan reports whether a member is a blob that no key leads to. What lies
-// elsewhere somebody put there.
+// isOrphan reports whether a member is a blob that no key refers to. Members with other names
+// were added by the user.
 func isOrphan(name string, referred map[string]bool) bool {
 	return strings.HasPrefix(name, blobDir) && !referred[name]
 }
 
-// arrays compares the chunks that arrays should have with those that are there.
+// arrays compares the chunks that arrays should have with those that exist.
 func (c *checker) arrays(ctx context.Context, k *keys) error {
 	for _, r := range c.a.rfs.refs {
 		dir, ok := strings.CutSuffix(r.key, ".zarray")
@@ -474,12 +474,11 @@ func (c *checker) arrays(ctx context.Context, k *keys) error {
 	return nil
 }
 
-// chunks looks for the chunks of one array. That some are missing is normal for
-// an array with much of its fill value. But where the first ones are there, the
-// last of these is short, and all others are missing, the reference most likely
-// lost them: its writes stop at the first chunk of fewer than 1000 bytes.
+// chunks checks the chunks of an array. Missing chunks are normal if the array often has its fill
+// value. But if the first chunks exist, the last of these is short, and all others are missing,
+// the reference has probably lost them: it stops at the first chunk of less than 1000 bytes.
 func (c *checker) chunks(k *keys, dir string, m *zarr.Meta) {
-	const most = 1 << 20 // an array of more chunks than that is looked at no further
+	const most = 1 << 20 // larger arrays are not checked further
 	grid, n := m.Grid(), m.NumChunks()
 	if n <= 1 || n > most {
 		return

@@ -19,17 +19,17 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// A kind of input is told by the manifest.
+// input is the kind of input, which follows from the manifest.
 type input uint8
 
 const (
 	fromTree   input = iota // each entry becomes a member
-	fromZarr                // entries are keys: a folder of Zarr, or the zarr view of another archive
-	fromFolder              // lindi.json is among the entries: they are the members it speaks of
-	fromJSON                // one entry, a lindi.json under another name
+	fromZarr                // entries are keys: a Zarr folder, or the zarr view of another archive
+	fromFolder              // lindi.json is an entry, and the others are its members
+	fromJSON                // a single entry, which is a lindi.json with another name
 )
 
-// inputOf says what a manifest is of.
+// inputOf returns the kind of a manifest.
 func inputOf(manifest []format.Entry) input {
 	in := fromTree
 	for _, e := range manifest {
@@ -48,18 +48,17 @@ func inputOf(manifest []format.Entry) input {
 	return in
 }
 
-// A blobSink is where members are written.
+// blobSink writes members.
 type blobSink interface {
-	// put writes one member.
+	// put writes a member.
 	put(ctx context.Context, name string, e format.Entry, r io.Reader) error
-	// finish writes the text of lindi.json, and what else makes an archive.
+	// finish writes the text of lindi.json, and the rest of the archive.
 	finish(ctx context.Context, rfs []byte) (stored int64, volumes []string, err error)
 	abort() error
 	broken() error
 }
 
-// archiveWriter turns entries into members and keys. Where members go is its
-// sink's business.
+// archiveWriter converts entries to members and keys. The sink decides where members go.
 type archiveWriter struct {
 	sink  blobSink
 	in    input
@@ -67,12 +66,12 @@ type archiveWriter struct {
 	top   [][2]string // members of lindi.json besides "refs"
 	seen  map[string]bool
 	refs  bytes.Buffer      // of lindi.json, as text
-	text  []byte            // lindi.json as it was given
-	short map[string]string // names of members that had to be shortened
+	text  []byte            // lindi.json as given
+	short map[string]string // names of members that were shortened
 	runs  runs
 	buf   []byte
 	block []byte
-	err   error // sticky: what was added cannot be written
+	err   error // permanent: what was added cannot be written
 	sum   format.Summary
 	done  bool
 }
@@ -96,7 +95,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		return nil, err
 	}
 	for _, kv := range o.Carry {
-		if kv[0] != `"templates"` && kv[0] != `"refs"` { // addresses are written out
+		if kv[0] != `"templates"` && kv[0] != `"refs"` { // templates are replaced in addresses
 			w.top = append(w.top, kv)
 		}
 	}
@@ -121,8 +120,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-// A NamesError means that an archive was not begun, because some names have no
-// place in it.
+// A NamesError means that an archive was not begun because some names cannot be stored.
 type NamesError struct{ Names []*formatkit.NameError }
 
 func (e *NamesError) Error() string {
@@ -136,7 +134,7 @@ func (e *NamesError) Error() string {
 	return fmt.Sprintf("%d names cannot be stored in a LINDI tar: %s", len(e.Names), strings.Join(all, "; "))
 }
 
-// checkNames refuses what cannot be written before anything is.
+// checkNames returns an error for names that cannot be written, before anything is written.
 func (w *archiveWriter) checkNames(manifest []format.Entry) error {
 	var bad []*formatkit.NameError
 	for _, e := range manifest {
@@ -161,7 +159,7 @@ func (w *archiveWriter) nameFault(e format.Entry) string {
 	case w.in == fromZarr, w.in == fromFolder && w.skipped(e.Name):
 		return ""
 	case w.in == fromFolder && strings.HasPrefix(e.Name, blobDir) && utf8.ValidString(e.Name):
-		return "" // shortened where it must be
+		return "" // shortened if necessary
 	case w.form == dirForm:
 		if !fs.ValidPath(e.Name) {
 			return "not a path within a folder"
@@ -171,8 +169,7 @@ func (w *archiveWriter) nameFault(e format.Entry) string {
 	return nameFault(e.Name)
 }
 
-// skipped reports whether a file lies in the folder only because a tar was
-// unpacked there.
+// skipped reports whether a file is in the folder only because a tar was unpacked there.
 func (w *archiveWriter) skipped(name string) bool {
 	return name == entryName || name == indexName || strings.HasPrefix(name, trashDir)
 }
@@ -205,7 +202,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	case w.in == fromJSON || w.in == fromFolder && e.Name == rfsName:
 		err = w.addRFS(ctx, e, r)
 	case e.Name == rfsName && w.form == tarForm:
-		// A tree that was not known to have one when it was begun.
+		// The tree was not known to contain one when it was begun.
 		err = w.addRFS(ctx, e, r)
 	default:
 		err = w.sink.put(ctx, w.shortened(e.Name), e, r)
@@ -219,8 +216,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	return nil
 }
 
-// shortened returns a name that a member can have: a key's own, or one made of
-// its hash.
+// shortened returns a valid name for a member: the key itself, or one made from its hash.
 func (w *archiveWriter) shortened(name string) string {
 	if w.form == dirForm && fs.ValidPath(name) || w.form != dirForm && nameFault(name) == "" {
 		return name
@@ -230,11 +226,11 @@ func (w *archiveWriter) shortened(name string) string {
 	return short
 }
 
-// maxInline bounds one value that is kept within lindi.json.
+// maxInline is the largest value that is stored in lindi.json.
 const maxInline = 256 << 20
 
-// addKey adds a Zarr key: to lindi.json itself if it is small or metadata, as a
-// member or a part of one otherwise, or as a reference where it is known to lie elsewhere.
+// addKey adds a Zarr key: in lindi.json itself if it is small or metadata, otherwise as a member
+// or a part of one, or as a reference if its content is elsewhere.
 func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader) error {
 	s, _ := r.(*format.Section)
 	refers := s != nil && s.Address != ""
@@ -269,7 +265,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 	return w.setKey(e.Name, value)
 }
 
-// setKey writes a key and its value into lindi.json.
+// setKey writes a key and its value to lindi.json.
 func (w *archiveWriter) setKey(key string, value []byte) error {
 	if int64(w.refs.Len()+len(value)) > format.DefaultMaxIndex {
 		return formatkit.NoPlace(key, "with it lindi.json would exceed the limit of readers")
@@ -284,7 +280,7 @@ func (w *archiveWriter) setKey(key string, value []byte) error {
 	return nil
 }
 
-// addRFS takes the lindi.json of a folder.
+// addRFS adds the lindi.json of a folder.
 func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > format.DefaultMaxIndex {
 		return formatkit.NoPlace(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
@@ -303,7 +299,7 @@ func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// readRFS reads a lindi.json that is an entry.
+// readRFS reads an entry that is a lindi.json.
 func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
 	text, err := readAll(ctx, e, r)
 	if err != nil {
@@ -316,7 +312,7 @@ func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
 	return x, nil
 }
 
-// rfsText is what lindi.json will say.
+// rfsText returns the text of lindi.json.
 func (w *archiveWriter) rfsText() ([]byte, error) {
 	if w.text != nil {
 		if len(w.short) == 0 {
@@ -337,8 +333,8 @@ func (w *archiveWriter) rfsText() ([]byte, error) {
 	return append(text, "\n }\n}"...), nil
 }
 
-// renamed is the given lindi.json, with the references changed that lead to
-// members whose names had to be shortened.
+// renamed returns the given lindi.json with changed references to members whose names were
+// shortened.
 func (w *archiveWriter) renamed() ([]byte, error) {
 	x, err := parseRFS(w.text, format.DefaultMaxDepth)
 	if err != nil {

@@ -14,28 +14,28 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// archive is what the beginning of an archive says: all but the contents.
+// archive is everything before the contents.
 type archive struct {
 	obj    store.Object
 	name   string
 	size   int64
 	limits format.Limits
 	near   bool
-	mends  bool // a wrong bit of the index is looked for
+	mends  bool // search for a single wrong bit of a damaged index
 
-	said  header // as it is stored
-	h     header // as it should be: the same, but in damaged archives
+	said  header // as stored
+	h     header // as it should be, which differs only in damaged archives
 	block [3]span
 	meta  []byte // block 2 as stored
 	table struct {
-		sections []section // nil: one frame, to be read from its beginning
-		span     span      // the skippable frame
+		sections []section // nil for a single frame that must be read from its beginning
+		span     span      // place of the skippable frame
 	}
-	frame  []byte // the first bytes of block 4, of what it holds
+	frame  []byte // the beginning of block 4, which shows its content size
 	index  *index
 	byName *format.Index
-	notes  []format.Problem // what is wrong as a whole
-	doubt  *format.Problem  // that of them which is about all of the index
+	notes  []format.Problem // problems of the archive as a whole
+	doubt  *format.Problem  // the first note that concerns all of the index
 }
 
 type span struct{ off, len int64 }
@@ -48,12 +48,12 @@ const (
 	contentBlock
 )
 
-// headGuess is how much is fetched at first from far away: as much as the index
-// of some six thousand files takes. More would make small packages slow, less
-// costs packages with many files another round trip.
+// headGuess is how much of a remote archive is fetched first: the index of about six thousand
+// files. More would make small packages slow; less would cost packages with many files another
+// round trip.
 const headGuess = 256 << 10
 
-// load reads all that precedes the contents.
+// load reads everything before the contents.
 func load(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*archive, error) {
 	return loadAs(ctx, st, &archive{name: name}, o)
 }
@@ -89,7 +89,7 @@ func loadAs(ctx context.Context, st store.Store, a *archive, o format.OpenOption
 	a.near = st.Can().Near
 	err = a.readBlocks(ctx, head)
 	if c, _ := errors.AsType[*format.CorruptError](err); c != nil && c.Code != format.Limit {
-		// The header leads nowhere. Frames can be found without it.
+		// The header is wrong, but frames can be found without it.
 		if other := a.findBlocks(ctx, head); !errors.Is(other, errNoFrame) && !errors.Is(other, format.ErrCorrupt) {
 			err = other
 		}
@@ -112,7 +112,7 @@ func (a *archive) corrupt(code format.Code, class string, off int64, msg string,
 	return &format.CorruptError{Format: "rvn", Problem: a.problem(code, class, format.Error, off, msg, args...)}
 }
 
-// readBlocks reads blocks 2 and 3 from where the header says that they are.
+// readBlocks reads blocks 2 and 3 from where the header says they are.
 func (a *archive) readBlocks(ctx context.Context, head []byte) error {
 	h := a.h
 	if h.contentsOff() > a.size {
@@ -129,7 +129,7 @@ func (a *archive) readBlocks(ctx context.Context, head []byte) error {
 	return nil
 }
 
-// place says where the blocks are, and keeps what is needed of the prefix.
+// place sets where the blocks are, and keeps what is needed of the prefix.
 func (a *archive) place(prefix []byte) {
 	indexOff, contentsOff := a.h.indexOff(), a.h.contentsOff()
 	a.meta = bytes.Clone(prefix[headerLen:indexOff])
@@ -142,7 +142,7 @@ func (a *archive) place(prefix []byte) {
 	a.findTable(prefix[indexOff:contentsOff], indexOff)
 }
 
-// read returns the first n bytes of the object, of which head is there.
+// read returns the first n bytes of the object; head has the first of them.
 func (a *archive) read(ctx context.Context, head []byte, n int64) ([]byte, error) {
 	if n <= int64(len(head)) {
 		return head[:n], nil
@@ -154,8 +154,8 @@ func (a *archive) read(ctx context.Context, head []byte, n int64) ([]byte, error
 	return b, a.obj.ReadAt(ctx, b[len(head):], int64(len(head)))
 }
 
-// maxRatio is how many times its length an index is believed to decode to:
-// digests and times keep real ones far below.
+// maxRatio is the largest accepted ratio of an index to its compressed size. Digests and times
+// keep real indexes far below.
 const maxRatio = 1000
 
 func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
@@ -173,7 +173,7 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 		}
 	}
 	if errors.Is(err, codec.ErrChecksum) && int64(len(flat)) == a.h.flatByCounts() {
-		// What it says may be wrong, and is had all the same.
+		// It may be wrong, and is used nevertheless.
 		p := a.problem(format.BadChecksum, "index-checksum", format.Error, off, "the index is damaged: it does not match its checksum, so names and offsets may be wrong")
 		a.doubt = &p
 		a.notes = append(a.notes, p)
@@ -185,11 +185,12 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 	return flat, nil
 }
 
-// bitLimit is how many bytes may be decoded in the search for a wrong bit, in some seconds.
+// bitLimit is the number of bytes that may be decoded to find a wrong bit, which takes a few
+// seconds.
 const bitLimit = 4 << 30
 
-// mendBit turns the one bit of a frame with a checksum that keeps it from becoming want
-// bytes. It returns where that was, or -1 if there is none, or too much would have to be tried.
+// mendBit flips the single bit that prevents a frame with a checksum from decoding to want bytes.
+// It returns its position, or -1 if there is none or it would take too many tries.
 func mendBit(frame []byte, want int64) (at int) {
 	if want <= 0 || len(frame) < frameHeaderLen || want > bitLimit/8/int64(len(frame)) {
 		return -1
@@ -212,8 +213,7 @@ func mendBit(frame []byte, want int64) (at int) {
 
 var errTooLong = errors.New("longer than the limit")
 
-// unpack decodes a block that should become want bytes, and becomes at most
-// limit.
+// unpack decodes a block that should decode to want bytes, and to at most limit.
 func unpack(b []byte, want, limit int64) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -224,7 +224,7 @@ func unpack(b []byte, want, limit int64) ([]byte, error) {
 			return flat, nil
 		}
 	}
-	// Not as long as it should be, or damaged: find out how long it is.
+	// The size is wrong, or the block is damaged; this finds out the size.
 	d, err := z.Decode(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
@@ -237,8 +237,8 @@ func unpack(b []byte, want, limit int64) ([]byte, error) {
 	return flat, err
 }
 
-// settle makes an index of block 3. Counts that do not fit its length are tried
-// one by one: if just one change makes sense of it, that is what was meant.
+// settle parses block 3. If the counts do not fit its length, other counts are tried one by one.
+// If exactly one change makes the index valid, it is used.
 func (a *archive) settle(prefix []byte) error {
 	flat, err := a.unpackIndex(prefix[a.h.indexOff():a.h.contentsOff()])
 	if err != nil {
@@ -269,7 +269,7 @@ func (a *archive) settle(prefix []byte) error {
 	return nil
 }
 
-// guesses are the headers with one other count that make an index of n bytes.
+// guesses returns the headers with one different count for which the index has n bytes.
 func guesses(h header, n int64) []header {
 	var out []header
 	try := func(have int64, unit int64, most int64, set func(*header, int64)) {
@@ -289,14 +289,14 @@ func guesses(h header, n int64) []header {
 	return out
 }
 
-// findBlocks finds the blocks of an archive whose header does not lead to them:
-// each begins with a frame, and frames say where they end.
+// findBlocks finds the blocks of an archive whose header is wrong: each begins with a frame, and
+// frames show where they end.
 func (a *archive) findBlocks(ctx context.Context, head []byte) error {
 	frames, err := a.frames(ctx, headerLen, 3)
 	if err != nil {
 		return err
 	}
-	for _, at := range []int{1, 0} { // the index is the second, or there is no metadata
+	for _, at := range []int{1, 0} { // the index is the second block, or there is no metadata
 		if len(frames) <= at || frames[at].skippable || frames[at].cut {
 			continue
 		}
@@ -321,17 +321,17 @@ func (a *archive) findBlocks(ctx context.Context, head []byte) error {
 	return errNoFrame
 }
 
-// frameSpan is a data frame with the skippable ones behind it.
+// frameSpan is a data frame with the skippable frames after it.
 type frameSpan struct {
 	span
-	skippable bool // none but skippable ones
+	skippable bool // there are only skippable frames
 	cut       bool // it does not end within the object
 }
 
-// maxFrames is more than anybody makes.
+// maxFrames is more than any archive has.
 const maxFrames = 1 << 20
 
-// frames walks over at most n frames from off on, without decoding them.
+// frames visits at most n frames from off, without decoding them.
 func (a *archive) frames(ctx context.Context, off int64, n int) ([]frameSpan, error) {
 	var out []frameSpan
 	w := window{ctx: ctx, a: a}
@@ -362,8 +362,8 @@ func (a *archive) frames(ctx context.Context, off int64, n int) ([]frameSpan, er
 	return out, w.err
 }
 
-// walkFrame finds out where the frame at off ends, and where its last block
-// begins, without decoding it. What there is at a place is asked of at.
+// walkFrame finds where the frame at off ends, and where its last block begins, without decoding
+// it. The function at returns the bytes at an offset.
 func walkFrame(off int64, at func(off int64, n int) []byte) (lastBlock, end int64, err error) {
 	f, err := parseFrame(at(off, maxFrameHeader))
 	if err != nil {
@@ -384,7 +384,7 @@ func walkFrame(off int64, at func(off int64, n int) []byte) (lastBlock, end int6
 	return lastBlock, off, nil
 }
 
-// within is what walkFrame asks of bytes.
+// within returns the function at for bytes in memory.
 func within(b []byte) func(off int64, n int) []byte {
 	return func(off int64, n int) []byte {
 		off = min(off, int64(len(b)))
@@ -392,16 +392,16 @@ func within(b []byte) func(off int64, n int) []byte {
 	}
 }
 
-// window reads small pieces of an object that lie close together.
+// window reads small parts of an object that are close together.
 type window struct {
 	ctx context.Context
 	a   *archive
 	off int64
 	buf []byte
-	err error // of the store: there is nothing more
+	err error // an error of the store, after which there is nothing more
 }
 
-// at returns n bytes at off, or less at the end of the object.
+// at returns n bytes at off, or fewer at the end of the object.
 func (w *window) at(off int64, n int) []byte {
 	n = int(min(int64(n), max(w.a.size-off, 0)))
 	if off < w.off || off+int64(n) > w.off+int64(len(w.buf)) {
@@ -414,7 +414,7 @@ func (w *window) at(off int64, n int) []byte {
 	return w.buf[off-w.off:][:n]
 }
 
-// findTable looks for a section table behind the index, which is at off.
+// findTable looks for a section table after the index, which is at off.
 func (a *archive) findTable(b3 []byte, off int64) {
 	_, end, err := walkFrame(0, within(b3))
 	if err != nil {
@@ -443,7 +443,7 @@ func (a *archive) findTable(b3 []byte, off int64) {
 	}
 }
 
-// fits says why a table is not of this archive's contents.
+// fits returns why a table does not belong to this archive's contents, or nil.
 func (a *archive) fits(t []section) error {
 	end := t[len(t)-1]
 	switch {
@@ -457,8 +457,8 @@ func (a *archive) fits(t []section) error {
 	return nil
 }
 
-// measure finds out how long the contents are where the header cannot be right
-// about it, if that takes no round trips.
+// measure determines the size of the contents if the header cannot be right, and if that takes no
+// round trips.
 func (a *archive) measure(ctx context.Context) error {
 	c := &a.block[contentBlock]
 	if !a.near && c.len > 1<<20 || c.end() == a.size || a.index.total == 0 {
@@ -476,7 +476,7 @@ func (a *archive) measure(ctx context.Context) error {
 	return nil
 }
 
-// finish notes what the header should have said, and what is unusual.
+// finish notes what the header should contain, and what is unusual.
 func (a *archive) finish(ctx context.Context) error {
 	a.byName = format.NewIndex(a.index)
 	if err := a.measure(ctx); err != nil {

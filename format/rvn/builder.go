@@ -14,15 +14,15 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// builder makes all that precedes the contents.
+// builder builds everything before the contents.
 type builder struct {
 	c                  compressor
 	recs, tails, links []byte // tails are names without their directories
 	groups, owners     people
-	dirs               map[string]int  // their numbers, by path
-	implied            map[string]int  // records of directories that only names imply
-	files              map[string]bool // paths of all that is no directory
-	flat               int64           // bytes of content
+	dirs               map[string]int  // numbers of directories by path
+	implied            map[string]int  // records of directories that are only implied
+	files              map[string]bool // paths of everything except directories
+	flat               int64           // size of the content
 }
 
 func newBuilder() builder {
@@ -35,7 +35,7 @@ type people struct {
 	ids   map[string]int
 }
 
-// id returns the number of a name, and false if there is no number left.
+// id returns the number of a name, and false if there are no more numbers.
 func (p *people) id(name string) (int, bool) {
 	if i, ok := p.ids[name]; ok {
 		return i, true
@@ -60,11 +60,11 @@ func (p *people) append(b []byte) []byte {
 	return b
 }
 
-// nobody owns what comes without an owner: packages are installed by root.
+// nobody is the owner of entries without one, because packages are installed by root.
 const nobody = "root"
 
-// parentOf returns the number of the directory that e is in, made up if nobody
-// has added it.
+// parentOf returns the number of the directory that contains e. If it has not been added, it is
+// created.
 func (b *builder) parentOf(e format.Entry) (int, error) {
 	dir := path.Dir(e.Name)
 	if dir == "." {
@@ -150,7 +150,7 @@ func (b *builder) addRecord(e format.Entry, digest string, parent, id int) {
 	b.links = append(b.links, e.Link[:r.linkLen()]...)
 }
 
-// prefix makes header, metadata and index for contents of so many bytes.
+// prefix returns header, metadata and index for contents of the given compressed size.
 func (b *builder) prefix(meta []ucl.Member, comp int64, table []section) ([]byte, error) {
 	text, err := appendMetadata(meta, b.flat)
 	if err != nil {
@@ -170,11 +170,11 @@ func (b *builder) prefix(meta []ucl.Member, comp int64, table []section) ([]byte
 	return append(append(h.append(nil), metaComp...), index...), nil
 }
 
-// index makes block 3, and puts its counts into h.
+// index returns block 3, and sets its counts in h.
 func (b *builder) index(h *header, table []section) ([]byte, error) {
 	n := len(b.recs) / recordLen
 	if n == 0 {
-		return nil, nil // the reference has no block 3 for no records, and reads none
+		return nil, nil // without records, the reference writes and reads no block 3
 	}
 	if len(b.tails) > math.MaxUint32-blockLen || len(b.links) > math.MaxUint32-blockLen {
 		return nil, errors.New("index: names or link targets are more than 4 GiB")
@@ -195,8 +195,8 @@ func (b *builder) index(h *header, table []section) ([]byte, error) {
 	if table != nil {
 		out = appendTable(out, table)
 	}
-	// An index that is large and compresses well is one that xrvn tries to decode
-	// on its stack, and cannot. If it is longer, it does not try.
+	// xrvn tries to decode a large index that compresses well on its stack, which fails. If the
+	// index is longer, it does not try.
 	if len(flat) > maxStackIndex && len(out) <= singleCall {
 		n := singleCall + 1 - len(out)
 		out = append(appendSkippable(out, tableFrame, n), make([]byte, n)...)

@@ -13,30 +13,29 @@ import (
 	"github.com/holdall/holdall/format/rvn/internal/press"
 )
 
-// A compressor makes sections, frames and streams at one level. Its methods may
-// be called in parallel, with different workers.
+// compressor compresses sections, frames and streams at one level. Its methods may be called
+// concurrently with different workers.
 type compressor interface {
-	// section appends src as zstd blocks that may stand behind others in one
-	// frame: see openFrame for what that takes.
+	// section appends src as zstd blocks that may follow others in a frame; see openFrame for the
+	// conditions.
 	section(worker int, dst, src []byte) ([]byte, error)
 	// frame appends src as a frame.
 	frame(dst, src []byte) ([]byte, error)
-	// stream returns a writer of one frame of any length, whose window is no
-	// larger than the reference's.
+	// stream returns a writer of a frame of any length, with a window that is not larger than the
+	// reference's.
 	stream(w io.Writer) (io.WriteCloser, error)
-	// close gives back what is no memory of Go's.
+	// close frees memory that does not belong to Go.
 	close()
 }
 
-// streamWindow is the window of a stream: the reference's, 4 MiB.
+// streamWindow is the window of a stream: 4 MiB, as in the reference.
 const streamWindow = 22
 
-// usual is the level that is meant where none is given: the middle of what takes
-// time and what takes room. docs/rvn.md has the figures.
+// usual is the default level, a compromise between time and size. docs/rvn.md has measurements.
 const usual = "better"
 
-// levels are the words for levels of the library. Sections at the
-// usual level and at the best are made by press; streams of both are its best.
+// levels are the words for levels of the library. Sections at the levels usual and best are
+// compressed by package press, and streams with the library's best level.
 var levels = map[string]zstd.EncoderLevel{
 	"fastest": zstd.SpeedFastest,
 	"fast":    zstd.SpeedBetterCompression,
@@ -44,8 +43,7 @@ var levels = map[string]zstd.EncoderLevel{
 	"best":    zstd.SpeedBestCompression,
 }
 
-// newCompressor returns a compressor for so many workers, and sections of at most
-// so many bytes.
+// newCompressor returns a compressor for a number of workers and sections of at most most bytes.
 func newCompressor(level string, workers, most int) (compressor, error) {
 	if c, err := newLibzstd(level, workers, most); c != nil || err != nil {
 		return c, err
@@ -65,14 +63,14 @@ func newCompressor(level string, workers, most int) (compressor, error) {
 	return z, nil
 }
 
-// encoders are encoders that nobody uses, by goZstd: each has tables of up to
+// encoders are unused encoders by goZstd. Each has tables of up to
 // 30 MB.
 var encoders sync.Map // of *sync.Pool
 
 // goZstd compresses in Go.
 type goZstd struct {
 	level  zstd.EncoderLevel
-	window int // as long as a section: a longer one would only take memory
+	window int // as large as a section: a larger one would only take memory
 }
 
 func (goZstd) close() {}
@@ -100,7 +98,7 @@ func (z goZstd) section(_ int, dst, src []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		return append(frame[:at], blocks...), nil // to the left, by the frame's header
+		return append(frame[:at], blocks...), nil // the blocks move to the left by the length of the frame header
 	})
 }
 
@@ -112,13 +110,13 @@ func (z goZstd) stream(w io.Writer) (io.WriteCloser, error) {
 	return zstd.NewWriter(w, zstd.WithEncoderLevel(z.level), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<streamWindow))
 }
 
-// Encoders of sections that nobody uses.
+// Unused encoders of sections.
 var (
 	presses     = sync.Pool{New: func() any { return press.New() }}
 	bestPresses = sync.Pool{New: func() any { return press.NewBest() }}
 )
 
-// pressed compresses sections with press, and streams with a library.
+// pressed compresses sections with package press, and streams with a library.
 type pressed struct {
 	goZstd
 	pool *sync.Pool

@@ -4,5 +4,5 @@ package rvn
 
 const libzstdAdvice = "; numbers need holdall built with libzstd"
 
-// newLibzstd gives no compressor: this build has no libzstd.
+// newLibzstd returns no compressor, because this build has no libzstd.
 func newLibzstd(string, int, int) (compressor, error) { return nil, nil }

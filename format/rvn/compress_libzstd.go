@@ -31,24 +31,22 @@ import (
 
 const libzstdAdvice = ", or a number from 1 to 19"
 
-// referenceLevel is what the reference compresses with.
+// referenceLevel is the level that the reference uses.
 const referenceLevel = 9
 
-// libzstd compresses with the system's library. Each worker has a context of its
-// own.
+// libzstd compresses with the system's library. Each worker has a context of its own.
 //
-// Sections are jobs of the library's multi-threaded mode: those do not refer to
-// what precedes them, and forget the repeated offsets, so that their blocks may
-// stand behind any others. The first job of a frame does not forget: it is one of
-// a single byte, and thrown away.
+// Sections are jobs of the library's multi-threaded mode. These do not refer to what precedes
+// them and forget the repeated offsets, so their blocks may follow any others. The first job of a
+// frame does not forget them, so it has a single byte and is discarded.
 type libzstd struct {
 	level    int
-	most     int // flat bytes of a section
+	most     int // uncompressed bytes of a section
 	contexts []*C.ZSTD_CCtx
 	begun    []bool
 }
 
-// newLibzstd gives a compressor for levels that are numbers, and the usual one.
+// newLibzstd returns a compressor for levels that are numbers, and for the default level.
 func newLibzstd(level string, workers, most int) (compressor, error) {
 	n := referenceLevel
 	if level != "" {
@@ -63,7 +61,7 @@ func newLibzstd(level string, workers, most int) (compressor, error) {
 	z := &libzstd{level: n, most: most, contexts: make([]*C.ZSTD_CCtx, workers), begun: make([]bool, workers)}
 	runtime.AddCleanup(z, func(contexts []*C.ZSTD_CCtx) {
 		for _, c := range contexts {
-			C.ZSTD_freeCCtx(c) // of nil too
+			C.ZSTD_freeCCtx(c) // also if it is nil
 		}
 	}, z.contexts)
 	return z, nil
@@ -92,7 +90,7 @@ func setParameters(c *C.ZSTD_CCtx, params map[C.ZSTD_cParameter]int) error {
 	return nil
 }
 
-// run gives src to c, to the end that is asked for, and appends what comes out.
+// run passes src to c with the given directive, and appends the output.
 func run(c *C.ZSTD_CCtx, dst, src []byte, end C.ZSTD_EndDirective) ([]byte, error) {
 	for {
 		dst = slices.Grow(dst, 1<<12+int(C.ZSTD_compressBound(C.size_t(len(src)))))

@@ -9,22 +9,21 @@ import (
 	"github.com/holdall/holdall/codec"
 )
 
-// contents writes block 4, into a scratch: the index, which comes first, has the
-// digests of what is in it.
+// contents writes block 4 to scratch space, because the index before it contains its digests.
 type contents interface {
-	// mark remembers where the next file begins, whose size is said to be n.
+	// mark records where the next file begins; its expected size is n.
 	mark(n int64) error
 	write(p []byte) error
 	// back takes back what was written since mark.
 	back() error
 	// end ends the block.
 	end() error
-	// sections is the table, nil if there is none.
+	// sections returns the table, or nil if there is none.
 	sections() []section
 	close() error
 }
 
-// spool counts what is written, from front to back.
+// spool counts the bytes that are written sequentially.
 type spool struct {
 	w io.Writer
 	n int64
@@ -39,30 +38,30 @@ func (s *spool) Write(p []byte) (int, error) {
 	return k, err
 }
 
-// cut takes the spool back to n bytes. It is then a scratch that is written to.
+// cut truncates the spool to n bytes. It must write to scratch space.
 func (s *spool) cut(n int64) error {
 	_, err := s.w.(io.Seeker).Seek(n, io.SeekStart)
 	s.n = n
 	return err
 }
 
-// sectioned writes sections, several at once.
+// sectioned writes sections, several concurrently.
 type sectioned struct {
 	spool    *spool
 	parallel *codec.Parallel
-	most     int    // flat bytes of a section
+	most     int    // uncompressed bytes of a section
 	buf      []byte // the section that is being filled
 	table    []section
-	flat     int64 // begun before buf
+	flat     int64 // bytes in sections before buf
 
-	// Of the file that is being written: where it began in buf, what of buf was
-	// before it if that has gone, and how many sections there were.
+	// State of the current file: where it began in buf, what preceded it in buf if that has been
+	// sent, and the number of sections at that time.
 	markAt   int
 	head     []byte
 	headGone bool
 	markFlat int64
 	markTook int
-	sent     int // sections handed over
+	sent     int // sections that were handed over
 }
 
 func newSectioned(s *spool, c compressor, most, workers int) *sectioned {
@@ -84,11 +83,11 @@ func (x *sectioned) take(src, out []byte) error {
 	return err
 }
 
-// windowLog is the window of a frame whose sections have at most n bytes.
+// windowLog returns the window of a frame whose sections have at most n bytes.
 func windowLog(n int) int { return max(bits.Len(uint(n-1)), 17) }
 
-// mark ends a section rather than let a file lie in two; but not one that is
-// far from full: shorter sections compress worse, and a file in two costs little.
+// mark ends a section so that a file is not split, unless the section is far from full. Shorter
+// sections compress worse, and splitting a file costs little.
 func (x *sectioned) mark(n int64) error {
 	if int64(len(x.buf))+n > int64(x.most) && len(x.buf) >= x.most/8*7 {
 		if err := x.flush(); err != nil {
@@ -164,7 +163,7 @@ func (x *sectioned) end() error {
 	return err
 }
 
-// sections leaves out the table where a reader decodes all at once anyway.
+// sections omits the table if readers decode everything at once anyway.
 func (x *sectioned) sections() []section {
 	if len(x.table) <= 2 || x.table[len(x.table)-1].flat <= singleCall {
 		return nil
@@ -174,11 +173,11 @@ func (x *sectioned) sections() []section {
 
 func (x *sectioned) close() error { return x.parallel.Close() }
 
-// solid writes one frame, as the reference does. It cannot take anything back.
+// solid writes a single frame, as the reference does. It cannot take anything back.
 type solid struct {
 	spool *spool
 	c     compressor
-	held  []byte // all there is so far, up to singleCall: that becomes a frame that says its size
+	held  []byte // everything so far, up to singleCall; that becomes a frame with its size
 	w     io.WriteCloser
 	flat  int64
 	begun int64

@@ -1,8 +1,5 @@
-// Package rvn reads, checks, mends and writes RVN archives, version 3: the
-// packages of Ravenports.
-//
-// It is registered by package format/all; programs that only want archives need
-// package holdall.
+// Package rvn reads, checks, repairs and writes RVN archives, version 3: the packages of
+// Ravenports. Its [Format] is used by package holdall; programs open archives there.
 //
 // An RVN archive is a header and three blocks, back to back:
 //
@@ -15,11 +12,10 @@
 //	+ index_comp      block 4, the contents of all regular  │
 //	                  files, end to end, in record order    ┘
 //
-// So no file has an offset: it is the sum of the sizes before it, within one
-// frame that can only be decoded from its beginning. Ours can be read at random
-// all the same. Block 4 is still one frame, which every reader takes, but it is
-// made of sections, cut between files, none of which refers to anything before
-// it:
+// So the offset of a file is the sum of the sizes before it, within one frame that can only be
+// decoded from its beginning. Archives that holdall writes allow random reads nevertheless. Block
+// 4 is still one frame, which all readers accept. It consists of sections that do not refer to
+// anything before them, and usually begin with a file:
 //
 //	28 B5 2F FD 00 WD          frame header
 //	zstd blocks                section
@@ -27,14 +23,13 @@
 //	…
 //	01 00 00                   empty last block
 //
-// and where they begin stands in a skippable frame at the end of block 3
-// (sections.go), so that header, metadata, index and this table are one prefix.
-// The condition on which such a frame may be merged is in frame.go.
+// A skippable frame at the end of block 3 says where they begin (sections.go), so that header,
+// metadata, index and this table are one prefix. frame.go has the condition for merging such
+// frames.
 //
-// The code goes by these things: layout.go is the header, the records and the
-// table; frame.go is what zstd frames look like from outside; index.go is block 3
-// as a table of entries; archive.go reads the prefix, and finds out what a
-// damaged header should have said; reader.go and metadata.go are the two views;
-// writer.go and contents.go write; verify.go and repair.go say what they do.
-// What the reference does and where we differ is in docs/rvn.md.
+// The code: layout.go has the header, the records and the table. frame.go parses zstd frames
+// without decoding them. index.go is block 3 as a table of entries. archive.go reads the prefix,
+// and finds out what a damaged header should contain. reader.go and metadata.go are the two
+// views. writer.go and contents.go write. verify.go and repair.go do what their names say.
+// docs/rvn.md describes the reference and the differences.
 package rvn

@@ -7,7 +7,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Format is RVN.
+// Format is the RVN format.
 var Format = &format.Format{
 	Name:       "rvn",
 	Title:      "Ravenports archive",
@@ -35,14 +35,14 @@ var Format = &format.Format{
 	Repair:        repair,
 }
 
-// The views: files are what a package installs, meta is what it says of itself.
+// The views: files are what a package installs, and meta is its metadata.
 const (
 	filesView = "files"
 	metaView  = "meta"
 )
 
-// detect is Certain where the counts and lengths of the header agree: the magic
-// number has only three bytes.
+// detect returns Certain if the counts and lengths of the header agree, because the magic number
+// has only three bytes.
 func detect(p format.Probe) format.Match {
 	if p.Size < 0 && slices.Contains(p.Names, catalogArchive) {
 		return format.Certain // a repository

@@ -9,19 +9,19 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// What zstd frames look like from outside (RFC 8878).
+// Parts of zstd frames (RFC 8878).
 const (
 	zstdMagic      = 0xFD2FB528
-	skippableMagic = 0x184D2A50 // and the fifteen numbers after it
-	frameHeaderLen = 6          // of the header that we write
+	skippableMagic = 0x184D2A50 // the first of sixteen numbers
+	frameHeaderLen = 6          // of the header that holdall writes
 	blockHeaderLen = 3
 )
 
-// lastBlock ends a frame: an empty raw block that says it is the last.
+// lastBlock ends a frame: an empty raw block that is marked as the last.
 var lastBlock = []byte{1, 0, 0}
 
-// frameHeader is the header of a frame whose blocks refer back by at most
-// 1<<windowLog bytes, and whose content size it does not say.
+// frameHeader returns the header of a frame whose blocks refer back by at most 1<<windowLog
+// bytes. It has no content size.
 func frameHeader(windowLog int) []byte {
 	return []byte{0x28, 0xB5, 0x2F, 0xFD, 0, byte((windowLog - 10) << 3)}
 }
@@ -32,8 +32,8 @@ func appendSkippable(b []byte, number uint32, n int) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(n))
 }
 
-// skippable returns the content length of the skippable frame that b, of at
-// least eight bytes, begins with.
+// skippable returns the content size of the skippable frame at the start of b, which must have at
+// least eight bytes.
 func skippable(b []byte) (n int64, ok bool) {
 	if len(b) < 8 || binary.LittleEndian.Uint32(b)&^15 != skippableMagic {
 		return 0, false
@@ -45,10 +45,10 @@ var errNoFrame = errors.New("not a zstd frame")
 
 const maxFrameHeader = 18
 
-// frameInfo is what a frame's header says.
+// frameInfo is a parsed frame header.
 type frameInfo struct {
 	len      int   // of the header
-	content  int64 // -1 if it does not say
+	content  int64 // -1 if it is not stated
 	checksum bool
 }
 
@@ -86,15 +86,15 @@ func parseFrame(b []byte) (frameInfo, error) {
 	return f, nil
 }
 
-// withChecksum gives a frame that has none the checksum of its content: of contents there
-// are digests, of metadata and index nothing else tells that they are right.
+// withChecksum adds the checksum of its content to a frame without one. Contents have digests,
+// but for metadata and index only the checksum shows damage.
 func withChecksum(frame, content []byte) []byte {
 	frame[4] |= 4
 	return binary.LittleEndian.AppendUint32(frame, uint32(xxhash.Sum64(content)))
 }
 
-// parseBlock reads the header of a block: how many bytes follow it, and whether
-// it is the frame's last.
+// parseBlock parses the header of a block. It returns the number of bytes after it, and whether
+// the block is the last.
 func parseBlock(b []byte) (n int, last bool, err error) {
 	if len(b) < blockHeaderLen {
 		return 0, false, io.ErrUnexpectedEOF
@@ -102,7 +102,7 @@ func parseBlock(b []byte) (n int, last bool, err error) {
 	h := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16
 	n, last = int(h>>3), h&1 != 0
 	switch h >> 1 & 3 {
-	case 1: // one byte, many times
+	case 1: // one byte that is repeated
 		n = 1
 	case 3:
 		return 0, false, errors.New("a block of a reserved type")
@@ -113,22 +113,20 @@ func parseBlock(b []byte) (n int, last bool, err error) {
 	return n, last, nil
 }
 
-// openFrame turns a frame into a section: frame, as an encoder wrote it for one
-// run of content, without its header and with no block that is the last.
+// openFrame converts a frame to a section: the frame as an encoder wrote it for one run of
+// content, without its header, and with no block that is marked as the last.
 //
-// A section may stand behind others within one frame if decoding it does not
-// depend on what the decoder went through before:
+// A section may follow others within a frame if decoding it does not depend on what the decoder
+// processed before:
 //
-//   - it copies nothing from before its beginning: the encoder knew nothing of it;
-//   - its first block does not repeat entropy tables: an encoder has none to
-//     repeat;
-//   - it uses no repeated offset before it has coded three of its own. An encoder
-//     believes that they begin as 1, 4 and 8, but what the decoder holds is left
-//     from the section before.
+//   - It copies nothing from before its beginning, because the encoder did not have it.
+//   - Its first block does not repeat entropy tables, because the encoder had none to repeat.
+//   - It uses no repeated offset before it has coded three of its own. An encoder assumes that
+//     they begin as 1, 4 and 8, but the decoder still has those of the section before.
 //
-// The third is a habit of the encoder and nothing that the format asks for:
-// klauspost/compress does not use repeated offsets in the first three sequences
-// of a block. compress_test.go tests that for the version that go.mod names.
+// The third is a property of the encoder that the format does not require: klauspost/compress
+// uses no repeated offsets in the first three sequences of a block. compress_test.go tests that
+// for the version in go.mod.
 func openFrame(frame []byte) ([]byte, error) {
 	f, err := parseFrame(frame)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// index is block 3, decoded: groups, owners, link targets, records, names. It is
-// kept as it is; entries are made when they are asked for.
+// index is the decoded block 3: groups, owners, link targets, records, names. It is kept
+// unchanged; entries are made on request.
 type index struct {
 	volume string
 	groups []byte
@@ -22,16 +22,16 @@ type index struct {
 	recs   []byte
 	names  []byte
 
-	paths  string   // of all records, end to end
-	pathAt []uint32 // where they end
-	linkAt []uint32 // where the link targets end
+	paths  string   // of all records, concatenated
+	pathAt []uint32 // ends of the paths
+	linkAt []uint32 // ends of the link targets
 	starts []int64  // where the contents of every stride-th record begin
-	total  int64    // bytes of content
-	end    int      // the first record whose content would end beyond all numbers
+	total  int64    // size of the content
+	end    int      // the first record whose content would end beyond maxContent
 
-	// lost are records that have no place in the tree, by what is wrong.
+	// lost are records without a place in the tree, and why.
 	lost map[int]lostWhy
-	// late are records that come before the directory that they are in.
+	// late are records that precede their directory.
 	late map[int]bool
 
 	namesUsed, linksUsed int // bytes
@@ -48,12 +48,13 @@ const (
 )
 
 const (
-	// stride of index.starts: a sum of so many sizes is quicker than memory.
+	// stride is the interval of index.starts, because adding that many sizes is faster than
+	// reading memory.
 	stride = 64
-	// maxPath is the longest path that is made of nested directories: a tree of
-	// 65,535 of them could otherwise take terabytes.
+	// maxPath is the longest path that is made from nested directories. A tree of 65,535 of them
+	// could otherwise take terabytes.
 	maxPath = 32 << 10
-	// maxContent is where offsets stop making sense.
+	// maxContent is the largest accepted offset.
 	maxContent = 1 << 60
 )
 
@@ -64,7 +65,7 @@ func (e errPaths) Error() string {
 	return fmt.Sprintf("the paths of all files are longer than the limit of %d bytes", e.limit)
 }
 
-// parseIndex reads an index whose length is what h's counts say.
+// parseIndex parses an index whose length matches the counts of h.
 func parseIndex(volume string, h header, flat []byte, limit int64) (*index, error) {
 	if want := h.flatByCounts(); int64(len(flat)) != want {
 		return nil, fmt.Errorf("the counts in the header need an index of %d bytes, found %d", want, len(flat))
@@ -99,15 +100,15 @@ func before(ends []uint32, i int) uint32 {
 
 func (x *index) link(i int) string { return string(x.links[before(x.linkAt, i):x.linkAt[i]]) }
 
-// resolve makes paths of names and parents. Directories are numbered as the
-// reference does: by order of appearance, whatever id they say, if it is not 0.
+// resolve makes paths from names and parents. As in the reference, directories are numbered in
+// order of appearance, whatever their ids are, unless these are 0.
 func (x *index) resolve(limit int64) error {
 	n := x.Len()
 	x.end = n
 	x.pathAt, x.linkAt = make([]uint32, n), make([]uint32, n)
 	x.starts = make([]int64, 0, n/stride+1)
 	nameEnd := make([]uint32, n)
-	var dirs []int32 // records by directory number, from 1
+	var dirs []int32 // records by number of the directory, from 1
 	names, links := 0, 0
 	for i := range n {
 		r := x.rec(i)
@@ -134,9 +135,9 @@ func (x *index) resolve(limit int64) error {
 
 	var paths strings.Builder
 	paths.Grow(int(min(int64(len(x.names))*4, limit)))
-	// What stands in paths so far can be read from it: it only grows.
+	// The paths so far can be read, because paths is only appended to.
 	at := func(i int32) string { return paths.String()[before(x.pathAt, int(i)):x.pathAt[i]] }
-	seen := 0 // directories met
+	seen := 0 // directories so far
 	for i := range n {
 		r := x.rec(i)
 		name := x.names[before(nameEnd, i):nameEnd[i]]
@@ -146,8 +147,8 @@ func (x *index) resolve(limit int64) error {
 		case parent > len(dirs) || int(dirs[parent-1]) == i:
 			x.lose(i, parentUnknown)
 		case parent > seen:
-			// Its directory comes later. A file can wait for it; a directory
-			// that did could be in itself.
+			// Its directory comes later. A file can wait for it, but a directory could be in
+			// itself.
 			if r.dirID() > 0 {
 				x.lose(i, parentUnknown)
 			} else {
@@ -188,8 +189,8 @@ func (x *index) resolve(limit int64) error {
 	return nil
 }
 
-// climb makes the path of a directory that comes later, by its parents, which
-// must each come before what is in them.
+// climb makes the path of a directory that comes later from its parents, each of which must
+// precede its contents.
 func (x *index) climb(dirs []int32, nameEnd []uint32, parent int) (string, bool) {
 	var elems []string
 	length := 0
@@ -210,10 +211,10 @@ func (x *index) climb(dirs []int32, nameEnd []uint32, parent int) (string, bool)
 	return strings.Join(elems, "/"), true
 }
 
-// lose notes what is wrong first with a record's place.
+// lose records the first thing that is wrong with a record's place.
 func (x *index) lose(i int, why lostWhy) { x.lost[i] = cmp.Or(x.lost[i], why) }
 
-// start returns where in the contents a record's bytes begin.
+// start returns where the bytes of a record begin in the contents.
 func (x *index) start(i int) int64 {
 	k := i / stride
 	off := x.starts[k]
@@ -223,7 +224,7 @@ func (x *index) start(i int) int64 {
 	return off
 }
 
-// person returns a name of a table of owners or groups.
+// person returns a name from a table of owners or groups.
 func person(table []byte, i int) (string, bool) {
 	if (i+1)*blockLen > len(table) {
 		return "", false
@@ -252,8 +253,7 @@ func (x *index) Entry(i int) format.Entry {
 	return e
 }
 
-// farTime is the first second of the year 10000: later ones are damage, and no
-// text has a place for them.
+// farTime is the first second of the year 10000. Later times are damage, and have no text form.
 const farTime = 253402300800
 
 func (r record) time() time.Time {
@@ -267,8 +267,7 @@ func (r record) time() time.Time {
 	return time.Unix(s, ns).UTC()
 }
 
-// fault says why the content of a record cannot be read, or its place is not
-// known.
+// fault returns why the content of a record cannot be read or its place is not known.
 func (x *index) fault(i int, r record) *format.Problem {
 	code, class, msg := format.Code(""), "", ""
 	switch x.lost[i] {
@@ -295,8 +294,8 @@ func (x *index) fault(i int, r record) *format.Problem {
 	return &format.Problem{Code: code, Class: class, Severity: format.Error, Volume: x.volume, Off: -1, Entry: x.Name(i), HasEntry: true, Message: msg}
 }
 
-// plausible reports whether an index reads as one: it tells counts that are
-// right from others that make the same length.
+// plausible reports whether an index looks valid. This distinguishes the right counts from others
+// with the same total length.
 func (x *index) plausible() bool {
 	if len(x.lost) > 0 || len(x.names)-x.namesUsed >= blockLen || len(x.links)-x.linksUsed >= blockLen ||
 		!zeros(x.names[x.namesUsed:]) || !zeros(x.links[x.linksUsed:]) || !isPeople(x.groups) || !isPeople(x.owners) {
@@ -315,7 +314,7 @@ func (x *index) plausible() bool {
 
 func zeros(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// isPeople reports whether b is names padded with zeros.
+// isPeople reports whether b consists of names padded with zeros.
 func isPeople(b []byte) bool {
 	for ; len(b) > 0; b = b[blockLen:] {
 		name := bytes.TrimRight(b[:blockLen], "\x00")

@@ -11,24 +11,24 @@ import (
 const (
 	headerLen = 64
 	recordLen = 64
-	blockLen  = 32 // of names, links, owners and groups
+	blockLen  = 32 // block size of names, links, owners and groups
 
-	// version is what writers store; no reader looks at it.
+	// version is what writers store; readers ignore it.
 	version = 3
 
-	// singleCall is the flat size up to which the reference decodes a block by
-	// one call, and the compressed size up to which it does so with the index.
+	// singleCall is the uncompressed size up to which the reference decodes a block with one
+	// call. For the index it is the compressed size.
 	singleCall = 256 << 10
-	// maxStackIndex is how much index the reference can decode by one call:
-	// it does so on a stack of 8 MiB, and was seen to fail from 4.16 MB on.
+	// maxStackIndex is the size of the index that the reference can decode with one call. It uses
+	// a stack of 8 MiB, and failed from 4.16 MB on.
 	maxStackIndex = 4_000_000
-	// maxMetadata is the most metadata that readers accept.
+	// maxMetadata is the largest metadata that readers accept.
 	maxMetadata = 512 << 10
 )
 
 var magic = [3]byte{200, 100, 50}
 
-// header is block 1, as it is stored.
+// header is block 1, as stored.
 type header struct {
 	Magic      [3]byte
 	Version    uint8
@@ -46,8 +46,8 @@ type header struct {
 	Unused     [4]uint32
 }
 
-// parseHeader reads b, which has headerLen bytes, and says whether it was written
-// on a machine of the other byte order.
+// parseHeader parses b, which has headerLen bytes. It reports whether the header has the other
+// byte order.
 func parseHeader(b []byte) (_ header, swapped bool) {
 	var h, s header
 	binary.Decode(b, binary.LittleEndian, &h)
@@ -63,7 +63,7 @@ func (h header) append(b []byte) []byte {
 	return b
 }
 
-// flatByCounts is how long the counts say that the index is.
+// flatByCounts returns the uncompressed size of the index according to the counts.
 func (h header) flatByCounts() int64 {
 	return blockLen*(int64(h.Groups)+int64(h.Owners)+int64(h.LinkBlocks)+int64(h.NameBlocks)) + recordLen*int64(h.Files)
 }
@@ -79,7 +79,7 @@ const (
 	typeSymlink
 	typeHardLink
 	typeFifo
-	typeCount // and above: nothing that is ever written
+	typeCount // this and higher values are never written
 )
 
 // record is 64 bytes of the index.
@@ -103,7 +103,7 @@ func (r record) hasDigest() bool { return !bytes.Equal(r.digest(), zeroDigest[:]
 
 var zeroDigest [32]byte
 
-// size is how many bytes of block 4 are the record's.
+// size returns the number of bytes of block 4 that belong to the record.
 func (r record) size() int64 {
 	if r.kind() != typeFile {
 		return 0
@@ -113,12 +113,12 @@ func (r record) size() int64 {
 
 const maxFileSize = 1<<40 - 1
 
-// pad fills b up with zeros to whole blocks.
+// pad pads b with zeros to whole blocks.
 func pad(b []byte) []byte { return append(b, make([]byte, -len(b)&(blockLen-1))...) }
 
-// A section is a run of block 4 that can be decoded by itself: flat bytes
-// [flat, next.flat) are what the zstd blocks [comp, next.comp) become. The last
-// one of a table is where it all ends, and is no section.
+// section is a run of block 4 that can be decoded separately: the uncompressed bytes [flat,
+// next.flat) are encoded in the zstd blocks [comp, next.comp). The last element of a table is the
+// end, and not a section.
 type section struct {
 	flat int64
 	comp int64 // from the beginning of block 4
@@ -126,12 +126,12 @@ type section struct {
 
 const (
 	sectionLen = 12
-	// maxSection bounds what has to be decoded at once.
+	// maxSection limits what must be decoded at once.
 	maxSection = 8 << 20
 )
 
-// tableMagic begins our skippable frame; its last byte is the version. It is
-// followed by the BLAKE3 of all that follows: a section for each 12 bytes.
+// tableMagic is the beginning of holdall's skippable frame; its last byte is the version. It is
+// followed by the BLAKE3 of the rest: 12 bytes for each section.
 var tableMagic = []byte("RVNSECT\x01")
 
 // tableFrame is the number of the skippable frame, one of sixteen.
@@ -150,9 +150,9 @@ func appendTable(b []byte, sections []section) []byte {
 	return append(b, rows...)
 }
 
-// parseTable reads the content of a skippable frame. It returns nil, and no
-// error, for content that is no section table: ours, or bare rows as others
-// write them, which only their numbers tell.
+// parseTable parses the content of a skippable frame. It returns nil and no error if it is not a
+// section table. A table is holdall's, or bare rows as other programs write them, which only
+// their numbers identify.
 func parseTable(b []byte) ([]section, error) {
 	ours := bytes.HasPrefix(b, tableMagic)
 	if ours {
@@ -182,8 +182,8 @@ func parseTable(b []byte) ([]section, error) {
 			if s.flat <= last.flat || s.comp <= last.comp || s.flat-last.flat > maxSection {
 				return nil, fmt.Errorf("section %d ends at %d in %d, after %d in %d", n-1, s.flat, s.comp, last.flat, last.comp)
 			}
-			// A section is never longer than its flat bytes and the headers of
-			// their blocks: what is between is not its own.
+			// A section cannot be larger than its uncompressed bytes and the headers of their
+			// blocks.
 			if most := sectionBound(s.flat - last.flat); s.comp-last.comp > most {
 				return nil, fmt.Errorf("section %d has %d bytes, more than the maximum of %d", n-1, s.comp-last.comp, most)
 			}
@@ -195,6 +195,6 @@ func parseTable(b []byte) ([]section, error) {
 	return sections, nil
 }
 
-// sectionBound is the most bytes that a section of so many flat ones has: all
-// stored raw, in blocks that may be as short as 1 KiB.
+// sectionBound returns the largest size of a section with that many uncompressed bytes: all
+// stored raw, in blocks that may have only 1 KiB.
 func sectionBound(flat int64) int64 { return flat + 3*(flat>>10) + 64 }

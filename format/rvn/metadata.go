@@ -23,19 +23,19 @@ const (
 	metaTree = "metadata.json"
 )
 
-// maxMetaFlat is the most metadata that is decoded: what the tools of packages
-// have room for, although they refuse more than maxMetadata of it.
+// maxMetaFlat is the largest metadata that is decoded. Tools for packages have space for it,
+// although they refuse more than maxMetadata.
 const maxMetaFlat = 1<<24 - 1
 
 // metadata is block 2.
 type metadata struct {
 	text []byte
 	tree ucl.Value
-	err  error // why text is no tree
+	err  error // why text is not a tree
 }
 
-// metadata decodes block 2. Its error means that the block cannot be decoded;
-// text that is no UCL is still text.
+// metadata decodes block 2. An error means that the block cannot be decoded. Text that is not UCL
+// is still returned.
 func (a *archive) metadata() (metadata, error) {
 	text, err := unpack(a.meta, int64(a.h.MetaFlat), maxMetaFlat)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *archive) metaProblem(err error) format.Problem {
 	return a.problem(code, "metadata", format.Error, headerLen, "the metadata cannot be decoded: %v", err)
 }
 
-// facts is what people want to know of a package.
+// facts returns the properties of a package that people want to see.
 func (m metadata) facts() [][2]string {
 	if len(m.text) == 0 {
 		return nil
@@ -100,7 +100,7 @@ func (m metadata) facts() [][2]string {
 	return out
 }
 
-// metaReader shows the metadata: as it is, and as a tree for whom JSON is easier.
+// metaReader is the view meta: the metadata as stored, and as JSON.
 type metaReader struct {
 	*archive
 	*format.Index
@@ -145,7 +145,7 @@ func (r *metaReader) Extents(_ context.Context, e format.Entry, off, n int64) it
 	}
 }
 
-// Regions are all but the metadata, which is content here.
+// Regions yields everything except the metadata, which is content in this view.
 func (r *metaReader) Regions(context.Context) iter.Seq2[format.Region, error] {
 	c := r.block[contentBlock]
 	end := c.off

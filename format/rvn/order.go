@@ -6,9 +6,9 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// order is the order of records: of what lies in a directory first each of its
-// directories with all that is in it, then everything else, both by the bytes of
-// their names. So a directory's files come after all its subtrees.
+// order compares entries in the order of records: in each directory first its subdirectories with
+// everything in them, then everything else, both sorted by name. So the files of a directory
+// follow all its subtrees.
 func order(a, b format.Entry) int {
 	x, y := a.Name, b.Name
 	for {
@@ -24,7 +24,7 @@ func order(a, b format.Entry) int {
 		if c := strings.Compare(p, q); c != 0 {
 			return c
 		}
-		if !deeperX || !deeperY { // a directory comes before what is in it
+		if !deeperX || !deeperY { // a directory precedes its contents
 			switch {
 			case deeperY:
 				return -1

@@ -35,7 +35,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	return &reader{a, a.byName}, nil
 }
 
-// reader shows the files of an archive.
+// reader is the view of the files of an archive.
 type reader struct {
 	*archive
 	*format.Index
@@ -43,15 +43,14 @@ type reader struct {
 
 func (a *archive) Close() error { return a.obj.Close() }
 
-// Can returns what else the reader can do.
+// Can returns the optional functions of the reader.
 func (r *reader) Can() format.Abilities {
 	can := r.Index.Can()
 	can.Doubt = func() *format.Problem { return r.doubt }
 	return can
 }
 
-// Extents of a file are a slice of the one frame, or of each section that it
-// lies in.
+// Extents yields a part of the single frame, or of each section that contains the file.
 func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		i, ok := e.Ref.(int)
@@ -91,7 +90,7 @@ func (r *reader) Extents(_ context.Context, e format.Entry, off, n int64) iter.S
 	}
 }
 
-// frameSize is how much block 4 becomes, 0 if that is not certain.
+// frameSize returns the uncompressed size of block 4, or 0 if it is not certain.
 func (r *archive) frameSize() int64 {
 	if r.said.ArcFlat == uint64(r.index.total) && r.block[contentBlock].end() <= r.size {
 		return r.index.total
@@ -99,7 +98,7 @@ func (r *archive) frameSize() int64 {
 	return 0
 }
 
-// Regions are the blocks before the contents, and what of block 4 is no content.
+// Regions yields the blocks before the contents, and the parts of block 4 that are not content.
 func (r *reader) Regions(context.Context) iter.Seq2[format.Region, error] {
 	return pipe.All(r.regions())
 }
@@ -132,7 +131,7 @@ func (a *archive) regions() (out []format.Region) {
 	return out
 }
 
-// About says what the package says of itself, and what is odd about it.
+// About returns the properties of the package, and what is unusual about it.
 func (a *archive) About(context.Context) (format.About, error) {
 	about := format.About{
 		Version:    strconv.Itoa(int(a.said.Version)),

@@ -8,14 +8,12 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// realign finds which names belong to no record, where the reference dropped
-// files and kept their names, and takes them out. It says what it did.
+// realign finds names that belong to no record, because the reference dropped files but kept
+// their names, and removes them. It returns a description of what it did.
 //
-// The names of the files of a directory are stored in order, so names that are
-// cut in the wrong places are out of order or hold bytes that no name has. Of all
-// ways to leave out as many bytes as there are too many, that one is taken which
-// makes the fewest files come out of order, and leaves out bytes in the fewest
-// places.
+// The names of a directory's files are stored in order. So names that are cut in the wrong places
+// are out of order or contain impossible bytes. Of all ways to omit the surplus bytes, the best
+// one has the fewest files out of order, and omits bytes in the fewest places.
 func (m *mending) realign() string {
 	x := m.a.index
 	rest := x.names[x.namesUsed:]
@@ -43,7 +41,7 @@ func (m *mending) realign() string {
 	}
 	x.names = pad(names)
 	x.total = 0
-	clear(x.late) // and nothing is lost
+	clear(x.late) // nothing is lost
 	if err := x.resolve(m.a.limits.Index); err != nil {
 		return ""
 	}
@@ -51,24 +49,24 @@ func (m *mending) realign() string {
 	return fmt.Sprintf("removed %d bytes of names that belonged to no file, and realigned the names after them", surplus)
 }
 
-// maxAlignment bounds what realign tries: records times the square of the
-// surplus bytes.
+// maxAlignment limits what realign tries: the number of records times the square of the surplus
+// bytes.
 const maxAlignment = 256 << 20
 
-// Costs of what an alignment does.
+// Costs of an alignment.
 const (
-	costSkip   = 3  // leave out bytes at one place
-	costMisfit = 4  // leave out bytes that are no name between the two beside them
-	costOrder  = 10 // have a name that comes before its sibling
+	costSkip   = 3  // omitting bytes in one place
+	costMisfit = 4  // omitting bytes that do not fit as a name between their neighbours
+	costOrder  = 10 // a name that comes before its sibling
 	costNever  = 1 << 28
 )
 
-// align returns how many bytes to leave out before each record's name, and
-// whether no other way is as good.
+// align returns how many bytes to omit before the name of each record, and whether no other way
+// is as good.
 func (x *index) align(surplus int) (skips []int, sure bool) {
 	n := x.Len()
 	width := surplus + 1
-	from := make([]uint16, n*width) // how many bytes were left out just before this record's
+	from := make([]uint16, n*width) // bytes omitted directly before the name of this record
 	cost, next := make([]int32, width), make([]int32, width)
 	several, nextSeveral := make([]bool, width), make([]bool, width)
 	for s := range cost {
@@ -98,7 +96,7 @@ func (x *index) align(surplus int) (skips []int, sure bool) {
 		cost, next, several, nextSeveral = next, cost, nextSeveral, several
 		at += k
 	}
-	// What is left out behind the last name counts as a place too.
+	// Bytes omitted after the last name count as a place too.
 	end, best, also := surplus, cost[surplus], several[surplus]
 	for s := range surplus {
 		c := cost[s] + costSkip
@@ -122,8 +120,8 @@ func (x *index) align(surplus int) (skips []int, sure bool) {
 	return skips, !also
 }
 
-// step is what it costs that record i has its name at off, if that of the record
-// before it ends at end.
+// step returns the cost of having the name of record i at off, if that of the previous record
+// ends at end.
 func (x *index) step(i, end, off int) int32 {
 	cost := int32(0)
 	if off > end {

@@ -17,9 +17,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans an archive of all that can be had of a damaged one. Every file is
-// decoded and judged by its digest: if all are whole, only what precedes the
-// contents is made again; else the contents are too, without what is lost.
+// repair plans an archive with everything that can be recovered. Each file is decoded and
+// compared with its digest. If all are intact, only what precedes the contents is rewritten;
+// otherwise the contents are rewritten too, without what is lost.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
 	a, err := loadAs(ctx, st, &archive{name: name, mends: true}, o)
 	if err != nil {
@@ -51,42 +51,41 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return m.plan(ctx, st)
 }
 
-// mends reports whether a repair does away with p: not with what is a matter of
-// taste, or of readers other than us.
+// mends reports whether a repair removes p. It does not remove problems that are a matter of
+// taste or that only other readers have.
 func mends(p format.Problem) bool {
 	return !slices.Contains([]string{"metadata-size", "size-word"}, p.Class)
 }
 
-// A mending is an archive as it should be.
+// mending is the state of a repair.
 type mending struct {
 	a       *archive
 	b       builder
 	meta    []ucl.Member
 	keep    []kept          // in the order of their contents
-	names   map[string]bool // taken
-	plain   map[string]bool // paths of what is no directory
-	dirs    map[string]bool // and of directories
-	bad     map[int]string  // why the content of a record is not whole
-	sums    map[int]string  // of files that have no digest
+	names   map[string]bool // used names
+	plain   map[string]bool // paths of everything except directories
+	dirs    map[string]bool // paths of directories
+	bad     map[int]string  // why the content of a record is not intact
+	sums    map[int]string  // digests of files without one
 	notes   []string
 	lost    []string
-	rewrite bool  // the contents too
-	last    int64 // where the frame's last block should be, if it is damaged
-	found   int   // files that had no place
+	rewrite bool  // also rewrite the contents
+	last    int64 // where the last block of the frame should be, if it is damaged
+	found   int   // files without a place
 }
 
-// kept is a record that the mended archive has.
+// kept is a record of the repaired archive.
 type kept struct {
 	e      format.Entry
 	rec    int
 	digest string
 }
 
-// lostFound is where files go that have no place of their own.
+// lostFound is the folder for files without a place of their own.
 const lostFound = "lost+found"
 
-// mendLevel is one that every build has: what is planned and what is written must
-// be the same.
+// mendLevel is a level that all builds have, because the plan and the result must be equal.
 const mendLevel = "better"
 
 func (m *mending) lose(msg string, args ...any) {
@@ -97,7 +96,7 @@ func (m *mending) note(msg string, args ...any) {
 	formatkit.Say(&m.notes, msg, args...)
 }
 
-// gather decides about each record: what is there, and then the hard links to it.
+// gather decides about each record: what exists, and then the hard links to it.
 func (m *mending) gather(ctx context.Context) error {
 	x := m.a.index
 	if names := m.realign(); names != "" {
@@ -139,8 +138,8 @@ func (m *mending) gather(ctx context.Context) error {
 	return nil
 }
 
-// reserve lets paths that are safe and come once keep their names; the rest is found
-// new ones, so that none takes a name from another.
+// reserve lets paths that are safe and unique keep their names. The others get new names, so that
+// none takes the name of another.
 func (m *mending) reserve() {
 	x := m.a.index
 	for i := range x.Len() {
@@ -155,7 +154,7 @@ func (m *mending) reserve() {
 	}
 }
 
-// unusable reports whether nothing can become of a record, and says why.
+// unusable reports whether a record cannot be kept, and notes why.
 func (m *mending) unusable(i int, e format.Entry) bool {
 	x, r := m.a.index, m.a.index.rec(i)
 	switch {
@@ -199,11 +198,11 @@ func (m *mending) gatherLinks(links []kept, gone map[string]bool) {
 	}
 }
 
-// place finds a name for what has none, or one that is not safe or taken.
+// place finds a name for a record without one, or with a name that is unsafe or in use.
 func (m *mending) place(k *kept) {
 	x := m.a.index
 	name := k.e.Name
-	row, known := m.a.byName.Find(name) // of equal paths, the one that is read keeps it
+	row, known := m.a.byName.Find(name) // of equal paths, the one that readers use keeps it
 	ok := (!known || row == k.rec || k.e.Kind == format.Dir) && x.lost[k.rec] == 0 && format.NameFault(name) == "" && !m.names[name] && (k.e.Kind == format.Dir || !m.dirs[name]) &&
 		len(name)-strings.LastIndexByte(name, '/')-1 == x.rec(k.rec).nameLen()
 	for dir := path.Dir(name); ok && dir != "."; dir = path.Dir(dir) {
@@ -220,7 +219,7 @@ func (m *mending) place(k *kept) {
 	}
 }
 
-// judge decodes all contents, and finds out which files are whole.
+// judge decodes all contents to find out which files are intact.
 func (m *mending) judge(ctx context.Context) error {
 	a, x := m.a, m.a.index
 	src := a.newSource(ctx)
@@ -247,8 +246,8 @@ func (m *mending) judge(ctx context.Context) error {
 			m.bad[i] = "its content does not match its digest"
 		}
 	}
-	// What comes behind the last file, more contents or damage, makes readers
-	// fail that decode all at once.
+	// Anything after the last file, contents or damage, makes readers fail that decode everything
+	// at once.
 	if x.total == 0 {
 		return nil
 	}
@@ -269,7 +268,7 @@ func (m *mending) judge(ctx context.Context) error {
 	return nil
 }
 
-// plan writes all down.
+// plan returns the plan.
 func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error) {
 	a := m.a
 	c, err := newCompressor(mendLevel, 1, defaultSection)
@@ -301,12 +300,13 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 	contents := a.block[contentBlock]
 	comp, table, edit := int64(0), a.table.sections, format.Edit{Object: a.name, Len: contents.off}
 	if m.rewrite {
-		// How long the contents become is known only when they have been compressed,
-		// and that stands before them: they are compressed twice, rather than kept.
+		// The size of the compressed contents is stored before them, and is known only after
+		// compressing. They are compressed twice instead of being kept.
 		count := &spool{w: io.Discard}
 		table, err = m.compress(ctx, count)
 		if lost, ok := errors.AsType[*undecodable](err); ok {
-			// It was once, but damaged blocks do not always decode to the same.
+			// The file was intact before, but damaged blocks do not always decode to the same
+			// bytes.
 			m.lose("%s: %v", format.Escape(lost.e.Name), lost.error)
 			m.keep = slices.DeleteFunc(m.keep, func(k kept) bool {
 				return k.rec == lost.rec || k.e.Kind == format.HardLink && k.e.Link == lost.e.Name
@@ -366,7 +366,7 @@ func (m *mending) add(k kept) error {
 	return err
 }
 
-// readMetadata takes the metadata over, as far as it can be had.
+// readMetadata takes over the metadata, as far as it can be read.
 func (m *mending) readMetadata() {
 	md, err := m.a.metadata()
 	if err != nil {
@@ -388,7 +388,7 @@ func (m *mending) readMetadata() {
 	}
 }
 
-// compress packs the contents that are kept again, into s.
+// compress writes the contents that are kept to s again.
 func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
 	out := newSectioned(s, m.b.c, defaultSection, 1)
 	defer out.close()
@@ -402,7 +402,7 @@ func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
 			return nil, err
 		}
 		sum, err := src.copyFile(m.a.index.start(k.rec), k.e.Size, out.write)
-		// Damaged blocks do not always decode to the same: judge again.
+		// Damaged blocks do not always decode to the same bytes, so the digest is compared again.
 		if err == nil && sum != k.digest {
 			err = errors.New("its content does not match its digest")
 		}
@@ -419,7 +419,7 @@ func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
 	return out.sections(), nil
 }
 
-// undecodable is what a file is called that cannot be decoded again.
+// undecodable is a file that cannot be decoded again.
 type undecodable struct {
 	kept
 	error

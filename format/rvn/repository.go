@@ -23,7 +23,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A repository is a folder of packages, as one archive of archives:
+// A repository is a folder of packages that is presented as an archive of archives:
 //
 //	catalog.rvn    an archive that holds catalog.ucl: a line for each package, its
 //	               metadata with the length and the BLAKE3 of its file
@@ -36,7 +36,7 @@ const (
 	packageFolder  = "files"
 )
 
-// repository shows the packages of a repository as entries.
+// repository presents the packages of a repository as entries.
 type repository struct {
 	*format.Index
 	catalog *archive
@@ -47,8 +47,8 @@ type repository struct {
 	surplus []string // files that the catalogue does not list
 }
 
-// orRepository opens what is no archive as a repository, if it is one; not is
-// why it is none.
+// orRepository opens a folder as a repository, if it is one; not is the error to return if it is
+// not.
 func orRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions, not error) (*repository, error) {
 	if _, isOne := errors.AsType[*format.CorruptError](not); isOne || ctx.Err() != nil {
 		return nil, not
@@ -69,8 +69,7 @@ func orRepository(ctx context.Context, st store.Store, name string, o format.Ope
 	return r, nil
 }
 
-// read reads the catalogue, and which of its packages are there, if that can be
-// listed.
+// read reads the catalogue, and lists which of its packages exist if the store can list.
 func (r *repository) read(ctx context.Context) error {
 	a := r.catalog
 	row, ok := a.byName.Find(catalogText)
@@ -110,7 +109,7 @@ func (r *repository) read(ctx context.Context) error {
 	return r.compare(ctx)
 }
 
-// packageOf makes an entry of a line of the catalogue.
+// packageOf returns the entry for a line of the catalogue.
 func packageOf(line []byte) (format.Entry, error) {
 	v, err := ucl.Parse(line)
 	if err != nil {
@@ -137,13 +136,13 @@ func packageOf(line []byte) (format.Entry, error) {
 	return format.Entry{Name: name, Size: size, Digest: format.Digest{Algo: "blake3", Sum: string(digest)}}, nil
 }
 
-// compare finds packages that are missing, of another length, or not listed.
+// compare finds packages that are missing, have another size, or are not listed.
 func (r *repository) compare(ctx context.Context) error {
 	there := map[string]int64{}
 	prefix := path.Join(r.name, packageFolder) + "/"
 	for info, err := range store.List(ctx, r.st, prefix) {
 		if errors.Is(err, errors.ErrUnsupported) {
-			return nil // it will be seen when they are read
+			return nil // reading the packages shows it
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -197,7 +196,7 @@ func (r *repository) About(context.Context) (format.About, error) {
 	return about, nil
 }
 
-// check reports what the catalogue and the folder do not agree about.
+// check reports differences between the catalogue and the folder.
 func (r *repository) check(ctx context.Context, report func(format.Problem)) error {
 	if err := r.catalog.check(ctx, report); err != nil {
 		return err
@@ -217,7 +216,7 @@ func (r *repository) check(ctx context.Context, report func(format.Problem)) err
 	return r.checkSum(ctx, report)
 }
 
-// checkSum compares the catalogue with the digest that stands beside it.
+// checkSum compares the catalogue with the digest beside it.
 func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) error {
 	name := path.Join(r.name, catalogSum)
 	said, k := make([]byte, 2*len(zeroDigest)), 0

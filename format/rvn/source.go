@@ -13,17 +13,17 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// source decodes contents from front to back, for repairs: what the engine does
-// for readers. Of sections it goes on behind a damaged one.
+// source decodes contents sequentially for repairs, as the engine does for readers. After a
+// damaged section it continues with the next one.
 type source struct {
 	a     *archive
 	ctx   context.Context
-	at    int64         // of the next byte of r
-	r     io.ReadCloser // one frame, or one section
-	end   int64         // where r ends, -1 if that is not known
-	fault error         // of a frame that has no sections: all behind is lost
+	at    int64         // offset of the next byte of r
+	r     io.ReadCloser // a frame or a section
+	end   int64         // where r ends; -1 if that is not known
+	fault error         // an error of a frame without sections: everything after it is lost
 
-	broken error // of the store: nothing that the archive can be blamed for
+	broken error // an error of the store, which says nothing about the archive
 	in     *formatkit.RangeReader
 	buf    []byte
 	hash   *blake3.Hasher
@@ -40,8 +40,8 @@ func (s *source) close() {
 	}
 }
 
-// copyFile hands on n bytes from off on, which is not before what was copied
-// last, and returns their digest.
+// copyFile calls write with n bytes from off, which must not be before what was copied last, and
+// returns their digest.
 func (s *source) copyFile(off, n int64, write func([]byte) error) (sum string, err error) {
 	s.hash.Reset()
 	for n > 0 {
@@ -69,7 +69,7 @@ func (s *source) copyFile(off, n int64, write func([]byte) error) (sum string, e
 	return string(s.hash.Sum(nil)), nil
 }
 
-// fail notes that r is at its end, or broken.
+// fail records that r has ended or failed.
 func (s *source) fail(err error) error {
 	s.broken = cmp.Or(s.broken, s.in.Err)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
@@ -82,7 +82,7 @@ func (s *source) fail(err error) error {
 	return err
 }
 
-// seek opens what off lies in, and skips to it.
+// seek opens the section that contains off, and skips to it.
 func (s *source) seek(off int64) error {
 	if s.fault != nil {
 		return s.fault
@@ -136,8 +136,8 @@ func (s *source) open(off int64) error {
 	return nil
 }
 
-// ends reports whether a frame without sections ends where the last file does,
-// and is whole to its end.
+// ends reports whether a frame without sections ends where the last file does, and is intact to
+// its end.
 func (s *source) ends() bool {
 	if s.a.table.sections != nil {
 		return true

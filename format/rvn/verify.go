@@ -24,7 +24,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return a.check(ctx, report)
 }
 
-// check reports all that is wrong or unusual but for the contents themselves.
+// check reports everything that is wrong or unusual except for the contents themselves.
 func (a *archive) check(ctx context.Context, report func(format.Problem)) error {
 	for _, p := range a.notes {
 		report(p)
@@ -70,7 +70,7 @@ func (a *archive) checkMetadata(report func(format.Problem)) {
 	}
 }
 
-// recordRules are what a record must be like by itself for all readers.
+// recordRules are what all readers require of a single record.
 var recordRules = []struct {
 	code   format.Code
 	class  string
@@ -108,17 +108,17 @@ var recordRules = []struct {
 		}},
 }
 
-// A recordCheck goes through the records in their order.
+// recordCheck visits the records in order.
 type recordCheck struct {
 	a      *archive
 	x      *index
 	report func(format.Problem)
-	dirs   int            // directories so far
-	firsts map[string]int // files that links lead to, by name, as far as they have come
+	dirs   int            // number of directories so far
+	firsts map[string]int // targets of links so far, by name
 }
 
-// checkRecords reports records that the reference reads otherwise than they
-// were meant, or not at all.
+// checkRecords reports records that the reference reads differently from what was meant, or not
+// at all.
 func (a *archive) checkRecords(ctx context.Context, report func(format.Problem)) error {
 	c := &recordCheck{a: a, x: a.index, report: report, firsts: map[string]int{}}
 	for i := range c.x.Len() {
@@ -154,7 +154,7 @@ func (c *recordCheck) tell(i int, code format.Code, class string, sev format.Sev
 	c.report(p)
 }
 
-// dirNumber checks that directories are numbered as they come.
+// dirNumber checks that directories are numbered in order.
 func (c *recordCheck) dirNumber(i int, r record) {
 	if r.dirID() > 0 {
 		c.dirs++
@@ -169,7 +169,7 @@ func (c *recordCheck) dirNumber(i int, r record) {
 	}
 }
 
-// name checks that a path can be extracted, and comes once.
+// name checks that a path can be extracted and is unique.
 func (c *recordCheck) name(i int, r record) {
 	x, name := c.x, c.x.Name(i)
 	if class := format.NameFault(name); class != "" && x.lost[i] == 0 {
@@ -184,7 +184,7 @@ func (c *recordCheck) name(i int, r record) {
 	}
 }
 
-// content checks what there is of a file's, or where a link leads.
+// content checks the content of a file, or the target of a link.
 func (c *recordCheck) content(i int, r record) {
 	switch r.kind() {
 	case typeFile:
@@ -220,12 +220,11 @@ func (c *recordCheck) link(i int) {
 	}
 }
 
-// checkNames looks for names and link targets that belong to no record: the
-// reference's writer leaves them when it drops a file after it has stored the
-// name, and all names behind are then shifted.
+// checkNames looks for names and link targets that belong to no record. The reference leaves them
+// when it drops a file after storing its name, and all later names are then shifted.
 func (a *archive) checkNames(report func(format.Problem)) {
 	x := a.index
-	namesOff := a.h.indexOff() // within a compressed block nothing has an offset of its own
+	namesOff := a.h.indexOff() // within a compressed block, nothing has an offset of its own
 	if rest := x.names[x.namesUsed:]; len(rest) >= blockLen || !zeros(rest) {
 		report(a.problem(format.BadIndex, "names-surplus", format.Error, namesOff,
 			"%d bytes of names belong to no file: the writer dropped files but kept their names, so names are shifted", len(rest)-trailingZeros(rest)))
@@ -243,10 +242,10 @@ func trailingZeros(b []byte) int {
 	return len(b) - n
 }
 
-// frameEnd is the class of a last block that is not as it was written.
+// frameEnd is the class for a damaged last block.
 const frameEnd = "frame-end"
 
-// checkContents checks the frame around the contents, without decoding it.
+// checkContents checks the frame around the contents without decoding it.
 func (a *archive) checkContents(ctx context.Context, report func(format.Problem)) error {
 	c := a.block[contentBlock]
 	if s := a.said.ArcFlat; s != uint64(a.index.total) {

@@ -20,13 +20,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// What only this format understands of CreateOptions.
+// Parameters of the format.
 const (
-	paramLevel    = "level"    // of compression
-	paramSections = "sections" // flat bytes of a section, or "none"
+	paramLevel    = "level"    // compression level
+	paramSections = "sections" // uncompressed bytes of a section, or "none"
 	paramMetadata = "metadata" // UCL text
 	paramPrefix   = "prefix"   // where the package is installed, for the metadata
-	paramABI      = "abi"      // what it runs on, for the metadata
+	paramABI      = "abi"      // what the package runs on, for the metadata
 
 	carryMetadata = "metadata" // of another package
 )
@@ -41,22 +41,22 @@ const (
 	maxNameLen = 255
 )
 
-// writer writes an archive: contents go to a scratch, compressed, since the
-// index before them has their digests.
+// writer writes an archive. Compressed contents are written to scratch space, because the index
+// before them contains their digests.
 type writer struct {
 	builder
 	st       store.Store
 	name     string
 	scratch  format.Scratch
-	spool    *spool // over scratch
+	spool    *spool // writes to scratch
 	contents contents
 	meta     []ucl.Member
-	targets  map[string]string // digests of the files that hard links lead to, if they are known beforehand
-	anyFile  bool              // any file may be one
+	targets  map[string]string // digests of the targets of hard links, if they are known in advance
+	anyFile  bool              // any file may be a target
 	sum      format.Summary
 	buf      []byte
 	hash     *blake3.Hasher
-	err      error // what is written makes no archive any more
+	err      error // the archive can no longer be completed
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (_ format.Writer, err error) {
@@ -92,8 +92,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	return w, nil
 }
 
-// packageMetadata is the metadata that the archive will have, but for its
-// flatsize.
+// packageMetadata returns the metadata of the archive without its flatsize.
 func packageMetadata(o format.CreateOptions) ([]ucl.Member, error) {
 	text := ""
 	for _, kv := range o.Carry {
@@ -114,7 +113,7 @@ func membersOf(text string, o format.CreateOptions) []ucl.Member {
 	tree, err := ucl.Parse([]byte(text))
 	members := slices.Clone(tree.Members())
 	if err != nil || tree.Kind() != ucl.KindObject && text != "" {
-		// The reference stores what it cannot parse, whole, as a description.
+		// The reference stores text that it cannot parse as a description.
 		members = []ucl.Member{{Key: "desc", Value: ucl.String(text)}}
 	}
 	for _, key := range []string{paramPrefix, paramABI} {
@@ -130,7 +129,7 @@ func membersOf(text string, o format.CreateOptions) []ucl.Member {
 	return members
 }
 
-// set gives a key a value, whether it was there or not.
+// set sets the value of a key, whether it existed or not.
 func set(members []ucl.Member, key string, v ucl.Value) []ucl.Member {
 	for i := range members {
 		if members[i].Key == key {
@@ -153,8 +152,7 @@ func appendMetadata(members []ucl.Member, flat int64) ([]byte, error) {
 	return text, nil
 }
 
-// checkManifest says all that has no place in an archive, before anything is
-// written.
+// checkManifest returns everything that an archive cannot store, before anything is written.
 func checkManifest(entries []format.Entry) error {
 	var owners, groups people
 	var errs []error
@@ -176,7 +174,7 @@ func checkManifest(entries []format.Entry) error {
 	return errors.Join(errs...)
 }
 
-// checkEntry says why e has no place.
+// checkEntry returns why e cannot be stored, or nil.
 func checkEntry(e format.Entry, owners, groups *people) error {
 	no := func(what, why string, args ...any) error {
 		return formatkit.NoPlace(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
@@ -303,7 +301,7 @@ func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (s
 	return sum, nil
 }
 
-// broken remembers an error that ends the archive.
+// broken records an error after which the archive cannot be completed.
 func (w *writer) broken(err error) error {
 	w.err = err
 	return err
@@ -349,12 +347,12 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 	return w.sum, w.Abort()
 }
 
-// Abort gives back what the writer has, once.
+// Abort releases the writer's resources, once.
 func (w *writer) Abort() error {
 	if w.contents == nil {
 		return nil
 	}
-	w.contents.close() // what it says concerns nobody any more
+	w.contents.close() // its error no longer matters
 	w.contents = nil
 	w.c.close()
 	return w.scratch.Close()

@@ -1,25 +1,24 @@
-// Package tar reads and writes tar archives, plain or compressed with zstd or gzip, so
-// that other formats can be converted from and to what everybody has. Those of bzip2, xz
-// and lz4 are read.
-//
-// It is registered by package format/all; programs that only want archives need
-// package holdall. It is no sixth format to pack into: a tar has no index.
+// Package tar reads and writes tar archives, plain or compressed with zstd or gzip, so that other
+// formats can be converted from and to tar. Archives compressed with bzip2, xz and lz4 are read
+// only. Its [Format] is used by package holdall; programs open archives there. It is not a format
+// to pack into, because a tar has no index.
 //
 //	512 bytes   header: name, mode, size, …   ┐ for each entry, with further
 //	…           content, padded to 512 bytes  ┘ headers before it if it needs them
 //	1024 bytes  zeros
 //
-// Opening one means to go through all its headers. From a plain tar that skips
-// over the contents, and a file is then read where it lies; of a sparse file the holes
-// are known. A compressed one is decoded once to be opened. What is read of it is
-// decoded from the beginning of the frame, or member, that holds it: parallel
-// compressors make many, others one, and such an archive is better converted, or
-// indexed: an index has points in members of gzip.
+// Opening a tar requires reading all headers. In a plain tar this skips the contents, and a file
+// can then be read directly; the holes of sparse files are known. A compressed tar is decoded
+// once to open it. A file is decoded from the beginning of its zstd frame or gzip member.
+// Parallel compressors write many of these, others a single one. Such an archive is better
+// converted, or indexed: an index has points within gzip members where decoding can start.
 //
-// If a header is damaged, reading goes on at the next block that is a header, as GNU's tar
-// does. Abilities.Doubt tells of the first such header, and verify of all. A hard link to
-// its own name is how GNU's tar writes a file that was named twice: it is the entry of
-// that name before it. Repair leaves out what is no member, and shortens the last file of a
-// tar that is cut off. A compressed tar is compressed anew, of what can be decoded before
-// the damage and, of several frames of zstd, behind it.
+// If a header is damaged, reading continues at the next block that is a header, as in GNU tar.
+// Abilities.Doubt returns the first damaged header, and verify reports all. A hard link to its
+// own name is how GNU tar stores a file that was named twice; it represents the previous entry of
+// that name.
+//
+// Repair omits what is not a member, and shortens the last file of a truncated tar. A compressed
+// tar is compressed again from what can be decoded before the damage and, with several frames of
+// zstd, after it.
 package tar

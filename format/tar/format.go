@@ -8,7 +8,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Format is tar.
+// Format is the tar format.
 var Format = &format.Format{
 	Name:       "tar",
 	Title:      "tar, plain, zstd or gzip; bzip2, xz and lz4 to read",
@@ -19,7 +19,7 @@ var Format = &format.Format{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
 		Help: "compression level: fastest, fast, better or best (default fast)",
 	}},
-	WantsManifest: true, // hard links are found while it is made
+	WantsManifest: true, // hard links are found for it
 	Detect:        detect,
 	Open:          open,
 	Create:        create,
@@ -35,12 +35,12 @@ func extensions() []string {
 	return all
 }
 
-// detect never says Certain: formats that are tars of a special kind must win.
+// detect never returns Certain, because formats that are special tars must win.
 func detect(p format.Probe) format.Match {
 	head := p.Head
 	if name := codecOf(head); name != codec.Raw {
-		// What a probe has of it may be less than a block of zstd or bzip2, which tells
-		// nothing before it is whole. Then there is the name.
+		// The head may be less than a block of zstd or bzip2, which cannot be decoded. Then the
+		// name decides.
 		if head = firstBlock(head, name); len(head) == 0 && compression(p.Name) == name {
 			return format.Likely
 		}
@@ -60,22 +60,21 @@ func firstBlock(head []byte, name string) []byte {
 	}
 	defer r.Close()
 	b := make([]byte, blockSize)
-	n, _ := io.ReadFull(r, b) // what there is tells
+	n, _ := io.ReadFull(r, b) // a part may be enough
 	return b[:n]
 }
 
-// maxEmpty is the longest archive of nothing: tar pads archives to its record
-// size, which is 10 KiB unless somebody wants another.
+// maxEmpty is the largest empty archive: tar pads archives to its record size, which is 10 KiB by
+// default.
 const maxEmpty = 64 << 10
 
-// isEmpty reports whether an object of that size, which begins with head, is an
-// archive of nothing.
+// isEmpty reports whether an object of that size that begins with head is an empty archive.
 func isEmpty(head []byte, size int64) bool {
 	return size >= 2*blockSize && size <= maxEmpty && size%blockSize == 0 && len(bytes.Trim(head, "\x00")) == 0
 }
 
-// isHeader reports whether b begins with a tar header: one that says so or, of tars
-// older than that, one whose checksum matches.
+// isHeader reports whether b begins with a tar header: one with a magic number or, for older
+// tars, one with a correct checksum.
 func isHeader(b []byte) bool {
 	if len(b) < blockSize {
 		return false

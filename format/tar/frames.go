@@ -18,7 +18,7 @@ import (
 
 var zstdMagic, gzipMagic = []byte{0x28, 0xB5, 0x2F, 0xFD}, []byte{0x1F, 0x8B, 8}
 
-// compressions are those of tars, and what such tars are called.
+// compressions are the compressions of tars, with their extensions.
 var compressions = []struct {
 	codec string
 	magic []byte
@@ -31,13 +31,13 @@ var compressions = []struct {
 	{codec.LZ4, []byte{4, 0x22, 0x4D, 0x18}, []string{".tar.lz4"}},
 }
 
-// codecOf tells from a tar's first bytes how it is compressed.
+// codecOf returns the compression of a tar that begins with head.
 func codecOf(head []byte) string {
 	if len(head) < 10 {
 		return codec.Raw
 	}
 	if isSkippable(head) {
-		return codec.Zstd // as parallel compressors begin
+		return codec.Zstd // the beginning of what parallel compressors write
 	}
 	for _, c := range compressions {
 		switch {
@@ -51,7 +51,7 @@ func codecOf(head []byte) string {
 	return codec.Raw
 }
 
-// compression returns how an archive of that name is compressed.
+// compression returns the compression of an archive with that name.
 func compression(name string) string {
 	name = strings.ToLower(name)
 	for _, c := range compressions {
@@ -62,43 +62,43 @@ func compression(name string) string {
 	return codec.Raw
 }
 
-// isSkippable reports whether b begins a zstd frame that becomes nothing.
+// isSkippable reports whether b is the beginning of a skippable zstd frame.
 func isSkippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0x184D2A50 }
 
-// A frame is a piece of a compressed tar that is decoded without what precedes it: a
-// frame of zstd, a member of gzip; of other compressions all.
+// frame is a part of a compressed tar that is decoded separately: a frame of zstd, a member of
+// gzip, or everything for other compressions.
 type frame struct {
-	off, len int64 // as stored
-	at, n    int64 // as it becomes; both lengths are -1 where the frame was not read to its end
+	off, len int64 // of the stored bytes
+	at, n    int64 // of the decoded bytes; both lengths are -1 if the frame was not read to its end
 }
 
-// frames decodes a compressed tar front to back, and finds its frames meanwhile.
+// frames decodes a compressed tar sequentially, and records its frames.
 type frames struct {
 	stored stored
 	codec  string
 	now    io.ReadCloser // nil between frames
-	block  *zstdFrame    // what it reads, of zstd
-	frame  frame         // the one under way
-	at     int64         // decoded so far
-	all    []frame       // those that have ended, and have content
+	block  *zstdFrame    // the input of now, for zstd
+	frame  frame         // the current frame
+	at     int64         // decoded bytes so far
+	all    []frame       // frames that have ended and have content
 	err    error
 
-	// For repairs, which go on behind damage:
+	// For repairs, which continue after damage:
 	rescues bool
-	wrong   []frame // those that are not what their checksums say
+	wrong   []frame // frames with wrong checksums
 	next    int64   // where the next frame is stored, after errTorn
-	header  int64   // where in its content a header of a tar is
-	fill    int64   // bytes to be read in place of what is lost
-	tries   int     // at places where no frame was
+	header  int64   // position of a tar header in its content
+	fill    int64   // bytes to return in place of what is lost
+	tries   int     // at places without a frame
 }
 
-// errTorn means that something is lost here. What can be read behind it comes after pass.
+// errTorn means that something is lost. After a call of pass, reading continues behind it.
 var errTorn = errors.New("a piece cannot be decoded")
 
-// filler is no header, nor zeros that end a tar.
+// filler is neither a header nor the zeros that end a tar.
 var filler = bytes.Repeat([]byte{0xff}, blockSize)
 
-// mostTries is how many places are tried at which a frame could begin, and none does.
+// mostTries is the number of places without a frame that are tried.
 const mostTries = 1000
 
 func newFrames(ctx context.Context, o store.Object, size int64, name string) *frames {
@@ -108,8 +108,8 @@ func newFrames(ctx context.Context, o store.Object, size int64, name string) *fr
 	return f
 }
 
-// Read decodes. What is behind the last frame and is none ends the tar, if it is
-// of gzip: others do the same.
+// Read decodes. Bytes after the last gzip member that are not a member end the tar, as in other
+// programs.
 func (f *frames) Read(p []byte) (int, error) {
 	for f.err == nil {
 		if n := copy(p, filler[:f.fill]); n > 0 {
@@ -131,8 +131,8 @@ func (f *frames) Read(p []byte) (int, error) {
 	return 0, f.err
 }
 
-// rescue looks for the next frame that can be decoded, and in which a header of a tar is.
-// Behind it is another frame, or the end: else it may be a file within a damaged one.
+// rescue finds the next frame that can be decoded and contains a tar header. It must be followed
+// by another frame or the end, because otherwise it may be a file within a damaged frame.
 func (f *frames) rescue() {
 	if f.Close(); f.stored.object.Err != nil {
 		return
@@ -166,8 +166,8 @@ func (f *frames) rescue() {
 	}
 }
 
-// try decodes the frame at a place, and says how long it is, 0 if it cannot be decoded, and
-// where in it the first header is, or -1.
+// try decodes the frame at an offset. It returns its length, or 0 if it cannot be decoded, and
+// the position of the first header in it, or -1.
 func (f *frames) try(off int64) (n, header int64) {
 	g := newFrames(f.stored.object.Ctx, f.stored.object.Object, f.stored.object.End, f.codec)
 	defer g.Close()
@@ -196,14 +196,14 @@ func (f *frames) try(off int64) (n, header int64) {
 	return g.stored.off() - off, header
 }
 
-// pass goes on behind what is lost. The next header is at a multiple of a block then.
+// pass continues after what is lost, so that the next header is at a multiple of a block.
 func (f *frames) pass() {
 	f.stored.object.Off, f.err = f.next, nil
 	f.stored.buf.Reset(&f.stored.object)
 	f.fill = -(f.at + f.header) & (blockSize - 1)
 }
 
-// rescued are frames with all that can be read of them.
+// rescued has the frames with everything that can be read of them.
 type rescued struct{ *frames }
 
 func (r rescued) Read(p []byte) (int, error) {
@@ -215,12 +215,12 @@ func (r rescued) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// step decodes of the frame under way, and ends it where that is its end.
+// step decodes a part of the current frame, and ends the frame at its end.
 func (f *frames) step(p []byte) int {
 	n, err := f.now.Read(p)
 	f.at += int64(n)
 	if f.rescues && errors.Is(err, codec.ErrChecksum) && (f.codec == codec.Zstd || f.codec == codec.Gzip) {
-		f.wrong, err = append(f.wrong, frame{at: f.frame.at, n: f.at - f.frame.at}), io.EOF // all of it is there
+		f.wrong, err = append(f.wrong, frame{at: f.frame.at, n: f.at - f.frame.at}), io.EOF // all of it has been decoded
 	}
 	if err == io.EOF {
 		err = f.end()
@@ -255,7 +255,7 @@ func (f *frames) begin() (err error) {
 		return err
 	}
 	z, _ := codec.Lookup(f.codec)
-	if f.codec != codec.Zstd { // all of it is one
+	if f.codec != codec.Zstd { // everything is one frame
 		f.now, err = z.Decode(f.stored.buf)
 		return err
 	}
@@ -264,12 +264,12 @@ func (f *frames) begin() (err error) {
 	return err
 }
 
-// end ends the frame under way.
+// end ends the current frame.
 func (f *frames) end() error {
 	err := f.now.Close()
 	f.now = nil
 	if f.block != nil && !f.block.whole() {
-		return io.ErrUnexpectedEOF // there are ends that the decoder takes for good ones
+		return io.ErrUnexpectedEOF // the decoder accepts some truncated frames
 	}
 	f.frame.len, f.frame.n = f.stored.off()-f.frame.off, f.at-f.frame.at
 	if f.frame.n > 0 {
@@ -278,7 +278,7 @@ func (f *frames) end() error {
 	return err
 }
 
-// drain reads the frame under way to its end, so that its length is known.
+// drain reads the current frame to its end, so that its length is known.
 func (f *frames) drain() error {
 	var buf [32 << 10]byte
 	for f.err == nil && f.now != nil {
@@ -290,7 +290,7 @@ func (f *frames) drain() error {
 	return f.err
 }
 
-// known returns all frames; the last one may have no end.
+// known returns all frames; the end of the last one may be unknown.
 func (f *frames) known() []frame {
 	if f.frame.n < 0 && f.at > f.frame.at {
 		return append(f.all, f.frame)
@@ -298,7 +298,7 @@ func (f *frames) known() []frame {
 	return f.all
 }
 
-// from returns the frame that holds the byte at a place, and forgets those before.
+// from returns the frame with the byte at an offset, and forgets the frames before it.
 func (f *frames) from(at int64) frame {
 	for len(f.all) > 0 && f.all[0].at+f.all[0].n <= at {
 		f.all = f.all[1:]
@@ -325,7 +325,7 @@ func unexpected(err error) error {
 	return err
 }
 
-// stored reads an object front to back, and knows how much of it somebody took.
+// stored reads an object sequentially, and counts the bytes that were taken from it.
 type stored struct {
 	buf    *bufio.Reader
 	object formatkit.RangeReader
@@ -348,13 +348,13 @@ func (s *stored) skip(n int64) error {
 	return err
 }
 
-// zstdFrame is one frame of what r has. A frame is a header, blocks of three bytes
-// and what they say follows, and perhaps a checksum.
+// zstdFrame is a single frame of r: a header, blocks of three bytes and the data that these
+// announce, and optionally a checksum.
 type zstdFrame struct {
 	r    *bufio.Reader
-	left int // bytes until a header of a block
+	left int // bytes until the next header of a block
 	last bool
-	head []byte // to be read before anything else
+	head []byte // returned before anything else
 	some bool
 	sum  int
 }
@@ -385,8 +385,8 @@ func (z *zstdFrame) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// begin reads the frame's header: magic, a byte of flags, a window unless it is as
-// long as the content, the number of a dictionary, the length of the content.
+// begin parses the frame header: magic, a byte of flags, a window unless it is as large as the
+// content, the number of a dictionary, the size of the content.
 func (z *zstdFrame) begin() error {
 	z.some = true
 	b, err := z.r.Peek(5)
@@ -426,7 +426,7 @@ func (z *zstdFrame) block() error {
 	return nil
 }
 
-// within returns the frames that hold what becomes bytes [at, at+n).
+// within returns the frames with the decoded bytes [at, at+n).
 func within(all []frame, at, n int64) []frame {
 	i := sort.Search(len(all), func(i int) bool { return all[i].n < 0 || all[i].at+all[i].n > at })
 	j := i + sort.Search(len(all)-i, func(j int) bool { return all[i+j].at >= at+n })

@@ -12,13 +12,13 @@ import (
 
 const blockSize = 512
 
-// A block is a header. Its fields are, with their offsets,
+// block is a header. Its fields, with their offsets, are
 //
 //	  0 name       100 mode  108 uid    116 gid    124 size   136 mtime
 //	148 checksum   156 type  157 link   257 magic  263 version
 //	265 owner      297 group 329 major  337 minor
 //
-// and behind them, as the magic says,
+// and after these, depending on the magic,
 //
 //	345 prefix of the name, to 500; of star's to 476, whose "tar\0" is at 508
 //	345 atime  357 ctime  386 sparse map  482 it goes on  483 real size; of GNU's
@@ -31,7 +31,7 @@ func (b block) group() []byte { return formatkit.TarText(b[297:329]) }
 
 // Types of members.
 const (
-	typeOld       = 0 // a file, or by its name a directory
+	typeOld       = 0 // a file or, depending on its name, a directory
 	typeFile      = '0'
 	typeHardLink  = '1'
 	typeSymlink   = '2'
@@ -40,7 +40,7 @@ const (
 	typeDir       = '5'
 	typeFifo      = '6'
 	typeCont      = '7'
-	typeDumpDir   = 'D' // a folder, in incremental backups of GNU's tar; the content is a list
+	typeDumpDir   = 'D' // a folder in incremental backups of GNU tar; the content is a list
 	typeLongLink  = 'K'
 	typeLongName  = 'L'
 	typeSparse    = 'S'
@@ -48,15 +48,15 @@ const (
 	typePax       = 'x'
 )
 
-// hasContent reports whether bytes follow a header of the type, if it says so.
+// hasContent reports whether content follows a header of that type.
 func hasContent(kind byte) bool { return kind < typeHardLink || kind > typeFifo }
 
-// dialect is whose header it is.
+// dialect is the variant of a header.
 type dialect uint8
 
 const (
-	noDialect dialect = iota // no header at all
-	v7                       // without a magic
+	noDialect dialect = iota // not a header
+	v7                       // without a magic number
 	ustar
 	star
 	gnu
@@ -80,7 +80,7 @@ func (b block) dialect() dialect {
 	return v7
 }
 
-// checked compares the checksum. There were writers that had signed bytes.
+// checked compares the checksum. Some writers used signed bytes.
 func (b block) checked() bool {
 	want, ok := formatkit.TarOctal(b[148:156])
 	if !ok {
@@ -99,7 +99,7 @@ func (b block) checked() bool {
 	return sum == want
 }
 
-// prefix is what stands in front of a name, with a slash between.
+// prefix returns the part of a name that precedes it with a slash.
 func (b block) prefix(d dialect) []byte {
 	switch d {
 	case ustar:
@@ -110,8 +110,8 @@ func (b block) prefix(d dialect) []byte {
 		if b[345] == 0 && b[357] == 0 {
 			return nil
 		}
-		// GNU has times there. There is a writer that had a prefix for a while, which is
-		// one if it is no time.
+		// GNU has times there. For a while a writer stored a prefix, which is one if it is not a
+		// time.
 		_, atime := formatkit.TarNumber(b[345:357])
 		_, ctime := formatkit.TarNumber(b[357:369])
 		if b[345] != 0 && !atime || b[357] != 0 && !ctime {
@@ -124,7 +124,7 @@ func (b block) prefix(d dialect) []byte {
 	return nil
 }
 
-// decimal reads a number as pax and sparse maps have it.
+// decimal parses a number of pax records and sparse maps.
 func decimal(b []byte) (n int64, ok bool) {
 	minus := false
 	if len(b) > 1 && (b[0] == '-' || b[0] == '+') {
@@ -145,7 +145,7 @@ func decimal(b []byte) (n int64, ok bool) {
 	return n, true
 }
 
-// paxTime reads seconds with a fraction.
+// paxTime parses seconds with a fraction.
 func paxTime(b []byte) (sec int64, nsec int32, ok bool) {
 	whole, fraction, _ := bytes.Cut(b, []byte("."))
 	if sec, ok = decimal(whole); !ok {
@@ -165,18 +165,18 @@ func paxTime(b []byte) (sec int64, nsec int32, ok bool) {
 	return sec, nsec, true
 }
 
-// plain is a name without what only says that it is relative, or a directory.
+// plain removes the parts of a name that only mark it as relative, or as a directory.
 func plain(name []byte) []byte {
 	b := bytes.TrimSuffix(name, []byte("/"))
 	b = bytes.TrimPrefix(b, []byte("./"))
 	if isPlain(b) {
-		return b // as nearly all are
+		return b // nearly all names
 	}
 	return []byte(cleaned(string(name)))
 }
 
-// isPlain reports whether cleaning would not change b. Names with a dot behind a slash
-// are looked at closer.
+// isPlain reports whether cleaning would not change b. It returns false for names with a dot
+// after a slash, which need a closer look.
 func isPlain(b []byte) bool {
 	last := byte('/')
 	for _, c := range b {

@@ -6,27 +6,27 @@ import (
 	"fmt"
 )
 
-// maxSpecial is the longest content of a member that is about the next one: pax
-// records, a long name, a sparse map. It is what others believe, too.
+// maxSpecial is the largest content of a member that concerns the next one: pax records, a long
+// name, a sparse map. Other programs have the same limit.
 const maxSpecial = 1 << 20
 
-// pax is what records in front of a header say of it: "LENGTH KEY=VALUE\n" each.
-// Where one is empty, the header counts. The slices are of a buffer of ours.
+// pax has the records before a header: "LENGTH KEY=VALUE\n" each. If one is empty, the header
+// counts. The slices refer to a buffer.
 type pax struct {
 	buf                                  []byte
 	path, linkpath, uname, gname         []byte
 	uid, gid, mtime, size                []byte
 	sparseMajor, sparseMinor, sparseName []byte
 	sparseSize, sparseReal, sparseBlocks []byte
-	sparseMap                            []byte // numbers with commas between
+	sparseMap                            []byte // numbers, separated by commas
 	is                                   bool   // there were records
-	good                                 int    // bytes of records that can be read
-	torn                                 bool   // they cannot be read, and are about a sparse file
+	good                                 int    // bytes of readable records
+	torn                                 bool   // they cannot be read, and concern a sparse file
 }
 
 func (p *pax) reset() { *p = pax{buf: p.buf[:0]} }
 
-// field returns where a record of that key belongs, nil if nowhere.
+// field returns the field for the key of a record, or nil if there is none.
 func (p *pax) field(key []byte) *[]byte {
 	switch string(key) {
 	case "path":
@@ -63,13 +63,12 @@ func (p *pax) field(key []byte) *[]byte {
 	return nil
 }
 
-// parse reads records, of which the last of a key counts. Those before what is wrong are
-// taken.
+// parse parses records; the last one of a key counts. Those before an error are used.
 func (p *pax) parse(records []byte) (err error) {
 	p.reset()
 	defer func() { p.torn = err != nil && bytes.Contains(records, []byte("GNU.sparse.")) }()
 	p.buf, p.is = append(p.buf, records...), true
-	var pieces []byte // of the first kind of sparse map, which comes a number a record
+	var pieces []byte // of the first kind of sparse map, which has one number in each record
 	numbers := 0
 	for b := p.buf; len(b) > 0; p.good = len(p.buf) - len(b) {
 		at := len(p.buf) - len(b)

@@ -21,20 +21,20 @@ type reader struct {
 	obj   store.Object
 	name  string
 	size  int64
-	codec string // what decodes it; codec.Raw of a plain one
+	codec string // codec.Raw for a plain tar
 	limit int64
 	once  bool
-	doubt atomic.Pointer[format.Problem] // the first thing that is lost, as far as was read
+	doubt atomic.Pointer[format.Problem] // the first thing that is lost, as far as the tar was read
 
 	formatkit.LateIndex
 	mu   sync.Mutex
-	held *contents // nil until it is asked for
+	held *contents // nil until it is requested
 }
 
-// mostNotes is how many things that are wrong are told.
+// mostNotes is the number of problems that are reported.
 const mostNotes = 1000
 
-// contents are what reading all headers tells.
+// contents is the result of reading all headers.
 type contents struct {
 	table
 	index  *format.Index
@@ -45,7 +45,7 @@ type contents struct {
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
 	r, err := openReader(ctx, st, name, o)
 	if err != nil {
-		return nil, err // a nil of its type is no nil
+		return nil, err // a typed nil is not nil
 	}
 	return r, nil
 }
@@ -68,7 +68,7 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 		}
 		return c.index, nil
 	}
-	// Where a frame ends, which extents say, is known behind all that is in it.
+	// Extents need the end of a frame, which is known only after everything in it.
 	if r.once = o.Once && r.codec == codec.Raw; r.once {
 		return r, nil
 	}
@@ -76,13 +76,13 @@ func openReader(ctx context.Context, st store.Store, name string, o format.OpenO
 	return r, err
 }
 
-// walk goes through all members. It notes what is wrong, and goes on at the next header.
+// walk visits all members. It reports problems, and continues at the next header.
 func (r *reader) walk(ctx context.Context, src *source, each func(*member) error, note func(format.Problem)) error {
 	s := newScanner(src)
 	s.note = func(p format.Problem) {
 		p.Volume = r.name
 		if r.codec != codec.Raw {
-			p.Off = -1 // what was decoded has no place of its own
+			p.Off = -1 // decoded bytes have no stored offset
 		}
 		if p.Severity == format.Error {
 			r.doubt.CompareAndSwap(nil, &p)
@@ -116,7 +116,7 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 			return src.err
 		}
 		if err == io.EOF && !s.ended && src.in == nil && r.size%blockSize != 0 {
-			err = io.ErrUnexpectedEOF // what is missing may be more than padding
+			err = io.ErrUnexpectedEOF // more than padding may be missing
 		}
 		if err == io.EOF {
 			if !s.any && r.bare(src.at) {
@@ -143,7 +143,7 @@ func (r *reader) walk(ctx context.Context, src *source, each func(*member) error
 			}
 		}
 		if src.in != nil {
-			// Whoever decodes may be reading still.
+			// The decoder may still be reading.
 			if err := errors.Join(src.in.Close(), src.in.stored.object.Err); err != nil {
 				return err
 			}
@@ -172,11 +172,11 @@ func (r *reader) source(ctx context.Context) *source {
 
 func (s *source) close() {
 	if s.in != nil {
-		s.in.Close() // what is wrong with what nobody wants is nobody's matter
+		s.in.Close() // the rest is not needed, so errors do not matter
 	}
 }
 
-// drained reads what is left of the frame that the tar ends in.
+// drained reads the rest of the frame that contains the end of the tar.
 func (r *reader) drained(src *source) error {
 	if src.in == nil {
 		return nil
@@ -184,8 +184,8 @@ func (r *reader) drained(src *source) error {
 	return src.in.drain()
 }
 
-// bare reports whether an archive without members is none: without a header, or the
-// zeros of an archive of nothing.
+// bare reports whether a tar without members is not an archive, because it has neither a header
+// nor the zeros of an empty archive.
 func (r *reader) bare(read int64) bool {
 	if r.codec != codec.Raw {
 		return read < 2*blockSize
@@ -272,7 +272,7 @@ func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 
 func (r *reader) Close() error { return r.obj.Close() }
 
-// cutShort makes it the last member's fault that a compressed archive ends before it.
+// cutShort sets the fault of the last member if a compressed archive ends before it.
 func (c *contents) cutShort(last *member) {
 	i := c.Len() - 1
 	c.rows.At(i).flags = hasFault
@@ -280,8 +280,8 @@ func (c *contents) cutShort(last *member) {
 		Message: fmt.Sprintf("some of its %d bytes are missing", last.stored)})
 }
 
-// A streamed place is where content of a compressed archive lies of which nothing is
-// kept: behind the beginning of a frame.
+// streamed is the place of content in a compressed archive of which nothing is kept: relative to
+// the beginning of a frame.
 type streamed struct {
 	at     int64
 	frame  frame
@@ -312,20 +312,20 @@ func (r *reader) stream(ctx context.Context, yield func(format.Entry, error) boo
 	}
 }
 
-// Can returns what else the reader can do.
+// Can returns the optional functions of the reader.
 func (r *reader) Can() format.Abilities {
 	can := r.LateIndex.Can()
 	can.Run, can.Doubt = r.Run, r.doubt.Load
 	return can
 }
 
-// Run returns where e lies.
+// Run returns the extent of e.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(int64)
 	return format.Extent{Size: e.Size, Object: r.name, Off: at, Len: e.Size}, ok && r.codec == codec.Raw && e.Fault == nil && e.Kind == format.File && e.Size > 0
 }
 
-// place says where what is stored of e begins, and in which frames.
+// place returns where the stored content of e begins, and in which frames.
 func (r *reader) place(e format.Entry) (at int64, holes *sparse, frames []frame, ok bool) {
 	if r.codec != codec.Raw {
 		r.mu.Lock()
@@ -346,7 +346,7 @@ func (r *reader) place(e format.Entry) (at int64, holes *sparse, frames []frame,
 				stored = ref.sparse.stored()
 			}
 			if ref.at+stored > f.at+f.n {
-				f.len, f.n = -1, -1 // it goes on in frames that nobody knows yet
+				f.len, f.n = -1, -1 // it continues in frames that are not known yet
 			}
 		}
 		return ref.at, ref.sparse, []frame{f}, true
@@ -389,8 +389,7 @@ func hole(from, to int64) format.Extent {
 	return format.Extent{At: from, Size: to - from, Codec: codec.Zero}
 }
 
-// run yields where a span lies of which the beginning is stored at a place, as far as
-// it is in [off, off+n).
+// run yields the extents of a span that is stored at an offset, as far as it is in [off, off+n).
 func (r *reader) run(x span, at int64, frames []frame, off, n int64, yield func(format.Extent, error) bool) bool {
 	if x.n == 0 {
 		return true
@@ -415,8 +414,7 @@ func (r *reader) run(x span, at int64, frames []frame, off, n int64, yield func(
 	return true
 }
 
-// Regions are what lies between contents: headers, and the paddings of what precedes
-// them.
+// Regions yields what is between contents: headers and padding.
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		c, err := r.load(ctx)

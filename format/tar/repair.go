@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans a tar of all members that can be read. Members are kept byte by byte;
-// what is no member is left out. A compressed tar is compressed anew, of what can be decoded.
+// repair plans a tar with all members that can be read. Members are kept byte by byte, and
+// anything else is omitted. A compressed tar is compressed again from what can be decoded.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
@@ -42,8 +42,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return m.plan(ctx, st), nil
 }
 
-// mender is the state of one repair. Places are those of the tar, which a compressed one
-// becomes.
+// mender is the state of a repair. Offsets are those of the decoded tar.
 type mender struct {
 	*reader
 	limit int64
@@ -58,10 +57,10 @@ type mender struct {
 	last  member
 	start int64 // where its first header begins
 	named string
-	plain bool // its size is in its last header alone
+	plain bool // its size is only in its last header
 }
 
-// edit puts bytes in the place of others.
+// edit replaces bytes.
 type edit struct {
 	off, n int64
 	with   []byte
@@ -72,13 +71,13 @@ func (m *mender) edit(off, n int64, with []byte) error {
 		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("more than %d places to repair", len(m.edits)))}
 	}
 	for len(m.edits) > 0 && m.edits[len(m.edits)-1].off >= off {
-		m.edits = m.edits[:len(m.edits)-1] // of what goes as a whole
+		m.edits = m.edits[:len(m.edits)-1] // edits of bytes that are omitted as a whole
 	}
 	m.edits = append(m.edits, edit{off, n, with})
 	return nil
 }
 
-// gap leaves out what is between two members.
+// gap omits what is between two members.
 func (m *mender) gap(from, to int64, why string) error {
 	formatkit.Say(&m.p.Lost, "bytes %d+%d: %s", from, to-from, why)
 	return m.edit(from, to-from, nil)
@@ -196,31 +195,31 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 	}
 }
 
-// failed returns why a compressed tar could not be read, if that is not damage.
+// failed returns why a compressed tar could not be read, unless it is damage.
 func (m *mender) failed(src *source) error {
 	if src.in == nil {
 		return nil
 	}
-	src.in.Close() // whoever decodes may be reading still
+	src.in.Close() // the decoder may still be reading
 	return src.in.stored.object.Err
 }
 
 func (m *mender) remember(s *scanner) {
 	m.last, m.start, m.named = s.m, s.start, string(s.m.name)
-	m.last.stored = min(m.last.stored, 1<<60) // of a number that is none
+	m.last.stored = min(m.last.stored, 1<<60) // in case the size is invalid
 	m.plain = s.m.sparse == nil && s.m.fault == nil && len(s.pax.size) == 0
 }
 
-// isBad reports whether the last member cannot be read though its header can.
+// isBad reports whether the last member cannot be read although its header can.
 func (m *mender) isBad() bool { return m.last.fault != nil && m.last.fault.Code == format.BadHeader }
 
-// close ends a tar behind what is left of it, whose last bytes are so many beyond a block.
+// close ends a tar after what is left of it; odd is the number of its bytes after the last block.
 func (m *mender) close(odd int64) error {
 	return m.edit(m.end, 0, make([]byte, -odd&(blockSize-1)+2*blockSize))
 }
 
-// cut shortens the last member to what is there of it. It returns from where on nothing
-// is kept.
+// cut shortens the last member to what exists of it. It returns the offset from which nothing is
+// kept.
 func (m *mender) cut(s *scanner, end int64) (int64, error) {
 	have := end - m.last.at
 	if !m.plain || have <= 0 {
@@ -234,7 +233,7 @@ func (m *mender) cut(s *scanner, end int64) (int64, error) {
 	return end, m.edit(m.last.at-blockSize, blockSize, resized(s.header[:], have))
 }
 
-// passTorn goes on behind what is lost of a compressed tar.
+// passTorn continues after the lost part of a compressed tar.
 func (m *mender) passTorn(ctx context.Context, s *scanner) (err error) {
 	at := s.src.in.at
 	from := min(at, s.start)
@@ -257,7 +256,7 @@ func (m *mender) passTorn(ctx context.Context, s *scanner) (err error) {
 	return errors.Join(m.failed(s.src), m.edit(from, m.end-from, nil), m.close(from))
 }
 
-// resized is a header with another size.
+// resized returns a header with another size.
 func resized(header []byte, size int64) []byte {
 	b := make([]byte, blockSize)
 	copy(b, header)
@@ -272,7 +271,7 @@ func resized(header []byte, size int64) []byte {
 	return b
 }
 
-// plan makes edits of a tar edits of what is stored.
+// plan converts edits of the tar to edits of what is stored.
 func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 	for _, f := range m.wrong {
 		formatkit.Say(&m.p.Lost, "bytes %d+%d: do not match their checksum, so their content may be wrong", f.at, f.n)
@@ -300,7 +299,7 @@ func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
 	}
 	by := m.codec
 	if by == codec.Bzip2 {
-		by = codec.Zstd // nothing here compresses by bzip2
+		by = codec.Zstd // there is no compressor for bzip2
 	}
 	formatkit.Say(&m.p.Notes, "compressed the readable content again, with %s", by)
 	m.p.Edits = []format.Edit{{Object: m.name, Len: m.size, Write: func(w io.Writer) (err error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// A member is an entry as its headers have it. Its slices are valid until the next.
+// member is an entry from its headers. Its slices are valid until the next member.
 type member struct {
 	name, link   []byte
 	owner, group []byte
@@ -22,45 +22,44 @@ type member struct {
 	sec          int64
 	nsec         int32
 	size         int64
-	at           int64 // where what is stored begins
+	at           int64 // where its stored content begins
 	stored       int64
 	sparse       *sparse
-	again        bool            // it is the entry of that name before it, packed twice
+	again        bool            // it is the previous entry of that name, packed twice
 	fault        *format.Problem // without volume and name
 }
 
-// A scanner goes through a tar, member by member.
+// scanner reads a tar member by member.
 type scanner struct {
 	src    *source
 	m      member
 	behind int64 // bytes from at to the next header, without padding
 	pax    pax
 	global pax
-	name   []byte // of a long name before the next header, empty if there is none
+	name   []byte // a long name before the next header; empty if there is none
 	link   []byte
-	long   []byte // a name made of its two halves
+	long   []byte // a name made from its two halves
 	uid    []byte
 	gid    []byte
-	head   int64 // where the header at hand begins
+	head   int64 // where the current header begins
 	any    bool  // there was a header
 	header [blockSize]byte
 	start  int64 // where the first header of the member begins
 	keep   bool  // keep each header; for repairs
-	ended  bool  // there were the zeros that end a tar
-	passed bool  // a search has passed bytes other than zeros
+	ended  bool  // the zeros at the end of the tar have been read
+	passed bool  // a search has skipped bytes other than zeros
 	told   int64 // content of the header at head, if that is damaged
-	// tornPax hears of pax records that cannot be read, and with what they may be replaced.
+	// tornPax is called with pax records that cannot be read, and with their replacement.
 	tornPax func(off, n int64, with []byte) error
-	note    func(format.Problem) // hears of what is wrong and does not end a tar; may be nil
+	note    func(format.Problem) // reports problems that do not end a tar; may be nil
 }
 
-// A headerError means that the bytes at head are no header that can be used. There may be
-// others behind.
+// headerError means that the bytes at head are not a usable header. Others may follow.
 type headerError struct{ error }
 
 func badHeader(msg string, args ...any) error { return &headerError{fmt.Errorf(msg, args...)} }
 
-// wrong notes something about the header at head.
+// wrong reports a problem with the header at head.
 func (s *scanner) wrong(severity format.Severity, msg string) {
 	if s.note != nil {
 		s.note(format.Problem{Code: format.BadHeader, Severity: severity, Off: s.head, Message: msg})
@@ -69,8 +68,8 @@ func (s *scanner) wrong(severity format.Severity, msg string) {
 
 func newScanner(src *source) *scanner { return &scanner{src: src} }
 
-// next reads the next member into m. It says io.EOF behind the last; any other error
-// is about the bytes at head, or the store's.
+// next reads the next member into m. It returns io.EOF after the last one. Any other error
+// concerns the bytes at head, or comes from the store.
 func (s *scanner) next() error {
 	s.forget()
 	s.told = 0
@@ -129,7 +128,7 @@ func (s *scanner) next() error {
 	}
 }
 
-// mendPax says what may take the place of damaged pax records: those that can be read.
+// mendPax reports the replacement of damaged pax records: the readable ones.
 func (s *scanner) mendPax(kind byte) error {
 	if s.tornPax == nil {
 		return nil
@@ -147,13 +146,13 @@ func (s *scanner) mendPax(kind byte) error {
 	return s.tornPax(s.head, n, with)
 }
 
-// forget gives up what stood in front of a header.
+// forget drops what preceded a header.
 func (s *scanner) forget() {
 	s.pax.reset()
 	s.name, s.link = s.name[:0], s.link[:0]
 }
 
-// pass goes on behind what is stored of the last member, and its padding.
+// pass continues after the stored content of the last member and its padding.
 func (s *scanner) pass() error {
 	if err := s.src.skip(s.behind); err != nil {
 		return err
@@ -162,7 +161,8 @@ func (s *scanner) pass() error {
 	return s.src.skip(-s.src.at & (blockSize - 1))
 }
 
-// readHeader reads a header. Two blocks of zeros are the end, and so is one before it.
+// readHeader reads a header. Two blocks of zeros are the end, and so is a single one at the end
+// of the data.
 func (s *scanner) readHeader() (block, dialect, error) {
 	s.head = s.src.at
 	b, err := s.src.take(blockSize)
@@ -189,9 +189,9 @@ func (s *scanner) readHeader() (block, dialect, error) {
 	return b, d, nil
 }
 
-// resync goes on to the next block that is a header, and reports whether there is one. If
-// what a damaged header says of its content leads to another header, the content is not
-// looked into: it may be a tar.
+// resync continues at the next block that is a header, and reports whether there is one. If the
+// size in a damaged header leads to another header, the content is skipped, because it may be a
+// tar.
 func (s *scanner) resync(ctx context.Context) (bool, error) {
 	s.behind = 0
 	if at := s.src.at + (s.told+blockSize-1)&^(blockSize-1); s.src.in == nil && s.told > 0 && at > 0 && at <= s.src.size-blockSize {
@@ -206,7 +206,7 @@ func (s *scanner) resync(ctx context.Context) (bool, error) {
 	return s.search(ctx, math.MaxInt64)
 }
 
-// search goes on to the next block that is a header, if one begins within so many bytes.
+// search continues at the next block that is a header, if there is one within most bytes.
 func (s *scanner) search(ctx context.Context, most int64) (bool, error) {
 	for n := int64(0); n < most; n += blockSize {
 		if n&(1<<20-1) == 0 && ctx.Err() != nil {
@@ -222,7 +222,7 @@ func (s *scanner) search(ctx context.Context, most int64) (bool, error) {
 		case err != nil && s.src.in == nil && s.src.err != nil:
 			return false, s.src.err
 		case err != nil:
-			return false, nil // of a compressed one that may be damage, and then the end is said to be
+			return false, nil // in a compressed tar this may be damage, which is reported as the end
 		}
 		s.passed = s.passed || !isZero(b)
 		s.src.take(blockSize)
@@ -230,8 +230,8 @@ func (s *scanner) search(ctx context.Context, most int64) (bool, error) {
 	return false, nil
 }
 
-// plausible reports whether b, which stands at a place, is a header: its checksum matches,
-// and if nothing else says that it is one, what it describes is there.
+// plausible reports whether b at offset at is a header: its checksum must match. If nothing else
+// identifies it as a header, what it describes must exist too.
 func (s *scanner) plausible(b block, at int64) bool {
 	if b[0] == 0 {
 		return false
@@ -241,12 +241,11 @@ func (s *scanner) plausible(b block, at int64) bool {
 	return d != noDialect && ok && size >= 0 && (d != v7 || s.src.in != nil || size <= s.src.size-at-blockSize)
 }
 
-// mostBehind is how far headers behind the end of a tar are looked for.
+// mostBehind is how far headers are searched after the end of a tar.
 const mostBehind = 1 << 20
 
-// behindEnd tells of what is behind the blocks that end a tar. Headers there are not
-// believed, as nobody does: they may be left from what was there before, or the end may be
-// damage.
+// behindEnd reports what follows the blocks that end a tar. Headers there are not used, as in
+// other programs: they may be left from earlier contents, or the end may be damage.
 func (s *scanner) behindEnd(ctx context.Context) error {
 	if s.src.in != nil {
 		return nil
@@ -269,11 +268,10 @@ var zeros [blockSize]byte
 
 func isZero(b []byte) bool { return bytes.Equal(b, zeros[:]) }
 
-// describe makes a member of a header and what was in front of it. There are headers
-// that are none.
+// describe makes a member from a header and what preceded it. Some headers are not members.
 func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bool, err error) {
 	if d == gnu && kind == typeSparse || s.pax.is {
-		// Reading on takes the block away.
+		// Further reads overwrite the block.
 		b = s.header[:copy(s.header[:], b)]
 	}
 	m := &s.m
@@ -343,7 +341,7 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	return true, nil
 }
 
-// people are owner and group: names or, if there are none, numbers.
+// people sets owner and group: names or, if there are none, numbers.
 func (s *scanner) people(b block, d dialect) {
 	m := &s.m
 	if d != v7 {
@@ -376,8 +374,8 @@ func or(a, b []byte) []byte {
 	return b
 }
 
-// readSparse reads the map of a sparse file, and says what the file is called. A map
-// that cannot be read is the file's fault: where the next header is, is known.
+// readSparse reads the map of a sparse file, and returns the name of the file. An invalid map is
+// a fault of the file only, because the place of the next header is known.
 func (s *scanner) readSparse(b block, d dialect, kind byte, name []byte) ([]byte, error) {
 	m, p := &s.m, &s.pax
 	fault := func(code format.Code, msg string) {

@@ -8,39 +8,39 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// source is the tar, front to back: what is stored or, of a compressed one, what
-// that becomes. Headers that lie close together are read by long reads; what is
-// between headers that do not is not read at all.
+// source reads the tar sequentially: the stored bytes or, if it is compressed, the decoded ones.
+// Headers that are close together are read in long reads; what is between distant headers is not
+// read.
 type source struct {
-	at   int64 // of the next byte
+	at   int64 // offset of the next byte
 	buf  []byte
 	room []byte
 
-	// Either of an object,
+	// For a plain tar:
 	ctx  context.Context
 	obj  store.Object
 	size int64
 	step int // bytes of the next read
 	err  error
 
-	// or of what it becomes.
+	// For a compressed tar:
 	in *frames
 }
 
 const (
-	leastStep = 4 << 10 // after a leap: a header, and perhaps its pax records
+	leastStep = 4 << 10 // after a skip: a header, and perhaps its pax records
 	mostStep  = 128 << 10
 )
 
-// take returns the next n bytes, valid until the next call. Where there are less it
-// says io.ErrUnexpectedEOF, and io.EOF if there is nothing.
+// take returns the next n bytes, which are valid until the next call. If there are fewer, it
+// returns io.ErrUnexpectedEOF, or io.EOF if there are none.
 func (s *source) take(n int) ([]byte, error) {
 	b, err := s.peek(n)
 	s.buf, s.at = s.buf[len(b):], s.at+int64(len(b))
 	return b, err
 }
 
-// peek is take, but what it returns comes again.
+// peek is like take, but does not consume the bytes.
 func (s *source) peek(n int) ([]byte, error) {
 	if len(s.buf) < n {
 		if err := s.more(n); err != nil {
@@ -95,14 +95,14 @@ func ended(within bool) error {
 	return io.EOF
 }
 
-// leap goes on behind what is lost of a compressed tar, where a header can be.
+// leap continues after the lost part of a compressed tar, where a header can be.
 func (s *source) leap() {
 	s.buf, s.at = nil, s.in.at
 	s.in.pass()
 	_ = s.skip(-s.at & (blockSize - 1))
 }
 
-// skip goes on n bytes later.
+// skip skips n bytes.
 func (s *source) skip(n int64) error {
 	if n <= int64(len(s.buf)) {
 		s.buf, s.at = s.buf[n:], s.at+n
@@ -111,7 +111,7 @@ func (s *source) skip(n int64) error {
 	n -= int64(len(s.buf))
 	s.at, s.buf = s.at+int64(len(s.buf)), nil
 	if s.in == nil {
-		// A member may say that it is as long as a number can be.
+		// The size of a member may be the largest possible number.
 		if s.at += min(n, math.MaxInt64-s.at); n > leastStep {
 			s.step = leastStep
 		}

@@ -8,16 +8,16 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// A span is where content is that is stored; all else is a hole.
+// span is a stored run of content; everything else is a hole.
 type span struct{ off, n int64 }
 
-// sparse is a file whose holes are not stored. Its spans lie one behind the other.
+// sparse is a file whose holes are not stored. Its spans are stored consecutively.
 type sparse struct {
-	at    int64 // where the first is stored
+	at    int64 // where the first span is stored
 	spans []span
 }
 
-// stored returns how long the spans are together.
+// stored returns the total length of the spans.
 func (s *sparse) stored() (n int64) {
 	for _, x := range s.spans {
 		n += x.n
@@ -27,7 +27,7 @@ func (s *sparse) stored() (n int64) {
 
 var errLongMap = fmt.Errorf("sparse map of more than %d bytes", maxSpecial)
 
-// check makes sure that spans ascend, lie within size, and are stored.
+// check checks that spans ascend, are within size, and are stored.
 func (s *sparse) check(size, stored int64) error {
 	var end int64
 	for i, x := range s.spans {
@@ -42,8 +42,8 @@ func (s *sparse) check(size, stored int64) error {
 	return nil
 }
 
-// oldMap reads the map of GNU's first kind: four spans in the header, 21 in each
-// block behind it while there are more. A span is two numbers of twelve bytes.
+// oldMap reads the map of GNU's first kind: four spans in the header, and 21 in each further
+// block. A span is two numbers of twelve bytes.
 func (s *scanner) oldMap(b block) (spans []span, err error) {
 	add := func(table []byte) error {
 		for i := 0; i+24 <= len(table) && table[i] != 0; i += 24 {
@@ -77,10 +77,10 @@ func (s *scanner) oldMap(b block) (spans []span, err error) {
 	return spans, nil
 }
 
-// A mapError means that a sparse map cannot be read, and the archive can.
+// mapError means that a sparse map cannot be read, but the archive can.
 type mapError struct{ error }
 
-// listedMap reads a map of numbers with commas between.
+// listedMap parses a map of numbers that are separated by commas.
 func listedMap(count, list []byte) (spans []span, err error) {
 	n, ok := decimal(count)
 	for len(list) > 0 {
@@ -103,8 +103,8 @@ func listedMap(count, list []byte) (spans []span, err error) {
 	return spans, nil
 }
 
-// leadingMap reads the map that the stored bytes begin with: how many spans, and
-// their numbers, a line each. It fills its last block.
+// leadingMap reads a map at the beginning of the stored content: the number of spans, and their
+// numbers, one on each line. It is padded to a block.
 func (s *scanner) leadingMap(stored int64) (spans []span, read int64, err error) {
 	var line []byte
 	var lines, want int64 = 0, 1

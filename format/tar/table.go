@@ -8,25 +8,26 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// row is a member in memory: 56 bytes, and its name with its link behind.
+// row is a member in memory: 56 bytes, and its name followed by its link.
 type row struct {
 	name             uint64
 	at, size         int64
 	sec              int64
 	nameLen, linkLen uint32
 	nsec             int32
-	owner, group     uint32 // which of table.people
+	owner, group     uint32 // numbers in table.people
 	mode             uint16
 	kind             format.Kind
 	flags            uint8
 }
 
 const (
-	hasFault  = 1 << iota // in table.faults
-	hasSparse             // in table.sparse
+	hasFault  = 1 << iota // the fault is in table.faults
+	hasSparse             // the map is in table.sparse
 )
 
-// table is the members as columns: a million must not be a million objects.
+// table has the members as columns, because a million members must not take a million
+// allocations.
 type table struct {
 	volume string
 	rows   columns.Rows[row]
@@ -37,7 +38,7 @@ type table struct {
 	both   []byte
 }
 
-// costOf is what a member takes in memory, with its share of the order of names.
+// costOf returns the memory that a member takes, with its share of the order of names.
 func costOf(m *member) (n int64) {
 	const row, index, fault = 56, 4, 300
 	n = row + index + int64(len(m.name)+len(m.link))
@@ -85,7 +86,7 @@ func (t *table) Entry(i int) format.Entry {
 	return e
 }
 
-// finish adds to an entry what few have.
+// finish sets fields of an entry that few entries have.
 func finish(e *format.Entry, volume string, fault *format.Problem, holes *sparse) {
 	if holes != nil {
 		e.Ref = holes
@@ -97,7 +98,7 @@ func finish(e *format.Entry, volume string, fault *format.Problem, holes *sparse
 	}
 }
 
-// entry makes an entry of a member that nobody keeps.
+// entry returns the entry of a member that is not kept.
 func (m *member) entry(volume string, p *columns.Words) format.Entry {
 	if p.Len() > mostPeople {
 		*p = columns.Words{}
@@ -108,5 +109,6 @@ func (m *member) entry(volume string, p *columns.Words) format.Entry {
 	return e
 }
 
-// mostPeople is how many are remembered of members that are not.
+// mostPeople is the number of owners and groups that are remembered for members that are not
+// kept.
 const mostPeople = 1 << 12

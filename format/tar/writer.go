@@ -26,7 +26,7 @@ import (
 type writer struct {
 	name    string
 	out     store.Writer
-	z       io.WriteCloser // compresses; nil: plain
+	z       io.WriteCloser // nil for a plain tar
 	t       *tar.Writer
 	scratch func() (format.Scratch, error)
 	names   formatkit.Names
@@ -38,8 +38,8 @@ type writer struct {
 
 var errDone = errors.New("the archive is already complete or aborted")
 
-// heldContent is what is read before its header is written, so that a source
-// that breaks off leaves nothing; longer content goes through a scratch.
+// heldContent is the size of the content that is read before its header is written, so that a
+// source that fails leaves nothing. Longer content goes through scratch space.
 const heldContent = 1 << 20
 
 var levels = map[string]struct {
@@ -53,7 +53,7 @@ var levels = map[string]struct {
 	"best":    {zstd.SpeedBestCompression, 9},
 }
 
-// compressor returns what compresses to out by a codec.
+// compressor returns a writer that compresses to out with a codec.
 func compressor(out io.Writer, name, level string) (io.WriteCloser, error) {
 	switch name {
 	case codec.Gzip:
@@ -116,7 +116,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 		w.err = err
 		return err
 	}
-	defer func() { w.err = err }() // what is written now is not taken back
+	defer func() { w.err = err }() // from here on, writing cannot be taken back
 	if content != nil {
 		if _, err := io.CopyBuffer(struct{ io.Writer }{w.t}, content, w.buf); err != nil {
 			return err
@@ -131,7 +131,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 	return nil
 }
 
-// hold reads all content before anything of it is written.
+// hold reads all content before any of it is written.
 func (w *writer) hold(ctx context.Context, e format.Entry, r io.Reader) (io.Reader, func(), error) {
 	nothing := func() {}
 	if !e.Kind.HasContent() {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Format is zip.
+// Format is the zip format.
 var Format = &format.Format{
 	Name:       "zip",
 	Title:      "zip",
@@ -23,7 +23,7 @@ var Format = &format.Format{
 	Repair: repair,
 }
 
-// detect never says Certain: much is a zip of a special kind.
+// detect never returns Certain, because many formats are special zips.
 func detect(p format.Probe) format.Match {
 	if p.Size < 0 {
 		return format.No

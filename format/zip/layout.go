@@ -34,7 +34,7 @@ const (
 	maxComment = math.MaxUint16
 )
 
-// Methods of compression.
+// Compression methods.
 const (
 	stored   = 0
 	deflated = 8
@@ -42,7 +42,7 @@ const (
 	zstd     = 93
 )
 
-// methods are those that are read, with the codecs that undo them; unread are others.
+// methods are the supported methods with their codecs; unread are others.
 var (
 	methods = map[uint16]string{stored: codec.Raw, deflated: codec.Deflate, 12: codec.Bzip2, lzma: codec.LZMA, zstd: codec.Zstd, 95: codec.XZPlain}
 	unread  = map[uint16]string{1: "Shrink", 6: "Implode", 9: "Deflate64", 98: "PPMd"}
@@ -51,8 +51,8 @@ var (
 // Flags of an entry.
 const (
 	flagEncrypted = 1 << 0
-	flagMarked    = 1 << 1 // LZMA has a mark at its end
-	flagBehind    = 1 << 3 // sizes and crc32 stand behind the content
+	flagMarked    = 1 << 1 // LZMA with an end marker
+	flagBehind    = 1 << 3 // sizes and crc32 follow the content
 	flagUTF8      = 1 << 11
 )
 
@@ -65,8 +65,8 @@ const (
 	extraOwner = 0x7875
 )
 
-// Makers, in the high byte of the version. Unix and macOS have permissions of Unix, the
-// others backslashes.
+// Systems, in the high byte of the version. Unix and macOS have Unix permissions; the others use
+// backslashes.
 const (
 	madeByDOS   = 0
 	madeByUnix  = 3
@@ -76,15 +76,15 @@ const (
 
 var errShort = errors.New("ends within an entry")
 
-// findEnd returns where in the archive's last bytes its end begins, -1 if nowhere. One of
-// nothing counts only if there is no other: a comment may hold the magic.
+// findEnd returns the position in tail where the end record begins, or -1. A record of an empty
+// archive counts only if there is no other, because a comment may contain the magic number.
 func findEnd(tail []byte) int {
 	empty := -1
 	for at := len(tail) - endLen; at >= 0 && at >= len(tail)-endLen-maxComment; at-- {
 		if at = bytes.LastIndex(tail[:at+len(endMagic)], []byte(endMagic)); at < 0 {
 			break
 		}
-		// A comment, and nothing behind it; there are writers that add zeros.
+		// A comment follows, and nothing else, except zeros from some writers.
 		comment := int(binary.LittleEndian.Uint16(tail[at+20:]))
 		if rest := tail[at+endLen:]; comment > len(rest) || len(bytes.Trim(rest[comment:], "\x00")) > 0 {
 			continue
@@ -97,9 +97,8 @@ func findEnd(tail []byte) int {
 	return empty
 }
 
-// findOdd is findEnd where something is behind the end, or part of its comment is missing:
-// the last one counts whose directory fits in front of it. Of the archive's last bytes the
-// first is at off.
+// findOdd is like findEnd if something follows the end record, or a part of its comment is
+// missing. The last record counts whose directory fits before it. tail begins at off.
 func findOdd(tail []byte, off int64) int {
 	for at := len(tail); at >= 0; {
 		if at = bytes.LastIndex(tail[:at], []byte(endMagic)); at < 0 || at+endLen > len(tail) {
@@ -113,10 +112,10 @@ func findOdd(tail []byte, off int64) int {
 	return -1
 }
 
-// end is what an archive's end says of its directory.
+// end is the end record of an archive.
 type end struct {
 	count, size, off uint64
-	long             bool // it may be that the rest is in a longer one
+	long             bool // the rest may be in a longer record
 	comment          string
 }
 
@@ -126,7 +125,7 @@ func parseEnd(b []byte) end {
 	return e
 }
 
-// parseLocator says where the longer end begins.
+// parseLocator returns where the longer end record begins.
 func parseLocator(b []byte) (off uint64, ok bool) {
 	return binary.LittleEndian.Uint64(b[8:]), string(b[:4]) == locatorMagic
 }
@@ -142,9 +141,9 @@ type row struct {
 	flags    uint16
 	method   uint16
 	crc      uint32
-	stored   uint64 // bytes that it takes
+	stored   uint64 // stored size
 	size     uint64
-	off      uint64 // of its header
+	off      uint64 // offset of its header
 	external uint32
 	time     time.Time
 	owner    string
@@ -152,8 +151,8 @@ type row struct {
 	renamed  bool // by an extra field
 }
 
-// parseRow reads the row that b begins with, and returns its length. It is 0 if b
-// is too short for it.
+// parseRow parses the row at the start of b, and returns its length, which is 0 if b is too
+// short.
 func parseRow(b []byte) (r row, n int, err error) {
 	if len(b) < rowLen {
 		return r, 0, nil
@@ -176,7 +175,7 @@ func parseRow(b []byte) (r row, n int, err error) {
 		r.name = fromDOS(r.name)
 	}
 	if (r.maker == madeByDOS || r.maker == madeByNTFS) && strings.IndexByte(r.name, '/') < 0 {
-		r.name = strings.ReplaceAll(r.name, `\`, "/") // there are writers that know no better
+		r.name = strings.ReplaceAll(r.name, `\`, "/") // some writers use backslashes
 	}
 	if err == nil && (r.stored > math.MaxInt64/4 || r.size > math.MaxInt64/4 || r.off > math.MaxInt64/4) {
 		err = fmt.Errorf("sizes %d and %d or offset %d exceed the maximum", r.stored, r.size, r.off)
@@ -184,12 +183,12 @@ func parseRow(b []byte) (r row, n int, err error) {
 	return r, n, err
 }
 
-// extra reads extra fields.
+// extra parses extra fields.
 func (r *row) extra(b []byte) error {
 	for len(b) >= 4 {
 		id, n := binary.LittleEndian.Uint16(b), int(binary.LittleEndian.Uint16(b[2:]))
 		if b = b[4:]; n > len(b) {
-			return nil // as everybody does
+			return nil // as in other programs
 		}
 		f := b[:n]
 		b = b[n:]
@@ -211,7 +210,7 @@ func (r *row) extra(b []byte) error {
 				r.time = t
 			}
 		case id == extraName && n > 5 && f[0] == 1 && r.flags&flagUTF8 == 0 && binary.LittleEndian.Uint32(f[1:]) == crc32.ChecksumIEEE([]byte(r.name)):
-			r.name, r.renamed = string(f[5:]), true // unless somebody renamed it, and left this
+			r.name, r.renamed = string(f[5:]), true // unless another program renamed it and left this field
 		case id == extraOwner && n >= 3 && f[0] == 1:
 			if uid, rest, ok := sizedNumber(f[1:]); ok {
 				if gid, _, ok := sizedNumber(rest); ok {
@@ -223,8 +222,8 @@ func (r *row) extra(b []byte) error {
 	return nil
 }
 
-// beyondASCII is what code page 437, of the first PCs, has from 0x80 on. Names are in it
-// that do not say what they are in, unless they came from where nobody has it.
+// beyondASCII has the characters of code page 437, of the first PCs, from 0x80 on. Names without
+// a stated encoding use it, unless they come from a system that does not have it.
 var beyondASCII = []rune("ÇüéâäàåçêëèïîìÄÅÉæÆôöòûùÿÖÜ¢£¥₧ƒáíóúñÑªº¿⌐¬½¼¡«»░▒▓│┤╡╢╖╕╣║╗╝╜╛┐└┴┬├─┼╞╟╚╔╩╦╠═╬╧╨╤╥╙╘╒╓╫╪┘┌█▄▌▐▀αßΓπΣσµτΦΘΩδ∞φε∩≡±≥≤⌠⌡÷≈°∙·√ⁿ²■\u00a0")
 
 func fromDOS(name string) string {
@@ -239,7 +238,7 @@ func fromDOS(name string) string {
 	return string(b)
 }
 
-// sizedNumber is a number with its length in front.
+// sizedNumber parses a number that is preceded by its length.
 func sizedNumber(b []byte) (n uint64, rest []byte, ok bool) {
 	if len(b) == 0 || int(b[0]) > len(b)-1 || b[0] > 8 {
 		return 0, nil, false
@@ -250,7 +249,8 @@ func sizedNumber(b []byte) (n uint64, rest []byte, ok bool) {
 	return n, b[1+b[0]:], true
 }
 
-// dosTime is a time by two seconds, in nobody knows which zone: it is taken for UTC.
+// dosTime converts a time with a resolution of two seconds and no time zone, which is taken as
+// UTC.
 func dosTime(date, clock uint16) time.Time {
 	if date == 0 {
 		return time.Time{}
@@ -258,16 +258,16 @@ func dosTime(date, clock uint16) time.Time {
 	return time.Date(1980+int(date>>9), time.Month(date>>5&15), int(date&31), int(clock>>11), int(clock>>5&63), int(clock&31)*2, 0, time.UTC)
 }
 
-// dosClock is the opposite, of times that have one.
+// dosClock is the inverse of dosTime.
 func dosClock(t time.Time) (date, clock uint16) {
 	t = t.UTC()
 	if t.Year() < 1980 || t.Year() > 2107 {
-		return 1<<5 | 1, 0 // its first day
+		return 1<<5 | 1, 0 // the first possible day
 	}
 	return uint16((t.Year()-1980)<<9 | int(t.Month())<<5 | t.Day()), uint16(t.Hour()<<11 | t.Minute()<<5 | t.Second()/2)
 }
 
-// Windows counts 100 ns from 1601 on.
+// Windows counts units of 100 ns from 1601.
 const ntfsEpoch = -11644473600
 
 func ntfsTime(n uint64) time.Time {
@@ -277,7 +277,7 @@ func ntfsTime(n uint64) time.Time {
 	return time.Unix(int64(n/1e7)+ntfsEpoch, int64(n%1e7)*100).UTC()
 }
 
-// mode is the entry's mode by whoever made it.
+// mode returns the entry's mode, depending on the system that wrote it.
 func (r *row) mode() (m fs.FileMode, known bool) {
 	if r.maker != madeByUnix && r.maker != madeByMacOS || r.external>>16 == 0 {
 		return 0, false
@@ -302,7 +302,7 @@ const (
 	unixLink = 0o120000
 )
 
-// unixMode is what an entry's mode is called there.
+// unixMode returns the mode of an entry as Unix bits.
 func unixMode(e format.Entry) uint32 {
 	m := formatkit.UnixMode(e.Mode)
 	switch {
@@ -320,13 +320,13 @@ func unixMode(e format.Entry) uint32 {
 	return unixFile | m
 }
 
-// parseLocal returns how long the header in front of a content is.
+// parseLocal returns the length of the header before a content.
 func parseLocal(b []byte) (n int64, ok bool) {
 	return localLen + int64(binary.LittleEndian.Uint16(b[26:])) + int64(binary.LittleEndian.Uint16(b[28:])), string(b[:4]) == localMagic
 }
 
-// appendLocal appends the header in front of a content. Where sizes stand behind that, they
-// are long ones, as the field of long sizes says that is here then.
+// appendLocal appends the header before a content. If sizes follow the content, they have 64
+// bits, which the extra field for long sizes announces.
 func (r *row) appendLocal(b []byte) []byte {
 	le := binary.LittleEndian
 	date, clock := dosClock(r.time)
@@ -379,7 +379,7 @@ func (r *row) append(b []byte) []byte {
 	return append(append(b, r.name...), extra...)
 }
 
-// timeExtra is the time in fields that say which one it is.
+// timeExtra returns the time in extra fields with a defined time zone.
 func (r *row) timeExtra() (b []byte) {
 	if r.time.IsZero() {
 		return nil

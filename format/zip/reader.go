@@ -20,7 +20,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// reader is an open archive, whose directory has been read.
+// reader is an open archive whose directory has been read.
 type reader struct {
 	*format.Index
 	table  table
@@ -29,7 +29,7 @@ type reader struct {
 	size   int64
 	dirOff int64
 	notes  []format.Problem
-	doubt  *format.Problem // the first that is an error
+	doubt  *format.Problem // the first problem that is an error
 
 	// For repairs:
 	each    func(x row, raw []byte) error
@@ -65,15 +65,15 @@ func (r *reader) corrupt(code format.Code, off int64, msg string, args ...any) *
 	return &format.CorruptError{Format: "zip", Problem: format.Problem{Code: code, Severity: format.Error, Volume: r.name, Off: off, Message: fmt.Sprintf(msg, args...)}}
 }
 
-// corruptItem is corrupt about an entry.
+// corruptItem is like corrupt, about an entry.
 func (r *reader) corruptItem(p *item, code format.Code, off int64, msg string, args ...any) *format.CorruptError {
 	c := r.corrupt(code, off, msg, args...)
 	c.Entry, c.HasEntry = r.table.nameOf(p), true
 	return c
 }
 
-// findDirectory finds the directory, and by how much all positions are short: there
-// may be something in front of an archive that its writer knew nothing of.
+// findDirectory finds the directory, and the difference between stored and real offsets, because
+// bytes may precede an archive without its writer knowing about them.
 func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base int64, err error) {
 	at := findEnd(tail)
 	if more := min(r.size, endLen+maxComment+locatorLen); at < 0 && int64(len(tail)) < more {
@@ -109,7 +109,7 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 				return e, 0, err
 			}
 			if string(b[:4]) != end64Magic {
-				// There may be something in front of the archive.
+				// Bytes may precede the archive.
 				off = uint64(pos - locatorLen - end64Len)
 				if err := r.obj.ReadAt(ctx, b, int64(off)); err != nil {
 					return e, 0, err
@@ -130,9 +130,9 @@ func (r *reader) findDirectory(ctx context.Context, tail []byte) (e end, base in
 // readDirectory reads the rows of the directory.
 func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) error {
 	r.dirOff = int64(e.off) + base
-	behind := int64(0) // bytes between the directory, as its end says, and that
+	behind := int64(0) // bytes between the end of the directory according to the end record, and that record
 	if base > 0 && e.count > 0 {
-		// What is in front, or behind, may be known to the writer after all.
+		// The writer may have known about the bytes before or after the directory.
 		var b [4]byte
 		if err := r.obj.ReadAt(ctx, b[:], int64(e.off)); err != nil {
 			return err
@@ -148,8 +148,8 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 	room := make([]byte, min(int64(e.size)+behind, 256<<10)) // more than the longest row
 	buf := room[:0]
 	off, stop := r.dirOff, r.dirOff+int64(e.size)
-	end := stop + behind // a row may be there, if the end is wrong
-	next := off          // to be read
+	end := stop + behind // a row may be there if the end record is wrong
+	next := off          // offset of the next read
 	fill := func() error {
 		k := copy(room, buf)
 		buf = room[:min(int64(len(room)), int64(k)+end-next)]
@@ -210,10 +210,10 @@ func (r *reader) readDirectory(ctx context.Context, e end, base, limit int64) er
 	return nil
 }
 
-// mostNotes is how many things that are wrong with a directory are told.
+// mostNotes is the number of problems of a directory that are reported.
 const mostNotes = 1000
 
-// wrong notes something that does not keep the rest from being read.
+// wrong records a problem that does not prevent reading the rest.
 func (r *reader) wrong(c *format.CorruptError) {
 	if len(r.notes) < mostNotes {
 		r.notes = append(r.notes, c.Problem)
@@ -223,7 +223,7 @@ func (r *reader) wrong(c *format.CorruptError) {
 	}
 }
 
-// behindEnd tells what is odd about an archive that ends in tail.
+// behindEnd records what is unusual about an archive that ends with tail.
 func (r *reader) behindEnd(tail []byte, off int64) {
 	comment := int(binary.LittleEndian.Uint16(tail[20:]))
 	c := r.corrupt(format.Gap, off+endLen+int64(comment), "%d bytes after the end of the archive", len(tail)-endLen-comment)
@@ -234,14 +234,14 @@ func (r *reader) behindEnd(tail []byte, off int64) {
 	r.wrong(c)
 }
 
-// Can returns what else the reader can do.
+// Can returns the optional functions of the reader.
 func (r *reader) Can() format.Abilities {
 	can := r.Index.Can()
 	can.Doubt = func() *format.Problem { return r.doubt }
 	return can
 }
 
-// add makes an entry of a row.
+// add adds the entry of a row.
 func (r *reader) add(x row, base, rowOff int64) {
 	mode, known := x.mode()
 	name := strings.TrimSuffix(x.name, "/")
@@ -298,7 +298,7 @@ func (r *reader) add(x row, base, rowOff int64) {
 // maxLink is the longest target of a link.
 const maxLink = 64 << 10
 
-// readLinks reads what symlinks lead to, which is their content.
+// readLinks reads the targets of symbolic links, which are their contents.
 func (r *reader) readLinks(ctx context.Context) error {
 	for i := range r.table.Len() {
 		if r.table.items.At(i).kind != format.Symlink || !r.table.readable(i) {
@@ -342,8 +342,7 @@ func (r *reader) readLink(ctx context.Context, i int) error {
 	return nil
 }
 
-// contentOff is where an entry's content begins, which only the header in front of
-// it says.
+// contentOff returns where an entry's content begins, which only the header before it shows.
 func (r *reader) contentOff(ctx context.Context, p *item) (int64, error) {
 	var b [localLen]byte
 	if err := r.obj.ReadAt(ctx, b[:], p.off); err != nil {
@@ -377,7 +376,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 	}
 }
 
-// byPlace returns what can be read, in the order in which it is stored.
+// byPlace returns the readable entries in stored order.
 func (r *reader) byPlace() []uint32 {
 	order := make([]uint32, 0, r.table.Len())
 	for i := range r.table.Len() {
@@ -392,8 +391,7 @@ func (r *reader) byPlace() []uint32 {
 	return order
 }
 
-// Regions are the headers in front of contents and what is behind them, and the
-// directory.
+// Regions yields the headers before contents, what follows contents, and the directory.
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		end := int64(0)

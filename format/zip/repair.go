@@ -19,10 +19,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans a directory of all files whose contents match their checksums. Contents
-// stay where they are. Rows of a directory that are right are kept as they are; headers in
-// front of contents that are damaged are made of them. Where rows are missing, they are made
-// of the headers.
+// repair plans a directory with all files whose contents match their checksums. Contents stay
+// where they are. Correct rows of the directory are kept. Damaged headers before contents are
+// made from rows, and missing rows from headers.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
@@ -53,7 +52,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	if !slices.ContainsFunc(m.found, func(x found) bool { return x.fine || x.head > 0 }) {
-		m.base, m.dirOff, m.found = 0, size, nil // it is not where it is looked for
+		m.base, m.dirOff, m.found = 0, size, nil // it is not where the end record says
 	}
 	if damaged || len(m.missing) > 0 {
 		if err := m.sweep(); err != nil {
@@ -63,17 +62,17 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return m.plan(damaged)
 }
 
-// found is a file of which there is a row, or a header.
+// found is a file with a row or a header.
 type found struct {
 	row
-	at   int64  // of its header
-	end  int64  // of its content
+	at   int64  // offset of its header
+	end  int64  // end of its content
 	raw  []byte // its row
-	fine bool   // its header is one, and its content is right, or nobody here can tell
-	head int64  // how long the header is that can be made of the row, where only that is damaged
+	fine bool   // its header is valid, and its content is correct or cannot be checked
+	head int64  // length of the header that can be made from the row, if only the header is damaged
 }
 
-// mender is the state of one repair.
+// mender is the state of a repair.
 type mender struct {
 	*reader
 	ctx     context.Context
@@ -81,7 +80,7 @@ type mender struct {
 	memory  int64
 	base    int64
 	found   []found
-	names   map[string]bool // of those that are fine
+	names   map[string]bool // of fine files
 	missing []string        // names of rows that are not fine
 	p       format.Plan
 }
@@ -113,7 +112,7 @@ func (m *mender) check() error {
 			m.missing = append(m.missing, x.name)
 		}
 	}
-	// A header is made only where no content is that can be read.
+	// A header is only made where there is no readable content.
 	behind := m.dirOff
 	for i := range m.found {
 		if x := &m.found[len(m.found)-1-i]; x.fine {
@@ -125,7 +124,7 @@ func (m *mender) check() error {
 	return nil
 }
 
-// checkOne looks for the content of a row, where the next one begins at behind.
+// checkOne looks for the content of a row; the next content begins at behind.
 func (m *mender) checkOne(x *found, behind int64) error {
 	var b [localLen]byte
 	if x.at < 0 || x.at > m.dirOff-localLen {
@@ -136,10 +135,10 @@ func (m *mender) checkOne(x *found, behind int64) error {
 	}
 	n, sound := parseLocal(b[:])
 	if flags, method := binary.LittleEndian.Uint16(b[6:]), binary.LittleEndian.Uint16(b[8:]); sound && !x.proves() && (flags != x.flags || method != x.method) {
-		return nil // one of the two is damaged
+		return nil // either the row or the header is damaged
 	}
-	// Where the header is damaged, the content may begin where that says, or end where
-	// the next one begins, with sizes in between.
+	// If the header is damaged, the content may begin where the header says, or end where the
+	// next one begins, with sizes between them.
 	tries := []int64{n}
 	if gap := behind - x.at - int64(x.stored); !sound && x.flags&flagBehind != 0 {
 		tries = append(tries, gap-16, gap-24, gap-12, gap-20)
@@ -169,8 +168,8 @@ func (m *mender) checkOne(x *found, behind int64) error {
 	return nil
 }
 
-// makeHeader makes the header of x, unless there may be something in its place: it must be
-// right behind another content, the last of which ends at before, or have the name still.
+// makeHeader makes the header of x, unless there may be something else in its place: it must
+// directly follow another content, the last of which ends at before, or still have the name.
 func (m *mender) makeHeader(x *found, before int64) error {
 	if x.at < before {
 		return nil
@@ -197,10 +196,10 @@ func (m *mender) makeHeader(x *found, before int64) error {
 	return nil
 }
 
-// rowName is the name in a row as it is there.
+// rowName returns the name as stored in a row.
 func rowName(raw []byte) []byte { return raw[rowLen:][:binary.LittleEndian.Uint16(raw[28:])] }
 
-// header is a header in front of a content, of so many bytes.
+// header returns a header of n bytes for a content.
 func (r *row) header(name []byte, n int) []byte {
 	x := *r
 	x.name, x.flags = string(name), x.flags&^flagBehind // the sizes are known
@@ -211,29 +210,29 @@ func (r *row) header(name []byte, n int) []byte {
 	le.PutUint16(b[6:], r.flags)
 	b = append(b, name...)
 	if room := n - len(b); room >= 4 {
-		const padding = 0xd935 // as Android's tools have it
+		const padding = 0xd935 // as in Android's tools
 		b = le.AppendUint16(le.AppendUint16(b, padding), uint16(room-4))
 	}
 	return append(b, make([]byte, n-len(b))...)
 }
 
-// proves reports whether reading the content shows if it is right.
+// proves reports whether reading the content shows whether it is correct.
 func (r *row) proves() bool {
 	_, read := methods[r.method]
 	return r.flags&flagEncrypted == 0 && read
 }
 
-// open reports whether a decoder may go on behind the content's end.
+// open reports whether a decoder may read beyond the end of the content.
 func (r *row) open() bool { return r.method == lzma && r.flags&flagMarked == 0 }
 
-// matches reports whether a content at off is what its checksum says, as far as that can
-// be known.
+// matches reports whether a content at off matches its checksum, as far as that can be
+// determined.
 func (m *mender) matches(x *row, off int64) (bool, error) {
 	if x.method == stored && x.stored != x.size && x.flags&flagEncrypted == 0 {
 		return false, nil
 	}
 	if !x.proves() || x.size == 0 && x.crc == 0 {
-		return true, nil // nobody reads what is stored
+		return true, nil // it cannot be decoded
 	}
 	return m.decodes(x, off)
 }
@@ -262,10 +261,10 @@ func (m *mender) decodes(x *row, off int64) (bool, error) {
 	return err == nil && n == int64(x.size) && sum.Sum32() == x.crc, nil
 }
 
-// sweep goes through the archive. It makes the headers that can be made of rows, and looks
-// for headers of files that no row leads to.
+// sweep scans the archive. It makes headers from rows if possible, and looks for headers of files
+// without a row.
 func (m *mender) sweep() error {
-	known := m.found // in their order
+	known := m.found // in stored order
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, End: m.dirOff}
 	buf := bufio.NewReaderSize(in, room(m.dirOff))
 	at, before := int64(0), int64(0) // where the last content ends
@@ -331,8 +330,8 @@ func (m *mender) sweep() error {
 	return errors.Join(context.Cause(m.ctx), in.Err)
 }
 
-// local makes a row of the header at off, nil if its content is not right. It says where to
-// go on, 0 if nobody knows.
+// local makes a row from the header at off, or returns nil if its content is wrong. next is where
+// to continue, or 0 if it is not known.
 func (m *mender) local(off int64) (_ *found, next int64, _ error) {
 	b := make([]byte, localLen)
 	if err := m.obj.ReadAt(m.ctx, b, off); err != nil {
@@ -346,7 +345,7 @@ func (m *mender) local(off int64) (_ *found, next int64, _ error) {
 	if err := m.obj.ReadAt(m.ctx, b[localLen:n], off+localLen); err != nil {
 		return nil, 0, err
 	}
-	// It is a row but for what only that has.
+	// The header is converted to a row, without what only rows have.
 	le := binary.LittleEndian
 	raw := append(make([]byte, rowLen), b[localLen:n]...)
 	copy(raw, rowMagic)
@@ -388,17 +387,17 @@ func (m *mender) local(off int64) (_ *found, next int64, _ error) {
 			return nil, 0, err
 		}
 		if le.Uint16(b) == 'P'|'K'<<8 {
-			return nil, behind, nil // not into it: it may be an archive
+			return nil, behind, nil // skip the content, because it may be an archive
 		}
 	}
 	return nil, 0, nil
 }
 
-// room is how much is read of so many bytes at once.
+// room returns the size of the reads for n bytes.
 func room(n int64) int { return int(min(n, 256<<10)) }
 
-// behind looks for the sizes behind a content that begins at a place: they say how far
-// away they are.
+// behind looks for the sizes after a content that begins at an offset. They contain the distance
+// to that offset.
 func (m *mender) behind(x *row, at int64) (int64, error) {
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: at, End: m.dirOff}
 	buf := bufio.NewReaderSize(in, room(m.dirOff-at))
@@ -452,7 +451,7 @@ func (m *mender) plan(damaged bool) (format.Plan, error) {
 	}
 	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
 	if fine[0].at < m.base {
-		// What the end says of what is in front of the archive cannot be right.
+		// What the end record says about bytes before the archive cannot be right.
 		m.base = 0
 		for i := range fine {
 			x := fine[i].row

@@ -12,9 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// A Stream writes an archive to whoever waits for it: from front to back, each file as
-// soon as it is read, and none compressed. It is for servers; programs that write
-// archives have package holdall.
+// A Stream writes an archive sequentially, each file as soon as it is read, without compression.
+// It is for servers that send archives; programs that write archives use package holdall.
 type Stream struct {
 	out   io.Writer
 	at    uint64
@@ -25,14 +24,15 @@ type Stream struct {
 	row   []byte
 }
 
-// NewStream returns a stream to out. What it must remember goes to a scratch, if that is
-// much. It must be closed.
+// NewStream returns a Stream that writes to out. If it must remember much, it uses scratch space.
+// The caller must call End when all entries have been added, and Close in any case.
 func NewStream(out io.Writer, scratch func() (format.Scratch, error)) *Stream {
 	return &Stream{out: out, dir: formatkit.Spill{Scratch: scratch, Most: 1 << 20}, buf: make([]byte, 256<<10)}
 }
 
-// Add writes an entry, which is a file, a folder or a symlink, whatever it is called. Short
-// content is read to its end before any of it is written.
+// Add writes an entry, which must be a file, a folder or a symbolic link, and may have any name.
+// Content of up to 1 MiB is read completely before any of it is written. After an error of longer
+// content or of out, the stream cannot be continued.
 func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) error {
 	switch e.Kind {
 	case format.Dir:
@@ -78,7 +78,7 @@ func (s *Stream) write(p []byte) error {
 	return err
 }
 
-// End writes the directory, and a comment for people. Nothing may be added any more.
+// End writes the directory, and a comment for people. Nothing may be added afterwards.
 func (s *Stream) End(comment string) error {
 	off := s.at
 	err := s.dir.Each(s.write)
@@ -88,5 +88,5 @@ func (s *Stream) End(comment string) error {
 	return err
 }
 
-// Close gives the scratch back.
+// Close releases the scratch space.
 func (s *Stream) Close() error { return s.dir.Close() }

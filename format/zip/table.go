@@ -12,17 +12,17 @@ import (
 // item is an entry in memory: 72 bytes, and its name.
 type item struct {
 	name         uint64
-	off          int64 // of its header
-	stored       int64 // bytes of content
+	off          int64 // offset of its header
+	stored       int64 // stored size
 	size         int64
 	sec          int64
 	nsec         int32
 	nameLen      uint32
-	owner, group uint32 // which of table.people
+	owner, group uint32 // numbers in table.people
 	crc          uint32
 	mode         fs.FileMode
 	kind         format.Kind
-	method       uint8 // one that is known
+	method       uint8 // a supported method
 	flags        uint8
 }
 
@@ -30,14 +30,15 @@ const (
 	hasMode = 1 << iota
 	hasTime
 	isRare // in table.faults or links
-	isOpen // what becomes of what is stored may go on behind its end
+	isOpen // a decoder may read beyond the end of what is stored
 )
 
-// costOfEntry is what an entry takes in memory beside its name, with its share of the
-// order of names.
+// costOfEntry is the memory that an entry takes besides its name, with its share of the order of
+// names.
 const costOfEntry = 72 + 4
 
-// table is the directory as columns: a million entries must not be a million objects.
+// table has the directory as columns, because a million entries must not take a million
+// allocations.
 type table struct {
 	items  columns.Rows[item]
 	names  columns.Strings
@@ -86,5 +87,5 @@ func (t *table) readable(i int) bool {
 	return x.kind != format.Dir && (x.flags&isRare == 0 || t.faults[i] == nil)
 }
 
-// codec returns what undoes the compression.
+// codec returns the codec of the entry's compression.
 func (x *item) codec() string { return methods[uint16(x.method)] }

@@ -23,8 +23,8 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return r.checkPlaces(ctx, report)
 }
 
-// checkPlaces reads the header in front of each content, and tells of contents that
-// lie in others: so are bombs made.
+// checkPlaces reads the header before each content, and reports contents that are within others,
+// which is how bombs are made.
 func (r *reader) checkPlaces(ctx context.Context, report func(format.Problem)) error {
 	end := int64(0)
 	for _, i := range r.byPlace() {

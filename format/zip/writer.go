@@ -18,13 +18,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// writer writes an archive. Content is compressed before its header is written, so
-// that sizes stand in front of it and a source that breaks off leaves nothing.
+// writer writes an archive. Content is compressed before its header is written, so that sizes are
+// in the header and a source that fails leaves nothing.
 type writer struct {
 	name    string
 	out     store.Writer
 	at      uint64
-	dir     formatkit.Spill // the rows of what was written
+	dir     formatkit.Spill // rows of what was written
 	row     []byte
 	scratch func() (format.Scratch, error)
 	names   formatkit.Names
@@ -36,7 +36,7 @@ type writer struct {
 	err     error // why nothing can be added any more
 }
 
-// heldContent is the longest content that is compressed in memory.
+// heldContent is the largest content that is compressed in memory.
 const heldContent = 1 << 20
 
 var levels = map[string]int{"": 6, "fastest": 1, "fast": 3, "better": 7, "best": 9}
@@ -91,7 +91,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 		return err
 	}
 	defer release()
-	defer func() { w.err = err }() // what is written now is not taken back
+	defer func() { w.err = err }() // from here on, writing cannot be taken back
 	head := x.appendLocal(nil)
 	if _, err := w.out.Write(head); err != nil {
 		return err
@@ -109,12 +109,12 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 	return w.dir.Add(w.row)
 }
 
-// newRow is the row of an entry that begins at off, but for its content.
+// newRow returns the row of an entry that begins at off, without the fields of its content.
 func newRow(e format.Entry, off uint64) row {
 	x := row{name: e.Name, maker: madeByUnix, time: e.ModTime, off: off, external: unixMode(e) << 16}
 	if e.Kind == format.Dir {
 		x.name += "/"
-		x.external |= 0x10 // a directory, for those that know no Unix
+		x.external |= 0x10 // marks a directory for systems without Unix modes
 	}
 	if utf8.ValidString(e.Name) {
 		x.flags |= flagUTF8

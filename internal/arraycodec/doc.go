@@ -1,7 +1,4 @@
-// Package arraycodec decodes what chunks of arrays are compressed with, as Zarr
-// and HDF5 do. Nothing that a chunk says of its size is believed: whoever calls
-// says how long it may get.
-//
-// It is for packages zarr and hdf5. What archives are compressed with is in
-// package codec.
+// Package arraycodec decodes the compression of array chunks, for packages zarr and hdf5. It
+// trusts no size in a chunk: the caller gives the largest size of the result. The compression of
+// archives is in package codec.
 package arraycodec

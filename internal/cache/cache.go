@@ -1,8 +1,6 @@
-// Package cache remembers ranges of objects, so that detection, opening and
-// reading share what one of them has fetched.
-//
-// It lies below the formats, which therefore read as often as they like, and is
-// for stores behind a network: a disk has a better cache of its own.
+// Package cache caches ranges of remote objects in memory, so that detecting, opening and reading
+// an archive share what was fetched. It is below the formats, which may therefore read the same
+// bytes several times. Disks are not cached, because the system does that.
 package cache
 
 import (

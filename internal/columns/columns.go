@@ -1,4 +1,4 @@
-// Package columns keeps lists of millions in few pieces of memory.
+// Package columns stores lists of millions of values in few allocations.
 package columns
 
 import "unsafe"

@@ -17,13 +17,14 @@ import (
 	"github.com/holdall/holdall/internal/meter"
 )
 
-// A ProofError means that a piece of content is not what the index of the archive has
-// the digest of. Nothing of the piece was handed out.
+// A ProofError means that a piece of content does not match its digest in an index. No byte of
+// the piece was returned.
 type ProofError struct {
 	Entry    string
-	Off, Len int64  // of the piece, in the content
-	Index    string // where that is
-	// None says that there is no digest: the content was damaged when the index was made.
+	Off, Len int64  // of the piece in the content
+	Index    string // address of the index
+	// None means that there is no digest, because the content was damaged when the index was
+	// made.
 	None bool
 }
 
@@ -32,7 +33,7 @@ func (e *ProofError) Error() string {
 	return s + " (" + format.Escape(e.Index) + ")"
 }
 
-// What says what is wrong, without the name.
+// What describes the problem without the name of the entry.
 func (e *ProofError) What() string {
 	if e.None {
 		return fmt.Sprintf("bytes %d to %d have no digest: they were damaged when the index was written", e.Off, e.Off+e.Len)
@@ -40,11 +41,11 @@ func (e *ProofError) What() string {
 	return fmt.Sprintf("bytes %d to %d are damaged: they do not match the digest in the index", e.Off, e.Off+e.Len)
 }
 
-// Unwrap says that it is damage.
+// Unwrap returns format.ErrCorrupt.
 func (e *ProofError) Unwrap() error { return format.ErrCorrupt }
 
-// A ProofLostError means that an index was to prove what is read, and does not say any
-// more by what. Nothing is read without proof because of that.
+// A ProofLostError means that content could not be compared because the index with its digests is
+// damaged. The content is not returned.
 type ProofLostError struct {
 	Entry string
 	Index string

@@ -1,10 +1,7 @@
-// Package content reads the contents of an archive's entries. It is the one way
-// in which they are read: whole, in ranges, one after the other, by files, by
-// extraction, by conversion, by mounts and by servers.
-//
-// It puts together what a format says of where contents lie, the engine that
-// fetches and decodes them, and the digests that vouch for them. What it hands
-// out says whether it is vouched for.
+// Package content reads the contents of an archive's entries. All reads of contents use it: whole
+// files and ranges, extraction, conversion, mounts and servers. It combines the places of
+// contents from the format, the engine that fetches and decodes them, and the digests that prove
+// them. A [Content] records whether its bytes are proven.
 package content
 
 import (

@@ -1,7 +1,6 @@
-// Package digest computes the digests of contents and compares contents with
-// them. All hashing of content is here: of what lies in memory, of a stream that
-// is read through ([Reader]), and of a stream that is read, hashed and written
-// side by side ([Ahead]).
+// Package digest computes digests of contents and compares contents with them. It hashes contents
+// in memory, streams while they are read ([Reader]), and streams that are read, hashed and
+// written concurrently ([Ahead]).
 package digest
 
 import (
@@ -73,12 +72,12 @@ func sumOf(algo string, h hash.Hash) format.Digest {
 	return format.Digest{Algo: algo, Sum: string(h.Sum(nil))}
 }
 
-// An Error means that content is not what its archive says it is.
+// An Error means that content does not match its digest in the archive.
 type Error struct {
 	Entry     string
 	Want, Got format.Digest
-	// Bit is the only wrong bit, where flipping it makes the content right; -1
-	// where that is not so or was not tried.
+	// Bit is the number of the bit that must be flipped to make the content match; -1 if there is
+	// none or if none was searched for.
 	Bit int64
 }
 
@@ -86,7 +85,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: content is damaged: %s", format.Escape(e.Entry), e.What())
 }
 
-// What says what was found, without the name.
+// What describes the problem without the name of the entry.
 func (e *Error) What() string {
 	s := fmt.Sprintf("expected %s, found %s", e.Want, e.Got)
 	if e.Bit >= 0 {

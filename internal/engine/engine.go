@@ -1,8 +1,6 @@
-// Package engine turns extents into content: it plans requests, joins those
-// that lie close together, fetches them with bounded parallelism and decodes.
-//
-// It is the one way in which content is read, for every format and every store.
-// Formats never see it.
+// Package engine turns extents into content. It plans requests, joins those that are close
+// together, fetches them with bounded parallelism, and decodes the results. All formats and
+// stores are read with it; formats do not know it.
 package engine
 
 import (

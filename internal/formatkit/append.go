@@ -1,6 +1,5 @@
-// Package formatkit is what several formats share: how contents are appended and
-// copied, how an object's ends are read, how problems are told. It is for packages
-// below format; a stranger's format can do without.
+// Package formatkit has code that several formats share: appending and copying contents, reading
+// the ends of objects, and reporting problems. Formats of third parties do not need it.
 package formatkit
 
 import (

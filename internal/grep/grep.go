@@ -1,4 +1,4 @@
-// Package grep finds lines in contents.
+// Package grep searches for lines in contents.
 package grep
 
 import (

@@ -18,14 +18,15 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An Folder is a folder on a disk where indexes of archives are kept that took
-// long to open. Any number of programs may share it: an index appears whole, and one
-// that is taken away is still there for who reads it.
+// A Folder is a folder on a disk with indexes of archives that took long to open. Any number of
+// programs may share it. An index appears as a whole, and a removed index remains usable by
+// programs that have it open.
 type Folder struct {
 	Dir string
-	// Most is how many bytes are kept, those that were used last; 0 is 4 GiB.
+	// Most is the total size of the indexes to keep, in bytes; 0 means 4 GiB. The least recently
+	// used indexes are removed first.
 	Most int64
-	// Expensive is how long an archive takes to open whose index is kept; 0 is 0.3 s.
+	// Expensive is how long an archive must take to open for its index to be kept; 0 means 0.3 s.
 	Expensive time.Duration
 }
 

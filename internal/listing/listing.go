@@ -1,5 +1,5 @@
-// Package listing puts the names of an archive in the order in which buckets and pages
-// of directories need them, whatever the order in which a format has them.
+// Package listing yields the names of an archive in the order of buckets and directory pages,
+// whatever their order in the format.
 package listing
 
 import (

@@ -1,5 +1,5 @@
-// Package mend carries out what formats plan for damaged archives, and plans what
-// another copy of an archive can mend.
+// Package mend carries out the repair plans of formats, and plans repairs from another copy of an
+// archive.
 package mend
 
 import (

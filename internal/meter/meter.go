@@ -1,35 +1,35 @@
-// Package meter counts work while it is done.
+// Package meter counts work for progress reports.
 package meter
 
 import "sync/atomic"
 
-// A Meter counts the work done, for whoever wants to show it: the library adds,
-// others look, at their own pace. Totals are zero as long as they are unknown.
-// The zero value is ready; a nil Meter counts nothing.
+// A Meter counts finished work. The library adds to it, and programs call Snapshot at any time.
+// Totals are zero while they are unknown. The zero value is ready to use; a nil Meter counts
+// nothing.
 type Meter struct {
-	// WantTotal has the work counted before it is done, or meanwhile, which
-	// takes another look at every name.
+	// WantTotal makes the library count the total before the work or during it, which takes
+	// another look at every name.
 	WantTotal bool
 
 	entries, bytes           atomic.Int64
 	totalEntries, totalBytes atomic.Int64
 }
 
-// Progress is what a Meter says at one moment.
+// Progress is the state of a Meter at one moment.
 type Progress struct {
 	Entries, Bytes           int64
 	TotalEntries, TotalBytes int64
 }
 
-// Snapshot returns the counts.
+// Snapshot returns the current counts.
 func (m *Meter) Snapshot() Progress {
 	return Progress{m.entries.Load(), m.bytes.Load(), m.totalEntries.Load(), m.totalBytes.Load()}
 }
 
-// WantsTotal reports whether anybody wants to know how much there is to do.
+// WantsTotal reports whether totals should be counted.
 func (m *Meter) WantsTotal() bool { return m != nil && m.WantTotal }
 
-// Expect says how much there is to do.
+// Expect sets the totals.
 func (m *Meter) Expect(entries, bytes int64) {
 	if m != nil {
 		m.totalEntries.Store(entries)
@@ -37,7 +37,7 @@ func (m *Meter) Expect(entries, bytes int64) {
 	}
 }
 
-// Add says that so much has been done.
+// Add adds finished work.
 func (m *Meter) Add(entries, bytes int64) {
 	if m != nil {
 		m.entries.Add(entries)

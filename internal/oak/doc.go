@@ -1,34 +1,32 @@
-// Package oak is the segment store of Apache Oak, the content repository below AEM:
-// tars of segments, of at most 256 KiB each, that refer to each other.
-//
-// It is for the engine, and for the command's own verbs about such stores; programs
-// open stores with package holdall.
+// Package oak reads, checks, repairs and writes segment stores of Apache Oak, the content
+// repository of AEM: tars of segments of at most 256 KiB each, which refer to each other. It is
+// for the engine and for the verbs of "holdall oak"; programs open stores with package holdall.
 //
 // A store is a folder:
 //
-//	data00000a.tar …  segments, written one after the other, with an index at the end
+//	data00000a.tar …  segments, in the order of writing, with an index at the end
 //	journal.log       revisions of the root, the newest last
 //	manifest          the version of the store
-//	gc.log            collections of garbage
+//	gc.log            garbage collections
 //
-// A tar has a number, which grows, and a letter, which grows when a cleanup writes it
-// anew without its garbage. Of letters of one number the last whose index is sound
-// counts. A tar whose writer was killed has no index: it is scanned, and never
-// written for that.
+// A tar has a number, which grows, and a letter, which grows when a cleanup rewrites it without
+// its garbage. Of the letters of one number, the last one with a sound index counts. If the
+// writer of a tar was killed, the tar has no index; it is then scanned, but not rewritten.
 //
-// The code goes by these things: repository.go opens tars, live.go sees to it that they are
-// of one moment though another program writes to them, and reader.go shows their segments
-// as entries. The tree of nodes is another view: tree_open.go chooses a revision,
-// tree.go walks, tree_find.go goes to a path, tree_names.go makes paths of names,
-// tree_value.go contents of values; tree_files.go shows what are files in it as files,
-// tree_lucene.go those of indexes. search.go and where.go look for nodes, indexes.go for
-// definitions of indexes, datastore.go for what lies in a data store. regions.go has what is
-// no content in any view. export.go writes nodes as JSON; changes.go and history.go compare
-// revisions, watch.go those that come, refs.go, blobs.go and sizes.go say what takes room.
-// revise.go writes a new revision of a stopped store, for checkpoints.go, surgery.go and
-// fix.go; backup.go copies what is new, copy.go and cloud.go are for stores whose segments
-// are objects of their own. verify.go, repair.go and cleanup.go put the closets to work,
-// inspect.go is for looking at single segments and records. What the bytes mean is in
-// closets: tarfile, segment, repo (journal and such), cloud (segments as objects), nodejson,
-// audit (what is wrong), rescue (what can be saved), sweep (what is garbage).
+// The code: repository.go opens tars, live.go ensures that they belong to the same moment while
+// another program writes to them, and reader.go presents their segments as entries. The tree of
+// nodes is another view. tree_open.go chooses a revision, tree.go walks, tree_find.go finds a
+// path, tree_names.go converts names to paths, and tree_value.go converts values to contents.
+// tree_files.go presents the files in the tree as files, and tree_lucene.go those of indexes.
+// search.go and where.go search nodes, indexes.go finds definitions of indexes, and datastore.go
+// finds contents in a data store. regions.go returns what is not content in any view.
+//
+// export.go writes nodes as JSON. changes.go and history.go compare revisions, and watch.go
+// follows new ones. refs.go, blobs.go and sizes.go show what takes space. revise.go writes a new
+// revision of a stopped store, for checkpoints.go, surgery.go and fix.go. backup.go copies what
+// is new. copy.go and cloud.go are for stores whose segments are objects. verify.go, repair.go
+// and cleanup.go use the internal packages, and inspect.go shows single segments and records.
+//
+// The bytes are in internal packages: tarfile, segment, repo (journal and other files), cloud
+// (segments as objects), nodejson, audit (checks), rescue (recovery) and sweep (garbage).
 package oak

@@ -1,6 +1,6 @@
-// Package outside decides where an archive may lead. An archive of references could
-// otherwise make whoever opens it read any file of this machine, or ask any server
-// that this machine can reach.
+// Package outside decides which references out of an archive may be followed. Without this, an
+// archive with references could make the program that opens it read any file of this machine, or
+// send requests to any server that this machine can reach.
 package outside
 
 import (
@@ -14,26 +14,25 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Rule says where one archive may lead.
+// A Rule says where an archive may refer to.
 type Rule struct {
 	Store store.Store
 	Name  string // of the archive
-	// Allowed is where it may lead besides its own folder or server: "none" allows
-	// nothing, "any" everything; else each is an address or a folder, and what lies
-	// below it is allowed too.
+	// Allowed lists where the archive may refer to besides its own folder or server. "none"
+	// allows nothing and "any" everything. Any other value is an address or a folder, and allows
+	// it and everything below it.
 	Allowed []string
 }
 
-// An Error means that an archive leads to an address which it may not
-// lead to.
+// An Error means that an archive refers to an address that is not allowed.
 type Error struct{ Address string }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("the archive refers to %s, outside its own folder or server, which is not allowed", store.Redact(e.Address))
 }
 
-// Find finds the store and the name of what the archive leads to, or fails with an
-// *Error. A path is meant from the archive's own folder.
+// Find returns the store and the name of what the archive refers to, or fails with an *Error. A
+// path is relative to the archive's own folder.
 func (x Rule) Find(ctx context.Context, address string) (store.Store, string, error) {
 	whole, name := x.resolve(address)
 	if !x.mayLead(whole, name) {

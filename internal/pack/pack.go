@@ -1,5 +1,4 @@
-// Package pack writes archives: from files of this machine, from objects, and from
-// other archives.
+// Package pack writes archives: from local files, from objects, and from other archives.
 package pack
 
 import (

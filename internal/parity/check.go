@@ -7,29 +7,30 @@ import (
 	"github.com/holdall/holdall/internal/meter"
 )
 
-// A Report says how much is damaged, and how much more could be.
+// A Report says how many blocks are damaged, and how many more may be lost.
 type Report struct {
-	Block  int   `json:"block"`  // bytes of each
-	Blocks int64 `json:"blocks"` // of all that is protected
-	Looked int64 `json:"looked"` // blocks that were looked at
-	// Damaged counts those of them that are not what they were, Healed those of the damaged
+	Block  int   `json:"block"`  // size of a block
+	Blocks int64 `json:"blocks"` // number of protected blocks
+	Looked int64 `json:"looked"` // number of blocks that were checked
+	// Damaged is the number of checked blocks that are damaged, and Healed the number of those
 	// that can be computed.
 	Damaged int64 `json:"damaged"`
 	Healed  int64 `json:"healed"`
-	// Parity counts the blocks of parity that there are, and were, in the group that has
-	// least left.
+	// Parity is the number of usable parity blocks in the group with the fewest left, and
+	// ParityHad the number that was written.
 	Parity       int64 `json:"parity"`
 	ParityHad    int64 `json:"parity_written"`
-	ParityBroken int64 `json:"parity_damaged"` // records of the parity file, of whatever kind
-	// Spare is how many more blocks can be lost, whichever they are, if what was not looked
-	// at is sound; Share is the share of all blocks in one run that can be.
+	ParityBroken int64 `json:"parity_damaged"` // damaged records of the parity file, of all kinds
+	// Spare is the number of further blocks that may be lost, whichever they are, if the blocks
+	// that were not checked are sound. Share is the share of all blocks that may be lost in one
+	// run.
 	Spare int64   `json:"spare"`
 	Share float64 `json:"spare_share"`
 
-	first int64 // block that is damaged
+	first int64 // number of the first damaged block
 }
 
-// Where is the first damaged block that Check has found: in which object, and where there.
+// Where returns the object and the offset of the first damaged block that Check has found.
 func (g *Guard) Where(r Report) (object string, off int64) {
 	if r.Damaged == 0 {
 		return "", 0

@@ -1,8 +1,7 @@
-// Package parity writes and reads parity files: blocks beside an archive from which lost
-// blocks of it are computed again.
+// Package parity writes and reads parity files: blocks beside an archive from which its lost
+// blocks can be computed.
 //
-// The bytes are specified in docs/parity.md. An [Encoder] takes the bytes of an archive as
-// they pass by. [Seek] finds the parity of an archive and binds it to what is there: the
-// [Guard] that comes back checks blocks and heals them. [Guard.Store] shows the archive
-// healed.
+// docs/parity.md specifies the bytes. An [Encoder] reads an archive while it is written. [Seek]
+// finds the parity of an archive and returns a [Guard], which checks blocks and heals them.
+// [Guard.Store] presents the archive in its healed state.
 package parity

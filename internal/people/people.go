@@ -1,4 +1,4 @@
-// Package people gives users and groups their numbers, and numbers their names.
+// Package people converts names of users and groups to numbers, and numbers to names.
 package people
 
 import (

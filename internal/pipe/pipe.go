@@ -1,9 +1,7 @@
-// Package pipe runs work on several goroutines and hands the results on, in
-// order or as they come. What waits is bounded, whoever starts is waited for,
-// and the first error ends it all.
-//
-// It is for reading ahead, and for what takes a processor long. Formats, which
-// start no goroutines of their own, have theirs from here.
+// Package pipe runs work on several goroutines and returns the results, in order or as they come.
+// It bounds the number of waiting results, waits for all goroutines that it starts, and ends at
+// the first error. It is for reading ahead and for work that takes processor time. Formats, which
+// start no goroutines themselves, use it too.
 package pipe
 
 import (

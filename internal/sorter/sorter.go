@@ -1,8 +1,5 @@
-// Package sorter puts any number of rows into the order of their keys, in bounded
-// memory.
-//
-// It is for formats that get what they write in another order than they need; what
-// is few is better sorted by package slices.
+// Package sorter sorts any number of rows by their keys, in bounded memory. It is for formats
+// that receive data in another order than they write it. For few rows, use package slices.
 package sorter
 
 import (

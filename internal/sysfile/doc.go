@@ -1,3 +1,3 @@
-// Package sysfile has what systems do differently with files: locks, by which others can
-// tell whether who made a file still lives.
+// Package sysfile has operations on files that differ between systems, such as locks that show
+// whether the writer of a file is still running.
 package sysfile

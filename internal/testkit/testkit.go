@@ -1,9 +1,6 @@
-// Package testkit is what tests of several packages share: random numbers whose
-// seed is printed and can be set, fixtures unpacked from testdata, programs of others, and
-// what a test says of itself.
-//
-// Only tests import it, and format/formattest, which is of tests. What tests need of
-// stores is in store/storetest.
+// Package testkit has what tests of several packages share: random numbers with printed seeds,
+// fixtures from testdata, other programs, and what a test requires. Only tests and
+// format/formattest import it. Helpers for tests of stores are in store/storetest.
 package testkit
 
 import (

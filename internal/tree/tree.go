@@ -1,8 +1,6 @@
-// Package tree walks files and folders of the machine for packing: in an order
-// that is the same everywhere, never blocking on what is no file, never
-// descending into what is only linked.
-//
-// It knows nothing of archives; package pack packs what it finds.
+// Package tree walks local files and folders to be packed. The order is the same on all systems.
+// It does not block on files that are not regular, and does not follow links to folders. It knows
+// nothing about archives.
 package tree
 
 import (

@@ -1,4 +1,4 @@
-// Package unpack writes entries of an archive into a folder, which nothing leaves.
+// Package unpack writes entries of an archive into a folder, and never outside it.
 package unpack
 
 import (

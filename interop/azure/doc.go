@@ -1,4 +1,3 @@
-// Package azure lets the emulator that Azure's makers publish keep what store/azure
-// writes, by the suite that every store passes. It is tests only; nothing can be
-// imported from here.
+// Package azure tests store/azure with the emulator that Azure's makers publish, using the
+// conformance suite of stores. It contains only tests.
 package azure

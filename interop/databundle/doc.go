@@ -1,3 +1,3 @@
-// Package databundle lets readers other than ours read the bundles that we write.
-// It is tests only; nothing can be imported from here.
+// Package databundle tests that other readers read the bundles that holdall writes. It contains
+// only tests.
 package databundle

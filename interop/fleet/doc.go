@@ -1,3 +1,3 @@
-// Package fleet has no code of its own: its test tortures the command that packs with
-// many workers, on servers of others.
+// Package fleet tests packing with many workers under failures, with servers of others. It
+// contains only tests.
 package fleet

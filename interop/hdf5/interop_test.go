@@ -1,9 +1,9 @@
-// Package hdf5_test lets the references of HDF5, LINDI and NWB judge what becomes of HDF5
-// files: lindi makes references of the same files, and reads ours; zarr and pynwb read, too.
+// Package hdf5_test compares what holdall makes of HDF5 files with the references of HDF5, LINDI
+// and NWB: lindi makes references of the same files and reads holdall's, and zarr and pynwb read
+// them too. What h5py reads is compared in package hdf5.
 //
-// It is a test only; nothing can be imported from here. It runs where
-// HOLDALL_HDF5_PYTHON names a python that has the references, as ../install hdf5
-// makes one; ./check does both. What h5py sees is compared in package hdf5.
+// It contains only tests. They run if HOLDALL_HDF5_PYTHON names a Python with the references,
+// which ../install hdf5 installs; ./check does both.
 package hdf5_test
 
 import (

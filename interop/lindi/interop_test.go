@@ -1,9 +1,8 @@
-// Package lindi_test lets the reference implementation of LINDI read what we
-// write, and write what we read.
+// Package lindi_test tests that the reference implementation of LINDI reads what holdall writes,
+// and the reverse.
 //
-// It is a test only; nothing can be imported from here. It runs where
-// HOLDALL_LINDI_PYTHON names a python that has the reference, as ../install lindi
-// makes one; ./check does both.
+// It contains only tests. They run if HOLDALL_LINDI_PYTHON names a Python with the reference,
+// which ../install lindi installs; ./check does both.
 package lindi_test
 
 import (

@@ -1,4 +1,3 @@
-// Package oak lets the reference implementation of Apache Oak's segment store read
-// what we write, and write what we read. It is tests only; nothing can be imported
-// from here.
+// Package oak tests that the reference implementation of Apache Oak's segment store reads what
+// holdall writes, and the reverse. It contains only tests.
 package oak

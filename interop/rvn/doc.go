@@ -1,3 +1,3 @@
-// Package rvn lets readers other than ours read the packages that we write. It is
-// tests only; nothing can be imported from here.
+// Package rvn tests that other readers read the packages that holdall writes. It contains only
+// tests.
 package rvn

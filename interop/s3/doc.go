@@ -1,3 +1,3 @@
-// Package s3 lets a server that others wrote keep what store/bucket writes, by the
-// suite that every store passes. It is tests only; nothing can be imported from here.
+// Package s3 tests store/bucket with another implementation of S3, using the conformance suite of
+// stores. It contains only tests.
 package s3

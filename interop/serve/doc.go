@@ -1,4 +1,3 @@
-// Package serve lets programs of others ask what internal/app/serve serves: schemathesis, which
-// compares answers with docs/openapi.yaml, and rclone, a client of S3. It is tests only;
-// nothing can be imported from here.
+// Package serve tests internal/app/serve with other programs: schemathesis, which compares
+// responses with docs/openapi.yaml, and rclone, a client of S3. It contains only tests.
 package serve

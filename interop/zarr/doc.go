@@ -1,3 +1,3 @@
-// Package zarr lets clients of Zarr read what is served, by HTTP and as buckets: zarr 2.18 and 3.1
-// with s3fs, xarray, and pynwb by way of LINDI's reference. It is tests only; nothing can be imported from here.
+// Package zarr tests that Zarr clients read what holdall serves over HTTP and as buckets: zarr
+// 2.18 and 3.1 with s3fs, xarray, and pynwb with LINDI's reference. It contains only tests.
 package zarr

@@ -1,10 +1,9 @@
-// Package all makes plain paths, file://, http://, https://, s3://, gs:// and az://
-// addresses known to store.OpenAddress. Import it for that alone:
+// Package all registers plain paths and the schemes file, http, https, s3, gs and az for
+// [store.OpenAddress]. Import it for that side effect:
 //
 //	import _ "github.com/holdall/holdall/store/all"
 //
-// It is for programs. A library leaves the choice of stores, and what they
-// link, to the program that uses it.
+// It is for programs. Libraries should leave the choice of stores to the program that uses them.
 package all
 
 import (

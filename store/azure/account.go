@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// credentials are an account's key, or a token that says what may be done; nobody's if
-// both are empty.
+// credentials are an account's key, or a token with permissions. If both are empty, requests are
+// anonymous.
 type credentials struct {
 	account string
 	key     []byte
@@ -23,13 +23,13 @@ type credentials struct {
 
 func (c credentials) anonymous() bool { return c.key == nil && c.sas == "" }
 
-// Settings are what the environment says of an account.
+// settings are what the environment says about an account.
 type settings struct {
 	account, key, sas, endpoint string
-	from                        string // which of its variables
+	from                        string // the variable that they come from
 }
 
-// find puts together options and the environment.
+// find combines options and the environment.
 func find(account string, o Options) (*url.URL, credentials, error) {
 	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_AZURE_ANONYMOUS")
 	if err != nil {
@@ -41,7 +41,7 @@ func find(account string, o Options) (*url.URL, credentials, error) {
 	}
 	other := s.account != "" && s.account != account
 	if other {
-		s.endpoint = "" // it is the other account's
+		s.endpoint = "" // it is that of the other account
 	}
 	endpoint, err := far.ParseEndpoint(cmp.Or(o.Endpoint, s.endpoint, "https://"+account+".blob.core.windows.net"),
 		"http://host:port/account or https://account.host", true)
@@ -73,7 +73,7 @@ func find(account string, o Options) (*url.URL, credentials, error) {
 	return endpoint, c, nil
 }
 
-// environment reads the variables that Azure's own tools read.
+// environment reads the variables that Azure's own tools use.
 func environment() (settings, error) {
 	s := settings{account: os.Getenv("AZURE_STORAGE_ACCOUNT"), endpoint: os.Getenv("AZURE_STORAGE_SERVICE_ENDPOINT")}
 	text := os.Getenv("AZURE_STORAGE_CONNECTION_STRING")
@@ -93,8 +93,7 @@ func environment() (settings, error) {
 	return s, nil
 }
 
-// parseConnection reads a connection string. Nothing of it is shown in an error but
-// the names of its parts.
+// parseConnection parses a connection string. Errors contain only the names of its parts.
 func parseConnection(text string) (settings, error) {
 	const from = "AZURE_STORAGE_CONNECTION_STRING"
 	parts := map[string]string{}

@@ -15,11 +15,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// appendBlock is how much is appended at once.
+// appendBlock is the number of bytes that are appended in one request.
 const appendBlock = 4 * mib
 
-// Append adds p to the end of an append blob that is at bytes long; at 0 it is made if it
-// is not there.
+// Append adds p to the end of an append blob that is at bytes long. If at is 0, it creates the
+// blob if it does not exist.
 func (st *Store) Append(ctx context.Context, name string, p []byte, at int64) error {
 	key, err := st.key(name)
 	if err != nil {
@@ -50,7 +50,7 @@ func (st *Store) appendBlock(ctx context.Context, name, key string, p []byte, at
 	if !errors.Is(err, store.ErrChanged) {
 		return err
 	}
-	// An answer that was lost may have been a yes, which made it longer.
+	// If a response is lost, the request may have succeeded and made the blob longer.
 	o, oerr := st.Open(ctx, name)
 	if oerr != nil {
 		return err
@@ -69,29 +69,29 @@ func (st *Store) appendBlock(ctx context.Context, name, key string, p []byte, at
 
 const leaseSeconds = 60
 
-// leaseRenewed is how often a lease is renewed.
+// leaseRenewed is the interval at which a lease is renewed.
 var leaseRenewed = 15 * time.Second
 
-// errLeased means that a lease is not to be had.
+// errLeased means that another program has the lease.
 var errLeased = fmt.Errorf("another program holds its lease: %w", fs.ErrExist)
 
-// refused reports whether an error is the server's refusal by that word.
+// refused reports whether err is a refusal with that error code.
 func refused(err error, word string) bool {
 	r, ok := errors.AsType[*refusal](err)
 	return ok && r.what == word
 }
 
-// errLeaseLost means that a lease has ended, and what it was for must not go on.
+// errLeaseLost means that a lease has ended, so the work that needed it must stop.
 var errLeaseLost = errors.New("the lease is lost: another program broke it, or it was not renewed in time")
 
-// Lease takes the lease of a blob, which is made if it is not there, and renews it
-// until release, which removes the blob.
+// Lease takes the lease of a blob, which it creates if it does not exist. The lease is renewed
+// until release is called, which removes the blob.
 func (st *Store) Lease(ctx context.Context, name string) (held context.Context, release func() error, err error) {
 	key, err := st.key(name)
 	if err == nil {
 		err = drop(st.do(ctx, call{method: http.MethodPut, url: st.address(key), header: map[string]string{"X-Ms-Blob-Type": "BlockBlob", "If-None-Match": "*"}}))
 		if errors.Is(err, errThere) || errors.Is(err, store.ErrChanged) || refused(err, "LeaseIdMissing") {
-			err = nil // it is there
+			err = nil // the blob exists
 		}
 	}
 	id := leaseID()
@@ -140,13 +140,13 @@ func (st *Store) Lease(ctx context.Context, name string) (held context.Context, 
 		close(done)
 		renewing.Wait()
 		cancel(nil)
-		// Whoever else holds it by now keeps it.
+		// If another program has the lease by now, it keeps it.
 		err := drop(st.do(context.WithoutCancel(ctx), call{method: http.MethodDelete, url: st.address(key), header: map[string]string{"X-Ms-Lease-Id": id}}))
 		return st.fail("lease", name, err)
 	}), nil
 }
 
-// leaseID is a UUID.
+// leaseID returns a UUID.
 func leaseID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails

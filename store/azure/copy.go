@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// copyBlock is the length of copied blocks, as long as others are shorter.
+	// copyBlock is the size of copied blocks, as long as other blocks are shorter.
 	copyBlock = 256 * mib
 
-	// passLife is how long the server may read a source: a copy of one block.
+	// passLife is how long the server may read a source to copy one block.
 	passLife = time.Hour
 
 	maxBlockList = 32 << 20
 )
 
-// WriteRange has the server copy a range of an object of the same account, as blocks of
-// this one. What was written before becomes a block of its own, so a range has to be so
-// long that there are not more blocks than without it.
+// WriteRange makes the server copy a range of an object of the same account, as blocks of this
+// one. The bytes written before become a block of their own, so a range must be long enough that
+// the number of blocks does not grow.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
 	src, ok := from.(*object)
 	if !ok || w.st.noCopies.Load() || *src.st.signed.endpoint != *w.st.signed.endpoint ||
@@ -48,7 +48,7 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	case off > info.Size || n > info.Size-off:
 		return &store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
 	case !strings.HasPrefix(info.Version, `"`):
-		return errors.ErrUnsupported // nothing to hold the server to
+		return errors.ErrUnsupported // there is no version to require
 	}
 	if len(w.Buf) > 0 {
 		if err := w.Send(); err != nil {
@@ -71,7 +71,7 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	return nil
 }
 
-// errNoCopy means that the server does not copy, or not what we may read.
+// errNoCopy means that the server does not copy, or may not read the source.
 var errNoCopy = errors.New("the server cannot copy")
 
 func (w *writer) copy(ctx context.Context, src *object, version string, off, n int64) error {
@@ -88,7 +88,7 @@ func (w *writer) copy(ctx context.Context, src *object, version string, off, n i
 	}}))
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok && r.status == http.StatusNotImplemented || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-			return errNoCopy // who may write here may not be who may read there
+			return errNoCopy // permission to write here may not include permission to read there
 		}
 		return err
 	}
@@ -100,8 +100,8 @@ func (w *writer) copy(ctx context.Context, src *object, version string, off, n i
 	return nil
 }
 
-// pass is the query by which the server itself may read an object: the token that there
-// is, or one made of the account's key for it alone ("service SAS").
+// pass returns the query with which the server itself may read an object: the existing token, or
+// one that is made from the account's key for this object ("service SAS").
 func (s *signer) pass(path string, now time.Time) string {
 	if s.key == nil {
 		return s.sas
@@ -118,8 +118,7 @@ func (s *signer) pass(path string, now time.Time) string {
 		"sig": {base64.StdEncoding.EncodeToString(m.Sum(nil))}}.Encode()
 }
 
-// checkCopies asks how long the blocks are that the server says it has copied, before
-// anybody can see them.
+// checkCopies requests the sizes of the blocks that the server copied, before the object appears.
 func (w *writer) checkCopies(ctx context.Context) error {
 	if len(w.copies) == 0 {
 		return nil

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// version is that of the interface: the first that escapes names in listings
-	// came shortly before, and servers keep the old ones.
+	// version is the version of the interface. The first one that escapes names in listings came
+	// shortly before it, and servers keep supporting old versions.
 	version = "2021-12-02"
 
-	drained = 64 << 10 // of a body that nobody wants, for its connection
+	drained = 64 << 10 // of an unwanted body, to reuse its connection
 )
 
-// A signer signs the requests of a store on their way.
+// signer signs the requests of a store as they are sent.
 type signer struct {
 	next     http.RoundTripper
 	endpoint *url.URL
@@ -58,7 +58,7 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// sign returns the signature of a request by the account's key ("Shared Key").
+// sign returns the signature of a request with the account's key ("Shared Key").
 func (s *signer) sign(r *http.Request) string {
 	length := ""
 	if r.ContentLength > 0 {
@@ -91,7 +91,7 @@ func (s *signer) sign(r *http.Request) string {
 	return base64.StdEncoding.EncodeToString(m.Sum(nil))
 }
 
-// A call is a request of ours, whose body can be sent again.
+// call is a request of this package, whose body can be sent again.
 type call struct {
 	method string
 	url    *url.URL
@@ -99,8 +99,8 @@ type call struct {
 	body   []byte
 }
 
-// do sends a request, and again what may pass by itself, and returns an answer that is
-// a success.
+// do sends a request, and repeats it after errors that may be temporary. It returns a successful
+// response.
 func (st *Store) do(ctx context.Context, c call) (*http.Response, error) {
 	again := far.Retrier{Tries: st.tries, Jitter: far.Jitter}
 	for {
@@ -120,7 +120,7 @@ func (st *Store) once(ctx context.Context, c call) (*http.Response, error) {
 	if err != nil {
 		return nil, errors.New("malformed address")
 	}
-	r.URL = c.url // as it was escaped
+	r.URL = c.url // with its own escaping
 	r.Header.Set("User-Agent", "holdall")
 	r.Header.Set("Accept-Encoding", "identity")
 	for k, v := range c.header {
@@ -137,12 +137,12 @@ func (st *Store) once(ctx context.Context, c call) (*http.Response, error) {
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, drained) // its words are not used
+	_, _ = io.CopyN(io.Discard, resp.Body, drained) // its text is not used
 	_ = resp.Body.Close()
 	return nil, st.signed.meaning(resp)
 }
 
-// unaddressed takes the address, in which a token is, off a transport's error.
+// unaddressed removes the address, which contains the token, from a transport's error.
 func unaddressed(err error) error {
 	err = far.Unaddressed(err)
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
@@ -151,7 +151,7 @@ func unaddressed(err error) error {
 	return &far.Passing{Err: far.Dropped(err)}
 }
 
-// explain says what an answer to package web means, nil if its status says it.
+// explain returns the error for a response to package web, or nil if its status is enough.
 func (s *signer) explain(resp *http.Response) error {
 	if resp.Header.Get("X-Ms-Error-Code") == "" {
 		return nil
@@ -160,14 +160,14 @@ func (s *signer) explain(resp *http.Response) error {
 }
 
 var (
-	// errListGone means that blocks are no longer there that were sent.
+	// errListGone means that blocks that were sent no longer exist.
 	errListGone = errors.New("the server no longer has the blocks: another program has written this object")
 
 	errThere = fmt.Errorf("an object with this name exists: %w", fs.ErrExist)
 )
 
-// meaning returns the error that an answer is. The server's own words are not used:
-// they are of any length, and tell what it was sent.
+// meaning returns the error for a response. It does not use the server's text, which may have any
+// length and repeats what it was sent.
 func (s *signer) meaning(resp *http.Response) error {
 	status := resp.StatusCode
 	code := resp.Header.Get("X-Ms-Error-Code")
@@ -214,7 +214,7 @@ func (s *signer) meaning(resp *http.Response) error {
 	return &refusal{status, what}
 }
 
-// A refusal is an answer that stays what it is.
+// refusal is a response that would not change in another attempt.
 type refusal struct {
 	status int
 	what   string
@@ -222,7 +222,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.what }
 
-// fail makes err the error of a request for the named object.
+// fail wraps err as that of a request for the object called name.
 func (st *Store) fail(op, name string, err error) error {
 	return far.Fail(op, st.Address(name), -1, 0, err)
 }

@@ -1,11 +1,9 @@
-// Package azure keeps objects in containers of Azure Blob Storage.
+// Package azure is a store of objects in containers of Azure Blob Storage. Programs that open
+// archives by address, az://account/container/key, only need to import store/all.
 //
-// It is for programs that build a store themselves; those that only have an
-// address, az://account/container/key, leave it to package store/all.
-//
-// Objects are read by package store/web, over requests signed here. What is written
-// goes up in blocks, which nobody sees before the list of them is sent; those of
-// which no list comes are dropped by the server after a week.
+// Objects are read with package store/web over signed requests. They are written as blocks, which
+// are invisible until the list of blocks is sent. If no list is sent, the server removes the
+// blocks after a week.
 package azure
 
 import (
@@ -30,49 +28,47 @@ import (
 	"github.com/holdall/holdall/store/web"
 )
 
-// Options are where an account is and how it is spoken to. What is zero comes from
-// the environment.
+// Options say where an account is and how to access it. Zero values come from the environment.
 type Options struct {
-	// Endpoint is the server of the account, as http://host:port/account or
-	// https://account.host.
+	// Endpoint is the server of the account, as http://host:port/account or https://account.host.
 	Endpoint string
 
 	// Anonymous sends requests without a signature.
 	Anonymous bool
 
-	// Client sends the requests; its Transport is what signed requests go
-	// through. The default is that of package web.
+	// Client sends the requests; signed requests go through its Transport. The default is that of
+	// package web.
 	Client *http.Client
 
-	// Tries is how often a request is sent; 6 by default.
+	// Tries is how often a request is sent; the default is 6.
 	Tries int
 
-	// Log gets a line at level debug for each read; silent by default.
+	// Log gets a line at level debug for each read. If it is nil, nothing is logged.
 	Log *slog.Logger
 }
 
 const (
-	// maxKey is how many characters a key may have, and maxDepth how many parts
+	// maxKey is the largest number of characters in a key, and maxDepth that of its elements
 	// between slashes.
 	maxKey   = 1024
 	maxDepth = 254
 
-	// A listing has names of at most 4 KiB, escaped, and some hundred bytes more
-	// for each.
+	// A listing has names of at most 4 KiB, escaped, and a few hundred bytes more for each.
 	perPage    = 1000
 	maxListing = 32 << 20
 
-	// With metadata, which have some 200 bytes and may have 8 KiB for each, as many are asked for
-	// as the server gives.
+	// Metadata usually has 200 bytes and at most 8 KiB for each name. So a page has as many names
+	// as the server returns.
 	perFullPage    = 5000
 	maxFullListing = 128 << 20
 )
 
-// A Store is what lies below one prefix of a container: names are keys without it.
+// A Store is the objects of a container below a prefix. Their names are their keys without the
+// prefix.
 type Store struct {
 	account   string
 	container string
-	prefix    string   // "" or ending in a slash
+	prefix    string   // "", or ends with a slash
 	base      *url.URL // of the container, with a slash at the end
 	signed    *signer
 	client    *http.Client
@@ -82,8 +78,8 @@ type Store struct {
 	noCopies atomic.Bool // the server has shown that it does not copy blocks
 }
 
-// Open finds the store and the object's name behind an az:// address. It is a
-// for store.Register, and sends no request.
+// Open returns the store and the object's name for an az:// address. It can be passed to
+// [store.Register], and sends no request.
 func Open(_ context.Context, address string) (store.Store, string, error) {
 	st, name, err := At(address, Options{})
 	if err != nil {
@@ -92,8 +88,8 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 	return st, name, nil
 }
 
-// At is Open with options. The store is that of all objects beside the one
-// addressed, whose name is the last part of its key.
+// At is like [Open] with options. The store contains all objects beside the one at the address,
+// whose name is the last element of its key.
 func At(address string, o Options) (st *Store, name string, err error) {
 	u, anonymous, err := far.ParseAddress(address, "az://account/container/key", "az")
 	if err != nil {
@@ -112,8 +108,8 @@ func At(address string, o Options) (st *Store, name string, err error) {
 	return st, key[i:], nil
 }
 
-// New returns the store of the objects of a container whose keys begin with prefix,
-// which is empty or ends in a slash.
+// New returns the store of the objects of a container whose keys begin with prefix. The prefix
+// must be empty or end with a slash.
 func New(account, container, prefix string, o Options) (*Store, error) {
 	switch {
 	case len(account) < 3 || len(account) > 24 || !far.IsName(account, ""):
@@ -147,8 +143,8 @@ func New(account, container, prefix string, o Options) (*Store, error) {
 	return st, nil
 }
 
-// checkKey says why an object cannot have this key. The server takes dots off the
-// ends of a key's parts, and clients and proxies resolve those that are nothing else.
+// checkKey returns an error if an object cannot have this key. The server removes dots at the
+// ends of a key's elements, and clients and proxies resolve elements that are only dots.
 func checkKey(key string) error {
 	switch {
 	case utf8.RuneCountInString(key) > maxKey:
@@ -164,7 +160,7 @@ func checkKey(key string) error {
 	return far.CheckKey(key)
 }
 
-// key returns the key of the named object.
+// key returns the key of the object called name.
 func (st *Store) key(name string) (string, error) {
 	if err := far.CheckName(name); err != nil {
 		return "", err
@@ -173,21 +169,21 @@ func (st *Store) key(name string) (string, error) {
 	return key, checkKey(key)
 }
 
-// address returns where an object is asked for, escaped as package web does it.
+// address returns the address of an object for requests, escaped as in package web.
 func (st *Store) address(key string) *url.URL { return far.Below(st.base, key) }
 
-// Address returns the az:// address of the named object.
+// Address returns the az:// address of the object called name.
 func (st *Store) Address(name string) string {
 	u := url.URL{Scheme: "az", Host: st.account, Path: "/" + st.container + "/" + st.prefix + name}
 	return u.String()
 }
 
-// Can returns what containers can do.
+// Can returns the abilities of containers.
 func (st *Store) Can() store.Abilities {
 	return store.Abilities{Address: st.Address, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, Append: st.Append, Lease: st.Lease}
 }
 
-// Open returns the named object. It sends no request.
+// Open returns the object called name. It sends no request.
 func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	key, err := st.key(name)
 	if err != nil {
@@ -200,12 +196,12 @@ func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	return o, nil
 }
 
-// A page is what the server lists at once.
+// page is a page of a listing.
 type page struct {
 	XMLName xml.Name `xml:"EnumerationResults"`
 	Blobs   []struct {
 		Name struct {
-			Encoded bool   `xml:"Encoded,attr"` // where XML cannot say it
+			Encoded bool   `xml:"Encoded,attr"` // names that XML cannot contain
 			Text    string `xml:",chardata"`
 		}
 		Properties struct {
@@ -214,7 +210,7 @@ type page struct {
 			Modified string `xml:"Last-Modified"`
 			Type     string `xml:"ResourceType"`
 
-			// What is kept with the blob.
+			// Headers stored with the blob.
 			ContentType        string `xml:"Content-Type"`
 			CacheControl       string `xml:"Cache-Control"`
 			ContentDisposition string `xml:"Content-Disposition"`
@@ -231,9 +227,8 @@ type page struct {
 	Next string `xml:"NextMarker"`
 }
 
-// List enumerates the objects whose names begin with prefix, in the order of their
-// bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
-// is listed all the same.
+// List yields the objects whose names begin with prefix in byte order, with one request for a
+// thousand. It also yields keys that cannot be opened, such as those with "..".
 func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		for h, err := range st.list(ctx, prefix, false) {
@@ -244,16 +239,16 @@ func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, 
 	}
 }
 
-// ListHeaders is List with headers and metadata, five thousand for a request.
+// ListHeaders is like List with headers and metadata, with one request for five thousand.
 func (st *Store) ListHeaders(ctx context.Context, prefix string) iter.Seq2[store.Headed, error] {
 	return st.list(ctx, prefix, true)
 }
 
 func (st *Store) list(ctx context.Context, prefix string, full bool) iter.Seq2[store.Headed, error] {
-	var headers map[string]string // of what is yielded next
+	var headers map[string]string // of the next object to yield
 	infos := far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
 		if utf8.RuneCountInString(st.prefix+prefix) > maxKey || !utf8.ValidString(prefix) || strings.IndexByte(prefix, 0) >= 0 {
-			return // no key can begin like that
+			return // no valid key begins like that
 		}
 		for marker := ""; ; {
 			p, err := st.page(ctx, st.prefix+prefix, marker, full)
@@ -262,7 +257,7 @@ func (st *Store) list(ctx context.Context, prefix string, full bool) iter.Seq2[s
 				return
 			}
 			for _, b := range p.Blobs {
-				if b.Properties.Type == "directory" { // of an account with real ones
+				if b.Properties.Type == "directory" { // of an account with hierarchical directories
 					continue
 				}
 				info := store.Info{Name: b.Name.Text, Version: far.Quoted(b.Properties.ETag)}
@@ -275,7 +270,7 @@ func (st *Store) list(ctx context.Context, prefix string, full bool) iter.Seq2[s
 				if info.Size, none = strconv.ParseInt(b.Properties.Size, 10, 64); none != nil {
 					info.Size = -1
 				}
-				info.ModTime, _ = http.ParseTime(b.Properties.Modified) // zero if it is none
+				info.ModTime, _ = http.ParseTime(b.Properties.Modified) // zero if it is invalid
 				if full {
 					h := http.Header{}
 					for k, v := range map[string]string{
@@ -353,7 +348,7 @@ func (st *Store) page(ctx context.Context, prefix, marker string, full bool) (*p
 	}
 }
 
-// Remove deletes the named object.
+// Remove deletes the object called name.
 func (st *Store) Remove(ctx context.Context, name string) error {
 	key, err := st.key(name)
 	if err == nil {
@@ -362,7 +357,7 @@ func (st *Store) Remove(ctx context.Context, name string) error {
 	return st.fail("remove", name, err)
 }
 
-// RemoveAs deletes a blob that is the version that info tells of.
+// RemoveAs deletes a blob if it is still the version of info.
 func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	key, err := st.key(info.Name)
 	if err == nil {
@@ -371,15 +366,15 @@ func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	return st.fail("remove", info.Name, err)
 }
 
-// An object is one of package web's, whose errors say az://.
+// object is an object of package web whose errors have az:// addresses.
 type object struct {
 	far.Object
 	st  *Store
 	key string
 }
 
-// Info asks once more of an object without bytes: the refusal of a range of it does
-// not tell its version.
+// Info sends another request for an empty object, because the refusal of a range of it does not
+// contain its version.
 func (o *object) Info(ctx context.Context) (store.Info, error) {
 	info, err := o.Object.Info(ctx)
 	if err != nil || info.Size > 0 || info.Version != "" {
@@ -392,14 +387,14 @@ func (o *object) Info(ctx context.Context) (store.Info, error) {
 	return info, o.Named(err)
 }
 
-// headersOf is what the server keeps with a blob, of an answer about it.
+// headersOf returns what the server stores with a blob, from a response.
 func headersOf(h http.Header) map[string]string { return far.Headers(h, metaPrefix) }
 
-// metaPrefix is how headers of metadata begin.
+// metaPrefix is the prefix of headers with metadata.
 const metaPrefix = "x-ms-meta-"
 
-// headers are those that came with a read. Of a blob of which nothing was read the header
-// is asked for.
+// headers returns the headers that came with a read. If nothing was read, it requests the header
+// of the blob.
 func (o *object) headers(ctx context.Context) (map[string]string, error) {
 	known := o.Object.Can().Headers
 	if all, err := known(ctx); all != nil || err != nil {
@@ -422,7 +417,7 @@ func (st *Store) head(ctx context.Context, key string) (http.Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = resp.Body.Close() // there is none
+	_ = resp.Body.Close() // it is empty
 	return resp.Header, nil
 }
 
@@ -432,8 +427,8 @@ func (o *object) Can() store.ObjectAbilities {
 	return can
 }
 
-// sumsOf is the MD5 that whoever wrote a blob may have said that it has. What an answer of
-// a range has under the usual name would be that of the range.
+// sumsOf returns the MD5 that the writer of a blob may have given for it. In a response for a
+// range, the usual header would have the MD5 of the range.
 func sumsOf(resp *http.Response) []store.Sum {
 	text := resp.Header.Get("X-Ms-Blob-Content-Md5")
 	if text == "" && resp.StatusCode == http.StatusOK {
@@ -445,7 +440,8 @@ func sumsOf(resp *http.Response) []store.Sum {
 	return nil
 }
 
-// readEnd learns the size before it reads the end: the server knows no ranges from there.
+// readEnd requests the size before it reads the end, because the server does not support ranges
+// from the end.
 func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (int, error) {
 	if tail && len(p) > 0 {
 		if _, err := o.Object.Info(ctx); err != nil {

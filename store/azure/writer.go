@@ -19,28 +19,26 @@ import (
 const (
 	mib = 1 << 20
 
-	// firstBlock is the size of the first blocks, and that up to which an object is
-	// sent whole.
+	// firstBlock is the size of the first blocks. Objects up to that size are sent as a whole.
 	firstBlock = 8 * mib
 
-	// Blocks grow with what is written, to a 9000th of it: then 5 TiB take 47,000,
-	// and an object of 30 GB has blocks of 8 MiB.
+	// Blocks grow with what has been written, to 1/9000 of it. So 5 TiB take 47,000 blocks, and
+	// an object of 30 GB has blocks of 8 MiB.
 	growth    = 9000
 	maxBlocks = 50_000
 
-	// ownMark is what tells a writer that an object is its own.
+	// ownMark is the header by which a writer recognises its own object.
 	ownMark = "X-Ms-Meta-Holdallwriter"
 )
 
-// blockSize is the size of the block that begins where sent bytes are in blocks.
+// blockSize returns the size of the block that begins after sent bytes.
 func blockSize(sent int64) int {
 	return int(max(firstBlock, (sent/growth+mib-1)/mib*mib))
 }
 
-// CreateAs begins an object. It sends no request: what is no longer than one block is
-// sent whole by Commit. ctx holds for all that the writer sends before that. What was
-// sent of an object that was not finished is not gone on with: no two writers have
-// blocks of the same names.
+// CreateAs begins an object. It sends no request: an object of at most one block is sent as a
+// whole by Commit. Requests before that use ctx. Unfinished uploads cannot be resumed, because
+// the blocks of each writer have names of their own.
 func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	key, err := st.key(name)
 	if err == nil {
@@ -49,8 +47,8 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	if err != nil {
 		return nil, st.fail("create", name, err)
 	}
-	// Blocks that wait are the name's, not a writer's, so their ids are made to
-	// differ from those of all others.
+	// Uncommitted blocks belong to the object's name and not to a writer, so their IDs must
+	// differ from those of all other writers.
 	w := &writer{st: st, name: name, key: key, id: rand.Text(), once: wish.Once, headers: wish.Headers}
 	w.Parts = far.Parts{Size: blockSize, Most: maxBlocks, Word: "block", Put: w.put, Fail: w.fail}
 	w.Start(ctx)
@@ -58,7 +56,7 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	return w, nil
 }
 
-// A writer's parts are blocks.
+// writer uploads an object in blocks.
 type writer struct {
 	far.Parts
 	st        *Store
@@ -67,14 +65,14 @@ type writer struct {
 	once      bool
 	headers   map[string]string
 	can       store.WriterAbilities
-	copies    map[string]int64 // lengths of the blocks that the server copied
+	copies    map[string]int64 // sizes of the blocks that the server copied
 }
 
 func (w *writer) Can() store.WriterAbilities { return w.can }
 
 func (w *writer) fail(op string, err error) error { return w.st.fail(op, w.name, err) }
 
-// blockID is that of a block. All of one object's have the same length.
+// blockID returns the ID of a block. All IDs of an object must have the same length.
 func (w *writer) blockID(number int) string {
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%s-%06d", w.id, number))
 }
@@ -89,22 +87,22 @@ func (w *writer) put(p []byte, number int) error {
 	return nil
 }
 
-// drop ends an answer that has nothing to say.
+// drop closes a response whose body is not needed.
 func drop(resp *http.Response, err error) error {
 	if err == nil {
-		_ = resp.Body.Close() // what counts is its status
+		_ = resp.Body.Close() // only the status counts
 	}
 	return err
 }
 
-// sum is what the server compares a body with.
+// sum returns the checksum of a body for the server to compare.
 func sum(p []byte) string {
 	s := md5.Sum(p)
 	return base64.StdEncoding.EncodeToString(s[:])
 }
 
-// Commit sends what is left and makes the object appear. It fails if ctx ends, or
-// the context of Create.
+// Commit sends what is left and makes the object appear. It fails if ctx or the context of
+// CreateAs ends.
 func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	return w.Parts.Commit(ctx, w.name, func() (string, error) { return w.finish(ctx) })
 }
@@ -127,7 +125,7 @@ func (w *writer) finish(ctx context.Context) (etag string, err error) {
 	for name, value := range w.headers {
 		if meta, ok := strings.CutPrefix(name, store.MetaHeader); ok {
 			c.header[metaPrefix+meta] = value
-		} else if name != "expires" { // which it does not know
+		} else if name != "expires" { // the service does not have it
 			c.header["X-Ms-Blob-"+name] = value
 		}
 	}
@@ -137,11 +135,11 @@ func (w *writer) finish(ctx context.Context) (etag string, err error) {
 	}
 	resp, err := w.st.do(ctx, c)
 	if err == nil {
-		_ = resp.Body.Close() // it has nothing to say
+		_ = resp.Body.Close() // it is empty
 		return resp.Header.Get("ETag"), nil
 	}
 	if w.once && (errors.Is(err, errThere) || errors.Is(err, errListGone) || errors.Is(err, store.ErrChanged)) {
-		// An answer that was lost may have been a yes, which made it be there.
+		// If a response is lost, the request may have succeeded and created the blob.
 		switch h, headErr := w.st.head(ctx, w.key); {
 		case headErr != nil:
 			return "", err
@@ -154,7 +152,7 @@ func (w *writer) finish(ctx context.Context) (etag string, err error) {
 	return "", err
 }
 
-// list is the list of all blocks.
+// list returns the list of all blocks.
 func (w *writer) list() []byte {
 	var b bytes.Buffer
 	b.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
@@ -165,8 +163,8 @@ func (w *writer) list() []byte {
 	return b.Bytes()
 }
 
-// Abort leaves blocks that were sent to the server, which drops them after a week, or
-// when the next writer of the name commits.
+// Abort leaves the blocks on the server. The server removes them after a week, or when the next
+// writer of the name commits.
 func (w *writer) Abort() error {
 	w.Stop()
 	return nil

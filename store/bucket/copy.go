@@ -17,34 +17,34 @@ import (
 )
 
 const (
-	// minPart is the smallest part that is not the last.
+	// minPart is the size of the smallest part except the last.
 	minPart = 5 * mib
 
-	// maxCopy is the largest part that a server copies.
+	// maxCopy is the size of the largest part that a server copies.
 	maxCopy = 5 << 30
 
-	// A range is copied in parts of copyPart and more, copyJobs of them at once.
+	// A range is copied in parts of at least copyPart, copyJobs of them at a time.
 	copyPart = 32 * mib
 	copyJobs = 8
 
-	// manyParts is how many parts there may be before one as short as a part can be is
-	// not worth it any more.
+	// manyParts is the number of parts from which a part of the minimum size is no longer worth
+	// it.
 	manyParts = 4000
 
-	// throughBlock is what is read at once of what passes through.
+	// throughBlock is the size of the reads for ranges that pass through this program.
 	throughBlock = 8 * mib
 )
 
-// A run is a range of an object that the server keeps.
+// run is a range of an object that the server has.
 type run struct {
 	src     *object
 	version string
 	off, n  int64
 }
 
-// WriteRange has the server copy a range of an object that it keeps itself, as parts
-// of this one. It waits for what comes after it: ranges that lie one behind the other
-// are copied as one, and those that stay too short for a part pass through here.
+// WriteRange makes the server copy a range of one of its objects, as parts of this one. It waits
+// for what comes next: adjacent ranges are copied as one, and ranges that stay too short for a
+// part pass through this program.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
 	r, err := w.run(ctx, from, off, n)
 	if err != nil {
@@ -61,7 +61,7 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	return nil
 }
 
-// CopyRange has the server copy a range at once.
+// CopyRange makes the server copy a range immediately.
 func (w *writer) CopyRange(ctx context.Context, from store.Object, off, n int64) error {
 	r, err := w.run(ctx, from, off, n)
 	if err == nil {
@@ -73,7 +73,7 @@ func (w *writer) CopyRange(ctx context.Context, from store.Object, off, n int64)
 	return w.copyRun(ctx, r)
 }
 
-// run is a range as the server may copy it.
+// run returns a range that the server may be able to copy.
 func (w *writer) run(ctx context.Context, from store.Object, off, n int64) (run, error) {
 	src, ok := store.Inner[*object](from)
 	if !ok || off < 0 || n <= 0 || *src.st.where.endpoint != *w.st.where.endpoint || w.st.noCopies.Load() {
@@ -90,17 +90,17 @@ func (w *writer) run(ctx context.Context, from store.Object, off, n int64) (run,
 	case off > info.Size || n > info.Size-off:
 		return run{}, &store.Error{Op: "read", Name: src.st.Address(src.Name), Off: off, Len: n, Err: io.ErrUnexpectedEOF}
 	case !strings.HasPrefix(info.Version, `"`), n > far.MaxSize-w.Written-w.pending.n:
-		return run{}, errors.ErrUnsupported // nothing to hold the server to
+		return run{}, errors.ErrUnsupported // there is no version to require
 	}
 	return run{src, info.Version, off, n}, nil
 }
 
-// CopiesFrom reports whether the server keeps what lies at an address, and copies it.
+// CopiesFrom reports whether the server has the object at an address and can copy it.
 func (st *Store) CopiesFrom(address string) bool {
 	return st.where.google == nil && store.Scheme(address) == "s3" && !st.noCopies.Load()
 }
 
-// A notCopied error says why the server did not copy a range. The writer is as it was before.
+// notCopied says why the server did not copy a range. The writer is unchanged.
 type notCopied struct{ err error }
 
 func (e *notCopied) Error() string   { return "the server did not copy it: " + e.err.Error() }
@@ -108,7 +108,7 @@ func (e *notCopied) Unwrap() []error { return []error{errors.ErrUnsupported, e.e
 
 var errTooShort = errors.New("too short for a part")
 
-// settleRange has the server copy what waits for it.
+// settleRange makes the server copy the pending range.
 func (w *writer) settleRange(ctx context.Context) error {
 	r := w.pending
 	w.pending = run{}
@@ -122,14 +122,14 @@ func (w *writer) settleRange(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return w.Spoil(err) // some of it may be there
+		return w.Spoil(err) // some of it may have been written
 	}
 	return nil
 }
 
-// copyRun has the server copy a range as parts, several at once. What comes before it is
-// sent as a part of its own, filled up from the range where it is too short for one, once
-// the others are there: if they are not, nothing has happened.
+// copyRun makes the server copy a range as parts, several at a time. Bytes before the range
+// become a part of their own. If they are too short, that part is filled up from the range. It is
+// sent after the other parts, so if these fail, nothing has changed.
 func (w *writer) copyRun(ctx context.Context, r run) error {
 	fill, number := int64(0), w.Count+1
 	if k := int64(len(w.Buf)); k > 0 {
@@ -177,8 +177,8 @@ func (w *writer) copyRun(ctx context.Context, r run) error {
 	return nil
 }
 
-// notCopied is err as one after which the range can be read instead, unless the upload is
-// no more, or time is up.
+// notCopied wraps err so that the range can be read instead, unless the upload no longer exists
+// or the context has ended.
 func (w *writer) notCopied(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, errNoUpload) {
 		return w.fail("copy", w.Spoil(err))
@@ -186,8 +186,7 @@ func (w *writer) notCopied(ctx context.Context, err error) error {
 	return &notCopied{err}
 }
 
-// copySizes cuts n bytes into parts of about the same size, of which the last is not much
-// shorter.
+// copySizes divides n bytes into parts of about equal size; the last one is not much shorter.
 func copySizes(n int64, part int) (sizes []int64) {
 	most := min(max(copyPart, int64(part)), maxCopy)
 	for k := (n + most - 1) / most; k > 0; k-- {
@@ -197,8 +196,8 @@ func copySizes(n int64, part int) (sizes []int64) {
 	return sizes
 }
 
-// leastCopy is the shortest range that is worth a part of its own, which may well take
-// another for what comes before. A long object has to do with parts that are longer.
+// leastCopy returns the size of the shortest range that is worth a part of its own, which may
+// require another part for the bytes before it. A long object needs longer parts.
 func (w *writer) leastCopy() int64 {
 	if w.Count < manyParts {
 		return minPart
@@ -206,8 +205,8 @@ func (w *writer) leastCopy() int64 {
 	return 2 * int64(w.Size(w.Sent))
 }
 
-// copyParts copies a range as parts of some sizes, beginning with a number. It adds none of
-// them.
+// copyParts copies a range as parts of the given sizes, numbered from number. It adds none of
+// them to the writer.
 func (w *writer) copyParts(ctx context.Context, r run, off int64, number int, sizes []int64) ([]minio.CompletePart, error) {
 	parts := make([]minio.CompletePart, len(sizes))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -230,7 +229,7 @@ func (w *writer) copyParts(ctx context.Context, r run, off int64, number int, si
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	// Servers are known that take the condition and do not mind it.
+	// Some servers accept the condition and ignore it.
 	src := r.src
 	now, err := src.st.client.StatObject(ctx, src.st.bucket, src.key, minio.StatObjectOptions{})
 	if err != nil {
@@ -242,7 +241,7 @@ func (w *writer) copyParts(ctx context.Context, r run, off int64, number int, si
 	return parts, nil
 }
 
-// copyPart copies one part. A server that does not copy is not asked again.
+// copyPart copies one part. If the server cannot copy, it is not tried again.
 func (w *writer) copyPart(ctx context.Context, r run, off, n int64, number int) (minio.CompletePart, error) {
 	if err := ctx.Err(); err != nil {
 		return minio.CompletePart{}, context.Cause(ctx)
@@ -258,7 +257,7 @@ func (w *writer) copyPart(ctx context.Context, r run, off, n int64, number int) 
 		return part, w.st.meaning(ctx, err)
 	}
 	if strings.Trim(part.ETag, `"`) == "" {
-		// Servers are known that keep an empty part and say that all is well.
+		// Some servers store an empty part and report success.
 		w.st.noCopies.Store(true)
 		return part, errors.New("response without an ETag")
 	}
@@ -282,8 +281,7 @@ func (w *writer) through(ctx context.Context, src *object, off, n int64) error {
 	return nil
 }
 
-// checkCopies asks how long the parts are that the server says it has copied, before
-// anybody can see them.
+// checkCopies requests the sizes of the parts that the server copied, before the object appears.
 func (w *writer) checkCopies(ctx context.Context) error {
 	if len(w.copies) == 0 {
 		return nil

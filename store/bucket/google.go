@@ -24,27 +24,27 @@ import (
 	"github.com/holdall/holdall/store/web"
 )
 
-// Google's XML interface is S3's in all but who signs and how, what conditions are
-// called, and what it does not have:
+// google signs requests to Google. Its XML interface differs from S3 in how requests are signed,
+// in the names of conditions, and in what it lacks:
 //
-//   - a request may have headers of Amazon's or of Google's, not of both; what is said
-//     in Google's can be signed with Google's words only, or sent with a token;
-//   - parts are not copied from other objects;
-//   - an upload in parts takes no condition, and what it makes has no MD5 sum, so its
-//     ETag tells nothing about its parts.
+//   - A request may have headers of Amazon's or of Google's, not of both. With Google's headers,
+//     it must be signed in Google's way or sent with a token.
+//   - Parts cannot be copied from other objects.
+//   - An upload in parts accepts no condition. The object has no MD5 checksum, so its ETag shows
+//     nothing about its parts.
 type google struct {
-	id, secret string  // of HMAC keys
-	tokens     *tokens // nil where there are none
+	id, secret string  // HMAC keys
+	tokens     *tokens // nil if there are none
 }
 
 const (
 	googleEndpoint = "https://storage.googleapis.com"
 
-	// maxGoogleBucket is the length of a name that is a domain's.
+	// maxGoogleBucket is the longest name of a bucket, which may be a domain.
 	maxGoogleBucket = 222
 )
 
-// findGoogle is find for Google's dialect.
+// findGoogle is like find for Google's dialect.
 func findGoogle(o Options) (place, *credentials.Credentials, error) {
 	emulator := os.Getenv("STORAGE_EMULATOR_HOST")
 	if emulator != "" && !strings.Contains(emulator, "://") {
@@ -62,14 +62,14 @@ func findGoogle(o Options) (place, *credentials.Credentials, error) {
 	if g.tokens != nil && endpoint.Scheme != "https" && !far.IsLocal(endpoint.Hostname()) {
 		return place{}, nil, fmt.Errorf("endpoint http://%s: expected https, since tokens are sent there: %w", endpoint.Host, fs.ErrInvalid)
 	}
-	// What the client that writes signs with is replaced on the way. It has to
-	// sign, or it would not say what its bodies' sums are.
+	// The client that writes must sign its requests, because only then does it send checksums of
+	// their bodies. These signatures are replaced before the requests are sent.
 	some := &credentials.Static{Value: credentials.Value{AccessKeyID: "x", SecretAccessKey: "x", SignerType: credentials.SignatureV4}}
 	return place{endpoint: endpoint, region: "auto", pathStyle: true, google: g}, credentials.New(some), nil
 }
 
-// googleKeys decides whose requests these are. No token is sent to an emulator, of
-// which an address in the environment is all that is known.
+// googleKeys returns the credentials to use. No token is sent to an emulator, which may be any
+// address in the environment.
 func googleKeys(o Options, emulator bool) (*google, error) {
 	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_GS_ANONYMOUS")
 	if err != nil {
@@ -103,7 +103,7 @@ func googleKeys(o Options, emulator bool) (*google, error) {
 
 func (g *google) anonymous() bool { return g.id == "" && g.tokens == nil }
 
-// sign says in Google's words what the client said in Amazon's, and by whom.
+// sign translates a request of the client from Amazon's headers to Google's, and signs it.
 func (g *google) sign(r *http.Request, now time.Time) error {
 	sum := cmp.Or(r.Header.Get("X-Amz-Content-Sha256"), noContent)
 	for k := range r.Header {
@@ -111,7 +111,8 @@ func (g *google) sign(r *http.Request, now time.Time) error {
 			r.Header.Del(k)
 		}
 	}
-	// Else what was stored as gzip would come unpacked, and whole whatever the range.
+	// Otherwise objects stored as gzip would be decompressed, and sent as a whole whatever the
+	// range.
 	r.Header.Set("Accept-Encoding", "gzip")
 	if r.Header.Get("If-None-Match") == "*" {
 		r.Header.Del("If-None-Match")
@@ -131,8 +132,8 @@ func (g *google) sign(r *http.Request, now time.Time) error {
 	return nil
 }
 
-// signKeys signs with HMAC keys: Amazon's fourth version with Google's names. Google's
-// front changes Accept-Encoding on the way, so what is not said to Google is not signed.
+// signKeys signs with HMAC keys: version 4 of Amazon's signatures with Google's names. It signs
+// only headers for Google, because Google's front end changes Accept-Encoding.
 func (g *google) signKeys(r *http.Request, sum string, now time.Time) {
 	date := now.Format("20060102T150405Z")
 	r.Header.Set("X-Goog-Date", date)
@@ -165,12 +166,12 @@ func (g *google) signKeys(r *http.Request, sum string, now time.Time) {
 		g.id, strings.Join(scope, "/"), signed, key))
 }
 
-// onceInParts reports whether an object that is uploaded in parts can be created on
-// the condition that there is none. Google's servers would not look at it.
+// onceInParts reports whether an object that is uploaded in parts can be created on condition
+// that none exists. Google's servers ignore that condition.
 func (p place) onceInParts() bool { return p.google == nil }
 
-// contentMD5 returns what is sent with a body so that the server compares it. Amazon's
-// compare the SHA-256 that they need for the signature; Google's do not.
+// contentMD5 returns the checksum of a body for the server to compare. Amazon's servers compare
+// the SHA-256 of the signature; Google's do not.
 func (p place) contentMD5(body []byte) string {
 	if p.google == nil {
 		return ""
@@ -179,7 +180,7 @@ func (p place) contentMD5(body []byte) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// scheme is that of the addresses of a place's objects.
+// scheme returns the scheme of the addresses of a place's objects.
 func (p place) scheme() string {
 	if p.google != nil {
 		return "gs"

@@ -9,7 +9,7 @@ import (
 	"github.com/holdall/holdall/store/web"
 )
 
-// headersOf is what the service keeps with an object, of an answer about it.
+// headersOf returns what the service stores with the object, from a response.
 func (st *Store) headersOf(h http.Header) map[string]string {
 	meta := "x-amz-meta-"
 	if st.where.google != nil {
@@ -18,12 +18,12 @@ func (st *Store) headersOf(h http.Header) map[string]string {
 	all := far.Headers(h, meta)
 	encoding := all["content-encoding"]
 	if st.where.google != nil {
-		delete(all, "expires") // of the answer
+		delete(all, "expires") // it is that of the response
 		if stored := h.Get("X-Goog-Stored-Content-Encoding"); stored != "" {
 			encoding = stored
 		}
 	}
-	// Some servers keep what was meant for themselves.
+	// Some servers store headers that were meant for themselves.
 	var own []string
 	for coding := range strings.SplitSeq(encoding, ",") {
 		if coding = strings.TrimSpace(coding); coding != "" && coding != "aws-chunked" && coding != "identity" {
@@ -36,8 +36,8 @@ func (st *Store) headersOf(h http.Header) map[string]string {
 	return all
 }
 
-// headers are those that came with a read. Of an object of which nothing was read the
-// header is asked for.
+// headers returns the headers that came with a read. If nothing was read, it requests the header
+// of the object.
 func (o *object) headers(ctx context.Context) (map[string]string, error) {
 	known := o.Object.Can().Headers
 	if all, err := known(ctx); all != nil || err != nil {

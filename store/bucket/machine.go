@@ -19,21 +19,21 @@ import (
 )
 
 const (
-	// machineWait bounds a request for a machine's credentials.
+	// machineWait limits the time of a request for a machine's credentials.
 	machineWait = 5 * time.Second
 
-	maxMachine = 64 << 10 // of an answer with them
+	maxMachine = 64 << 10 // of a response with credentials
 )
 
-// A machine is where credentials come from that nobody has set: of the role of a
-// container, a pod or a virtual machine. They end, and others are got in time.
+// machine gets credentials from the role of a container, a pod or a virtual machine. They expire,
+// and are renewed in time.
 type machine struct {
 	credentials.IAM
 	of string
 }
 
-// onEC2 is the role of a virtual machine, which is there without being asked for: what a
-// profile says comes before it.
+// onEC2 is the role of a virtual machine, which exists without being configured. The settings of
+// a profile take precedence.
 const onEC2 = "role of this machine"
 
 // profileHasKeys reports whether a profile says where credentials come from.
@@ -41,9 +41,9 @@ func profileHasKeys(profile map[string]string) bool {
 	return slices.ContainsFunc(credentialWords, func(k string) bool { return profile[k] != "" })
 }
 
-// findMachine returns the credentials that the environment says this machine has, or
-// that it has since it is one of Amazon's; nil if there are none. Nobody is asked
-// whether it is: elsewhere that would take until it times out.
+// findMachine returns the credentials for which this machine is configured or, on a machine of
+// Amazon's, those of its role. It returns nil if there are none. It sends no request to find out
+// whether the machine is Amazon's, because elsewhere that would take until a timeout.
 func findMachine() (*machine, error) {
 	m := &machine{}
 	switch {
@@ -66,8 +66,8 @@ func findMachine() (*machine, error) {
 	if u, err := url.Parse(m.Endpoint); m.Endpoint != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil) {
 		return nil, fmt.Errorf("%s: endpoint: expected http://host:port or https://host: %w", m.of, fs.ErrInvalid)
 	}
-	// Tokens for these are the answers of whoever is asked: they are not sent on
-	// to where that redirects.
+	// Requests carry tokens that a server returned, so they are not sent on to where a server
+	// redirects.
 	m.Client = &http.Client{
 		Transport:     short{web.Transport()},
 		Timeout:       machineWait,
@@ -78,8 +78,8 @@ func findMachine() (*machine, error) {
 
 func (m *machine) Retrieve() (credentials.Value, error) { return m.RetrieveWithCredContext(nil) }
 
-// RetrieveWithCredContext tells what went wrong without the words of who was asked, and
-// of the client, which quote them. What was not answered may pass.
+// RetrieveWithCredContext returns errors without the texts of the server and the client, because
+// the client's text quotes the response. A request without a response may be retried.
 func (m *machine) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	v, err := m.IAM.RetrieveWithCredContext(cc)
 	if err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "" {
@@ -105,7 +105,7 @@ func (m *machine) RetrieveWithCredContext(cc *credentials.CredContext) (credenti
 	return v, fmt.Errorf("%s: %s: %w", m.of, what, fs.ErrPermission)
 }
 
-// A short transport lets no answer be longer than credentials are.
+// short limits the length of responses to that of credentials.
 type short struct{ next http.RoundTripper }
 
 func (s short) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -119,8 +119,8 @@ func (s short) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// unsupportedProfile names what a profile asks for that is not known here, "" if
-// nothing: without that it would be taken for one without credentials.
+// unsupportedProfile returns the name of a setting in a profile that is not supported, or "" if
+// there is none. Such a profile would otherwise be taken for one without credentials.
 func unsupportedProfile(profile map[string]string) string {
 	words := []string{"role_arn", "source_profile", "credential_source", "web_identity_token_file"}
 	if i := slices.IndexFunc(words, func(k string) bool { return profile[k] != "" }); i >= 0 {

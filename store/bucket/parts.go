@@ -1,6 +1,7 @@
 package bucket
 
-// Parts is in how many parts an object of n bytes is sent, 0 if it is sent whole.
+// Parts returns the number of parts in which an object of n bytes is uploaded. It is 0 if the
+// object is sent as a whole.
 func Parts(n int64) (parts int64) {
 	if n <= firstPart {
 		return 0
@@ -11,6 +12,6 @@ func Parts(n int64) (parts int64) {
 	return parts
 }
 
-// Copies is in how many parts a range of n bytes is copied by the server, as long as what is
-// written is not so long that all its parts are.
+// Copies returns the number of parts in which the server copies a range of n bytes, unless the
+// object is so long that its parts must be longer.
 func Copies(n int64) int64 { return (n + copyPart - 1) / copyPart }

@@ -20,23 +20,24 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// A place is where a bucket is asked for.
+// place is where the requests for a bucket are sent.
 type place struct {
 	endpoint  *url.URL // scheme and host only
 	region    string
 	amazon    bool // the endpoint is Amazon's own, one for each region
 	pathStyle bool
-	google    *google // nil where S3 is spoken
+	google    *google // nil for S3
 }
 
 const (
 	defaultRegion = "us-east-1"
 
-	// serverForm is what the address of a server looks like.
+	// serverForm describes the address of a server.
 	serverForm = "http://host:port or https://host and nothing else"
 )
 
-// amazonHost is the server of a region. China's lie in a domain of their own.
+// amazonHost returns the host name of the servers of a region. China's have a domain of their
+// own.
 func amazonHost(region string) string {
 	if strings.HasPrefix(region, "cn-") {
 		return "s3." + region + ".amazonaws.com.cn"
@@ -44,7 +45,7 @@ func amazonHost(region string) string {
 	return "s3." + region + ".amazonaws.com"
 }
 
-// base is the address of the bucket itself, with a slash at the end.
+// base returns the address of the bucket itself, with a slash at the end.
 func (p place) base(bucket string) *url.URL {
 	u := *p.endpoint
 	if p.pathStyle {
@@ -55,7 +56,7 @@ func (p place) base(bucket string) *url.URL {
 	return &u
 }
 
-// find puts together options, the environment and the user's profile.
+// find combines options, the environment and the user's profile.
 func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 	if o.Google {
 		return findGoogle(o)
@@ -79,9 +80,9 @@ func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 	}
 	p.endpoint = u
 
-	// A bucket's name cannot go before an address of numbers, and a dot in it
-	// goes beyond what a certificate for *.host covers. Servers other than
-	// Amazon's seldom have a name for each bucket.
+	// The name of a bucket cannot precede a numeric address, and a name with a dot does not match
+	// a certificate for *.host. Servers other than Amazon's seldom have a host name for each
+	// bucket.
 	p.pathStyle = o.PathStyle || !p.amazon || strings.ContainsAny(bucket, "._") || far.IsLocal(u.Hostname())
 	if os.Getenv("HOLDALL_S3_PATH_STYLE") != "" && !o.PathStyle {
 		if p.pathStyle, err = far.Switch(false, "HOLDALL_S3_PATH_STYLE"); err != nil {
@@ -96,16 +97,16 @@ func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 	return p, credentials.New(keys), nil
 }
 
-// isRegion reports whether s may be put into a host's name, and into a signature.
+// isRegion reports whether s is valid in a host name and in a signature.
 func isRegion(s string) bool {
 	return s != "" && len(s) <= 40 && !strings.ContainsFunc(s, func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-'
 	})
 }
 
-// provider decides whose requests these are: nobody's if that is asked for or
-// nothing is configured. What is configured but cannot be used is an error; asking
-// as nobody instead would only tell that access is denied.
+// provider returns the provider of the credentials to use. It is anonymous if that is requested
+// or if nothing is configured. If something is configured but cannot be used, provider returns an
+// error, because anonymous requests would only be denied.
 func provider(o Options, profile map[string]string) (credentials.Provider, error) {
 	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_S3_ANONYMOUS")
 	if err != nil {
@@ -122,7 +123,7 @@ func provider(o Options, profile map[string]string) (credentials.Provider, error
 	}
 	chosen := os.Getenv("AWS_PROFILE") != ""
 	if !chosen {
-		// A pod's role comes before the files of the image that it runs.
+		// The role of a pod takes precedence over files in its image.
 		if m, err := findMachine(); err != nil || m != nil && (m.of != onEC2 || !profileHasKeys(profile)) {
 			return m, err
 		}
@@ -136,7 +137,7 @@ func provider(o Options, profile map[string]string) (credentials.Provider, error
 	return &credentials.Static{Value: credentials.Value{SignerType: credentials.SignatureAnonymous}}, nil
 }
 
-// profileKeys are those of the user's profile. A profile may have a region only.
+// profileKeys gets the keys of the user's profile. A profile may have only a region.
 type profileKeys struct {
 	*credentials.FileAWSCredentials
 }
@@ -149,7 +150,7 @@ func (k profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (crede
 	}
 	v, err := k.FileAWSCredentials.RetrieveWithCredContext(cc)
 	if err != nil {
-		// A parser's error quotes the line that it stumbled on.
+		// A parser's error quotes the line that it could not parse.
 		return v, errProfile
 	}
 	if v.AccessKeyID == "" {
@@ -161,13 +162,13 @@ func (k profileKeys) RetrieveWithCredContext(cc *credentials.CredContext) (crede
 var errProfile = fmt.Errorf("the credentials of the profile cannot be used (reason hidden, since it may quote a secret): %w", fs.ErrPermission)
 
 const (
-	// Files of settings are small: what is larger is none.
+	// Files with settings are small; a larger file is not one.
 	maxProfile = 1 << 20
 	maxLine    = 64 << 10
 )
 
-// readProfile returns the settings of the chosen profile that say where buckets
-// are; nil if there is no such profile and none was asked for.
+// readProfile returns the settings of the chosen profile that say where buckets are. It returns
+// nil if there is no such profile and none was chosen.
 func readProfile() (map[string]string, error) {
 	name, chosen := os.Getenv("AWS_PROFILE"), true
 	if name == "" {
@@ -201,12 +202,13 @@ func readProfile() (map[string]string, error) {
 	return found, nil
 }
 
-// credentialWords are those that say where a profile's credentials come from.
+// credentialWords are the settings that say where a profile's credentials come from.
 var credentialWords = []string{"aws_access_key_id", "credential_process", "sso_session", "sso_start_url", "sso_role_name",
 	"role_arn", "source_profile", "credential_source", "web_identity_token_file"}
 
-// readSection returns region and endpoint_url of a section of a file, and which words
-// it has of those that tell of credentials; nil if it has no such section. The default profile's is called that in both files.
+// readSection returns region and endpoint_url of a section of a file, and which of the settings
+// for credentials it has. It returns nil if there is no such section. The default profile has the
+// same name in both files.
 func readSection(file, section, name string) (map[string]string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -233,7 +235,7 @@ func readSection(file, section, name string) (map[string]string, error) {
 		case inside && (key == "region" || key == "endpoint_url"):
 			found[key] = strings.TrimSpace(value)
 		case inside && slices.Contains(credentialWords, key):
-			found[key] = "set" // a secret is not kept here
+			found[key] = "set" // the secret itself is not kept
 		}
 	}
 	if err := lines.Err(); err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// A heldPart is one that the server has. Its ETag, which says what is in it, is
-// without quotes.
+// heldPart is a part that the server has. Its ETag identifies its contents, and is stored without
+// quotes.
 type heldPart struct {
 	size int64
 	etag string
 }
 
-// maxAdopt is how many unfinished uploads of a name are looked into.
+// maxAdopt is the largest number of unfinished uploads of a name that are examined.
 const maxAdopt = 50
 
-// adopt finds an upload of this key that was not finished and is likely to have our
-// bytes: of those whose first part is ours, or is missing, that with the most. What it
-// has is believed part by part, when each is there to be compared.
+// adopt finds an unfinished upload of this key that probably has our bytes. Of the uploads whose
+// first part is missing or equals ours, it takes the one with the most parts. Each of its parts
+// is used only after it is compared with ours.
 func (w *writer) adopt(ctx context.Context, first []byte) error {
 	var best struct {
 		id     string
@@ -38,7 +38,7 @@ func (w *writer) adopt(ctx context.Context, first []byte) error {
 		if err != nil {
 			return w.forgo(ctx, err)
 		}
-		if u.Key != w.key { // it begins like ours
+		if u.Key != w.key { // the key only begins with ours
 			continue
 		}
 		if looked++; looked > maxAdopt {
@@ -57,7 +57,7 @@ func (w *writer) adopt(ctx context.Context, first []byte) error {
 				sum = sumOf(first)
 			}
 			if one != (heldPart{int64(len(first)), sum}) {
-				continue // another's: sending our parts would spoil it
+				continue // it has other contents, and must not be changed
 			}
 		}
 		bytes := int64(0)
@@ -72,8 +72,8 @@ func (w *writer) adopt(ctx context.Context, first []byte) error {
 	return nil
 }
 
-// forgo returns err if it may pass by itself. A server that does not tell which uploads
-// it has, or not to us, is no reason not to begin one.
+// forgo returns err if it may be temporary. If the server does not list uploads, or not for us, a
+// new upload can still begin.
 func (w *writer) forgo(ctx context.Context, err error) error {
 	if _, may := errors.AsType[*far.Passing](err); may || ctx.Err() != nil {
 		return err
@@ -81,7 +81,7 @@ func (w *writer) forgo(ctx context.Context, err error) error {
 	return nil
 }
 
-// uploads enumerates what was begun below a key prefix.
+// uploads yields the unfinished uploads of keys that begin with prefix.
 func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[minio.ObjectMultipartInfo, error] {
 	return func(yield func(minio.ObjectMultipartInfo, error) bool) {
 		key, id := "", ""
@@ -112,7 +112,7 @@ func (st *Store) uploads(ctx context.Context, prefix string) iter.Seq2[minio.Obj
 	}
 }
 
-// listParts returns the parts that an upload has, by their numbers.
+// listParts returns the parts of an upload by number.
 func (st *Store) listParts(ctx context.Context, key, upload string) (map[int]heldPart, error) {
 	parts := map[int]heldPart{}
 	for marker := 0; ; {
@@ -133,7 +133,7 @@ func (st *Store) listParts(ctx context.Context, key, upload string) (map[int]hel
 	}
 }
 
-// Unfinished enumerates the uploads of names that begin with prefix.
+// Unfinished yields the unfinished uploads of names that begin with prefix.
 func (st *Store) Unfinished(ctx context.Context, prefix string) iter.Seq2[store.Upload, error] {
 	return func(yield func(store.Upload, error) bool) {
 		for u, err := range st.uploads(ctx, st.prefix+prefix) {
@@ -148,12 +148,12 @@ func (st *Store) Unfinished(ctx context.Context, prefix string) iter.Seq2[store.
 	}
 }
 
-// Abandon takes an upload away.
+// Abandon discards an unfinished upload.
 func (st *Store) Abandon(ctx context.Context, u store.Upload) error {
 	return st.fail("abandon", u.Name, st.abandon(ctx, st.prefix+u.Name, u.ID))
 }
 
-// abandon has the server forget an upload, if it has not yet.
+// abandon discards an upload, if it still exists.
 func (st *Store) abandon(ctx context.Context, key, upload string) error {
 	err := st.client.AbortMultipartUpload(ctx, st.bucket, key, upload)
 	if err == nil {

@@ -25,29 +25,28 @@ import (
 )
 
 const (
-	// maxRefusal is how much of an error's body is read.
+	// maxRefusal limits how much of an error's body is read.
 	maxRefusal = 64 << 10
 
-	// maxListing is how much is read of an answer that is no object. The longest is a
-	// listing: a thousand keys of a kilobyte, escaped, with what else is said of them.
+	// maxListing limits how much of a response that is not an object is read. The longest
+	// response is a listing: a thousand keys of a kilobyte, escaped, with their properties.
 	maxListing = 16 << 20
 
-	noContent = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
+	noContent = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of no bytes
 )
 
-// A signer signs the requests of a store on their way. Both of those who speak to
-// the bucket, package web and the client that writes, go through it, so that what
-// it learns of the region holds for both.
+// signer signs the requests of a store as they are sent. Both package web and the client that
+// writes send their requests through it, so both use what it learns about the region.
 type signer struct {
 	next   http.RoundTripper
 	where  place
 	creds  *credentials.Credentials
 	region atomic.Pointer[string]
-	heard  atomic.Bool                   // the server has taken a signature for this region
-	skew   atomic.Pointer[time.Duration] // of the server's clock, once it refused ours
+	heard  atomic.Bool                   // the server has accepted a signature for this region
+	skew   atomic.Pointer[time.Duration] // of the server's clock, set after it refused ours
 }
 
-// RoundTrip sends req, and once more where the server names another region.
+// RoundTrip sends req, and once more if the server names another region.
 func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	for first := true; ; first = false {
 		region := *s.region.Load()
@@ -67,7 +66,7 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp.StatusCode < 300 {
 			s.heard.Store(true)
 			lent.back()
-			if req.URL.RawQuery != "" { // all but objects themselves
+			if req.URL.RawQuery != "" { // everything except objects themselves
 				resp.Body = struct {
 					io.Reader
 					io.Closer
@@ -76,7 +75,7 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		said := hear(resp)
-		lent.back() // not before: a body that ends early ends the connection
+		lent.back() // not earlier: a body that ends early ends the connection
 		if g := s.where.google; resp.StatusCode == http.StatusUnauthorized && g != nil && g.tokens != nil {
 			if g.tokens.forget(r); first && (req.Body == nil || req.Body == http.NoBody) {
 				_ = resp.Body.Close()
@@ -100,18 +99,18 @@ func (s *signer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// A loan is a body whose bytes are the sender's again once there is an answer. A
-// transport goes on reading where the server answers before it has all; meanwhile the
-// client that writes begins anew with the same reader, or a part's buffer is filled
-// with the next part.
+// loan is the body of a request that is returned to the sender when the response arrives. A
+// transport continues to read the body if the server responds before it has all of it. By then,
+// the client that writes may start again with the same reader, or a buffer may be filled with the
+// next part.
 type loan struct {
 	mu    sync.Mutex
 	body  io.ReadCloser
-	left  int64 // to be read
-	taken bool  // back
+	left  int64 // bytes left to read
+	taken bool  // returned to the sender
 }
 
-// lend puts a loan in place of the body of r; nil if it has none.
+// lend replaces the body of r by a loan, which it returns. It returns nil if r has no body.
 func lend(r *http.Request) *loan {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
@@ -133,7 +132,7 @@ func (l *loan) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.left == 0: // a transport makes sure of the end, even after the answer
+	case l.left == 0: // a transport checks for the end even after the response
 		return 0, io.EOF
 	case l.taken:
 		return 0, errAnswered
@@ -147,8 +146,8 @@ func (l *loan) Close() error { return l.body.Close() }
 
 var errAnswered = errors.New("the server has answered already")
 
-// own reports whether req goes to the server that the bucket was asked for at, not
-// to one where that redirects.
+// own reports whether req goes to the server of the bucket, not to one that this server redirects
+// to.
 func (s *signer) own(req *http.Request) bool {
 	host := strings.ToLower(req.URL.Host)
 	if s.where.amazon {
@@ -158,10 +157,10 @@ func (s *signer) own(req *http.Request) bool {
 	return req.URL.Scheme == s.where.endpoint.Scheme && (host == end || strings.HasSuffix(host, "."+end) && !s.where.pathStyle)
 }
 
-// matching is the key of the ETag that what a request removes must have, in its context.
+// matching is the context key of the ETag that the object must have to be removed.
 type matching struct{}
 
-// sign returns a copy of req as the server of the region wants it.
+// sign returns a copy of req for the servers of the region, with a signature.
 func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 	r := req.Clone(req.Context())
 	r.Header.Del("Authorization")
@@ -172,8 +171,8 @@ func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 		r.Header.Set("If-Match", etag)
 	}
 	if s.where.amazon {
-		// Amazon has a server for each region. The client that writes adds a
-		// word for those that are reached by IPv6, too.
+		// Amazon has servers for each region. The client that writes adds a word for those that
+		// use IPv6 too.
 		bucket, found := "", false
 		for _, server := range []string{s.where.endpoint.Host, strings.Replace(amazonHost(s.where.region), "s3.", "s3.dualstack.", 1)} {
 			if bucket, found = strings.CutSuffix(r.URL.Host, server); found && !strings.HasSuffix(bucket, "s3.") {
@@ -183,13 +182,13 @@ func (s *signer) sign(req *http.Request, region string) (*http.Request, error) {
 		}
 		r.Host = r.URL.Host
 	}
-	// What is sent is what is signed, byte for byte, but for dots that are escaped.
+	// The request is sent byte for byte as it is signed, except that dots are escaped.
 	r.URL.RawPath = far.EscapeDots(s3utils.EncodePath(r.URL.Path))
 	if s.where.google != nil {
 		return r, s.where.google.sign(r, time.Now())
 	}
 	if req.Method == http.MethodGet || req.Method == http.MethodHead {
-		r.Header.Set("X-Amz-Checksum-Mode", "ENABLED") // or they are not told
+		r.Header.Set("X-Amz-Checksum-Mode", "ENABLED") // otherwise the server does not send checksums
 	}
 	v, err := s.keys(req.Context())
 	if err != nil {
@@ -211,17 +210,17 @@ func (s *signer) keys(ctx context.Context) (credentials.Value, error) {
 	return s.creds.GetWithContext(&credentials.CredContext{Client: http.DefaultClient})
 }
 
-// A refusal is what a server says when it does not do what it is asked. Its own
-// words are not among it: they are of any length, and may repeat what it was sent.
+// refusal is a server's error. It does not contain the server's text, which may have any length
+// and may repeat what it was sent.
 type refusal struct {
 	status       int
 	code, region string
 }
 
-// hear reads a refusal and leaves its body to be read again.
+// hear reads a refusal and restores the body.
 func hear(resp *http.Response) refusal {
 	said := refusal{status: resp.StatusCode, region: resp.Header.Get("X-Amz-Bucket-Region")}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a part of it may do
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a part of it may be enough
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	resp.ContentLength = int64(len(body))
@@ -242,7 +241,7 @@ func hear(resp *http.Response) refusal {
 	return said
 }
 
-// explain says what an answer to package web means, nil if its status says it.
+// explain returns the error for a response to package web, or nil if its status is enough.
 func (s *signer) explain(resp *http.Response) error {
 	said := hear(resp)
 	if said.code == "" {
@@ -251,7 +250,7 @@ func (s *signer) explain(resp *http.Response) error {
 	return s.meaning(said)
 }
 
-// meaning returns the error that a refusal is.
+// meaning returns the error for a refusal.
 func (s *signer) meaning(said refusal) error {
 	switch said.code {
 	case "NoSuchBucket":
@@ -297,7 +296,7 @@ func (s *signer) meaning(said refusal) error {
 		return fmt.Errorf("%s: %w", what, fs.ErrNotExist)
 	}
 	if said.status == 0 {
-		// It is the client's own word for what it could not make out.
+		// This is the client's own text for what it could not parse.
 		return fmt.Errorf("invalid response from the server (%s)", what)
 	}
 	return fmt.Errorf("%d %s", said.status, what)
@@ -312,10 +311,10 @@ func (s *signer) anonymous() bool {
 	return err == nil && v.SignerType == credentials.SignatureAnonymous
 }
 
-// errNoUpload means that the server does not know an upload that was begun.
+// errNoUpload means that the server does not have an upload that was begun.
 var errNoUpload = errors.New("the upload no longer exists on the server")
 
-// busy reports whether a refusal may pass by itself.
+// busy reports whether a refusal may be temporary.
 func (r refusal) busy() bool {
 	switch r.code {
 	case "SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "ThrottlingException", "RequestLimitExceeded":
@@ -324,8 +323,7 @@ func (r refusal) busy() bool {
 	return r.status == http.StatusTooManyRequests || r.status >= 500 && r.status != http.StatusNotImplemented
 }
 
-// meaning returns what may be shown of an error of the client that writes and
-// lists.
+// meaning returns a printable error for an error of the client that writes and lists.
 func (st *Store) meaning(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -347,7 +345,7 @@ func (st *Store) meaning(ctx context.Context, err error) error {
 	return unaddressed(err)
 }
 
-// unaddressed takes the address off a transport's error. What is left may pass by itself.
+// unaddressed removes the address from a transport's error. The remaining error may be temporary.
 func unaddressed(err error) error {
 	_, sent := errors.AsType[*url.Error](err)
 	if err = far.Dropped(far.Unaddressed(err)); sent && !errors.Is(err, fs.ErrPermission) {
@@ -356,7 +354,7 @@ func unaddressed(err error) error {
 	return err
 }
 
-// fail makes err the error of a request for the named object.
+// fail wraps err as that of a request for the object called name.
 func (st *Store) fail(op, name string, err error) error {
 	return far.Fail(op, st.Address(name), -1, 0, err)
 }

@@ -1,13 +1,10 @@
-// Package bucket keeps objects in buckets of S3, of what speaks as S3 does, and of
-// Google, whose dialect of it is spoken, too.
+// Package bucket is a store of objects in buckets of S3, of servers with the same interface, and
+// of Google Cloud Storage. Programs that open archives by address, s3://bucket/key or
+// gs://bucket/key, only need to import store/all.
 //
-// It is for programs that build a store themselves; those that only have an
-// address, s3://bucket/key or gs://bucket/key, leave it to package store/all.
-//
-// Objects are read by package store/web, over requests signed here: what that does
-// about servers that break off, are busy or change an object holds here too.
-// Nothing is written in place: an object is uploaded in parts, and is there once
-// the last request says so.
+// Objects are read with package store/web over signed requests, so retries and the detection of
+// changed objects work as described there. Objects are not changed in place: they are uploaded in
+// parts, and appear with the last request.
 package bucket
 
 import (
@@ -32,54 +29,53 @@ import (
 	"github.com/holdall/holdall/store/web"
 )
 
-// Options are where a bucket is and how it is spoken to. What is zero comes from the
-// environment and from the user's profile, as it does for Amazon's own tools.
+// Options say where a bucket is and how to access it. Zero values come from the environment and
+// from the user's profile, as for Amazon's own tools.
 type Options struct {
-	// Endpoint is the server, as http://host:port or https://host.
+	// Endpoint is the address of the server, as http://host:port or https://host.
 	Endpoint string
 
-	// Region is where the bucket is thought to be. A server that says another is
-	// believed.
+	// Region is the expected region of the bucket. If the server names another one, that is used.
 	Region string
 
-	// PathStyle puts the bucket into the path, not into the host's name.
+	// PathStyle puts the bucket into the path instead of the host name.
 	PathStyle bool
 
-	// Google says that the bucket is one of Google's, and speaks its dialect.
-	// Region and PathStyle are of no effect there.
+	// Google means that the bucket is Google's. Region and PathStyle then have no effect.
 	Google bool
 
 	// Anonymous sends requests without a signature.
 	Anonymous bool
 
-	// Client sends the requests; its Transport is what signed requests go
-	// through. The default is that of package web.
+	// Client sends the requests; signed requests go through its Transport. The default is that of
+	// package web.
 	Client *http.Client
 
-	// Tries is how often a request is sent; 6 by default.
+	// Tries is how often a request is sent; the default is 6.
 	Tries int
 
-	// Log gets a line at level debug for each read; silent by default.
+	// Log gets a line at level debug for each read. If it is nil, nothing is logged.
 	Log *slog.Logger
 }
 
 const (
-	// maxKey is how many bytes of UTF-8 S3 lets a key have.
+	// maxKey is the longest key that S3 allows, in bytes of UTF-8.
 	maxKey = 1024
 
-	emptyETag = `"d41d8cd98f00b204e9800998ecf8427e"` // the MD5 of nothing
+	emptyETag = `"d41d8cd98f00b204e9800998ecf8427e"` // the MD5 of no bytes
 )
 
-// A Store is what lies below one prefix of a bucket: names are keys without it.
+// A Store is the objects of a bucket below a prefix. Their names are their keys without the
+// prefix.
 type Store struct {
 	bucket string
-	prefix string // "" or ending in a slash
+	prefix string // "", or ends with a slash
 	where  place
 	signed *signer
 	web    *web.Store
-	base   *url.URL // what it is below
+	base   *url.URL // address of the prefix
 	client *minio.Core
-	sure   atomic.Bool // the bucket's region was asked for
+	sure   atomic.Bool // the region of the bucket has been requested
 
 	part  int // size of the first parts
 	tries int // of a request
@@ -87,8 +83,8 @@ type Store struct {
 	noCopies atomic.Bool // the server has shown that it does not copy parts
 }
 
-// Open finds the store and the object's name behind an s3:// or gs:// address. It is a
-// for store.Register, and sends no request.
+// Open returns the store and the object's name for an s3:// or gs:// address. It can be passed to
+// [store.Register], and sends no request.
 func Open(_ context.Context, address string) (store.Store, string, error) {
 	st, name, err := At(address, Options{})
 	if err != nil {
@@ -97,8 +93,8 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 	return st, name, nil
 }
 
-// At is Open with options. The store is that of all objects beside the one
-// addressed, whose name is the last part of its key.
+// At is like [Open] with options. The store contains all objects beside the one at the address,
+// whose name is the last element of its key.
 func At(address string, o Options) (st *Store, name string, err error) {
 	u, anonymous, err := far.ParseAddress(address, "s3://bucket/key or gs://bucket/key", "s3", "gs")
 	if err != nil {
@@ -118,8 +114,8 @@ func At(address string, o Options) (st *Store, name string, err error) {
 	return st, key[i:], nil
 }
 
-// New returns the store of the objects of a bucket whose keys begin with prefix,
-// which is empty or ends in a slash.
+// New returns the store of the objects of a bucket whose keys begin with prefix. The prefix must
+// be empty or end with a slash.
 func New(bucket, prefix string, o Options) (*Store, error) {
 	if err := checkBucket(bucket, o.Google); err != nil {
 		return nil, err
@@ -164,8 +160,8 @@ func New(bucket, prefix string, o Options) (*Store, error) {
 	return st, nil
 }
 
-// checkBucket says why a bucket cannot have this name. It becomes a part of a
-// host's name.
+// checkBucket returns an error if a bucket cannot have this name. The name becomes part of a host
+// name.
 func checkBucket(name string, google bool) error {
 	most := 63
 	if google && strings.Contains(name, ".") {
@@ -183,7 +179,8 @@ func checkBucket(name string, google bool) error {
 	return nil
 }
 
-// checkKey says why an object cannot have this key, or cannot be asked for by it alone.
+// checkKey returns an error if an object cannot have this key, or cannot be requested by it
+// alone.
 func checkKey(key string) error {
 	if len(key) > maxKey {
 		return fmt.Errorf("key of %d bytes: expected at most %d: %w", len(key), maxKey, fs.ErrInvalid)
@@ -203,9 +200,9 @@ func (st *Store) key(name string) (string, error) {
 	return key, checkKey(key)
 }
 
-// keyOf returns the key of an object that is read. A slash in front belongs to it. One with
-// an element of dots may be resolved on the way: it is asked for only by its version, which
-// no other object has.
+// keyOf returns the key of an object that is read. A slash at its beginning is part of it. A key
+// with an element of dots may be resolved on the way, so it is requested only together with its
+// version, which no other object has.
 func (st *Store) keyOf(info store.Info) (key string, err error) {
 	if info.Name == "" {
 		return "", far.CheckName(info.Name)
@@ -218,29 +215,29 @@ func (st *Store) keyOf(info store.Info) (key string, err error) {
 	return key, err
 }
 
-// Address returns the s3:// or gs:// address of the named object.
+// Address returns the s3:// or gs:// address of the object called name.
 func (st *Store) Address(name string) string {
 	u := url.URL{Scheme: st.where.scheme(), Host: st.bucket, Path: "/" + st.prefix + name}
 	return u.String()
 }
 
-// Can returns what buckets can do.
+// Can returns the abilities of buckets.
 func (st *Store) Can() store.Abilities {
 	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
 		Unfinished: st.Unfinished, Abandon: st.Abandon, CopiesFrom: st.CopiesFrom}
 }
 
-// Open returns the named object. It sends no request.
+// Open returns the object called name. It sends no request.
 func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	return st.open(store.Info{Name: name}, func() (store.Object, error) { return st.web.Open(ctx, name) })
 }
 
-// OpenGrowing returns an object of which later versions only have more. It sends no request.
+// OpenGrowing returns an object whose later versions only have more bytes. It sends no request.
 func (st *Store) OpenGrowing(ctx context.Context, name string) (store.Object, error) {
 	return st.open(store.Info{Name: name}, func() (store.Object, error) { return st.web.OpenGrowing(ctx, name) })
 }
 
-// OpenAs returns an object as it was listed. It sends no request.
+// OpenAs returns the version of an object that info describes. It sends no request.
 func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, error) {
 	return st.open(info, func() (store.Object, error) { return st.web.OpenAs(ctx, info) })
 }
@@ -258,14 +255,13 @@ func (st *Store) open(info store.Info, open func() (store.Object, error)) (store
 	return o, nil
 }
 
-// List enumerates the objects whose names begin with prefix, in the order of their
-// bytes, a thousand for a request. A key that cannot be opened, as one with a "..",
-// is listed all the same.
+// List yields the objects whose names begin with prefix in byte order, with one request for a
+// thousand. It also yields keys that cannot be opened, such as those with "..".
 func (st *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	return st.list(ctx, prefix, "")
 }
 
-// ListFrom is List from a name on.
+// ListFrom is like List, but starts at the first name that is not less than from.
 func (st *Store) ListFrom(ctx context.Context, prefix, from string) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		for info, err := range st.list(ctx, prefix, beginAt(from)) {
@@ -279,8 +275,8 @@ func (st *Store) ListFrom(ctx context.Context, prefix, from string) iter.Seq2[st
 	}
 }
 
-// beginAt is what a listing may begin behind, for what is not less than a name: with few keys in
-// between, since S3 does not list what it is told to begin behind.
+// beginAt returns a key after which a listing can start so that it contains the given name. S3
+// does not list the start key itself. Few keys are between the two.
 func beginAt(name string) string {
 	if short, ok := strings.CutSuffix(name, "\x00"); ok {
 		return short
@@ -300,7 +296,7 @@ func (st *Store) list(ctx context.Context, prefix, after string) iter.Seq2[store
 	}
 	return far.Listed(st.prefix, prefix, func(yield func(store.Info, error) bool) {
 		if len(o.Prefix) > maxKey || !utf8.ValidString(prefix) {
-			return // no key can begin like that
+			return // no valid key begins like that
 		}
 		for found := range st.client.ListObjectsIter(ctx, st.bucket, o) {
 			if found.Err != nil {
@@ -311,7 +307,7 @@ func (st *Store) list(ctx context.Context, prefix, after string) iter.Seq2[store
 				return
 			}
 		}
-		// The listing of a cancelled context ends without a word.
+		// A listing whose context is cancelled ends without an error.
 		if err := ctx.Err(); err != nil {
 			yield(store.Info{}, err)
 		}
@@ -322,11 +318,11 @@ func infoOf(name string, found minio.ObjectInfo) store.Info {
 	return store.Info{Name: name, Size: found.Size, ModTime: found.LastModified, Version: far.Quoted(found.ETag)}
 }
 
-// Level returns what is directly below a prefix, a thousand for a request.
+// Level returns what is directly below a prefix, with one request for a thousand.
 func (st *Store) Level(ctx context.Context, prefix string, most int) (all []store.Branch, more bool, err error) {
 	whole := st.prefix + prefix
 	if len(whole) > maxKey || !utf8.ValidString(prefix) {
-		return nil, false, nil // no key can begin like that
+		return nil, false, nil // no valid key begins like that
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -345,7 +341,7 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 			err = fmt.Errorf("server listed %.200q directly below %q", found.Key, whole)
 		case found.Size < 0:
 			err = fmt.Errorf("server listed %.200q with size %d", name, found.Size)
-		case len(all) > most, slash > 0 && !utf8.ValidString(name): // which List could not be asked for
+		case len(all) > most, slash > 0 && !utf8.ValidString(name): // List could not be called for it
 			return nil, true, nil
 		case name == "": // the prefix itself
 			all = all[:len(all)-1]
@@ -357,7 +353,7 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 	if err := ctx.Err(); err != nil {
 		return nil, false, st.fail("list", prefix, err)
 	}
-	// Objects and prefixes come apart, a page of them after the other.
+	// Each page of the response has objects first, and then prefixes.
 	slices.SortFunc(all, func(a, b store.Branch) int { return strings.Compare(a.Name, b.Name) })
 	for i := range all[min(1, len(all)):] {
 		if all[i].Name == all[i+1].Name {
@@ -367,8 +363,8 @@ func (st *Store) Level(ctx context.Context, prefix string, most int) (all []stor
 	return all, false, nil
 }
 
-// Remove deletes the named object. S3 says nothing of one that was not there, so
-// it is asked for first.
+// Remove deletes the object called name. S3 reports no error if there is none, so Remove first
+// requests its header.
 func (st *Store) Remove(ctx context.Context, name string) error {
 	key, err := st.key(name)
 	if err == nil {
@@ -383,8 +379,8 @@ func (st *Store) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// RemoveAs deletes an object that is the version that info tells of, by a request that says so. Not
-// every server looks at that: so it is asked for first.
+// RemoveAs deletes an object if it is still the version of info, by a request with that
+// condition. Some servers ignore the condition, so RemoveAs first requests the version.
 func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	key, err := st.key(info.Name)
 	if err == nil {
@@ -405,7 +401,7 @@ func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	return nil
 }
 
-// An object is one of package web's, whose errors say s3:// or gs://.
+// object is an object of package web whose errors have s3:// or gs:// addresses.
 type object struct {
 	far.Object
 	st  *Store
@@ -415,20 +411,19 @@ type object struct {
 func (o *object) Info(ctx context.Context) (store.Info, error) {
 	info, err := o.Object.Info(ctx)
 	if err == nil && info.Size == 0 && info.Version == "" {
-		// A range of nothing is refused, and what is refused has no ETag.
+		// A range of an empty object is refused, and a refusal has no ETag.
 		info.Version = emptyETag
 	}
 	return info, o.Named(err)
 }
 
-// settle makes sure of the bucket's region before a request whose body could not
-// be sent a second time.
+// settle finds out the bucket's region before a request whose body could not be sent again.
 func (st *Store) settle(ctx context.Context) error {
 	if st.sure.Load() || st.signed.heard.Load() {
 		return nil
 	}
-	// The answer may well be a refusal: who may write may not be allowed to ask.
-	// What the request that follows says counts.
+	// The response may be a refusal, because credentials may allow writing but not this request.
+	// Only the response to the next request counts.
 	_, _ = st.client.BucketExists(ctx, st.bucket)
 	st.sure.Store(true)
 	return ctx.Err()

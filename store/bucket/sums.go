@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// sumsOf returns the checksums that an answer about an object has, the one to prefer
-// first. The length of parts is not known there.
+// sumsOf returns the checksums in a response, in order of preference. The size of parts is not
+// known there.
 func (st *Store) sumsOf(resp *http.Response) (all []store.Sum) {
 	add := func(algo, text string, hexadecimal bool) {
 		if sum, ok := far.Sum(algo, text, hexadecimal); ok {
@@ -32,13 +32,13 @@ func (st *Store) sumsOf(resp *http.Response) (all []store.Sum) {
 		slices.SortFunc(all, func(a, b store.Sum) int { return strings.Compare(b.Algo, a.Algo) }) // md5, crc32c
 		return all
 	}
-	// An answer of a range may have the checksums of a part.
+	// The response for a range may have the checksums of a part.
 	if resp.StatusCode == http.StatusOK || isWhole(h.Get("Content-Range")) {
 		for _, algo := range []string{"sha256", "sha1", "crc64nvme"} {
 			add(algo, h.Get("X-Amz-Checksum-"+algo), false)
 		}
 	}
-	// With keys of its own the service has other ETags than sums.
+	// If objects are encrypted with the service's keys, ETags are not checksums.
 	kept := h.Get("X-Amz-Server-Side-Encryption")
 	if !strings.HasPrefix(kept, "aws:") && h.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") == "" {
 		add("md5", h.Get("ETag"), true)
@@ -51,23 +51,23 @@ func (st *Store) sumsOf(resp *http.Response) (all []store.Sum) {
 	return all
 }
 
-// isWhole reports whether a range is all there is.
+// isWhole reports whether a range is the whole object.
 func isWhole(contentRange string) bool {
 	var first, last, size int64
 	n, _ := fmt.Sscanf(contentRange, "bytes %d-%d/%d", &first, &last, &size)
 	return n == 3 && first == 0 && last == size-1
 }
 
-// Can adds what the service vouches for, and what it keeps.
+// Can returns the abilities of an object, including its checksums and headers.
 func (o *object) Can() store.ObjectAbilities {
 	can := o.Object.Can()
 	can.Sums, can.Headers = o.sums, o.headers
 	return can
 }
 
-// sums are those that came with a read. Of an object that was sent in parts, or whose
-// answers had none, the header is asked for, and that of the first part, whose length the
-// others have, too.
+// sums returns the checksums that came with a read. If there were none, or the object was
+// uploaded in parts, sums requests the header of the object and that of its first part, whose
+// size is also that of the others.
 func (o *object) sums(ctx context.Context) ([]store.Sum, error) {
 	sums, err := o.Object.Can().Sums(ctx)
 	if err != nil || slices.ContainsFunc(sums, func(s store.Sum) bool { return s.Part == 0 }) {
@@ -102,7 +102,7 @@ func (o *object) sums(ctx context.Context) ([]store.Sum, error) {
 	return known, nil
 }
 
-// head asks for the header of a version of the object.
+// head requests the header of a version of the object.
 func (o *object) head(ctx context.Context, version, query string) (*http.Response, error) {
 	u := far.Below(o.st.base, o.Name)
 	u.RawQuery = query
@@ -130,7 +130,7 @@ func (o *object) headOnce(ctx context.Context, address, version string) (*http.R
 	if err != nil {
 		return nil, &far.Passing{Err: far.Dropped(far.Unaddressed(err))}
 	}
-	_ = resp.Body.Close() // there is none
+	_ = resp.Body.Close() // it is empty
 	switch code := resp.StatusCode; {
 	case code == http.StatusOK, code == http.StatusPartialContent:
 		return resp, nil

@@ -29,11 +29,11 @@ import (
 const (
 	tokenWait = 20 * time.Second
 
-	// early is how long before its end a token is given up. Google's own clients
-	// do it 4 minutes before.
+	// early is how long before its end a token is replaced. Google's own clients do it 4 minutes
+	// before.
 	early = 4 * time.Minute
 
-	maxToken = 64 << 10 // of an answer with a token
+	maxToken = 64 << 10 // of a response with a token
 
 	tokenScope    = "https://www.googleapis.com/auth/devstorage.read_write"
 	tokenEndpoint = "https://oauth2.googleapis.com/token"
@@ -41,18 +41,18 @@ const (
 	assertionLife = time.Hour
 )
 
-// tokens are OAuth tokens of one account, got when the one before ends.
+// tokens gets OAuth tokens of one account. It gets a new one when the old one expires.
 type tokens struct {
 	client *http.Client
 	ask    func(ctx context.Context) (*http.Request, error)
-	of     string // who gives them, for errors
+	of     string // who issues them, for errors
 
-	mu    chan struct{} // a lock that can be given up with a context
+	mu    chan struct{} // a lock that can be given up when a context ends
 	token string
 	until time.Time
 }
 
-// get returns a token that is good for a while.
+// get returns a token that is valid for a while.
 func (t *tokens) get(ctx context.Context) (string, error) {
 	select {
 	case t.mu <- struct{}{}:
@@ -85,8 +85,8 @@ func (t *tokens) forget(r *http.Request) {
 	}
 }
 
-// fetch asks for a token. What the server says is not shown but for a word of its
-// code: it may repeat what it was sent.
+// fetch requests a token. Of the server's response, errors contain only a word of its code,
+// because the rest may repeat what it was sent.
 func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err error) {
 	resp, err := t.client.Do(r)
 	if err != nil {
@@ -106,7 +106,7 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 		Error  any    `json:"error"`
 		Reason string `json:"error_subtype"`
 	}
-	_ = json.Unmarshal(body, &said) // an answer of another kind says nothing
+	_ = json.Unmarshal(body, &said) // another kind of response has no fields
 	switch code, _ := said.Error.(string); {
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
 		return "", 0, &far.Passing{Err: fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))}
@@ -129,13 +129,13 @@ func (t *tokens) fetch(r *http.Request) (token string, life time.Duration, err e
 	return said.Token, time.Duration(min(max(said.Life, least), most)) * time.Second, nil
 }
 
-// isToken reports whether s can be sent in a header.
+// isToken reports whether s is valid in a header.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
-// findTokens returns the tokens of the account that the environment, the user's
-// settings or this machine has; nil if there is none.
+// findTokens returns the tokens of the account in the environment, in the user's settings or of
+// this machine. It returns nil if there is none.
 func findTokens() (*tokens, error) {
 	if file := os.Getenv("GOOGLE_APPLICATION_CREDENTIALS"); file != "" {
 		return readAccount(file, "GOOGLE_APPLICATION_CREDENTIALS")
@@ -165,13 +165,13 @@ func findTokens() (*tokens, error) {
 	}, nil
 }
 
-// onGoogle reports whether this is a machine of Google's, by what it is called and
-// what is set there. Nobody is asked: elsewhere that would take until it times out.
+// onGoogle reports whether this is a machine of Google's, by its names and settings. It sends no
+// request, because elsewhere that would take until a timeout.
 func onGoogle() bool {
 	return os.Getenv("K_SERVICE") != "" || os.Getenv("CLOUD_RUN_JOB") != "" || boardSays("product_name", "Google")
 }
 
-// boardSays reports whether what Linux tells of the machine begins with word.
+// boardSays reports whether a file that describes the machine on Linux begins with word.
 func boardSays(file, word string) bool {
 	if runtime.GOOS != "linux" {
 		return false
@@ -186,7 +186,7 @@ func boardSays(file, word string) bool {
 	return err == nil && string(p) == word
 }
 
-// defaultAccount is where `gcloud auth application-default login` leaves an account.
+// defaultAccount is the file of `gcloud auth application-default login`.
 func defaultAccount() string {
 	const name = "application_default_credentials.json"
 	if dir := os.Getenv("CLOUDSDK_CONFIG"); dir != "" {
@@ -205,8 +205,7 @@ func defaultAccount() string {
 	return filepath.Join(home, ".config", "gcloud", name)
 }
 
-// readAccount reads the file of an account. Of what is in it no error shows anything
-// but its type.
+// readAccount reads the file of an account. Errors contain nothing of the file except its type.
 func readAccount(file, what string) (*tokens, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -281,7 +280,7 @@ func parseKey(text string) (*rsa.PrivateKey, error) {
 	if block == nil {
 		return nil, errors.New("no PEM")
 	}
-	// What is no key is none of RSA, either.
+	// A key that cannot be parsed is not an RSA key either.
 	key, _ := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if key, ok := key.(*rsa.PrivateKey); ok {
 		return key, nil
@@ -289,7 +288,7 @@ func parseKey(text string) (*rsa.PrivateKey, error) {
 	return x509.ParsePKCS1PrivateKey(block.Bytes)
 }
 
-// assert makes the signed claim (RFC 7523) that is exchanged for a token.
+// assert returns the signed claim (RFC 7523) that is exchanged for a token.
 func assert(key *rsa.PrivateKey, id, email, audience string, now time.Time) (string, error) {
 	var text string
 	for _, part := range []any{

@@ -24,25 +24,24 @@ import (
 const (
 	mib = 1 << 20
 
-	// firstPart is the size of the first parts, and that up to which an object
-	// is sent whole.
+	// firstPart is the size of the first parts. Objects up to that size are sent as a whole.
 	firstPart = 8 * mib
 
-	// Behind the first few parts they are twice as long, and from then on grow with what
-	// is written, to a 1390th of it: then 5 TiB take less than 10,000, and an object of
-	// 30 GB has parts of 21 MiB.
+	// After the first few parts, parts are twice as long. Then they grow with what has been
+	// written, to 1/1390 of it. So 5 TiB take less than 10,000 parts, and an object of 30 GB has
+	// parts of 21 MiB.
 	firstParts = 8
 	growth     = 1390
 	maxParts   = 10_000
 
-	// spareParts are more than rounding takes.
+	// spareParts is more than the parts that rounding takes.
 	spareParts = 100
 
 	abortWait = 30 * time.Second
 )
 
-// partSize is the size of the part that begins where written bytes are in parts, the
-// first ones being of some size.
+// partSize returns the size of the part that begins after written bytes; first is the size of the
+// first parts.
 func partSize(first int, written int64) int {
 	unit := int64(first / 8)
 	least := int64(first)
@@ -52,8 +51,8 @@ func partSize(first int, written int64) int {
 	return int(max(least, (written/growth+unit-1)/unit*unit))
 }
 
-// longEnough is how long parts have to be, behind so many bytes in so many parts, for those
-// that are left to do for the largest object: some that the server copied are short.
+// longEnough returns how long parts must be, after sent bytes in count parts, so that the
+// remaining parts suffice for the largest object. Parts that the server copied can be short.
 func longEnough(sent int64, count int) int {
 	if sent == 0 || sent >= far.MaxSize {
 		return 0
@@ -62,7 +61,7 @@ func longEnough(sent int64, count int) int {
 	return int(float64(sent)*math.Log(far.MaxSize/float64(sent))/left/mib) * mib
 }
 
-// size is that of the part that begins where so many bytes are in parts.
+// size returns the size of the part that begins after sent bytes.
 func (w *writer) size(sent int64) int {
 	n := partSize(w.st.part, sent)
 	if len(w.copies) > 0 {
@@ -71,10 +70,9 @@ func (w *writer) size(sent int64) int {
 	return n
 }
 
-// CreateAs begins an object. It sends no request: what is no longer than one part is
-// sent whole by Commit. ctx holds for all that the writer sends before that. An object
-// that is to be created once is looked for by the request that would make it appear,
-// not before.
+// CreateAs begins an object. It sends no request: an object of at most one part is sent as a
+// whole by Commit. Requests before that use ctx. If an object may be created only once, the
+// request that would make it appear checks that, not CreateAs.
 func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	key, err := st.key(name)
 	if err == nil {
@@ -97,7 +95,8 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	return w, nil
 }
 
-// A writer's methods belong to one goroutine; mu is for those that send.
+// writer uploads an object. Its methods must be called from one goroutine; mu protects what the
+// goroutines that send use.
 type writer struct {
 	far.Parts
 	st        *Store
@@ -105,24 +104,24 @@ type writer struct {
 	wish      store.Wishes
 	can       store.WriterAbilities
 
-	pending run              // comes after what was written, and is not asked for yet
-	upload  string           // its id, once there is one
-	had     map[int]heldPart // what the upload had when it was adopted
-	copies  map[int]int64    // numbers and lengths of the parts that the server copied
-	copied  int64            // their sum
+	pending run              // follows what was written, and has not been requested yet
+	upload  string           // its ID; empty if there is none
+	had     map[int]heldPart // parts that the upload had when it was adopted
+	copies  map[int]int64    // numbers and sizes of the parts that the server copied
+	copied  int64            // the sum of copies
 
 	mu     sync.Mutex
 	parts  []minio.CompletePart
 	kept   int64 // bytes of parts that the server has
-	proven int64 // of these, not sent
-	gone   bool  // the upload is no more, though it was begun
+	proven int64 // bytes of these that were not sent
+	gone   bool  // the upload no longer exists
 }
 
 func (w *writer) Can() store.WriterAbilities { return w.can }
 
 func (w *writer) fail(op string, err error) error { return w.st.fail(op, w.name, err) }
 
-// Write has the server copy what waits for that, and fills parts.
+// Write makes the server copy a pending range, and fills parts.
 func (w *writer) Write(p []byte) (int, error) {
 	if w.pending.n > 0 && len(p) > 0 {
 		if err := w.settleRange(w.Ctx); err != nil {
@@ -132,8 +131,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return w.Parts.Write(p)
 }
 
-// begin asks for an upload, unless there is one. first is the part that will be sent
-// first, nil if the server is to copy that.
+// begin begins an upload, unless there is one. first is the first part that will be sent; nil if
+// the server is to copy it.
 func (w *writer) begin(ctx context.Context, first []byte) error {
 	if w.upload != "" {
 		return nil
@@ -154,7 +153,7 @@ func (w *writer) begin(ctx context.Context, first []byte) error {
 	return nil
 }
 
-// put sends a part; those of S3 are counted from 1.
+// put sends a part. S3 numbers parts from 1.
 func (w *writer) put(p []byte, number int) error {
 	number++
 	etag, err := w.putPart(p, number)
@@ -167,7 +166,7 @@ func (w *writer) put(p []byte, number int) error {
 	return nil
 }
 
-// add takes note of a part of n bytes that the server has. The caller holds the lock.
+// add records a part of n bytes that the server has. The caller holds the lock.
 func (w *writer) add(p minio.CompletePart, n int64) {
 	for len(w.parts) < p.PartNumber {
 		w.parts = append(w.parts, minio.CompletePart{})
@@ -192,8 +191,8 @@ func (w *writer) putPart(p []byte, number int) (etag string, err error) {
 	if err != nil {
 		err = w.st.meaning(w.Ctx, err)
 		if errors.Is(err, errNoUpload) && (w.wish.Once || w.wish.Resume) {
-			// Another writer of these bytes may have come first. What they are
-			// is all that is left to be found out.
+			// Another writer of the same bytes may have been first. Only the object can show what
+			// it wrote.
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.gone = true
@@ -207,8 +206,8 @@ func (w *writer) putPart(p []byte, number int) (etag string, err error) {
 	return done.ETag, nil
 }
 
-// Finish sends what is left, but for what is hardly anything. Which version it will be
-// can be told of buckets that do not encrypt.
+// Finish sends what is left, except a small object. The version that the object will have is
+// known for buckets without encryption.
 func (w *writer) Finish(ctx context.Context) (store.Info, error) {
 	err := w.Usable()
 	if err == nil {
@@ -219,7 +218,7 @@ func (w *writer) Finish(ctx context.Context) (store.Info, error) {
 	}
 	etag := ""
 	switch {
-	case w.st.where.google != nil: // its versions are no checksums
+	case w.st.where.google != nil: // its versions are not checksums
 	case w.upload == "":
 		etag = sumOf(w.Buf)
 	default:
@@ -228,11 +227,11 @@ func (w *writer) Finish(ctx context.Context) (store.Info, error) {
 	return store.Info{Name: w.name, Size: w.Written, Version: far.Quoted(etag)}, nil
 }
 
-// smallEnd is what may wait in memory for Commit, without an upload.
+// smallEnd is the size of an object that may wait in memory for Commit without an upload.
 const smallEnd = mib
 
-// finish sends what is left and waits for it. An object of up to some bytes that is
-// all in memory stays there: one request less, or two, is all that it takes.
+// finish sends what is left and waits for it. An object of up to most bytes that is completely in
+// memory stays there, because it then takes only one or two requests.
 func (w *writer) finish(ctx context.Context, most int) error {
 	defer w.EndWith(ctx)()
 	if err := w.settleRange(ctx); err != nil {
@@ -245,8 +244,8 @@ func (w *writer) finish(ctx context.Context, most int) error {
 	return w.Flush(ctx)
 }
 
-// Commit sends what is left and makes the object appear. It fails if ctx ends, or
-// the context of Create.
+// Commit sends what is left and makes the object appear. It fails if ctx or the context of
+// CreateAs ends.
 func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	return w.Parts.Commit(ctx, w.name, func() (etag string, err error) {
 		if !w.Ended {
@@ -263,7 +262,7 @@ func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	})
 }
 
-// wishes are the options of the request that makes the object appear.
+// wishes returns the options of the request that makes the object appear.
 func (w *writer) wishes() (o minio.PutObjectOptions) {
 	if w.wish.Once {
 		o.SetMatchETagExcept("*")
@@ -303,7 +302,7 @@ func (w *writer) complete(ctx context.Context) (etag string, err error) {
 	}
 	o := w.wishes()
 	if w.wish.Once && !w.st.where.onceInParts() {
-		// Between this look and the next request somebody else may still come first.
+		// Another writer may still be first between this check and the next request.
 		if _, err := w.there(ctx, want, nil); err != nil && errors.Is(err, fs.ErrExist) {
 			return "", err
 		}
@@ -316,16 +315,15 @@ func (w *writer) complete(ctx context.Context) (etag string, err error) {
 	meaning := w.st.meaning(ctx, err)
 	_, may := errors.AsType[*far.Passing](meaning)
 	switch {
-	// An answer that was lost may have been a yes. Then the upload is no more, and
-	// the object is what its parts make.
+	// If a response is lost, the request may have succeeded. The upload then no longer exists,
+	// and the object consists of its parts.
 	case errors.Is(meaning, errNoUpload):
 		return w.there(ctx, want, meaning)
-	// The object may be another upload's, or another writer's who went on with this
-	// one, on which a server may stumble for ever.
+	// The object may come from another upload, or from a writer that resumed this one. Some
+	// servers then fail for as long as the upload exists.
 	case ctx.Err() == nil && (may || w.wish.Once && isConflict(err)):
 		if etag, err = w.there(ctx, want, meaning); err == nil {
-			// If what is left of the upload does not go, it is found among those
-			// that are unfinished.
+			// If the rest of the upload cannot be removed, it stays among the unfinished ones.
 			_ = w.forget(ctx)
 		}
 		return etag, err
@@ -333,8 +331,8 @@ func (w *writer) complete(ctx context.Context) (etag string, err error) {
 	return "", meaning
 }
 
-// there returns the ETag of the object that is there if that is the one wanted, else
-// why it was not made.
+// there returns the ETag of the existing object if it is the expected one. Otherwise it returns
+// why the object was not created.
 func (w *writer) there(ctx context.Context, want string, why error) (etag string, err error) {
 	info, err := w.st.client.StatObject(ctx, w.st.bucket, w.key, minio.StatObjectOptions{})
 	switch {
@@ -349,14 +347,14 @@ func (w *writer) there(ctx context.Context, want string, why error) (etag string
 	return "", why
 }
 
-// isConflict reports whether a server has refused to replace an object.
+// isConflict reports whether a server refused to replace an object.
 func isConflict(err error) bool {
 	answer, _ := errors.AsType[minio.ErrorResponse](err)
 	return answer.StatusCode == http.StatusPreconditionFailed || answer.Code == "PreconditionFailed" ||
 		answer.Code == "ConditionalRequestConflict"
 }
 
-// sumOf is the ETag of p, without quotes.
+// sumOf returns the ETag of p, without quotes.
 func sumOf(p []byte) string {
 	sum := md5.Sum(p)
 	return hex.EncodeToString(sum[:])
@@ -368,8 +366,8 @@ func (w *writer) lost() bool {
 	return w.gone
 }
 
-// joined returns the ETag that S3 gives to an object of these parts, if their own
-// are MD5 sums, as they are unless it encrypts them; "" if they are not.
+// joined returns the ETag that S3 gives an object of these parts. It is "" if the ETags of the
+// parts are not MD5 sums, as with encryption.
 func joined(parts []minio.CompletePart) string {
 	sums := md5.New()
 	for _, p := range parts {
@@ -382,7 +380,7 @@ func joined(parts []minio.CompletePart) string {
 	return fmt.Sprintf("%x-%d", sums.Sum(nil), len(parts))
 }
 
-// Abort has the server forget the parts, which would be paid for.
+// Abort removes the parts from the server, which would otherwise be paid for.
 func (w *writer) Abort() error {
 	if w.Done {
 		return nil
@@ -401,8 +399,8 @@ func (w *writer) forget(ctx context.Context) error {
 	return w.st.abandon(ctx, w.key, w.upload)
 }
 
-// Keep leaves the parts with the server, for who wishes to Resume. Those that are on
-// their way may still arrive.
+// Keep leaves the parts on the server for a writer with Wishes.Resume. Parts in flight may still
+// arrive.
 func (w *writer) Keep() (int64, error) {
 	if w.Done {
 		return 0, nil
@@ -418,7 +416,7 @@ func (w *writer) Keep() (int64, error) {
 	return kept, nil
 }
 
-// Saved tells which bytes did not have to pass through here.
+// Saved returns the bytes that did not pass through this program.
 func (w *writer) Saved() (copied, proven int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,10 +12,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Open finds the store and the name behind a plain path or a file:// address:
-// the folder that holds the last element, and that element. The address of a
-// folder, "." and "/" included, works the same, so that what lies in it can be
-// listed below the name.
+// Open returns the store and the name for a plain path or a file:// address. The store is the
+// folder that contains the last element of the path, and the name is that element. For folders,
+// "." and "/" included, the store can list the files below the name.
 func Open(_ context.Context, address string) (store.Store, string, error) {
 	p := address
 	if scheme, rest, ok := strings.Cut(address, "://"); ok && store.Scheme(address) != "" {
@@ -36,7 +35,7 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 	return New(dir), name, nil
 }
 
-// filePath returns the path of a file address whose "file://" is cut off.
+// filePath returns the path of a file address without its "file://".
 func filePath(rest string) (string, error) {
 	host, p, ok := strings.Cut(rest, "/")
 	if host != "" && !strings.EqualFold(host, "localhost") {
@@ -53,13 +52,13 @@ func filePath(rest string) (string, error) {
 		return "", err
 	}
 	p = filepath.FromSlash(p)
-	if filepath.VolumeName(p) == "" { // else file:///C:/x, which is C:/x
+	if filepath.VolumeName(p) == "" { // otherwise it is file:///C:/x, which means C:/x
 		p = string(filepath.Separator) + p
 	}
 	return p, nil
 }
 
-// split returns the folder that holds what p names, and its name there.
+// split returns the folder that contains p, and the name of p in it.
 func split(p string) (dir, name string, err error) {
 	if p == "" {
 		return "", "", errors.New("empty path")
@@ -69,8 +68,8 @@ func split(p string) (dir, name string, err error) {
 	}
 	dir, name = cut(p)
 	if name == "." || name == ".." {
-		// These are no names. Where they lead has one, and ".." behind a
-		// symlink leads elsewhere than the words say.
+		// These are not names, but the place that they refer to has one. After a symbolic link,
+		// ".." refers to another folder than the text suggests.
 		if !filepath.IsAbs(p) {
 			wd, err := os.Getwd()
 			if err != nil {
@@ -84,12 +83,12 @@ func split(p string) (dir, name string, err error) {
 		dir, name = cut(p)
 	}
 	if name == "" {
-		name = "." // the root, which lies in no other folder
+		name = "." // the root is not in another folder
 	}
 	return dir, filepath.ToSlash(name), nil
 }
 
-// cut splits off the last element, not minding separators after it.
+// cut splits off the last element and ignores separators after it.
 func cut(p string) (dir, name string) {
 	vol := len(filepath.VolumeName(p))
 	for len(p) > vol+1 && os.IsPathSeparator(p[len(p)-1]) {
@@ -98,7 +97,7 @@ func cut(p string) (dir, name string) {
 	return filepath.Split(p)
 }
 
-// Address returns the absolute path of the named object.
+// Address returns the absolute path of the object called name.
 func (s *Store) Address(name string) string {
 	p, err := s.path(name)
 	if err == nil {

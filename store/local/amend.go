@@ -10,28 +10,26 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// amendment is a file being changed in place.
+// amendment is a file that is open for changes in place.
 type amendment struct {
 	store  *Store
 	f      *os.File
-	path   string // behind symlinks
+	path   string // after following symbolic links
 	size   int64
-	lock   *os.File // the lock file; nil if f's own lock must do
-	err    error    // of a Sync that failed
+	lock   *os.File // the lock file; nil if there is only the lock of f itself
+	err    error    // of a failed Sync
 	closed bool
 }
 
-// Amend opens a regular file for changes. What a symlink leads to is what is
-// changed, and locked: by a lock that readers and Create do not heed, and that
-// ends with its holder, however that ends. Where the system or the file system
-// has no locks, a lock file that is there is taken for a lock; what a killed
-// process leaves has to be removed by hand.
+// Amend opens a regular file for changes in place and locks it. If the name is a symbolic link,
+// its target is changed and locked. Readers and Create ignore the lock. It ends when its holder
+// ends, for whatever reason. If the system or the file system has no locks, the existence of a
+// lock file is the lock; if a process is killed, its lock file must then be removed by hand.
 //
-// Who has the file open for reading finds store.ErrChanged once its size or
-// modification time has changed, within 50 ms. Not noticed is a write that
-// leaves the size alone and falls into the same tick of the file system's clock
-// as the last change before Open; and what is read before the next look may be
-// new already.
+// A program that has the file open for reading gets [store.ErrChanged] within 50 ms of a change
+// of its size or modification time. It does not notice a change that keeps the size and happens
+// in the same tick of the file system's clock as the last change before Open. What it reads
+// before its next check may be new already.
 func (s *Store) Amend(ctx context.Context, name string) (store.Amendment, error) {
 	p, err := s.path(name)
 	if err != nil {
@@ -53,12 +51,11 @@ func (s *Store) Amend(ctx context.Context, name string) (store.Amendment, error)
 	return nil, failed("amend", p, missing(err))
 }
 
-// errReplaced means that the file that was locked is not the one that has the
-// name now.
+// errReplaced means that the locked file is no longer the file of that name.
 var errReplaced = errors.New("is replaced repeatedly")
 
-// maxTries ends what no number of others can bring about, but a file system
-// might that gives an open file another identity than its name.
+// maxTries ends attempts on file systems that give an open file another identity than its name.
+// Other programs alone cannot cause so many attempts.
 const maxTries = 100
 
 func (s *Store) amend(p string) (_ *amendment, err error) {
@@ -79,8 +76,8 @@ func (s *Store) amend(p string) (_ *amendment, err error) {
 	if err := a.take(); err != nil {
 		return nil, err
 	}
-	// Only now: who had the lock before may have changed the file, or put
-	// another in its place.
+	// This must follow the lock, because its previous holder may have changed or replaced the
+	// file.
 	if !sameFile(f, target) {
 		return nil, errReplaced
 	}
@@ -97,12 +94,12 @@ func (s *Store) amend(p string) (_ *amendment, err error) {
 
 func (a *amendment) Size() int64 { return a.size }
 
-// fail says what could not be done, and where; nil if err is.
+// fail wraps err with the operation and the range; nil stays nil.
 func (a *amendment) fail(op string, off, n int64, err error) error {
 	return failedAt(op, a.path, off, n, err)
 }
 
-// usable says why nothing can be done, nil if it can.
+// usable returns why the amendment cannot be used, or nil if it can.
 func (a *amendment) usable(ctx context.Context) error {
 	switch {
 	case a.closed:
@@ -126,7 +123,7 @@ func (a *amendment) ReadAt(ctx context.Context, p []byte, off int64) error {
 		err = io.ErrUnexpectedEOF
 	default:
 		_, err = a.f.ReadAt(p, off)
-		if err == io.EOF { // somebody who heeds no locks has shortened it
+		if err == io.EOF { // a program that ignores locks has shortened it
 			err = io.ErrUnexpectedEOF
 		}
 	}
@@ -169,8 +166,7 @@ func (a *amendment) Sync(ctx context.Context) error {
 	err := a.usable(ctx)
 	if err == nil && !a.store.NoSync {
 		err = a.f.Sync()
-		// The system forgets what it could not write, and would report
-		// success the next time.
+		// The system forgets that it could not write, and would report success the next time.
 		a.err = err
 	}
 	return a.fail("sync", -1, 0, err)
@@ -181,7 +177,7 @@ func (a *amendment) Close() error {
 		return nil
 	}
 	a.closed = true
-	err := a.f.Close() // and with it its own lock: who is refused yet is told by whom
+	err := a.f.Close() // this also releases its lock; programs that are refused until then still learn who holds it
 	a.release()
 	return a.fail("close", -1, 0, err)
 }

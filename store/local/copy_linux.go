@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyRange copies up to n bytes between files inside the kernel. Its error
-// wraps errors.ErrUnsupported where the kernel cannot do that between the two.
+// copyRange copies up to n bytes between files within the kernel. If the kernel cannot do that,
+// the error wraps errors.ErrUnsupported.
 func copyRange(dst *os.File, dstOff int64, src *os.File, srcOff, n int64) (int64, error) {
 	from, err := src.SyscallConn()
 	if err != nil {
@@ -16,8 +16,8 @@ func copyRange(dst *os.File, dstOff int64, src *os.File, srcOff, n int64) (int64
 	}
 	var did int
 	var errCopy error
-	// Another goroutine may close src. Control keeps its number from being
-	// given to another file meanwhile; dst belongs to this goroutine.
+	// Another goroutine may close src. Control prevents its descriptor from being reused in the
+	// meantime. Only this goroutine closes dst.
 	err = from.Control(func(fd uintptr) {
 		for {
 			did, errCopy = unix.CopyFileRange(int(fd), &srcOff, int(dst.Fd()), &dstOff, int(n), 0)
@@ -36,7 +36,7 @@ func copyRange(dst *os.File, dstOff int64, src *os.File, srcOff, n int64) (int64
 	return int64(max(did, 0)), errCopy
 }
 
-// beginWriteback asks the disk to start writing without waiting for it.
+// beginWriteback asks the system to start writing, without waiting for it.
 func beginWriteback(f *os.File, off, n int64) {
 	unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE)
 }

@@ -14,20 +14,19 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-const maxLinks = 40 // as many as Linux follows
+const maxLinks = 40 // the limit of Linux
 
-// CreateAs begins a file. Folders that its name asks for are made; the store's
-// own must exist. Where a symlink has the name, the file it leads to is
-// replaced and the link stays. Pipes, terminals and devices, /dev/stdout among
-// them, have no whole to keep and are written directly. Nothing is kept to be resumed:
-// a file that is begun goes away with its writer.
+// CreateAs begins a new file. It creates missing folders in name, but the store's own folder must
+// exist. If name is a symbolic link, its target is replaced and the link is kept. Pipes,
+// terminals and devices, such as /dev/stdout, are written directly. Nothing is kept for
+// Wishes.Resume: an unfinished file is removed with its writer.
 func (s *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	p, err := s.path(name)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err == nil && wish.Once {
-		// A symlink that leads nowhere is something, too.
+		// A dangling symbolic link exists too.
 		if _, lerr := os.Lstat(p); lerr == nil {
 			err = fs.ErrExist
 		}
@@ -66,7 +65,7 @@ func (s *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (s
 	return w, nil
 }
 
-// follow returns the name behind the symlinks that p may be.
+// follow returns the path that p refers to after following symbolic links.
 func follow(p string) (string, error) {
 	for range maxLinks {
 		fi, err := os.Lstat(p)
@@ -90,7 +89,7 @@ func follow(p string) (string, error) {
 	return "", fmt.Errorf("a chain of more than %d symlinks", maxLinks)
 }
 
-// begin opens the temporary file, in folders that it may make.
+// begin opens the temporary file. If makeFolders is set, it creates missing folders.
 func (w *writer) begin(makeFolders bool) error {
 	dir, name := filepath.Split(w.target)
 	if name == "" || name == "." || name == ".." {
@@ -101,15 +100,15 @@ func (w *writer) begin(makeFolders bool) error {
 	}
 	w.dir = dir
 	removeStale(dir, name)
-	// Write at least for ourselves until the end, and read for nobody to whom
-	// the old file was closed.
+	// Until the end, the file must be writable for us, and must not be readable for anyone who
+	// could not read the old file.
 	perm := fs.FileMode(0o666)
 	if w.keepMode != nil {
 		perm = *w.keepMode | 0o600
 	}
 	f, err := createTemp(dir, name, perm, os.OpenFile)
 	for try := 0; makeFolders && errors.Is(err, fs.ErrNotExist) && try < 3; try++ {
-		// More than once, since one who aborts may take away the folder again.
+		// Try several times, because a writer that aborts may remove the folder again.
 		if err = w.makeFolders(); err == nil {
 			f, err = createTemp(dir, name, perm, os.OpenFile)
 		}
@@ -122,8 +121,7 @@ func (w *writer) begin(makeFolders bool) error {
 	return nil
 }
 
-// makeFolders makes the folders in the object's name and remembers which were
-// not there.
+// makeFolders creates the folders in the object's name, and remembers which of them are new.
 func (w *writer) makeFolders() error {
 	for i := 0; ; {
 		n := strings.IndexByte(w.name[i:], '/')
@@ -144,7 +142,7 @@ func (w *writer) makeFolders() error {
 	}
 }
 
-// removeFolders takes back makeFolders, as far as nobody else uses them.
+// removeFolders removes the folders that makeFolders created, unless others use them.
 func (w *writer) removeFolders() {
 	for i := len(w.made) - 1; i >= 0; i-- {
 		os.Remove(w.made[i])

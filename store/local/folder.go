@@ -11,9 +11,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Folder begins a folder that appears whole: it is written beside its name, as a
-// temporary folder that is locked, and renamed by Commit. Where something has the name
-// already, it is left to others to say what becomes of that.
+// Folder begins a folder that appears as a whole: it is written beside its name as a locked
+// temporary folder, and renamed by Commit. If the name exists, the error wraps
+// [errors.ErrUnsupported].
 func (s *Store) Folder(ctx context.Context, name string) (*store.Folder, error) {
 	name = strings.TrimRight(name, "/")
 	p, err := s.path(name)
@@ -21,7 +21,7 @@ func (s *Store) Folder(ctx context.Context, name string) (*store.Folder, error) 
 		err = ctx.Err()
 	}
 	if err == nil {
-		if _, lerr := os.Lstat(p); lerr == nil || onWindows { // an open folder cannot be renamed there
+		if _, lerr := os.Lstat(p); lerr == nil || onWindows { // Windows cannot rename an open folder
 			err = errors.ErrUnsupported
 		}
 	}
@@ -44,7 +44,7 @@ func (s *Store) Folder(ctx context.Context, name string) (*store.Folder, error) 
 	return &store.Folder{Create: create, Commit: f.commit, Abort: f.abort}, nil
 }
 
-// A folder is a writer of which the file is a folder.
+// folder is a writer whose file is a folder.
 type folder struct{ writer }
 
 func (f *folder) begin() error {

@@ -14,10 +14,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// List yields the regular files, and symlinks that lead to one, whose names
-// begin with prefix. It enters folders but not symlinks to folders, which may
-// form rings. A folder that cannot be read is yielded as an error; the rest
-// goes on. It holds one folder of each level in memory.
+// List yields the regular files whose names begin with prefix, and symbolic links to such files.
+// It enters folders but not symbolic links to folders, which may form cycles. For a folder that
+// cannot be read it yields an error and continues. It holds one folder of each level in memory.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		i := strings.LastIndexByte(prefix, '/') + 1
@@ -25,7 +24,7 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[store.Info, e
 		if i > 0 {
 			var err error
 			if dir, err = s.path(prefix[:i]); err != nil {
-				return // no name can begin like that
+				return // no valid name begins with that
 			}
 		}
 		l := lister{ctx, yield, os.OpenFile, os.Stat}
@@ -40,8 +39,8 @@ type lister struct {
 	stat  func(name string) (fs.FileInfo, error)
 }
 
-// folder lists what lies in dir, whose name (with a slash) is parent, as far as
-// it begins with prefix. It reports whether to go on.
+// folder lists the files in dir that begin with prefix. The names begin with parent, which ends
+// with a slash. It reports whether to continue.
 func (l *lister) folder(dir, parent, prefix string) bool {
 	found, err := l.entriesOf(dir, prefix)
 	if err != nil && !l.yield(store.Info{}, failed("list", dir, err)) {
@@ -62,7 +61,7 @@ func (l *lister) folder(dir, parent, prefix string) bool {
 		fi, err := l.stat(p)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || err == nil && !fi.Mode().IsRegular():
-			continue // gone since, a dangling symlink, or no object
+			continue // removed since, a dangling link, or not an object
 		case err != nil:
 			if !l.yield(store.Info{}, failed("list", p, err)) {
 				return false
@@ -74,8 +73,8 @@ func (l *lister) folder(dir, parent, prefix string) bool {
 	return true
 }
 
-// entriesOf returns what in dir begins with prefix and may be or hold an
-// object, in the order of the names that it stands for.
+// entriesOf returns the entries of dir that begin with prefix and may be or contain an object, in
+// the order of object names.
 func (l *lister) entriesOf(dir, prefix string) ([]fs.DirEntry, error) {
 	d, err := l.open(dir, os.O_RDONLY|sysfile.DontWait, 0)
 	if err == nil {
@@ -95,13 +94,12 @@ func (l *lister) entriesOf(dir, prefix string) ([]fs.DirEntry, error) {
 	}
 	slices.SortFunc(found, byName)
 	if err == io.EOF || errors.Is(missing(err), fs.ErrNotExist) {
-		return found, nil // a prefix that nothing begins with is no error
+		return found, nil // it is not an error that no name has the prefix
 	}
 	return found, err
 }
 
-// byName puts folders where the names below them belong: "a.b" comes before
-// "a/x", so "a" is compared as if its slash were there.
+// byName compares folders with a slash after their names, because "a.b" comes before "a/x".
 func byName(a, b fs.DirEntry) int {
 	n := min(len(a.Name()), len(b.Name()))
 	if c := strings.Compare(a.Name()[:n], b.Name()[:n]); c != 0 {

@@ -1,12 +1,11 @@
-// Package local keeps objects in files: it is the store behind plain paths and
-// file:// addresses.
+// Package local is the store of local files, which plain paths and file:// addresses refer to.
+// Programs that open archives by address only need to import store/all. Use [New] for the store
+// of a given folder.
 //
-// Programs that open archives by address need only import package store/all;
-// this one is for those who want to name the folder themselves. It writes
-// through a temporary file, or folder, beside the target, named .NAME.holdall-….tmp, which
-// its writer holds locked: what a killed writer leaves behind is cleared away
-// by the next one that writes the same name. While a file is changed in place,
-// .NAME.holdall-lock lies beside it. Neither is listed.
+// A file or folder is written under a temporary name beside its target, .NAME.holdall-….tmp, and
+// renamed when it is committed. Its writer keeps it locked. If a writer is killed, the next
+// writer of the same name removes its temporary file. While a file is changed in place, there is
+// a lock file .NAME.holdall-lock beside it. Neither is listed.
 package local
 
 import (
@@ -25,28 +24,26 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// recheckEvery is how long an open object may go on believing that its file is
-// unchanged. An fstat costs about as much as a small read that hits the page
-// cache; twenty a second cost nothing.
+// recheckEvery is how long an open object assumes that its file has not changed. An fstat costs
+// about as much as a small read from the page cache; twenty per second cost nothing.
 const recheckEvery = 50 * time.Millisecond
 
-// A Store is the files below a folder. Names are slash-separated and relative
-// to it; they may climb out by "..", since they come from the address a user
-// typed, but cannot be absolute.
+// A Store is the files below a folder. Names are relative to the folder, with slashes. They may
+// contain "..", because they come from addresses that users type, but cannot be absolute.
 type Store struct {
-	// NoSync makes Commit return without waiting for the disk. Objects still
-	// appear whole or not at all to every program that looks, but after a
-	// power failure a committed one may be missing, empty or torn.
+	// NoSync makes Commit return without waiting for the disk. For other programs, objects still
+	// appear completely or not at all. After a power failure, a committed object may be missing,
+	// empty or incomplete.
 	NoSync bool
 
 	dir          string
 	can          store.Abilities
 	recheck      time.Duration
-	beforeRename func()                                // a place for tests to die at
-	lock         func(*os.File) (held bool, err error) // for tests of what others do meanwhile
+	beforeRename func()                                // where tests stop a writer
+	lock         func(*os.File) (held bool, err error) // lets tests act between the steps of a lock
 }
 
-// New returns the store of the files below dir; "" is the working directory.
+// New returns the store of the files below dir; "" means the working directory.
 func New(dir string) *Store {
 	if dir == "" {
 		dir = "."
@@ -56,10 +53,10 @@ func New(dir string) *Store {
 	return s
 }
 
-// Can returns all that files can do.
+// Can returns all abilities of local files.
 func (s *Store) Can() store.Abilities { return s.can }
 
-// Remove deletes a file. A symlink goes itself, not what it leads to.
+// Remove deletes a file. If name is a symbolic link, the link is deleted and not its target.
 func (s *Store) Remove(ctx context.Context, name string) error {
 	p, err := s.path(name)
 	if err == nil {
@@ -68,7 +65,7 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return failed("remove", name, err)
 	}
-	// os.Remove would take an empty folder too.
+	// os.Remove would also remove an empty folder.
 	fi, err := os.Lstat(p)
 	if err == nil && fi.IsDir() {
 		err = syscall.EISDIR
@@ -79,7 +76,7 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	return failed("remove", p, missing(err))
 }
 
-// RemoveAs deletes a file that is the version that info tells of.
+// RemoveAs deletes a file if it is still the version of info.
 func (s *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	now, err := store.Briefly(s, info.Name).Info(ctx)
 	if err == nil {
@@ -91,8 +88,8 @@ func (s *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	return err
 }
 
-// Adopt makes an object of an open file of this machine, so that a writer of
-// this package can copy it without reading it. Closing the object closes f.
+// Adopt returns an object for an open local file, so that a writer of this package can copy it
+// without reading it. Closing the object closes f.
 func (s *Store) Adopt(f *os.File) (store.Object, error) {
 	o, err := s.adopt(f, f.Name())
 	if err != nil {
@@ -101,20 +98,19 @@ func (s *Store) Adopt(f *os.File) (store.Object, error) {
 	return o, nil
 }
 
-// Owns reports whether the file at path, of this machine, is the object of that
-// name, a temporary of it or its lock. Whoever packs a folder that the archive is
-// written into asks, lest it pack itself.
+// Owns reports whether the local file at path is the named object, a temporary file of it, or its
+// lock file. It is used to avoid packing an archive into itself.
 func (s *Store) Owns(path, object string) bool {
 	p, err := s.path(object)
 	if err != nil {
 		return false
 	}
 	for strings.Contains(filepath.Dir(path), tempMark) && !isTemp(filepath.Base(path)) {
-		path = filepath.Dir(path) // what lies in a temporary folder is its own
+		path = filepath.Dir(path) // the contents of a temporary folder belong to it
 	}
 	base := filepath.Base(path)
 	if isTemp(base) || isLock(base) {
-		// These lie beside what a symlink leads to.
+		// These are beside the target of a symbolic link.
 		if p, err = follow(p); err != nil {
 			return false
 		}
@@ -122,7 +118,7 @@ func (s *Store) Owns(path, object string) bool {
 	name := filepath.Base(p)
 	aside := isTemp(base) && strings.HasPrefix(base, tempStem(name)) || base == lockName(name)
 	if !aside && base != name {
-		return false // told apart without asking the file system
+		return false // decided without a system call
 	}
 	a, err := os.Stat(filepath.Dir(path))
 	if err != nil {
@@ -132,8 +128,8 @@ func (s *Store) Owns(path, object string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// path returns where the named object lies. It does not clean what it joins:
-// "link/../x" is not "x".
+// path returns the path of the named object. It does not clean the path, because "link/../x" is
+// not "x".
 func (s *Store) path(name string) (string, error) {
 	switch local := filepath.FromSlash(name); {
 	case name == "":
@@ -158,10 +154,10 @@ func join(dir, name string) string {
 	}
 }
 
-// failed makes err that of a request which has no range; nil if it is.
+// failed wraps err as that of a request without a range; nil stays nil.
 func failed(op, path string, err error) error { return failedAt(op, path, -1, 0, err) }
 
-// failedAt makes err that of a request for a range; nil if it is.
+// failedAt wraps err as that of a request for a range; nil stays nil.
 func failedAt(op, path string, off, n int64, err error) error {
 	if err == nil {
 		return nil
@@ -169,8 +165,8 @@ func failedAt(op, path string, off, n int64, err error) error {
 	return &store.Error{Op: op, Name: path, Off: off, Len: n, Err: cause(err)}
 }
 
-// cause strips the operation and path that package os puts around an error:
-// store.Error says both.
+// cause strips the operation and path that package os adds to an error, because store.Error has
+// both.
 func cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -181,7 +177,8 @@ func cause(err error) error {
 	return err
 }
 
-// missing makes "x/y" not there where x is a file, for names in a store are flat.
+// missing replaces the error for "x/y" where x is a file by fs.ErrNotExist, because names in a
+// store are flat.
 func missing(err error) error {
 	if errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("%w: a file is in the place of its folder", fs.ErrNotExist)
@@ -189,6 +186,6 @@ func missing(err error) error {
 	return err
 }
 
-// onWindows is where an open file can be neither renamed nor removed, and a
-// folder cannot be synced.
+// onWindows is true on Windows, where an open file can be neither renamed nor removed, and a folder
+// cannot be synced.
 const onWindows = runtime.GOOS == "windows"

@@ -14,29 +14,28 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Who changes a file in place holds two locks. That of the file itself is where
-// all names of the file meet, hard links too, and those who cannot write its
-// folder. That of a lock file beside it, .NAME.holdall-lock, stays when the file
-// is replaced by another, and says in one line who holds it:
+// A program that changes a file in place holds two locks. The lock of the file itself also works
+// for hard links to it, and for users who cannot write to its folder. The lock file beside it,
+// .NAME.holdall-lock, remains when the file is replaced, and says in one line who holds the lock:
 //
 //	process 123 on host (holdall add) since 2026-01-02T15:04:05Z
 const (
 	lockEnd   = ".holdall-lock"
 	lockBegin = "process "
 	lockSince = " since "
-	maxLock   = 512 // bytes of it that are believed
+	maxLock   = 512 // most bytes that are read from a lock file
 )
 
-// lockName is what the lock file of a file is called. Names so long that they
-// must be cut may share one; then they are locked together.
+// lockName returns the name of the lock file of a file. Long names that must be cut may share a
+// lock file, and are then locked together.
 func lockName(name string) string { return strings.TrimSuffix(tempStem(name), tempMark) + lockEnd }
 
-// isLock reports whether a name is that of a lock file, which is no object.
+// isLock reports whether name is that of a lock file, which is not an object.
 func isLock(name string) bool {
 	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, lockEnd)
 }
 
-// take gets both locks, or that of the file if there can be no lock file.
+// take takes both locks, or only that of the file if there can be no lock file.
 func (a *amendment) take() error {
 	dir, name := filepath.Split(a.path)
 	p := dir + lockName(name)
@@ -52,7 +51,7 @@ func (a *amendment) take() error {
 		}
 		held, err := a.store.lock(f)
 		switch {
-		case err != nil && made: // that it is there is the lock
+		case err != nil && made: // the existence of the file is the lock
 		case err != nil:
 			f.Close()
 			if none == nil {
@@ -62,7 +61,7 @@ func (a *amendment) take() error {
 		case !held:
 			f.Close()
 			return a.locked(p)
-		case !sameFile(f, p): // its holder has just ended, and took it away
+		case !sameFile(f, p): // its holder has just ended, and removed it
 			f.Close()
 			continue
 		case !made && !isOurs(f):
@@ -70,7 +69,7 @@ func (a *amendment) take() error {
 			return unlessLocked(fmt.Errorf("%s: expected a lock file, found another file", p), none)
 		}
 		a.lock = f
-		// Who holds it is a courtesy, and there may be no room for it.
+		// The line is optional: there may be no space for it.
 		if err := f.Truncate(0); err == nil {
 			_, _ = fmt.Fprintf(f, "%s%s%s\n", holder(), lockSince, time.Now().UTC().Format(time.RFC3339))
 		}
@@ -79,8 +78,8 @@ func (a *amendment) take() error {
 	return errReplaced
 }
 
-// unlessLocked returns err, unless the lock of the file itself is held and must
-// do: none says why it is not.
+// unlessLocked returns nil if the file itself is locked, and err otherwise; none says why the
+// file is not locked.
 func unlessLocked(err, none error) error {
 	if none == nil {
 		return nil
@@ -88,8 +87,8 @@ func unlessLocked(err, none error) error {
 	return errors.Join(err, fmt.Errorf("lock: %w", none))
 }
 
-// openLock opens a lock file, or makes it. It follows no symlink and opens no
-// pipe: in a folder for everybody, somebody may have put one there.
+// openLock opens or creates a lock file. It follows no symbolic link and opens no pipe, because
+// in a folder that everyone can write to, anyone may have put one there.
 func openLock(p string) (f *os.File, made bool, err error) {
 	for range maxTries {
 		fi, err := os.Lstat(p)
@@ -107,7 +106,7 @@ func openLock(p string) (f *os.File, made bool, err error) {
 			return nil, false, fmt.Errorf("%s: %w", p, err)
 		}
 		f, err = os.OpenFile(p, os.O_RDWR|sysfile.DontWait, 0)
-		if os.IsPermission(err) { // another user's: it can be locked nevertheless
+		if os.IsPermission(err) { // another user's file can be locked nevertheless
 			f, err = os.OpenFile(p, os.O_RDONLY|sysfile.DontWait, 0)
 		}
 		if os.IsNotExist(err) {
@@ -118,14 +117,14 @@ func openLock(p string) (f *os.File, made bool, err error) {
 	return nil, false, errReplaced
 }
 
-// isOurs reports whether a file may be overwritten because it is a lock file.
+// isOurs reports whether a file is a lock file and may be overwritten.
 func isOurs(f *os.File) bool {
 	b := make([]byte, maxLock+1)
 	n, err := f.ReadAt(b, 0)
 	return err == io.EOF && (n == 0 || strings.HasPrefix(string(b[:n]), lockBegin))
 }
 
-// locked says who has the lock, as the lock file tells.
+// locked returns the error that says who holds the lock, as the lock file says.
 func (a *amendment) locked(p string) error {
 	e := &store.LockedError{Name: a.path}
 	f, err := openRegular(p, os.O_RDONLY, os.OpenFile, os.Lstat)
@@ -144,7 +143,7 @@ func (a *amendment) locked(p string) error {
 			line, e.Since = line[:i], t.Local()
 		}
 	}
-	// Anybody may have written it, and it goes to a terminal.
+	// Anyone may have written the text, and it is printed on a terminal.
 	e.Holder = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
@@ -154,25 +153,25 @@ func (a *amendment) locked(p string) error {
 	return e
 }
 
-// release gives the lock file up.
+// release releases the lock file.
 func (a *amendment) release() {
 	if a.lock == nil {
 		return
 	}
 	p := a.lock.Name()
 	if onWindows {
-		a.lock.Close() // an open file cannot be removed: not ours yet, nor another's already
+		a.lock.Close() // an open file cannot be removed; it may still be ours, or already another program's
 		os.Remove(p)
 		return
 	}
-	// Before it is let go of, so that nobody takes away another's.
+	// Removing the file before releasing the lock ensures that it is not another program's.
 	if sameFile(a.lock, p) {
 		os.Remove(p)
 	}
 	a.lock.Close()
 }
 
-// holder names this process, and what it is doing but not to what.
+// holder describes this process and its verb, without its arguments.
 func holder() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -183,7 +182,7 @@ func holder() string {
 		return s
 	}
 	command := filepath.Base(os.Args[0])
-	// Other programs' arguments may be anything, secrets too.
+	// The arguments of other programs may contain anything, even secrets.
 	if strings.TrimSuffix(command, ".exe") == "holdall" && len(os.Args) > 1 && isVerb(os.Args[1]) {
 		command += " " + os.Args[1]
 	}

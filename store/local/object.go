@@ -17,35 +17,38 @@ import (
 
 // object is an open file.
 //
-// That it changed is noticed by its size and modification time: when a read
-// comes up short, and otherwise at most every recheck. Not noticed are a change
-// that puts the old time back, one within the same tick of the file system's
-// clock as the last change before Open (Linux since 6.13 has no such ticks on
-// most file systems), a write through a memory map before it is written back,
-// and, until the next look, a read less than recheck after the last look. The
-// change time is left out because a rename over the file's name changes it, and
-// the old file, which this object keeps open, is still whole then.
+// It detects changes of the file by its size and modification time. It checks them if a read
+// returns too few bytes, and otherwise at most every recheck. It does not detect
+//
+//   - a change that restores the old time,
+//   - a change in the same tick of the file system's clock as the last change before Open (since
+//     Linux 6.13 most file systems have no such ticks),
+//   - a write through a memory map before it is written back,
+//   - until the next check, a change less than recheck after the last one.
+//
+// The change time is not compared because renaming another file over the name changes it, and the
+// old file, which this object keeps open, is still intact then.
 type object struct {
 	f       *os.File
 	path    string
 	info    store.Info
 	recheck time.Duration
 
-	grows bool // it is only written to at its end: that is no change of what was there
+	grows bool // programs only append to the file, which is not a change of what was there
 
-	next    atomic.Int64 // when to look again, on the clock that ticks counts
+	next    atomic.Int64 // when to check again, as returned by ticks
 	changed atomic.Bool
 	can     store.ObjectAbilities
 }
 
-// Open opens a regular file for reading. It never waits: a named pipe is
-// refused, not opened.
+// Open opens a regular file for reading. It never blocks: a named pipe is refused without opening
+// it.
 func (s *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	return s.openAs(ctx, name, false)
 }
 
-// OpenGrowing opens a file that is only written to at its end. What it had then can be
-// read though it grows, or is removed.
+// OpenGrowing opens a file that programs only append to. Its contents at that time remain
+// readable even if it grows or is removed.
 func (s *Store) OpenGrowing(ctx context.Context, name string) (store.Object, error) {
 	return s.openAs(ctx, name, true)
 }
@@ -66,9 +69,9 @@ func (s *Store) openAs(ctx context.Context, name string, grows bool) (store.Obje
 	return o, nil
 }
 
-// Locked says which other process has a lock of fcntl on a file, as Java programs take it.
-// Other locks it does not know, and on systems without these it is an error that wraps
-// errors.ErrUnsupported.
+// Locked returns which other process holds an fcntl lock on a file, as Java programs take it. It
+// does not detect other kinds of locks. If the system has no such locks, the error wraps
+// [errors.ErrUnsupported].
 func (s *Store) Locked(ctx context.Context, name string) (by string, err error) {
 	p, err := s.path(name)
 	if err == nil {
@@ -81,7 +84,7 @@ func (s *Store) Locked(ctx context.Context, name string) (by string, err error) 
 	return by, failed("lock", name, err)
 }
 
-// open opens the file of that name at p.
+// open opens the object called name, whose file is at p.
 func (s *Store) open(p, name string, open func(string, int, fs.FileMode) (*os.File, error), stat func(string) (fs.FileInfo, error)) (*object, error) {
 	f, err := openRegular(p, os.O_RDONLY, open, stat)
 	if err != nil {
@@ -94,9 +97,9 @@ func (s *Store) open(p, name string, open func(string, int, fs.FileMode) (*os.Fi
 	return o, err
 }
 
-// openRegular looks before opening: to open and close a pipe breaks it for its writer,
-// and to open a device may move it. Who calls it looks again afterwards, at what was
-// opened, without waiting for it.
+// openRegular checks the type of a file before it opens it, because opening and closing a pipe
+// breaks it for its writer, and opening a device may have effects. It does not block. The caller
+// must check the type again after opening.
 func openRegular(p string, flag int, open func(string, int, fs.FileMode) (*os.File, error), stat func(string) (fs.FileInfo, error)) (*os.File, error) {
 	fi, err := stat(p)
 	if err == nil {
@@ -108,7 +111,7 @@ func openRegular(p string, flag int, open func(string, int, fs.FileMode) (*os.Fi
 	return open(p, flag|sysfile.DontWait, 0)
 }
 
-// adopt makes an object of an open file.
+// adopt returns an object for an open file.
 func (s *Store) adopt(f *os.File, name string) (*object, error) {
 	fi, err := f.Stat()
 	if err == nil {
@@ -123,7 +126,7 @@ func (s *Store) adopt(f *os.File, name string) (*object, error) {
 	return o, nil
 }
 
-// refusal says why a file cannot be read as an object; nil if it can.
+// refusal returns why a file of that mode cannot be an object, or nil if it can.
 func refusal(mode fs.FileMode) error {
 	switch {
 	case mode.IsRegular():
@@ -164,13 +167,13 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if n, err := o.f.ReadAt(p, off); n < len(p) {
 		return o.short("read", off, int64(len(p)), err)
 	}
-	// Looking after the read, not before it, vouches for what was read.
+	// A check after the read covers what was read; one before it would not.
 	return o.fail("read", off, int64(len(p)), o.lookAgain())
 }
 
 func (o *object) Can() store.ObjectAbilities { return o.can }
 
-// file returns the file. What is read of it afterwards nobody vouches for.
+// file returns the file. What is read from it afterwards is not checked.
 func (o *object) file(ctx context.Context) (*os.File, error) {
 	err := ctx.Err()
 	if err == nil && o.changed.Load() {
@@ -185,7 +188,7 @@ func (o *object) file(ctx context.Context) (*os.File, error) {
 	return o.f, nil
 }
 
-// lookAgain looks if it is time to.
+// lookAgain checks the file if it is time to.
 func (o *object) lookAgain() error {
 	now := ticks()
 	if int64(now) < o.next.Load() {
@@ -197,7 +200,7 @@ func (o *object) lookAgain() error {
 
 func (o *object) Close() error { return failed("close", o.path, o.f.Close()) }
 
-// look finds out whether the file is still what it was at Open.
+// look checks whether the file is unchanged since Open.
 func (o *object) look() error {
 	fi, err := o.f.Stat()
 	if err != nil {
@@ -215,7 +218,7 @@ func (o *object) look() error {
 	return nil
 }
 
-// short says why there were too few bytes: the file changed, or else err.
+// short returns the error for a read of too few bytes: that the file changed, or err.
 func (o *object) short(op string, off, n int64, err error) error {
 	if seen := o.look(); seen != nil {
 		err = seen
@@ -231,15 +234,15 @@ func (o *object) fail(op string, off, n int64, err error) error {
 
 var started = time.Now()
 
-// ticks is a clock that is cheap to read and never set.
+// ticks returns the time of a clock that is cheap to read and is never set.
 func ticks() time.Duration { return time.Since(started) }
 
 func infoOf(name string, fi fs.FileInfo) store.Info {
 	return store.Info{Name: name, Size: fi.Size(), ModTime: fi.ModTime(), Version: version(fi)}
 }
 
-// version tells a file's states apart: inode, size, modification and change
-// time. Where a system has no inodes, size and modification time must do.
+// version returns a text that distinguishes versions of a file: inode, size, modification time
+// and change time. On systems without inodes it is size and modification time.
 func version(fi fs.FileInfo) string {
 	ino, ctime := inode(fi)
 	b := make([]byte, 0, 64)

@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// copyChunk is how much is copied between two looks at the context.
+	// copyChunk is the number of bytes that are copied between two checks of the context.
 	copyChunk = 64 << 20
 
-	// minCopy is where copying in the kernel begins to beat reading into the
-	// writer's buffer (measured on ext4: even at 4 KiB, twice as fast at 64).
+	// minCopy is the size from which copying in the kernel is faster than reading into the
+	// writer's buffer. On ext4 the two are equal at 4 KiB, and copying is twice as fast at 64
+	// KiB.
 	minCopy = 16 << 10
 )
 
-// WriteRange appends a range of another file of this package without reading
-// it. Where the file system shares blocks, they are shared.
+// WriteRange appends a range of another file of this package without reading it. If the file
+// system supports shared blocks, it shares them.
 func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
 	src, ok := store.Inner[*object](from)
 	switch {
@@ -29,7 +30,7 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	case off < 0 || n < 0:
 		return src.fail("copy", off, n, fs.ErrInvalid)
 	case n < minCopy:
-		// Small ranges gain nothing, and would each cost a write of their own.
+		// Copying a small range gains nothing, and would take a system call of its own.
 		return errors.ErrUnsupported
 	case n > src.info.Size-off:
 		return src.short("copy", off, n, io.ErrUnexpectedEOF)
@@ -48,7 +49,7 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 		return errors.Join(err, w.Rewind(start))
 	}
 	if err != nil && w.size > start {
-		w.err = err // until Rewind takes back the half that is there
+		w.err = err // until Rewind removes the part that was written
 	}
 	return err
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// stream writes to what has no whole to keep: a pipe, a terminal, a device.
+// stream writes to a pipe, a terminal or a device, which cannot appear as a whole.
 type stream struct {
 	f      *os.File
 	name   string
 	path   string
-	shared bool // standard output and error are not ours to close
+	shared bool // set for standard output and error, which are not closed
 	sync   bool
 	size   int64
 	done   bool
 }
 
-// standard returns the open file behind a path that means our own output. To
-// open such a path again would start at the front of a file that a shell
-// redirected to, and replace it by rename if it is regular.
+// standard returns the open file for a path that refers to the process's standard output or
+// error. Opening such a path would start at the beginning of a file that a shell redirected to.
+// If the file is regular, committing would replace it.
 func standard(p string) *os.File {
 	switch filepath.ToSlash(p) {
 	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
@@ -37,9 +37,8 @@ func standard(p string) *os.File {
 	return nil
 }
 
-// openSpecial opens a file that is not regular for writing. A pipe that nobody
-// reads is waited for, but no longer than ctx allows, which a blocking open
-// could not know.
+// openSpecial opens a file that is not regular for writing. It waits for a reader of a pipe until
+// ctx ends, which a blocking open could not do.
 func openSpecial(ctx context.Context, p string, mode fs.FileMode) (*os.File, error) {
 	if mode&fs.ModeNamedPipe == 0 {
 		return os.OpenFile(p, os.O_WRONLY, 0)
@@ -83,7 +82,7 @@ func (w *stream) Commit(ctx context.Context) (store.Info, error) {
 	return store.Info{Name: w.name, Size: w.size}, nil
 }
 
-// Abort cannot take back what was written.
+// Abort closes the stream. It cannot undo what was written.
 func (w *stream) Abort() error { return failed("abort", w.path, w.close()) }
 
 func (w *stream) close() error {

@@ -12,9 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/sysfile"
 )
 
-// A temporary file, or folder, is called .NAME.holdall-RANDOM.tmp, NAME being what it will
-// become, and is locked by its writer from its first moment to its last. One
-// that can be locked has lost its writer.
+// A temporary file or folder is called .NAME.holdall-RANDOM.tmp, where NAME is its final name.
+// Its writer keeps it locked all the time. If it can be locked, its writer has ended.
 const (
 	tempMark      = ".holdall-"
 	tempEnd       = ".tmp"
@@ -23,11 +22,11 @@ const (
 	maxTempStem   = maxElementLen - len(".") - len(tempMark) - tempRandomLen - len(tempEnd)
 )
 
-// tempStem is how every temporary name of the given target begins.
+// tempStem returns the prefix of all temporary names of target.
 func tempStem(name string) string {
 	if len(name) > maxTempStem {
 		name = name[:maxTempStem]
-		for i := 0; i < utf8.UTFMax && !utf8.ValidString(name); i++ { // some file systems insist on UTF-8
+		for i := 0; i < utf8.UTFMax && !utf8.ValidString(name); i++ { // some file systems require UTF-8
 			name = name[:len(name)-1]
 		}
 	}
@@ -44,7 +43,7 @@ func isTemp(name string) bool {
 	return err == nil && strings.HasSuffix(stem, tempMark)
 }
 
-// createTemp makes a locked temporary file for target, or what open makes.
+// createTemp creates a locked temporary file for target, or whatever open creates.
 func createTemp(dir, target string, perm fs.FileMode, open func(string, int, fs.FileMode) (*os.File, error)) (*os.File, error) {
 	for {
 		var random [tempRandomLen / 2]byte
@@ -57,11 +56,10 @@ func createTemp(dir, target string, perm fs.FileMode, open func(string, int, fs.
 		if err != nil {
 			return nil, err
 		}
-		// Somebody who clears away what is stale may have been quicker with
-		// the lock, and then removes the file.
+		// A program that removes stale files may have locked the file first, and then removes it.
 		held, err := sysfile.TryLock(f)
 		if err != nil {
-			return f, nil // no locks here: nobody can get one to remove it either
+			return f, nil // without locks, nobody can lock it to remove it either
 		}
 		if held && sameFile(f, p) {
 			return f, nil
@@ -70,11 +68,10 @@ func createTemp(dir, target string, perm fs.FileMode, open func(string, int, fs.
 	}
 }
 
-// removeStale clears away temporary files of target whose writers are dead. It
-// is a courtesy: what cannot be read or removed stays.
+// removeStale removes temporary files of target whose writers have ended. It ignores errors.
 func removeStale(dir, target string) {
 	if onWindows {
-		return // the look alone would keep a living writer from renaming its file
+		return // checking would keep a running writer from renaming its file
 	}
 	d, err := os.Open(dir)
 	if err != nil {
@@ -95,8 +92,8 @@ func removeStale(dir, target string) {
 	}
 }
 
-// Tidy takes away temporary files in a folder, and below it, whose writers are dead: nobody
-// may come to write their names again.
+// Tidy removes the temporary files in a folder and below it whose writers have ended, because no
+// writer of the same names may follow. On Windows it does nothing.
 func (s *Store) Tidy(name string) error {
 	top, err := s.path(name)
 	if err != nil || onWindows {

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Within returns the store of the files below a root, to be read. Unlike a Store it
-// opens nothing that is not below it, by whatever names or symlinks.
+// Within returns a read-only store of the files below a root. Unlike a [Store], it opens nothing
+// outside the root, whatever names or symbolic links are used.
 func Within(root *os.Root) store.Store { return &within{root, New("")} }
 
 type within struct {
@@ -38,20 +38,21 @@ func (w *within) Open(ctx context.Context, name string) (store.Object, error) {
 	return o, nil
 }
 
-// List is as that of a Store, of what does not lead out of the root.
+// List is like [Store.List], without anything that leads out of the root.
 func (w *within) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		i := strings.LastIndexByte(prefix, '/') + 1
 		dir := cmp.Or(strings.TrimSuffix(prefix[:i], "/"), ".")
 		if !fs.ValidPath(dir) {
-			return // no name can begin like that
+			return // no valid name begins with that
 		}
 		l := lister{ctx, yield, w.root.OpenFile, w.stat}
 		l.folder(filepath.FromSlash(dir), prefix[:i], prefix[i:])
 	}
 }
 
-// stat leaves out what is gone since, and a symlink that leads out.
+// stat returns an error for files that were removed since, and for symbolic links out of the
+// root.
 func (w *within) stat(name string) (fs.FileInfo, error) {
 	fi, err := w.root.Stat(name)
 	if err != nil {

@@ -13,33 +13,33 @@ import (
 )
 
 const (
-	// bufferLen is how much is gathered before it is written: packing many
-	// small files would otherwise be one system call for each.
+	// bufferLen is the size of the buffer. Without it, packing small files would take a system
+	// call for each of them.
 	bufferLen = 64 << 10
 
-	// writebackLen is how much is written before the disk is asked to begin
-	// with it, so that the fsync at the end finds little left to wait for.
+	// writebackLen is the number of written bytes after which the system is asked to start
+	// writing them, so that the final fsync takes less time.
 	writebackLen = 8 << 20
 )
 
-// writer writes a temporary file that Commit puts in its target's place.
+// writer writes a temporary file, which Commit renames to its target.
 type writer struct {
 	store    *Store
 	name     string
-	target   string // behind symlinks
-	dir      string // where target lies
+	target   string // after following symbolic links
+	dir      string // the folder of target
 	keepMode *fs.FileMode
-	once     bool     // nothing may be replaced
-	made     []string // folders made for it
+	once     bool     // existing files must not be replaced
+	made     []string // folders created for it
 
 	f      *os.File
-	buf    []byte // what comes after size in the file
+	buf    []byte // bytes that follow size bytes in the file
 	size   int64  // bytes in the file
-	begun  int64  // of which the disk was asked to begin with
-	err    error  // what went wrong in a write; only Rewind mends it
-	torn   error  // what went wrong in a patch; nothing mends it
+	begun  int64  // bytes that the system was asked to write
+	err    error  // of a failed write; only Rewind clears it
+	torn   error  // of a failed patch; nothing clears it
 	closed bool
-	ended  bool // nothing more is written
+	ended  bool // nothing more may be written
 	can    store.WriterAbilities
 }
 
@@ -94,7 +94,7 @@ func (w *writer) advance(n int64) {
 	}
 }
 
-// Rewind takes back what was written after the first to bytes.
+// Rewind discards what was written after the first to bytes.
 func (w *writer) Rewind(to int64) error {
 	end := w.size + int64(len(w.buf))
 	err := error(nil)
@@ -135,7 +135,7 @@ func (w *writer) Patch(ctx context.Context, p []byte, off int64) error {
 	return failedAt("patch", w.target, off, int64(len(p)), err)
 }
 
-// patch replaces what is in the file, and what is in the buffer behind it.
+// patch replaces bytes in the file, and those in the buffer after them.
 func (w *writer) patch(p []byte, off int64) error {
 	if n := w.size - off; n > 0 {
 		n = min(n, int64(len(p)))
@@ -151,7 +151,7 @@ func (w *writer) patch(p []byte, off int64) error {
 	return nil
 }
 
-// Finish brings the file to rest; its time stays as it is from then on.
+// Finish completes the file. Its modification time does not change afterwards.
 func (w *writer) Finish(ctx context.Context) (store.Info, error) {
 	err := w.usable()
 	if err == nil {
@@ -172,9 +172,8 @@ func (w *writer) Finish(ctx context.Context) (store.Info, error) {
 	return store.Info{Name: w.name, Size: fi.Size(), ModTime: fi.ModTime()}, nil
 }
 
-// Commit makes the file appear under its name. If it fails, nothing of the
-// writer is left, unless it was the folder that could not be synced, for then
-// the file has already appeared.
+// Commit makes the file appear under its name. If it fails, it leaves nothing behind, with one
+// exception: if the folder could not be synced, the file has already appeared.
 func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	err := w.sound()
 	if err == nil {
@@ -195,11 +194,11 @@ func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	if err := w.appear(); err != nil {
 		return store.Info{}, w.failCommit(errors.Join(cause(err), w.Abort()))
 	}
-	// From here on the temporary file is the target, and Abort must leave it.
+	// From here on the temporary file is the target, so Abort must not remove it.
 	w.closed = true
 	fi, err := os.Lstat(w.target) // renaming changes the change time
 	if !onWindows {
-		err = errors.Join(err, w.f.Close()) // not before the rename: the lock goes with it
+		err = errors.Join(err, w.f.Close()) // closing releases the lock, so it must follow the rename
 	}
 	if err == nil && !w.store.NoSync {
 		err = w.syncFolders()
@@ -210,8 +209,8 @@ func (w *writer) Commit(ctx context.Context) (store.Info, error) {
 	return infoOf(w.name, fi), nil
 }
 
-// appear gives the temporary file its target's name. A link is refused where a file
-// has the name; renaming would replace that.
+// appear gives the temporary file its target's name. If nothing may be replaced, it uses a link,
+// which fails if the name exists.
 func (w *writer) appear() error {
 	if !w.once {
 		return os.Rename(w.f.Name(), w.target)
@@ -219,13 +218,13 @@ func (w *writer) appear() error {
 	if err := os.Link(w.f.Name(), w.target); err != nil {
 		return err
 	}
-	// Whatever becomes of the other name now, the object is there. The next writer
-	// of the name takes it away.
+	// The object exists now. If the temporary name cannot be removed, the next writer of the name
+	// removes it.
 	_ = os.Remove(w.f.Name())
 	return nil
 }
 
-// settle brings the file's mode and bytes to rest.
+// settle sets the file's mode and writes its bytes to disk.
 func (w *writer) settle() error {
 	if err := w.flush(); err != nil {
 		return err
@@ -241,7 +240,7 @@ func (w *writer) settle() error {
 	return cause(w.f.Sync())
 }
 
-// syncFolders makes the new name, and those of folders made for it, last.
+// syncFolders makes the new name durable, and the names of new folders.
 func (w *writer) syncFolders() error {
 	if err := syncFolder(w.dir); err != nil {
 		return err
@@ -269,12 +268,12 @@ func syncFolder(dir string) error {
 	defer d.Close()
 	err = d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		return nil // some network file systems cannot, and need not
+		return nil // some network file systems cannot do it and do not need it
 	}
 	return err
 }
 
-// Abort removes the temporary file, and folders that were made for it.
+// Abort removes the temporary file, and the folders that were created for it.
 func (w *writer) Abort() error {
 	if w.closed {
 		return nil
@@ -311,10 +310,10 @@ func (w *writer) sound() error {
 	return w.err
 }
 
-// fail says where in the object a write went wrong.
+// fail wraps the error of a write with its offset.
 func (w *writer) fail(op string, n int64, err error) error {
 	if e, ok := errors.AsType[*store.Error](err); ok {
-		return e // the one that went wrong first
+		return e // the first error
 	}
 	return failedAt(op, w.target, w.size+int64(len(w.buf)), n, err)
 }

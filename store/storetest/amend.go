@@ -11,9 +11,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Amend opens an object for changes. Each write makes a new version, so that
-// readers of an older one are told. As in a file, what is written after the
-// object was replaced or removed is seen by the amendment alone.
+// Amend opens an object for changes in place. Each write makes a new version, so that readers of
+// an older version get an error. As in a file, what is written after the object was replaced or
+// removed is visible only to the amendment.
 func (m *Mem) Amend(ctx context.Context, name string) (store.Amendment, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,15 +31,15 @@ func (m *Mem) Amend(ctx context.Context, name string) (store.Amendment, error) {
 		m.amended = map[string]bool{}
 	}
 	m.amended[name] = true
-	// Clipped, since behind it lies what another amendment has appended.
+	// The slice is clipped, because the bytes after it may be another amendment's.
 	return &memAmendment{m: m, v: v, name: name, data: slices.Clip(v.data)}, nil
 }
 
 type memAmendment struct {
 	m      *Mem
-	v      *memVersion // which data is
+	v      *memVersion // the version whose data this is
 	name   string
-	data   []byte // what lies within it never changes: versions share it
+	data   []byte // bytes within it never change, because versions share them
 	closed bool
 }
 
@@ -88,7 +88,7 @@ func (a *memAmendment) WriteAt(ctx context.Context, p []byte, off int64) error {
 	if off < a.Size() {
 		a.data = append(make([]byte, 0, max(len(a.data), int(off)+len(p))), a.data...)
 	}
-	// An append needs no copy: who has an older version does not see so far.
+	// An append needs no copy, because older versions end before it.
 	n := copy(a.data[off:], p)
 	a.change(append(a.data, p[n:]...))
 	return nil
@@ -111,7 +111,7 @@ func (a *memAmendment) Truncate(ctx context.Context, size int64) error {
 	return nil
 }
 
-// change makes data the object's new version, if it is the same object yet.
+// change makes data the object's new version, unless the object was replaced or removed.
 func (a *memAmendment) change(data []byte) {
 	a.data = data
 	a.m.mu.Lock()
@@ -134,7 +134,7 @@ func (a *memAmendment) Close() error {
 	return nil
 }
 
-// Patch replaces what was written.
+// Patch replaces bytes that were written.
 func (w *memWriter) Patch(ctx context.Context, p []byte, off int64) error {
 	err := ctx.Err()
 	switch size := int64(w.buf.Len()); {

@@ -11,25 +11,25 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Container is a Mem that can do what containers of Azure can besides: keep headers and list
-// them, append, and lease. Its zero value is ready.
+// A Container is a [Mem] with the additional abilities of Azure's containers: it stores and lists
+// headers, appends, and leases. Its zero value is ready to use.
 type Container struct {
 	Mem
 
 	mu      sync.Mutex
 	headers map[string]map[string]string
 	leases  map[string]context.CancelCauseFunc
-	Lists   int // how many listings with headers there were
+	Lists   int // number of listings with headers
 }
 
-// Can returns all that a container can do.
+// Can returns the abilities of a container.
 func (c *Container) Can() store.Abilities {
 	can := c.Mem.Can()
 	can.Create, can.ListHeaders, can.Append, can.Lease = c.CreateAs, c.ListHeaders, c.Append, c.Lease
 	return can
 }
 
-// SetHeaders replaces the headers of an object; their names are in small letters.
+// SetHeaders replaces the headers of an object. Their names must be in lower case.
 func (c *Container) SetHeaders(name string, headers map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,7 +39,7 @@ func (c *Container) SetHeaders(name string, headers map[string]string) {
 	c.headers[name] = headers
 }
 
-// CreateAs begins an object that has the headers that are wished for.
+// CreateAs begins an object with the headers of wish.
 func (c *Container) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	w, err := c.Mem.CreateAs(ctx, name, wish)
 	if err != nil {
@@ -65,7 +65,7 @@ func (w *containerWriter) Commit(ctx context.Context) (store.Info, error) {
 	return info, err
 }
 
-// ListHeaders lists with headers.
+// ListHeaders yields the objects whose names begin with prefix, with their headers.
 func (c *Container) ListHeaders(ctx context.Context, prefix string) iter.Seq2[store.Headed, error] {
 	return func(yield func(store.Headed, error) bool) {
 		c.mu.Lock()
@@ -84,7 +84,7 @@ func (c *Container) ListHeaders(ctx context.Context, prefix string) iter.Seq2[st
 	}
 }
 
-// Append adds p to an object that is at bytes long.
+// Append adds p to the end of an object that is at bytes long.
 func (c *Container) Append(ctx context.Context, name string, p []byte, at int64) error {
 	old := c.Get(name)
 	err := ctx.Err()
@@ -122,7 +122,7 @@ func (c *Container) Lease(ctx context.Context, name string) (context.Context, fu
 	}, nil
 }
 
-// Break takes the lock of an object from whoever has it.
+// Break takes the lock of an object from its holder.
 func (c *Container) Break(name string, cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

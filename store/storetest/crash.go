@@ -9,20 +9,18 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// ErrPowerLost is what every request to a Crash fails with after the crash.
+// ErrPowerLost is the error of every request to a [Crash] after the power has failed.
 var ErrPowerLost = errors.New("power lost")
 
-// Crash is a store whose power fails. A step is a Write, a WriteRange, a
-// Rewind, a Patch, a Commit or a Remove, or what an amendment does but reading;
-// the first so many steps are carried out, and then every request fails, reads
-// and aborts too, as if the process were gone. What the store below holds then
-// is what was committed: writers that were open are aborted there, and
-// amendments closed, once the crash is seen.
+// Crash is a store whose power fails after a number of steps. A step is a Write, a WriteRange, a
+// Rewind, a Patch, a Commit, a Remove, or any call of an amendment except reads. After that,
+// every request fails, including reads and aborts, as if the process were gone. The store below
+// then contains what was committed: open writers are aborted there, and amendments closed, when
+// the crash is noticed.
 //
-// A step is carried out whole or not at all. That loses no state worth
-// testing: half a Write is invisible like a whole one, and a Commit that was
-// carried out but not answered leaves what the crash one step later leaves. Of
-// an amendment it does lose states, all those that a [Journal] has.
+// A step is made completely or not at all. This omits no relevant state. Half a Write is as
+// invisible as a whole one, and a Commit that succeeded without a response leaves the same state
+// as a crash one step later. Only for amendments it omits states; for these, see [Journal].
 //
 //	for steps := 0; ; steps++ {
 //		below := before.Clone()
@@ -42,8 +40,7 @@ type Crash struct {
 	open map[ender]bool
 }
 
-// NewCrash returns a store over st whose power fails after the given number of
-// steps.
+// NewCrash returns a store over st whose power fails after the given number of steps.
 func NewCrash(st store.Store, steps int) *Crash {
 	c := &Crash{left: steps, open: map[ender]bool{}}
 	c.hooked = newHooked(st, c.request)
@@ -101,14 +98,14 @@ func (c *Crash) alive() error {
 	return nil
 }
 
-// step carries out do, unless the power fails now or has failed before.
+// step calls do, unless the power fails now or has failed before.
 func (c *Crash) step(do func() error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left == 0 && !c.lost {
 		c.lost = true
 		for e := range c.open {
-			// Whether it fails is of no interest to a process that is gone.
+			// The process is gone, so the error does not matter.
 			_ = e.end()
 		}
 		c.open = nil
@@ -120,7 +117,7 @@ func (c *Crash) step(do func() error) error {
 	return do()
 }
 
-// opened takes note of what is to be ended in a crash.
+// opened records what must be ended at the crash.
 func (c *Crash) opened(e ender) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +128,7 @@ func (c *Crash) opened(e ender) error {
 	return nil
 }
 
-// ended ends what was opened, unless the crash has done so.
+// ended ends what was opened, unless the crash has ended it.
 func (c *Crash) ended(e ender) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,17 +8,17 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An Injector decides before each request to a store whether it fails. op is
-// one of open, info, read, head, tail, list, remove, create, write, rewind, patch,
-// commit, abort, amend, truncate, sync and release, which is the Close of an
-// amendment; name is the object, or the prefix listed. off and n are the range
-// read, or the place in the object and the number of bytes to be written; off is
-// -1 where there is no range. It is called in parallel.
+// An Injector decides before each request to a store whether it fails. The argument op is one of
+// open, info, read, head, tail, list, remove, create, write, rewind, patch, commit, abort, amend,
+// truncate, sync and release, which is the Close of an amendment. name is the object, or the
+// prefix of a listing. off and n are the range that is read, or the offset and number of bytes
+// that are written; off is -1 if there is no range. An Injector is called from several goroutines
+// at once.
 //
-// A nil error lets the request through. A [*Cut] lets a part of it through.
+// If it returns nil, the request is made. If it returns a [*Cut], a part of the request is made.
 type Injector func(op, name string, off, n int64) error
 
-// A Cut makes a read, write or patch do its first Keep bytes and then fail.
+// A Cut makes a read, write or patch process its first Keep bytes and then fail.
 type Cut struct {
 	Keep int64
 	Err  error
@@ -28,8 +28,8 @@ func (c *Cut) Error() string { return fmt.Sprintf("cut after %d bytes: %v", c.Ke
 
 func (c *Cut) Unwrap() error { return c.Err }
 
-// CutWrites makes every write fail with err that would bring its object over
-// size bytes, after as many as fit: a disk that is full.
+// CutWrites returns an Injector for a full disk. A write that would make its object longer than
+// size bytes fails with err, after writing as many bytes as fit.
 func CutWrites(size int64, err error) Injector {
 	return func(op, _ string, off, n int64) error {
 		if op != "write" || n <= size-off {
@@ -39,8 +39,8 @@ func CutWrites(size int64, err error) Injector {
 	}
 }
 
-// Nth makes the k-th request fail with err, counted from 1; of kind op, or of
-// any kind if op is "".
+// Nth returns an Injector that makes the k-th request of the kind op fail with err, counted from
+// 1. If op is "", it counts requests of all kinds.
 func Nth(op string, k int, err error) Injector {
 	var mu sync.Mutex
 	return func(got, _ string, _, _ int64) error {
@@ -57,8 +57,8 @@ func Nth(op string, k int, err error) Injector {
 	}
 }
 
-// A Counter counts the errors of an Injector, to prove that a fault was met
-// and that its error came up.
+// A Counter counts the errors of an Injector. It is used to prove that a fault occurred and that
+// its error was returned.
 type Counter struct {
 	inject Injector
 
@@ -67,11 +67,10 @@ type Counter struct {
 	last error
 }
 
-// Count returns a Counter around inject; its method Inject is the Injector to
-// use instead.
+// Count returns a Counter for inject. Use its method Inject as the Injector.
 func Count(inject Injector) *Counter { return &Counter{inject: inject} }
 
-// Inject asks the Injector inside and remembers its error.
+// Inject calls the Injector and records its error.
 func (c *Counter) Inject(op, name string, off, n int64) error {
 	err := c.inject(op, name, off, n)
 	if err != nil {
@@ -83,16 +82,16 @@ func (c *Counter) Inject(op, name string, off, n int64) error {
 	return err
 }
 
-// Injected returns how many errors were injected, and the last of them.
+// Injected returns the number of injected errors, and the last of them.
 func (c *Counter) Injected() (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n, c.last
 }
 
-// Surfaced returns nil if an error was injected and err, which the code under
-// test returned, wraps the last one. Otherwise it says which of the two is not
-// so.
+// Surfaced returns nil if an error was injected and err, which the code under test returned,
+// wraps the last injected error. Otherwise it returns an error that says which of the two is not
+// the case.
 func (c *Counter) Surfaced(err error) error {
 	switch n, last := c.Injected(); {
 	case n == 0:
@@ -105,8 +104,8 @@ func (c *Counter) Surfaced(err error) error {
 	return nil
 }
 
-// Fault returns a store that asks inject before each request and otherwise
-// does what st does. It can read, list, create, remove and amend what st can.
+// Fault returns a store that calls inject before each request to st. It supports reading, and
+// listing, creating, removing and amending if st does.
 func Fault(st store.Store, inject Injector) store.Store {
 	return newHooked(st, func(r request, act func(n int64) error) error {
 		injected := inject(r.op, r.name, r.off, r.n)
@@ -115,8 +114,8 @@ func Fault(st store.Store, inject Injector) store.Store {
 		}
 		switch cut, ok := errors.AsType[*Cut](injected); {
 		case r.op == "abort" || r.op == "release":
-			// These end it even so: the error is what is tested, and nothing must be
-			// left behind by it.
+			// These requests end what they refer to even if they fail. The error is what is
+			// tested, and nothing must be left behind.
 			return errors.Join(injected, act(r.n))
 		case ok && (r.op == "read" || r.op == "write" || r.op == "patch"):
 			return errors.Join(injected, act(min(cut.Keep, r.n)))

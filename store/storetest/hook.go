@@ -7,22 +7,22 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A request is made of a store, an object, a writer or an amendment. op, name, off and n
-// are as an [Injector] has them.
+// request is a call of a store, an object, a writer or an amendment. op, name, off and n are
+// those of an [Injector].
 type request struct {
 	op, name string
 	off, n   int64
-	p        []byte // what is written by an amendment
-	of       ender  // the writer or amendment that it begins, uses or ends
+	p        []byte // what an amendment writes
+	of       ender  // the writer or amendment that the request begins, uses or ends
 }
 
-// An ender is what a store has open for somebody, who may be gone.
+// ender is a writer or amendment that a store has open.
 type ender interface{ end() error }
 
-// A hook carries out a request by act, which does the first n bytes of it, or does not.
+// hook makes a request by calling act with the number of bytes to process, or does not.
 type hook func(r request, act func(n int64) error) error
 
-// got is what a request brings.
+// got calls act through a hook and returns its result.
 func got[T any](do hook, r request, act func() (T, error)) (found T, err error) {
 	err = do(r, func(int64) (err error) {
 		found, err = act()
@@ -31,7 +31,7 @@ func got[T any](do hook, r request, act func() (T, error)) (found T, err error) 
 	return found, err
 }
 
-// A hooked store has the abilities of another as far as a hook lets it.
+// hooked is a store that passes requests on to another store through a hook.
 type hooked struct {
 	st  store.Store
 	do  hook
@@ -98,7 +98,7 @@ func newHooked(st store.Store, do hook) *hooked {
 	return h
 }
 
-// Can returns what the store below can do of listing, creating, removing and amending.
+// Can returns the abilities to list, create, remove and amend that the store below has.
 func (h *hooked) Can() store.Abilities { return h.can }
 
 // Open opens an object of the store below.
@@ -130,7 +130,7 @@ func (o *hookedObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 	})
 }
 
-// Can says that the object reads its ends as the one below does.
+// Can returns ReadEnd if the object below has it.
 func (o *hookedObject) Can() (can store.ObjectAbilities) {
 	if read := o.Object.Can().ReadEnd; read != nil {
 		can.ReadEnd = func(ctx context.Context, p []byte, tail bool) (int, error) {
@@ -164,7 +164,7 @@ func (w *hookedWriter) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Can says that the writer copies, rewinds and patches as the one below does.
+// Can returns the abilities to copy, rewind and patch that the writer below has.
 func (w *hookedWriter) Can() store.WriterAbilities {
 	below := w.Writer.Can()
 	can := store.WriterAbilities{PatchLimit: below.PatchLimit}

@@ -10,9 +10,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Journal is a store that remembers what amendments do to an object, and can
-// tell all states in which a crash might have left it, as [store.Amendment]
-// defines them.
+// A Journal is a store that records what amendments do to an object. It yields all states in
+// which a crash may leave the object, as defined by [store.Amendment].
 //
 //	j := storetest.NewJournal(before.Clone())
 //	work(j)
@@ -28,25 +27,25 @@ type Journal struct {
 	ops   []op
 }
 
-// An op is a write, or what its kind says.
+// op is a write, a truncation or a sync.
 type op struct {
 	kind byte // 'w', 't'runcate, 's'ync
 	off  int64
 	p    []byte
 }
 
-// NewJournal returns a journal over m. It is for amendments of one object, one
-// after the other, which nothing else changes meanwhile.
+// NewJournal returns a Journal over m. It is for consecutive amendments of a single object, which
+// must not be changed in any other way.
 func NewJournal(m *Mem) *Journal { return &Journal{Mem: m} }
 
-// Can returns what a Mem can do.
+// Can returns the abilities of a [Mem].
 func (j *Journal) Can() store.Abilities {
 	can := j.Mem.Can()
 	can.Amend = j.Amend
 	return can
 }
 
-// Amend opens an object for changes, which are remembered from here on.
+// Amend opens an object for changes in place and records them.
 func (j *Journal) Amend(ctx context.Context, name string) (store.Amendment, error) {
 	if j.start != nil && name != j.name {
 		return nil, fmt.Errorf("amend %s: this is the journal of %s", name, j.name)
@@ -61,7 +60,7 @@ func (j *Journal) Amend(ctx context.Context, name string) (store.Amendment, erro
 	return &hookedAmendment{a, j.note, name}, nil
 }
 
-// note remembers what was done.
+// note records a request.
 func (j *Journal) note(r request, act func(n int64) error) error {
 	err := act(r.n)
 	if err != nil {
@@ -78,13 +77,13 @@ func (j *Journal) note(r request, act func(n int64) error) error {
 	return nil
 }
 
-// Ops returns how many writes, truncations and syncs there were.
+// Ops returns the number of writes, truncations and syncs.
 func (j *Journal) Ops() int { return len(j.ops) }
 
 const sector = 512
 
-// onto carries out an op on b, which it changes. Where a write lies behind the
-// end, which the loss of an earlier one may leave, the hole is zeros.
+// onto applies an op to b, which it may change. If a write is beyond the end, because an earlier
+// write was lost, the gap is filled with zeros.
 func (o op) onto(b []byte) []byte {
 	switch o.kind {
 	case 'w':
@@ -96,21 +95,21 @@ func (o op) onto(b []byte) []byte {
 	return b
 }
 
-// reach lengthens b to n bytes with zeros, if it is shorter.
+// reach extends b to n bytes with zeros, if it is shorter.
 func reach(b []byte, n int64) []byte {
 	return append(b, make([]byte, max(0, n-int64(len(b))))...)
 }
 
 func (o op) end() int64 { return o.off + int64(len(o.p)) }
 
-// one reports whether a write stays within one sector.
+// one reports whether a write is within one sector.
 func (o op) one() bool { return o.off/sector == (o.end()-1)/sector }
 
-// front is the first n bytes of a write.
+// front returns the first n bytes of a write.
 func (o op) front(n int) op { return op{'w', o.off, o.p[:n]} }
 
-// tears are places to cut a write at: behind its first byte and before its last,
-// in the middle and at the ends of the sector around it.
+// tears returns offsets at which to cut a write: after its first byte, before its last byte, in
+// the middle, and at the boundaries of the sector around the middle.
 func (o op) tears() (at []int) {
 	if o.kind != 'w' || len(o.p) == 0 || o.one() {
 		return nil
@@ -125,8 +124,8 @@ func (o op) tears() (at []int) {
 	return at
 }
 
-// sectors carries out a write on b as far as each of its sectors has reached the
-// disk, or not. What it lengthened may be longer by zeros nevertheless.
+// sectors applies a write to b, with each of its sectors either written or not. If the write
+// extends the object, the rest may be zeros.
 func (o op) sectors(b []byte, rnd *rand.Rand) []byte {
 	if rnd.IntN(2) == 0 {
 		b = reach(b, o.end())
@@ -141,8 +140,8 @@ func (o op) sectors(b []byte, rnd *rand.Rand) []byte {
 	return b
 }
 
-// fate carries out on b what a power failure leaves of an op, the object having
-// been synced with a length of size.
+// fate applies to b what a power failure leaves of an op. At the last sync the object had size
+// bytes.
 func (o op) fate(b []byte, size int64, rnd *rand.Rand) []byte {
 	atomic := o.kind != 'w' || len(o.p) == 0 || o.one() && o.end() <= size
 	switch k := rnd.IntN(5); {
@@ -155,10 +154,9 @@ func (o op) fate(b []byte, size int64, rnd *rand.Rand) []byte {
 	}
 }
 
-// States yields what a crash may leave, each with words that, with the same
-// journal, tell it again: the process is killed between two ops or within a
-// write; the power fails, and of what was done since the last sync some is there
-// and some is not.
+// States yields the states that a crash may leave, each with a label that is the same for the
+// same journal. The process may be killed between two ops or within a write. If the power fails,
+// each op since the last sync may or may not have been made.
 func (j *Journal) States(seed uint64) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -179,7 +177,7 @@ func (j *Journal) States(seed uint64) iter.Seq2[string, []byte] {
 			}
 			for round := range powerRounds {
 				if k == last && round < 2 {
-					continue // which is one of those killed
+					continue // that state is the same as after a kill
 				}
 				b := bytes.Clone(synced)
 				for i, p := range j.ops[last : k+1] {
@@ -199,7 +197,6 @@ func (j *Journal) States(seed uint64) iter.Seq2[string, []byte] {
 	}
 }
 
-// powerRounds is how many power failures there are after each op: one that
-// leaves the last op alone, one that leaves all but the first since the sync,
-// and others as chance has it.
+// powerRounds is the number of power failures after each op: one that keeps only the last op, one
+// that loses only the first op after the sync, and random ones.
 const powerRounds = 4

@@ -1,9 +1,7 @@
-// Package storetest holds what tests of stores and of their users share: a
-// store in memory, wrappers that trace requests, inject faults and cut the
-// power, a journal of what a crash can leave of an object that is changed in
-// place, and the conformance suite that every store has to pass.
-//
-// It is for tests; programs have no use for it.
+// Package storetest has what tests of stores and of their users share: a store in memory,
+// wrappers that trace requests, inject faults and cut the power, a journal of what a crash can
+// leave of an object that is changed in place, and the conformance suite of stores. It is only
+// for tests.
 package storetest
 
 import (
@@ -26,38 +24,35 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Mem is a store in memory that can do what files can. It is not Near,
-// so that tests see the requests which a far store would get. Its zero value
-// is empty and ready.
+// Mem is a store in memory with the abilities of files. It is not Near, so that tests see the
+// requests that a remote store would get. Its zero value is an empty store.
 //
-// An Object of Mem is bound to the version that was there when it was opened:
-// once Put, Commit or Remove has touched the name, its reads fail, with
-// store.ErrChanged or, after Remove, with an error wrapping fs.ErrNotExist.
-// That is how a bucket with conditional requests behaves, and it makes tests
-// see a change that a store which keeps old versions would hide.
+// An Object of a Mem belongs to the version that existed when it was opened. After Put, Commit or
+// Remove of the same name, its reads fail with store.ErrChanged or, after Remove, with an error
+// that wraps fs.ErrNotExist. A bucket with conditional requests behaves like that. Tests can so
+// detect changes that a store with old versions would hide.
 type Mem struct {
 	mu   sync.RWMutex
 	objs map[string]*memVersion
-	last int64 // the number of the latest version of any object
+	last int64 // number of the latest version of any object
 
 	amended map[string]bool // objects that are open for changes
 }
 
-// memVersion is one version of an object; its fields never change.
+// memVersion is one version of an object. Its fields never change.
 type memVersion struct {
 	info store.Info
 	data []byte
 }
 
-// Put makes content the new version of the named object, even if the bytes are
-// the same. It keeps a copy.
+// Put makes a copy of content the new version of an object, even if the bytes are the same.
 func (m *Mem) Put(name string, content []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.add(name, append([]byte{}, content...))
 }
 
-// add is Put for those who hold the lock and give the bytes away.
+// add is like Put for callers that hold the lock and no longer use content.
 func (m *Mem) add(name string, content []byte) *memVersion {
 	if m.objs == nil {
 		m.objs = map[string]*memVersion{}
@@ -73,7 +68,7 @@ func (m *Mem) add(name string, content []byte) *memVersion {
 	return v
 }
 
-// Get returns a copy of the named object's bytes, nil if it is not there.
+// Get returns a copy of an object's content, or nil if there is no such object.
 func (m *Mem) Get(name string) []byte {
 	v := m.current(name)
 	if v == nil {
@@ -82,8 +77,8 @@ func (m *Mem) Get(name string) []byte {
 	return append([]byte{}, v.data...)
 }
 
-// Clone returns a store with the same objects and versions, on which changes
-// to m have no effect. A crash test starts each round from a clone.
+// Clone returns a store with the same objects and versions that is independent of m. A crash test
+// begins each round with a clone.
 func (m *Mem) Clone() *Mem {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -96,12 +91,12 @@ func (m *Mem) current(name string) *memVersion {
 	return m.objs[name]
 }
 
-// Can returns all that a Mem can do.
+// Can returns the abilities of a Mem.
 func (m *Mem) Can() store.Abilities {
 	return store.Abilities{List: m.List, Create: m.CreateAs, Remove: m.Remove, RemoveAs: m.RemoveAs, Amend: m.Amend}
 }
 
-// Open returns the current version of the named object.
+// Open returns the current version of an object.
 func (m *Mem) Open(ctx context.Context, name string) (store.Object, error) {
 	err, v := ctx.Err(), m.current(name)
 	if err == nil && v == nil {
@@ -113,7 +108,7 @@ func (m *Mem) Open(ctx context.Context, name string) (store.Object, error) {
 	return &memObject{m: m, v: v}, nil
 }
 
-// failed makes err that of a request; nil if it is. off is -1 where there is no range.
+// failed wraps err as that of a request; nil stays nil. off is -1 if there is no range.
 func failed(op, name string, off, n int64, err error) error {
 	if err == nil {
 		return nil
@@ -121,7 +116,7 @@ func failed(op, name string, off, n int64, err error) error {
 	return &store.Error{Op: op, Name: name, Off: off, Len: n, Err: err}
 }
 
-// List enumerates the objects that are there when it is called.
+// List yields the objects that exist when it is called.
 func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		m.mu.RLock()
@@ -142,12 +137,12 @@ func (m *Mem) List(ctx context.Context, prefix string) iter.Seq2[store.Info, err
 	}
 }
 
-// Remove deletes the named object.
+// Remove deletes an object.
 func (m *Mem) Remove(ctx context.Context, name string) error {
 	return m.remove(ctx, name, func(store.Info) error { return nil })
 }
 
-// RemoveAs deletes an object that is the version that info tells of.
+// RemoveAs deletes an object if it is still the version of info.
 func (m *Mem) RemoveAs(ctx context.Context, info store.Info) error {
 	return m.remove(ctx, info.Name, func(now store.Info) error { return store.Unchanged(info, now) })
 }
@@ -167,7 +162,8 @@ func (m *Mem) remove(ctx context.Context, name string, may func(now store.Info) 
 	return failed("remove", name, -1, 0, err)
 }
 
-// CreateAs begins an object, invisible until its writer commits. What is not committed is not kept.
+// CreateAs begins an object, which is invisible until its writer commits. Nothing is kept for
+// Wishes.Resume.
 func (m *Mem) CreateAs(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("create", name, -1, 0, err)
@@ -182,7 +178,7 @@ type memObject struct {
 	closed atomic.Bool
 }
 
-// usable says why o cannot be read, nil if it can.
+// usable returns why o cannot be read, or nil if it can.
 func (o *memObject) usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -262,8 +258,8 @@ func (w *memWriter) Write(p []byte) (int, error) {
 	return w.buf.Write(p)
 }
 
-// WriteRange copies from objects of a Mem only: as in a bucket, what another
-// store holds has to be read.
+// WriteRange copies only from objects of a Mem. As in a bucket, objects of other stores must be
+// read.
 func (w *memWriter) WriteRange(ctx context.Context, from store.Object, off, n int64) error {
 	src, ok := from.(*memObject)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Put makes an object by a writer.
+// Put creates or replaces an object through a writer.
 func Put(ctx context.Context, st store.Store, name string, content []byte) error {
 	w, err := store.Create(ctx, st, name)
 	if err != nil {
@@ -20,7 +20,7 @@ func Put(ctx context.Context, st store.Store, name string, content []byte) error
 	return errors.Join(err, w.Abort())
 }
 
-// Get returns the content of an object, read at once.
+// Get returns the content of an object.
 func Get(t testing.TB, st store.Store, name string) []byte {
 	t.Helper()
 	o, err := st.Open(t.Context(), name)
@@ -39,7 +39,7 @@ func Get(t testing.TB, st store.Store, name string) []byte {
 	return b
 }
 
-// Open opens an object until the test ends, and closing it must not fail.
+// Open opens an object until the test ends. The test fails if it cannot be closed.
 func Open(t testing.TB, st store.Store, name string) store.Object {
 	t.Helper()
 	o, err := st.Open(t.Context(), name)
@@ -54,8 +54,8 @@ func Open(t testing.TB, st store.Store, name string) store.Object {
 	return o
 }
 
-// Create creates an object that goes when the test ends, if it was not committed, and
-// that must not fail.
+// Create begins an object. If it is not committed, it is aborted when the test ends, which must
+// not fail.
 func Create(t testing.TB, st store.Store, name string) store.Writer {
 	t.Helper()
 	w, err := store.Create(t.Context(), st, name)

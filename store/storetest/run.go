@@ -12,15 +12,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Run is the conformance suite: a store that passes keeps the contract of
-// package store. It calls open for each of its tests, for an empty store and a
-// put which makes content the new version of the named object; put must
-// replace the object as a whole, so that no reader can meet half of it. A name
-// that cannot exist there at all is refused by put with an error wrapping
-// errors.ErrUnsupported.
+// Run is the conformance suite of stores: a store that passes fulfils the contract of package
+// store. Run calls open for each of its tests. The function open returns an empty store, and a
+// function put that makes content the new version of an object. put must replace the object as a
+// whole, so that no reader sees a part of it. If a name cannot exist in the store, the error of
+// put must wrap errors.ErrUnsupported.
 //
-// What the store can do besides reading is tested too, of creating, listing, removing
-// and amending.
+// Run also tests creating, listing, removing and amending if the store supports them.
 func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name string, content []byte) error)) {
 	for _, c := range []check{
 		{"read returns the bytes of every range", testRanges},
@@ -50,7 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name st
 	}
 }
 
-// A check is a part of the suite.
+// check is a part of the suite.
 type check struct {
 	name string
 	test func(*testing.T, *suite)
@@ -63,7 +61,7 @@ func (s *suite) run(t *testing.T, all []check) {
 	}
 }
 
-// A suite is the store that one test of the suite runs against.
+// suite is the store that a test of the suite uses.
 type suite struct {
 	st      store.Store
 	putFunc func(name string, content []byte) error
@@ -90,7 +88,7 @@ func (s *suite) open(t *testing.T, name string) store.Object {
 	return o
 }
 
-// content reads the whole named object afresh.
+// content opens an object and reads all of it.
 func (s *suite) content(t *testing.T, name string) []byte {
 	t.Helper()
 	o := s.open(t, name)
@@ -112,7 +110,7 @@ func (s *suite) wantContent(t *testing.T, name string, want []byte) {
 	}
 }
 
-// wantMissing checks that the first request to name tells that it is not there.
+// wantMissing checks that the first request for name reports that it does not exist.
 func (s *suite) wantMissing(t *testing.T, name string) {
 	t.Helper()
 	s.wantMissingBy(t, "read", name, func(o store.Object) error { return o.ReadAt(t.Context(), make([]byte, 1), 0) })

@@ -124,7 +124,7 @@ func testAmendBounds(t *testing.T, s *suite) {
 	if err := a.WriteAt(ctx, []byte("ab"), 9); err != nil || a.Size() != 11 {
 		t.Errorf("a write over the end: %v, size %d", err, a.Size())
 	}
-	// Bytes that were cut off do not come back.
+	// Bytes that were cut off must not come back.
 	if err := errors.Join(a.Truncate(ctx, 3), a.WriteAt(ctx, []byte("x"), 3), a.Close()); err != nil {
 		t.Error(err)
 	}
@@ -204,7 +204,7 @@ func testAmendReplaced(t *testing.T, s *suite) {
 	s.put(t, "replaced", []byte("old content"))
 	a := s.amend(t, "replaced")
 	s.put(t, "replaced", []byte("new"))
-	if err := a.WriteAt(ctx, []byte("OLD"), 0); err == nil { // which may as well be refused
+	if err := a.WriteAt(ctx, []byte("OLD"), 0); err == nil { // this may fail too
 		p := make([]byte, 3)
 		if err := a.ReadAt(ctx, p, 0); err != nil || string(p) != "OLD" {
 			t.Errorf("found %q, %v", p, err)
@@ -243,7 +243,7 @@ func testAmendSeen(t *testing.T, s *suite) {
 	if err := a.WriteAt(ctx, []byte("longer"), a.Size()); err != nil {
 		t.Fatal(err)
 	}
-	// What is not there any more as it was may be read as it was, or not at all.
+	// What has changed may be read in its old state, or not at all.
 	if err := o.ReadAt(ctx, make([]byte, 5), 396); err == nil {
 		t.Error("bytes past the end were read")
 	}
@@ -269,7 +269,7 @@ func testAmendClosed(t *testing.T, s *suite) {
 	if _, err := store.Amend(gone, s.st, "closed"); !errors.Is(err, context.Canceled) {
 		t.Errorf("amend, cancelled: %v", err)
 	}
-	// It is as good as before for who did not give up.
+	// The amendment still works for a caller whose context has not ended.
 	if err := errors.Join(a.WriteAt(t.Context(), []byte("C"), 0), a.Sync(t.Context()), a.Close()); err != nil {
 		t.Errorf("after a cancelled request: %v", err)
 	}

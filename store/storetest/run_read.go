@@ -39,8 +39,8 @@ func testPastEnd(t *testing.T, s *suite) {
 		off int64
 		n   int
 	}{{0, 11}, {9, 2}, {10, 1}, {11, 1}, {1 << 40, 1}, {1<<63 - 1, 2}} {
-		// Once as the first request, when a store may not know the size
-		// yet, and once after another.
+		// Once as the first request, when a store may not know the size yet, and once after
+		// another request.
 		for _, warm := range []bool{false, true} {
 			o := s.open(t, "object")
 			if warm {
@@ -80,13 +80,13 @@ func testEmptyRead(t *testing.T, s *suite) {
 	}
 }
 
-// ends are how an object is read whose size is not known.
+// ends are the ways of reading an object of unknown size.
 var ends = []struct {
 	op   string
 	read func(context.Context, store.Object, []byte) (int, error)
 }{{"head", store.ReadHead}, {"tail", store.ReadTail}}
 
-// endOf is the end of p, or the beginning, that a read of so many bytes finds.
+// endOf returns the end or the beginning of p that a read of n bytes returns.
 func endOf(op string, p []byte, n int) []byte {
 	n = min(n, len(p))
 	if op == "tail" {
@@ -160,7 +160,7 @@ func testMissing(t *testing.T, s *suite) {
 }
 
 func testInfo(t *testing.T, s *suite) {
-	// Stores keep times to the second; clocks of a test and its server agree.
+	// Stores keep times in seconds; the clocks of a test and its server agree.
 	before := time.Now().Add(-2 * time.Second)
 	s.put(t, "object", []byte("0123456789"))
 	o := s.open(t, "object")

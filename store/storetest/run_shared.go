@@ -83,7 +83,7 @@ func testCancelled(t *testing.T, s *suite) {
 			t.Errorf("%s: expected an error wrapping context.Canceled, found %v", end.op, err)
 		}
 	}
-	// The object is as good as before for who did not give up.
+	// The object still works for a caller whose context has not ended.
 	p := make([]byte, 10)
 	if err := o.ReadAt(t.Context(), p, 0); err != nil || string(p) != "0123456789" {
 		t.Errorf("read after a cancelled one: found %q, %v", p, err)
@@ -96,7 +96,7 @@ func testChanged(t *testing.T, s *suite) {
 		t.Run(fmt.Sprintf("from 10 to %d bytes", len(after)), func(t *testing.T) {
 			s.put(t, "object", []byte(before))
 			o := s.open(t, "object")
-			// A store that does not ask at Open learns the version here.
+			// A store that sends no request at Open learns the version here.
 			if err := o.ReadAt(t.Context(), make([]byte, 2), 4); err != nil {
 				t.Fatal(err)
 			}
@@ -155,8 +155,8 @@ func testChanging(t *testing.T, s *suite) {
 	wg.Wait()
 }
 
-// readOneVersion reads an object, all bytes of whose versions are equal, and
-// checks that it meets one version only.
+// readOneVersion reads an object whose versions each consist of a single byte value, and checks
+// that it reads one version only.
 func readOneVersion(ctx context.Context, st store.Store, size int) (err error) {
 	o, err := st.Open(ctx, "object")
 	if err != nil {

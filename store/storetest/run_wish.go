@@ -11,8 +11,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// wished begins an object; t is skipped where the store cannot see to it that an object
-// is created once.
+// wished begins an object. It skips the test if the store cannot ensure that an object is created
+// only once.
 func (s *suite) wished(t *testing.T, name string, wish store.Wishes) store.Writer {
 	t.Helper()
 	w, err := store.CreateAs(t.Context(), s.st, name, wish)
@@ -26,7 +26,7 @@ func (s *suite) wished(t *testing.T, name string, wish store.Wishes) store.Write
 	return w
 }
 
-// once writes an object that was not there, or says why not.
+// once creates an object that must not exist yet.
 func (s *suite) once(t *testing.T, name string, content []byte) error {
 	t.Helper()
 	w, err := store.CreateAs(t.Context(), s.st, name, store.Wishes{Once: true})
@@ -54,7 +54,7 @@ func testOnce(t *testing.T, s *suite) {
 	s.wantContent(t, "dir/once", []byte("first"))
 	s.wantContent(t, "dir/other", []byte("old"))
 
-	// What is there may have come while the object was written.
+	// The object may be created while another writer is open.
 	w = s.wished(t, "dir/late", store.Wishes{Once: true})
 	write(t, w, []byte("mine"))
 	s.put(t, "dir/late", []byte("another's"))
@@ -139,7 +139,7 @@ func testResume(t *testing.T, s *suite) {
 		}
 	}
 
-	// Other bytes are not mixed with what was kept.
+	// Other bytes must not be mixed with what was kept.
 	want = want[:9<<20]
 	w = s.wished(t, "other", store.Wishes{Resume: true})
 	write(t, w, want)

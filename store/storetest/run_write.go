@@ -11,9 +11,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// plainNames are names that become others, or nothing, where a store takes
-// them for a pattern, a URL or a shell word. Many differ from a neighbour only
-// once they are misread.
+// plainNames are names that become other names, or none, if a store takes them for a pattern, a
+// URL or a shell word. Many are equal to a neighbour if they are misread.
 var plainNames = []string{
 	"with space", "with%20space", "with+space", "withspace",
 	"percent%", "percent%41", "percentA", "percent%zz",
@@ -38,8 +37,7 @@ func testNames(t *testing.T, s *suite) {
 	}
 }
 
-// putNames makes objects of all names below a prefix that can exist, which hold their
-// names.
+// putNames creates objects with all names below a prefix that can exist. Each contains its name.
 func (s *suite) putNames(t *testing.T, prefix string) (held []string) {
 	for _, name := range plainNames {
 		name = prefix + name
@@ -87,7 +85,7 @@ func (s *suite) create(t *testing.T, name string) store.Writer {
 	return w
 }
 
-// abortAtEnd aborts a writer, which does nothing if it is committed by then.
+// abortAtEnd aborts a writer at the end of the test, which does nothing if it was committed.
 func abortAtEnd(t *testing.T, w store.Writer, name string) {
 	t.Cleanup(func() {
 		if err := w.Abort(); err != nil {
@@ -103,7 +101,7 @@ func write(t *testing.T, w store.Writer, p []byte) {
 	}
 }
 
-// commit commits w and checks that the answer describes what a reader sees.
+// commit commits w and checks that the result describes what a reader sees.
 func (s *suite) commit(t *testing.T, w store.Writer, name string, want []byte) {
 	t.Helper()
 	info, err := w.Commit(t.Context())
@@ -184,7 +182,7 @@ func testCreateBig(t *testing.T, s *suite) {
 		n := min(len(rest), 1+r.IntN(1<<20))
 		p := bytes.Clone(rest[:n])
 		write(t, w, p)
-		clear(p) // io.Writer must not keep it
+		clear(p) // an io.Writer must not keep it
 		rest = rest[n:]
 	}
 	s.commit(t, w, "big", want)
@@ -254,7 +252,7 @@ func testWriteRange(t *testing.T, s *suite) {
 	}
 	if writeRange := w.Can().WriteRange; writeRange != nil {
 		switch err := writeRange(t.Context(), from, 1000, 500); {
-		case errors.Is(err, errors.ErrUnsupported): // and nothing may have been written
+		case errors.Is(err, errors.ErrUnsupported): // nothing may have been written
 		case err != nil:
 			t.Errorf("write range 1000+500: %v", err)
 		default:
@@ -270,8 +268,8 @@ func testWriteRange(t *testing.T, s *suite) {
 	}
 }
 
-// list returns the names below prefix, none if the store does not list, and checks each
-// Info.
+// list returns the names below prefix and checks each Info. It returns none if the store does not
+// list.
 func (s *suite) list(t *testing.T, prefix string) (names []string) {
 	t.Helper()
 	if s.st.Can().List == nil {
@@ -298,7 +296,7 @@ func testLister(t *testing.T, s *suite) {
 			t.Errorf("expected nothing, found %q", got)
 		}
 	})
-	// A walk from directory to directory gives another order: a/x before a-b.
+	// Walking from directory to directory yields another order, with a/x before a-b.
 	names := []string{"a/x", "a-b", "a.b", "a/b/c", "ab", "b", "a/x y", "B", "ü", "a/b-c"}
 	for i, name := range names {
 		s.put(t, name, bytes.Repeat([]byte("x"), i))

@@ -8,17 +8,17 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Trace returns a store that writes one line to w for each request to an
-// object of st, before it is made:
+// Trace returns a store that writes one line to w for each request to an object of st, before it
+// is made:
 //
 //	read NAME at OFF+LEN
 //	head NAME LEN
 //	tail NAME LEN
 //	info NAME
 //
-// Lines of parallel requests are never mixed. The store can do what st can do;
-// what it creates, lists, removes and amends is not traced. Compared with a golden
-// file, the lines show every request that a change adds.
+// Lines of concurrent requests are never mixed. The store has the abilities of st; creating,
+// listing, removing and amending are not traced. Compared with a golden file, the lines show each
+// request that a change adds.
 func Trace(st store.Store, w io.Writer) store.Store {
 	var mu sync.Mutex
 	t := newHooked(st, func(r request, act func(n int64) error) error {

@@ -12,15 +12,15 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// A contentRange is what a Content-Range header tells.
+// contentRange is a parsed Content-Range header.
 type contentRange struct {
 	first, last int64 // of the bytes in the body; 0 and -1 if it is empty, -1 and -1 if there is none
-	size        int64 // of the object, -1 if it is not told
+	size        int64 // of the object; -1 if it is not known
 }
 
-// parseContentRange reads "bytes FIRST-LAST/SIZE", where SIZE may be "*", and
-// "bytes */SIZE". Some servers answer for an empty object "bytes 0--1/0", and some for a
-// range that begins at the end "bytes SIZE-LAST/SIZE", with LAST the byte before it.
+// parseContentRange parses "bytes FIRST-LAST/SIZE", where SIZE may be "*", and "bytes */SIZE".
+// Some servers return "bytes 0--1/0" for an empty object. For a range that begins at the end,
+// some return "bytes SIZE-LAST/SIZE", where LAST is the byte before SIZE.
 func parseContentRange(s string) (contentRange, error) {
 	malformed := func() (contentRange, error) {
 		const most = 100
@@ -64,8 +64,8 @@ func parseContentRange(s string) (contentRange, error) {
 	return cr, nil
 }
 
-// parseCount reads a decimal number. Unlike strconv it takes no sign, and of
-// the largest number, to which one could not be added, it says no.
+// parseCount parses a decimal number. Unlike strconv it accepts no sign. It refuses the largest
+// number, because 1 could not be added to it.
 func parseCount(s string) (int64, bool) {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return 0, false
@@ -74,15 +74,15 @@ func parseCount(s string) (int64, bool) {
 	return n, err == nil && n < 1<<63-1
 }
 
-// A part is what the body of a 200 or 206 answer holds.
+// part describes the body of a response with status 200 or 206.
 type part struct {
 	off, n int64
-	size   int64 // of the object, -1 if it is not told
-	whole  bool  // it is a 200
+	size   int64 // of the object; -1 if it is not known
+	whole  bool  // the status is 200
 }
 
-// parsePart checks the header of a 200 or 206 answer: that the body is a single run
-// of the object's own bytes, and of which.
+// parsePart checks the header of a response with status 200 or 206. The body must be a single run
+// of the object's own bytes; parsePart returns which.
 func (st *Store) parsePart(resp *http.Response) (part, error) {
 	h := resp.Header
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") && st.heads == nil {
@@ -110,7 +110,7 @@ func (st *Store) parsePart(resp *http.Response) (part, error) {
 	p := part{off: cr.first, n: cr.last - cr.first + 1, size: cr.size}
 	if resp.ContentLength >= 0 && resp.ContentLength != p.n {
 		err := fmt.Errorf("Content-Range of %d bytes, Content-Length of %d", p.n, resp.ContentLength)
-		if resp.ContentLength < p.n { // somebody on the way has cut it
+		if resp.ContentLength < p.n { // the body was truncated on the way
 			err = &far.Passing{Err: err}
 		}
 		return part{}, err
@@ -118,8 +118,8 @@ func (st *Store) parsePart(resp *http.Response) (part, error) {
 	return p, nil
 }
 
-// unsatisfiedSize returns the object's size that a 416 answer tells, -1 if it
-// tells none.
+// unsatisfiedSize returns the object's size according to a response with status 416, or -1 if it
+// is not stated.
 func unsatisfiedSize(resp *http.Response) int64 {
 	cr, err := parseContentRange(resp.Header.Get("Content-Range"))
 	if err != nil || cr.first >= 0 {
@@ -128,20 +128,19 @@ func unsatisfiedSize(resp *http.Response) int64 {
 	return cr.size
 }
 
-// readBody fills p from the body, which is to hold just that, and returns how
-// much came.
+// readBody reads exactly len(p) bytes from the body, and returns the number of bytes that
+// arrived.
 func readBody(resp *http.Response, p []byte) (int, error) {
 	n, err := io.ReadFull(resp.Body, p)
 	if err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			// Not the end of the object: callers must not take it for that.
+			// This is not the end of the object, and callers must not take it for that.
 			err = errors.New("connection closed")
 		}
 		return n, &far.Passing{Err: fmt.Errorf("body broke off after %d of %d bytes: %w", n, len(p), err)}
 	}
-	// Reading on to the end frees the connection for the next request, and
-	// shows a body that is too long. If instead the end does not come, what
-	// was asked for is there all the same.
+	// Reading to the end releases the connection for the next request, and shows whether the body
+	// is too long. If the end does not arrive, all requested bytes are there nevertheless.
 	var more [1]byte
 	if k, _ := io.ReadFull(resp.Body, more[:]); k > 0 {
 		return 0, fmt.Errorf("body goes on after the %d bytes announced", len(p))

@@ -16,29 +16,29 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// ErrNoRange means that a server ignores Range requests: it would send the
-// whole object for each of them.
+// ErrNoRange means that a server ignores range requests. It would send the whole object for each
+// of them.
 var ErrNoRange = errors.New("server ignores range requests, so parts of the object cannot be read")
 
 var (
-	// errUnsatisfied is a 416: the range begins past the end.
+	// errUnsatisfied is a response with status 416: the range begins past the end.
 	errUnsatisfied = errors.New("range past the end")
 
-	// errNoSuffix means that a request for the last bytes was not understood.
+	// errNoSuffix means that the server does not support requests for the last bytes.
 	errNoSuffix = errors.New("server does not answer requests for the last bytes")
 
 	errNoSize = errors.New("server does not report the object's size")
 )
 
-// fail makes err the error of a request to o. off is -1 where there is none.
+// fail wraps err as that of a request for o; nil stays nil. off is -1 if there is no range.
 func (o *object) fail(op string, off, n int64, err error) error {
 	if err == nil {
-		return nil // and nothing is redacted for it
+		return nil // nothing needs to be redacted
 	}
 	return far.Fail(op, redact(o.url), off, n, err)
 }
 
-// refused returns the error for an answer that brings no bytes.
+// refused returns the error for a response without data.
 func (st *Store) refused(resp *http.Response) error {
 	err := statusError(resp)
 	_, passing := errors.AsType[*far.Passing](err)
@@ -48,11 +48,10 @@ func (st *Store) refused(resp *http.Response) error {
 	return cmp.Or(st.why(resp), err)
 }
 
-// statusError returns what the status of an answer means.
+// statusError returns the error for the status of a response.
 func statusError(resp *http.Response) error {
 	code := resp.StatusCode
-	// The server's own words are not used: they are of any length and may
-	// repeat what it was sent.
+	// The server's own text is not used: it may have any length and may repeat what it was sent.
 	text := strings.TrimSpace(fmt.Sprintf("%d %s", code, http.StatusText(code)))
 	switch {
 	case code == http.StatusNotFound || code == http.StatusGone:
@@ -71,8 +70,7 @@ func conditional(req *http.Request) bool {
 	return req.Header.Get("If-Match") != "" || req.Header.Get("If-Unmodified-Since") != ""
 }
 
-// transportError returns what may be shown of err, with which net/http answered
-// a request to u instead of a response.
+// transportError returns a printable error for err, which net/http returned for a request to u.
 func (st *Store) transportError(ctx, reqCtx context.Context, err error, u *url.URL) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -80,14 +78,13 @@ func (st *Store) transportError(ctx, reqCtx context.Context, err error, u *url.U
 	if errors.Is(err, errSilent) || errors.Is(context.Cause(reqCtx), errSilent) {
 		return &far.Passing{Err: errSilent}
 	}
-	// A url.Error holds the whole address, with its signed query.
+	// A url.Error contains the whole address, with its signed query.
 	err = far.Unaddressed(err)
 	if errors.Is(err, errRedirects) || errors.Is(err, errRedirectScheme) {
 		return err
 	}
 	if strings.Contains(err.Error(), "Location header") {
-		// net/http quotes the header, in which another server may have put
-		// an address that it signed.
+		// net/http quotes the header, which may contain an address that another server signed.
 		return errors.New("redirect to a malformed address")
 	}
 	if st.secret(err.Error(), u) {
@@ -99,7 +96,7 @@ func (st *Store) transportError(ctx, reqCtx context.Context, err error, u *url.U
 	return &far.Passing{Err: far.Dropped(err)}
 }
 
-// hopeless reports whether a transport error will not pass by itself.
+// hopeless reports whether a transport error is permanent.
 func hopeless(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
@@ -110,17 +107,16 @@ func hopeless(err error) bool {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return dns.IsNotFound
 	}
-	// A transport that signs may have nothing to sign with.
+	// A transport that signs requests may have no credentials.
 	return errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, fs.ErrPermission)
 }
 
-// minSecret is the length from which a credential is looked for in a text: a
-// query's 1 or true is everywhere.
+// minSecret is the shortest credential that is searched for in a text, because values of a query
+// such as 1 or true are everywhere.
 const minSecret = 4
 
-// secret reports whether text holds a credential of st or of the query of u.
-// What net/http says by itself does not, but a program's own transport may
-// say anything.
+// secret reports whether text contains a credential of st or of the query of u. Errors of
+// net/http do not, but a program's own transport may return anything.
 func (st *Store) secret(text string, u *url.URL) bool {
 	holds := func(s string) bool { return len(s) >= minSecret && strings.Contains(text, s) }
 	if st.user != nil {
@@ -133,7 +129,7 @@ func (st *Store) secret(text string, u *url.URL) bool {
 	st.authorize(sent, st.base)
 	for _, values := range sent {
 		for _, v := range values {
-			// "Basic" and "Bearer" alone are no secrets, what follows is.
+			// "Basic" and "Bearer" alone are not secret, but what follows them is.
 			if fields := strings.Fields(v); len(fields) > 0 && holds(fields[len(fields)-1]) {
 				return true
 			}

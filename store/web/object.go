@@ -15,21 +15,20 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// An object is one version of what an address stands for: the version that the
-// first answer tells. Its size need not be known before; each kind of first
-// request brings it along.
+// object is one version of the object at an address: the version of the first response. Its size
+// need not be known before; the first response of any kind contains it.
 type object struct {
 	st     *Store
 	name   string
 	url    *url.URL
-	kept   atomic.Pointer[url.URL] // where url redirects to, once that has answered
+	kept   atomic.Pointer[url.URL] // the address that url redirects to, once it has responded
 	closed atomic.Bool
 	ver    version
-	sums   atomic.Pointer[[]store.Sum] // that came with the first answer
+	sums   atomic.Pointer[[]store.Sum] // came with the first response
 	heads  atomic.Pointer[map[string]string]
 }
 
-// usable says why no request can be sent, nil if one can.
+// usable returns why no request can be sent, or nil if one can.
 func (o *object) usable(ctx context.Context) error {
 	if o.closed.Load() {
 		return fs.ErrClosed
@@ -42,7 +41,7 @@ func (o *object) Close() error {
 	return nil
 }
 
-// Info sends a request only if there was no other yet.
+// Info returns the object's size and version. It sends a request only if none has been sent yet.
 func (o *object) Info(ctx context.Context) (store.Info, error) {
 	err := o.usable(ctx)
 	if err == nil && o.ver.known() < 0 {
@@ -87,7 +86,7 @@ func (o *object) Can() store.ObjectAbilities {
 	return can
 }
 
-// headers are those of the first answer, nil if there was none.
+// headers returns the headers of the first response, or nil if there was none.
 func (o *object) headers() (map[string]string, error) {
 	known := o.heads.Load()
 	if known == nil {
@@ -103,7 +102,7 @@ func (o *object) headers() (map[string]string, error) {
 	return *known, nil
 }
 
-// heard keeps what an answer about the object tells.
+// heard stores what a response contains about the object.
 func (o *object) heard(size int64, h http.Header) error {
 	if err := o.ver.agree(size, h, true); err != nil {
 		return err
@@ -115,8 +114,8 @@ func (o *object) heard(size int64, h http.Header) error {
 	return nil
 }
 
-// Heard has an object of this package know what an answer to HEAD, which the package
-// does not send, tells of it.
+// Heard gives an object of this package the header of a response to a HEAD request. This package
+// itself does not send HEAD requests.
 func Heard(of store.Object, h http.Header) error {
 	o := of.(*object)
 	size, ok := parseCount(h.Get("Content-Length"))
@@ -126,8 +125,9 @@ func Heard(of store.Object, h http.Header) error {
 	return o.fail("head", -1, 0, o.heard(size, h))
 }
 
-// readEnd reads the beginning, and learns the size, with one request; so it does of the
-// end, if the server understands a request for the last bytes. Else it takes two or three.
+// readEnd reads the beginning of the object and learns its size with one request. It does the
+// same for the end, if the server supports requests for the last bytes; otherwise it takes two or
+// three requests.
 func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -147,16 +147,16 @@ func (o *object) readEnd(ctx context.Context, p []byte, tail bool) (n int, err e
 	return n, o.fail(op, -1, int64(len(p)), err)
 }
 
-// A reach says what becomes of a range that goes past the end.
+// reach is how a range that extends past the end is treated.
 type reach bool
 
 const (
 	exactly reach = false // it is an error
-	upTo    reach = true  // what there is will do
+	upTo    reach = true  // it is shortened
 )
 
-// fetch reads a range into p, with as many requests as it takes, and returns
-// how many bytes are in p.
+// fetch reads a range into p, with as many requests as necessary, and returns the number of bytes
+// in p.
 func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again *far.Retrier) (n int, err error) {
 	for {
 		if size := o.ver.known(); size >= 0 && off+int64(len(p)) > size {
@@ -179,11 +179,11 @@ func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again 
 			if n == 0 && off > 0 {
 				return 0, io.ErrUnexpectedEOF
 			}
-			// The bytes up to here are there and the next is not.
+			// The bytes up to here exist, and the next does not.
 			if err := o.ver.agree(off+int64(n), nil, false); err != nil {
 				return n, err
 			}
-		case errors.Is(err, errUnsatisfied): // the size came with it
+		case errors.Is(err, errUnsatisfied): // the response contained the size
 		default:
 			if err := again.Again(ctx, err, k); err != nil {
 				return n, err
@@ -192,8 +192,8 @@ func (o *object) fetch(ctx context.Context, p []byte, off int64, r reach, again 
 	}
 }
 
-// attempt sends one request for a range and returns how many bytes came, from
-// the front. Without an error p is full, or what there is of it up to the end.
+// attempt sends one request for a range and returns the number of bytes that arrived, from the
+// beginning. If err is nil, p is full or has everything up to the end of the object.
 func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int, error) {
 	want := span{off, int64(len(p))}
 	resp, err := o.get(ctx, want)
@@ -228,8 +228,7 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 		}
 		n, err := readBody(resp, p[:got.n])
 		if err != nil {
-			// What came cannot be continued, since this server sends
-			// nothing but the whole.
+			// The read cannot be continued, because this server sends only the whole object.
 			return 0, err
 		}
 		return n, nil
@@ -242,15 +241,13 @@ func (o *object) attempt(ctx context.Context, p []byte, off int64, r reach) (int
 	}
 	n, err := readBody(resp, p[:got.n])
 	if err == nil && got.n < want.n && off+got.n != got.size {
-		// A server may answer with less than was asked for, and goes on
-		// when it is asked for the rest.
+		// A server may send less than was requested, and the rest when that is requested.
 		err = &far.Passing{Err: fmt.Errorf("server sent only %d of %d bytes", got.n, want.n), Now: true}
 	}
 	return n, err
 }
 
-// unsatisfied returns the error for a 416, and takes over the size that it
-// tells.
+// unsatisfied returns the error for a response with status 416, and uses the size in it.
 func (o *object) unsatisfied(resp *http.Response, off int64) error {
 	known, told := o.ver.known(), unsatisfiedSize(resp)
 	if err := o.ver.agree(told, nil, false); err != nil {
@@ -265,7 +262,7 @@ func (o *object) unsatisfied(resp *http.Response, off int64) error {
 	return errUnsatisfied
 }
 
-// learnSize asks for the first byte, for the size that comes with it.
+// learnSize requests the first byte, because the response contains the size.
 func (o *object) learnSize(ctx context.Context, again *far.Retrier) error {
 	var first [1]byte
 	_, err := o.fetch(ctx, first[:], 0, upTo, again)
@@ -275,7 +272,7 @@ func (o *object) learnSize(ctx context.Context, again *far.Retrier) error {
 	if err != nil {
 		return err
 	}
-	// The total was "*". Where the last byte is tells it too.
+	// The size was "*". The position of the last byte shows it too.
 	_, err = o.suffix(ctx, first[:], again)
 	if o.ver.known() >= 0 {
 		return nil

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// headWait is how long an answer may take to begin, with connecting and
-	// redirects. It binds clients that have no timeouts of their own.
+	// headWait is how long a response may take to begin, including connecting and redirects. It
+	// also applies to clients that have no timeouts of their own.
 	headWait = time.Minute
 
-	// idleWait is how long a body may bring nothing.
+	// idleWait is how long no data may arrive while a body is read.
 	idleWait = 30 * time.Second
 
-	// drained is how much of a body that nobody wants is read so that its
-	// connection can be used again; beyond it a new one is cheaper.
+	// drained is how much of an unwanted body is read so that its connection can be reused. For
+	// more, a new connection is cheaper.
 	drained = 64 << 10
 )
 
@@ -31,10 +31,10 @@ var (
 	errStalled = fmt.Errorf("no data for %v", idleWait)
 )
 
-// protocolHeaders are those that a request needs wherever it is redirected to.
+// protocolHeaders are the headers that a request needs wherever it is redirected to.
 var protocolHeaders = []string{"Range", "Accept-Encoding", "If-Match", "If-Unmodified-Since", "User-Agent"}
 
-// A span is a range of an object: n bytes from off, or the last n if off < 0.
+// span is a range of an object: n bytes from off, or the last n bytes if off < 0.
 type span struct{ off, n int64 }
 
 func (s span) header() string {
@@ -44,10 +44,9 @@ func (s span) header() string {
 	return fmt.Sprintf("bytes=%d-%d", s.off, s.off+s.n-1)
 }
 
-// get asks for a range of o: at the address to which an earlier request was
-// redirected, if there is one, or else at o's own. An address that was
-// redirected to is often signed for some minutes only; once it is refused or
-// cannot be reached, o's own is asked again.
+// get requests a range of o. It uses the address to which an earlier request was redirected, if
+// there is one. Such addresses are often signed for a few minutes only; if one is refused or
+// cannot be reached, get uses the address of o again.
 func (o *object) get(ctx context.Context, want span) (*http.Response, error) {
 	kept := o.kept.Load()
 	u := cmp.Or(kept, o.url)
@@ -72,8 +71,8 @@ func (o *object) get(ctx context.Context, want span) (*http.Response, error) {
 	return resp, nil
 }
 
-// expired reports whether status is how a signed address that is too old is
-// answered. Some of Amazon's are a plain 400.
+// expired reports whether status is a possible response to an expired signed address. Amazon
+// sometimes responds with a plain 400.
 func expired(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone:
@@ -82,8 +81,8 @@ func expired(status int) bool {
 	return false
 }
 
-// send sends one request and follows redirects. The body of the answer has to
-// be closed; a read of it that stalls fails.
+// send sends one request and follows redirects. The caller must close the body of the response. A
+// read of the body fails if it stalls.
 func (o *object) send(ctx context.Context, u *url.URL, want span) (*http.Response, error) {
 	ctx2, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(headWait, func() { cancel(errSilent) })
@@ -92,7 +91,7 @@ func (o *object) send(ctx context.Context, u *url.URL, want span) (*http.Respons
 	o.st.authorize(h, u)
 	h.Set("User-Agent", o.st.agent)
 	h.Set("Range", want.header())
-	// Anything but the object's own bytes would make offsets meaningless.
+	// With anything but the object's own bytes, offsets would have no meaning.
 	h.Set("Accept-Encoding", "identity")
 	if k, v := o.ver.condition(); k != "" {
 		h.Set(k, v)
@@ -103,7 +102,7 @@ func (o *object) send(ctx context.Context, u *url.URL, want span) (*http.Respons
 	resp, err := o.st.client.Do(req)
 	stopped := timer.Stop()
 	if err == nil && !stopped {
-		// The answer came as the patience ended: its body is cancelled.
+		// The response arrived when the time was up, so its body is cancelled.
 		_ = resp.Body.Close()
 		err = errSilent
 	}
@@ -133,7 +132,7 @@ func (o *object) logged(u *url.URL, want span, resp *http.Response, err error, t
 	return append(attrs, slog.Int("status", resp.StatusCode))
 }
 
-// A body cancels its request when it brings nothing for idleWait.
+// body cancels its request if no data arrives for idleWait.
 type body struct {
 	io.ReadCloser
 	idle   *time.Timer
@@ -157,8 +156,8 @@ func (b *body) Close() error {
 	return err
 }
 
-// discard ends an answer whose body nobody wants any more. That of an error is
-// read to its end, so that the connection can serve the next request.
+// discard closes a response whose body is not needed. It reads the body of an error to its end,
+// so that the connection can be reused.
 func discard(resp *http.Response) {
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusPartialContent: // the object itself

@@ -1,12 +1,10 @@
-// Package web reads objects from web servers, by HTTP range requests.
+// Package web is a store that reads objects from web servers with HTTP range requests. Programs
+// that open archives by address only need to import store/all.
 //
-// It is for programs that build a store themselves; those that only have an
-// address leave it to package store/all.
-//
-// A server need not do more than answer GET with a Range. HEAD is never sent,
-// since presigned addresses are signed for one method. In a browser the server
-// must also expose Content-Range, and should expose ETag, to scripts from
-// elsewhere (Access-Control-Expose-Headers).
+// A server only needs to support GET with a Range header. The package sends no HEAD requests,
+// because presigned addresses are signed for a single method. In a browser, the server must also
+// expose Content-Range to scripts of other origins, and should expose ETag
+// (Access-Control-Expose-Headers).
 package web
 
 import (
@@ -27,58 +25,56 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// Options are how a Store speaks to its server. Zero means the default.
+// Options are options for a [Store]. Zero values mean the defaults.
 type Options struct {
-	// Client sends the requests; its redirect policy is asked, too. The
-	// default has timeouts for all but the body, which may take as long as
-	// it does not stall.
+	// Client sends the requests; its redirect policy is respected too. The default client has
+	// timeouts for everything except the body, which may take any time as long as it does not
+	// stall.
 	Client *http.Client
 
-	// Header is added to each request to the base's own host, and withheld
-	// from hosts to which that one redirects.
+	// Header is added to each request to the host of the base address. It is not sent to hosts
+	// that this one redirects to.
 	Header http.Header
 
-	// Tries is how often a request is sent that brings nothing, or next to
-	// nothing, before its error is returned; 6 by default. Only what may
-	// pass by itself is tried again.
+	// Tries is how often a request that returns no or almost no data is sent before its error is
+	// returned; the default is 6. Only errors that may be temporary are retried.
 	Tries int
 
-	// Log gets a line at level debug for each request; silent by default.
+	// Log gets a line at level debug for each request. If it is nil, nothing is logged.
 	Log *slog.Logger
 
-	// Explain may tell, from its body, what an answer that is no success means:
-	// why a request was refused. Nil leaves it to the status, and so does an
-	// answer that may pass by itself.
+	// Explain may return an error that explains an unsuccessful response by its body. If it is
+	// nil or returns nil, and for errors that may be temporary, the error follows from the
+	// status.
 	Explain func(*http.Response) error
 
-	// Sums may tell from an answer, whose body is not read, which checksums the
-	// server has of the object.
+	// Sums may return the checksums of the object that are in a response. It must not read the
+	// body.
 	Sums func(*http.Response) []store.Sum
 
-	// Headers may tell from an answer what the server keeps with the object. A
-	// Content-Encoding is then what somebody said of the object when it was sent, and
-	// its own bytes are those that are stored. Without it, it is refused.
+	// Headers may return what the server stores with the object, from the header of a response. A
+	// Content-Encoding then only describes the stored bytes, which are read unchanged. If Headers
+	// is nil, a response with a Content-Encoding is refused.
 	Headers func(http.Header) map[string]string
 
-	// Keys says that names are keys of a bucket, byte for byte: a slash in front belongs to
-	// them, and so do dots between slashes, which are escaped. Whoever sets it sees to it that
-	// an answer is of the object that was meant.
+	// Keys means that names are keys of a bucket, byte for byte: they may begin with a slash, and
+	// elements that are dots are escaped. The caller must ensure that a response is for the
+	// requested object.
 	Keys bool
 
-	// Parallel is how many idle connections to a host are kept, 16 by
-	// default. It is of no effect with a Client.
+	// Parallel is the number of idle connections to a host that are kept; the default is 16. It
+	// has no effect if Client is set.
 	Parallel int
 }
 
 const defaultParallel = 16
 
-// A Store is what lies below one address. Its names are plain text, not
-// escaped, relative to that address.
+// A Store is the objects below an address. Their names are relative to it, and are not escaped.
 type Store struct {
-	base   *url.URL      // ends in a slash; without userinfo
-	user   *url.Userinfo // sent to the base's own host only
+	base   *url.URL      // ends with a slash; without user information
+	user   *url.Userinfo // sent only to the host of base
 	header http.Header
-	agent  string // the User-Agent, which is no secret
+	agent  string // the User-Agent, which is not secret
 	client *http.Client
 	tries  int
 	log    *slog.Logger
@@ -86,20 +82,20 @@ type Store struct {
 	sums   func(*http.Response) []store.Sum
 	heads  func(http.Header) map[string]string
 	jitter func(time.Duration) time.Duration
-	keys   bool // as Options has it
+	keys   bool // Options.Keys
 
-	// exact is the address that At was given, byte for byte: how it is
-	// escaped may be what a signature in it covers.
+	// exact is the address given to At, byte for byte, because a signature in it may cover the
+	// way in which it is escaped.
 	exact     *url.URL
 	exactName string
 
-	// noSuffix is set once the server has shown that it does not answer
-	// requests for the last bytes, but others.
+	// noSuffix is set when the server has answered other requests but not those for the last
+	// bytes.
 	noSuffix atomic.Bool
 }
 
-// Open finds the store and the object's name behind an http:// or https://
-// address. It is for store.Register.
+// Open returns the store and the object's name for an http:// or https:// address. It can be
+// passed to [store.Register], and sends no request.
 func Open(_ context.Context, address string) (store.Store, string, error) {
 	st, name, err := At(address, Options{})
 	if err != nil {
@@ -108,14 +104,14 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 	return st, name, nil
 }
 
-// At is Open with options. The store is that of all objects beside the one
-// addressed, whose name is the last part of the path. A query belongs to that
-// object alone, and is no part of its name.
+// At is like [Open] with options. The store contains all objects beside the one at the address,
+// whose name is the last element of the path. A query applies only to that object, and is not
+// part of its name.
 func At(address string, o Options) (st *Store, name string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		// The error of url.Parse quotes the part that it stumbled on, which
-		// may be a password.
+		// The error of url.Parse quotes the part that it could not parse, which may be a
+		// password.
 		return nil, "", errors.New("malformed web address (not shown, since it may hold a password)")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -136,9 +132,9 @@ func At(address string, o Options) (st *Store, name string, err error) {
 	return st, name, nil
 }
 
-// New returns the store of the objects below base. A user and password in base
-// are sent to its own host; a query (a token for a whole container) is sent
-// with the address of every object.
+// New returns the store of the objects below base. A user and password in base are sent only to
+// its own host. A query, such as a token for a container, is sent with the address of every
+// object.
 func New(base *url.URL, o Options) *Store {
 	b := *base
 	st := &Store{
@@ -169,20 +165,20 @@ func New(base *url.URL, o Options) *Store {
 	return st
 }
 
-// transports holds one transport for each number of idle connections, so that
-// the stores of a program share connections.
+// transports has one transport for each number of idle connections, so that the stores of a
+// program share connections.
 var transports sync.Map
 
-// Transport is what requests go through where Options name no Client, for those who
-// put something before it.
+// Transport returns the transport that is used if Options have no Client, for programs that wrap
+// it.
 func Transport() http.RoundTripper { return transport(defaultParallel) }
 
 func transport(parallel int) *http.Transport {
 	if t, ok := transports.Load(parallel); ok {
 		return t.(*http.Transport)
 	}
-	// A clone of the default keeps what the platform needs: without a dial
-	// function of its own it uses fetch in a browser.
+	// A clone of the default transport keeps what the platform needs: in a browser it uses fetch
+	// if it has no dial function.
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 	if d, ok := http.DefaultTransport.(*http.Transport); ok {
 		t = d.Clone()
@@ -196,12 +192,13 @@ func transport(parallel int) *http.Transport {
 	return got.(*http.Transport)
 }
 
-// Can says that objects have addresses, and are opened as they were listed elsewhere.
+// Can returns the abilities of web servers: objects have addresses, and can be opened in the
+// version of a listing.
 func (st *Store) Can() store.Abilities {
 	return store.Abilities{Address: st.Address, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing}
 }
 
-// Open returns the named object. It sends no request.
+// Open returns the object called name. It sends no request.
 func (st *Store) Open(_ context.Context, name string) (store.Object, error) {
 	u, err := st.resolve(name)
 	if err != nil {
@@ -210,8 +207,8 @@ func (st *Store) Open(_ context.Context, name string) (store.Object, error) {
 	return &object{st: st, name: name, url: u, ver: version{size: -1}}, nil
 }
 
-// OpenGrowing returns an object that is only written to at its end: it is what the first
-// answer tells of it, whatever it grows to. It sends no request.
+// OpenGrowing returns an object that programs only append to. Its contents are those at the first
+// response, however much it grows. It sends no request.
 func (st *Store) OpenGrowing(ctx context.Context, name string) (store.Object, error) {
 	o, err := st.Open(ctx, name)
 	if err == nil {
@@ -220,8 +217,8 @@ func (st *Store) OpenGrowing(ctx context.Context, name string) (store.Object, er
 	return o, err
 }
 
-// OpenAs returns the version of an object that info tells of, and sends no request. A
-// Version that is no ETag holds nobody to anything.
+// OpenAs returns the version of an object that info describes. It sends no request. If
+// info.Version is not an ETag, it is ignored.
 func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, error) {
 	o, err := st.Open(ctx, info.Name)
 	if err != nil {
@@ -235,10 +232,10 @@ func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, err
 	return o, nil
 }
 
-// retrier is for one read.
+// retrier returns a retrier for one read.
 func (st *Store) retrier() *far.Retrier { return &far.Retrier{Tries: st.tries, Jitter: st.jitter} }
 
-// resolve returns the address of the named object.
+// resolve returns the address of the object called name.
 func (st *Store) resolve(name string) (*url.URL, error) {
 	if st.base.Scheme != "http" && st.base.Scheme != "https" || st.base.Host == "" {
 		return nil, fmt.Errorf("expected a store at http://host/ or https://host/: %w", errors.ErrUnsupported)
@@ -250,8 +247,7 @@ func (st *Store) resolve(name string) (*url.URL, error) {
 		if err := far.CheckName(name); err != nil {
 			return nil, err
 		}
-		// Clients, proxies and servers resolve these, so they are no names,
-		// and might lead out of the store.
+		// Clients, proxies and servers resolve these elements, which might lead out of the store.
 		if err := far.CheckDots(name); err != nil {
 			return nil, err
 		}
@@ -259,7 +255,7 @@ func (st *Store) resolve(name string) (*url.URL, error) {
 	return far.Below(st.base, name), nil
 }
 
-// Address returns the named object's address, without what may be a secret in it.
+// Address returns the address of the object called name, without anything that may be secret.
 func (st *Store) Address(name string) string {
 	u, err := st.resolve(name)
 	if err != nil {
@@ -270,16 +266,16 @@ func (st *Store) Address(name string) string {
 	return plain.String()
 }
 
-// redact returns u as it may be printed. A user is left out too: it may be a
-// token that needs no password.
+// redact returns u in a form that may be printed. A user name is removed too, because it may be a
+// token without a password.
 func redact(u *url.URL) string {
 	c := *u
 	c.User = nil
 	return store.Redact(c.String())
 }
 
-// trusts reports whether the credentials of st may be sent to u: to the
-// store's own host, or to the same host where it moved from http to https.
+// trusts reports whether the credentials of st may be sent to u: to the store's own host, or to
+// the same host after a redirect from http to https.
 func (st *Store) trusts(u *url.URL) bool {
 	if !strings.EqualFold(u.Hostname(), st.base.Hostname()) {
 		return false
@@ -293,7 +289,7 @@ func port(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"https": "443"}[u.Scheme], "80")
 }
 
-// authorize adds what only the store's own host may see.
+// authorize adds the headers that only the store's own host may get.
 func (st *Store) authorize(h http.Header, u *url.URL) {
 	if !st.trusts(u) {
 		return
@@ -315,9 +311,9 @@ var (
 	errRedirectScheme = errors.New("redirect to an address that is neither http nor https")
 )
 
-// checkRedirect returns the redirect policy. It does not leave to net/http
-// which headers go where: that would send credentials to subdomains too, and
-// the address with its signed query, as Referer, to anyone.
+// checkRedirect returns the redirect policy. It does not let net/http decide which headers to
+// send where. That would send credentials to subdomains too, and the address with its signed
+// query, as Referer, to any host.
 func (st *Store) checkRedirect(also func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		if len(via) > maxRedirects {

@@ -9,19 +9,17 @@ import (
 	"github.com/holdall/holdall/store/internal/far"
 )
 
-// tail reads the last bytes. Servers differ in what they make of a request for
-// just these:
+// tail reads the last bytes. Servers react differently to a request for the last bytes:
 //
-//   - most answer it;
-//   - some (gofakes3, rclone) refuse it with 416 if it asks for more than there
-//     is;
-//   - some (Azure) refuse it, with 400, 501 or others;
-//   - some (PyPI's, and those that know no ranges) ignore it, and send the
-//     whole object with 200, which is welcome if it is no longer than asked;
-//   - some take "-N" for "0-N".
+//   - Most support it.
+//   - Some (gofakes3, rclone) refuse it with 416 if it requests more than there is.
+//   - Some (Azure) refuse it, with 400, 501 or others.
+//   - Some (PyPI, and servers without ranges) ignore it and send the whole object with 200. That
+//     is used if the object is not longer than the request.
+//   - Some take "-N" for "0-N".
 //
-// After each of the last four the size is learned, if the answer does not tell
-// it, and a plain range does the rest.
+// In the last four cases the size is requested, if the response does not contain it, and then a
+// plain range.
 func (o *object) tail(ctx context.Context, p []byte, again *far.Retrier) (int, error) {
 	refused := false
 	if o.ver.known() < 0 && !o.st.noSuffix.Load() {
@@ -45,11 +43,11 @@ func (o *object) tail(ctx context.Context, p []byte, again *far.Retrier) (int, e
 	return n, err
 }
 
-// errRefused is an errNoSuffix that holds for every object of the server.
+// errRefused is an errNoSuffix that applies to every object of the server.
 var errRefused = fmt.Errorf("%w", errNoSuffix)
 
-// suffix asks for the last bytes. An error wrapping errNoSuffix means that they
-// have to be got in another way; the size may be known then.
+// suffix requests the last bytes. If the error wraps errNoSuffix, they must be read in another
+// way; the size may be known then.
 func (o *object) suffix(ctx context.Context, p []byte, again *far.Retrier) (int, error) {
 	for {
 		n, k, err := o.attemptSuffix(ctx, p)
@@ -60,7 +58,7 @@ func (o *object) suffix(ctx context.Context, p []byte, again *far.Retrier) (int,
 			return k, err
 		}
 		if size := o.ver.known(); size >= 0 {
-			// The body broke off: only the rest of it is missing.
+			// The body was cut off, so only the rest is missing.
 			p = p[:min(int64(len(p)), size)]
 			m, err := o.fetch(ctx, p[k:], size-int64(len(p)-k), exactly, again)
 			return k + m, err
@@ -68,8 +66,8 @@ func (o *object) suffix(ctx context.Context, p []byte, again *far.Retrier) (int,
 	}
 }
 
-// attemptSuffix sends one request for the last bytes. It returns how many there
-// are, and how many of them came.
+// attemptSuffix sends one request for the last bytes. It returns how many there are, and how many
+// arrived.
 func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err error) {
 	resp, err := o.get(ctx, span{-1, int64(len(p))})
 	if err != nil {
@@ -98,14 +96,14 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 		return 0, 0, err
 	}
 	if got.size < 0 && got.n <= int64(len(p)) && (got.off == 0 || got.n == int64(len(p))) {
-		// The last byte of the answer is the object's last.
+		// The last byte of the response is the last byte of the object.
 		got.size = got.off + got.n
 	}
 	if err := o.heard(got.size, resp.Header); err != nil {
 		return 0, 0, err
 	}
 	if o.ver.grows && got.size != o.ver.known() {
-		return 0, 0, errNoSuffix // another answer was first, and it has grown since
+		return 0, 0, errNoSuffix // another response came first, and the object has grown since
 	}
 	if got.size < 0 || got.off+got.n != got.size || got.n != min(got.size, int64(len(p))) {
 		if got.whole {
@@ -120,8 +118,8 @@ func (o *object) attemptSuffix(ctx context.Context, p []byte) (n, k int, err err
 	return int(got.n), k, err
 }
 
-// refusal reports whether a status may be meant for the range alone, so that
-// another kind of range is worth a request.
+// refusal reports whether a status may refer to the kind of range, so that another kind is worth
+// a request.
 func refusal(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,

@@ -9,27 +9,27 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A version tells which bytes an object's name stood for when it was first
-// read. What the server does not tell is empty, or -1.
+// version identifies the version of an object that was read first. What the server does not state
+// is empty or -1.
 type version struct {
 	mu      sync.Mutex
 	size    int64
-	etag    string // a strong one: a weak one does not promise the same bytes
+	etag    string // a strong ETag; a weak one does not identify the bytes
 	lastMod string
 
-	// mixed is set if only some answers had an ETag: then different servers
-	// answer for one name, and those that know no ETag would fail If-Match.
+	// mixed is set if only some responses had an ETag. Different servers then respond for one
+	// name, and those without ETags would fail If-Match.
 	mixed    bool
 	answered bool
 
-	// grows says that the name is only written to at its end: what is longer than it was
-	// begins with the same bytes, whatever the server calls it.
+	// grows means that programs only append to the object. A longer version begins with the same
+	// bytes, whatever its ETag.
 	grows bool
 }
 
-// agree takes over what an answer tells, or fails with ErrChanged if it tells
-// of another version. Where bytes is false the answer brings none, and an ETag
-// or date that it has may be that of an error page.
+// agree adds what a response states, or fails with store.ErrChanged if the response is for
+// another version. If bytes is false, the response has no data, and its ETag or date may be that
+// of an error page.
 func (v *version) agree(size int64, h http.Header, bytes bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -69,16 +69,15 @@ func (v *version) agree(size int64, h http.Header, bytes bool) error {
 	return nil
 }
 
-// known returns the object's size, -1 if it is not known yet.
+// known returns the object's size, or -1 if it is not known yet.
 func (v *version) known() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.size
 }
 
-// condition returns the header that makes a server refuse to answer with
-// another version. If-Range would not do: it is answered with the whole of the
-// other version.
+// condition returns the header that makes a server refuse to send another version. If-Range would
+// not work: the server would then send the whole other version.
 func (v *version) condition() (key, value string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -92,8 +91,8 @@ func (v *version) condition() (key, value string) {
 	return "", ""
 }
 
-// info describes the version. Without an ETag its Version is the date and
-// size, which change with the bytes as far as the server tells.
+// info describes the version. Without an ETag, Version is the date and size, which change with
+// the bytes as far as the server shows.
 func (v *version) info(name string) store.Info {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -1,12 +1,9 @@
-// Package tiny is a small archive format that keeps what most formats do not:
-// directories, links, FIFOs, modes and times.
-//
-// It is only for tests, of what holdall does with such entries and of how little
-// a format takes; nobody should keep anything in it. An archive is
+// Package tiny is a small archive format for tests. It keeps directories, links, FIFOs, modes and
+// times, and shows how little a format needs. It is not for storing data. An archive is
 //
 //	| "TINY" | content … | records … | length of the records, uint64 LE | "YNIT" |
 //
-// and a record, its integers little-endian,
+// and a record, with little-endian integers,
 //
 //	| kind 1 | has mode 1 | has time 1 | mode 4 | seconds 8 | nanoseconds 4 |
 //	| content at 8 | content length 8 | name length 4 | link length 4 | name | link |
@@ -62,11 +59,11 @@ type reader struct {
 	*format.Index
 	entries format.Entries
 	name    string
-	table   int64 // where the records begin
+	table   int64 // offset of the records
 	size    int64
 }
 
-// corrupt says what is wrong with the archive called name, at offset off.
+// corrupt returns an error about the archive called name at offset off.
 func corrupt(code format.Code, name string, off int64, msg string, args ...any) error {
 	return &format.CorruptError{Format: "tiny", Problem: format.Problem{
 		Code: code, Severity: format.Error, Volume: name, Off: off, Message: fmt.Sprintf(msg, args...),
@@ -132,7 +129,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	return r, nil
 }
 
-// parse takes one record off b.
+// parse parses the first record in b.
 func parse(b []byte) (e format.Entry, rest []byte, ok bool) {
 	if len(b) < recordLen {
 		return e, nil, false
@@ -152,7 +149,7 @@ func parse(b []byte) (e format.Entry, rest []byte, ok bool) {
 	return e, b[name+link:], true
 }
 
-// check refuses an entry, whose record is at off, that this archive cannot have.
+// check returns an error if the entry, whose record is at off, cannot be in this archive.
 func (r *reader) check(e format.Entry, off int64) error {
 	at := e.Ref.(int64)
 	switch {
@@ -184,8 +181,8 @@ func (r *reader) Regions(context.Context) iter.Seq2[format.Region, error] {
 		if !yield(format.Region{Object: r.name, Len: at, Use: format.Header, Label: "head"}, nil) {
 			return
 		}
-		// Contents are stored in the order of the records. What lies between
-		// is of entries that failed.
+		// Contents are stored in the order of the records. Gaps between them are of entries that
+		// failed.
 		gap := func(to int64) bool {
 			return at >= to || yield(format.Region{Object: r.name, Off: at, Len: to - at, Use: format.Trash, Label: "left by an entry that failed"}, nil)
 		}
@@ -231,11 +228,11 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 type writer struct {
 	name    string
 	out     store.Writer
-	at      int64 // of the next content byte
+	at      int64 // offset of the next content
 	records []byte
 	names   map[string]bool
 	sum     format.Summary
-	err     error // of the store: what is out there is not known any more
+	err     error // an error of the store, after which its state is unknown
 }
 
 func create(ctx context.Context, st store.Store, name string, _ format.CreateOptions) (format.Writer, error) {
@@ -250,7 +247,7 @@ func create(ctx context.Context, st store.Store, name string, _ format.CreateOpt
 	return w, nil
 }
 
-// A nameError means that an entry's name has no place in the archive.
+// nameError means that an entry's name cannot be stored.
 type nameError struct{ name string }
 
 func (e *nameError) Error() string {
@@ -280,7 +277,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	}
 	start := w.at
 	if err := w.content(ctx, e, r); err != nil {
-		// Where the store cannot take it back, it stays, and belongs to nobody.
+		// If the store cannot take the content back, it stays as a gap.
 		if rewind := w.out.Can().Rewind; rewind != nil && w.err == nil {
 			if w.err = rewind(start); w.err == nil {
 				w.at = start

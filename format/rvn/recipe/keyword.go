@@ -12,30 +12,29 @@ import (
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 )
 
-// phases are when a script runs. Those that end with -lua are Lua, the others are
-// for a shell.
+// phases are the times when a script runs. Those that end with -lua are Lua, the others are for a
+// shell.
 var phases = [...]string{
 	"pre-install", "pre-install-lua", "pre-deinstall", "pre-deinstall-lua",
 	"post-install", "post-install-lua", "post-deinstall", "post-deinstall-lua",
 }
 
-// occasions are when a message is shown, in the order in which the metadata has
-// them.
+// occasions are the times when a message is shown, in the order of the metadata.
 var occasions = [...]string{"install", "remove", "upgrade"}
 
-// A script is run by the package manager, never here.
+// script is run by the package manager, never by this package.
 type script struct{ code, args string }
 
-// A keyword is what a file of the keyword folder says of a word.
+// keyword is a parsed file from the folder of keywords.
 type keyword struct {
-	folders    []bool // the nth argument is a folder, not a file
-	attr       Attr   // of them
+	folders    []bool // whether the nth argument is a folder or a file
+	attr       Attr   // of the arguments
 	deprecated bool
 	instead    string
 	scripts    map[int]string // by phase
 	messages   [len(occasions)][]string
-	size       int   // of scripts and messages in the metadata, about
-	err        error // what was wrong first while it was read
+	size       int   // approximate size of scripts and messages in the metadata
+	err        error // the first error when it was read
 }
 
 func (w *whitelist) apply(word string, args []string) {
@@ -57,9 +56,8 @@ func (w *whitelist) apply(word string, args []string) {
 	if k == nil {
 		return
 	}
-	// Each action takes an argument. What is beyond them is for the scripts, and
-	// where there are none of these either, one argument stands for none: a
-	// keyword cannot be without.
+	// Each action takes an argument; further arguments are for the scripts. If there are no
+	// actions and no scripts, one argument is required nevertheless.
 	least := max(len(k.folders), 1)
 	if len(args) < least || len(args) > least && len(k.scripts) == 0 {
 		w.fault("keyword %s: expected %d arguments, found %d", word, least, len(args))
@@ -71,7 +69,7 @@ func (w *whitelist) apply(word string, args []string) {
 		}
 	}
 	joined := strings.Join(args, " ")
-	if !w.tell(k.size + len(k.scripts)*len(joined)) { // a short line may stand for much
+	if !w.tell(k.size + len(k.scripts)*len(joined)) { // a short line may expand to a long one
 		return
 	}
 	for phase := range phases {
@@ -99,7 +97,7 @@ func (w *whitelist) act(word, p string, isFolder bool, a Attr) error {
 	if err != nil {
 		return err
 	}
-	if w.packed[name] { // by a line before; those after it make no difference
+	if w.packed[name] { // by an earlier line; later ones make no difference
 		if a != (Attr{}) {
 			w.notice(w.line, "keyword %s: %s: attributes not changed: the folder is packed already", word, shown(p))
 		}
@@ -108,7 +106,7 @@ func (w *whitelist) act(word, p string, isFolder bool, a Attr) error {
 	return w.addFolder(p, a)
 }
 
-// shellArguments turns %1 to %9, %0 and %@ into what a shell calls them.
+// shellArguments replaces %1 to %9, %0 and %@ by the names of a shell.
 func shellArguments(code string) string {
 	b := []byte(code)
 	for i := range len(b) - 1 {
@@ -119,8 +117,8 @@ func shellArguments(code string) string {
 	return string(b)
 }
 
-// missingArgument returns the first argument that code asks for beyond the nth,
-// or 0. The $3 of an awk program counts as well, as it does in the reference.
+// missingArgument returns the first argument after the nth that code uses, or 0. Like the
+// reference, it also counts the $3 of an awk program.
 func missingArgument(code string, n int) int {
 	for i := n + 1; i <= 9; i++ {
 		if strings.Contains(code, fmt.Sprintf("$%d", i)) {
@@ -173,7 +171,7 @@ func (w *whitelist) readKeyword(word string) (*keyword, error) {
 	return k, nil
 }
 
-// A valueError says where below a key, and why, a value will not do.
+// valueError says where below a key a value is wrong, and why.
 type valueError struct{ at, expected, found string }
 
 func (e *valueError) Error() string {
@@ -184,7 +182,7 @@ func (k *keyword) wrong(at, expected, found string) {
 	k.err = cmp.Or(k.err, error(&valueError{at, expected, found}))
 }
 
-// is wants v to be of a kind. The reference ignores what is of another.
+// is checks the kind of v. The reference ignores values of the wrong kind.
 func (k *keyword) is(kind ucl.Kind, at string, v ucl.Value) {
 	if v.Kind() != kind {
 		k.wrong(at, withArticle(kind), withArticle(v.Kind()))
@@ -197,7 +195,7 @@ func (k *keyword) str(at string, v ucl.Value) string {
 	return s
 }
 
-// set takes in what a file says under one key.
+// set sets a key of a file.
 func (k *keyword) set(key string, v ucl.Value) (known bool) {
 	if phase := slices.Index(phases[:], key); phase >= 0 {
 		k.scripts[phase] = k.str("", v)

@@ -14,22 +14,21 @@ import (
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 )
 
-// maxPath is the longest name that is looked at: no file system lets a program
-// open a longer one at once, so the packer will not either.
+// maxPath is the longest path that is searched. File systems do not let programs open longer
+// ones, so the packer cannot either.
 const maxPath = 4095
 
-// libraries are those that ELF files of a folder are, and need. They come in the
-// order of records: of every folder first its folders, then its files, both by
-// the bytes of their names.
+// libraries are the libraries that ELF files of a folder provide and need. Files are visited in
+// the order of records: in each folder first the subfolders, then the files, both sorted by name.
 type libraries struct {
 	root    *os.Root
-	list    *whitelist // nil: everything is packed
-	besides bool       // look also at what is not packed
-	system  []string   // folders whose libraries belong to no package
+	list    *whitelist // nil if everything is packed
+	besides bool       // also search what is not packed
+	system  []string   // folders of libraries that belong to no package
 	said    *notices
 
 	provided, required, adjacent names
-	ofSystem                     map[string]bool // libraries that were looked for there
+	ofSystem                     map[string]bool // libraries that were looked up there
 }
 
 func (l *libraries) folder(ctx context.Context, dir string) error {
@@ -108,10 +107,11 @@ func (l *libraries) file(name string, packed bool) error {
 	return l.provided.add(soname)
 }
 
-// belongsToSystem asks the machine that packs: see Make.
+// belongsToSystem reports whether the library is in a folder of the packing machine's system; see
+// Make.
 func (l *libraries) belongsToSystem(name string) bool {
 	is, known := l.ofSystem[name]
-	if known || strings.Contains(name, "/") { // a path is where it is
+	if known || strings.Contains(name, "/") { // a path names the file itself
 		return is
 	}
 	for _, dir := range l.system {
@@ -123,8 +123,7 @@ func (l *libraries) belongsToSystem(name string) bool {
 	return is
 }
 
-// names are kept once each, in the order in which they came. There are no more
-// of them than metadata may have.
+// names are distinct names in order of appearance, at most as many as metadata may have.
 type names struct {
 	order []string
 	has   map[string]bool

@@ -1,12 +1,10 @@
-// Package recipe makes what a package of Ravenports is besides its files: which
-// of a folder are packed and as whose, and the metadata, out of a packing list
-// (the whitelist), a text about the package, and the keywords of the list.
+// Package recipe makes the parts of a Ravenports package other than its files: the selection of
+// files of a folder with their attributes, and the metadata. Its input is a packing list (the
+// whitelist), a text about the package, and the keywords of the list. To pack a folder as it is,
+// no recipe is needed.
 //
-// It is not for those who pack a folder as it is; they need no recipe.
-//
-// The code goes by these things: whitelist.go reads the list, a line at a time;
-// keyword.go reads what a word of it stands for; library.go finds the shared
-// libraries; this file reads the metadata, and adds to it what the others found.
+// whitelist.go reads the list line by line, and keyword.go its keywords. library.go finds shared
+// libraries. recipe.go reads the metadata and adds the results of the others.
 package recipe
 
 import (
@@ -22,55 +20,55 @@ import (
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 )
 
-// DefaultKeywords is where the packer of Ravenports has its keywords.
+// DefaultKeywords is the folder of keywords of Ravenports' packer.
 const DefaultKeywords = "/var/ravenports/conspiracy/Mk/Keywords"
 
-// Options say what to pack, and where that is told.
+// Options are the inputs of [Make].
 type Options struct {
 	Root      string // folder to pack
-	Whitelist string // file; without one all of Root is packed
-	Metadata  string // file of UCL, JSON or text; without one there is little to say
-	Keywords  string // folder; DefaultKeywords without one
-	Prefix    string // where the package is installed, from the top: /raven
-	ABI       string // what it runs on
+	Whitelist string // file; without it all of Root is packed
+	Metadata  string // file with UCL, JSON or plain text; may be empty
+	Keywords  string // folder; empty means DefaultKeywords
+	Prefix    string // where the package is installed, as an absolute path such as /raven
+	ABI       string // the ABI that the package runs on
 }
 
-// Attr is what an entry shall have instead of what it has. An empty name is none.
+// An Attr replaces attributes of an entry. An empty name leaves the attribute unchanged.
 type Attr struct {
 	Owner, Group string
-	Mode         fs.FileMode // permissions, and the three bits beyond them as package fs has them
+	Mode         fs.FileMode // permissions and the three special bits, as in package fs
 	HasMode      bool
 }
 
-// A Recipe is what there is to a package besides its files.
+// A Recipe has the parts of a package other than its files.
 type Recipe struct {
-	// Only has the files that are packed, by their slash-separated names below
-	// Root. The folders they lie in are packed with them, and no others. Nil
-	// means everything; empty means nothing.
+	// Only has the files to pack, by their slash-separated names below Root. The folders that
+	// contain them are packed too, and no others. If Only is nil, everything is packed; if it is
+	// empty, nothing is.
 	Only map[string]Attr
-	// Dirs has those of the packed folders that shall be other than they are.
+	// Dirs has the packed folders whose attributes are replaced.
 	Dirs map[string]Attr
-	// Metadata is UCL text for the writer. It has the prefix and the ABI of the
-	// Options, unless the metadata file had its own, which wins, so the writer
-	// is to be given no others.
+	// Metadata is UCL text for the writer. It has the prefix and the ABI of the Options, unless
+	// the metadata file has its own, which take precedence. So do not give the writer a prefix
+	// and an ABI.
 	Metadata []byte
-	// Notices are sentences for whoever packs: what was done otherwise than
-	// they may think.
+	// Notices are sentences for the user about what was done differently from what they may
+	// expect.
 	Notices []string
 }
 
-// Make reads all that o names, and looks into the files of Root for libraries.
-// Faults of the whitelist are reported together, each a [LineError].
+// Make reads all inputs that o names, and searches the files of Root for libraries. Errors in the
+// whitelist are returned together, each as a [LineError].
 //
-// As in the packer of Ravenports, a library that a program needs is not in
-// shlibs_required if the machine that packs has it in /lib or /usr/lib: it then
-// belongs to the system, not to a package. So the metadata of the same files may
-// differ from machine to machine. The tools of Ravenports expect it that way.
+// As in the packer of Ravenports, a library that a program needs is not in shlibs_required if the
+// packing machine has it in /lib or /usr/lib, because it then belongs to the system and not to a
+// package. So the metadata of the same files may differ between machines. The tools of Ravenports
+// expect that.
 func Make(ctx context.Context, o Options) (*Recipe, error) {
 	return makeOn(ctx, o, []string{"/lib", "/usr/lib"})
 }
 
-// makeOn is Make on a machine whose own libraries are in the folders system.
+// makeOn is like Make on a machine with its own libraries in the given folders.
 func makeOn(ctx context.Context, o Options, system []string) (*Recipe, error) {
 	root, err := os.OpenRoot(o.Root)
 	if err != nil {
@@ -108,22 +106,22 @@ func makeOn(ctx context.Context, o Options, system []string) (*Recipe, error) {
 	return r, nil
 }
 
-// about is what a package says of itself.
+// about is the metadata of a package.
 type about struct {
-	file       string // "" for none
+	file       string // "" if there is none
 	tree       ucl.Value
 	prefix     string
-	named      bool // it has a namebase; the rest is only known of such
-	hasSisters bool // other packages are made of the same folder
+	named      bool // it has a namebase; hasSisters is only known then
+	hasSisters bool // other packages are made from the same folder
 }
 
-// whole are the subpackages that need none of their sisters' libraries.
+// whole are the subpackages that need no libraries of their sisters.
 var whole = map[string]bool{
 	"complete": true, "primary": true, "single": true, "dev": true, "man": true,
 	"nls": true, "docs": true, "lang": true, "info": true, "examples": true,
 }
 
-const unset = "unset" // what the reference writes for a name it was not given
+const unset = "unset" // what the reference writes for a missing name
 
 func readPackage(o Options, said *notices) (*about, error) {
 	p := &about{file: o.Metadata, tree: ucl.Object()}
@@ -159,7 +157,7 @@ func readPackage(o Options, said *notices) (*about, error) {
 	return p, nil
 }
 
-// read takes what is no UCL for a description, as the reference does.
+// read treats text that is not UCL as a description, as the reference does.
 func (p *about) read(said *notices) error {
 	text, err := readFile(p.file, "metadata")
 	if err != nil {
@@ -181,7 +179,7 @@ func (p *about) read(said *notices) error {
 	return nil
 }
 
-// readFile reads a file of UCL, which is what of.
+// readFile reads a file of UCL; what describes it.
 func readFile(name, what string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -198,8 +196,7 @@ func readFile(name, what string) ([]byte, error) {
 	return text, nil
 }
 
-// plain is a fault of UCL without the word metadata, which is not what every
-// text of UCL is.
+// plain removes the word metadata from an error of package ucl, because not all UCL is metadata.
 func plain(err error) error {
 	if at, ok := errors.AsType[*ucl.SyntaxError](err); ok {
 		return fmt.Errorf("line %d, column %d: expected %s, found %s", at.Line, at.Col, at.Expected, at.Found)
@@ -215,8 +212,8 @@ func withArticle(k ucl.Kind) string {
 	return "a " + s
 }
 
-// add tells in the metadata what else was found. What was said by hand is kept:
-// lists of folders and libraries as they are; scripts and messages come first.
+// add adds the results of the others to the metadata. Existing values are kept: lists of folders
+// and libraries unchanged, scripts and messages first.
 func (p *about) add(w *whitelist, libs *libraries, said *notices) error {
 	var folders []ucl.Value
 	var scripts [len(phases)][]ucl.Value
@@ -278,7 +275,7 @@ func (p *about) joined(key string, first ucl.Value, rest []ucl.Value) (ucl.Value
 	return ucl.Value{}, p.mismatch(key, "an array", first)
 }
 
-// mismatch is where the reference leaves out what the whitelist has to add.
+// mismatch returns an error where the reference silently omits what the whitelist adds.
 func (p *about) mismatch(key, expected string, found ucl.Value) error {
 	return fmt.Errorf("%s: %s: expected %s, because the whitelist adds to it, found %s", p.file, key, expected, withArticle(found.Kind()))
 }
@@ -294,8 +291,8 @@ func (p *about) text() ([]byte, error) {
 	return text, nil
 }
 
-// notices are what Recipe.Notices will be. A folder of a million files that
-// cannot be read is one complaint, not a million.
+// notices collects Recipe.Notices. A folder with a million unreadable files causes a single
+// notice.
 type notices struct {
 	said []string
 	more int

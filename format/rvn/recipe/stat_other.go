@@ -6,5 +6,5 @@ import "io/fs"
 
 const nonBlocking = 0
 
-// hasSeveralNames cannot tell here.
+// hasSeveralNames returns false, because it cannot be determined here.
 func hasSeveralNames(fs.FileInfo) bool { return false }

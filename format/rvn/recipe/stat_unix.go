@@ -7,12 +7,11 @@ import (
 	"syscall"
 )
 
-// nonBlocking keeps the opening of what has become a FIFO from waiting for who
-// writes to it.
+// nonBlocking prevents waiting for a writer if the file has become a FIFO.
 const nonBlocking = syscall.O_NONBLOCK
 
-// hasSeveralNames says whether a file has hard links. The reference looks for
-// libraries only in files that have none.
+// hasSeveralNames reports whether a file has hard links. The reference searches for libraries
+// only in files without hard links.
 func hasSeveralNames(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && st.Nlink > 1

@@ -17,16 +17,16 @@ import (
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
 )
 
-// Limits of a whitelist. Real ones have lines of some hundred bytes.
+// Limits of a whitelist. Real ones have lines of a few hundred bytes.
 const (
 	maxLine   = 64 << 10
 	maxList   = 16 << 20
-	maxFaults = 20  // that are reported
-	maxPerson = 32  // bytes of an owner or a group: more have no room in an archive
+	maxFaults = 20  // errors that are reported
+	maxPerson = 32  // bytes of an owner or a group; an archive has no space for more
 	maxWord   = 251 // bytes of a keyword, which is the name of a file with .ucl
 )
 
-// A LineError is a fault of one line of a whitelist.
+// A LineError is an error in a line of a whitelist.
 type LineError struct {
 	File string
 	Line int // from 1
@@ -36,41 +36,41 @@ type LineError struct {
 func (e *LineError) Error() string { return fmt.Sprintf("%s: line %d: %v", e.File, e.Line, e.Err) }
 func (e *LineError) Unwrap() error { return e.Err }
 
-// A whitelist is what the lines read so far ask for.
+// whitelist is the result of the lines read so far.
 type whitelist struct {
 	file     string
 	root     *os.Root
 	prefix   string
-	keywords string // folder
+	keywords string // folder of keywords
 	said     *notices
 
-	line   int // the present one
+	line   int // number of the current line
 	faults []*LineError
-	more   int // faults beyond those
+	more   int // number of errors after maxFaults
 
 	only    map[string]Attr
 	dirs    map[string]Attr
-	where   map[string]int  // line of each of only
-	packed  map[string]bool // folders with any of only in them
-	folders []folder        // of @dir and keywords
-	at      map[string]int  // of each in folders
+	where   map[string]int  // line of each file in only
+	packed  map[string]bool // folders that contain files of only
+	folders []folder        // from @dir and keywords
+	at      map[string]int  // position of each in folders
 
-	known    map[string]*keyword // nil: it has a fault, which is reported
+	known    map[string]*keyword // nil for one with an error, which has been reported
 	scripts  [len(phases)][]script
 	messages [len(occasions)][]string
-	told     int // bytes of these and of folders in the metadata, about
+	told     int // approximate bytes of scripts, messages and folders in the metadata
 }
 
-// A folder is made when the package is installed, and removed with it. One that
-// is packed anyway is only given other attributes.
+// folder is a folder that is created when the package is installed, and removed with it. If a
+// folder is packed anyway, only its attributes change.
 type folder struct {
-	name string // below the root
-	path string // as it is written
+	name string // relative to the root
+	path string // as written in the whitelist
 	attr Attr
 	line int
 }
 
-// readWhitelist reads the whole list before it complains of any of it.
+// readWhitelist reads the whole list and reports all its errors together.
 func readWhitelist(ctx context.Context, root *os.Root, o Options, prefix string, said *notices) (*whitelist, error) {
 	if prefix != "" && prefix[0] != '/' {
 		return nil, fmt.Errorf("prefix: expected a path that begins with /, found %s", shown(prefix))
@@ -98,7 +98,7 @@ func newWhitelist(file string, root *os.Root, prefix, keywords string, said *not
 
 func (w *whitelist) read(ctx context.Context, r io.Reader) error {
 	limited := &io.LimitedReader{R: r, N: maxList + 1}
-	lines := bufio.NewReaderSize(limited, maxLine+1) // and its newline
+	lines := bufio.NewReaderSize(limited, maxLine+1) // with its newline
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -133,7 +133,7 @@ func (w *whitelist) read(ctx context.Context, r io.Reader) error {
 	return w.verdict()
 }
 
-// verdict is all the faults, in the order of their lines.
+// verdict returns all errors, sorted by line.
 func (w *whitelist) verdict() error {
 	slices.SortStableFunc(w.faults, func(a, b *LineError) int { return a.Line - b.Line })
 	var all []error
@@ -154,8 +154,8 @@ func (w *whitelist) fault(format string, args ...any) {
 	w.faults = append(w.faults, &LineError{w.file, w.line, fmt.Errorf(format, args...)})
 }
 
-// tell counts what metadata will have, which is not to grow as long as a list
-// may be. It says false when there is no room.
+// tell adds to the size of the metadata, which must not become as long as a list may be. It
+// returns false if there is no space left.
 func (w *whitelist) tell(bytes int) bool {
 	had := w.told <= ucl.MaxText
 	w.told += bytes
@@ -169,7 +169,7 @@ func (w *whitelist) notice(line int, format string, args ...any) {
 	w.said.add("%s: line %d: %s", w.file, line, fmt.Sprintf(format, args...))
 }
 
-// take does what a line asks for, which is:
+// take processes a line:
 //
 //	path                           file
 //	@(owner,group,mode) path       file with attributes
@@ -178,7 +178,7 @@ func (w *whitelist) notice(line int, format string, args ...any) {
 //	@keyword argument...           whatever KEYWORD.ucl says
 //	@comment...                    nothing
 //
-// A path of a file may have spaces; arguments are separated by them.
+// The path of a file may contain spaces; arguments are separated by spaces.
 func (w *whitelist) take(text string) error {
 	if text == "" || strings.HasPrefix(text, "@comment") {
 		return nil
@@ -227,7 +227,7 @@ func (w *whitelist) take(text string) error {
 	return w.addFolder(args[0], a)
 }
 
-// parseAttr reads owner,group,mode, each of which may be left out.
+// parseAttr parses owner,group,mode. Each of them may be omitted.
 func parseAttr(s string) (Attr, error) {
 	f := strings.Split(s, ",")
 	if len(f) != 3 {
@@ -264,7 +264,7 @@ func newAttr(owner, group, mode string) (Attr, error) {
 	return a, nil
 }
 
-// beyondPerm are the bits of a mode that package fs has in other places.
+// beyondPerm are the bits of a mode that package fs has at other positions.
 var beyondPerm = []struct{ octal, mode fs.FileMode }{
 	{0o4000, fs.ModeSetuid}, {0o2000, fs.ModeSetgid}, {0o1000, fs.ModeSticky},
 }
@@ -279,8 +279,8 @@ func (a Attr) octal() int64 {
 	return int64(octal)
 }
 
-// name is what a path of the whitelist is called below the root. Those that do
-// not begin with a slash are below the prefix.
+// name returns the name below the root of a path in the whitelist. Paths that do not begin with a
+// slash are relative to the prefix.
 func (w *whitelist) name(p string) (string, error) {
 	full := p
 	if !strings.HasPrefix(p, "/") {
@@ -332,9 +332,9 @@ func (w *whitelist) addFile(p string, a Attr) error {
 	return nil
 }
 
-// checkParents makes sure that what a file lies in will be packed. A symlink is
-// packed as one: the reference finds a file beyond it when it reads the list, not
-// when it packs, and says nothing.
+// checkParents checks that the parents of a file will be packed. A symbolic link is packed as a
+// link. The reference finds a file behind a link when it reads the list, but not when it packs,
+// and reports nothing.
 func (w *whitelist) checkParents(name string) error {
 	if w.packed[path.Dir(name)] {
 		return nil
@@ -357,7 +357,7 @@ func (w *whitelist) checkParents(name string) error {
 	return nil
 }
 
-// shown is a text as complaints quote it, which need not be all of a long line.
+// shown returns a text for errors; a long line is shortened.
 func shown(s string) string {
 	const most = 200
 	if len(s) > most {
@@ -366,7 +366,7 @@ func shown(s string) string {
 	return strconv.Quote(s)
 }
 
-// cause is an error of the system without the name, which is shown as it was
+// cause removes the name from an error of the system, because the name is shown as it was
 // written.
 func cause(err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
@@ -392,7 +392,7 @@ func (w *whitelist) addFolder(p string, a Attr) error {
 	return nil
 }
 
-// settle tells folders that are packed anyway from those that are only made.
+// settle separates folders that are packed anyway from those that are only created.
 func (w *whitelist) settle() {
 	made := w.folders[:0]
 	for _, f := range w.folders {
@@ -437,7 +437,8 @@ func (w *whitelist) folderValues() []ucl.Value {
 	return list
 }
 
-// sayLost is for metadata without a namebase, which tells nothing of these.
+// sayLost adds a notice for metadata without a namebase, in which folders, scripts and messages
+// are not stored.
 func (w *whitelist) sayLost(said *notices) {
 	scripts, messages := 0, 0
 	for _, list := range w.scripts {

@@ -1,9 +1,6 @@
-// Package catalog keeps a database of which archive has which file, and where in
-// it, so that one of millions of files is found by one lookup and read by one
-// request; and of which archives are yet to be made of what, and who is at it.
-//
-// It is for programs that spread files over many archives; whoever has one
-// archive needs package holdall only, for an archive has its own index. The
-// package stores what it is told and opens no archive: who adds one says what is
-// in it.
+// Package catalog keeps a database of which archive contains which file, and where, so that a
+// file among millions is found by one lookup and read by one request. It also records which
+// archives are still to be packed, from which objects, and by which worker. The package stores
+// what it is given and opens no archives. Programs with a single archive do not need it, because
+// an archive has its own index.
 package catalog

@@ -1,10 +1,8 @@
-// Package explore is a page by which people look into archives: what is in
-// them, where it lies, and what is wrong with it.
-//
-// It is for programs that serve archives to browsers; contents themselves are
-// served by others, below /f/ARCHIVE/ as they are and below /zip/ARCHIVE/ for
-// folders. The page is plain modules of JavaScript that are part of the program,
-// and asks nobody else for anything.
+// Package explore is the explorer, a web page that shows what is in archives, where it is stored,
+// and what is wrong with it. It is for programs that serve archives to browsers. Contents are
+// served by package serve, below /f/ARCHIVE/ unchanged and below /zip/ARCHIVE/ as folders. The
+// page consists of JavaScript modules that are part of the program, and loads nothing from
+// elsewhere.
 package explore
 
 import (

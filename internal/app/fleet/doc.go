@@ -1,16 +1,12 @@
-// Package fleet packs sources of any size into many archives, by any number of
-// workers that may be killed at any time.
+// Package fleet packs sources of any size into many archives, with any number of workers that may
+// be killed at any time. For a single archive, use package holdall.
 //
-// It is for who moves millions of objects; one archive is package holdall's affair.
+// A plan is a list of the source's objects, divided into chunks, in the catalogue's database. A
+// worker claims a chunk and packs its objects into one archive. Then it records the archive, its
+// contents and the end of the chunk in a single transaction. Only this transaction makes the
+// archive valid, and it succeeds only for the newest claim of the chunk.
 //
-// A plan is a list of the source's objects, cut into chunks, in the catalogue's own
-// database. A worker claims a chunk, packs what it lists into one archive, and then
-// records at once, in one transaction: the archive, what is in it, and that the chunk
-// is done. What was not recorded is not there for anybody, so the transaction is all
-// that decides: it goes through only for the newest claim of the chunk.
-//
-// A claim lasts for a short while and is renewed. Who dies does not renew it, and the
-// chunk is somebody else's then. Archives are created once, and never replaced: who
-// finds that an earlier claim's archive is there already looks whether it is made of
-// the chunk's objects, and records it.
+// A claim expires unless it is renewed. If a worker dies, another one can claim its chunk.
+// Archives are created once and never replaced. If the archive of an earlier claim exists
+// already, the worker checks whether it contains the chunk's objects, and records it.
 package fleet

@@ -1,8 +1,6 @@
-// Package hierarchy reads what describes the groups and arrays of a Zarr hierarchy in an
-// archive, all of it together, and says of an NWB file what it is about.
-//
-// It goes by keys, so the archive may have any format. The elements of arrays are read by
-// package zarr.
+// Package hierarchy reads the metadata of the groups and arrays of a Zarr hierarchy in an
+// archive, and the metadata of NWB files. It reads keys, so the archive may have any format.
+// Package zarr reads the elements of arrays.
 package hierarchy
 
 import (

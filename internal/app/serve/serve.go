@@ -1,10 +1,6 @@
-// Package serve shows archives over HTTP: each file is a resource that can be
-// asked for whole or in ranges, each folder a listing or a zip. It shows them as
-// buckets of S3, too.
-//
-// It is for programs that let browsers and HTTP clients read archives; a
-// program that reads archives itself needs package holdall only. A [Set] has the
-// archives, a [Site] answers by HTTP, an [S3] as a bucket.
+// Package serve serves archives over HTTP and as S3 buckets. Each file is a resource that can be
+// requested as a whole or in ranges, and each folder is a listing or a zip. A [Set] has the
+// archives, a [Site] serves HTTP, and an [S3] serves buckets.
 package serve
 
 import (

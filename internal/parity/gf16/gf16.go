@@ -1,8 +1,8 @@
-// Package gf16 computes parity blocks over GF(2^16), a run of data blocks at a time.
+// Package gf16 computes parity blocks over GF(2^16), one run of data blocks at a time.
 //
-// The code is Leopard's, of github.com/klauspost/reedsolomon, which decodes it. That
-// library encodes all blocks at once or none, and fills tables of 75 MiB in 0.2 s before
-// it does; here a group of blocks passes by once, and the tables are those of one run.
+// The code is Leopard's, from github.com/klauspost/reedsolomon, which is used for decoding. That
+// library encodes all blocks at once, after filling tables of 75 MiB in 0.2 s. Here the blocks of
+// a group are processed one by one, with the tables of a single run.
 package gf16
 
 import (

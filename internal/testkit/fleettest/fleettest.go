@@ -1,7 +1,5 @@
-// Package fleettest has a server with objects to be packed and a catalogue of what was
-// packed, for tests of those that pack by it.
-//
-// Only tests import it.
+// Package fleettest has a server with objects to pack and a catalogue of packed objects, for
+// tests of fleets. Only tests import it.
 package fleettest
 
 import (

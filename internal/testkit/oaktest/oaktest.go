@@ -1,8 +1,6 @@
-// Package oaktest asks the reference implementation of Apache Oak's segment store about
-// stores on disk, and lets it make some.
-//
-// Only tests import it. HOLDALL_OAK_CHECK names the program that interop/install oak
-// makes; without it tests that ask are skipped.
+// Package oaktest runs the reference implementation of Apache Oak's segment store on stores on
+// disk, to check or to create them. Only tests import it. HOLDALL_OAK_CHECK names the program
+// that interop/install oak builds; without it, these tests are skipped.
 package oaktest
 
 import (

@@ -1,7 +1,5 @@
-// Package pgtest runs a PostgreSQL server for tests, where HOLDALL_POSTGRES names the
-// folder of its programs.
-//
-// It is for tests; it keeps what it is given no longer than they run.
+// Package pgtest runs a PostgreSQL server for the duration of tests, if HOLDALL_POSTGRES names
+// the folder of its programs. Only tests import it.
 package pgtest
 
 import (

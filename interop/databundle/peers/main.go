@@ -1,10 +1,10 @@
-// Command peers prints all rows that goleveldb reads in a directory, a line each:
-// key and value in hexadecimal digits. It is for tests of what others read in our
-// indexes. It has a module of its own, so that nothing else needs goleveldb.
+// Command peers prints all rows that goleveldb reads in a directory, one on each line: key and
+// value as hexadecimal digits. It is for tests of what other programs read in holdall's indexes.
+// It is a module of its own, so that nothing else depends on goleveldb.
 //
 //	peers DIR
 //
-// It opens DIR for reading only; give it a copy all the same.
+// It opens DIR read-only. To be safe, give it a copy.
 package main
 
 import (

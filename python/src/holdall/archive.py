@@ -21,7 +21,7 @@ Content: TypeAlias = bytes
 
 
 class Info(NamedTuple):
-    """What is known of a file without reading it."""
+    """The properties of a file that are known without reading it."""
 
     name: str
     kind: str  # "file", or "property" of a content repository
@@ -32,27 +32,27 @@ class Info(NamedTuple):
 class Archive(Mapping[str, bytes]):
     """A mapping from the names of an archive's files to their contents.
 
-    Files have numbers, too: ``a[0]`` to ``a[len(a) - 1]``, in the order of directory and name. An archive may be read
-    by any number of threads, and by processes that were forked after it was opened; one that is pickled opens again
-    where it is first used.
+    Files also have numbers, from ``a[0]`` to ``a[len(a) - 1]``, in the order of folder and name. Any number of threads
+    can read an archive, and so can processes that were forked after it was opened. A pickled archive is opened again
+    when it is first used.
     """
 
     format: str  # "caf", "lindi", "tar", …
-    address: str  # of the archive, without what is secret
-    verifies: bool  # contents that have a digest are compared with it
-    unverified: str  # why not
-    source: Object  # where its bytes lie
-    view: str  # of the format's views, the one that is shown
+    address: str  # of the archive, without secrets
+    verifies: bool  # whether contents are compared with their digests
+    unverified: str  # why they are not
+    source: Object  # where the archive's bytes are
+    view: str  # the view that is used, if the format has several
     _rows: Rows
     _reader: Reader
-    index: str | None  # the index that it is read by; None for the archive's own
+    index: str | None  # the index in use; None if the archive's own is used
 
     def __init__(self, what: Any, **how: Any) -> None:
         self._what = what
         self._how = how
 
     def __getattr__(self, name: str) -> Any:
-        """Open the archive when something is first asked of it."""
+        """Open the archive when it is first used."""
         if name.startswith("__") or name in ("_what", "_how") or "_rows" in self.__dict__:
             raise AttributeError(name)
         self._open()
@@ -86,59 +86,59 @@ class Archive(Mapping[str, bytes]):
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and self._find(name.encode("utf-8", "surrogateescape")) >= 0
-        except UnicodeEncodeError:  # no name has that
+        except UnicodeEncodeError:  # such names do not exist
             return False
 
     def __getitem__(self, which: str | int) -> Content:
-        """The content of a file, by its name or its number."""
+        """Return the content of a file, by its name or number."""
         return self._read(which)
 
     def name(self, i: int) -> str:
-        """The name of the file of that number."""
+        """Return the name of the file with that number."""
         return text(self._rows.name(self._reader.row(i)))
 
     def size(self, which: str | int) -> int:
-        """How many bytes a file has."""
+        """Return the size of a file in bytes."""
         return self._rows.size(self._reader.row(which))
 
     def info(self, which: str | int) -> Info:
-        """What is known of a file, by its name or its number."""
+        """Return the properties of a file, by its name or number."""
         row = self._reader.row(which)
         rows = self._rows
         return Info(text(rows.name(row)), rows.kind(row), rows.size(row), rows.number(row))
 
     def read(self, which: str | int, start: int = 0, end: int | None = None) -> Content:
-        """A part of a file. start and end are as in a slice."""
+        """Return a part of a file. start and end are as in a slice."""
         return self._reader.part(self._reader.row(which), start, end)
 
     def read_many(self, which: Iterable[str | int]) -> list[Content]:
-        """The contents of several files. What lies together is read at once."""
+        """Return the contents of several files. Files that are stored close together are read together."""
         return self._reader.many(list(map(self._reader.row, which)))
 
     def open(self, which: str | int) -> io.BufferedReader:
-        """A file to read from, which can seek."""
+        """Return an open file that can seek."""
         row = self._reader.row(which)
         name = text(self._rows.name(row))
         return io.BufferedReader(ArchiveFile(self._reader, row, name, self._rows.size(row)), 64 << 10)
 
     def glob(self, pattern: str) -> Iterator[str]:
-        """The names that a pattern matches: ``*`` and ``?`` within a part of a name, ``[…]``, ``**`` any folders."""
+        """Yield the names that match a pattern with ``*``, ``?``, ``[…]``, and ``**`` for any folders."""
         matches = matcher(pattern)
         return (name for name in self if matches(name))
 
-    # Its life
+    # Properties of the whole archive, and closing
 
     @property
     def bytes(self) -> int:
-        """How many bytes all files have together."""
+        """The total size of all files in bytes."""
         return self._rows.total
 
     def stored(self) -> Sequence[int]:
-        """The numbers of all files in the order in which they are stored. A range if that is their own order."""
+        """Return the numbers of all files in stored order; a range if that is the order of numbers."""
         return self._rows.stored()
 
     def close(self) -> None:
-        """End the use of it."""
+        """Close the archive. Later reads fail."""
         if "_rows" in self.__dict__:
             self._reader.close()
             self._rows.close()
@@ -161,7 +161,7 @@ class Archive(Mapping[str, bytes]):
         return f"<holdall.Archive {what!r}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of it."""
+        """Return the HTML that a notebook shows."""
         from . import page
 
         return page.html(self)
@@ -184,14 +184,14 @@ def open(
     verify: bool | None = None,
     external: bool | None = None,
 ) -> Archive:
-    """Open an archive to read.
+    """Open an archive for reading.
 
     what: a path, a URL, an fsspec file, or an open file that can seek.
-    index: where its index is; by default ARCHIVE.holdall if that is there. False uses none.
+    index: where the index is; by default ARCHIVE.holdall if it exists. False uses none.
     view: one of the format's views: "zarr" has the keys of a LINDI archive.
-    verify: True compares contents with their digests, and fails if that cannot be done; None compares where it can be
-        done (``Archive.verifies`` says whether); False does not.
-    external: whether the archive may lead outside itself: None to its own folder or its own server, True anywhere.
+    verify: True compares contents with their digests, and fails if that is not possible. None compares them if possible
+        (``Archive.verifies`` reports whether it is). False does not compare.
+    external: where the archive may refer to outside itself: None means its own folder or server, True anywhere.
     """
     archive = Archive(what, index=index, view=view, verify=verify, external=external)
     archive._open()

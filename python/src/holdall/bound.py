@@ -1,4 +1,4 @@
-"""Whether an index belongs to the archive that is there now."""
+"""Checks that an index belongs to the current version of an archive."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ END_LEN = 4 << 10
 
 
 def check(index: str, archive: Object, head: dict[str, Any]) -> None:
-    """Refuse an index that is of another version of the archive."""
+    """Raise an error if an index belongs to another version of the archive."""
     reason = _of_folder(archive, head) if isinstance(archive, Folder) else _of_object(archive, head["bound"])
     if reason:
         raise StaleIndexError(archive.name, f"the index {index} is not of it: {reason}")
 
 
 def _of_object(archive: Object, was: dict[str, Any]) -> str:
-    """Why the ends of an archive, or its version, are not what they were."""
+    """Return how the ends of an archive or its version differ from the index, or ""."""
     if was["size"] != archive.size:
         return f"it is of an archive of {was['size']} bytes, not of {archive.size}"
     if was.get("tail") != _sum(archive.tail(END_LEN)):
@@ -33,7 +33,7 @@ def _of_object(archive: Object, was: dict[str, Any]) -> str:
     if version and version == now:
         return ""
     if not now and archive.mtime_ns is None and not isinstance(archive, LocalFile):
-        return ""  # an open file, or a store that tells neither: its ends are all there is
+        return ""  # an open file, or a store without versions: only its ends can be compared
     if not _same_time(was.get("mtime", ""), archive.mtime_ns):
         return f"it is of an archive of {was.get('mtime', 'no time')}, not of {time_text(archive.mtime_ns)}"
     if version and now:
@@ -42,7 +42,7 @@ def _of_object(archive: Object, was: dict[str, Any]) -> str:
 
 
 def _of_folder(archive: Folder, head: dict[str, Any]) -> str:
-    """Why the objects of a folder are not what they were."""
+    """Return how the objects of a folder differ from the index, or ""."""
     was = {o["name"]: o for o in head.get("objects") or []}
     now = dict(_objects(archive.path))
     if was.keys() != now.keys():
@@ -57,7 +57,7 @@ def _of_folder(archive: Folder, head: dict[str, Any]) -> str:
 
 
 def _objects(folder: str) -> Any:
-    """All files below a folder, as an index names them."""
+    """Return all files below a folder, with names as in an index."""
     for base, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(base, name)
@@ -69,7 +69,7 @@ def _sum(data: bytes) -> str:
 
 
 def _same_time(was: str, now: int | None) -> bool:
-    """Whether two times are one, to the second where the store tells no more."""
+    """Return whether two times are equal, to the second if the store has no fractions."""
     then = time_ns(was)
     if then is None or now is None:
         return False
@@ -77,7 +77,7 @@ def _same_time(was: str, now: int | None) -> bool:
 
 
 def time_ns(text: str) -> int | None:
-    """A time of RFC 3339 in nanoseconds since 1970."""
+    """Convert a time of RFC 3339 to nanoseconds since 1970."""
     m = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", text)
     if m is None:
         return None
@@ -89,7 +89,7 @@ def time_ns(text: str) -> int | None:
 
 
 def time_text(ns: int | None) -> str:
-    """A time as people read it."""
+    """Return a time as a text."""
     if ns is None:
         return "no time"
     at = datetime.fromtimestamp(ns // 1_000_000_000, timezone.utc)

@@ -1,8 +1,8 @@
-"""CAF archives by their own index: contents, then a JSON index, then its length in four bytes.
+"""Reads CAF archives by their own index: contents, then a JSON index, then its length in four bytes.
 
     "NAME": {"start_byte": S, "end_byte": E, "blake3": "…"}
 
-docs/caf.md says what is accepted, and when an end means a file's last byte.
+docs/caf.md says what is accepted, and when an end is a file's last byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Span = tuple[int, int]
 
 
 def index_at(tail: bytes, size: int) -> Span | None:
-    """Where the index lies, and how long it is, by the end of the archive; None if this is no CAF."""
+    """Return the offset and length of the index, from the end of the archive; None if it is not a CAF."""
     if size < FOOTER:
         return None
     length = int.from_bytes(tail[-FOOTER:], "little")
@@ -34,7 +34,7 @@ def index_at(tail: bytes, size: int) -> Span | None:
 
 
 def is_one(tail: bytes, size: int) -> bool:
-    """Whether what ends so looks like a CAF."""
+    """Return whether an object that ends like this looks like a CAF."""
     where = index_at(tail, size)
     if where is None:
         return False
@@ -43,7 +43,7 @@ def is_one(tail: bytes, size: int) -> bool:
 
 
 def read(obj: Object, tail: bytes, verify: bool | None) -> Listing:
-    """The files of an archive. tail is the end of it that was read already."""
+    """Return the files of an archive. tail is the end of it, which has been read already."""
     where = index_at(tail, obj.size)
     if where is None:
         raise DamagedError(obj.name, "it does not end as a CAF does: its last 4 bytes say how long its index is")
@@ -58,7 +58,7 @@ def read(obj: Object, tail: bytes, verify: bool | None) -> Listing:
 
 
 def parse(archive: str, text: bytes, data_len: int, verify: bool | None = None) -> Listing:
-    """The files by the text of an index, which has data_len bytes of contents before it."""
+    """Return the files in the text of an index that follows data_len bytes of contents."""
     top, loose = _parse(archive, text)
     if top.get("index_digest") == "blake3" or "index_blake3" in top:
         check_index(archive, "its index", text[: max(text.rfind(b'"index_blake3"'), 0)], str(top.get("index_blake3")), verify)
@@ -87,7 +87,7 @@ def parse(archive: str, text: bytes, data_len: int, verify: bool | None = None) 
 
 
 def _parse(archive: str, text: bytes) -> tuple[dict[str, Any], bool]:
-    """The top of an index, and whether there were trailing commas."""
+    """Return the top level of an index, and whether it has trailing commas."""
     loose = False
     try:
         try:
@@ -111,7 +111,7 @@ def _parse(archive: str, text: bytes) -> tuple[dict[str, Any], bool]:
 
 
 def _span(archive: str, name: str, row: Any) -> Span | str:
-    """Where a row says that a file lies, or why it says nothing."""
+    """Return the place of a file from its row, or why the row has none."""
     if type(row) is not dict:
         return "an offset is not a plain integer"
     if len(row) > 2 and any(too_deep(v, MAX_DEPTH - 3) for v in row.values() if type(v) in (dict, list)):
@@ -130,7 +130,7 @@ def _span(archive: str, name: str, row: Any) -> Span | str:
 
 
 def _inclusive(spans: list[Span], data_len: int, loose: bool) -> bool | None:
-    """Whether ends are the last bytes of files; None if nobody can tell. docs/caf.md has the rule."""
+    """Return whether ends are the last bytes of files; None if that cannot be determined. docs/caf.md has the rule."""
     inside = [s for s in spans if s[0] >= 0 and s[0] - 1 <= s[1] <= data_len]
     if not inside or max(end for _, end in inside) != data_len - 1:
         return False
@@ -144,7 +144,7 @@ def _inclusive(spans: list[Span], data_len: int, loose: bool) -> bool | None:
 
 
 def _fault(start: int, end: int, inclusive: bool | None, data_len: int) -> str:
-    """Why a file cannot be read, "" if it can."""
+    """Return why a file cannot be read, or ""."""
     if inclusive is None:
         return f"end_byte {end} may be meant inclusive or exclusive"
     end += inclusive

@@ -1,4 +1,4 @@
-"""What stored bytes become. Decoders that Python lacks are used if their packages are installed."""
+"""Decodes stored bytes. Decoders that Python lacks are used if their packages are installed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import zlib
 from collections.abc import Callable
 from typing import IO, Any, Protocol, cast
 
-MAX_WINDOW = 128 << 20  # what a zstd frame may refer back to
+MAX_WINDOW = 128 << 20  # how far a zstd frame may refer back
 MAX_RECORD = 64 << 20
 MAX_SEGMENT = 512 + (256 << 10)
 
 
 class Reading(Protocol):
-    """What is read from."""
+    """A file to read from."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -28,7 +28,7 @@ class MissingDecoder(Exception):
 
 
 class _Inflating:
-    """What a stream of zlib or deflate becomes. What is behind it is not looked at."""
+    """A file with the content of a zlib or deflate stream. It ignores what follows the stream."""
 
     def __init__(self, file: Reading, wbits: int) -> None:
         self._file = file
@@ -47,7 +47,7 @@ class _Inflating:
 
 
 class _Frames:
-    """What frames of zstd become, by a decoder as Python has it from 3.14 on, or pyzstd."""
+    """A file with the content of zstd frames, by the decoder of Python 3.14 and later, or by pyzstd."""
 
     def __init__(self, file: Reading, new: Callable[[], Any]) -> None:
         self._file, self._new = file, new
@@ -73,7 +73,7 @@ class _Frames:
 
 
 def has_zstd() -> bool:
-    """Whether there is a decoder of zstd."""
+    """Return whether there is a decoder for zstd."""
     try:
         _zstd_decoder()
     except MissingDecoder:
@@ -83,7 +83,7 @@ def has_zstd() -> bool:
 
 @functools.cache
 def _zstd_decoder() -> Callable[[Reading], Reading]:
-    """The decoder of zstd that there is. To look for those that are not there takes long."""
+    """Return the available decoder for zstd. Looking for decoders that are not installed takes long."""
     try:
         from compression import zstd
 
@@ -112,12 +112,12 @@ def _zstd_decoder() -> Callable[[Reading], Reading]:
 
 
 def _zstd(file: Reading) -> Reading:
-    """What frames of zstd become."""
+    """Return a file with the content of zstd frames."""
     return _zstd_decoder()(file)
 
 
 class _Around:
-    """A file with something before and behind it."""
+    """A file with something before and after it."""
 
     def __init__(self, before: bytes, file: Reading, behind: bytes) -> None:
         self._parts: list[Reading] = [io.BytesIO(before), file, io.BytesIO(behind)]
@@ -132,13 +132,13 @@ class _Around:
 
 
 def _zstd_record(file: Reading) -> Reading:
-    """The first frame, whatever is behind it."""
+    """Decode the first frame, and ignore what follows it."""
     stored = file.read(MAX_RECORD + MAX_RECORD // 6 + 32)
     return _zstd(io.BytesIO(stored[: _zstd_end(stored)]))
 
 
 def _zstd_end(b: bytes) -> int:
-    """Where a frame of zstd ends, by its blocks."""
+    """Return where a zstd frame ends, according to its blocks."""
     if b[:4] != b"\x28\xb5\x2f\xfd":
         raise ValueError("zstd: not a frame")
     d = b[4]
@@ -154,12 +154,12 @@ def _zstd_end(b: bytes) -> int:
 
 
 def _zstd_blocks(file: Reading) -> Reading:
-    """Blocks of a zstd frame without its header, of a window of 8 MiB, and without a last block."""
+    """Decode blocks of a zstd frame without its header, with a window of 8 MiB, and without a last block."""
     return _zstd(_Around(b"\x28\xb5\x2f\xfd\x00\x68", file, b"\x01\x00\x00"))
 
 
 def _snappy(file: Reading) -> Reading:
-    """A block of snappy with anything behind it."""
+    """Decode a block of snappy, and ignore what follows it."""
     stored = file.read(MAX_RECORD + MAX_RECORD // 6 + 32)
     try:
         import cramjam
@@ -176,7 +176,9 @@ def _snappy(file: Reading) -> Reading:
 
 
 def _snappy_end(b: bytes) -> int:
-    """Where a block of snappy ends, by its tags. A copy from 0 bytes back is an error that decoders may not see."""
+    """Return where a block of snappy ends, according to its tags. A copy from a distance of 0 is an error that decoders
+    may not detect.
+    """
     length = shift = i = 0
     while True:
         length |= (b[i] & 0x7F) << shift
@@ -221,7 +223,7 @@ def _lz4(file: Reading) -> Reading:
 
 
 def _oak_segment(file: Reading) -> Reading:
-    """A segment of an Oak store behind its tar header, whose name has the CRC-32 of the segment."""
+    """Return a segment of an Oak store after its tar header, whose name contains the CRC-32 of the segment."""
     stored = file.read(MAX_SEGMENT + 1)
     named = re.match(rb"[0-9a-f-]{36}(?:\.([0-9a-f]{8}))?[.\0]", stored[:100])
     if named is None or not 512 < len(stored) <= MAX_SEGMENT or named[1] and zlib.crc32(stored[512:]) != int(named[1], 16):
@@ -247,7 +249,7 @@ _STREAMS: dict[str, Callable[[Any], Reading]] = {
 
 
 def stream(codec: str, file: Reading) -> Reading:
-    """What to read from to get what a file of stored bytes becomes."""
+    """Return a file with the content of a file of stored bytes."""
     begin = _STREAMS.get(codec)
     if begin is None:
         raise MissingDecoder(f"there is no decoder for {codec!r}")
@@ -255,7 +257,7 @@ def stream(codec: str, file: Reading) -> Reading:
 
 
 def whole(codec: str, stored: bytes, most: int) -> bytes:
-    """What stored bytes become, up to so many bytes of it."""
+    """Decode stored bytes, up to a limit."""
     if codec == "zlib-record":
         made = zlib.decompressobj().decompress(stored, most)
     elif codec == "deflate":
@@ -266,7 +268,7 @@ def whole(codec: str, stored: bytes, most: int) -> bytes:
 
 
 def fill(file: Reading, size: int) -> bytes:
-    """So many bytes of a file, or all that there are."""
+    """Return that many bytes of a file, or all that there are."""
     data = file.read(size)
     if len(data) == size or not data:
         return data

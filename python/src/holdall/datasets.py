@@ -6,10 +6,9 @@
     stream = Stream(samples, seed=1)        # shuffled, shared among ranks and workers
     for sample in DataLoader(stream, num_workers=8): ...
 
-:class:`Samples` is a map-style dataset, :class:`Stream` an iterable one, and
-:class:`Sampler` the order of a stream for loaders that want numbers. They work in torch's
-DataLoader, and without torch. What a content means is left to the caller: decode= takes
-a function.
+:class:`Samples` is a map-style dataset, :class:`Stream` an iterable dataset, and :class:`Sampler` the order of a stream
+for loaders that use numbers. They work in torch's DataLoader, and without torch. To decode contents, pass a function as
+decode.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from .tree import Tree
 if TYPE_CHECKING:
     _Iterable = object
 else:
-    try:  # DataLoader knows a stream by its class.
+    try:  # DataLoader recognises a stream by its class.
         from torch.utils.data import IterableDataset as _Iterable
     except ImportError:
         _Iterable = object
 
 __all__ = ["Sampler", "Samples", "Stream"]
 
-# A block of samples is about this many bytes, and no more than this many samples.
+# A block of samples has about this many bytes, and at most this many samples.
 BLOCK_BYTES = 4 << 20
 MOST_IN_BLOCK = 4096
 
@@ -46,13 +45,12 @@ MOST_IN_BLOCK = 4096
 class Samples:
     """The samples of an archive, by number.
 
-    A sample is a file, as (name, content); or, if grouped, all files of a folder whose names
-    are the same up to the first dot, as {"__key__": "folder/name", "jpg": content, …}. A
-    file without a dot is a sample of its own, whose content is under "".
+    A sample is a file, as (name, content). If grouped is True, it is all files of a folder whose names are equal up to
+    the first dot, as {"__key__": "folder/name", "jpg": content, …}. A file without a dot is a sample of its own, whose
+    content is under "".
 
-    archive is an archive, or what :func:`holdall.open` takes. With folder, samples are only
-    of what lies in that folder and below it. decode is called with each sample, and what it
-    returns is taken in its place.
+    archive is an archive, or what :func:`holdall.open` accepts. With folder, only files in that folder and below it are
+    samples. decode is called with each sample, and its result is used instead of the sample.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class Samples:
         self._find()
 
     def _find(self) -> None:
-        """Finds the files, and of groups the first files."""
+        """Find the files, or the first file of each group."""
         self._runs = [range(len(self.archive))]
         if self.folder:
             tree = Tree(self.archive)
@@ -93,11 +91,11 @@ class Samples:
         return self.__getitems__([number])[0]
 
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
-        """Many samples at once: files that lie near each other are read together."""
+        """Return several samples. Files that are stored close together are read together."""
         return [self.decoded(sample) for sample in self.read(numbers)]
 
     def read(self, numbers: Sequence[int]) -> list[Any]:
-        """The samples as they are before they are decoded."""
+        """Return samples without decoding them."""
         files = [self.files(number) for number in numbers]
         contents = iter(self.archive.read_many([file for some in files for file in some]))
         if self._firsts is None:
@@ -109,11 +107,11 @@ class Samples:
         return samples
 
     def decoded(self, sample: Any) -> Any:
-        """What decode makes of a sample."""
+        """Return the result of decode for a sample."""
         return sample if self.decode is None else self.decode(sample)
 
     def files(self, number: int) -> list[int]:
-        """The numbers of a sample's files in the archive."""
+        """Return the numbers of a sample's files in the archive."""
         count = len(self)
         if not -count <= number < count:
             raise IndexError(f"sample {number} of {count}")
@@ -128,7 +126,7 @@ class Samples:
         return self._runs[run][at - self._ends[run]]
 
     def stored(self) -> Sequence[int]:
-        """The numbers of the samples in the order in which they are stored."""
+        """Return the numbers of the samples in stored order."""
         if self._stored is None:
             files = self.archive.stored()
             self._stored = range(len(self))
@@ -140,12 +138,12 @@ class Samples:
         return self._stored
 
     def block(self) -> int:
-        """How many samples are about as much as one read should fetch."""
+        """Return the number of samples that one read should fetch."""
         mean = self.archive.bytes // max(1, len(self.archive)) * self._ends[-1] // max(1, len(self))
         return min(max(1, BLOCK_BYTES // max(1, mean)), MOST_IN_BLOCK)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker finds the rest by itself: an address is shorter than a list of files.
+        # A worker finds the rest itself, because an address is shorter than a list of files.
         return {key: getattr(self, key) for key in ("archive", "folder", "grouped", "decode")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -154,7 +152,7 @@ class Samples:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """What samples are grouped by, and what is behind it: ("a/b", "tar.gz") of "a/b.tar.gz"."""
+    """Return the key by which samples are grouped, and the rest: ("a/b", "tar.gz") for "a/b.tar.gz"."""
     base = name.rfind("/") + 1
     while name.startswith(".", base):
         base += 1
@@ -163,7 +161,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 class _Piece(NamedTuple):
-    """Of the samples at the places from first to last, in their order, those from start to stop."""
+    """Of the samples at the positions from first to last, in their order, those from start to stop."""
 
     first: int
     last: int
@@ -172,7 +170,7 @@ class _Piece(NamedTuple):
 
 
 _Pieces = list[_Piece]
-_Left = list[_Pieces | None]  # what each worker has left; None of workers that are other processes
+_Left = list[_Pieces | None]  # what each worker has left; None for workers that are other processes
 
 
 def _count(pieces: _Pieces) -> int:
@@ -180,7 +178,7 @@ def _count(pieces: _Pieces) -> int:
 
 
 def _cut(pieces: _Pieces, part: range) -> _Pieces:
-    """What is in a part of several pieces, one after the other."""
+    """Return a part of several consecutive pieces."""
     found, at = [], 0
     for p in pieces:
         low, high = max(part.start - at, 0) + p.start, min(part.stop - at + p.start, p.stop)
@@ -191,13 +189,13 @@ def _cut(pieces: _Pieces, part: range) -> _Pieces:
 
 
 def _left(state: dict[str, Any]) -> _Left | None:
-    """What workers have left by a state, which may have been JSON."""
+    """Return what workers have left according to a state, which may come from JSON."""
     left: list[Any] | None = state["left"]
     return None if left is None else [None if pieces is None else [_Piece(*p) for p in pieces] for pieces in left]
 
 
 def _together(left: _Left) -> _Pieces:
-    """What all workers have left."""
+    """Return what all workers have left."""
     if None in left:
         raise ValueError(f"state of one worker of {len(left)}, of which there must be as many again")
     return [p for pieces in left for p in pieces or ()]
@@ -210,17 +208,17 @@ class _Pass:
     epoch: int
     worker: int
     workers: int
-    pieces: _Pieces  # what there was to take
+    pieces: _Pieces  # all samples of the pass
     taken: int = 0
     ended: bool = False
 
     def left(self, taken: int) -> _Pieces:
-        """What there is behind so many samples."""
+        """Return what remains after that many samples."""
         return _cut(self.pieces, range(taken, _count(self.pieces)))
 
 
 class _Ordered:
-    """What a stream and a sampler share: an order of samples, a rank's part of it, and a place in that."""
+    """What a stream and a sampler share: an order of samples, a rank's part of it, and a position in that part."""
 
     def __init__(
         self,
@@ -239,7 +237,7 @@ class _Ordered:
         if not 0 <= rank < world or block < 1 or mix < 1:
             raise ValueError(f"rank {rank} of {world}, blocks of {block} samples, {mix} mixed: these cannot be")
         self.samples = samples
-        samples.stored()  # before workers are forked, which then need not
+        samples.stored()  # before workers are forked, so that they need not do it
         self._order = Order(len(samples), block, mix, seed, 0, shuffle, exact)
         self._rank, self._world, self._even = rank, world, even
         self._epoch = 0
@@ -250,20 +248,21 @@ class _Ordered:
         return len(self._part(self._order.count, self._rank, self._world))
 
     def set_epoch(self, epoch: int) -> None:
-        """Says which epoch the next pass is. Without it, that is the one after the last."""
+        """Set the epoch of the next pass. By default it is the one after the last pass."""
         if self._resume is None or self._resume["epoch"] != epoch:
             self._epoch, self._pass, self._resume = epoch, None, None
 
     def state_dict(self) -> dict[str, Any]:
-        """How far the last pass is, for load_state_dict. JSON can hold it."""
+        """Return the state of the last pass for load_state_dict. It can be stored as JSON."""
         p = self._pass
         if p is None or p.ended:
             return self._resume or self._state(self._epoch, None)
         return self._state(p.epoch, [p.left(p.taken) if worker == p.worker else None for worker in range(p.workers)])
 
     def load_state_dict(self, state: dict[str, Any] | Sequence[dict[str, Any]]) -> None:
-        """Lets the next pass go on where that state is, whatever the number of workers was. With the states of all ranks
-        it does so whatever their number was."""
+        """Continue the next pass at that state, with any number of workers. Given the states of all ranks, the number
+        of ranks may change too.
+        """
         states = [state] if isinstance(state, dict) else list(state)
         mine = self._settings()
         for key in mine.keys() - {"rank", "world"}:
@@ -274,7 +273,7 @@ class _Ordered:
         self._epoch, self._pass, self._resume = found[0]["epoch"], None, found[0]
 
     def _joined(self, states: list[dict[str, Any]]) -> dict[str, Any]:
-        """The state of this rank by those of all ranks, of which there were others."""
+        """Return the state of this rank from those of all ranks, whose number was different."""
         epoch = min(state["epoch"] for state in states)
         if all(state["left"] is None and state["epoch"] == epoch for state in states):
             return self._state(epoch, None)
@@ -287,7 +286,7 @@ class _Ordered:
         for rank, state in enumerate(states):
             if state["epoch"] == epoch:
                 pieces += _together(_left(state) or self._fresh(rank, len(states), 1))
-            elif state["epoch"] != epoch + 1 or state["left"] is not None:  # it has not just ended the epoch
+            elif state["epoch"] != epoch + 1 or state["left"] is not None:  # it has not just finished the epoch
                 raise ValueError(f"states of epochs {epoch} and {state['epoch']}")
         return self._state(epoch, [_cut(pieces, self._part(_count(pieces), self._rank, self._world))])
 
@@ -300,17 +299,17 @@ class _Ordered:
         return settings
 
     def _part(self, count: int, rank: int, world: int) -> range:
-        """A rank's part of so many samples."""
+        """Return a rank's part of that many samples."""
         return part_of(range(count - count % world if self._even else count), rank, world)
 
     def _fresh(self, rank: int, world: int, workers: int) -> _Left:
-        """What each worker of a rank has in an epoch."""
+        """Return what each worker of a rank has at the start of an epoch."""
         places = self._part(self._order.count, rank, world)
         parts = (part_of(places, worker, workers) for worker in range(workers))
         return [[_Piece(part.start, part.stop, 0, len(part))] for part in parts]
 
     def _workers(self, workers: int) -> _Left:
-        """What each worker has in the next pass."""
+        """Return what each worker has in the next pass."""
         left = _left(self._resume) if self._resume is not None else None
         if left is None:
             return self._fresh(self._rank, self._world, workers)
@@ -324,12 +323,12 @@ class _Ordered:
         if pieces is None:
             raise ValueError(f"state without worker {worker}")
         self._pass = _Pass(self._epoch, worker, workers, pieces)
-        # A worker that lives on is not told of epochs: it counts them.
+        # A worker that lives on does not learn about epochs, so it counts them.
         self._epoch, self._resume = self._epoch + 1, None
         return self._pass
 
     def _windows(self, p: _Pass) -> Iterator[list[int]]:
-        """The samples of a pass, as many at a time as are worth reading at once."""
+        """Yield the samples of a pass, in groups that are worth reading at once."""
         stored = self.samples.stored()
         order = replace(self._order, epoch=p.epoch)
         for piece in p.pieces:
@@ -343,7 +342,7 @@ class _Ordered:
 
 
 class Sampler(_Ordered):
-    """The order of a :class:`Stream`, as numbers: for loaders that take a sampler. Its arguments are a stream's."""
+    """The order of a :class:`Stream`, as numbers, for loaders that use a sampler. It has the arguments of a stream."""
 
     def __iter__(self) -> Iterator[int]:
         p = self._begin(0, 1)
@@ -353,24 +352,24 @@ class Sampler(_Ordered):
                 yield number
 
     def state_after(self, samples: int) -> dict[str, Any]:
-        """The state when so many samples were taken out of a loader, which asks for numbers ahead."""
+        """Return the state after that many samples have been taken from a loader, which requests numbers in advance."""
         if self._pass is None:
             raise ValueError("no pass has begun")
         return self._state(self._pass.epoch, [self._pass.left(samples)])
 
 
 class Stream(_Ordered, _Iterable):
-    """Samples in a shuffled order, read many at a time. An iterable dataset for a DataLoader, in whose workers it
-    gives each sample once.
+    """Samples in a shuffled order, read many at a time. It is an iterable dataset; the workers of a DataLoader return
+    each sample once.
 
-    samples       a :class:`Samples`
-    shuffle       False: as they are stored
-    exact         any sample may come at any place; slow where reading is far away or compressed
-    seed          which of all orders
-    rank, world   each rank gets a part: all have the same length, or one more
-    even          all ranks get the same length; what is over is left out, something else in each epoch
-    block         how many samples stay together, usually what is about 4 MiB
-    mix           how many blocks are mixed with each other: so many are in memory at once
+        samples       a :class:`Samples`
+        shuffle       False: stored order
+        exact         any sample may be at any position; slow if reads are remote or contents compressed
+        seed          selects one of all orders
+        rank, world   each rank gets a part: all have the same length, or one more
+        even          all ranks get the same length; the rest is left out, a different one in each epoch
+        block         number of samples that stay together, by default about 4 MiB
+        mix           number of blocks that are mixed with each other; that many are in memory at once
     """
 
     def __iter__(self) -> Iterator[Any]:
@@ -383,10 +382,10 @@ class Stream(_Ordered, _Iterable):
                 yield self.samples.decoded(samples.pop())
 
     def state_after(self, batches: int, batch_size: int, workers: int, drop_last: bool = False) -> dict[str, Any]:
-        """The state when so many batches came out of a DataLoader with workers, since it was made.
+        """Return the state after that many batches have come from a DataLoader with workers, since it was created.
 
-        What a worker has read is known only there. But batches come from one worker after the other, so how many
-        samples each has given is known here.
+        Only the workers know what they have read. But batches come from the workers in turn, so the number of samples
+        of each worker is known here.
         """
         pieces = [pieces or [] for pieces in self._workers(workers)]
         taken, left = [0] * workers, list(map(_count, pieces))
@@ -400,7 +399,7 @@ class Stream(_Ordered, _Iterable):
 
 
 def _worker() -> tuple[int, int]:
-    """Which worker of a DataLoader this process is, and of how many."""
+    """Return which worker of a DataLoader this process is, and the number of workers."""
     data = sys.modules.get("torch.utils.data")
     info = data.get_worker_info() if data is not None else None
     return (0, 1) if info is None else (info.id, info.num_workers)

@@ -1,4 +1,4 @@
-"""Checksums and digests. Those that Python lacks are there if their packages are installed."""
+"""Checksums and digests. Those that Python lacks are available if their packages are installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Digest = Callable[[bytes], bytes]
 
 
 def find(algo: str) -> Digest:
-    """What makes digests of an algorithm. Raises ImportError with the name of the package that is missing."""
+    """Return what computes digests of an algorithm. Raises ImportError with the name of the missing package."""
     if algo == "blake3":
         from blake3 import blake3
 
@@ -25,7 +25,7 @@ def find(algo: str) -> Digest:
 
 
 def check_index(archive: str, what: str, text: bytes, expected: object, verify: bool | None) -> None:
-    """Compare the text of an archive's own index with what the archive says is its BLAKE3, if that can be done."""
+    """Compare the text of an archive's own index with its BLAKE3 in the archive, if that is possible."""
     if verify is False or type(expected) is not str:
         return
     try:
@@ -62,7 +62,7 @@ _TABLE = _table()
 
 
 def crc32c(data: bytes) -> int:
-    """The CRC-32C (Castagnoli) of bytes, slowly if there is no package."""
+    """Return the CRC-32C (Castagnoli) of bytes. It is slow without a package."""
     try:
         return _crc32c()(data)
     except ImportError:
@@ -70,7 +70,7 @@ def crc32c(data: bytes) -> int:
 
 
 def slow_crc32c(data: bytes) -> int:
-    """The same without a package."""
+    """Return the CRC-32C of bytes, without a package."""
     table, crc = _TABLE, 0xFFFFFFFF
     for b in data:
         crc = table[(crc ^ b) & 0xFF] ^ crc >> 8

@@ -1,4 +1,4 @@
-"""What can go wrong. Every error names the archive, the file if it is about one, and the reason."""
+"""Errors. Each of them names the archive, the file if it concerns one, and the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = [
 
 
 class HoldallError(Exception):
-    """Any error of this package. What the system or a server said is its __cause__."""
+    """Any error of this package. The error of the system or server is its __cause__."""
 
     def __init__(self, archive: str, reason: str, name: str | None = None) -> None:
         super().__init__(archive, reason, name)
@@ -42,7 +42,7 @@ class StaleIndexError(HoldallError):
 
 
 class UnsupportedError(HoldallError):
-    """It cannot be read by this package, or not without another one."""
+    """This package cannot read it, or not without another package."""
 
 
 class StaleIndexWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""A file of an archive as a file that programs read."""
+"""A file of an archive as a Python file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ArchiveFile(io.RawIOBase):
-    """Reads a file of an archive from any place. Each read stands alone, so it may go on in a forked process."""
+    """Reads a file of an archive at any position. Reads are independent, so they also work in forked processes."""
 
     def __init__(self, reader: Reader, row: int, name: str, size: int) -> None:
         self.name = name

@@ -4,7 +4,7 @@
     pandas.read_parquet("holdall://tables/a.parquet::s3://bucket/tables.tar")
     xarray.open_zarr("holdall::https://example.org/recording.lindi.tar", storage_options={"view": "zarr"})
 
-Once the package is installed, fsspec finds this by the word holdall.
+When the package is installed, fsspec finds it by the protocol holdall.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from .tree import Tree, has_place
 
 __all__ = ["HoldallFileSystem"]
 
-# What the package reads by itself. The rest is read as fsspec reads it.
+# What the package reads itself; fsspec reads the rest.
 OWN = (None, "file", "local", "http", "https")
 
 
 class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
-    """What is in an archive, to read. Names that are no paths, such as "/a", are left out.
+    """A read-only file system of an archive. Names that are not paths, such as "/a", are left out.
 
     fo: the archive: an address, a path, or a file.
-    target_protocol, target_options: how fsspec reads the archive, where that is needed.
-    index, view, verify, external: as :func:`holdall.open` has them.
+    target_protocol, target_options: how fsspec reads the archive, if necessary.
+    index, view, verify, external: as in :func:`holdall.open`.
     """
 
     protocol = "holdall"
     root_marker = ""
-    cachable = False  # as with zip: the archive may be another one the next time
+    cachable = False  # as with zip: the archive may have changed the next time
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
             return [cls._strip_protocol(p) for p in path]
         return os.fspath(path).removeprefix("holdall://").strip("/")
 
-    # What there is
+    # Listing
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)
@@ -102,7 +102,7 @@ class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         return path == "" or path not in self.archive and self._tree.is_folder(path)
 
     def ukey(self, path: str) -> str:
-        """What is another if the file is."""
+        """Return a text that differs if the file does."""
         of = self.archive.source
         key: str = tokenize(self.info(path), of.name, of.size, of.version, of.mtime_ns)
         return key
@@ -124,14 +124,14 @@ class HoldallFileSystem(fsspec.AbstractFileSystem):  # type: ignore[misc]
         return self.archive.read(path, start or 0, end)
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
-        """The content of a file; of many, a dict of them. These are read together."""
+        """Return the content of a file, or a dict of contents for several files, which are read together."""
         paths = self.expand_path(path, recursive=recursive)
         if kwargs or len(paths) == 1 and paths[0] == self._strip_protocol(path):
             return super().cat(path, recursive=recursive, on_error=on_error, **kwargs)
         try:
             there = [p for p in paths if p in self.archive]
             found: dict[str, Any] = dict(zip(there, self.archive.read_many(there), strict=True))
-        except HoldallError:  # one of them: which one is told by reading them one by one
+        except HoldallError:  # one of them; reading them one by one shows which
             return super().cat(path, recursive=recursive, on_error=on_error)
         for p in paths:
             if p not in found and not self.isdir(p):

@@ -9,16 +9,16 @@ _TOKEN = re.compile(r"\*\*/|/\*\*$|\*\*|\*|\?|\[[!^]?\]?[^\]/]*\]|.", re.S)
 
 
 def matcher(pattern: str) -> Callable[[str], object]:
-    """What says whether a name matches a pattern.
+    """Return a function that reports whether a name matches a pattern.
 
-    ``*`` and ``?`` stand for characters but the slash, ``[a-c]`` and ``[!a-c]`` for one of them. ``**`` as a whole part
-    stands for any folders, none too; at the end for all that lies below.
+    ``*`` and ``?`` stand for characters except the slash, ``[a-c]`` and ``[!a-c]`` for one of them. ``**`` as a whole
+    part stands for any number of folders, and at the end for everything below.
     """
     return re.compile("".join(map(_piece, _parts(pattern))), re.S).fullmatch
 
 
 def _parts(pattern: str) -> list[str]:
-    """A pattern in pieces; ``**`` is one only where it is a whole part."""
+    """Split a pattern; ``**`` is special only as a whole part."""
     pieces: list[str] = []
     at = 0
     while at < len(pattern):

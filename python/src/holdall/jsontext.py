@@ -1,4 +1,4 @@
-"""JSON as the archives have it that this package reads: strict, but for what is said in each function."""
+"""JSON as in archives: strict, with the exceptions of each function."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 MAX_DEPTH = 256
 
-# Half of a surrogate pair, escaped, means U+FFFD; a whole pair stays. Other escapes are passed over.
+# An escaped half of a surrogate pair means U+FFFD; a whole pair stays. Other escapes are skipped.
 _ESCAPES = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.S)
 _LOOSE = re.compile(rb'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[}\]])', re.S)
 
 
 def decode(text: bytes, *, nan: bool = False, merge: str = "") -> Any:
-    """The value of a text. Bytes that are no UTF-8 become surrogates, as in names.
+    """Return the value of a text. Bytes that are not UTF-8 become surrogates, as in names.
 
-    With nan, NaN and Infinity are values, as Python's own json has it. Objects that come twice under the key merge
-    become one. Raises ValueError for what is no JSON.
+    With nan, NaN and Infinity are values, as in Python's json. Objects that occur several times under the key merge are
+    merged into one. Raises ValueError if the text is not JSON.
     """
     if b"\\ud" in text or b"\\uD" in text:
         text = _ESCAPES.sub(lambda m: b"\\ufffd" if len(m[0]) == 6 else m[0], text)
@@ -39,12 +39,12 @@ def decode(text: bytes, *, nan: bool = False, merge: str = "") -> Any:
 
 
 def without_trailing_commas(text: bytes) -> bytes:
-    """The text without commas before a closing bracket."""
+    """Return the text without commas before closing brackets."""
     return _LOOSE.sub(lambda m: b"" if m[0] == b"," else m[0], text)
 
 
 def too_deep(value: Any, levels: int) -> bool:
-    """Whether a value has more levels than that."""
+    """Return whether a value has more levels than that."""
     now = [value]
     while now and levels >= 0:
         now = [v for x in now if isinstance(x, dict | list) for v in (x.values() if isinstance(x, dict) else x)]

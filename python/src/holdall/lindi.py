@@ -1,7 +1,7 @@
-"""LINDI archives by their own index: a tar, a folder, or a JSON alone.
+"""Reads LINDI archives by their own index: a tar, a folder, or a single JSON file.
 
-There are two views. "members" is what lies in the tar or the folder; "zarr" is every key of the hierarchy as a file.
-docs/lindi.md has the bytes.
+There are two views: "members" has the members of the tar or the files of the folder, and "zarr" has each key of the
+hierarchy as a file. docs/lindi.md describes the bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Volumes = list[tuple[str, bool]]
 
 
 def shape(head: bytes) -> str:
-    """What an object is by its first bytes: "tar", "json" or ""."""
+    """Return what an object is according to its first bytes: "tar", "json" or ""."""
     if head[257:263] == b"ustar\0" and head.startswith(ENTRY.encode() + b"\0"):
         return "tar"
     if head.lstrip(b" \t\r\n")[:1] == b"{" and b"\0" not in head[:512]:
@@ -41,7 +41,9 @@ def shape(head: bytes) -> str:
 
 
 def read(obj: Object, head: bytes, view: str | None, verify: bool | None) -> tuple[Listing, Volumes]:
-    """The files of an archive in a view, and the volumes in which they lie. head is its beginning."""
+    """Return the files of an archive in a view, and the volumes that contain them. head is the beginning of the
+    archive.
+    """
     if view not in (None, "", "members", "zarr"):
         raise UnsupportedError(obj.name, f"LINDI has no view {view!r}")
     volumes: Volumes = [("", False)]
@@ -70,11 +72,13 @@ def read(obj: Object, head: bytes, view: str | None, verify: bool | None) -> tup
     return Listing(obj.name, files, "blake3"), volumes
 
 
-Sum = tuple[int, int, object]  # where a text is, how long without padding, its BLAKE3
+Sum = tuple[int, int, object]  # offset of a text, its length without padding, its BLAKE3
 
 
 def _sums(entry: dict[str, Any], at: int) -> tuple[Sum, Sum]:
-    """What the entry says of the texts of index and lindi.json. It counts for those that begin as holdall's do."""
+    """Return the digests of the texts of index and lindi.json in the entry. They count if the texts begin as holdall's
+    do.
+    """
     hint, sums = entry.get("holdall"), entry.get("holdall_blake3")
     if type(hint) is list and type(sums) is list and len(hint) == 3 and len(sums) == 2 and all(type(n) is int for n in hint):
         return (at, hint[0], sums[0]), (hint[1], hint[2], sums[1])
@@ -82,7 +86,7 @@ def _sums(entry: dict[str, Any], at: int) -> tuple[Sum, Sum]:
 
 
 def _members(obj: Object, head: bytes, verify: bool | None) -> tuple[dict[str, Member], tuple[Sum, Sum]]:
-    """The members of a tar, by its entry and its index, and the digests of both texts."""
+    """Return the members of a tar from its entry and its index, and the digests of both texts."""
     if len(head) < FRONT:
         raise DamagedError(obj.name, f"{len(head)} bytes are too few even for {ENTRY}")
     entry = _object(_json(obj.name, ENTRY, head[ENTRY_AT:FRONT]))
@@ -110,7 +114,7 @@ def _members(obj: Object, head: bytes, verify: bool | None) -> tuple[dict[str, M
 
 
 def _row(row: Any) -> tuple[str, int, int, int, bytes] | None:
-    """Name, content, header, size and digest of a row; None if it is none."""
+    """Return name, content, header, size and digest of a row; None if it is not a row."""
     if type(row) is not dict or type(row.get("n")) is not str:
         return None
     d, o, s = row.get("d"), row.get("o"), row.get("s")
@@ -126,7 +130,7 @@ def _row(row: Any) -> tuple[str, int, int, int, bytes] | None:
 
 
 def _of_folder(obj: Folder, view: str | None, volumes: Volumes) -> Listing:
-    """A folder with a lindi.json in it."""
+    """Read a folder that contains a lindi.json."""
     if view == "zarr":
         text = obj.beside("/" + RFS)
         return _keys(obj.name, _json(obj.name, RFS, text.read(0, _short(text, text.size))), {}, volumes)
@@ -157,7 +161,7 @@ class _Keys:
         self.arrays: dict[str, int] = {}
 
     def file(self, key: str, value: Any) -> File:
-        """What a key leads to."""
+        """Return the file for a key."""
         if type(value) is dict:
             return _inline(json.dumps(value).encode("utf-8", "surrogatepass"))
         if type(value) is str:
@@ -174,7 +178,7 @@ class _Keys:
             return File(length, fault="its reference has no address")
         if not address.startswith("./"):
             volume = self._volume(address, True)
-        elif self.members is None:  # a JSON alone
+        elif self.members is None:  # a single JSON file
             volume = self._volume(address[2:], True)
         elif not self.members:  # a folder
             if not all(part not in ("", ".", "..") for part in address[2:].split("/")):
@@ -199,7 +203,9 @@ class _Keys:
         return number
 
     def _filled(self, key: str, n: int) -> int:
-        """How long a chunk of n bytes is: zeros follow a short one of an array whose chunks are stored as they are."""
+        """Return the size of a chunk of n bytes: short chunks of an array that is stored uncompressed are followed by
+        zeros.
+        """
         folder, _, last = key.rpartition("/")
         if not n or not _CHUNK.fullmatch(last):
             return n
@@ -208,7 +214,7 @@ class _Keys:
         return max(n, self.arrays[folder])
 
     def _chunk_bytes(self, key: str) -> int:
-        """How many bytes each chunk of an array has that are stored as they are; 0 if they are not."""
+        """Return the size of each chunk of an array that is stored uncompressed; 0 for other arrays."""
         meta: Any = self.refs.get(key)
         try:
             meta = json.loads(meta) if type(meta) is str else meta
@@ -226,7 +232,7 @@ class _Keys:
 
 
 def _keys(archive: str, rfs: Any, members: dict[str, Member] | None, volumes: Volumes) -> Listing:
-    """The keys of a lindi.json as files."""
+    """Return the keys of a lindi.json as files."""
     keys = _Keys(archive, rfs, members, volumes)
     return Listing(archive, {k.encode("utf-8", "surrogateescape"): keys.file(k, v) for k, v in keys.refs.items()}, "blake3")
 

@@ -1,6 +1,6 @@
-"""What every list of an archive's files answers, and the list that an archive's own index makes.
+"""The interface of lists of an archive's files, and the list from an archive's own index.
 
-Names are bytes here. A file has a number; a row has one, too, and an index has rows that are no files.
+Names are bytes here. Files and rows have numbers of their own, because an index also has rows that are not files.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any, NamedTuple, Protocol
 
 from .errors import DamagedError, HoldallError
 
-RAW = -1  # in the place of a codec
-INLINE = -1  # in the place of a volume
+RAW = -1  # instead of a codec
+INLINE = -1  # instead of a volume
 
 
 class Extent(NamedTuple):
-    """Where a part of a content lies. What no extent has is zeros."""
+    """Where a part of a content is stored. Parts without an extent are zeros."""
 
-    at: int  # in the content
+    at: int  # offset in the content
     length: int
     volume: int
     offset: int
     stored: int
-    skip: int  # where the content begins in what the stored bytes become
+    skip: int  # where the content begins in the decoded bytes
     codec: int
-    data: bytes = b""  # of one that is inline
+    data: bytes = b""  # of an inline extent
 
 
 class Proof(NamedTuple):
-    """What a content is compared with: one digest of all of it, or one of each piece."""
+    """What a content is compared with: one digest of all of it, or one for each piece."""
 
     algo: str
     sum: bytes
@@ -42,48 +42,48 @@ class Rows(Protocol):
     """A list of files."""
 
     files: int
-    total: int  # bytes of all of them
+    total: int  # total size of the files
     algos: tuple[str, ...]  # of the digests
 
     def find(self, name: bytes) -> int:
-        """The row of a name, -1 if there is none. Only files are found."""
+        """Return the row of the file with a name, or -1 if there is none."""
 
     def row(self, number: int) -> int:
-        """The row of a file that has a number."""
+        """Return the row of the file with a number."""
 
     def number(self, row: int) -> int:
-        """The number of the file in a row."""
+        """Return the number of the file in a row."""
 
     def name(self, row: int) -> bytes: ...
 
     def names(self) -> Iterator[bytes]:
-        """Those of all files, in the order of their numbers."""
+        """Return the names of all files, in the order of their numbers."""
 
     def kind(self, row: int) -> str: ...
 
     def size(self, row: int) -> int: ...
 
     def extents(self, row: int) -> list[Extent]:
-        """Where the content lies, in its order. Raises what is wrong with it."""
+        """Return where the content is stored, in its order. Raises an error if the content cannot be read."""
 
     def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        """Volume, offset and length of files that are one raw run; None of others."""
+        """Return volume, offset and length of files that are one uncompressed run, and None for others."""
 
     def proof(self, row: int) -> Proof | None: ...
 
     def stored(self) -> range | array[int]:
-        """The numbers of all files in the order in which they are stored; a range if that is their own order."""
+        """Return the numbers of all files in stored order; a range if that is the order of numbers."""
 
     def close(self) -> None: ...
 
 
 def text(name: bytes) -> str:
-    """A name as programs have it. What is no UTF-8 in it survives, as in :func:`os.fsdecode`."""
+    """Return a name as a str. Bytes that are not UTF-8 survive, as in :func:`os.fsdecode`."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def order_of(name: bytes) -> tuple[bytes, bytes, bool]:
-    """What names are sorted by: directory, then the name in it. What is no path stands in the root."""
+    """Return the sort key of a name: folder, then the name in it. Names that are not paths are in the root."""
     if is_path(name):
         folder, _, base = name.rpartition(b"/")
         return folder, base, False
@@ -91,7 +91,7 @@ def order_of(name: bytes) -> tuple[bytes, bytes, bool]:
 
 
 def is_path(name: bytes) -> bool:
-    """Whether a name is one that can be a file's below a folder."""
+    """Return whether a name can be that of a file below a folder."""
     if name == b".":
         return True
     if b"." not in name and b"//" not in name and name and name[0] != 47 and name[-1] != 47:
@@ -100,7 +100,7 @@ def is_path(name: bytes) -> bool:
 
 
 class Closed:
-    """What there is in the place of rows, and of what reads them, once an archive is closed."""
+    """Replaces rows and their reader after an archive is closed."""
 
     def __init__(self, archive: str) -> None:
         self._archive = archive
@@ -109,15 +109,15 @@ class Closed:
         raise HoldallError(self._archive, "the archive is closed")
 
     def find(self, name: bytes) -> int:
-        """Fail, as all else does."""
+        """Fail, like all methods except close."""
         raise HoldallError(self._archive, "the archive is closed")
 
     def read(self, which: str | int) -> bytes:
-        """Fail, as all else does."""
+        """Fail, like all methods except close."""
         raise HoldallError(self._archive, "the archive is closed")
 
     def close(self) -> None:
-        """End it once more."""
+        """Do nothing."""
 
 
 class File(NamedTuple):
@@ -130,7 +130,7 @@ class File(NamedTuple):
 
 
 class Listing:
-    """Files that an archive's own index lists, in memory."""
+    """The files in an archive's own index, in memory."""
 
     def __init__(self, archive: str, files: dict[bytes, File], digest: str) -> None:
         self.archive = archive
@@ -170,7 +170,7 @@ class Listing:
         return list(file.extents)
 
     def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        """Volume, offset and length of files that are one raw run; None of others."""
+        """Return volume, offset and length of files that are one uncompressed run, and None for others."""
         runs: list[tuple[int, int, int] | None] = []
         for row in rows:
             file = self._files[row]
@@ -183,7 +183,7 @@ class Listing:
         return Proof(self._algo, digest) if digest else None
 
     def stored(self) -> range | array[int]:
-        """The numbers of all files in the order in which they are stored; a range if that is their own order."""
+        """Return the numbers of all files in stored order; a range if that is the order of numbers."""
         keys = [(f.extents[0].volume, f.extents[0].offset) if f.extents else (0, 0) for f in self._files]
         if all(map(le, keys, keys[1:])):
             return range(self.files)

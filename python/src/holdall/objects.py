@@ -1,7 +1,7 @@
-"""Where the bytes of an archive lie: files on a disk, files of fsspec, and open files.
+"""Where the bytes of an archive are: files on a disk, files of fsspec, and open files.
 
-Objects of servers are in :mod:`holdall.web`. An object is read by ranges only, and any number of threads and
-forked processes may do so: nothing that they share has a position.
+Objects of servers are in :mod:`holdall.web`. An object is read only by ranges. Any number of threads and forked
+processes may do that, because they share no position.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
 
 Ranges = list[tuple[int, int]]  # offset, length
 
-# Ranges with no more than this between them are read by one request.
+# Ranges with at most this gap between them are read by one request.
 NEAR_GAP = 16 << 10
 FAR_GAP = 64 << 10
 
 
 class Object:
-    """One run of stored bytes. ``size``, ``version`` and ``mtime_ns`` say which version of it this is."""
+    """A run of stored bytes. ``size``, ``version`` and ``mtime_ns`` identify its version."""
 
-    name: str  # for errors, without what is secret
-    near = True  # a read of it costs no request
+    name: str  # for errors, without secrets
+    near = True  # reading it takes no request
     size: int
-    version = ""  # the store's own word for it
+    version = ""  # the store's own identifier
     mtime_ns: int | None = None
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly these bytes."""
+        """Return exactly these bytes."""
         raise NotImplementedError
 
     def read_many(self, ranges: Ranges) -> list[bytes]:
-        """Several ranges, which the caller has joined where they are near each other."""
+        """Return several ranges. The caller has joined ranges that are close together."""
         return [self.read(offset, length) for offset, length in ranges]
 
     def head(self, length: int) -> bytes:
-        """The first bytes; fewer if the object is shorter."""
+        """Return the first bytes; fewer if the object is shorter."""
         return self.read(0, min(length, self.size))
 
     def tail(self, length: int) -> bytes:
-        """The last bytes; fewer if the object is shorter."""
+        """Return the last bytes; fewer if the object is shorter."""
         length = min(length, self.size)
         return self.read(self.size - length, length)
 
     def beside(self, suffix: str) -> Object:
-        """The object whose name is this one's with something behind it."""
+        """Return the object whose name is this object's plus a suffix."""
         raise NotFoundError(self.name, "nothing can lie beside an open file")
 
     def again(self) -> Any:
-        """What :func:`open_object` opens this by in another process."""
+        """Return what :func:`open_object` needs to open this object in another process."""
         raise TypeError(f"{self.name}: an open file cannot be sent to another process; open the archive by its path")
 
     def close(self) -> None:
-        """End the use of it."""
+        """Close the object."""
 
     def short(self, offset: int, length: int, got: int) -> DamagedError:
-        """The error of a read that brought too little."""
+        """Return the error for a read of too few bytes."""
         return DamagedError(self.name, f"it ends at {offset + got}, expected {length} bytes at {offset}")
 
 
 def failed(name: str, err: OSError) -> HoldallError:
-    """The error of this package for one of the system."""
+    """Convert an error of the system to one of this package."""
     reason = err.strerror or str(err)
     if isinstance(err, FileNotFoundError | NotADirectoryError):
         return NotFoundError(name, reason)
@@ -130,7 +130,7 @@ class LocalFile(Object):
 
 
 class Folder(Object):
-    """A folder on a disk, whose objects lie below it."""
+    """A folder on a disk, which contains the objects."""
 
     size = 0
 
@@ -184,7 +184,7 @@ class Stream(Object):
 
 
 class _FileSystem(Protocol):
-    """What is used of an fsspec filesystem."""
+    """The methods of an fsspec filesystem that are used."""
 
     def info(self, path: str) -> dict[str, Any]: ...
     def cat_file(self, path: str, start: int, end: int) -> bytes: ...
@@ -247,18 +247,18 @@ class FsspecFile(Object):
 
 
 def _time_of(info: dict[str, Any]) -> int | None:
-    """When a file was written, as its filesystem tells: seconds, or a datetime."""
+    """Return the modification time of a file from its filesystem: seconds, or a datetime."""
     for key in ("mtime", "LastModified", "last_modified", "updated", "created"):
         t: Any = info.get(key)
         if isinstance(t, int | float):
-            return int(t) * 1_000_000_000  # what is less than a second is not exact
+            return int(t) * 1_000_000_000  # fractions of a second are not exact
         if hasattr(t, "timestamp"):
             return int(t.timestamp() // 1) * 1_000_000_000 + int(t.microsecond) * 1000
     return None
 
 
 def open_object(what: Any) -> Object:
-    """Open what a path, an address, an fsspec file or an open file leads to."""
+    """Open a path, an address, an fsspec file or an open file."""
     if isinstance(what, Object):
         return what
     if hasattr(what, "__fspath__"):

@@ -1,4 +1,4 @@
-"""What an archive is, and by what it is read: its index, or itself."""
+"""Finds out what an archive is, and whether it is read by an index or by itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .pages import Pages
 SUFFIX = ".holdall"
 FRONT = 64 << 10
 
-_USUAL = {"", "members", "files"}  # views of formats that have several
+_USUAL = {"", "members", "files"}  # default views of formats that have several
 
 
 @dataclass
@@ -30,18 +30,18 @@ class Found:
     view: str = ""
     volumes: list[tuple[str, bool]] = field(default_factory=lambda: [("", False)])
     codecs: list[str] = field(default_factory=list)
-    no_digests: str = ""  # why they cannot be read
+    no_digests: str = ""  # why they cannot be compared
     verify: bool | None = None
     external: bool | None = None
 
 
 def again(what: Any) -> Any:
-    """What another process opens by what was not opened yet here."""
+    """Return what another process needs to open something that is not open here."""
     return os.path.abspath(os.fspath(what)) if isinstance(what, str | os.PathLike) and "://" not in str(what) else what
 
 
 def find(what: Any, *, index: Any = None, view: str | None = None, verify: bool | None = None, external: bool | None = None) -> Found:
-    """Look for an index of an archive, and open it by that or by its own."""
+    """Look for an index of an archive, and open it by that or by its own index."""
     archive = open_object(what)
     try:
         found = _find(archive, index, view, verify)
@@ -73,7 +73,7 @@ def _find(archive: Object, index: Any, view: str | None, verify: bool | None) ->
 
 
 def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | None, named: bool) -> Found:
-    """An archive by an index of it. One that was named may be of any view."""
+    """Open an archive by an index. An index that was named may be of any view."""
     try:
         head = table.read_head(obj)
         if head is None:
@@ -102,7 +102,7 @@ def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | Non
 
 
 def _by_itself(archive: Object, view: str | None, verify: bool | None) -> Found:
-    """A CAF or a LINDI archive by its own index."""
+    """Open a CAF or a LINDI archive by its own index."""
     if isinstance(archive, Folder):
         if not os.path.exists(os.path.join(archive.path, lindi.RFS)):
             raise _needs_index(archive)

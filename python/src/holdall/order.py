@@ -1,13 +1,11 @@
-"""In which order samples come.
+"""The order of samples.
 
-Reading one sample here and one there is slow where many are stored together: on a server,
-on a turning disk, in compressed records. So samples are shuffled in two steps. The samples,
-in the order in which they are stored, are cut into blocks, and the blocks come in any order.
-Then a window goes over a few blocks at a time and mixes their samples. What is read at once
-are whole blocks, and what comes out looks like chance.
+Reading samples at random is slow if many are stored together: on a server, on a turning disk, in compressed records. So
+samples are shuffled in two steps. In stored order they are divided into blocks, and the blocks are shuffled. Then the
+samples of a few blocks at a time are mixed. Reads are of whole blocks, and the result looks random.
 
-An order depends on its numbers only, and is the same with any version of Python. Any part
-of it can be had without what comes before.
+An order depends only on its numbers, and is the same with any version of Python. Any part of it can be computed without
+the parts before.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ __all__ = ["Order", "part_of"]
 
 
 def part_of(whole: range, part: int, parts: int) -> range:
-    """One of several parts of a range. Their lengths differ by no more than one."""
+    """Return one of several parts of a range. Their lengths differ by at most one."""
     n = len(whole)
     return whole[n * part // parts : n * (part + 1) // parts]
 
 
 @dataclass(frozen=True)
 class Order:
-    """An order of the numbers from 0 to count. Its places are numbered from 0 to count, too."""
+    """An order of the numbers from 0 to count. Its positions are numbered from 0 to count too."""
 
     count: int
     block: int  # samples in a block
@@ -37,11 +35,12 @@ class Order:
     seed: int = 0
     epoch: int = 0
     shuffle: bool = True
-    exact: bool = False  # any sample may come at any place
+    exact: bool = False  # any sample may be at any position
 
     def windows(self, places: range, skip: int = 0) -> Iterator[list[int]]:
-        """The numbers at these places but for the first ones, in their order. A list has what
-        is worth reading at once."""
+        """Yield the numbers at these positions except the first ones, in order. A list has numbers that are worth
+        reading at once.
+        """
         if not self.shuffle or self.exact:
             numbers = self._all()
             places, size = places[skip:], self.block * self.mix
@@ -67,7 +66,7 @@ class Order:
         yield numbers[skip:]
 
     def _runs(self, places: range) -> Iterator[range]:
-        """What these places have of each block."""
+        """Return what these positions contain of each block."""
         blocks = array("Q", range(-(-self.count // self.block)))
         _shuffle(blocks, self._random("blocks"))
         at = 0
@@ -90,7 +89,7 @@ class Order:
 
 
 def _shuffle(x: MutableSequence[int], random: Random) -> None:
-    # random.shuffle may differ between versions of Python, random.random does not.
+    # random.shuffle may differ between versions of Python; random.random does not.
     number = random.random
     for i in range(len(x) - 1, 0, -1):
         j = int(number() * (i + 1))

@@ -1,6 +1,7 @@
-"""Where an archive may lead that refers to other files and servers.
+"""Decides where an archive may refer to outside itself.
 
-An archive of references could otherwise make whoever opens it read any file, or ask any server.
+Without this, an archive with references could make the program that opens it read any file, or send requests to any
+server.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .web import WebObject
 
 
 def find(archive: Object, address: str, allowed: bool | None) -> Object:
-    """The object at an address, or at a path that is meant from the archive's folder."""
+    """Return the object at an address, or at a path relative to the archive's folder."""
     if allowed is False:
         raise UnsupportedError(archive.name, f"it leads to {address}, and external is False")
     if "://" not in address:

@@ -1,4 +1,4 @@
-"""What a notebook shows of an archive: what is in it, and where what kinds of files lie."""
+"""What a notebook shows of an archive: its contents, and where which kinds of files are stored."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from .archive import Archive
 
 ROWS = 20  # of a folder
-FOLDERS = 12  # that are shown with what is in them
+FOLDERS = 12  # folders that are shown with their contents
 CELLS = 120  # of the map
-LOOKED_AT = 2400  # files, for the map
+LOOKED_AT = 2400  # files that the map considers
 
 # The colours are those of the explorer.
 KINDS = {
@@ -31,7 +31,7 @@ KINDS = {
 
 
 def html(archive: Archive) -> str:
-    """An archive as a piece of HTML: a list of what is at its top, and a map. It has no script."""
+    """Return an archive as HTML: a list of its top level, and a map. It has no script."""
     files, size = len(archive), archive.bytes
     head = f"<b>{_shown(archive.address)}</b> · {escape(archive.format)} · {files:,} {'file' if files == 1 else 'files'} · {_size(size)}"
     proof = "contents are compared with their digests" if archive.verifies else f"contents are not compared: {_shown(archive.unverified)}"
@@ -63,7 +63,7 @@ def _folder(archive: Archive, tree: Tree, folder: str, left: list[int]) -> str:
 
 
 def _map(archive: Archive) -> str:
-    """The files in the order in which they are stored, in cells of the kind that most bytes are of."""
+    """Return the files in stored order as cells, each of the kind that most of its bytes have."""
     order = archive.stored()
     step = max(1, len(order) // LOOKED_AT)
     looked_at = [archive.info(order[i]) for i in range(0, len(order), step)]
@@ -102,7 +102,7 @@ def _map(archive: Archive) -> str:
 
 def _kind(name: str) -> str:
     base = name.rpartition("/")[2]
-    if base.replace(".", "").isdigit():  # a chunk, as Zarr calls them
+    if base.replace(".", "").isdigit():  # a chunk, with a name as in Zarr
         return "array"
     kind = (mimetypes.guess_type(base, strict=False)[0] or "").partition("/")[0]
     return kind if kind in KINDS else ""
@@ -118,5 +118,5 @@ def _size(n: int) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name without anything that would turn or break a line."""
+    """Return a name without characters that change the direction of text or break the line."""
     return escape("".join(c if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else f"\\u{ord(c):04x}" for c in name))

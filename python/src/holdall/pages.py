@@ -1,6 +1,6 @@
-"""The digests of pieces of contents, which are in the pages of an index.
+"""The digests of pieces of contents, in the pages of an index.
 
-A page is compressed by zstd; nodes lead to pages by the numbers of what is in them. docs/index.md has the bytes.
+A page is compressed with zstd. Nodes refer to pages by the numbers of their items. docs/index.md describes the bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIGEST = 32
 class _Ref(NamedTuple):
     """Where a page or a node is."""
 
-    first: int  # the number of its first item
+    first: int  # number of its first item
     items: int
     offset: int
     stored: int
@@ -32,7 +32,7 @@ class _Ref(NamedTuple):
 
 
 class Pages:
-    """The digests of pieces of an index's contents."""
+    """The digests of pieces of contents in an index."""
 
     def __init__(self, obj: Object, rows: int, chunk: int) -> None:
         self._obj = obj
@@ -40,10 +40,10 @@ class Pages:
         self._chunk = chunk
         self._tree: tuple[int, _Ref] | None = None
         self._nodes: dict[int, list[_Ref]] = {}
-        self._sums: dict[int, bytes] = {}  # by the number of the first in a page
+        self._sums: dict[int, bytes] = {}  # by the number of the first one in a page
 
     def proof(self, first: int, size: int) -> Proof:
-        """What a content of a size is compared with, whose first digest has that number."""
+        """Return what a content of a given size is compared with; its first digest has the given number."""
         sums: list[bytes] = []
         n = (size - 1) // self._chunk + 1
         while len(sums) < n:
@@ -64,7 +64,7 @@ class Pages:
     # Nodes
 
     def _leaf(self, item: int) -> _Ref:
-        """The page that has an item."""
+        """Return the page that contains an item."""
         if self._tree is None:
             self._tree = self._read_root()
         depth, ref = self._tree
@@ -124,7 +124,7 @@ class Pages:
         return refs
 
     def _page(self, ref: _Ref) -> bytes:
-        """What a page is decompressed."""
+        """Return a decompressed page."""
         if max(ref.stored, ref.length) > MAX_PAGE or ref.offset + ref.stored > self._obj.size:
             raise self._bad(ref.offset, f"a page of {ref.stored} bytes")
         stored = self._obj.read(ref.offset, ref.stored)
@@ -132,7 +132,7 @@ class Pages:
             raise self._bad(ref.offset, "a page is damaged: the CRC-32C is another")
         try:
             data = codecs.fill(codecs.stream("zstd", io.BytesIO(stored)), ref.length + 1)
-        except Exception as err:  # each decoder has errors of its own
+        except Exception as err:  # each decoder has its own errors
             raise self._bad(ref.offset, f"a page cannot be decoded: {err}") from err
         if len(data) != ref.length:
             raise self._bad(ref.offset, f"a page of {len(data)} bytes, expected {ref.length}")
@@ -143,7 +143,7 @@ class Pages:
 
 
 class _Cursor:
-    """Takes bytes apart. What is not there is an IndexError."""
+    """Parses bytes. Reading beyond the end raises an IndexError."""
 
     def __init__(self, b: bytes) -> None:
         self.b = b

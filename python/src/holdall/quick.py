@@ -1,8 +1,8 @@
-"""The usual look-up and the usual read in as few steps as Python allows.
+"""The usual lookup and the usual read, in as few steps as Python allows.
 
-They do what Table.find, Table.runs and LocalFile.read do. Whatever is not usual (a block that was not compared with its
-checksum yet, a name that is not there, anything damaged) is left to those. What leads to a row is not compared with
-checksums here: that the row has the name which is looked for is proof enough. Its place is.
+They do the same as Table.find, Table.runs and LocalFile.read. Everything unusual is left to those: a block that was not
+compared with its checksum yet, a name that does not exist, any damage. What leads to a row is not compared with
+checksums, because it is proof enough that the row has the requested name. The place in the row is compared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Read = Callable[[str | int], bytes]
 
 
 def finder(table: Table) -> Find:
-    """What finds the row of a name, of any kind; -1 if Table.find has to."""
+    """Return a function that finds the row of a name, of any kind. It returns -1 if Table.find must be used."""
     m, slots, hashes, groups, names = table.map, table.slots, table.hashes, table.groups, table.names_at
     shift, rows, names_len = table.shift, table.rows, table.names_len
     two, four, wide = Struct("<II").unpack_from, Struct("<I"), Struct("<QQ").unpack_from
@@ -44,7 +44,7 @@ def finder(table: Table) -> Find:
             i = row & 15
             shared, n = group[i], group[16 + i]
             at = 32 + sum(group[16 : 16 + i])
-            # Where its lengths have four bytes low is no place in the names, and there is no group.
+            # If its lengths have four bytes, the low word is not an offset in the names, and there is no group.
             if shared + n != len(name) or group[at : at + n] != name[shared:] or group[32 : 32 + shared] != name[:shared] or shared > group[16]:
                 return -1
             return row
@@ -55,7 +55,7 @@ def finder(table: Table) -> Find:
 
 
 def reader(table: Table, archive: LocalFile, find: Find, slow: Read) -> Read:
-    """What reads a file of an archive by its name or its number; slow does the same for all others."""
+    """Return a function that reads a file of an archive by its name or number; slow does that for unusual files."""
     m, ok, places, simple = table.map, table.ok, table.places, table.simple
     files, same = table.files, table.files == table.rows
     place = Struct("<QI").unpack_from
@@ -81,6 +81,6 @@ def reader(table: Table, archive: LocalFile, find: Find, slow: Read) -> Read:
             data = pread(fd, length, offset)
             return data if len(data) == length else slow(which)
         except (IndexError, OSError, ValueError, error):
-            return slow(which)  # which says what is wrong
+            return slow(which)  # this raises the error
 
     return read

@@ -1,4 +1,4 @@
-"""Reading contents: from where a list of files says that they lie, by way of decoders, compared with digests."""
+"""Reads contents: from the places in a list of files, through decoders, compared with digests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
 from .listing import INLINE, RAW, Closed, Extent, Proof, Rows, text
 from .objects import FAR_GAP, NEAR_GAP, Object, Ranges
 
-NEAR_JOINED = 256 << 10  # of ranges that are read as one: what a processor's cache holds
+NEAR_JOINED = 256 << 10  # of ranges that are read as one: the size of a processor's cache
 FAR_JOINED = 8 << 20
-MAX_STORED = 32 << 20  # of a unit that is held in memory; longer ones are read as streams
-MAX_MADE = 16 << 20  # of what a unit becomes that is kept for the files beside the one that was asked for
-MAX_KEPT = 64 << 20  # of all that is kept
-MAX_OPEN = 256  # objects that are held open; others are opened for each read
-MAX_ZEROS = 1 << 30  # of a content that are stored nowhere, in one read
-COMPARE_WHOLE = 1 << 20  # files up to here are read whole for a part of them, and compared
+MAX_STORED = 32 << 20  # size of a unit that is kept in memory; longer ones are read as streams
+MAX_MADE = 16 << 20  # size of a decoded unit that is kept for adjacent files
+MAX_KEPT = 64 << 20  # size of everything that is kept
+MAX_OPEN = 256  # open objects; others are opened for each read
+MAX_ZEROS = 1 << 30  # zeros that are stored nowhere, in one read
+COMPARE_WHOLE = 1 << 20  # files up to this size are read whole and compared, even if only a part is requested
 
 Unit = tuple[int, int, int]  # volume, offset, codec
 
@@ -42,18 +42,18 @@ class Reader:
             raise UnsupportedError(self.archive.name, f"contents cannot be compared with digests: {self.unverified}")
 
     def close(self) -> None:
-        """End the use of it."""
+        """Close the reader."""
         for obj in [*self._objects.values(), self.archive]:
             obj.close()
         self._units = {}
         self.rows = cast(Rows, Closed(self.archive.name))
 
     def row(self, which: str | int) -> int:
-        """The row of a name or a number."""
+        """Return the row of a name or a number."""
         if isinstance(which, str):
             try:
                 row = self.find(which.encode("utf-8", "surrogateescape"))
-            except UnicodeEncodeError:  # no name has that
+            except UnicodeEncodeError:  # such names do not exist
                 row = -1
             if row < 0:
                 raise NotFoundError(self.archive.name, "there is no such file", which)
@@ -64,11 +64,11 @@ class Reader:
         return self.rows.row(i % n)
 
     def read(self, which: str | int) -> bytes:
-        """The content of a file, by its name or its number."""
+        """Return the content of a file, by its name or number."""
         return self.get(self.row(which))
 
     def get(self, row: int) -> bytes:
-        """The whole content."""
+        """Return the whole content."""
         size = self.rows.size(row)
         data = self._content(row, 0, size)
         if self.verifies:
@@ -76,11 +76,12 @@ class Reader:
         return data
 
     def part(self, row: int, start: int = 0, end: int | None = None) -> bytes:
-        """A part of a content, which is compared as far as there are digests of parts, or the whole is short."""
+        """Return a part of a content. It is compared if there are digests of parts, or if the whole content is short.
+        """
         size = self.rows.size(row)
         start, end, _ = slice(start, end).indices(size)
         if start >= end:
-            self.rows.extents(row)  # it says what is wrong
+            self.rows.extents(row)  # this raises the error
             return b""
         proof = self.rows.proof(row) if self.verifies else None
         if proof is None:
@@ -96,9 +97,9 @@ class Reader:
         return data[start - first : end - first]
 
     def many(self, rows: list[int]) -> list[bytes]:
-        """The contents of several files."""
+        """Return the contents of several files."""
         contents: list[bytes] = [b""] * len(rows)
-        runs: dict[int, list[tuple[int, int, int]]] = {}  # of each volume: offset, length, which file
+        runs: dict[int, list[tuple[int, int, int]]] = {}  # for each volume: offset, length, which file
         others: list[tuple[int, Extent]] = []
         for i, run in enumerate(self.rows.runs(rows)):
             if run is not None:
@@ -120,10 +121,10 @@ class Reader:
                 self._compare(row, data, 0, len(data))
         return contents
 
-    # Where bytes come from
+    # Reading bytes
 
     def object(self, volume: int) -> Object:
-        """The object of a volume."""
+        """Return the object of a volume."""
         obj = self._objects.get(volume)
         if obj is None:
             name, external = self.volumes[volume]
@@ -138,7 +139,7 @@ class Reader:
         return obj
 
     def _content(self, row: int, start: int, end: int) -> bytes:
-        """The bytes [start, end) of a content."""
+        """Return the bytes [start, end) of a content."""
         extents = self.rows.extents(row)
         if len(extents) == 1:
             e = extents[0]
@@ -158,7 +159,7 @@ class Reader:
         return _assemble(parts, start, end)
 
     def _piece(self, row: int, e: Extent, first: int, last: int) -> bytes:
-        """The bytes [first, last) of an extent."""
+        """Return the bytes [first, last) of an extent."""
         if e.volume == INLINE:
             return e.data[first:last]
         obj = self.object(e.volume)
@@ -173,24 +174,25 @@ class Reader:
         return self._decoded(row, e, obj.read(e.offset, self._stored(obj, e)), last)[e.skip + first : e.skip + last]
 
     def _stored(self, obj: Object, e: Extent) -> int:
-        """How many bytes of a unit to read: where a record ends, nobody says, so it may be said to reach too far."""
+        """Return how many bytes of a unit to read. The end of a record is not stored, so its length may be too large.
+        """
         if self.codecs[e.codec].endswith("-record"):
             return max(min(e.stored, obj.size - e.offset), 0)
         return e.stored
 
     def _decoded(self, row: int, e: Extent, stored: bytes, last: int) -> bytes:
-        """What a unit becomes: as much of it as is needed up to last, and mostly all."""
+        """Decode a unit: at least up to last, and usually all of it."""
         need = e.skip + last
         most = max(need, MAX_MADE)
         made = self._undo(row, e, lambda: codecs.whole(self.codecs[e.codec], stored, most))
         if len(made) < need:
             raise self._damaged(row, f"a unit at {e.offset} becomes {len(made)} bytes, expected {need}")
-        if len(made) != e.length:  # there are others in it
+        if len(made) != e.length:  # it contains other files too
             self._keep((e.volume, e.offset, e.codec), made)
         return made
 
     def _keep(self, unit: Unit, made: bytes) -> None:
-        """Keep what a unit became, in the place of those that were kept first."""
+        """Keep a decoded unit, and drop the oldest ones."""
         units = self._units
         units.pop(unit, None)
         units[unit] = made
@@ -203,7 +205,7 @@ class Reader:
             total -= n
 
     def _streamed(self, row: int, e: Extent, first: int, last: int) -> bytes:
-        """A part of a unit that is too long to be held in memory."""
+        """Return a part of a unit that is too long for memory."""
 
         def read() -> bytes:
             file = codecs.stream(self.codecs[e.codec], _Run(self.object(e.volume), e.offset, e.stored))
@@ -227,11 +229,11 @@ class Reader:
             raise
         except codecs.MissingDecoder as err:
             raise UnsupportedError(self.archive.name, str(err), self._name(row)) from err
-        except Exception as err:  # each decoder has errors of its own
+        except Exception as err:  # each decoder has its own errors
             raise self._damaged(row, f"a unit at {e.offset} cannot be decoded: {err or type(err).__name__}") from err
 
     def _fetch_runs(self, obj: Object, runs: list[tuple[int, int, int]], contents: list[bytes]) -> None:
-        """Read raw runs, joined where they are near each other."""
+        """Read uncompressed runs, and join those that are close together."""
         runs.sort()
         ranges, counts = join(runs, obj.near)
         at = 0
@@ -246,7 +248,7 @@ class Reader:
             at += n
 
     def _fetch(self, wanted: list[tuple[int, Extent]]) -> Iterator[tuple[int, int, bytes]]:
-        """Extents with their bytes: which file, where in it, the bytes. Each unit is decoded once."""
+        """Yield extents with their bytes: the file, the offset in it, and the bytes. Each unit is decoded once."""
         units: dict[int, dict[tuple[int, int], list[tuple[int, Extent]]]] = {}
         for i, e in wanted:
             if e.volume == INLINE or self._is_kept(e) or _is_long(e):
@@ -266,7 +268,7 @@ class Reader:
                 at += n
 
     def _undone(self, group: list[tuple[int, Extent]], data: bytes, at: int) -> Iterator[tuple[int, Extent, bytes]]:
-        """What extents become that lie in one unit, or are one run, at a place in what was read."""
+        """Decode extents of the same unit or run, which is at an offset in the bytes that were read."""
         last = max(group, key=lambda w: w[1].skip + w[1].length)[1]
         if last.codec != RAW:
             made = self._decoded(-1, last, data[at : at + last.stored], last.length)
@@ -276,10 +278,10 @@ class Reader:
     def _is_kept(self, e: Extent) -> bool:
         return e.codec != RAW and len(self._units.get((e.volume, e.offset, e.codec), b"")) >= e.skip + e.length
 
-    # What bytes are compared with
+    # Comparing bytes
 
     def _compare(self, row: int, data: bytes, first: int, size: int) -> None:
-        """Compare the bytes of a content from first on with what digests there are of them."""
+        """Compare the bytes of a content from first with its digests."""
         proof = self.rows.proof(row)
         if proof is None:
             return
@@ -304,12 +306,12 @@ class Reader:
 
 
 def _is_long(e: Extent) -> bool:
-    """Whether an extent lies in a unit that is not held in memory."""
+    """Return whether an extent is in a unit that is not kept in memory."""
     return e.codec != RAW and max(e.stored, e.skip + e.length) > MAX_STORED
 
 
 def join(runs: list[tuple[int, int, int]], near: bool) -> tuple[Ranges, list[int]]:
-    """Runs in the order of their offsets as ranges, in which those are one that lie near each other; and how many."""
+    """Sort runs by offset and join those that are close together. Return the ranges, and how many runs each has."""
     gap, most = (NEAR_GAP, NEAR_JOINED) if near else (FAR_GAP, FAR_JOINED)
     ranges: Ranges = []
     counts: list[int] = []
@@ -331,7 +333,7 @@ def join(runs: list[tuple[int, int, int]], near: bool) -> tuple[Ranges, list[int
 
 
 def _assemble(parts: list[tuple[int, bytes]], start: int, end: int) -> bytes:
-    """The bytes [start, end), of which parts are here. What is not is zeros."""
+    """Return the bytes [start, end) from their parts. The rest is zeros."""
     if len(parts) == 1 and parts[0][0] == start and len(parts[0][1]) == end - start:
         return parts[0][1]
     pieces = []
@@ -364,7 +366,7 @@ class _Run:
 
 
 def _digests(found: Any) -> tuple[dict[str, Digest], str]:
-    """What makes the digests that contents are compared with, and why there are none."""
+    """Return what computes the digests to compare contents with, or why there is nothing."""
     if found.verify is False:
         return {}, "verify is False"
     if not found.rows.algos:

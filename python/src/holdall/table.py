@@ -1,8 +1,8 @@
-"""The flat part of an index: a table of names and places that is read where it lies.
+"""The flat part of an index: a table of names and places that is read in place.
 
-docs/index.md has the bytes. A near index is mapped into memory; of a far one the blocks are fetched when they are first
-used. A block of 4096 bytes is compared with its checksum before anything in it is used; what is known of that is all
-the state that there is, and it may be lost or doubled by threads and forks without harm.
+docs/index.md describes the bytes. A local index is mapped into memory; blocks of a remote one are fetched when they are
+first used. A block of 4096 bytes is compared with its checksum before it is used. Which blocks have been compared is
+the only state. Threads and forks may lose or repeat it without harm.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAGIC = b"holdall index 2\n"
 END = b"holdall2"
 TABLE = b"holdtab1"
 BLOCK = 4096
-TAIL = 32 << 10  # of an index, read at once
+TAIL = 32 << 10  # of an index, read first
 MAX_HEAD = 64 << 20
-PLACE = 12  # bytes of a row
+PLACE = 12  # size of a row
 RUN = 24
-MAX_RUN = 16 << 20  # bytes of a page's digests
-MAX_FETCHED = 1024  # of these of a far index
-FETCH = 16  # blocks of a far index that are fetched together
-MANY = 64  # fetches after which all the rest is fetched
+MAX_RUN = 16 << 20  # size of a page's digests
+MAX_FETCHED = 1024  # pages of digests of a remote index that are kept
+FETCH = 16  # blocks of a remote index that are fetched together
+MANY = 64  # number of fetches after which all the rest is fetched
 
 _LOW48 = (1 << 48) - 1
 _LOW63 = (1 << 63) - 1
@@ -48,7 +48,7 @@ _place = struct.Struct("<QI").unpack_from
 _record = struct.Struct("<QII").unpack_from
 _extent = struct.Struct("<QQQQQII").unpack_from
 
-CONTENT = ("file", "property")  # kinds that have bytes
+CONTENT = ("file", "property")  # kinds with content
 
 
 class How(NamedTuple):
@@ -56,7 +56,7 @@ class How(NamedTuple):
 
     kind: str
     file: bool
-    volume: int  # -1: no bytes anywhere
+    volume: int  # -1: stored nowhere
     codec: int
     digest: int  # -1: none
     whole: bool
@@ -66,14 +66,14 @@ class How(NamedTuple):
 
 
 class Head(NamedTuple):
-    """What an index says of itself."""
+    """The head of an index."""
 
     text: dict[str, Any]
-    end: int  # of the flat part, where what is read first of the index begins at the latest
+    end: int  # of the flat part; the part of the index that is read first begins here or before
 
 
 def read_head(obj: Object) -> dict[str, Any] | None:
-    """The head of an index; None if it has no table."""
+    """Return the head of an index; None if it has no table."""
     tail = obj.tail(TAIL)
     size = obj.size
     if len(tail) < 32 or tail[-8:] != END:
@@ -96,7 +96,7 @@ def read_head(obj: Object) -> dict[str, Any] | None:
 
 
 class Table:
-    """The rows of an index by its flat part."""
+    """The rows of an index, from its flat part."""
 
     def __init__(self, obj: Object, head: dict[str, Any], archive: str) -> None:
         self._obj = obj
@@ -105,12 +105,12 @@ class Table:
             self._take(head)
         except (KeyError, TypeError, ValueError, AttributeError) as err:
             raise self._bad(f"its head is none: {err!r}") from err
-        self.pages: Any = None  # what has digests of pieces
+        self.pages: Any = None  # digests of pieces
         self.numbers: array[int] | None = None
         self._map_blocks()
 
     def _take(self, head: dict[str, Any]) -> None:
-        """Take over a head that makes sense."""
+        """Use a head if it is valid."""
         self.rows = _count(head["rows"], 1 << 32)
         self.files = _count(head["files"], self.rows + 1)
         self.total = _count(head["bytes"], 1 << 63)
@@ -153,7 +153,7 @@ class Table:
         self._sections = places
         self._checks_crc = head["checks_crc32"]
         self._how = [self._how_of(h) for h in head["how"] or []]
-        # What is one raw run, which is nearly all; and what is one in the archive itself.
+        # Rows that are one uncompressed run, which are nearly all; and those that are one in the archive itself.
         self._raw = frozenset(i for i, h in enumerate(self._how)
                               if h.file and h.volume >= 0 and h.codec == RAW and not (h.long or h.ask or h.fault))  # fmt: skip
         self.algos = ("blake3",) if self.chunk else tuple(algo for algo, _ in self.digests) if places["sums"][1] else ()
@@ -173,7 +173,7 @@ class Table:
     # Blocks
 
     def _map_blocks(self) -> None:
-        """Map the flat part. Places in the map count from self._base on."""
+        """Map the flat part. Offsets in the map are relative to self._base."""
         obj = self._obj
         checks, n = self._sections["checks"]
         self._base = 0 if isinstance(obj, LocalFile) else self._start
@@ -198,19 +198,19 @@ class Table:
         at = {name: off - self._base for name, (off, _) in self._sections.items()}
         self.slots, self.hashes, self.places, self._stored, self._skips = at["slots"], at["hashes"], at["places"], at["stored"], at["skips"]
         self._sums_at, self._runs_at, self._firsts = at["sums"], at["runs"], at["firsts"]
-        self._runs = self._sections["runs"][1] // RUN - 1  # the last one only ends that before
-        self._checked = bytearray(max(self._runs, 0))  # runs that were compared with their checksums
+        self._runs = self._sections["runs"][1] // RUN - 1  # the last one is only the end of the one before
+        self._checked = bytearray(max(self._runs, 0))  # which runs were compared with their checksums
         self.groups, self.names_at, self._longs = at["groups"], at["names"], at["longs"]
         self.names_len, self._longs_len = self._sections["names"][1], self._sections["longs"][1]
         self._has_skips = self._sections["skips"][1] > 0
         self._first = (self._start - self._base) // BLOCK
-        # By block of the map: whether it was compared with its checksum.
+        # For each block of the map, whether it was compared with its checksum.
         self.ok = bytearray((checks - self._base) // BLOCK + 1)
         self._fetches = 0
-        self._fetched: dict[int, bytes] = {}  # digests of pages, by where they lie
+        self._fetched: dict[int, bytes] = {}  # digests of pages, by offset
 
     def _check(self, start: int, end: int) -> None:
-        """Compare the blocks of the map with their checksums in which [start, end) lies."""
+        """Compare the blocks of the map that contain [start, end) with their checksums."""
         ok = self.ok
         first, last = start // BLOCK, (end - 1) // BLOCK
         if not (start >= self._first * BLOCK and last < len(ok) - 1):
@@ -229,7 +229,7 @@ class Table:
         self.ok[block] = 1
 
     def _fetch(self, block: int, last: int) -> None:
-        """Bring blocks of a far index: some around the first, or all if many were asked for."""
+        """Fetch blocks of a remote index: some around the first, or all after many fetches."""
         self._fetches += 1
         ok, end = self.ok, len(self.ok) - 1
         if self._fetches > MANY or end <= MANY * FETCH // 4:
@@ -251,7 +251,7 @@ class Table:
     # Names
 
     def find(self, name: bytes) -> int:
-        """The row of the file of that name, -1 if there is none."""
+        """Return the row of the file with that name, or -1 if there is none."""
         m, ok = self.map, self.ok
         hashed = crc32(name)
         at = self.slots + 4 * (hashed >> self.shift)
@@ -278,7 +278,7 @@ class Table:
         return -1
 
     def finder(self, quick: Callable[[bytes], int]) -> Callable[[bytes], int]:
-        """What does as find, by way of something quicker that finds most rows, of any kind."""
+        """Return a function like find that uses a quicker one, which finds most rows of any kind."""
         ok, places, m, files, slow = self.ok, self.places, self.map, self._files, self.find
 
         def find(name: bytes) -> int:
@@ -291,7 +291,9 @@ class Table:
         return find
 
     def _group(self, row: int) -> tuple[bytes, bytes | tuple[int, ...], int]:
-        """The names of the 16 rows of which this is one: as they are, their numbers, and where the texts begin."""
+        """Return the names of the group of 16 rows that contains a row: as stored, with their numbers, and where the
+        texts begin.
+        """
         if row >= self.rows:
             raise self._bad(f"it leads to row {row} of {self.rows}")
         ok = self.ok
@@ -313,14 +315,14 @@ class Table:
         return group, numbers, text
 
     def name(self, row: int) -> bytes:
-        """The name of a row."""
+        """Return the name of a row."""
         group, numbers, text = self._group(row)
         i = row & 15
         at = text + sum(numbers[16 : 16 + i])
         return group[text : text + numbers[i]] + group[at : at + numbers[16 + i]]
 
     def _names_of(self, row: int, count: int) -> Iterator[bytes]:
-        """The names of a group that begins with a row."""
+        """Return the names of the group that begins with a row."""
         group, numbers, at = self._group(row)
         first = group[at : at + numbers[16]]
         for shared, n in zip(numbers[:count], numbers[16:], strict=False):
@@ -328,7 +330,7 @@ class Table:
             at += n
 
     def names(self) -> Iterator[bytes]:
-        """The names of all files."""
+        """Return the names of all files."""
         flags = self._flags()
         for at in range(0, self.rows, 16):
             n = min(16, self.rows - at)
@@ -338,11 +340,11 @@ class Table:
     # Rows and numbers
 
     def row(self, number: int) -> int:
-        """The row of the file of that number."""
+        """Return the row of the file with that number."""
         return number if self.files == self.rows else self._file_rows()[number]
 
     def number(self, row: int) -> int:
-        """The number of the file in a row."""
+        """Return the number of the file in a row."""
         if self.files == self.rows:
             return row
         from bisect import bisect_left
@@ -350,7 +352,7 @@ class Table:
         return bisect_left(self._file_rows(), row)
 
     def _file_rows(self) -> array[int]:
-        """The rows of all files, by their numbers."""
+        """Return the rows of all files, by number."""
         if self.numbers is None:
             numbers = array("I", compress(range(self.rows), self._flags() or b""))
             if len(numbers) != self.files:
@@ -359,7 +361,7 @@ class Table:
         return self.numbers
 
     def _flags(self) -> bytes | None:
-        """A byte for each row: whether it is a file. None if all are."""
+        """Return a byte for each row that says whether it is a file; None if all are."""
         if self.files == self.rows:
             return None
         start, end = self.places, self.places + PLACE * self.rows
@@ -377,7 +379,7 @@ class Table:
             raise self._bad("a row that is like none") from None
 
     def stored(self) -> range | array[int]:
-        """The numbers of all files in the order in which they are stored; a range if that is their own order."""
+        """Return the numbers of all files in stored order; a range if that is the order of numbers."""
         if not self.rows:
             return range(0)
         start, end = self.places, self.places + PLACE * self.rows
@@ -418,7 +420,7 @@ class Table:
             raise self._bad("a row that is like none") from None
 
     def _at(self, row: int) -> tuple[int, int]:
-        """The place of a row: offset and how, length."""
+        """Return the place of a row: offset and how, length."""
         if row >= self.rows:
             raise self._bad(f"it leads to row {row} of {self.rows}")
         at = self.places + PLACE * row
@@ -428,7 +430,7 @@ class Table:
         return place
 
     def _column(self, name: str, begin: int, row: int) -> int:
-        """What a section of four bytes a row has of one; 0 if there is no such section."""
+        """Return the value of a row in a section with four bytes for each row; 0 if there is no such section."""
         if not self._sections[name][1]:
             return 0
         at = begin + 4 * row
@@ -440,7 +442,7 @@ class Table:
         return self._how_at(self._at(row)[0] >> 48)
 
     def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
-        """Volume, offset and length of files that are one raw run; None of others."""
+        """Return volume, offset and length of files that are one uncompressed run, and None for others."""
         m, ok, places, hows, raw, n = self.map, self.ok, self.places, self._how, self._raw, self.rows
         runs: list[tuple[int, int, int] | None] = []
         for row in rows:
@@ -453,17 +455,17 @@ class Table:
         return runs
 
     def kind(self, row: int) -> str:
-        """The kind of a row."""
+        """Return the kind of a row."""
         return self._how_of_row(row).kind
 
     def size(self, row: int) -> int:
-        """How long the content of a row is."""
+        """Return the size of the content of a row."""
         where, length = self._at(row)
         how = self._how_at(where >> 48)
         return self._long(where & _LOW48)[0] if how.long else length
 
     def _long(self, at: int) -> tuple[int, int]:
-        """Length and number of extents of the record at a place in longs."""
+        """Return the length and number of extents of the record at an offset in longs."""
         if at % 8 or at + 16 > self._longs_len:
             raise self._bad(f"a record at {at} of {self._longs_len} bytes")
         at += self._longs
@@ -474,7 +476,7 @@ class Table:
         return length, n
 
     def extents(self, row: int) -> list[Extent]:
-        """Where the content of a row lies."""
+        """Return where the content of a row is stored."""
         where, length = self._at(row)
         how = self._how_at(where >> 48)
         offset = where & _LOW48
@@ -495,7 +497,7 @@ class Table:
         return [Extent(0, length, how.volume, offset, stored, skip, how.codec)]
 
     def _extents(self, place: int) -> list[Extent]:
-        """Those of a record in longs."""
+        """Return the extents of a record in longs."""
         size, n = self._long(place)
         place += 16
         if n > (self._longs_len - place) // 48:
@@ -525,10 +527,10 @@ class Table:
             extents.append(Extent(at, length, volume, offset, stored, skip, codec, data))
         return extents
 
-    # The rest
+    # Extents and digests
 
     def proof(self, row: int) -> Proof | None:
-        """What the content of a row is compared with."""
+        """Return what the content of a row is compared with."""
         how = self._how_of_row(row)
         if self.chunk:
             size = self.size(row)
@@ -542,7 +544,7 @@ class Table:
         return Proof(algo, self._digest(row, length))
 
     def _digest(self, row: int, length: int) -> bytes:
-        """The digest of a row, which lies behind the rows of a page."""
+        """Return the digest of a row, which is after the rows of a page."""
         if not length:
             return b""
         group = row >> 4
@@ -576,14 +578,14 @@ class Table:
         return digest
 
     def _run(self, i: int) -> tuple[int, int, int]:
-        """Where the digests of a page begin among all, where they lie behind the table, and their checksum."""
+        """Return where the digests of a page begin if they are after the table, and their checksum."""
         at = self._runs_at + RUN * i
         self._check(at, at + RUN)
         run: tuple[int, int, int] = _run(self.map, at)
         return run
 
     def _far_run(self, start: int, length: int) -> bytes:
-        """Those of a far index, which are kept."""
+        """Return the digests of a page of a remote index, and keep them."""
         run = self._fetched.get(start)
         if run is None:
             run = self._fetched[start] = self._obj.read(start, length)
@@ -598,12 +600,12 @@ class Table:
         return DamagedError(self._obj.name, reason)
 
     def close(self) -> None:
-        """End the use of the index. The map ends with who reads it."""
+        """Close the index. The map ends with its last user."""
         self._obj.close()
 
 
 def _count(n: Any, below: int) -> int:
-    """A number that is not negative, and below another one."""
+    """Check that a number is not negative and less than a limit."""
     if type(n) is not int or not 0 <= n < below:
         raise ValueError(f"a number that cannot be: {n!r}")
     return n

@@ -1,9 +1,8 @@
 """Folders of an archive.
 
-An archive has names, and folders only as parts of names. Its files are numbered in the
-order of folder and name, so what lies in a folder is one run of numbers, and what lies in
-the folders below it another. Both are found by halving: nothing is listed, and nothing is
-kept in memory, however many files there are.
+An archive has names, and folders only as parts of names. Its files are numbered in the order of folder and name. So the
+files in a folder are one range of numbers, and those in the folders below it another. Both are found by binary search:
+nothing is listed or kept in memory, however many files there are.
 """
 
 from __future__ import annotations
@@ -26,31 +25,31 @@ class Names(Protocol):
 
 
 class Tree:
-    """The folders of an archive. A folder is named without a slash at its end; "" is the root."""
+    """The folders of an archive. The name of a folder has no slash at its end; "" is the root."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
 
     def files(self, folder: str) -> range:
-        """The numbers of the files directly in a folder. In the root, some may be no paths."""
+        """Return the numbers of the files directly in a folder. In the root, some names may not be paths."""
         raw = _bytes(folder)
         first = self._first(raw)
         return range(first, self._first(raw + b"\0", first))
 
     def below(self, folder: str) -> range:
-        """The numbers of the files in all folders below a folder."""
+        """Return the numbers of the files in all folders below a folder."""
         if not folder:
             return range(self._first(b"\0"), len(self._names))
         raw = _bytes(folder)
         first = self._first(raw + b"/")
-        return range(first, self._first(raw + b"0", first))  # "0" is what follows "/"
+        return range(first, self._first(raw + b"0", first))  # "0" follows "/"
 
     def folders(self, folder: str) -> list[str]:
-        """The folders directly in a folder, as whole names."""
+        """Return the folders directly in a folder, with their whole names."""
         return list(self.each_folder(folder))
 
     def each_folder(self, folder: str) -> Iterator[str]:
-        """Find the folders directly in a folder one by one."""
+        """Yield the folders directly in a folder, one by one."""
         below = self.below(folder)
         start = len(folder) + 1 if folder else 0
         found: set[str] = set()
@@ -62,16 +61,16 @@ class Tree:
             if child not in found:
                 found.add(child)
                 yield child
-            # Of "a" and "a/b" there may be others between, such as "a-b".
+            # Other folders may be between "a" and "a/b", such as "a-b".
             after = _bytes(child) + (b"\0" if end < 0 else b"0")
             at = self._first(after, at + 1, below.stop)
 
     def is_folder(self, folder: str) -> bool:
-        """Whether there is a file in a folder or below it."""
+        """Return whether there is a file in a folder or below it."""
         return bool(self.files(folder) or self.below(folder))
 
     def _first(self, folder: bytes, low: int = 0, high: int | None = None) -> int:
-        """The first file whose folder is not before this one."""
+        """Return the first file whose folder is not before this one."""
         numbers = range(len(self._names))
         return bisect_left(numbers, folder, low, len(numbers) if high is None else high, key=self._folder)
 
@@ -80,7 +79,7 @@ class Tree:
 
 
 def has_place(name: str) -> bool:
-    """Whether a name has a place in a tree. Others, such as "/a" and "a//b", have none."""
+    """Return whether a name has a place in a tree. Others, such as "/a" and "a//b", have none."""
     return is_path(_bytes(name))
 
 

@@ -1,8 +1,8 @@
 """Objects of web servers, read by ranges.
 
-The first answer tells which version of an object there is; an answer of another one is an error. Connections are
-kept and used again, each by one thread at a time, and never by a forked process that did not open them. What may
-pass (a connection that breaks, an overloaded server) is tried again.
+The first response shows the version of an object; a response of another version is an error. Connections are kept and
+reused, each by one thread at a time, and never by a forked process that did not open them. After errors that may be
+temporary (a broken connection, an overloaded server), the request is sent again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .errors import DamagedError, HoldallError, NotFoundError, UnsupportedError
 from .objects import Object, Ranges
 
 TRIES = 5
-TIMEOUT = 60.0  # seconds that a connection may bring nothing
-AT_ONCE = 16  # requests of one read_many
-WHOLE = 1 << 20  # what a server may send that knows no ranges
+TIMEOUT = 60.0  # seconds without data on a connection
+AT_ONCE = 16  # concurrent requests of one read_many
+WHOLE = 1 << 20  # size that a server without ranges may send
 REDIRECTS = 10
-pause = time.sleep  # between tries
+pause = time.sleep  # between attempts
 
 _PASSING = {408, 425, 429, 500, 502, 503, 504}
-_EXPIRED = {400, 401, 403, 404, 410}  # what signed addresses answer that are too old
+_EXPIRED = {400, 401, 403, 404, 410}  # status codes for signed addresses that have expired
 
 
 class _Answer(NamedTuple):
@@ -41,7 +41,7 @@ class _Answer(NamedTuple):
 
 
 class _Passing(Exception):
-    """What may pass if it is tried again."""
+    """An error that may be temporary."""
 
     def __init__(self, reason: str, after: float = 0) -> None:
         super().__init__(reason)
@@ -49,13 +49,13 @@ class _Passing(Exception):
 
 
 class _Pool:
-    """Connections to one server that nobody uses just now. It has no lock: a deque needs none."""
+    """Unused connections to one server. It has no lock, because a deque needs none."""
 
     def __init__(self) -> None:
         self.idle: deque[tuple[int, http.client.HTTPConnection]] = deque()
 
     def take(self, url: urllib.parse.SplitResult) -> tuple[http.client.HTTPConnection, bool]:
-        """A connection, and whether it was used before."""
+        """Return a connection, and whether it was used before."""
         while True:
             try:
                 pid, conn = self.idle.pop()
@@ -95,7 +95,7 @@ def _connect(url: urllib.parse.SplitResult) -> http.client.HTTPConnection:
 
 
 class _Proxied(http.client.HTTPConnection):
-    """A connection to a proxy, which is asked for whole addresses."""
+    """A connection to a proxy, which gets whole addresses."""
 
 
 def _tls() -> ssl.SSLContext:
@@ -110,7 +110,7 @@ def _authorization(url: urllib.parse.SplitResult) -> str:
 
 
 def redact(address: str) -> str:
-    """An address without what may be secret in it."""
+    """Return an address without anything that may be secret."""
     u = urllib.parse.urlsplit(address)
     host = u.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((u.scheme, host, u.path, "", "")) + ("?…" if u.query else "")
@@ -128,7 +128,7 @@ class WebObject(Object):
         if not self._url.hostname:
             raise HoldallError(self.name, "an address without a server")
         self._auth = _authorization(self._url)
-        self._moved: urllib.parse.SplitResult | None = None  # where the address redirects to
+        self._moved: urllib.parse.SplitResult | None = None  # the address that it redirects to
         self._size = -1
         self._etag = self._date = ""
 
@@ -192,7 +192,7 @@ class WebObject(Object):
         self._moved = None
 
     def _tried(self, wanted: str, offset: int, length: int) -> bytes:
-        """Ask until there is an answer that will not change."""
+        """Repeat a request until there is a response that would not change."""
         for attempt in range(TRIES):
             try:
                 return self._part(self._ask(wanted), offset, length)
@@ -203,7 +203,7 @@ class WebObject(Object):
         raise AssertionError("no try")
 
     def _ask(self, wanted: str) -> _Answer:
-        """One request, at where an earlier one was redirected to if that still answers."""
+        """Send one request, to the address that an earlier one was redirected to if that still responds."""
         if self._moved is not None:
             answer = self._follow(self._moved, wanted)
             if answer.status not in _EXPIRED:
@@ -242,7 +242,7 @@ class WebObject(Object):
                 response = conn.getresponse()
             except (http.client.HTTPException, OSError) as err:
                 conn.close()
-                if used:  # the server closed it meanwhile
+                if used:  # the server has closed it
                     continue
                 raise self._broken(err) from err
             break
@@ -267,7 +267,7 @@ class WebObject(Object):
         return _Passing(f"no answer: {type(err).__name__}: {err}")
 
     def _part(self, answer: _Answer, offset: int, length: int) -> bytes:
-        """The bytes that were asked for; those from the end on if offset is -1."""
+        """Return the requested bytes; if offset is -1, those at the end."""
         status, headers, body = answer
         if status == 416 and self._size < 0:
             total = re.fullmatch(r"bytes \*/(\d{1,18})", headers.get("Content-Range", ""))
@@ -291,16 +291,16 @@ class WebObject(Object):
         if offset < 0 and first + len(body) == self._size:
             return body[-length:]
         if offset < 0:
-            return b""  # it took the last bytes for the first
+            return b""  # it took a request for the last bytes as one for the first
         if first != offset or len(body) > length:
             raise DamagedError(self.name, f"expected {length} bytes at {offset}, the server sent {len(body)} at {first}")
         return body
 
     def _agree(self, size: int, headers: http.client.HTTPMessage) -> None:
-        """Take over which version an answer is of, or say that it is another one."""
+        """Record the version of a response, or raise an error if it is another one."""
         etag, date = headers.get("ETag", ""), headers.get("Last-Modified", "")
         if etag.startswith("W/"):
-            etag = ""  # which does not promise the same bytes
+            etag = ""  # a weak ETag does not identify the bytes
         if self._size >= 0 and size >= 0 and size != self._size:
             raise self._changed(f"it had {self._size} bytes, now it has {size}")
         if self._etag and etag:

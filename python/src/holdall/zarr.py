@@ -3,7 +3,7 @@
     store = Store("https://example.org/recording.lindi.tar", view="zarr")
     zarr.open_group(store, mode="r")["units/id"][:]
 
-zarr 2 reads archives by way of fsspec: see :mod:`holdall.fsspec`.
+zarr 2 reads archives through fsspec: see :mod:`holdall.fsspec`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 class Store(ZarrStore):
-    """What lies below a folder of an archive, to read.
+    """A read-only store of everything below a folder of an archive.
 
-    archive: an archive, or what :func:`holdall.open` takes, and its other arguments.
+    archive: an archive, or what :func:`holdall.open` accepts, with its other arguments.
     """
 
     supports_writes = False
@@ -105,13 +105,13 @@ class Store(ZarrStore):
         return await self._apart(self.archive.size, name)
 
     async def _apart(self, what: Callable[..., T], *args: Any) -> T:
-        """Does what may wait for a server in a thread. A disk is quicker than that."""
+        """Run what may wait for a server in a thread. Reading from a disk is quicker than that."""
         return what(*args) if self.archive.source.near else await asyncio.to_thread(what, *args)
 
     def _name(self, key: str) -> str:
         return f"{self.folder}/{key}" if self.folder else key
 
-    # What there is
+    # Listing
 
     async def list(self) -> AsyncIterator[str]:
         async for key in self.list_prefix(""):
@@ -138,7 +138,7 @@ class Store(ZarrStore):
         names = [*filter(has_place, files), *self._tree.folders(folder)]
         return dict.fromkeys(name[len(folder) + 1 if folder else 0 :] for name in names)
 
-    # What an archive does not do
+    # What an archive does not support
 
     async def set(self, key: str, value: Buffer) -> None:
         self._check_writable()

@@ -1,6 +1,5 @@
-// Package far is what the stores behind a network have in common: what may pass by
-// itself and when it is tried again, addresses of services, listings that are not
-// believed, and objects that are sent in parts.
+// Package far has what stores on a network share: errors and retries, addresses of services,
+// checks of listings, and uploads in parts.
 package far
 
 import (

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A dialect is how signed requests are worded.
+// dialect is how signed requests are worded.
 type dialect struct{ algorithm, headers, service, end, key string }
 
 var (
@@ -21,8 +21,8 @@ func (s *Server) dialect() dialect {
 	return amazon
 }
 
-// misspoken returns the code of what Google's interface refuses of what S3's takes, "" if
-// that is nothing.
+// misspoken returns an error code if Google's interface refuses something in the request that S3
+// accepts, or "".
 func (s *Server) misspoken(r *http.Request) (code string) {
 	theirs, ours := false, false
 	for k := range r.Header {
@@ -36,13 +36,13 @@ func (s *Server) misspoken(r *http.Request) (code string) {
 	case r.Header.Get("X-Amz-Copy-Source") != "" || r.Header.Get("X-Goog-Copy-Source") != "":
 		return "NotImplemented"
 	case r.Method == http.MethodGet && r.Header.Get("Accept-Encoding") != "gzip":
-		return "InvalidArgument" // it may be unpacked on the way
+		return "InvalidArgument" // it may be decompressed on the way
 	}
 	return ""
 }
 
-// notOnce reports whether a request wants an object created that is there. Each
-// server ignores the other's condition.
+// notOnce reports whether a request must create an object that already exists. Each dialect
+// ignores the condition of the other.
 func (s *Server) notOnce(r *http.Request, there bool) bool {
 	if s.Replacing {
 		return false
@@ -53,13 +53,13 @@ func (s *Server) notOnce(r *http.Request, there bool) bool {
 	return there && r.Header.Get("If-None-Match") == "*"
 }
 
-// notOnceInParts is the same of what was uploaded in parts, where Google's server
-// ignores its own condition, too.
+// notOnceInParts is like notOnce for uploads in parts, for which Google also ignores its own
+// condition.
 func (s *Server) notOnceInParts(r *http.Request, there bool) bool {
 	return !s.Google && s.notOnce(r, there)
 }
 
-// joinedTag is the ETag of an object of parts. Google's tells nothing about them.
+// joinedTag returns the ETag of an object of parts. Google's shows nothing about the parts.
 func (s *Server) joinedTag(sums [16]byte, parts int) string {
 	if s.Google {
 		s.last++

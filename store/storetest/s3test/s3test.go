@@ -1,7 +1,5 @@
-// Package s3test is a server for tests that speaks S3: in memory, strict about
-// signatures, and made to fail where a test says so.
-//
-// It is for tests; as a place to keep objects it is useless.
+// Package s3test is an in-memory server with the interface of S3 for tests. It checks signatures
+// strictly, and fails where a test says so.
 package s3test
 
 import (
@@ -31,51 +29,51 @@ import (
 const (
 	minPart = 5 << 20
 
-	// What a Server takes as credentials unless it is told others.
+	// Credentials that a Server accepts by default.
 	AccessKey = "AKIATESTTESTTEST"
 	Secret    = "secret/of+the=test"
 )
 
-// A Server keeps buckets. Its fields are set before the first request.
+// A Server stores buckets in memory. Its fields must be set before the first request.
 type Server struct {
-	// Token is the session token that requests have to bring, if any.
+	// Token, if set, is the session token that requests must have.
 	Token string
 
-	// Google makes the server speak Google's dialect, and Bearer is a token that it
-	// takes, if any.
+	// Google makes the server use Google's dialect. Bearer, if set, is a token that it accepts.
 	Google bool
 	Bearer string
 
-	// Region is that of all buckets; "us-east-1" if empty.
+	// Region is the region of all buckets; empty means "us-east-1".
 	Region string
 
-	// Public lets requests without a signature read and list.
+	// Public allows requests without a signature to read and list.
 	Public bool
 
-	// Hook may answer a request instead; it returns false to leave it be. What
-	// it does to the bucket meanwhile the request meets.
+	// Hook may answer a request itself; if it returns false, the server answers it. The server
+	// then sees any changes that Hook made to the bucket.
 	Hook func(w http.ResponseWriter, r *http.Request) bool
 
-	// Careless copies parts of an object whatever the ETag that they were to be of.
+	// Careless makes the server ignore the required ETag when it copies parts of an object.
 	Careless bool
 
-	// Replacing creates objects whether or not they are to be created once.
+	// Replacing makes the server ignore the condition that an object must not exist.
 	Replacing bool
 
-	// MinPart is the least length of a part that is not the last; 5 MiB if 0.
+	// MinPart is the smallest size of a part except the last; 0 means 5 MiB.
 	MinPart int
 
-	// Clock is the server's; the real one if nil.
+	// Clock returns the server's time; nil means the system's clock.
 	Clock func() time.Time
 
-	// Sums are the algorithms of the checksums that objects get: "crc32c", "sha256" and
-	// what else S3 has. Those of objects in parts are of the parts' own.
+	// Sums are the algorithms of the checksums of objects, such as "crc32c" and "sha256".
+	// Checksums of objects in parts are made from those of their parts.
 	Sums []string
 
-	// Encrypts has the server keep new objects by keys of its own: ETags are no sums then.
+	// Encrypts makes the server encrypt new objects with its own keys, so that ETags are not
+	// checksums.
 	Encrypts bool
 
-	// Page is how many keys a listing has at most; 1000 if 0.
+	// Page is the largest number of keys in a listing; 0 means 1000.
 	Page int
 
 	mu      sync.Mutex
@@ -89,10 +87,10 @@ type object struct {
 	content   []byte
 	etag      string
 	mod       time.Time
-	sums      map[string]string // by algorithm, as headers have them
-	part      int               // length of the parts, of one that has some
+	sums      map[string]string // by algorithm, as in headers
+	part      int               // size of the parts; 0 if it was not uploaded in parts
 	encrypted bool
-	headers   http.Header // that are kept with it
+	headers   http.Header // headers stored with the object
 }
 
 type upload struct {
@@ -110,15 +108,15 @@ func New(buckets ...string) *Server {
 	return s
 }
 
-// Put makes content the object of a key, by no request.
+// Put stores content under a key, without a request.
 func (s *Server) Put(bucket, key string, content []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buckets[bucket][key] = s.newObject(bytes.Clone(content), 0)
 }
 
-// Describe has an object keep headers, by no request: "Content-Type" and others, and
-// "X-Amz-Meta-…".
+// Describe sets the headers stored with an object, such as "Content-Type" or "X-Amz-Meta-…",
+// without a request.
 func (s *Server) Describe(bucket, key string, headers map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,21 +127,21 @@ func (s *Server) Describe(bucket, key string, headers map[string]string) {
 	s.buckets[bucket][key].headers = h
 }
 
-// Touch sets when an object was written, by no request.
+// Touch sets the time when an object was written, without a request.
 func (s *Server) Touch(bucket, key string, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buckets[bucket][key].mod = at
 }
 
-// Remove takes a key away, by no request.
+// Remove removes a key, without a request.
 func (s *Server) Remove(bucket, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.buckets[bucket], key)
 }
 
-// Get returns the bytes of a key, nil if it has none.
+// Get returns the content of a key, or nil if there is none.
 func (s *Server) Get(bucket, key string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,22 +151,22 @@ func (s *Server) Get(bucket, key string) []byte {
 	return nil
 }
 
-// Keys returns the keys of a bucket, in order.
+// Keys returns the sorted keys of a bucket.
 func (s *Server) Keys(bucket string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.buckets[bucket]))
 }
 
-// Uploads is how many were begun and neither completed nor aborted.
+// Uploads returns the number of uploads that were neither completed nor aborted.
 func (s *Server) Uploads() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.uploads)
 }
 
-// Took returns the requests since the last call, each as its method, path and query,
-// and its range if it asks for one.
+// Took returns the requests since the last call: method, path and query of each, and its range if
+// it has one.
 func (s *Server) Took() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,21 +175,21 @@ func (s *Server) Took() []string {
 	return reqs
 }
 
-// PutParts is Put of an object that was sent in parts of a length.
+// PutParts is like Put for an object that was uploaded in parts of the given size.
 func (s *Server) PutParts(bucket, key string, content []byte, part int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buckets[bucket][key] = s.newObject(bytes.Clone(content), part)
 }
 
-// Rot changes a byte of an object, and nothing else that is known of it.
+// Rot changes a byte of an object, but not its ETag, time or checksums.
 func (s *Server) Rot(bucket, key string, at int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buckets[bucket][key].content[at] ^= 0x10
 }
 
-// newObject makes an object of content, in parts of a length if that is not 0.
+// newObject returns an object with that content, in parts of the given size if it is not 0.
 func (s *Server) newObject(content []byte, part int) *object {
 	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part, encrypted: s.Encrypts}
 	all := slices.Collect(slices.Chunk(content, max(1, cmp.Or(part, len(content)))))
@@ -207,7 +205,7 @@ func (s *Server) newObject(content []byte, part int) *object {
 	}
 	for _, algo := range s.Sums {
 		value, end := sum(algo)
-		if s.Google { // which has no MD5 of what was sent in parts, but the other of the whole
+		if s.Google { // Google has no MD5 of uploads in parts, but the other checksum of the whole object
 			if value, end = sumOf(algo, content), ""; algo == "md5" && part > 0 {
 				continue
 			}
@@ -226,7 +224,7 @@ func (s *Server) newObject(content []byte, part int) *object {
 	return o
 }
 
-// keptOf are the headers of a request that are kept with the object that it makes.
+// keptOf returns the headers of a request that are stored with the object that it creates.
 func keptOf(h http.Header) http.Header {
 	kept := http.Header{}
 	for name, values := range h {
@@ -256,7 +254,7 @@ func sumOf(algo string, b []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Refuse answers as S3 does when it says no.
+// Refuse writes an error response as S3 does.
 func Refuse(w http.ResponseWriter, r *http.Request, status int, code string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
@@ -287,14 +285,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// statuses are those of the codes of refusals, as far as they are not 403.
+// statuses has the status of each error code, unless it is 403.
 var statuses = map[string]int{
 	"AuthenticationRequired": 401, "PreconditionFailed": 412, "InvalidRange": 416, "NotImplemented": 501, "MethodNotAllowed": 405,
 	"NoSuchBucket": 404, "NoSuchKey": 404, "NoSuchUpload": 404, "AuthorizationHeaderMalformed": 400, "BadDigest": 400, "IncompleteBody": 400,
 	"InvalidArgument": 400, "MalformedXML": 400, "InvalidPart": 400, "InvalidPartOrder": 400, "EntityTooSmall": 400,
 }
 
-// serve answers a request, or returns the code of why not.
+// serve answers a request, or returns an error code.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (code string) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -362,7 +360,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (c
 	return ""
 }
 
-// answer writes a document. Errors of writing are the client's to notice.
+// answer writes a document. It ignores errors of writing, which the client notices.
 func answer(w http.ResponseWriter, name, inner string) {
 	w.Header().Set("Content-Type", "application/xml")
 	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><%s xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</%s>`, name, inner, name)
@@ -380,7 +378,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code st
 	for name, values := range o.headers {
 		w.Header()[http.CanonicalHeaderKey(strings.Replace(name, "X-Amz-Meta-", s.dialect().headers+"Meta-", 1))] = values
 	}
-	if s.Google { // which says so of all, as of the answer
+	if s.Google { // Google sends them for all objects, in the header of the response
 		w.Header().Set("X-Goog-Stored-Content-Encoding", cmp.Or(w.Header().Get("Content-Encoding"), "identity"))
 		w.Header().Set("Expires", w.Header().Get("Date"))
 	}
@@ -406,7 +404,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request, o *object) (code st
 		w.Header().Set("X-Goog-Hash", strings.Join(hashes, ","))
 	}
 	if w.Header().Get("Content-Encoding") != "" && r.Header.Get("Range") == "" {
-		w.Header().Set("Content-Length", strconv.Itoa(len(content))) // which net/http leaves out
+		w.Header().Set("Content-Length", strconv.Itoa(len(content))) // net/http omits it
 	}
 	http.ServeContent(w, r, "", o.mod, bytes.NewReader(content))
 	return ""
@@ -511,7 +509,7 @@ func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int,
 
 func (s *Server) list(w http.ResponseWriter, objs map[string]*object, q url.Values) (code string) {
 	after, err := hex.DecodeString(q.Get("continuation-token"))
-	if err != nil || q.Get("encoding-type") != "url" { // a key may hold what XML cannot
+	if err != nil || q.Get("encoding-type") != "url" { // a key may contain characters that XML cannot
 		return "InvalidArgument"
 	}
 	if len(after) == 0 {
@@ -520,7 +518,7 @@ func (s *Server) list(w http.ResponseWriter, objs map[string]*object, q url.Valu
 	var b strings.Builder
 	fmt.Fprintf(&b, "<EncodingType>url</EncodingType>")
 	n, truncated, last := 0, false, ""
-	below := "" // which prefix was listed instead of what begins with it
+	below := "" // the prefix that is listed instead of the names that begin with it
 	for _, key := range slices.Sorted(maps.Keys(objs)) {
 		if !strings.HasPrefix(key, q.Get("prefix")) || key <= string(after) || below != "" && strings.HasPrefix(key, below) {
 			continue
@@ -542,15 +540,14 @@ func (s *Server) list(w http.ResponseWriter, objs map[string]*object, q url.Valu
 		last = key
 	}
 	if truncated {
-		// What continues a listing is the server's own affair, and no key.
+		// The token is opaque and not a key.
 		fmt.Fprintf(&b, "<IsTruncated>true</IsTruncated><NextContinuationToken>%x</NextContinuationToken>", last)
 	}
 	answer(w, "ListBucketResult", b.String())
 	return ""
 }
 
-// listUploads tells what was begun and is not finished, by key and then by the order in
-// which it was begun.
+// listUploads lists unfinished uploads by key, and then in the order in which they were begun.
 func (s *Server) listUploads(w http.ResponseWriter, bucket string, q url.Values) (code string) {
 	if q.Get("encoding-type") != "url" {
 		return "InvalidArgument"
@@ -581,8 +578,7 @@ func (s *Server) listUploads(w http.ResponseWriter, bucket string, q url.Values)
 	return ""
 }
 
-// unsigned returns the code of what is wrong with a request's signature, "" if
-// nothing is.
+// unsigned returns an error code if a request's signature is wrong, or "".
 func (s *Server) unsigned(r *http.Request, body []byte, region string, now time.Time) string {
 	d := s.dialect()
 	auth, ok := strings.CutPrefix(r.Header.Get("Authorization"), d.algorithm)
@@ -632,7 +628,7 @@ func (s *Server) unsigned(r *http.Request, body []byte, region string, now time.
 		}
 		fmt.Fprintf(&head, "%s:%s\n", name, strings.Join(strings.Fields(value), " "))
 	}
-	// What could change the answer has to be signed.
+	// All headers that could change the response must be signed.
 	for k := range r.Header {
 		k = strings.ToLower(k)
 		if (strings.HasPrefix(k, strings.ToLower(d.headers)) || k == "range" || k == "if-match") && !slices.Contains(names, k) {
@@ -655,8 +651,7 @@ func (s *Server) unsigned(r *http.Request, body []byte, region string, now time.
 	return ""
 }
 
-// uri escapes a path as signatures have it: all but letters, digits, -._~ and
-// slashes.
+// uri escapes a path as in signatures: all characters except letters, digits, -._~ and slashes.
 func uri(path string) string {
 	var b strings.Builder
 	for _, c := range []byte(path) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Setenv sets what the environment says of S3 for a test: an endpoint, or none, the
-// credentials that a Server takes, and nothing else.
+// Setenv sets the environment variables of S3 for a test: an endpoint, if it is not empty, the
+// credentials that a Server accepts, and nothing else.
 func Setenv(t testing.TB, endpoint string) {
 	t.Helper()
 	none := filepath.Join(t.TempDir(), "none")

@@ -1,13 +1,11 @@
-// Package press compresses sections: runs of bytes that become blocks of a zstd
-// frame (RFC 8878) and may stand there behind any others.
+// Package press compresses sections: runs of bytes that become blocks of a zstd frame (RFC 8878)
+// and do not depend on the blocks before them. It is for the independent parts of up to 8 MiB
+// that holdall writes. For a stream or another level, use a zstd library.
 //
-// It is for what holdall writes in independent parts of up to 8 MiB; whoever has
-// a stream, or wants another level, needs a zstd library.
-//
-// A section goes this way: find.go finds what it repeats of itself, parse.go
-// chooses among that, which makes literals and sequences, and block.go, fse.go
-// and stream.go code these. In the slower setting seek.go finds more, and
-// optimal.go chooses by what price.go says it takes; split.go makes blocks of it.
+// find.go finds repetitions in a section. parse.go selects among them, which results in literals
+// and sequences. block.go, fse.go and stream.go encode these. With [NewBest], seek.go finds more
+// repetitions, optimal.go selects by the sizes that price.go estimates, and split.go divides the
+// section into blocks.
 package press
 
 import (

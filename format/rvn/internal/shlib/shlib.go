@@ -1,9 +1,6 @@
-// Package shlib finds which shared library an ELF file is, and which ones it
-// needs, for the metadata of a package.
-//
-// It is no reader of ELF files in general; that is debug/elf, whose types it
-// uses. It does its own reading because debug/elf loads whole sections, of the
-// size the file claims: here the file is anybody's, and a name or two is wanted.
+// Package shlib finds which shared library an ELF file is, and which ones it needs, for the
+// metadata of a package. It does not use the reader of debug/elf, only its types, because that
+// reader loads whole sections of whatever size an untrusted file claims.
 package shlib
 
 import (

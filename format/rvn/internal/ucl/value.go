@@ -1,9 +1,6 @@
-// Package ucl reads and writes the metadata of RVN packages: UCL, the universal
-// configuration language of libucl, as packers of packages write it by hand and
-// as the reference packer stores it.
-//
-// It is not a general UCL library: there are no macros and no variables, nothing
-// is merged or given a priority, and what is written has one form only.
+// Package ucl reads and writes the metadata of RVN packages: UCL, the configuration language of
+// libucl, as people write it and as the reference packer stores it. It is not a general UCL
+// library: it has no macros, variables, merging or priorities, and writes a single form.
 package ucl
 
 import (

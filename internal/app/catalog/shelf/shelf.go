@@ -1,9 +1,7 @@
-// Package shelf shows a catalogue as one archive: the files of all its archives in one
-// tree, of each the newest; or a bucket as it was before it was packed.
-//
-// It is for programs that read by a catalogue. Names come from the database, by ranges,
-// so that millions of them cost nothing; contents come from the archives, whichever
-// these are at the time, and however many at once.
+// Package shelf presents a catalogue as one archive: the files of all its archives in one tree,
+// each in its newest version, or a bucket as it was before it was packed. Names are read from the
+// database in ranges, so millions of them need no memory. Contents are read from the archives
+// that contain them at that time.
 package shelf
 
 import (

@@ -1,7 +1,5 @@
-// Package survey tells a catalogue what is in an archive.
-//
-// It is for programs that keep a catalogue; package catalog opens no archive, and
-// those who only read one need no survey of it.
+// Package survey lists the contents of an archive for a catalogue, because package catalog opens
+// no archives.
 package survey
 
 import (

@@ -1,7 +1,5 @@
-// Package nodes tells package explore what Oak stores have besides entries: the properties of
-// nodes, and what revisions did to them.
-//
-// It is for programs that show archives by package explore, which knows no format.
+// Package nodes adds to package explore what only Oak stores have: properties of nodes, and their
+// changes between revisions. Package explore itself knows no formats.
 package nodes
 
 import (

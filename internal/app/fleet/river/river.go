@@ -1,14 +1,10 @@
-// Package river has River, a queue of jobs in PostgreSQL, tell the workers of a fleet of
-// chunks that are due, and those who look after it how far they are.
+// Package river uses River, a queue of jobs in PostgreSQL, to notify the workers of a fleet about
+// chunks that are due, and to show the progress of the fleet. It is optional, and requires a
+// catalogue in PostgreSQL: the catalogue alone decides what is to be done and by which worker.
 //
-// It is for fleets whose catalogue is in PostgreSQL. Who has theirs in SQLite, or does
-// without jobs to look at, does without it: the catalogue alone says what is to be
-// done and who does it.
-//
-// A job is put in, and ended, by the very transaction that makes a chunk due, or done. It
-// is no more than a message: River cannot tell a worker that is dead from one that is
-// slow, nor refuse what comes too late. A job too many, or none, changes nothing
-// but when somebody comes to look.
+// A job is added and ended by the transaction that makes a chunk due or done. It is only a
+// message: River cannot distinguish a dead worker from a slow one, nor refuse a late result. A
+// missing or additional job only changes when a worker looks for work.
 package river
 
 import (

@@ -1,5 +1,5 @@
-// Package cloud knows how Oak keeps a segment store in a container of Azure or in a bucket
-// of S3, and shows it as tars:
+// Package cloud reads segment stores that Oak keeps in a container of Azure or in an S3 bucket,
+// and presents them as tars:
 //
 //	data00000a.tar/0000.UUID …          a blob for each segment, by its number in the archive
 //	data00000a.tar/data00000a.tar.brf   references to binaries, and .gph, the graph
@@ -8,11 +8,10 @@
 //	journal.log.001 …                   revisions: blobs that are appended to
 //	manifest, gc.log, repo.lock         as beside tars
 //
-// What the index of a tar says of a segment is in Azure among the metadata of its blob, which
-// come with a listing. There are no checksums of segments.
+// In Azure, what the index of a tar says about a segment is in the metadata of its blob, which a
+// listing contains. There are no checksums of segments.
 //
-// A [Listing] takes names as they are listed; its [View] is a store in which each archive
-// is a tar, which is made as it is read: headers without checksums, segments out of their
-// blobs, an index of what was listed. So all that reads tars reads these, and nothing that
-// writes tars can write here.
+// A [Listing] collects listed names. Its [View] is a store in which each archive is a tar that is
+// generated while it is read: headers without checksums, segments from their blobs, and an index
+// from the listing. So all code that reads tars can read these stores. The view is read-only.
 package cloud

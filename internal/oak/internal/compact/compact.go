@@ -1,10 +1,7 @@
-// Package compact copies node trees from one Apache Oak segment store into another:
-// what they hold, and nothing else.
-//
-// It is for package oak; it knows no files and no journal.
-//
-// What records share they go on sharing: a tree that was copied costs nothing when a
-// checkpoint has it too. Bulk segments are copied as they are, and keep their names.
+// Package compact copies the contents of node trees from one Apache Oak segment store to another.
+// It does not read files or the journal. Records that are shared stay shared: a tree that was
+// copied costs nothing if a checkpoint contains it too. Bulk segments are copied unchanged and
+// keep their IDs.
 package compact
 
 import (

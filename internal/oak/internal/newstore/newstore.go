@@ -1,7 +1,6 @@
-// Package newstore writes the files of an Apache Oak segment store that was not there
-// before: tars, manifest and journal; or more tars for one that is.
-//
-// It is for package oak; it makes no segments, and changes no file that is there.
+// Package newstore writes the files of a new Apache Oak segment store: tars, manifest and
+// journal. It can also add tars to an existing store. It does not create segments, and changes no
+// existing file.
 package newstore
 
 import (

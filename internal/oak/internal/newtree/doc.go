@@ -1,12 +1,9 @@
-// Package newtree builds a tree of Oak nodes of what is told about them in any order,
-// in memory that depends on neither their number nor their order.
+// Package newtree builds a tree of Oak nodes for a new store from nodes in any order. Its memory
+// depends neither on their number nor on their order.
 //
-// It is for those parts of package oak that write a store which was not there before;
-// it changes no tree that is there.
-//
-// A node can be written only when all below it is, and a map only in the order of its
-// hashes. So what is told goes, as rows, through a sorter whose keys are paths of map
-// keys: read in that order, each node has what is below it right behind it, and its
-// children come as their map needs them. Small contents wait in the rows, and end up
-// beside their nodes; large ones are written at once, into bulk segments.
+// A node can be written only after everything below it, and a map only in the order of its
+// hashes. So the nodes go, as rows, through a sorter whose keys are paths of map keys. In that
+// order each node follows what is below it, and its children come in the order of their map.
+// Small contents are kept in the rows, and are written beside their nodes; large ones are written
+// immediately, into bulk segments.
 package newtree

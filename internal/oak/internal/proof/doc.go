@@ -1,14 +1,11 @@
-// Package proof proves that trees of nodes can be read whole: nodes, templates,
-// children, and what all properties have, down to the blocks of binaries.
-//
-// It is for package oak; it knows no tar, no journal and no revision, only the node
-// that a tree begins with. To look at one segment by itself is the business of
+// Package proof proves that trees of nodes can be read completely: nodes, templates, children,
+// and the values of all properties down to the blocks of binaries. It starts from the root node
+// of a tree, and does not read tars, journals or revisions. For a single segment, use
 // segment.Segment.Check.
 //
-// Revisions and checkpoints share nearly all of their nodes. So a [Prover] remembers
-// of each record, in two bits, whether what is below it was found whole, and goes only
-// where it has not been. A tree is walked once without names, in which the properties
-// are proved by several goroutines; if anything was lost, what is not known to be whole
-// is walked again in the order of the tree, to say where that is. So what is said does
-// not depend on who was faster.
+// Revisions and checkpoints share nearly all of their nodes. So a [Prover] stores for each
+// record, in two bits, whether everything below it was readable, and visits only the rest. It
+// first walks a tree without names, and proves properties on several goroutines. If anything was
+// lost, the parts that are not proven are walked again in the order of the tree, to find their
+// paths. So its reports do not depend on the speed of goroutines.
 package proof

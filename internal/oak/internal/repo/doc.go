@@ -1,8 +1,6 @@
-// Package repo reads what the directory of an Apache Oak segment store has besides
-// the contents of its tars: which tars there are, journal, manifest and the log of
-// garbage collections.
-//
-// It is for package oak; it opens no tar, takes no lock and changes nothing.
+// Package repo reads what the directory of an Apache Oak segment store contains besides the
+// contents of its tars: the list of tars, the journal, the manifest and the log of garbage
+// collections. It opens no tars, takes no locks and changes nothing.
 //
 // The files of a repository are:
 //
@@ -10,10 +8,10 @@
 //	journal.log      revisions, the newest at the end
 //	manifest         the version of the store
 //	gc.log           one line for each garbage collection
-//	repo.lock        empty, locked by who writes
-//	<tar>.bak        what a tar was before a recovery
-//	<tar>.ro.bak     what a recovery made of a tar for somebody who may not write
+//	repo.lock        empty, locked by the writer
+//	<tar>.bak        a tar before a recovery
+//	<tar>.ro.bak     a tar that was recovered for a read-only program
 //
-// Journal and log are read from their ends, in memory of some 70 KiB, however long
-// they are.
+// The journal and the log are read from their ends, in about 70 KiB of memory whatever their
+// length.
 package repo

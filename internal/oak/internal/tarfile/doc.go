@@ -1,10 +1,7 @@
-// Package tarfile reads, checks, salvages and writes the tar files of Apache Oak's
-// segment store.
+// Package tarfile reads, checks, salvages and writes the tar files of Apache Oak's segment store.
+// It knows single tars only, and of a segment only its header.
 //
-// It is for package oak; it knows nothing of a directory of tars, of revisions or
-// of records, and of a segment only its header.
-//
-// A tar that was closed is, in blocks of 512 bytes:
+// A tar that was closed consists of blocks of 512 bytes:
 //
 //	header ‖ segment ‖ zeros up to a block       "<uuid>.<crc32 of the segment>"
 //	…
@@ -13,16 +10,14 @@
 //	header ‖ zeros ‖ index ‖ footer              "<file>.idx"
 //	two blocks of zeros
 //
-// A footer is crc32, count, size and magic: it ends where the next header begins,
-// so that everything is found from the end. The sizes in index and headers are
-// those of segments, without zeros; the size of the index has its zeros in it, that
-// of graph and binary references has not.
+// A footer is crc32, count, size and magic. It ends where the next header begins, so everything
+// can be found from the end. The sizes in index and headers are those of segments, without zeros.
+// The size of the index includes its zeros; those of graph and binary references do not.
 //
-// A tar whose writer was killed ends anywhere and has no index: [Open] says so by
-// a [*NoIndex], and [Scan] finds what is there. Readers of Oak stop at the first
-// damaged size, and take what has a wrong checksum in its header; Scan does neither.
+// A tar whose writer was killed ends anywhere and has no index. [Open] then returns a [*NoIndex],
+// and [Scan] finds what is there. Oak's readers stop at the first damaged size, and accept
+// segments whose header has a wrong checksum; Scan does neither.
 //
-// The code goes by these things: name.go, header.go, index.go, graph.go and binaries.go are the bytes;
-// open.go reads a sound tar, check.go looks for what is wrong with it, scan.go and mend.go
-// read one that is not sound; writer.go writes.
+// The code: name.go, header.go, index.go, graph.go and binaries.go are the bytes. open.go reads a
+// sound tar, check.go checks it, scan.go and mend.go read a damaged one, and writer.go writes.
 package tarfile

@@ -1,7 +1,6 @@
-// Package vault is the inside of packages of Apache Jackrabbit FileVault: names of files,
-// the XML of nodes, the filter, and a reader that tells of nodes as an export does.
-//
-// It is for package oak alone: it knows neither stores nor zip archives.
+// Package vault reads and writes the contents of Apache Jackrabbit FileVault packages: names of
+// files, the XML of nodes, the filter, and a reader that reports nodes like an export does. It
+// knows neither stores nor zip archives.
 package vault
 
 import "fmt"
