@@ -860,7 +860,7 @@ func TestAMountFollowsItsArchive(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			testkit.Until(t, "it is mounted again", func() bool { return strings.Contains(log.String(), "mounted again") })
+			testkit.Until(t, "it is mounted again", func() bool { return strings.Contains(log.String(), "reopened") })
 			testkit.Until(t, "the system believes no more what was there", func() bool {
 				for name, there := range map[string]bool{"only0": false, "only1": true, "kind/is now a folder": true, "dir/x": true} {
 					if _, err := os.Stat(at(name)); (err == nil) != there {

@@ -170,7 +170,7 @@ func (a *app) printBehind(c checkedJSON) {
 	if slices.ContainsFunc(c.Losses, func(l oak.Loss) bool { return l.Tar != "" }) {
 		fmt.Fprintln(a.out, "run 'holdall repair' first: it repairs segments if it can prove their content")
 	}
-	fmt.Fprintf(a.out, "--fix-journal goes back to this revision and loses %s%s\n", lines, span)
+	fmt.Fprintf(a.out, "--fix-journal goes back to it and loses %s%s\n", lines, span)
 }
 
 func inCheckpoint(name string) string { return ifAny("checkpoint %s ", name) }
