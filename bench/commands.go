@@ -46,7 +46,7 @@ var comparisons = []comparison{
 	{"cat one large file by digests of pieces, against without", catProven},
 	{"serve: small files, 8 clients", serveContest((*suite).setS, 20_000, 8, wallRatio(1/0.6))},
 	{"serve: small files, 256 clients", serveContest((*suite).setS, 20_000, 256, wallRatio(1/0.6), rssUnder(100<<20))},
-	{"serve: one large file", serveContest((*suite).bigFile, 1, 1, wallRatio(1/0.8))},
+	{"serve: one large file", serveContest((*suite).bigFile, 1, 1, wallRatio(1.15))},
 	{"start", start(false)},
 	{"start, cold", start(true)},
 	{"random reads of A, in process", randomReads},
@@ -248,6 +248,7 @@ func extractA(peer, dir string) func(*suite) (row, error) {
 			if tar != "" {
 				c.inputs = append(c.inputs, tar)
 			}
+			c.goals = []goal{wallRatio(1), cpuRatio(1.1)}
 			c.against(command{{"mkdir", theirs}, {"tar", "xf", tar, "-C", theirs}})
 		} else {
 			c.inputs = []string{archive, in}
@@ -285,6 +286,7 @@ func listMany(asJSON bool) func(*suite) (row, error) {
 		}
 		if asJSON {
 			c.ours[0] = append(c.ours[0], "--json")
+			c.goals = []goal{wallUnder(350 * time.Millisecond), rssUnder(64 << 20)}
 			return s.hold(c)
 		}
 		c.goals = []goal{wallUnder(500 * time.Millisecond)}
@@ -366,6 +368,7 @@ func convertA(s *suite) (row, error) {
 		ours:   command{{s.bin, "convert", "-q", "--no-sync", archive, converted}},
 		inputs: []string{archive}, outputs: []string{copied, converted},
 		check: func(counter) error { return holdsAll(converted, archive) },
+		goals: []goal{wallRatio(1.2)},
 	}
 	c.against(command{{"cp", archive, copied}})
 	return s.hold(c)
@@ -390,7 +393,10 @@ func start(cold bool) func(*suite) (row, error) {
 		if err != nil {
 			return row{}, err
 		}
-		c := contest{ours: command{{s.bin, "ls", archive}}, inputs: []string{archive}, cold: cold, check: prints(lines, 3, "lines")}
+		c := contest{ours: command{{s.bin, "ls", archive}}, inputs: []string{archive}, cold: cold, check: prints(lines, 3, "lines"), goals: []goal{wallUnder(4 * time.Millisecond)}}
+		if cold {
+			c.goals = []goal{wallUnder(25 * time.Millisecond)}
+		}
 		tar := filepath.Join(s.out, "three.tar")
 		if c.against(command{{"tar", "tf", tar}}); c.peer != nil {
 			if _, err := s.fresh("three.tar", "tar", "cf", outputHere, "-C", in, "."); err != nil {

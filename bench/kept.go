@@ -26,7 +26,7 @@ func indexMany(s *suite) (row, error) {
 	return s.hold(contest{
 		ours:   command{{s.bin, "index", "-q", archive, "-o", out}},
 		inputs: []string{archive}, outputs: []string{out},
-		goals: []goal{wallUnder(1500 * time.Millisecond), rssUnder(300 << 20)},
+		goals: []goal{wallUnder(1500 * time.Millisecond), rssUnder(128 << 20)},
 	})
 }
 

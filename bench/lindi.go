@@ -29,7 +29,7 @@ var lindiReference []byte
 const (
 	blobs    = 10_000
 	blobSize = 10_000
-	lindiRSS = 40 << 20
+	lindiRSS = 32 << 20
 )
 
 // reference lets the Python package do a step.
@@ -113,7 +113,7 @@ func writeBlobs(s *suite) (row, error) {
 	}
 	r.goals = nil
 	if err == nil {
-		r.judge([]goal{times(5), rssUnder(lindiRSS)}, s.quick)
+		r.judge([]goal{times(6), rssUnder(lindiRSS)}, s.quick)
 	}
 	return r, err
 }

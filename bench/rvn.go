@@ -143,7 +143,7 @@ func rvnVerify(s *suite) (row, error) {
 	c := contest{
 		ours:   command{{s.bin, "verify", "-q", archive}},
 		inputs: []string{archive, contents},
-		goals:  []goal{wallRatio(0.7)},
+		goals:  []goal{wallRatio(0.9)},
 	}
 	c.against(command{{"zstd", "-tq", contents}})
 	return s.hold(c)
