@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/tree"
@@ -97,7 +98,8 @@ func (m *Amendment) Close() error {
 
 // AddOptions are wishes for what is added.
 type AddOptions struct {
-	// Exclude and Follow are about files of this machine.
+	// Include, Exclude and Follow are about files of this machine.
+	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
 	Follow  bool     `json:"follow,omitempty"`
 	// Prefix is put in front of every name.
@@ -115,9 +117,10 @@ type AddOptions struct {
 // that Pack would give them. It returns how many could not be added.
 func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (failed int64, err error) {
 	roots, err := tree.Roots(paths, false)
-	if err == nil {
-		err = tree.CheckPatterns(o.Exclude)
+	if err != nil {
+		return 0, err
 	}
+	names, err := glob.NewFilter(o.Include, o.Exclude)
 	if err != nil {
 		return 0, err
 	}
@@ -125,7 +128,7 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	if owns := m.st.Can().Owns; owns != nil {
 		own = func(path string) bool { return owns(path, m.name) }
 	}
-	for n := range tree.Walk(ctx, roots, tree.Options{Exclude: o.Exclude, Follow: o.Follow, Stat: true}) {
+	for n := range tree.Walk(ctx, roots, tree.Options{Names: names, Follow: o.Follow, Stat: true}) {
 		err := n.Err
 		switch {
 		case err != nil:
@@ -191,5 +194,6 @@ func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) erro
 		return err
 	}
 	o.Meter.Add(1, e.Size)
+	o.Meter.Done(e.Name)
 	return nil
 }

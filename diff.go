@@ -29,12 +29,17 @@ type Compared struct {
 // are compared by their digests where both sides record the same kind, and byte
 // by byte otherwise. Modes are compared where both keep them; times never.
 func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) error) (Compared, error) {
+	return DiffSome(ctx, a, b, func(string) bool { return true }, m, report)
+}
+
+// DiffSome is Diff of the entries that are wanted by their names.
+func DiffSome(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *Meter, report func(Difference) error) (Compared, error) {
 	var sum Compared
-	as, err := byName(ctx, a)
+	as, err := byName(ctx, a, wanted)
 	if err != nil {
 		return sum, err
 	}
-	bs, err := byName(ctx, b)
+	bs, err := byName(ctx, b, wanted)
 	if err != nil {
 		return sum, err
 	}
@@ -84,13 +89,15 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 // byName returns a's entries by name. Folders that only names imply are not
 // entries; one that has an entry of its own counts only where nothing is in it,
 // since the other side may imply it.
-func byName(ctx context.Context, a *Archive) ([]Entry, error) {
+func byName(ctx context.Context, a *Archive, wanted func(name string) bool) ([]Entry, error) {
 	var es []Entry
 	for e, err := range a.src.Packed(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		es = append(es, e)
+		if wanted(e.Name) {
+			es = append(es, e)
+		}
 	}
 	slices.SortStableFunc(es, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	parents := map[string]bool{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/unpack"
 )
 
@@ -11,6 +12,9 @@ import (
 type ExtractOptions struct {
 	// Names are entries and folders to extract; none is everything.
 	Names []string `json:"names,omitempty"`
+	// Include and Exclude are patterns that select among these; see PackOptions.
+	Include []string `json:"include,omitempty"`
+	Exclude []string `json:"exclude,omitempty"`
 	// Overwrite replaces files that are there already. Without it they stay and
 	// their entries are reported.
 	Overwrite bool `json:"overwrite,omitempty"`
@@ -25,6 +29,9 @@ type ExtractOptions struct {
 	// KeepDamaged writes what can be read of a damaged file, compared with nothing, as
 	// NAME.damaged, with zeros for what cannot. The file counts as failed all the same.
 	KeepDamaged bool `json:"keep_damaged,omitempty"`
+	// DryRun reads and compares all, and writes nothing. The folder may be nil, for one that
+	// is not there.
+	DryRun bool `json:"dry_run,omitempty"`
 	// Max limits what an archive may write, so that it cannot fill a disk. Zero means
 	// the usual limit, a negative number none.
 	Max struct {
@@ -56,8 +63,12 @@ type Extracted struct {
 // are refused and reported. A file appears under its name when its content is
 // whole and, if the archive has its digest, right.
 func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (Extracted, error) {
+	filter, err := glob.NewFilter(o.Include, o.Exclude)
+	if err != nil {
+		return Extracted{}, err
+	}
 	done, err := unpack.Extract(ctx, a.src, into, unpack.Options{
-		Names: o.Names, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged,
+		Names: o.Names, Filter: filter, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged, DryRun: o.DryRun,
 		Max: unpack.Limits(o.Max), OnError: o.OnError, Meter: o.Meter,
 	})
 	return Extracted(done), err

@@ -22,7 +22,9 @@ type PackOptions struct {
 	// Plain writes the bare format, without the digests that we add.
 	Plain bool `json:"plain,omitempty"`
 	// Exclude are patterns of names to leave out; see the command's help.
+	// Include are patterns of those to take, with what is below them; none is all.
 	Exclude []string `json:"exclude,omitempty"`
+	Include []string `json:"include,omitempty"`
 	// Only, if it is not nil, are the names of the files to pack; the folders above
 	// them come along. Attrs replace what entries have, by name.
 	Only  map[string]bool `json:"only,omitempty"`
@@ -115,7 +117,7 @@ func (o PackOptions) inner() pack.Options {
 		attrs[name] = pack.Attr(a)
 	}
 	return pack.Options{
-		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
+		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Include: o.Include, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
 		Follow: o.Follow, Listed: o.Listed, Time: o.Time, Prefix: o.Prefix, Jobs: o.Jobs, Embed: o.Embed, Refer: o.Refer,
 		Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, Protect: o.Protect, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
 	}

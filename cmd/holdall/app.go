@@ -36,6 +36,8 @@ type app struct {
 	progress string
 	exact    bool // sizes in bytes
 	noSync   bool
+	verbose  bool
+	dryRun   bool
 
 	format   string
 	view     string
