@@ -1,5 +1,5 @@
 // Package docs is what a program has of these pages: the description of what holdall
-// serves, for programs.
+// serves, for programs, and that of the command, for its help.
 package docs
 
 import _ "embed"
@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
+
+// CLI describes the command line.
+//
+//go:embed cli.md
+var CLI string

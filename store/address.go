@@ -17,6 +17,13 @@ var (
 
 type opener = func(ctx context.Context, address string) (st Store, name string, err error)
 
+// Schemes returns the schemes of the addresses that OpenAddress takes: "" is that of paths.
+func Schemes() []string {
+	schemesMu.RLock()
+	defer schemesMu.RUnlock()
+	return slices.Sorted(maps.Keys(schemes))
+}
+
 // Register makes addresses of the given scheme known ("https"; "" for plain
 // paths). open finds the store that an address lies in and the object's name within
 // it, and need not touch the network. Register panics if the scheme is taken.

@@ -110,6 +110,7 @@ archive; 'holdall convert OLD NEW' writes a new archive without them.`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.amendNames(ctx, args[0], args[1:], recursive, func(m *holdall.Amendment, name string) error { return m.Remove(ctx, name) })
 		}),
+		ValidArgsFunction: a.completeMembers,
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also remove folders and everything in them")
 	a.verboseFlag(cmd.Flags())
@@ -132,6 +133,7 @@ The change is atomic, and no content is copied.`,
 				return m.Rename(ctx, name, to+strings.TrimPrefix(name, from))
 			})
 		}),
+		ValidArgsFunction: a.completeMembers,
 	}
 	a.verboseFlag(cmd.Flags())
 	a.dryRunFlag(cmd.Flags())

@@ -179,8 +179,8 @@ if they cover the property.
 // stopped ends the help of all verbs that write a revision.
 const stopped = `
 The store must not be open in another program; holdall checks its lock. If the
-command is interrupted, the store has either the old revision or the new one. The
-old one stays in the journal: 'holdall ls --revision' shows it.`
+command is interrupted, the store has either the old revision or the new one.
+The old one stays in the journal: 'holdall ls --revision' shows it.`
 
 func (a *app) oakRmCommand() *cobra.Command {
 	var o oak.RemoveOptions
