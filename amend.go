@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/tree"
@@ -100,7 +101,8 @@ func (m *Amendment) Close() error {
 
 // AddOptions are the options of [Amendment.Add] and [Amendment.AddFrom].
 type AddOptions struct {
-	// Exclude and Follow apply to local files, as in PackOptions.
+	// Include, Exclude and Follow apply to local files, as in PackOptions.
+	Include []string `json:"include,omitempty"`
 	Exclude []string `json:"exclude,omitempty"`
 	Follow  bool     `json:"follow,omitempty"`
 	// Prefix is prepended to every name.
@@ -118,9 +120,10 @@ type AddOptions struct {
 // It returns the number of files that could not be added.
 func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (failed int64, err error) {
 	roots, err := tree.Roots(paths, false)
-	if err == nil {
-		err = tree.CheckPatterns(o.Exclude)
+	if err != nil {
+		return 0, err
 	}
+	names, err := glob.NewFilter(o.Include, o.Exclude)
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +131,7 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 	if owns := m.st.Can().Owns; owns != nil {
 		own = func(path string) bool { return owns(path, m.name) }
 	}
-	for n := range tree.Walk(ctx, roots, tree.Options{Exclude: o.Exclude, Follow: o.Follow, Stat: true}) {
+	for n := range tree.Walk(ctx, roots, tree.Options{Names: names, Follow: o.Follow, Stat: true}) {
 		err := n.Err
 		switch {
 		case err != nil:
@@ -195,5 +198,6 @@ func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) erro
 		return err
 	}
 	o.Meter.Add(1, e.Size)
+	o.Meter.Done(e.Name)
 	return nil
 }

@@ -30,12 +30,17 @@ type Compared struct {
 // and byte by byte otherwise. Modes are compared if both archives have them. Times are not
 // compared. An error that report returns ends the comparison.
 func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) error) (Compared, error) {
+	return DiffSome(ctx, a, b, func(string) bool { return true }, m, report)
+}
+
+// DiffSome is Diff of the entries that are wanted by their names.
+func DiffSome(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *Meter, report func(Difference) error) (Compared, error) {
 	var sum Compared
-	as, err := byName(ctx, a)
+	as, err := byName(ctx, a, wanted)
 	if err != nil {
 		return sum, err
 	}
-	bs, err := byName(ctx, b)
+	bs, err := byName(ctx, b, wanted)
 	if err != nil {
 		return sum, err
 	}
@@ -82,15 +87,17 @@ func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) 
 	return sum, nil
 }
 
-// byName returns a's entries, sorted by name. It omits folders that have entries in them, because
-// the other archive may only imply them.
-func byName(ctx context.Context, a *Archive) ([]Entry, error) {
+// byName returns the wanted entries of a, sorted by name. It omits folders that have entries in
+// them, because the other archive may only imply them.
+func byName(ctx context.Context, a *Archive, wanted func(name string) bool) ([]Entry, error) {
 	var es []Entry
 	for e, err := range a.src.Packed(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		es = append(es, e)
+		if wanted(e.Name) {
+			es = append(es, e)
+		}
 	}
 	slices.SortStableFunc(es, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	parents := map[string]bool{}

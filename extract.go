@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/unpack"
 )
 
@@ -11,6 +12,9 @@ import (
 type ExtractOptions struct {
 	// Names are the entries and folders to extract. If there are none, everything is extracted.
 	Names []string `json:"names,omitempty"`
+	// Include and Exclude are patterns that select among these; see PackOptions.
+	Include []string `json:"include,omitempty"`
+	Exclude []string `json:"exclude,omitempty"`
 	// Overwrite replaces existing files. Without it, existing files are kept and their entries
 	// are reported as failed.
 	Overwrite bool `json:"overwrite,omitempty"`
@@ -26,6 +30,9 @@ type ExtractOptions struct {
 	// place of the rest. These bytes are not compared with a digest. The file still counts as
 	// failed.
 	KeepDamaged bool `json:"keep_damaged,omitempty"`
+	// DryRun reads and compares everything and writes nothing. The folder may be nil if it does
+	// not exist.
+	DryRun bool `json:"dry_run,omitempty"`
 	// Max limits what an archive may write, so that it cannot fill a disk. Zero means the default
 	// limit, a negative number no limit.
 	Max struct {
@@ -56,8 +63,12 @@ type Extracted struct {
 // into, and entries that would replace each other, and reports them. A file appears under its
 // name when its content is complete and, if the archive has its digest, matches it.
 func Extract(ctx context.Context, a *Archive, into *os.Root, o ExtractOptions) (Extracted, error) {
+	filter, err := glob.NewFilter(o.Include, o.Exclude)
+	if err != nil {
+		return Extracted{}, err
+	}
 	done, err := unpack.Extract(ctx, a.src, into, unpack.Options{
-		Names: o.Names, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged,
+		Names: o.Names, Filter: filter, Overwrite: o.Overwrite, NoOwner: o.NoOwner, OutsideLinks: o.OutsideLinks, NoVerify: o.NoVerify, KeepDamaged: o.KeepDamaged, DryRun: o.DryRun,
 		Max: unpack.Limits(o.Max), OnError: o.OnError, Meter: o.Meter,
 	})
 	return Extracted(done), err

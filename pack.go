@@ -22,8 +22,11 @@ type PackOptions struct {
 	ChunkMax  int64 `json:"chunk_max,omitempty"`
 	// Plain writes the bare format, without the digests that holdall adds.
 	Plain bool `json:"plain,omitempty"`
-	// Exclude has patterns of names to leave out; 'holdall pack --help' describes them.
+	// Exclude has patterns of names to leave out, and Include has patterns of names to pack with
+	// everything below them; without Include, all names are packed. 'holdall help patterns'
+	// describes patterns.
 	Exclude []string `json:"exclude,omitempty"`
+	Include []string `json:"include,omitempty"`
 	// Only, if not nil, has the names of the files to pack; the folders above them are packed
 	// too. Attrs replaces attributes of entries, by name.
 	Only  map[string]bool `json:"only,omitempty"`
@@ -115,7 +118,7 @@ func (o PackOptions) inner() pack.Options {
 		attrs[name] = pack.Attr(a)
 	}
 	return pack.Options{
-		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
+		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Include: o.Include, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
 		Follow: o.Follow, Listed: o.Listed, Time: o.Time, Prefix: o.Prefix, Jobs: o.Jobs, Embed: o.Embed, Refer: o.Refer,
 		Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, Protect: o.Protect, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
 	}

@@ -1,4 +1,5 @@
-// Package docs embeds the OpenAPI description of what holdall serves, for the program.
+// Package docs embeds pages for the program: the OpenAPI description of what holdall serves, and the
+// description of the command, for its help.
 package docs
 
 import _ "embed"
@@ -7,3 +8,8 @@ import _ "embed"
 //
 //go:embed openapi.yaml
 var OpenAPI []byte
+
+// CLI describes the command line.
+//
+//go:embed cli.md
+var CLI string

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 )
 
@@ -56,7 +53,12 @@ func (a *app) formatsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "formats",
 		Short: "List the formats and what each can do",
-		Args:  args(0, 0, "no arguments"),
+		Long: `Lists what each format can do, and what it keeps of an entry:
+
+` + formatTable() + `
+
+holdall recognises the format of an archive by its bytes. --format sets it.`,
+		Args: args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			type able struct {
 				Name       string   `json:"name"`
@@ -113,35 +115,4 @@ func keeps(f *format.Format) []string {
 		}
 	}
 	return words
-}
-
-// completeMembers completes the names of entries behind an archive. A shell
-// waits for it, so it gives up soon.
-func (a *app) completeMembers(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	in, err := a.open(ctx, args[0], false)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer in.Close()
-	dir := "."
-	if i := strings.LastIndexByte(toComplete, '/'); i > 0 {
-		dir = toComplete[:i]
-	}
-	var names []string
-	each(in.ReadDir(ctx, dir), func(e holdall.Entry) error {
-		name := format.Escape(e.Name)
-		if e.Kind == format.Dir {
-			name += "/"
-		}
-		if strings.HasPrefix(name, toComplete) {
-			names = append(names, name)
-		}
-		return nil
-	})
-	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ type amendedJSON struct {
 func (a *app) addCommand() *cobra.Command {
 	var o holdall.AddOptions
 	var from string
+	var sel selection
 	cmd := &cobra.Command{
 		Use:   "add ARCHIVE INPUT...",
 		Short: "Add files and folders to an archive, in place",
@@ -39,7 +41,11 @@ and arrays of SRC are added.`,
 		Args: args(1, -1, "an archive and what to add"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			o.OnError = a.entryFailed
-			o.Meter = &holdall.Meter{}
+			o.Meter = a.newMeter()
+			var err error
+			if o.Include, o.Exclude, err = sel.patterns(a); err != nil {
+				return err
+			}
 			switch {
 			case from != "":
 				return a.addFrom(ctx, args[0], from, args[1:], o)
@@ -55,14 +61,18 @@ and arrays of SRC are added.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.Exclude, "exclude", nil, "leave out names that match this pattern; may be repeated")
+	sel.register(f)
+	a.verboseFlag(f)
+	a.dryRunFlag(f)
 	f.BoolVar(&o.Follow, "follow", false, "add the files that symbolic links point to")
 	f.StringVar(&o.Prefix, "prefix", "", "put this in front of every name")
 	f.StringVar(&from, "from", "", "add groups and arrays of this file or archive")
 	f.BoolVar(&o.Embed, "embed", false, "with --from: copy content that SRC only refers to")
 	f.StringVar(&o.Refer, "refer", "", "with --from: refer to the content of SRC at this address; here is its current one")
 	cmd.MarkFlagsMutuallyExclusive("embed", "refer")
-	cmd.MarkFlagsMutuallyExclusive("from", "exclude")
+	for _, name := range []string{"include", "exclude", "exclude-from"} {
+		cmd.MarkFlagsMutuallyExclusive("from", name)
+	}
 	cmd.MarkFlagsMutuallyExclusive("from", "follow")
 	return cmd
 }
@@ -100,13 +110,16 @@ archive; 'holdall convert OLD NEW' writes a new archive without them.`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.amendNames(ctx, args[0], args[1:], recursive, func(m *holdall.Amendment, name string) error { return m.Remove(ctx, name) })
 		}),
+		ValidArgsFunction: a.completeMembers,
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "also remove folders and everything in them")
+	a.verboseFlag(cmd.Flags())
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
 func (a *app) mvCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "mv ARCHIVE FROM TO",
 		Short: "Rename an entry or a folder, in place",
 		Long: `Renames an entry, or a folder with everything in it. The new name must be free.
@@ -120,7 +133,11 @@ The change is atomic, and no content is copied.`,
 				return m.Rename(ctx, name, to+strings.TrimPrefix(name, from))
 			})
 		}),
+		ValidArgsFunction: a.completeMembers,
 	}
+	a.verboseFlag(cmd.Flags())
+	a.dryRunFlag(cmd.Flags())
+	return cmd
 }
 
 // amendNames changes the entries that paths name, or all in them if they are folders and
@@ -131,7 +148,13 @@ func (a *app) amendNames(ctx context.Context, address string, paths []string, fo
 		return err
 	}
 	return a.amend(ctx, address, func(m *holdall.Amendment) (int64, error) {
-		return 0, all(names, func(name string) error { return change(m, name) })
+		return 0, all(names, func(name string) error {
+			err := change(m, name)
+			if err == nil {
+				a.nameDone(name)
+			}
+			return err
+		})
 	})
 }
 
@@ -144,17 +167,17 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 	}
 	defer in.Close()
 	var names []string
-	for _, p := range paths {
-		e, err := lookup(ctx, in, p)
-		if err != nil {
-			return nil, err
-		}
+	entries, err := expandAll(ctx, in, paths)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
 		if e.Kind != format.Dir {
 			names = append(names, e.Name)
 			continue
 		}
 		if !folders {
-			return nil, fmt.Errorf("%s is a folder: -r removes it and everything in it", p)
+			return nil, fmt.Errorf("%s is a folder: -r removes it and everything in it", format.Escape(e.Name))
 		}
 		err = each(in.Entries(ctx), func(b holdall.Entry) error {
 			if strings.HasPrefix(b.Name, e.Name+"/") || b.Name == e.Name {
@@ -166,6 +189,8 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 			return nil, err
 		}
 	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	if len(names) == 0 {
 		return nil, &fs.PathError{Op: "find", Path: strings.Join(paths, ", "), Err: fs.ErrNotExist}
 	}
@@ -179,7 +204,7 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 		return err
 	}
 	m, err := withParams(a, a.openOptions(), func(o holdall.OpenOptions) (*holdall.Amendment, error) {
-		return holdall.AmendStore(ctx, st, name, o)
+		return holdall.AmendStore(ctx, a.dry(st, true), name, o)
 	})
 	if err != nil {
 		return err
@@ -211,7 +236,7 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 		if words == nil {
 			words = []string{"nothing changed"}
 		}
-		fmt.Fprintf(a.out, "%s: %s, %s\n", a.address, strings.Join(words, ", "), a.humanSize(sum.Stored))
+		fmt.Fprintf(a.out, "%s: %s, %s%s\n", a.address, strings.Join(words, ", "), a.humanSize(sum.Stored), a.didNot())
 	}
 	return answer(failed > 0)
 }

@@ -36,6 +36,8 @@ type app struct {
 	progress string
 	exact    bool // sizes in bytes
 	noSync   bool
+	verbose  bool
+	dryRun   bool
 
 	format   string
 	view     string
@@ -91,8 +93,12 @@ func (a *app) colour() bool {
 // run carries out a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
-	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd := root
+	args, err := verbFor(root, args)
+	if err == nil {
+		root.SetArgs(args)
+		cmd, err = root.ExecuteContextC(ctx)
+	}
 	if _, ok := errors.AsType[*usageError](err); ok && cmd.HasParent() {
 		a.verb = cmd.Name()
 	}
@@ -325,7 +331,7 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 			}
 		}
 	}
-	return e, err
+	return e, misspelt(ctx, a, name, err)
 }
 
 // rootCommand assembles the verbs.
@@ -346,21 +352,22 @@ Verbs that read an archive also accept a folder.`,
 		Version:       versionString(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			a.verb = cmd.Name()
+			return environment(cmd)
 		},
 	}
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err}
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand())
 	a.globalFlags(root)
 	columns := fmt.Sprint(min(a.width(), 100))
 	root.SetUsageTemplate(strings.NewReplacer(
 		".LocalFlags.FlagUsages", "(ownFlags .).FlagUsagesWrapped "+columns,
 		"{{if .HasAvailableInheritedFlags}}", "{{with paramFlags . "+columns+"}}\n\nParameters of formats:\n{{. | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}",
+		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `"{{.CommandPath}} [command] --help" says more about a command.`,
 		".InheritedFlags.FlagUsages", "(globalFlags .).FlagUsagesWrapped "+columns,
 	).Replace(root.UsageTemplate()))
 	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
@@ -385,6 +392,8 @@ Verbs that read an archive also accept a folder.`,
 	add("check", format.ToOpen|format.ToRepair, a.repairCommand())
 	add("check", 0, a.oakCommand())
 	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand())
+	root.AddCommand(topicCommands()...)
+	a.completions(root)
 	return root
 }
 
@@ -405,7 +414,6 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.BoolVar(&a.noVerify, "no-verify", false, "do not compare what is read with recorded digests")
 	f.Var(&a.whole, "compare-whole", "largest file to read and compare whole when only a part is read (default 1MiB)")
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
-	root.RegisterFlagCompletionFunc("progress", cobra.FixedCompletions([]string{"bar", "plain", "none"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // formatFlag is -f, which says of some verbs what they write.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -79,11 +80,14 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 		return usage("--depth needs --json and the tree of an Oak store")
 	}
 	return all(names, func(name string) error {
-		e, err := lookup(ctx, in, name)
+		entries, err := expand(ctx, in, name)
 		if err != nil {
 			return err
 		}
-		return a.cat(ctx, in, e, r)
+		if len(entries) > 1 { // of a pattern, the files are meant
+			entries = slices.DeleteFunc(entries, func(e holdall.Entry) bool { return !e.Kind.HasContent() })
+		}
+		return all(entries, func(e holdall.Entry) error { return a.cat(ctx, in, e, r) })
 	})
 }
 

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -41,7 +43,7 @@ store.`,
 			return a.convert(ctx, args[0], p)
 		}),
 	}
-	p.register(cmd)
+	p.register(a, cmd)
 	fs := cmd.Flags()
 	a.formatFlag(cmd, fs, "format of DST (default from its extension): dir, ", format.All())
 	fs.StringVar(&p.from, "from", "", "format of SRC, if detection fails")
@@ -72,7 +74,7 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		if err := ofAFolder(p.o.Param); err != nil {
 			return err
 		}
-		return a.extractTo(ctx, in, p.out, holdall.ExtractOptions{Meter: p.o.Meter})
+		return a.extractTo(ctx, in, p.out, holdall.ExtractOptions{Include: p.o.Include, Exclude: p.o.Exclude, Meter: p.o.Meter})
 	}
 	st, name, err := a.locateOut(ctx, p.out)
 	if err != nil {
@@ -171,14 +173,19 @@ func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o 
 
 // extractBelow extracts into dir, which it makes, and tells what it cannot.
 func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) (holdall.Extracted, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return holdall.Extracted{}, err
+	o.DryRun = a.dryRun
+	if !o.DryRun {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return holdall.Extracted{}, err
+		}
 	}
 	root, err := os.OpenRoot(dir)
-	if err != nil {
+	switch {
+	case err == nil:
+		defer root.Close()
+	case !o.DryRun || !errors.Is(err, fs.ErrNotExist):
 		return holdall.Extracted{}, err
 	}
-	defer root.Close()
 	if in.Format() == shelf.Format {
 		o.Max.Ratio = -1 // nobody knows how large its archives are as a whole
 	}
@@ -208,6 +215,7 @@ func (a *app) tellExtracted(sum holdall.Extracted) error {
 		if sum.Failed > 0 {
 			line += "; " + count(sum.Failed, "entry") + " not extracted"
 		}
+		line += a.didNot()
 		a.out.WriteString(line + "\n")
 	}
 	return answer(sum.Failed > 0)

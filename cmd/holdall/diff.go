@@ -12,7 +12,8 @@ import (
 )
 
 func (a *app) diffCommand() *cobra.Command {
-	return &cobra.Command{
+	var sel selection
+	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "List the differences between two archives or folders",
 		Long: `Lists the entries that differ between two archives or folders: - is only in A,
@@ -22,6 +23,10 @@ code is 1 if there are differences.`,
 		Example: "  holdall diff docs.caf docs\n  holdall diff --json old.caf new.caf",
 		Args:    args(2, 2, "two archives or folders"),
 		RunE: run(func(ctx context.Context, args []string) error {
+			names, err := sel.filter(a)
+			if err != nil {
+				return err
+			}
 			a.several = true
 			left, err := a.open(ctx, args[0], false)
 			if err != nil {
@@ -45,13 +50,15 @@ code is 1 if there are differences.`,
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "compared")
 			defer stop()
-			sum, err := holdall.Diff(ctx, left, right, m, a.printDifference)
+			sum, err := holdall.DiffSome(ctx, left, right, names.Wants, m, a.printDifference)
 			if err == nil && sum.Added+sum.Removed+sum.Changed > 0 {
 				err = errNo
 			}
 			return err
 		}),
 	}
+	sel.register(cmd.Flags())
+	return cmd
 }
 
 func (a *app) printDifference(d holdall.Difference) error {

@@ -13,6 +13,7 @@ func (a *app) extractCommand() *cobra.Command {
 	var dir string
 	var o holdall.ExtractOptions
 	var maxBytes sizeFlag
+	var sel selection
 	cmd := &cobra.Command{
 		Use:   "extract ARCHIVE [PATH...] -C DIR",
 		Short: "Extract files of an archive to disk",
@@ -28,13 +29,16 @@ unless you give --overwrite.`,
   holdall extract https://example.org/docs.caf guide -C .`,
 		Args: args(1, -1, "an archive"),
 		RunE: a.onArchive(func(ctx context.Context, in *holdall.Archive, names []string) error {
-			o.Meter, o.Max.Bytes = &holdall.Meter{}, int64(maxBytes)
-			for _, name := range names {
-				e, err := lookup(ctx, in, name)
-				if err != nil {
-					return err
-				}
+			o.Meter, o.Max.Bytes = a.newMeter(), int64(maxBytes)
+			entries, err := expandAll(ctx, in, names)
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
 				o.Names = append(o.Names, e.Name)
+			}
+			if o.Include, o.Exclude, err = sel.patterns(a); err != nil {
+				return err
 			}
 			return a.extractTo(ctx, in, dir, o)
 		}),
@@ -42,6 +46,9 @@ unless you give --overwrite.`,
 	}
 	fs := cmd.Flags()
 	extractFlags(fs, &dir, &o)
+	sel.register(fs)
+	a.verboseFlag(fs)
+	a.dryRunFlag(fs)
 	fs.BoolVar(&o.OutsideLinks, "outside-links", false, "also create symbolic links that lead outside DIR")
 	fs.Int64Var(&o.Max.Entries, "max-entries", 0, "stop if there are more entries (default 20 million, -1 no limit)")
 	fs.Var(&maxBytes, "max-bytes", "stop if there is more content (default no limit)")

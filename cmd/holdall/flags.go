@@ -26,7 +26,11 @@ func (c *choice) Type() string   { return "word" }
 
 func (c *choice) Set(s string) error {
 	if s == "" || !slices.Contains(c.words, s) {
-		return fmt.Errorf("expected %s", strings.TrimPrefix(strings.Join(c.words, " or "), " or "))
+		expected := strings.TrimPrefix(strings.Join(c.words, " or "), " or ")
+		if meant := nearest(s, c.words); meant != "" {
+			return &misspeltError{fmt.Errorf("expected %s", expected), meant}
+		}
+		return fmt.Errorf("expected %s", expected)
 	}
 	*c.to = s
 	return nil

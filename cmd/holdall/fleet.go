@@ -171,7 +171,7 @@ how long packing takes.`,
 	fs.Var(&size, "chunk-size", "content of each archive or shard (default 30GB)")
 	fs.Int64Var(&s.ChunkObjects, "chunk-objects", 0, "maximum number of objects in an archive or shard (default 4000000)")
 	fs.StringVar(&s.Name, "name", "", "name of the plan (default TARGET)")
-	fs.StringArrayVar(&s.Exclude, "exclude", nil, "leave out names that match this pattern: '*.tmp', 'cache/*'; may be repeated")
+	fs.StringArrayVar(&s.Exclude, "exclude", nil, excludeUsage)
 	fs.Var(&protect, "protect", "write parity beside each archive that can restore this share of it: 5%")
 	fs.StringVar(&s.List, "list", "", "plan the objects listed in this file: one key per line, or JSON lines in FILE.jsonl")
 	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")

@@ -21,7 +21,7 @@ type rewriting struct {
 
 func (r *rewriting) flags(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.BoolVar(&r.dryRun, "dry-run", false, dryRunUsage)
+	fs.BoolVarP(&r.dryRun, "dry-run", "n", false, dryRunUsage)
 	fs.DurationVar(&r.grace, "grace", time.Hour, "how long an old archive stays after its files have moved to others")
 	fs.IntVar(&r.work.Workers, "workers", 1, "archives to write at once")
 	fs.IntVarP(&r.work.Jobs, "jobs", "j", 0, "objects of an archive to read at once (default 16)")

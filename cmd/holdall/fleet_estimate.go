@@ -26,7 +26,7 @@ type estimating struct {
 }
 
 func (e *estimating) flags(fs *pflag.FlagSet) {
-	fs.BoolVar(&e.dry, "dry-run", false, "record nothing; print the size of the plan and the cost of packing")
+	fs.BoolVarP(&e.dry, "dry-run", "n", false, "record nothing; print the size of the plan and the cost of packing")
 	fs.StringVar(&e.prices, "prices", "", "with --dry-run: JSON file with your prices (default Amazon's list prices)")
 	fs.StringVar(&e.rate, "rate", "", "with --dry-run: print the time at this rate: 400MB/s, or measured, which reads a sample")
 	fs.IntVar(&e.workers, "workers", 1, "with --rate measured: number of workers")

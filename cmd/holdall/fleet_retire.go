@@ -67,7 +67,7 @@ refused.`,
 		}),
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.DryRun, "dry-run", false, "prove everything, but only print what would be deleted")
+	fs.BoolVarP(&o.DryRun, "dry-run", "n", false, "prove everything, but only print what would be deleted")
 	fs.DurationVar(&o.OlderThan, "older-than", 0, "only originals packed at least this long ago: 720h")
 	fs.Int64Var(&o.Limit, "limit", 0, "delete at most this many objects")
 	fs.Var(&bytes, "limit-bytes", "delete at most this much content: 1TB")

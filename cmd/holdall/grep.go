@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,44 +17,102 @@ import (
 
 func (a *app) grepCommand() *cobra.Command {
 	var g grepping
-	var fold bool
+	var s searched
+	var sel selection
 	cmd := &cobra.Command{
 		Use:   "grep ARCHIVE REGEX [GLOB]",
 		Short: "Search the content of files",
 		Long: `Prints the lines that match REGEX (RE2 syntax), with the name of the file and
 the line number. For a file that is not text it prints only that the file
-matches. GLOB, as in 'holdall find', selects the files. The exit code is 1 if
-nothing matches, or if a file could not be read.`,
+matches. GLOB, as in 'holdall find', selects the files. With -e there is no
+REGEX among the arguments. The flags mean what they mean to grep(1). The exit
+code is 1 if nothing matches, or if a file could not be read.`,
 		Example: `  holdall grep docs.caf 'TODO|FIXME' '*.md'
-  holdall grep -l logs.caf 'status=5\d\d'`,
-		Args: args(2, 3, "an archive, a regular expression and optionally a pattern"),
-		RunE: run(func(ctx context.Context, args []string) error {
-			expr := args[1]
-			if fold {
-				expr = "(?i)" + expr
+  holdall grep -l logs.caf 'status=5\d\d'
+  holdall grep -e TODO -e FIXME docs.caf
+  holdall grep -cF docs.caf 'a.b'`,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if len(s.exprs) > 0 {
+				return args(1, 2, "an archive and optionally a pattern, as -e is the regular expression")(cmd, given)
 			}
-			re, err := regexp.Compile(expr)
+			return args(2, 3, "an archive, a regular expression and optionally a pattern")(cmd, given)
+		},
+		RunE: run(func(ctx context.Context, args []string) (err error) {
+			exprs, pattern := s.exprs, argOr(args, 1, "**")
+			if len(exprs) == 0 {
+				exprs, pattern = args[1:2], argOr(args, 2, "**")
+			}
+			if g.hit, err = s.compile(exprs); err != nil {
+				return &usageError{err}
+			}
+			match, err := globMatcher(pattern, false)
 			if err != nil {
 				return &usageError{err}
 			}
-			if g.match, err = globMatcher(argOr(args, 2, "**"), false); err != nil {
-				return &usageError{err}
+			names, err := sel.filter(a)
+			if err != nil {
+				return err
 			}
-			g.app, g.re = a, re
+			g.app, g.match = a, func(name string) bool { return match(name) && names.Wants(name) }
 			return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return g.run(ctx, in) })
 		}),
 	}
-	cmd.Flags().BoolVarP(&fold, "ignore-case", "i", false, "ignore case")
-	cmd.Flags().BoolVarP(&g.namesOnly, "files-with-matches", "l", false, "print only the names of files that match")
+	f := cmd.Flags()
+	f.BoolVarP(&s.fold, "ignore-case", "i", false, "ignore case")
+	f.BoolVarP(&g.namesOnly, "files-with-matches", "l", false, "print only the names of files that match")
+	f.BoolVarP(&g.count, "count", "c", false, "print only the number of lines that match, for each file")
+	f.BoolVarP(&s.invert, "invert-match", "v", false, "select the lines that do not match")
+	f.BoolVarP(&s.words, "word-regexp", "w", false, "match whole words only")
+	f.BoolVarP(&s.fixed, "fixed-strings", "F", false, "REGEX is a text and no regular expression")
+	f.StringArrayVarP(&s.exprs, "regexp", "e", nil, "search for this; may be repeated")
+	for long, short := range map[string]string{"line-number": "n", "extended-regexp": "E"} { // it is so anyway
+		f.BoolP(long, short, false, "")
+		f.MarkHidden(long)
+	}
+	sel.register(f)
+	cmd.MarkFlagsMutuallyExclusive("count", "files-with-matches")
 	return cmd
+}
+
+// searched is what lines are searched for.
+type searched struct {
+	exprs                      []string
+	fold, invert, words, fixed bool
+}
+
+// compile returns what says of a line whether it is one.
+func (s *searched) compile(exprs []string) (func(line []byte) bool, error) {
+	var any []string
+	for _, expr := range exprs {
+		if s.fixed {
+			expr = regexp.QuoteMeta(expr)
+		}
+		if _, err := regexp.Compile(expr); err != nil {
+			return nil, err
+		}
+		any = append(any, "(?:"+expr+")")
+	}
+	expr := strings.Join(any, "|")
+	if s.words {
+		expr = `(?:^|[^\pL\pN_])(?:` + expr + `)(?:[^\pL\pN_]|$)`
+	}
+	if s.fold {
+		expr = "(?i)" + expr
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, err
+	}
+	return func(line []byte) bool { return re.Match(line) != s.invert }, nil
 }
 
 // grepping is one search.
 type grepping struct {
 	app       *app
-	re        *regexp.Regexp
+	hit       func(line []byte) bool
 	match     func(string) bool
 	namesOnly bool
+	count     bool
 	found     bool
 	failed    int64
 }
@@ -81,12 +140,16 @@ func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
 
 func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 	name := quoteEmpty(format.Escape(e.Name))
-	for m, err := range grep.Lines(content, g.re) {
+	lines := int64(0)
+	for m, err := range grep.Lines(content, g.hit) {
 		if err != nil {
 			return err
 		}
 		g.found = true
+		lines++
 		switch {
+		case g.count:
+			continue
 		case g.app.json:
 			g.json(e, m)
 		case g.namesOnly:
@@ -96,9 +159,18 @@ func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 		default:
 			fmt.Fprintf(g.app.out, "%s:%d:%s\n", name, m.Line, format.Escape(string(m.Text)))
 		}
-		if g.namesOnly {
+		if g.namesOnly || m.Binary {
 			break
 		}
+	}
+	if g.count {
+		c := struct {
+			Path    string `json:"path"`
+			PathHex string `json:"path_hex,omitempty"`
+			Count   int64  `json:"count"`
+		}{Count: lines}
+		c.Path, c.PathHex = shown(e.Name)
+		g.app.tell(c, func() { fmt.Fprintf(g.app.out, "%s:%d\n", name, lines) })
 	}
 	return nil
 }

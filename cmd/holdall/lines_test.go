@@ -55,22 +55,3 @@ func TestByteRange(t *testing.T) {
 		}
 	}
 }
-
-func TestGlob(t *testing.T) {
-	for _, tt := range []struct {
-		glob, name string
-		want       bool
-	}{
-		{"*.md", "a/b/c.md", true}, {"*.md", "c.mdx", false}, {"a/*", "a/b", true}, {"a/*", "a/b/c", false},
-		{"a/**", "a/b/c", true}, {"**/c", "c", true}, {"**/c", "a/b/c", true}, {"a/**/c", "a/c", true}, {"a/**/c", "a/x/y/c", true},
-		{"?.txt", "a.txt", true}, {"?.txt", "ab.txt", false}, {"[a-c]x", "bx", true}, {"[!a-c]x", "bx", false},
-		{"*.{jpg,png}", "d/x.png", true}, {"*.{jpg,png}", "d/x.gif", false}, {`\*`, "*", true}, {`\*`, "a", false}, {"a.b", "axb", false}, {"x\ny", "x\ny", true},
-	} {
-		m, err := globMatcher(tt.glob, false)
-		if err != nil {
-			t.Errorf("%s: %v", tt.glob, err)
-		} else if got := m(tt.name); got != tt.want {
-			t.Errorf("%s matches %s: %v", tt.glob, tt.name, got)
-		}
-	}
-}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"slices"
@@ -13,53 +16,158 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/glob"
+	"github.com/holdall/holdall/internal/sorter"
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	var long, recursive bool
+	l := listing{app: a}
+	var human, helped bool
 	cmd := &cobra.Command{
 		Use:   "ls ARCHIVE [PATH...]",
 		Short: "List the entries of an archive",
 		Long: `Lists the top level of an archive, or the given folders. -R lists everything, in
 stored order. Names are full paths, so you can pass them to other verbs. Bytes
-that a terminal cannot show are printed as \xNN.
+that a terminal cannot show are printed as \xNN. PATH may be a pattern: see
+'holdall help patterns'. 'holdall ARCHIVE' is short for 'holdall ls ARCHIVE'.
 
 The exit code is 1 if damage hides an entry or its content, or if the index is
 damaged.`,
 		Example: `  holdall ls docs.caf
   holdall ls -l docs.caf guide
+  holdall ls -RlS docs.caf | head
   holdall ls -R --json docs.caf | jq -r .path`,
-		Args: args(1, -1, "an archive"),
-		RunE: a.onArchive(func(ctx context.Context, in *holdall.Archive, names []string) error {
-			print := a.entryPrinter(ctx, in, long)
-			if len(names) == 0 {
-				names = []string{"."}
+		Args: func(cmd *cobra.Command, given []string) error {
+			if human && len(given) == 0 { // it means help of other verbs
+				return nil
 			}
-			return all(names, func(name string) error { return a.list(ctx, in, name, recursive, print) })
-		}),
+			return args(1, -1, "an archive")(cmd, given)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			a.exact = a.exact && !human
+			var err error
+			if l.names, err = l.sel.filter(a); err != nil {
+				return err
+			}
+			return a.use(cmd.Context(), args[0], false, func(in *holdall.Archive) error { return l.list(cmd.Context(), in, args[1:]) })
+		},
 		ValidArgsFunction: a.completeMembers,
 	}
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "also print kind, mode, size, time and digest")
-	cmd.Flags().BoolVarP(&recursive, "recursive", "R", false, "list everything below")
+	f := cmd.Flags()
+	f.BoolVarP(&l.long, "long", "l", false, "also print kind, mode, size, time and digest")
+	f.BoolVarP(&l.recursive, "recursive", "R", false, "list everything below")
+	f.BoolVarP(&l.self, "directory", "d", false, "list folders themselves, not what is in them")
+	f.BoolVarP(&l.bySize, "by-size", "S", false, "sort by size, largest first")
+	f.BoolVarP(&l.byTime, "by-time", "t", false, "sort by time, newest first")
+	f.BoolVarP(&l.reverse, "reverse", "r", false, "reverse the order")
+	f.BoolVarP(&human, "human-readable", "h", false, "print sizes as 12.3 MiB (the default without --bytes)")
+	f.BoolVar(&helped, "help", false, "help for ls")
+	for long, short := range map[string]string{"all": "a", "one-per-line": "1"} { // as ls(1) has them; it is so anyway
+		f.BoolP(long, short, false, "")
+		f.MarkHidden(long)
+	}
+	l.sel.register(f)
+	cmd.MarkFlagsMutuallyExclusive("by-size", "by-time")
+	cmd.MarkFlagsMutuallyExclusive("directory", "recursive")
 	return cmd
 }
 
-// list prints what name is, or what is in it.
-func (a *app) list(ctx context.Context, in *holdall.Archive, name string, recursive bool, print func(holdall.Entry) error) error {
-	if name == "." && recursive {
-		return each(in.Entries(ctx), print)
+// listing is what ls lists, and how.
+type listing struct {
+	app                                            *app
+	long, recursive, self, bySize, byTime, reverse bool
+	sel                                            selection
+	names                                          *glob.Filter
+}
+
+// list prints what paths name, or what is in them.
+func (l *listing) list(ctx context.Context, in *holdall.Archive, paths []string) error {
+	if len(paths) == 0 {
+		paths = []string{"."}
 	}
-	e, err := lookup(ctx, in, name)
+	print := l.app.entryPrinter(ctx, in, l.long)
+	return all(paths, func(path string) error {
+		entries, err := expand(ctx, in, path)
+		if err != nil {
+			return err
+		}
+		return l.inOrder(print, func(print func(holdall.Entry) error) error {
+			return all(entries, func(e holdall.Entry) error { return l.one(ctx, in, e, print) })
+		})
+	})
+}
+
+// one prints an entry, or what is in it.
+func (l *listing) one(ctx context.Context, in *holdall.Archive, e holdall.Entry, print func(holdall.Entry) error) error {
+	selected := func(e holdall.Entry) error {
+		if !l.names.Wants(e.Name) {
+			return nil
+		}
+		return print(e)
+	}
+	switch {
+	case e.Kind != format.Dir || l.self:
+		return selected(e)
+	case !l.recursive:
+		return each(in.ReadDir(ctx, e.Name), selected)
+	case e.Name == ".":
+		return each(in.Entries(ctx), selected)
+	}
+	return each(in.Below(ctx, e.Name), selected)
+}
+
+// inOrder has do print entries, and puts the lines in the order that is wanted.
+func (l *listing) inOrder(print func(holdall.Entry) error, do func(print func(holdall.Entry) error) error) error {
+	if !l.bySize && !l.byTime && !l.reverse {
+		return do(print)
+	}
+	rows := sorter.New(sorter.Options{Scratch: sorter.TempFile})
+	defer rows.Close()
+	var line bytes.Buffer
+	out := l.app.out
+	n := uint64(0)
+	var key []byte
+	err := do(func(e holdall.Entry) error {
+		line.Reset()
+		l.app.out = bufio.NewWriter(&line)
+		err := print(e)
+		err = cmp.Or(err, l.app.out.Flush())
+		l.app.out = out
+		if err != nil {
+			return err
+		}
+		n++
+		first, name := n, ""
+		switch {
+		case l.bySize:
+			first, name = ^uint64(e.Size), e.Name
+		case l.byTime:
+			first, name = ^(uint64(e.ModTime.Unix()) ^ 1<<63), e.Name // of no time: last
+		}
+		if l.reverse {
+			first = ^first
+		}
+		key = binary.BigEndian.AppendUint64(key[:0], first)
+		if l.byTime {
+			nano := uint32(e.ModTime.Nanosecond())
+			if !l.reverse {
+				nano = ^nano
+			}
+			key = binary.BigEndian.AppendUint32(key, nano)
+		}
+		key = binary.BigEndian.AppendUint64(append(append(key, name...), 0), n)
+		return rows.Add(key, line.Bytes())
+	})
 	if err != nil {
 		return err
 	}
-	if e.Kind != format.Dir {
-		return print(e)
-	}
-	if !recursive {
-		return each(in.ReadDir(ctx, e.Name), print)
-	}
-	return each(in.Below(ctx, e.Name), print)
+	return each(rows.Sorted(), func(r sorter.Row) error {
+		_, err := out.Write(r.Value)
+		return err
+	})
 }
 
 // each does something with each of what comes, until there is an error.

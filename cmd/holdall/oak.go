@@ -110,9 +110,6 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	return cmd
 }
 
-// dryRunUsage is the usage of --dry-run.
-const dryRunUsage = "only print what would be done"
-
 // notThere stands for the tar of a segment that is in none.
 const notThere = "(missing)"
 
@@ -228,7 +225,7 @@ lock.`,
 	}
 	cmd.Flags().IntVar(&o.Retain, "retain", 1, "generations to keep; a running Oak keeps 2")
 	cmd.Flags().BoolVar(&o.Tail, "tail", false, "assume that the last compaction was a tail compaction")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
 

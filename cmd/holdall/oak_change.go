@@ -130,7 +130,7 @@ flags select. Oak rebuilds an asynchronous index whose checkpoint is removed.
 	f.BoolVar(&o.Unreferenced, "unreferenced", false, "remove those that asynchronous indexing does not use")
 	f.BoolVar(&o.Expired, "expired", false, "remove those that have expired")
 	f.BoolVar(&o.All, "all", false, "remove all checkpoints")
-	f.BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	f.BoolVarP(&dryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
 
@@ -172,15 +172,15 @@ if they cover the property.
 	}
 	cmd.Flags().StringVar(&o.Type, "type", "", "type of the values")
 	cmd.Flags().BoolVar(&o.Multiple, "multiple", false, "make it a property with any number of values")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, dryRunUsage)
+	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
 
 // stopped ends the help of all verbs that write a revision.
 const stopped = `
 The store must not be open in another program; holdall checks its lock. If the
-command is interrupted, the store has either the old revision or the new one. The
-old one stays in the journal: 'holdall ls --revision' shows it.`
+command is interrupted, the store has either the old revision or the new one.
+The old one stays in the journal: 'holdall ls --revision' shows it.`
 
 func (a *app) oakRmCommand() *cobra.Command {
 	var o oak.RemoveOptions
@@ -202,7 +202,7 @@ node, and removes its unreadable properties and the children with lost names.
 	}
 	cmd.Flags().StringVar(&o.Property, "property", "", "remove only this property of the node")
 	cmd.Flags().BoolVar(&o.Lost, "lost", false, "remove only unreadable properties and children of the node")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, dryRunUsage)
+	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
 
@@ -236,7 +236,7 @@ of the copy is damaged, the command fails. Binaries in a data store stay there.`
 	}
 	cmd.Flags().StringVar(&from, "from", "", "copy from this store or revision: `OTHER[@REVISION]`")
 	cmd.Flags().StringVar(&o.Property, "property", "", "replace only this property of the node")
-	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, dryRunUsage)
+	cmd.Flags().BoolVarP(&o.DryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
 

@@ -54,7 +54,7 @@ prints them.`,
 	f.BoolVar(&o.Binaries, "bin", false, "also read the content of binaries")
 	f.IntVar(&o.Last, "last", 0, "check the newest `n` revisions, intact or not")
 	f.BoolVar(&fixPaths, "fix", false, "restore or remove each damaged path in a new revision")
-	f.BoolVar(&dryRun, "dry-run", false, "with --fix: "+dryRunUsage)
+	f.BoolVarP(&dryRun, "dry-run", "n", false, "with --fix: "+dryRunUsage)
 	f.BoolVar(&fix, "fix-journal", false, "drop the revisions that are newer than the newest intact one")
 	return cmd
 }
@@ -197,7 +197,7 @@ one, as journal.log.bak.NNN.`,
 			return a.withOak(ctx, args[0], !dryRun, func(s *oak.Store) error { return a.oakRecover(ctx, s, dryRun) })
 		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
 

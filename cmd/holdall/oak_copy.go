@@ -42,7 +42,7 @@ or lacks its newest revisions.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Last, "last", 0, "write at most the newest `n` revisions to the journal of DST; 0 is all")
-	f.BoolVar(&o.DryRun, "dry-run", false, "only print what would be copied")
+	f.BoolVarP(&o.DryRun, "dry-run", "n", false, "only print what would be copied")
 	f.BoolVar(&check, "check", false, "compare DST with SRC byte by byte; copy nothing")
 	return cmd
 }

@@ -13,7 +13,7 @@ import (
 func (a *app) oakFindCommand() *cobra.Command {
 	var where []string
 	var glob, after string
-	var limit int
+	var limit int64
 	cmd := &cobra.Command{
 		Use:   "find STORE [PATH]",
 		Short: "Search for nodes by their properties",
@@ -56,11 +56,11 @@ hides a node.`,
 	cmd.Flags().StringArrayVar(&where, "where", nil, "condition: NAME, !NAME, NAME=VALUE, NAME>VALUE and so on; may be repeated")
 	cmd.Flags().StringVar(&glob, "name", "", "only nodes whose name matches this GLOB, as in 'holdall find'")
 	cmd.Flags().StringVar(&after, "after", "", "continue after the node at this path")
-	cmd.Flags().IntVar(&limit, "limit", 0, "stop after this many nodes; 0 is no limit")
+	cmd.Flags().Int64Var(&limit, "limit", 0, "stop after this many nodes; 0 is no limit")
 	return cmd
 }
 
-func (a *app) oakFind(ctx context.Context, t *oak.Tree, name string, o oak.FindOptions, limit int) error {
+func (a *app) oakFind(ctx context.Context, t *oak.Tree, name string, o oak.FindOptions, limit int64) error {
 	found, lost := 0, 0
 	for f, err := range t.Find(ctx, name, o) {
 		if err != nil {
@@ -72,7 +72,7 @@ func (a *app) oakFind(ctx context.Context, t *oak.Tree, name string, o oak.FindO
 			continue
 		}
 		a.tell(f, func() { a.out.WriteString(printable(f.Path) + "\n") })
-		if found++; found == limit {
+		if found++; int64(found) == limit {
 			break
 		}
 	}

@@ -175,7 +175,7 @@ repository has its mark in the data store and is not among the STOREs.`,
 	cmd.Flags().BoolVar(&unused, "unused", false, "list binaries of the data store that nothing uses")
 	cmd.Flags().BoolVar(&remove, "delete", false, "with --unused: remove them")
 	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "with --unused: only binaries that are at least this old")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --delete: only print what would be removed")
+	cmd.Flags().BoolVarP(&dry, "dry-run", "n", false, "with --delete: only print what would be removed")
 	return cmd
 }
 

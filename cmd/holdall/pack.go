@@ -39,10 +39,11 @@ type packing struct {
 	pkg       packageFlags
 	unpack    bool
 	filesFrom string
+	names     selection
 	stdinName string
 }
 
-func (p *packing) register(cmd *cobra.Command) {
+func (p *packing) register(a *app, cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.Var(&p.chunkSize, "chunk-size", "start a new chunk, OUT-00001, OUT-00002, …, when content would exceed this (30GB, 512MiB)")
 	fs.Var(&p.chunkMax, "chunk-max", "maximum size of a chunk, index included (default 32GiB)")
@@ -50,6 +51,9 @@ func (p *packing) register(cmd *cobra.Command) {
 	fs.BoolVar(&p.o.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	fs.Var(&p.protect, "protect", "write parity beside the archive that can restore this share of it: 5%")
 	fs.BoolVar(&p.verify, "verify", false, "read the archive back and verify it")
+	p.names.register(fs)
+	a.verboseFlag(fs)
+	a.dryRunFlag(fs)
 	fs.Bool("deterministic", true, "write the same bytes for the same files")
 	fs.MarkHidden("deterministic")
 }
@@ -60,7 +64,14 @@ func (p *packing) options(a *app, f *format.Format) error {
 	if p.protect > 0 && (p.out == "-" || isFolderName(p.out) && f.Name == "") {
 		return errors.New("--protect: expected an archive with a name, not standard output or a folder")
 	}
-	p.o.Meter, p.o.OnError, p.o.Param, p.o.NoVerify = &holdall.Meter{}, a.entryFailed, a.given(format.ToCreate), a.noVerify
+	p.o.Meter, p.o.OnError, p.o.Param, p.o.NoVerify = a.newMeter(), a.entryFailed, a.given(format.ToCreate), a.noVerify
+	var err error
+	if p.o.Include, p.o.Exclude, err = p.names.patterns(a); err != nil {
+		return err
+	}
+	if a.dryRun && (p.verify || p.protect > 0 || p.o.Resume) {
+		return errors.New("--dry-run cannot be combined with --verify, --protect or --resume: they need what is written")
+	}
 	if f.DateEpoch && p.timestamp == "" {
 		p.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
 	}
@@ -155,8 +166,8 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 			}
 			if f.Refers && slices.Contains(f.Views, zarrView) {
 				if len(inputs) == 1 && !p.o.Listed && a.hasKeys(ctx, inputs[0]) != nil {
-					if p.catalog != "" || p.o.Prefix != "" || p.o.Exclude != nil {
-						return usage("%s is converted: --catalog, --prefix and --exclude do not apply", store.Redact(inputs[0]))
+					if p.catalog != "" || p.o.Prefix != "" || p.names.given() {
+						return usage("%s is converted: --catalog, --prefix, --include and --exclude do not apply", store.Redact(inputs[0]))
 					}
 					return a.convert(ctx, inputs[0], p)
 				}
@@ -176,12 +187,11 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error { return a.pack(ctx, c, inputs, p) })
 		}),
 	}
-	p.register(cmd)
+	p.register(a, cmd)
 	fs := cmd.Flags()
 	a.formatFlag(cmd, fs, "format of OUT (default from its extension): ", format.All())
 	fs.IntVarP(&p.o.Jobs, "jobs", "j", 0, "files to read at once (default depends on the machine; 16 requests for a bucket)")
 	fs.StringVarP(&p.out, "output", "o", "", "archive to write; - is standard output")
-	fs.StringArrayVar(&p.o.Exclude, "exclude", nil, "leave out names that match this pattern: '*.tmp', 'cache/*'; may be repeated")
 	fs.BoolVar(&p.o.Follow, "follow", false, "pack the files that symbolic links point to")
 	fs.BoolVar(&p.unpack, "unpack", false, "pack the entries of the one INPUT, an archive")
 	fs.StringVar(&p.filesFrom, "files-from", "", "read the paths to pack from this file, one per line; - is standard input")
@@ -246,7 +256,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 	}
 	// Entries that could not be packed are no reason not to record the others.
 	err = a.packed(ctx, st, sum, p)
-	if c == nil || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
+	if c == nil || a.dryRun || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
 		return err
 	}
 	volumes := []string{name}
@@ -261,13 +271,17 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 
 // locateOut finds the store to write into.
 func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, error) {
-	if out == "-" {
+	if out == "-" && !a.dryRun {
 		if a.outTTY {
 			return nil, "", errors.New("refusing to write an archive to a terminal")
 		}
 		out = "/dev/stdout"
 	}
-	return a.locate(ctx, out)
+	if out == "-" {
+		out = os.DevNull
+	}
+	st, name, err := a.locate(ctx, out)
+	return a.dry(st, false), name, err
 }
 
 // readList reads a list of paths.
@@ -314,7 +328,7 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 	if sum.Older != "" {
 		a.warn("%s remains from an older set with more chunks", sum.Older)
 	}
-	if sum.Parity == "" {
+	if sum.Parity == "" && !a.dryRun {
 		a.tellStaleParity(ctx, st, sum, p)
 	}
 	if a.json {
@@ -387,7 +401,7 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 	if sum.Parity != "" {
 		what += ", parity " + a.humanSize(sum.ParityBytes)
 	}
-	fmt.Fprintf(a.out, "%s: %s, %s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what)
+	fmt.Fprintf(a.out, "%s: %s, %s%s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what, a.didNot())
 }
 
 // count is a number of things.

@@ -21,7 +21,7 @@ const (
 // showProgress shows work until the function that it returns is called.
 func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
 	mode := a.progress
-	if mode == "none" || a.quiet || mode == "auto" && !a.errTTY {
+	if mode == "none" || a.quiet || a.verbose && mode == "auto" || mode == "auto" && !a.errTTY {
 		return func() {}
 	}
 	m.WantTotal = true

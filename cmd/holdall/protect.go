@@ -76,6 +76,8 @@ code is 2. Repair the archive first.`,
 		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			switch {
+			case update && a.dryRun:
+				return usage("--update cannot be combined with --dry-run")
 			case update && (out != "" || loss != 0):
 				return usage("--update cannot be combined with --loss or -o: it keeps both")
 			case update:
@@ -85,6 +87,7 @@ code is 2. Repair the archive first.`,
 		}),
 	}
 	cmd.Flags().Var(&loss, "loss", "share of the archive that can be lost, 0.01% to 100% (default 5%)")
+	a.dryRunFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&update, "update", false, "rewrite parity that belongs to an older version of ARCHIVE")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the parity to this file (default ARCHIVE.parity)")
 	return cmd
@@ -167,12 +170,12 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 	debug.SetGCPercent(5)
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")
-	sum, err := holdall.ProtectStore(ctx, st, names, to, toName, holdall.ProtectOptions{Loss: loss, Meter: m})
+	sum, err := holdall.ProtectStore(ctx, st, names, a.dry(to, false), toName, holdall.ProtectOptions{Loss: loss, Meter: m})
 	stop()
 	if err != nil {
 		return err
 	}
-	a.say(protectedJSON{store.Redact(shown), sum}, "%s: %s of parity for %s; any %s of it can be lost\n",
-		store.Redact(shown), a.humanSize(sum.Parity), a.humanSize(sum.Bytes), shareText(sum.Loss))
+	a.say(protectedJSON{store.Redact(shown), sum}, "%s: %s of parity for %s; any %s of it can be lost%s\n",
+		store.Redact(shown), a.humanSize(sum.Parity), a.humanSize(sum.Bytes), shareText(sum.Loss), a.didNot())
 	return nil
 }

@@ -50,7 +50,7 @@ The exit code is 1 if something is lost.`,
   holdall repair --in-place broken.caf`,
 		Args: args(1, 1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			if one := out != "" && !inPlace && !dryRun || out == "" && inPlace != dryRun; !one {
+			if out != "" && inPlace || out == "" && !inPlace && !dryRun {
 				return usage("expected one of -o OUT, --in-place and --dry-run")
 			}
 			return a.repair(ctx, args[0], out, inPlace, dryRun)
@@ -58,12 +58,12 @@ The exit code is 1 if something is lost.`,
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep the old one as ARCHIVE.bak")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, dryRunUsage)
+	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
 
 func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun bool) error {
-	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
+	return a.locked(ctx, address, inPlace && !dryRun, func(st store.Store, name string) error {
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "compared")
 		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Meter: m, Report: func(p holdall.Problem) {
@@ -76,7 +76,9 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 			return err
 		}
 		r := repairedOf(plan, out)
-		if r.stale = r.stale && !dryRun; !dryRun {
+		if dryRun {
+			r.stale, r.Output = false, ""
+		} else {
 			if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
 				return err
 			}

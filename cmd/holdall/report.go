@@ -154,8 +154,11 @@ func (a *app) hint(err error) string {
 	}
 	proof, _ := errors.AsType[*holdall.ProofError](err)
 	schema, _ := errors.AsType[*catalog.SchemaError](err)
+	meant, _ := errors.AsType[*misspeltError](err)
 	path, _ := errors.AsType[*fs.PathError](err)
 	switch {
+	case meant != nil:
+		return "did you mean " + meant.name + "?"
 	case is[*usageError](err):
 		return "try '" + a.path + " --help'"
 	case is[*holdall.ExternalError](err):

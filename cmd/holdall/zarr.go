@@ -12,6 +12,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/hierarchy"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
@@ -87,7 +88,11 @@ func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOp
 	if err != nil {
 		return // the pack says it
 	}
-	for n := range tree.Walk(ctx, roots, tree.Options{Exclude: o.Exclude, Follow: o.Follow}) {
+	names, err := glob.NewFilter(o.Include, o.Exclude)
+	if err != nil {
+		return
+	}
+	for n := range tree.Walk(ctx, roots, tree.Options{Names: names, Follow: o.Follow}) {
 		if n.Err != nil || !n.Type.IsRegular() {
 			continue
 		}

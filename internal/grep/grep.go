@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"io"
 	"iter"
-	"regexp"
 )
 
 // longestLine is how much of a line is looked at at once.
@@ -17,12 +16,12 @@ type Match struct {
 	Line   int    // from 1
 	Off    int64  // of the line, in the content
 	Text   []byte // without its end; it is there until the next one is asked for
-	Binary bool   // the content is no text: nothing more is found in it
+	Binary bool   // the content is no text
 }
 
-// Lines yields the lines of a content that an expression matches. A line that is longer than a
+// Lines yields the lines of a content that match. A line that is longer than a
 // megabyte is searched one megabyte at a time. An error is the last thing that it yields.
-func Lines(content io.Reader, re *regexp.Regexp) iter.Seq2[Match, error] {
+func Lines(content io.Reader, match func(line []byte) bool) iter.Seq2[Match, error] {
 	return func(yield func(Match, error) bool) {
 		r := bufio.NewReaderSize(content, longestLine)
 		head, err := r.Peek(8000)
@@ -38,7 +37,7 @@ func Lines(content io.Reader, re *regexp.Regexp) iter.Seq2[Match, error] {
 				return
 			}
 			m.Text = bytes.TrimRight(line, "\r\n")
-			if len(line) > 0 && re.Match(m.Text) && (!yield(m, nil) || m.Binary) {
+			if len(line) > 0 && match(m.Text) && !yield(m, nil) {
 				return
 			}
 			m.Off += int64(len(line))

@@ -16,11 +16,11 @@ func TestLines(t *testing.T) {
 		{"", ""},
 		{"a\nneedle one\r\nb\n\nno\ntwo needle", "2@2 needle one;6@20 two needle;"},
 		{"needle\n", "1@0 needle;"},
-		{"\x00\nneedle\nneedle\n", "2@2 needle binary;"},
+		{"\x00\nneedle\nneedle\n", "2@2 needle binary;3@9 needle binary;"},
 		{long + "\nneedle", fmt.Sprintf("1@%d xxxxxneedle;2@%d needle;", longestLine, len(long)+1)},
 	} {
 		got := ""
-		for m, err := range Lines(strings.NewReader(c.text), regexp.MustCompile("needle")) {
+		for m, err := range Lines(strings.NewReader(c.text), regexp.MustCompile("needle").Match) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestLines(t *testing.T) {
 		in := io.MultiReader(strings.NewReader(strings.Repeat("needle\n", at)), iotest.ErrReader(broken))
 		var last error
 		n := 0
-		for _, err := range Lines(in, regexp.MustCompile("needle")) {
+		for _, err := range Lines(in, regexp.MustCompile("needle").Match) {
 			if last = err; err == nil {
 				n++
 			}

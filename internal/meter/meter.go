@@ -10,6 +10,9 @@ type Meter struct {
 	// WantTotal makes the library count the total before the work or during it, which takes
 	// another look at every name.
 	WantTotal bool
+	// OnEntry is told of each entry that was done, by its name. Several goroutines may
+	// call it at once.
+	OnEntry func(name string)
 
 	entries, bytes           atomic.Int64
 	totalEntries, totalBytes atomic.Int64
@@ -42,5 +45,12 @@ func (m *Meter) Add(entries, bytes int64) {
 	if m != nil {
 		m.entries.Add(entries)
 		m.bytes.Add(bytes)
+	}
+}
+
+// Done says that the entry of a name has been done.
+func (m *Meter) Done(name string) {
+	if m != nil && m.OnEntry != nil {
+		m.OnEntry(name)
 	}
 }

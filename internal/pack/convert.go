@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/listing"
 	"github.com/holdall/holdall/store"
 )
 
@@ -44,7 +45,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			}
 		}
 	}
-	if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal }); err != nil {
+	if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal && p.names.Wants(e.Name) }); err != nil {
 		return Summary{}, err
 	}
 	sum, err := p.run(ctx, func(ctx context.Context) error {
@@ -79,7 +80,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 // expectOf begins with the parity of what an archive has.
 func (p *packer) expectOf(ctx context.Context, src *content.Source) error {
 	var n, names, bytes int64
-	for e, err := range src.Packed(ctx) {
+	for e, err := range p.unsorted(ctx, src) {
 		if err != nil {
 			return err
 		}
@@ -116,11 +117,15 @@ func (p *packer) converted(ctx context.Context, src *content.Source) iter.Seq2[f
 // unsorted yields what is to be converted. A hard link that the new format has no place for
 // becomes a file of its own.
 func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
+	packed := src.Packed(ctx)
+	if p.names != nil {
+		packed = listing.Only(packed, func(e format.Entry) bool { return p.names.Wants(e.Name) })
+	}
 	if p.f.Keeps&format.KeepsHardLinks != 0 || src.Format.Keeps&format.KeepsHardLinks == 0 {
-		return src.Packed(ctx)
+		return packed
 	}
 	return func(yield func(format.Entry, error) bool) {
-		for e, err := range src.Packed(ctx) {
+		for e, err := range packed {
 			for hops := 0; err == nil && e.Kind == format.HardLink && e.Fault == nil && hops < maxHops; hops++ {
 				var file format.Entry
 				if file, err = src.Reader.Lookup(ctx, e.Link); errors.Is(err, fs.ErrNotExist) {

@@ -92,7 +92,7 @@ func (p *packer) reuse(l *load) {
 // there is to be parity of it.
 func (p *packer) count(ctx context.Context, roots []tree.Root) {
 	var n, names, bytes, all int64
-	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
+	for node := range tree.Walk(ctx, roots, tree.Options{Names: p.names, Follow: p.o.Follow, Stat: true}) {
 		all, names = all+1, names+int64(len(node.Name))
 		if node.Err == nil && node.Type.IsRegular() {
 			n, bytes = n+1, bytes+node.Info.Size()
@@ -108,7 +108,7 @@ func (p *packer) count(ctx context.Context, roots []tree.Root) {
 // only once. Files that change until they are packed do no harm: it is a forecast.
 func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
 	var n, names, bytes int64
-	for node := range tree.Walk(ctx, roots, tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: true}) {
+	for node := range tree.Walk(ctx, roots, tree.Options{Names: p.names, Follow: p.o.Follow, Stat: true}) {
 		if !p.wants(node) {
 			continue
 		}
@@ -238,7 +238,7 @@ func (p *packer) entryOf(n tree.Node) format.Entry {
 // loads cuts a walk into loads.
 func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) bool) iter.Seq2[*load, error] {
 	const metadata = format.KeepsDirs | format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos
-	o := tree.Options{Exclude: p.o.Exclude, Follow: p.o.Follow, Stat: p.f.Keeps&metadata != 0}
+	o := tree.Options{Names: p.names, Follow: p.o.Follow, Stat: p.f.Keeps&metadata != 0}
 	return func(yield func(*load, error) bool) {
 		l := p.newLoad()
 		nodes := tree.Walk(ctx, roots, o)

@@ -235,6 +235,7 @@ func (g *graft) refer(ctx context.Context) error {
 			return err
 		}
 		g.o.Meter.Add(1, 0)
+		g.o.Meter.Done(e.Name)
 	}
 	g.entries = copied
 	return nil
@@ -251,6 +252,7 @@ func (g *graft) copy(ctx context.Context) error {
 		}
 		if err == nil {
 			g.o.Meter.Add(1, e.Size)
+			g.o.Meter.Done(e.Name)
 			return nil
 		}
 		if ctx.Err() != nil {

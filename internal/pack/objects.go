@@ -15,7 +15,6 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/pipe"
-	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
 
@@ -210,7 +209,7 @@ func (p *packer) wanted(items iter.Seq2[item, error]) iter.Seq2[item, error] {
 				return
 			}
 			folder = item{}
-			if tree.Excluded(it.name, p.o.Exclude) || p.o.Only != nil && !p.o.Only[it.name] || own(it) {
+			if !p.names.Wants(it.name) || p.o.Only != nil && !p.o.Only[it.name] || own(it) {
 				continue
 			}
 			if name, ok := strings.CutSuffix(it.name, "/"); ok && it.info.Size == 0 && !it.ranged {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/meter"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/people"
@@ -29,7 +30,7 @@ type Options struct {
 	Format              string
 	ChunkSize, ChunkMax int64
 	Plain               bool
-	Exclude             []string
+	Include, Exclude    []string
 	Only                map[string]bool
 	Attrs               map[string]Attr
 	Follow, Listed      bool
@@ -189,20 +190,22 @@ type packer struct {
 
 	unread  int // objects, one after the other
 	sources [2]copySource
+	names   *glob.Filter
 	refused atomic.Int32 // copies, one after the other
 	perLoad atomic.Int32 // files that are likely to fill a load
 	spare   chan *load
 }
 
 func newPacker(st store.Store, name string, o Options) (*packer, error) {
-	if err := tree.CheckPatterns(o.Exclude); err != nil {
+	names, err := glob.NewFilter(o.Include, o.Exclude)
+	if err != nil {
 		return nil, err
 	}
 	f, err := o.format(name)
 	if err != nil {
 		return nil, err
 	}
-	p := &packer{o: o, f: f, st: store.NewStage(st), name: name, chunkMax: o.ChunkMax}
+	p := &packer{o: o, f: f, names: names, st: store.NewStage(st), name: name, chunkMax: o.ChunkMax}
 	p.perLoad.Store(8)
 	p.st.Wishes, p.st.Keeps = store.Wishes{Once: o.Once, Resume: o.Resume}, o.Resume || o.Keep
 	if o.ChunkSize < 0 || o.ChunkMax < 0 {
@@ -421,6 +424,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 		return p.fail(e.Name, err)
 	}
 	p.added++
+	p.o.Meter.Done(e.Name)
 	switch c := content.(type) {
 	case *digest.Ahead, *pieceReader:
 		p.o.Meter.Add(1, 0)

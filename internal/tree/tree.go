@@ -9,10 +9,11 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/holdall/holdall/internal/glob"
 )
 
 // A Node is something found.
@@ -33,10 +34,9 @@ var ErrSpecial = errors.New("a socket or device cannot be packed")
 
 // Options are wishes for a walk.
 type Options struct {
-	// Exclude are patterns of path.Match: with a slash they are matched with
-	// the whole name, without one with its last element. What is excluded is
-	// not descended into.
-	Exclude []string
+	// Names selects by name; nil is everything. What it excludes is not descended
+	// into.
+	Names *glob.Filter
 	// Stat asks for Info and Link.
 	Stat bool
 	// Follow takes symlinks to files for files. Symlinks to folders are
@@ -103,6 +103,9 @@ func wholeName(p string) string {
 func Walk(ctx context.Context, roots []Root, o Options) iter.Seq[Node] {
 	return func(yield func(Node) bool) {
 		for _, r := range roots {
+			if r.Name != "" && o.Names.Excluded(r.Name) {
+				continue
+			}
 			info, err := os.Stat(r.Path) // a root is meant, so its link is followed
 			n := Node{Name: r.Name, Path: r.Path, Root: true, Err: err}
 			if err == nil {
@@ -129,12 +132,13 @@ func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
 	if ctx.Err() != nil {
 		return false
 	}
+	wanted := o.Names.Includes(n.Name)
 	if !n.Type.IsDir() || n.Err != nil {
-		return yield(n)
+		return !wanted || yield(n)
 	}
 	list, err := os.ReadDir(n.Path)
 	n.Err, n.Bare = err, len(list) == 0
-	if (n.Name != "" || err != nil) && !yield(n) {
+	if (n.Name != "" && wanted || err != nil) && !yield(n) {
 		return false
 	}
 	for _, d := range list {
@@ -142,7 +146,7 @@ func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
 		if n.Name != "" {
 			c.Name = n.Name + "/" + d.Name()
 		}
-		if excluded(c.Name, o.Exclude) {
+		if o.Names.Excludes(c.Name) {
 			continue
 		}
 		if c.Type == fs.ModeSymlink && o.Follow {
@@ -163,42 +167,6 @@ func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
 		}
 	}
 	return true
-}
-
-// Excluded reports whether a name, or a folder above it, is left out.
-func Excluded(name string, patterns []string) bool {
-	if len(patterns) == 0 {
-		return false
-	}
-	for i, c := range []byte(name) {
-		if c == '/' && excluded(name[:i], patterns) {
-			return true
-		}
-	}
-	return excluded(name, patterns)
-}
-
-func excluded(name string, patterns []string) bool {
-	for _, p := range patterns {
-		subject := name
-		if !strings.Contains(p, "/") {
-			subject = path.Base(name)
-		}
-		if ok, _ := path.Match(strings.Trim(p, "/"), subject); ok {
-			return true
-		}
-	}
-	return false
-}
-
-// CheckPatterns says whether patterns are well formed.
-func CheckPatterns(patterns []string) error {
-	for _, p := range patterns {
-		if _, err := path.Match(p, ""); err != nil {
-			return errors.New("bad pattern " + p)
-		}
-	}
-	return nil
 }
 
 // Meta is what is known of a file that has been opened.

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/glob"
 )
 
 // plant makes files, folders ("name/") and symlinks ("name -> target") in a new
@@ -137,17 +139,40 @@ func TestExcludedIsNotEnteredEither(t *testing.T) {
 		{[]string{"sub", "build", ".g*", `\[x\]`}, "a.c, a.o, ü.o"},
 		{[]string{"*"}, ""},
 	} {
-		if got := walk(t, []Root{{Path: dir}}, Options{Exclude: c.patterns}); got != c.want {
-			t.Errorf("%q: expected %s\nfound    %s", c.patterns, c.want, got)
-		}
-		if err := CheckPatterns(c.patterns); err != nil {
+		names, err := glob.NewFilter(nil, c.patterns)
+		if err != nil {
 			t.Errorf("%q: %v", c.patterns, err)
 		}
-	}
-	for _, p := range []string{"[", "a/[", `x\`, "[a-"} {
-		if CheckPatterns([]string{"fine", p}) == nil {
-			t.Errorf("%q is taken for a pattern", p)
+		if got := walk(t, []Root{{Path: dir}}, Options{Names: names}); got != c.want {
+			t.Errorf("%q: expected %s\nfound    %s", c.patterns, c.want, got)
 		}
+	}
+}
+
+func TestIncludedIsFoundAnywhere(t *testing.T) {
+	dir := plant(t, "a.c", "a.h", "sub/b.c", "sub/deep/x", "build/b.c")
+	for _, c := range []struct {
+		include, exclude []string
+		want             string
+	}{
+		{[]string{"*.c"}, nil, "a.c, build/b.c, sub/b.c"},
+		{[]string{"*.c"}, []string{"build"}, "a.c, sub/b.c"},
+		{[]string{"sub"}, []string{"deep"}, "sub/, sub/b.c"},
+		{[]string{"sub/deep", "*.h"}, nil, "a.h, sub/deep/, sub/deep/x"},
+		{[]string{"nothing"}, nil, ""},
+	} {
+		names, err := glob.NewFilter(c.include, c.exclude)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := walk(t, []Root{{Path: dir}}, Options{Names: names}); got != c.want {
+			t.Errorf("%q without %q: expected %s\nfound    %s", c.include, c.exclude, c.want, got)
+		}
+	}
+	names, _ := glob.NewFilter(nil, []string{"*.h"})
+	roots := []Root{{Path: filepath.Join(dir, "a.c"), Name: "a.c"}, {Path: filepath.Join(dir, "a.h"), Name: "a.h"}}
+	if got := walk(t, roots, Options{Names: names}); got != "a.c" {
+		t.Errorf("a root that is excluded: found %s", got)
 	}
 }
 

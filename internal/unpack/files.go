@@ -25,6 +25,9 @@ func (x *extraction) makeFolder(name string) error {
 	if known {
 		return nil
 	}
+	if x.o.DryRun {
+		return x.rehearseFolder(name)
+	}
 	err := x.root.MkdirAll(name, 0o777)
 	if errors.Is(err, fs.ErrExist) {
 		if info, serr := x.root.Lstat(name); serr == nil && info.IsDir() {
@@ -228,6 +231,9 @@ func (s *sink) end() error {
 // write writes one file under a temporary name that becomes the file's when it is whole
 // and right.
 func (x *extraction) write(e format.Entry, content func(*sink) error) error {
+	if x.o.DryRun {
+		return x.rehearse(e, content)
+	}
 	dir, err := x.folderAt(path.Dir(e.Name))
 	if err != nil {
 		return err
@@ -286,6 +292,12 @@ func (x *extraction) metadata(f output, e format.Entry) error {
 // through them any more.
 func (x *extraction) links(ctx context.Context) error {
 	for _, e := range x.later {
+		if x.o.DryRun {
+			if err := x.done(ctx, e, x.rehearseLink(e)); err != nil {
+				return err
+			}
+			continue
+		}
 		err := x.makeFolder(path.Dir(e.Name))
 		if err == nil && x.o.Overwrite {
 			if info, serr := x.root.Lstat(e.Name); serr == nil && !info.IsDir() {
@@ -336,11 +348,29 @@ func (x *extraction) linkMetadata(e format.Entry) error {
 // symlink makes a link that stays inside: os.Root keeps us from following one
 // that leads out, but whoever uses the folder afterwards has no such guard.
 func (x *extraction) symlink(e format.Entry) error {
-	if !x.o.OutsideLinks && !staysInside(path.Dir(e.Name), e.Link) {
-		return &content.Refusal{Told: format.Problem{Code: format.UnsafePath, Class: "link-outside", Severity: format.Error, Volume: x.src.Name, Off: -1,
-			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a link to %q could lead outside", e.Link)}}
+	if err := x.linkFault(e); err != nil {
+		return err
 	}
 	return x.root.Symlink(e.Link, e.Name)
+}
+
+// linkFault says why a link must not be made.
+func (x *extraction) linkFault(e format.Entry) error {
+	switch {
+	case e.Kind == format.Symlink && !x.o.OutsideLinks && !staysInside(path.Dir(e.Name), e.Link):
+		return &content.Refusal{Told: format.Problem{Code: format.UnsafePath, Class: "link-outside", Severity: format.Error, Volume: x.src.Name, Off: -1,
+			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: a link to %q could lead outside", e.Link)}}
+	case e.Kind == format.HardLink && !x.mayLink(e):
+		return &content.Refusal{Told: format.Problem{Code: format.Dangling, Severity: format.Error, Volume: x.src.Name, Off: -1,
+			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: hard link to %q, which is not extracted here", e.Link)}}
+	}
+	return nil
+}
+
+// mayLink reports whether a hard link leads to a file that this extraction made.
+func (x *extraction) mayLink(e format.Entry) bool {
+	k, ok := x.made[x.key(e.Link)]
+	return ok && k == format.File && !x.failed[x.key(e.Link)] && format.NameFault(e.Link) == ""
 }
 
 // staysInside reports whether a link in dir to target leads nowhere outside the
@@ -368,9 +398,8 @@ func staysInside(dir, target string) bool {
 
 // hardLink links to a file that this extraction made, and to nothing else.
 func (x *extraction) hardLink(e format.Entry) error {
-	if k, ok := x.made[x.key(e.Link)]; !ok || k != format.File || x.failed[x.key(e.Link)] || format.NameFault(e.Link) != "" {
-		return &content.Refusal{Told: format.Problem{Code: format.Dangling, Severity: format.Error, Volume: x.src.Name, Off: -1,
-			Entry: e.Name, HasEntry: true, Message: fmt.Sprintf("not extracted: hard link to %q, which is not extracted here", e.Link)}}
+	if err := x.linkFault(e); err != nil {
+		return err
 	}
 	return x.root.Link(e.Link, e.Name)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/listing"
 	"github.com/holdall/holdall/internal/meter"
 	"github.com/holdall/holdall/internal/people"
@@ -30,9 +31,11 @@ type Options struct {
 	OutsideLinks bool
 	NoVerify     bool
 	KeepDamaged  bool
+	DryRun       bool
 	Max          Limits
 	OnError      func(p format.Problem, err error)
 	Meter        *meter.Meter
+	Filter       *glob.Filter // selects among Names
 }
 
 // Limits bound an extraction; zero means the usual limit, a negative number none.
@@ -78,8 +81,10 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 		open: make(chan *folder, 16), run: rand.Text()[:12]}
 	defer x.closeFolders()
 	defer x.end()
-	if err := x.begin(ctx); err != nil {
-		return Done{}, err
+	if !o.DryRun {
+		if err := x.begin(ctx); err != nil {
+			return Done{}, err
+		}
 	}
 	stored, err := src.StoredSize(ctx)
 	if err != nil {
@@ -90,8 +95,11 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	if err != nil {
 		return x.sum, err
 	}
+	if o.Filter != nil {
+		entries = listing.Only(entries, func(e format.Entry) bool { return o.Filter.Wants(e.Name) })
+	}
 	if len(o.Names) == 0 {
-		if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal }); err != nil {
+		if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal && o.Filter.Wants(e.Name) }); err != nil {
 			return x.sum, err
 		}
 	}
@@ -109,7 +117,7 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 	if err == nil {
 		err = x.links(ctx)
 	}
-	if err == nil {
+	if err == nil && !o.DryRun {
 		err = x.folderModes()
 	}
 	x.sum.Stripped = x.admitSum.Stripped
@@ -351,6 +359,7 @@ func (x *extraction) done(ctx context.Context, e format.Entry, err error) error 
 		x.sum.Entries++
 		x.sum.Bytes += e.Size
 		x.o.Meter.Add(1, 0)
+		x.o.Meter.Done(e.Name)
 		return nil
 	}
 	x.sum.Failed++

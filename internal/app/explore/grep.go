@@ -70,7 +70,7 @@ func (q *question) grep() error {
 		told.Files++
 		n := 0
 		if err == nil {
-			for m, merr := range grep.Lines(content, re) {
+			for m, merr := range grep.Lines(content, re.Match) {
 				if err = merr; err != nil {
 					break
 				}
@@ -80,7 +80,7 @@ func (q *question) grep() error {
 				}
 				_ = lines.Encode(f)
 				told.Found++
-				if n++; n == maxInFile || told.Found >= limit {
+				if n++; m.Binary || n == maxInFile || told.Found >= limit {
 					break
 				}
 			}

@@ -15,10 +15,10 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/kept"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/sorter"
-	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
 
@@ -322,6 +322,10 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		m, err, more = next()
 	}
 	old := time.Now().Add(-o.Expire)
+	names, err := glob.NewFilter(nil, j.set.Exclude)
+	if err != nil {
+		return err
+	}
 	for l, lerr := range c.Between(ctx, "", "", scope.has) {
 		for err == nil && lerr == nil && more && m.Path < l.Path {
 			m, err, more = next()
@@ -331,7 +335,7 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		}
 		expired := o.Expire > 0 && !l.Modified.IsZero() && l.Modified.Before(old)
 		// What is not to be planned is not listed, either.
-		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path) && !tree.Excluded(l.Path, j.set.Exclude)
+		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path) && !names.Excluded(l.Path)
 		if next != nil && l.Original == catalog.OriginalStays {
 			originals++
 		}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/kept"
 	"github.com/holdall/holdall/internal/parity"
-	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
 
@@ -111,7 +111,12 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 	// No prefix begins with another, so whole sources lie one behind the other.
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(j.origins[a].prefix, j.origins[b].prefix) })
 	own := j.own()
+	names, err := glob.NewFilter(nil, j.set.Exclude)
 	return func(yield func(catalog.Member, error) bool) {
+		if err != nil {
+			yield(catalog.Member{}, err)
+			return
+		}
 		last, first := "", true
 		for _, i := range order {
 			o := j.origins[i]
@@ -122,7 +127,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 				switch {
 				case err != nil:
 					err = fmt.Errorf("list %s: %w", format.Escape(o.address), err)
-				case tree.Excluded(m.Path, j.set.Exclude):
+				case names.Excluded(m.Path):
 					continue
 				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
 					skipped.Markers++ // it is implied by what is in it

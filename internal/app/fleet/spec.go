@@ -15,8 +15,8 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/pack"
-	"github.com/holdall/holdall/internal/tree"
 	"github.com/holdall/holdall/store"
 )
 
@@ -130,7 +130,7 @@ func (s Spec) planned() (catalog.Plan, error) {
 	if s.ChunkSize < 0 || s.ChunkObjects < 0 {
 		return catalog.Plan{}, fmt.Errorf("expected a chunk size, found %d bytes and %d objects", s.ChunkSize, s.ChunkObjects)
 	}
-	if err := tree.CheckPatterns(s.Exclude); err != nil {
+	if _, err := glob.NewFilter(nil, s.Exclude); err != nil {
 		return catalog.Plan{}, err
 	}
 	if s.listed() && (len(s.Sources) > 1 || s.List != "" && s.Inventory != "") {

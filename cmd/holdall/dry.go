@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdall/holdall/store"
+)
+
+// dryRunUsage is the usage of --dry-run.
+const dryRunUsage = "only print what would be done"
+
+// dryRunFlag is -n of a verb that does its work into a store that keeps nothing.
+func (a *app) dryRunFlag(fs *pflag.FlagSet) {
+	fs.BoolVarP(&a.dryRun, "dry-run", "n", false, dryRunUsage)
+}
+
+// didNot ends the line of a result that is only what would be.
+func (a *app) didNot() string {
+	if a.dryRun {
+		return " (dry run: nothing is written)"
+	}
+	return ""
+}
+
+// A dryStore is a store that is read, and that what is written to gets lost. So a dry run does
+// all that the verb does, and finds what it would find.
+type dryStore struct {
+	store.Store
+	noParity bool // what is changed is not there afterwards, to be protected
+}
+
+// dry returns a store that keeps nothing, if that is wanted.
+func (a *app) dry(st store.Store, noParity bool) store.Store {
+	if a.dryRun {
+		return dryStore{st, noParity}
+	}
+	return st
+}
+
+func (s dryStore) Open(ctx context.Context, name string) (store.Object, error) {
+	if s.noParity && strings.HasSuffix(name, ".parity") {
+		return nil, &store.Error{Op: "open", Name: name, Off: -1, Err: fs.ErrNotExist}
+	}
+	return s.Store.Open(ctx, name)
+}
+
+func (s dryStore) Can() store.Abilities {
+	can := s.Store.Can()
+	create := func(_ context.Context, name string, _ store.Wishes) (store.Writer, error) {
+		return &dryWriter{name: name}, nil
+	}
+	if can.Create == nil {
+		create = nil
+	}
+	return store.Abilities{
+		Near: can.Near, Address: can.Address, List: can.List, ListFrom: can.ListFrom, ListHeaders: can.ListHeaders, Level: can.Level,
+		OpenAs: can.OpenAs, OpenGrowing: can.OpenGrowing, Locked: can.Locked, Fetch: can.Fetch, Owns: can.Owns, Adopt: can.Adopt,
+		Create: create,
+		Remove: func(context.Context, string) error { return nil },
+		Amend:  s.amend,
+	}
+}
+
+// A dryWriter counts what is written.
+type dryWriter struct {
+	name string
+	n    int64
+}
+
+func (w *dryWriter) Write(p []byte) (int, error) {
+	w.n += int64(len(p))
+	return len(p), nil
+}
+
+func (w *dryWriter) Commit(context.Context) (store.Info, error) {
+	return store.Info{Name: w.name, Size: w.n}, nil
+}
+
+func (w *dryWriter) Abort() error { return nil }
+
+func (w *dryWriter) Can() store.WriterAbilities {
+	return store.WriterAbilities{
+		Rewind:     func(to int64) error { w.n = to; return nil },
+		Patch:      func(context.Context, []byte, int64) error { return nil },
+		PatchLimit: math.MaxInt64,
+	}
+}
+
+// amend opens an object for changes that nobody else sees. Where the store itself could not
+// change it, that is an error here, too.
+func (s dryStore) amend(ctx context.Context, name string) (store.Amendment, error) {
+	can := s.Store.Can()
+	if can.Amend == nil {
+		return store.Amend(ctx, s.Store, name)
+	}
+	if can.Locked != nil {
+		if by, err := can.Locked(ctx, name); err == nil && by != "" {
+			return nil, &store.LockedError{Name: name, Holder: by}
+		}
+	}
+	o, err := s.Store.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := o.Info(ctx)
+	if err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	f, err := os.CreateTemp("", "holdall-dry-")
+	if err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return &dryAmendment{o: o, f: f, base: info.Size, size: info.Size}, nil
+}
+
+// A dryAmendment is an object with changes that are in a temporary file, each where it would be
+// in the object. All behind base is there, and what was patched before it.
+type dryAmendment struct {
+	o          store.Object
+	f          *os.File
+	base, size int64
+	patched    []span
+}
+
+type span struct{ off, end int64 }
+
+func (a *dryAmendment) Size() int64                { return a.size }
+func (a *dryAmendment) Sync(context.Context) error { return nil }
+
+func (a *dryAmendment) Close() error {
+	return errors.Join(a.o.Close(), a.f.Close(), os.Remove(a.f.Name()))
+}
+
+func (a *dryAmendment) Truncate(_ context.Context, size int64) error {
+	a.size, a.base = size, min(a.base, size)
+	return nil
+}
+
+func (a *dryAmendment) WriteAt(_ context.Context, p []byte, off int64) error {
+	end := off + int64(len(p))
+	if off < 0 || off > a.size {
+		return fmt.Errorf("write at %d: the object ends at %d", off, a.size)
+	}
+	if off < a.base {
+		a.patched = append(a.patched, span{off, min(end, a.base)})
+	}
+	a.size = max(a.size, end)
+	_, err := a.f.WriteAt(p, off)
+	return err
+}
+
+func (a *dryAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
+	end := off + int64(len(p))
+	if off < 0 || end > a.size {
+		return fmt.Errorf("read of bytes %d to %d: the object ends at %d", off, end, a.size)
+	}
+	if below := min(end, a.base) - off; below > 0 {
+		if err := a.o.ReadAt(ctx, p[:below], off); err != nil {
+			return err
+		}
+	}
+	for _, s := range append([]span{{a.base, end}}, a.patched...) {
+		if from, to := max(s.off, off), min(s.end, end); from < to {
+			if _, err := a.f.ReadAt(p[from-off:to-off], from); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

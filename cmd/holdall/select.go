@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/glob"
+)
+
+// selection are the flags that select entries by their names.
+type selection struct{ include, exclude, from []string }
+
+func (s *selection) register(fs *pflag.FlagSet) {
+	fs.StringArrayVar(&s.include, "include", nil, "take only names that match this pattern, and what is below them: '*.md'; may be repeated")
+	fs.StringArrayVar(&s.exclude, "exclude", nil, excludeUsage)
+	fs.StringArrayVar(&s.from, "exclude-from", nil, "read patterns for --exclude from this file, one per line; - is standard input")
+}
+
+const excludeUsage = "leave out names that match this pattern: '*.tmp', 'cache/*'; may be repeated"
+
+// given reports whether there is any.
+func (s *selection) given() bool { return len(s.include)+len(s.exclude)+len(s.from) > 0 }
+
+// patterns are all that was given. Lines of files that are empty or begin with # are none.
+func (s *selection) patterns(a *app) (include, exclude []string, err error) {
+	exclude = s.exclude
+	for _, file := range s.from {
+		lines, err := a.readList(file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--exclude-from: %w", err)
+		}
+		for _, line := range lines {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+				exclude = append(exclude, line)
+			}
+		}
+	}
+	if _, err := glob.NewFilter(s.include, exclude); err != nil {
+		return nil, nil, &usageError{err}
+	}
+	return s.include, exclude, nil
+}
+
+// filter is what the patterns select.
+func (s *selection) filter(a *app) (*glob.Filter, error) {
+	include, exclude, err := s.patterns(a)
+	if err != nil {
+		return nil, err
+	}
+	return glob.NewFilter(include, exclude)
+}
+
+// verboseFlag is -v of a verb that works on one entry after the other.
+func (a *app) verboseFlag(fs *pflag.FlagSet) {
+	fs.BoolVarP(&a.verbose, "verbose", "v", false, "print the name of each entry to standard error when it is done")
+}
+
+// newMeter counts work, and names each entry if that is wanted.
+func (a *app) newMeter() *holdall.Meter {
+	m := &holdall.Meter{}
+	if a.verbose {
+		m.OnEntry = a.nameDone
+	}
+	return m
+}
+
+var oneLine sync.Mutex
+
+func (a *app) nameDone(name string) {
+	if a.verbose {
+		oneLine.Lock()
+		defer oneLine.Unlock()
+		fmt.Fprintln(a.stderr, quoteEmpty(format.Escape(name)))
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// firstWord returns the first of args that is no flag, and no value of one that every verb
+// accepts.
+func firstWord(flags *pflag.FlagSet, args []string) (word string, at int) {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
+		if arg == "--" {
+			return "", -1
+		}
+		if !strings.HasPrefix(arg, "-") || arg == "-" {
+			return arg, i
+		}
+		var f *pflag.Flag
+		if name, ok := strings.CutPrefix(arg, "--"); ok {
+			f = flags.Lookup(name) // of NAME=VALUE there is none
+		} else if len(arg) == 2 {
+			f = flags.ShorthandLookup(arg[1:])
+		}
+		if f != nil && f.NoOptDefVal == "" {
+			i++
+		}
+	}
+	return "", -1
+}
+
+// verbFor makes of 'holdall ARCHIVE' what it is short for. A verb wins over a file of its name.
+func verbFor(root *cobra.Command, args []string) ([]string, error) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	word, at := firstWord(root.PersistentFlags(), args)
+	if at < 0 || word == "-" || strings.HasPrefix(word, cobra.ShellCompRequestCmd) {
+		return args, nil
+	}
+	for _, arg := range args[:at] {
+		if tar := likeTar(arg); tar != nil && root.PersistentFlags().ShorthandLookup(arg[1:2]) == nil && strings.HasSuffix(arg, "f") {
+			return args, tar
+		}
+	}
+	if cmd, rest, err := root.Find(args); err == nil && cmd != root {
+		// A verb that only has others below it.
+		if !cmd.Runnable() && cmd.HasAvailableSubCommands() {
+			if word, at := firstWord(root.PersistentFlags(), rest); at >= 0 {
+				return args, unknownVerb(cmd, word)
+			}
+		}
+		return args, nil
+	}
+	_, err := os.Lstat(word)
+	switch {
+	case err == nil || store.Scheme(word) != "":
+		return append([]string{"ls"}, args...), nil
+	case strings.ContainsAny(word, `/\`) || format.All().ByExtension(word) != nil:
+		return args, usage("%s is neither a verb nor a file that is there", word)
+	}
+	return args, unknownVerb(root, word)
+}
+
+// variable is the environment variable that sets a flag.
+func variable(flag string) string {
+	return "HOLDALL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// environment sets the flags that every verb accepts, and that the command line does not set,
+// by their variables. A flag of the verb that has the same name means something else.
+func environment(cmd *cobra.Command) (err error) {
+	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		v := os.Getenv(variable(f.Name))
+		if v == "" || f.Changed || cmd.Flags().Lookup(f.Name) != f || err != nil {
+			return
+		}
+		if serr := f.Value.Set(v); serr != nil {
+			err = &usageError{fmt.Errorf("%s: invalid value %q: %w", variable(f.Name), v, serr)}
+		}
+	})
+	return err
+}

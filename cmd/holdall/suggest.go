@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+)
+
+// nearest returns the word that somebody who wrote s most likely meant, "" if none is like it.
+func nearest(s string, words []string) (best string) {
+	most := min(2, len(s)/2) // letters that are wrong
+	for _, w := range words {
+		switch n := distance(strings.ToLower(s), strings.ToLower(w)); {
+		case n <= most && n > 0:
+			best, most = w, n-1
+		case best == "" && len(s) > 2 && strings.HasPrefix(w, s):
+			best = w
+		}
+	}
+	return best
+}
+
+// distance is how many letters must be changed, added, left out or swapped with their
+// neighbour to make b of a.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range x {
+		row[0] = i + 1
+		for j := range y {
+			cost := 1
+			if x[i] == y[j] {
+				cost = 0
+			}
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && x[i] == y[j-1] && x[i-1] == y[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(y)]
+}
+
+// otherVerbs are what tar, restic, rclone, borg and others call what a verb does.
+var otherVerbs = map[string]string{
+	"list": "ls", "dir": "ls", "l": "ls", "ll": "ls", "lsl": "ls", "lsf": "ls", "lsd": "ls", "t": "ls", "contents": "ls",
+	"create": "pack", "c": "pack", "archive": "pack", "compress": "pack", "backup": "pack", "zip": "pack", "tar": "pack", "init": "pack", "save": "pack",
+	"x": "extract", "unpack": "extract", "unzip": "extract", "untar": "extract", "restore": "extract", "decompress": "extract", "export": "extract",
+	"dump": "cat", "print": "cat", "show": "cat", "read": "cat", "type": "cat", "get": "cat",
+	"check": "verify", "test": "verify", "fsck": "verify", "scrub": "verify", "validate": "verify",
+	"fix": "repair", "mend": "repair", "heal": "repair", "recover": "repair", "rebuild-index": "index",
+	"copy": "convert", "cp": "convert", "transcode": "convert",
+	"stat": "info", "stats": "info", "size": "info", "about": "info", "inspect": "info",
+	"compare": "diff", "cmp": "diff", "delete": "rm", "del": "rm", "remove": "rm", "purge": "rm", "forget": "rm",
+	"rename": "mv", "move": "mv", "moveto": "mv", "append": "add", "put": "add", "update": "add",
+	"search": "find", "locate": "find", "rg": "grep", "server": "serve", "http": "serve", "ui": "browse", "web": "browse", "open": "browse",
+	"par2": "protect", "parity": "protect", "md5sum": "verify", "sha256sum": "verify", "hashsum": "verify",
+	"ncdu": "tree", "umount": "mount", "unmount": "mount",
+}
+
+var tarWord = regexp.MustCompile(`^-?([cxtru])[vzjJap]*f?$`)
+
+// likeTar is the error for a word that tells tar what to do, nil for others.
+func likeTar(word string) error {
+	m := tarWord.FindStringSubmatch(word)
+	if m == nil || len(word) < 2 {
+		return nil
+	}
+	verb := map[string]string{"c": "pack -o", "x": "extract", "t": "ls", "r": "add", "u": "add"}[m[1]]
+	return &misspeltError{usage("%s is of tar, holdall has verbs", word), "'holdall " + verb + "'"}
+}
+
+// unknownVerb is the error for a word below cmd that is no verb.
+func unknownVerb(cmd *cobra.Command, word string) error {
+	var verbs []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() || c.Name() == "help" {
+			verbs = append(verbs, c.Name())
+		}
+	}
+	meant := nearest(word, verbs)
+	if tar := likeTar(word); !cmd.HasParent() && tar != nil {
+		return tar
+	}
+	if other := otherVerbs[word]; !cmd.HasParent() && other != "" {
+		meant = other
+	}
+	if meant == "" {
+		return usage("unknown command %q for %q", word, cmd.CommandPath())
+	}
+	return &misspeltError{usage("unknown command %q for %q", word, cmd.CommandPath()), meant}
+}
+
+// otherFlags are what other programs, and other verbs, call a flag.
+var otherFlags = map[string][]string{
+	"target": {"directory", "output"}, "dir": {"directory"}, "dest": {"directory", "output"}, "out": {"output"}, "file": {"output"},
+	"threads": {"jobs"}, "transfers": {"jobs"}, "parallel": {"jobs"}, "workers": {"jobs"}, "recurse": {"recursive"}, "dryrun": {"dry-run"},
+	"exclude-file": {"exclude-from"}, "only": {"include"}, "filter": {"include"}, "force": {"overwrite"}, "human": {"human-readable"},
+	"compression-level": {"level"}, "dereference": {"follow"}, "same-owner": {"no-owner"}, "type": {"kind", "format"}, "files-with-match": {"files-with-matches"},
+	"part-size": {"chunk-size"}, "volume-size": {"chunk-size"}, "no-check": {"no-verify"}, "silent": {"quiet"}, "debug": {"verbose"}, "max-depth": {"depth"},
+}
+
+// flagError says of a flag that a verb does not have which one was meant, and whose it is.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return &usageError{err}
+	}
+	name := unknown.GetSpecifiedName()
+	if unknown.GetSpecifiedShortnames() != "" {
+		return &usageError{err}
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	meant := nearest(name, names)
+	for _, other := range otherFlags[name] {
+		if slices.Contains(names, other) {
+			meant = other
+			break
+		}
+	}
+	if meant != "" {
+		return &misspeltError{&usageError{err}, "--" + meant}
+	}
+	var verbs []string
+	for _, c := range cmd.Root().Commands() {
+		if f := c.Flags().Lookup(name); f != nil && !f.Hidden {
+			verbs = append(verbs, c.Name())
+		}
+	}
+	if len(verbs) > 0 {
+		return usage("%w; it is a flag of %s", err, inWords(verbs))
+	}
+	return &usageError{err}
+}
+
+// A misspeltError is about a word that means nothing, or a name that an archive does not have.
+// There is one that was probably meant.
+type misspeltError struct {
+	error
+	name string
+}
+
+func (e *misspeltError) Unwrap() error { return e.error }
+
+// misspelt looks for a name that is like one that is not there, in the same folder of an archive
+// on this machine.
+func misspelt(ctx context.Context, in *holdall.Archive, name string, err error) error {
+	const most = 1000
+	if !errors.Is(err, fs.ErrNotExist) || !in.Source().Store.Can().Near {
+		return err
+	}
+	name = strings.Trim(strings.TrimPrefix(name, "./"), "/")
+	var names []string
+	each(in.ReadDir(ctx, path.Dir(name)), func(e holdall.Entry) error {
+		if names = append(names, path.Base(e.Name)); len(names) == most {
+			return errNo
+		}
+		return nil
+	})
+	base := path.Base(name)
+	meant := nearest(base, names)
+	if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, base) }); i >= 0 {
+		meant = names[i]
+	}
+	if meant == "" {
+		return err
+	}
+	return &misspeltError{err, format.Escape(path.Join(path.Dir(name), meant))}
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdall/holdall/docs"
+	"github.com/holdall/holdall/format"
+)
+
+// topics are what 'holdall help' tells besides verbs: sections of docs/cli.md.
+var topics = []struct{ name, heading, short string }{
+	{"addresses", "Addresses", "Where archives lie: paths, servers, buckets, catalogues"},
+	{"environment", "Environment", "Environment variables"},
+	{"exit-codes", "Exit codes", "What the exit code says"},
+	{"patterns", "Patterns", "Patterns of names: *, ?, [a-z], {a,b} and **"},
+}
+
+// topicCommands are topics as commands that do nothing: 'holdall help' lists them apart.
+func topicCommands() (cmds []*cobra.Command) {
+	for _, t := range topics {
+		_, section, _ := strings.Cut(docs.CLI, "\n## "+t.heading+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		cmds = append(cmds, &cobra.Command{Use: t.name, Short: t.short, Long: plainText(section)})
+	}
+	return cmds
+}
+
+// helpCommand is 'holdall help'. Cobra's own takes an unknown word for a success.
+func helpCommand() *cobra.Command {
+	var names []string
+	for _, t := range topics {
+		names = append(names, t.name)
+	}
+	return &cobra.Command{
+		Use:     "help [VERB | TOPIC]",
+		Short:   "Describe a verb or a topic",
+		Long:    "Describes a verb or a topic. Topics are\n" + inWords(append(names, "formats")) + ".",
+		Example: "  holdall help pack\n  holdall help oak check\n  holdall help patterns",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (all []cobra.Completion, _ cobra.ShellCompDirective) {
+			if at, _, err := cmd.Root().Find(args); err == nil {
+				for _, c := range at.Commands() {
+					if !c.Hidden {
+						all = append(all, cobra.CompletionWithDesc(c.Name(), c.Short))
+					}
+				}
+			}
+			return all, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := cmd.Root()
+			for _, word := range args {
+				next, _, err := at.Find([]string{word})
+				if err != nil || next == at {
+					return unknownVerb(at, word)
+				}
+				at = next
+			}
+			at.InitDefaultHelpFlag()
+			return at.Help()
+		},
+	}
+}
+
+// formatTable lists the formats, for help.
+func formatTable() string {
+	var b strings.Builder
+	for _, f := range format.All() {
+		fmt.Fprintf(&b, "  %-11s %s\n", f.Name, strings.TrimSpace(wrapped(f.Title+ifAny(": %s", strings.Join(f.Extensions, " ")), 80, strings.Repeat(" ", 14))))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+var (
+	mdLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	mdRule = regexp.MustCompile(`^\|[-| ]+\|$`)
+)
+
+// plainText is a section of a page as a terminal shows it: links are their texts, and of the
+// rows of tables the first cell is in front of the others.
+func plainText(section string) string {
+	var b, paragraph strings.Builder
+	indent, fenced := "", false
+	flush := func() {
+		if paragraph.Len() > 0 {
+			b.WriteString(wrapped(paragraph.String(), 80, indent) + "\n")
+		}
+		paragraph.Reset()
+		indent = ""
+	}
+	var heads []string
+	lines := strings.Split(strings.TrimSpace(section), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		if strings.HasPrefix(line, "```") {
+			flush()
+			fenced = !fenced
+			continue
+		}
+		if fenced {
+			b.WriteString("  " + line + "\n")
+			continue
+		}
+		line = strings.ReplaceAll(mdLink.ReplaceAllString(line, "$1"), "`", "")
+		switch {
+		case line == "":
+			flush()
+			b.WriteByte('\n')
+		case strings.HasPrefix(line, "|"):
+			flush()
+			if i+1 < len(lines) && mdRule.MatchString(lines[i+1]) {
+				heads = strings.Split(strings.Trim(line, "| "), " | ")
+				i++
+				continue
+			}
+			cells := strings.Split(strings.Trim(line, "| "), " | ")
+			for i := 1; i < len(cells) && len(cells) > 2 && i < len(heads); i++ {
+				cells[i] = heads[i] + ": " + cells[i]
+			}
+			b.WriteString(wrapped(cells[0], 80, "  ") + "\n" + wrapped(strings.Join(cells[1:], "; "), 80, "      ") + "\n")
+		default:
+			if strings.HasPrefix(line, "- ") {
+				flush()
+				indent = "  "
+			}
+			paragraph.WriteString(strings.TrimSpace(line) + " ")
+		}
+	}
+	flush()
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// folded are examples with lines that fit a terminal, as a shell takes them.
+func folded(examples string) string {
+	const most = 78
+	var b strings.Builder
+	for line := range strings.Lines(examples) {
+		for len(line) > most+2 {
+			at := strings.LastIndex(line[:most], " -")
+			if at < 10 {
+				at = strings.LastIndexByte(line[:most], ' ')
+			}
+			if at < 10 {
+				break
+			}
+			b.WriteString(line[:at] + " \\\n")
+			line = "    " + line[at+1:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// wrapped breaks a text into lines, each of which is indented. That of an item is less so.
+func wrapped(text string, columns int, indent string) string {
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0 && word == "-":
+			at = 0
+		case i == 0:
+			b.WriteString(indent)
+			at = len(indent)
+		case at+1+n > columns:
+			b.WriteString("\n" + indent)
+			at = len(indent)
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
+}
