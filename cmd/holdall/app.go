@@ -384,7 +384,7 @@ Verbs that read an archive also accept a folder.`,
 	add("check", format.ToOpen|format.ToVerify, a.verifyCommand())
 	add("check", format.ToOpen|format.ToRepair, a.repairCommand())
 	add("check", 0, a.oakCommand())
-	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand())
+	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand(), a.manCommand())
 	return root
 }
 
