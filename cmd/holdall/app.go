@@ -357,12 +357,7 @@ Verbs that read an archive also accept a folder.`,
 		return &usageError{err}
 	})
 	a.globalFlags(root)
-	columns := fmt.Sprint(min(a.width(), 100))
-	root.SetUsageTemplate(strings.NewReplacer(
-		".LocalFlags.FlagUsages", "(ownFlags .).FlagUsagesWrapped "+columns,
-		"{{if .HasAvailableInheritedFlags}}", "{{with paramFlags . "+columns+"}}\n\nParameters of formats:\n{{. | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}",
-		".InheritedFlags.FlagUsages", "(globalFlags .).FlagUsagesWrapped "+columns,
-	).Replace(root.UsageTemplate()))
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return writeUsage(cmd.OutOrStderr(), cmd, min(a.width(), 100)) })
 	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
 		&cobra.Group{ID: "check", Title: "Check and repair:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
 	root.SetHelpCommandGroupID("about")

@@ -172,13 +172,6 @@ func inWords(list []string) string {
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
-// The parts of a verb's help that are about flags.
-func init() {
-	cobra.AddTemplateFunc("ownFlags", ownFlags)
-	cobra.AddTemplateFunc("globalFlags", globalFlags)
-	cobra.AddTemplateFunc("paramFlags", paramUsages)
-}
-
 // ownFlags are a verb's flags without the parameters of formats.
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
@@ -223,15 +216,4 @@ func flagsLike(all *pflag.FlagSet, like func(*pflag.Flag) bool) *pflag.FlagSet {
 		}
 	})
 	return some
-}
-
-// paramUsages are the lines of help for the parameters of each format.
-func paramUsages(cmd *cobra.Command, columns int) string {
-	var b strings.Builder
-	for _, f := range format.All() {
-		if some := paramFlags(cmd, f); some.HasFlags() {
-			fmt.Fprintf(&b, "  %s (%s):\n%s", f.Title, f.Name, some.FlagUsagesWrapped(columns))
-		}
-	}
-	return b.String()
 }

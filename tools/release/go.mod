@@ -5,6 +5,7 @@ go 1.26.4
 require (
 	github.com/goreleaser/nfpm/v2 v2.47.0
 	golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
+	golang.org/x/mod v0.12.0
 )
 
 require (

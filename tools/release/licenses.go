@@ -133,10 +133,11 @@ func licensesOf(text string) (ids []string) {
 // licenseTexts is the file THIRD_PARTY_LICENSES.
 func licenseTexts(modules []module) []byte {
 	var b bytes.Buffer
+	rule := strings.Repeat("=", 80)
 	b.WriteString("The command holdall is linked with these modules, under these licences.\n")
 	for _, m := range modules {
 		for _, t := range m.texts {
-			fmt.Fprintf(&b, "\n%s\n%s %s: %s\n%[1]s\n\n%s\n", strings.Repeat("=", 80), m.path, m.version, t.name, bytes.TrimSpace(t.data))
+			fmt.Fprintf(&b, "\n%s\n%s %s: %s\n%s\n\n%s\n", rule, m.path, m.version, t.name, rule, bytes.TrimSpace(t.data))
 		}
 	}
 	return b.Bytes()
