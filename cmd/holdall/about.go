@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -12,8 +13,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// version is set by releases; builds from source report their commit instead.
-var version = ""
+// A release sets these; other builds know what Go recorded of them.
+var version, commit, date string
 
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
@@ -21,27 +22,52 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
+			type module struct {
+				Module  string `json:"module"`
+				Version string `json:"version"`
+			}
 			v := struct {
-				Version  string `json:"version"`
-				Go       string `json:"go"`
-				Platform string `json:"platform"`
-			}{versionString(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+				Version      string   `json:"version"`
+				Commit       string   `json:"commit,omitempty"`
+				Date         string   `json:"date,omitempty"`
+				Go           string   `json:"go"`
+				Platform     string   `json:"platform"`
+				Dependencies []module `json:"dependencies,omitempty"`
+			}{versionString(), cmp.Or(commit, recorded("vcs.revision")), cmp.Or(date, recorded("vcs.time")), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, nil}
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, m := range info.Deps {
+					if m.Replace != nil {
+						m = m.Replace
+					}
+					v.Dependencies = append(v.Dependencies, module{m.Path, m.Version})
+				}
+			}
 			a.tell(v, func() { fmt.Fprintf(a.out, "holdall %s (%s, %s)\n", v.Version, v.Go, v.Platform) })
 			return nil
 		},
 	}
 }
 
+// recorded is what Go recorded of the build under a key, or "".
+func recorded(key string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == key {
+				return s.Value
+			}
+		}
+	}
+	return ""
+}
+
 func versionString() string {
 	if version != "" {
 		return version
 	}
+	if r := recorded("vcs.revision"); r != "" {
+		return "devel " + r[:min(12, len(r))]
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return "devel " + s.Value[:min(12, len(s.Value))]
-			}
-		}
 		if v := info.Main.Version; v != "" && v != "(devel)" {
 			return v
 		}

@@ -363,13 +363,7 @@ Verbs that read an archive also accept a folder.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	a.globalFlags(root)
-	columns := fmt.Sprint(min(a.width(), 100))
-	root.SetUsageTemplate(strings.NewReplacer(
-		".LocalFlags.FlagUsages", "(ownFlags .).FlagUsagesWrapped "+columns,
-		"{{if .HasAvailableInheritedFlags}}", "{{with paramFlags . "+columns+"}}\n\nParameters of formats:\n{{. | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}",
-		`Use "{{.CommandPath}} [command] --help" for more information about a command.`, `"{{.CommandPath}} [command] --help" says more about a command.`,
-		".InheritedFlags.FlagUsages", "(globalFlags .).FlagUsagesWrapped "+columns,
-	).Replace(root.UsageTemplate()))
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return writeUsage(cmd.OutOrStderr(), cmd, min(a.width(), 100)) })
 	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
 		&cobra.Group{ID: "check", Title: "Check and repair:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
 	root.SetHelpCommandGroupID("about")
@@ -391,7 +385,7 @@ Verbs that read an archive also accept a folder.`,
 	add("check", format.ToOpen|format.ToVerify, a.verifyCommand())
 	add("check", format.ToOpen|format.ToRepair, a.repairCommand())
 	add("check", 0, a.oakCommand())
-	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand())
+	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand(), a.manCommand())
 	root.AddCommand(topicCommands()...)
 	a.completions(root)
 	return root

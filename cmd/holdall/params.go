@@ -172,24 +172,40 @@ func inWords(list []string) string {
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
-// The parts of a verb's help that are about flags.
-func init() {
-	cobra.AddTemplateFunc("ownFlags", func(cmd *cobra.Command) *pflag.FlagSet {
-		return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
+// ownFlags are a verb's flags without the parameters of formats.
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
+	return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
+}
+
+// globalFlags are the flags of all verbs that mean something to this one.
+func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
+	return flagsLike(cmd.InheritedFlags(), func(f *pflag.Flag) bool {
+		_, opens := cmd.Annotations[opensAnArchive]
+		switch f.Name {
+		case "json", "quiet":
+			return true
+		case "format", "view", "external", "index":
+			return opens
+		}
+		return opens || cmd.GroupID != "about"
 	})
-	cobra.AddTemplateFunc("globalFlags", func(cmd *cobra.Command) *pflag.FlagSet {
-		return flagsLike(cmd.InheritedFlags(), func(f *pflag.Flag) bool {
-			_, opens := cmd.Annotations[opensAnArchive]
-			switch f.Name {
-			case "json", "quiet":
-				return true
-			case "format", "view", "external", "index":
-				return opens
+}
+
+// paramFlags are a verb's parameters for a format.
+func paramFlags(cmd *cobra.Command, f *format.Format) *pflag.FlagSet {
+	some := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+		if own, ok := flag.Value.(*paramFlag); ok {
+			for _, p := range own.of {
+				if p.format == f {
+					its := *flag
+					its.Usage = p.Help
+					some.AddFlag(&its)
+				}
 			}
-			return opens || cmd.GroupID != "about"
-		})
+		}
 	})
-	cobra.AddTemplateFunc("paramFlags", paramUsages)
+	return some
 }
 
 func flagsLike(all *pflag.FlagSet, like func(*pflag.Flag) bool) *pflag.FlagSet {
@@ -200,27 +216,4 @@ func flagsLike(all *pflag.FlagSet, like func(*pflag.Flag) bool) *pflag.FlagSet {
 		}
 	})
 	return some
-}
-
-// paramUsages are the lines of help for the parameters of each format.
-func paramUsages(cmd *cobra.Command, columns int) string {
-	var b strings.Builder
-	for _, f := range format.All() {
-		some := pflag.NewFlagSet("", pflag.ContinueOnError)
-		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
-			if own, ok := flag.Value.(*paramFlag); ok {
-				for _, p := range own.of {
-					if p.format == f {
-						its := *flag
-						its.Usage = p.Help
-						some.AddFlag(&its)
-					}
-				}
-			}
-		})
-		if some.HasFlags() {
-			fmt.Fprintf(&b, "  %s (%s):\n%s", f.Title, f.Name, some.FlagUsagesWrapped(columns))
-		}
-	}
-	return b.String()
 }
