@@ -81,7 +81,7 @@ func likeTar(word string) error {
 		return nil
 	}
 	verb := map[string]string{"c": "pack -o", "x": "extract", "t": "ls", "r": "add", "u": "add"}[m[1]]
-	return &misspeltError{usage("%s is of tar, holdall has verbs", word), "'holdall " + verb + "'"}
+	return &misspeltError{usage("%s is an option of tar, and holdall has verbs", word), "'holdall " + verb + "'"}
 }
 
 // unknownVerb is the error for a word below cmd that is no verb.
