@@ -31,7 +31,7 @@ func (a *app) manCommand() *cobra.Command {
 
 // writePages writes a page for a command, and one for each below it.
 func writePages(dir string, cmd *cobra.Command) error {
-	if err := os.WriteFile(filepath.Join(dir, pageOf(cmd)+".1"), []byte(page(cmd)), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, pageOf(cmd)+".1"), []byte(manPage(cmd)), 0o666); err != nil {
 		return err
 	}
 	for _, c := range cmd.Commands() {
@@ -47,8 +47,8 @@ func writePages(dir string, cmd *cobra.Command) error {
 // pageOf is the name of a command's page.
 func pageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// page is the manual page of a command, in roff with the macros of man.
-func page(cmd *cobra.Command) string {
+// manPage is the manual page of a command, in roff with the macros of man.
+func manPage(cmd *cobra.Command) string {
 	var b strings.Builder
 	section := func(title string) { fmt.Fprintf(&b, ".SH %s\n", title) }
 	flags := func(title string, set *pflag.FlagSet) {
