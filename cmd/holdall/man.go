@@ -58,7 +58,7 @@ func manPage(cmd *cobra.Command) string {
 		}
 	}
 	day, _, _ := strings.Cut(cmp.Or(date, recorded("vcs.time"), "1970-01-01T"), "T")
-	fmt.Fprintf(&b, ".TH %s 1 \"%s\" \"holdall %s\" \"holdall\"\n", strings.ToUpper(pageOf(cmd)), day, roff(versionString()))
+	fmt.Fprintf(&b, ".TH %s 1 \"%s\" \"holdall %s\" \"holdall\"\n.ad l\n", strings.ToUpper(pageOf(cmd)), day, roff(versionString()))
 	section("NAME")
 	fmt.Fprintf(&b, "%s \\- %s\n", roff(pageOf(cmd)), roff(cmd.Short))
 	section("SYNOPSIS")
