@@ -116,7 +116,7 @@ func TestCLIPageHasEveryVerbAndFlag(t *testing.T) {
 	n := 0
 	eachVerb(t, func(cmd *cobra.Command) {
 		path := strings.Fields(cmd.CommandPath())[1:]
-		if len(path) == 0 || path[0] == "completion" || cmd.IsAdditionalHelpTopicCommand() {
+		if len(path) == 0 || path[0] == "completion" || cmd.IsAdditionalHelpTopicCommand() || cmd.Hidden {
 			return
 		}
 		section := sectionOf(path[0])

@@ -20,7 +20,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 		fmt.Fprintf(&b, "\n  %s", cmd.UseLine())
 	}
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n  %s [command]", cmd.CommandPath())
+		fmt.Fprintf(&b, "\n  %s VERB", cmd.CommandPath())
 	}
 	if cmd.HasExample() {
 		fmt.Fprintf(&b, "\n\nExamples:\n%s", cmd.Example)
@@ -37,7 +37,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 		list(g.Title, g.ID)
 	}
 	if cmd.HasAvailableSubCommands() && len(cmd.Groups()) == 0 {
-		list("Available Commands:", "")
+		list("Verbs:", "")
 	}
 	section := func(title, lines string) {
 		if lines = strings.TrimRight(lines, " \n"); lines != "" {
@@ -56,7 +56,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 		}
 	}
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "\n\nUse \"%s [command] --help\" for more information about a command.", cmd.CommandPath())
+		fmt.Fprintf(&b, "\n\nUse \"%s VERB --help\" for details.", cmd.CommandPath())
 	}
 	_, err := fmt.Fprintln(w, b.String())
 	return err
