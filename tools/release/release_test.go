@@ -562,11 +562,11 @@ func TestLicencesAreTold(t *testing.T) {
 		"Apache License\n Version 2.0, January 2004":                               "Apache-2.0",
 		"Licensed under the Apache License,\nVersion 2.0":                          "Apache-2.0",
 		"Mozilla Public License Version 2.0":                                       "MPL-2.0",
-		"Permission is hereby granted,\n free of charge, to any person":          "MIT",
+		"Permission is hereby granted,\n free of charge, to any person":            "MIT",
 		"Permission to use, copy, modify, and/or distribute this software":         "ISC",
 		"Redistribution and use in source and binary forms, with or":               "BSD-2-Clause",
 		"Redistribution and use in source and binary forms … endorse or promote …": "BSD-3-Clause",
-		"All rights reserved.": "",
+		"All rights reserved.":                                                     "",
 	} {
 		if got := strings.Join(licensesOf(text), " "); got != want {
 			t.Errorf("%q: %q, expected %q", text, got, want)
