@@ -48,16 +48,11 @@ func init() {
 const loopbackVerb = "loopback"
 
 func loopback(args []string) error {
-	var st syscall.Stat_t
-	if err := syscall.Stat(args[0], &st); err != nil {
+	root, err := fs.NewLoopbackRoot(args[0])
+	if err != nil {
 		return err
 	}
-	data := &fs.LoopbackRoot{Path: args[0], Dev: uint64(st.Dev)}
-	data.NewNode = func(data *fs.LoopbackRoot, _ *fs.Inode, _ string, _ *syscall.Stat_t) fs.InodeEmbedder {
-		return &askedNode{fs.LoopbackNode{RootData: data}}
-	}
-	root := data.NewNode(data, nil, "", &st)
-	data.RootNode = root
+	root = &askedNode{root.(*fs.LoopbackNode)}
 	hour := time.Hour
 	server, err := fs.Mount(args[1], root, &fs.Options{
 		AttrTimeout: &hour, EntryTimeout: &hour, NegativeTimeout: &hour,
@@ -73,7 +68,11 @@ func loopback(args []string) error {
 
 // An askedNode has the system ask for what is read, as it must where a file is not the whole of
 // another one: it does not let it read the file below by itself.
-type askedNode struct{ fs.LoopbackNode }
+type askedNode struct{ *fs.LoopbackNode }
+
+func (n *askedNode) WrapChild(_ context.Context, ops fs.InodeEmbedder) fs.InodeEmbedder {
+	return &askedNode{ops.(*fs.LoopbackNode)}
+}
 
 func (n *askedNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	h, f, errno := n.LoopbackNode.Open(ctx, flags)
