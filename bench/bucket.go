@@ -232,10 +232,9 @@ func (s *suite) fillBucket(objects int, size int64) error {
 	return <-errs
 }
 
-// farAway is how long an answer of a bucket's takes at least, as it does from another
-// machine of the same data centre. On one machine there is no wait, and nothing to be
-// gained by asking for several objects at once: processors are the bound, of which the
-// server takes more than half.
+// farAway is the least time that a response of a bucket takes, as from a machine elsewhere in the
+// same data centre. On one machine there is no wait, so requesting several objects at once gains
+// nothing: the processors are the limit, and the server uses more than half of them.
 const farAway = 10 * time.Millisecond
 
 // delayed puts a proxy before the server that the environment names, which lets every
@@ -295,7 +294,7 @@ func late(to, from net.Conn) {
 	}
 }
 
-// bucketPack packs all objects of a bucket into another, against a peer.
+// bucketPack packs all objects of one bucket into a second bucket, against a peer.
 func bucketPack(peer string, most float64, far bool) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		z := s.sizes

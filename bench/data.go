@@ -198,7 +198,7 @@ func writeFile(path string, fill func(io.Writer) error) error {
 	return errors.Join(fill(w), w.Flush(), f.Close())
 }
 
-// rowSize is how long each file of the index without files is said to be.
+// rowSize is the length that the index without files states for each file.
 const rowSize = 100
 
 func rowName(i int) string { return fmt.Sprintf("data/%04d/member_%07d.txt", i/1000, i) }
@@ -248,8 +248,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fresh returns the path of something that holdall or a peer makes of a set:
-// once a run, for it may be another one by the next.
+// fresh returns the path of something that holdall or a peer makes from a set. It is made once a
+// run, because the next run may make something different.
 func (s *suite) fresh(name string, command ...string) (string, error) {
 	path := filepath.Join(s.out, name)
 	if s.made[name] {

@@ -13,7 +13,7 @@ const canEvict = true
 
 const fadviseDontNeed = 4 // POSIX_FADV_DONTNEED
 
-// evict drops a file from the page cache, as far as nobody uses it.
+// evict drops a file from the page cache, as far as no process uses it.
 func evict(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

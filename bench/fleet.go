@@ -18,7 +18,7 @@ import (
 // fleetChunks is how many archives the objects of a fleet become.
 const fleetChunks = 8
 
-// smallObjects and largeObjects say how many objects a fleet packs, and of which size.
+// smallObjects and largeObjects return how many objects a fleet packs, and the size of each.
 func smallObjects(z sizes) (int, int64) { return z.sFiles, int64(z.sBytes) }
 func largeObjects(z sizes) (int, int64) { return z.sFiles / 100, 5_000_000 }
 

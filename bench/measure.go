@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// measureVerb makes this program run another one and say what that took. A
-// process of its own does it because the system counts the memory of whoever
-// starts a process as that process's, too: a small one must start them.
+// measureVerb makes this program run a command and report what that took. It does so in a process
+// of its own, which must be small: the system counts the memory of the process that starts a
+// command as memory of the command.
 const measureVerb = "measure-one"
 
 // figures are what a command took.

@@ -66,8 +66,8 @@ func loopback(args []string) error {
 	return nil
 }
 
-// An askedNode has the system ask for what is read, as it must where a file is not the whole of
-// another one: it does not let it read the file below by itself.
+// An askedNode makes the system request each read from this process, as it must where a file is
+// only a part of a file below. The system cannot then read the file below directly.
 type askedNode struct{ *fs.LoopbackNode }
 
 func (n *askedNode) WrapChild(_ context.Context, ops fs.InodeEmbedder) fs.InodeEmbedder {

@@ -131,8 +131,8 @@ func (s *suite) setT() (string, error) {
 	})
 }
 
-// pythonEpoch reads all of T in a shuffled order, against a stream of a tar of which samples
-// wait in a buffer.
+// pythonEpoch reads all of T in a shuffled order, against a stream of a tar whose samples wait in
+// a buffer.
 func pythonEpoch(peer string, most float64, name string, pack ...string) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		in, err := s.setT()

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// The tools of RVN are in no package registry: $HOLDALL_PACKRVN and $HOLDALL_XRVN
-// name them where somebody has built them.
+// The tools of RVN are in no package registry: $HOLDALL_PACKRVN and $HOLDALL_XRVN name them if
+// they have been built.
 var (
 	packrvn = os.Getenv("HOLDALL_PACKRVN")
 	xrvn    = os.Getenv("HOLDALL_XRVN")
@@ -149,7 +149,7 @@ func rvnVerify(s *suite) (row, error) {
 	return s.hold(c)
 }
 
-// contentsOf copies what is behind the index.
+// contentsOf copies everything after the index.
 func (s *suite) contentsOf(archive, to string) error {
 	a, err := holdall.Open(s.ctx, archive, holdall.OpenOptions{})
 	if err != nil {

@@ -76,8 +76,8 @@ func chromium(t *testing.T) context.Context {
 	return browser.ctx
 }
 
-// A tab is a page that is looked at. Whatever it writes to its console as an error, and
-// whatever it asks of another host, fails its test.
+// A tab is an open page. Its test fails if the page writes an error to its console or sends a
+// request to a foreign host.
 type tab struct {
 	t   *testing.T
 	ctx context.Context

@@ -73,7 +73,7 @@ func served(t *testing.T, args ...string) *server {
 	return s
 }
 
-// started is served, of which something goes wrong.
+// started is served for tests in which something goes wrong.
 func started(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := &server{cmd: holdallCommand(t, append([]string{"serve", "--json", "--addr", "127.0.0.1:0"}, args...)...)}

@@ -157,7 +157,7 @@ func TestAnArchiveIsLookedIntoWithoutAServerOfOurs(t *testing.T) {
 	b.accessible("a narrow page without a server")
 }
 
-// What is damaged is not shown, and an archive that is another is not read.
+// A page does not show damaged content, and does not read an archive that has been replaced.
 func TestAPageWithoutAServerProvesWhatItShows(t *testing.T) {
 	chromium(t)
 	files := album()
@@ -590,7 +590,7 @@ func differs(found, want string) string {
 	return fmt.Sprintf("has %d lines, expected %d", len(a), len(b))
 }
 
-// mapAnswer takes apart what a byte map is told in.
+// mapAnswer parses the response that describes a byte map.
 func mapAnswer(t *testing.T, b []byte) (head string, cells []byte) {
 	t.Helper()
 	n := binary.LittleEndian.Uint32(b)

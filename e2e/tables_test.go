@@ -59,7 +59,7 @@ func TestTablesAreShown(t *testing.T) {
 	if n := eval[int](b, "document.querySelectorAll('.dynamic .row').length"); n > 60 {
 		t.Errorf("%d rows exist for a screen", n)
 	}
-	// A damaged chunk is said in the cells, and above them.
+	// A damaged chunk is reported in the cells, and above them.
 	b.wait("document.querySelector('.about-table').innerText.includes('cannot be shown') === false")
 	b.run("(i => { i.value = 103; i.dispatchEvent(new Event('change')); })(document.getElementById('row-number'))")
 	b.wait("document.querySelectorAll('.dynamic .row .fault').length > 5 && document.querySelector('.dynamic .row .fault').title.includes('score/1')")
@@ -72,7 +72,7 @@ func TestTablesAreShown(t *testing.T) {
 	b.key(kb.End)
 	b.wait(row("1000001") + " === '999999|12499.75|0|right|0'")
 	b.shot("table-end-1280-light")
-	// Units: lists, words of numbers, rows of another table.
+	// Units: lists, words of numbers, rows of a second table.
 	b.visit("#/tables.nwb/units")
 	b.wait("document.body.dataset.preview === 'raster'")
 	b.click("[data-mode=rows]")

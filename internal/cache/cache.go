@@ -20,11 +20,11 @@ import (
 // files come again; the middle of a large file does not.
 const maxRun = 1 << 20
 
-// usual is how much memory a cache has where nobody says.
+// usual is how much memory a cache has by default.
 const usual = 32 << 20
 
-// Far returns a store behind a network with up to limit bytes of memory, 32 MiB if that
-// is 0. A disk needs none, and is returned as it is.
+// Far returns a store on a network with up to limit bytes of memory, 32 MiB if limit is 0. A disk
+// needs no cache, and is returned unchanged.
 func Far(st store.Store, limit int64) store.Store {
 	if st.Can().Near {
 		return st
@@ -50,8 +50,8 @@ func Wrap(st store.Store, limit int64) store.Store {
 	return c
 }
 
-// Look lists the first names below a prefix, up to most. If those are all, whoever lists them
-// next, before release, gets them without another request.
+// Look lists the first names below a prefix, up to most. If those are all of them, the next
+// listing before release is answered without a request.
 func Look(ctx context.Context, st store.Store, prefix string, most int) (names []string, release func()) {
 	var all []store.Headed
 	whole := true
@@ -126,7 +126,7 @@ func (c *cached) Open(ctx context.Context, name string) (store.Object, error) {
 	return c.open(name, func() (store.Object, error) { return c.Store.Open(ctx, name) })
 }
 
-// openGrowing is Open of what only grows, for whoever opens it first.
+// openGrowing is Open for an object that only grows, called by its first opener.
 func (c *cached) openGrowing(ctx context.Context, name string) (store.Object, error) {
 	return c.open(name, func() (store.Object, error) { return store.OpenGrowing(ctx, c.Store, name) })
 }
@@ -161,7 +161,7 @@ func (c *cached) fetch(ctx context.Context, want []store.Range) (release func())
 				return
 			}
 			handles[i] = o
-			_, _ = o.Can().ReadEnd(ctx, make([]byte, w.Len), w.Tail) // whoever reads it meets its error again
+			_, _ = o.Can().ReadEnd(ctx, make([]byte, w.Len), w.Tail) // a later read meets its error again
 		})
 	}
 	wg.Wait()
@@ -197,7 +197,7 @@ func (r *run) covers(off int64, n int) bool {
 	return r.off <= off && off-r.off <= int64(len(r.b)-n)
 }
 
-// flight is a range that is being fetched, and who comes meanwhile waits for it.
+// flight is a range that is being fetched. Other readers of the range wait for it.
 type flight struct {
 	run
 	done chan struct{}
@@ -344,7 +344,7 @@ func (h *handle) known(p []byte, off int64) bool {
 	return h.fill(p, off)
 }
 
-// fill is known, for those who hold the lock.
+// fill is known, for callers that hold the lock.
 func (h *handle) fill(p []byte, off int64) bool {
 	// Runs are at most maxRun long: one that covers off begins not further back.
 	i := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].off > off })

@@ -435,7 +435,7 @@ func TestChangedObjectIsSaidToBe(t *testing.T) {
 	if err := o.ReadAt(t.Context(), p, 0); err != nil || string(p) != "old and known" {
 		t.Errorf("what was: %q, %v", p, err)
 	}
-	// All who have it open see one version, whoever comes meanwhile too.
+	// All who have it open see one version, including those who open it later.
 	late, err := st.Open(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func (r *Rows[T]) Len() int { return r.n }
 // At returns a row.
 func (r *Rows[T]) At(i int) *T { return &r.pages[i/pageRows][i%pageRows] }
 
-// Words are strings of which there are few, each kept once: owners, groups.
+// Words are strings with few distinct values, such as owners and groups. Each value is kept once.
 type Words struct {
 	list []string
 	ids  map[string]uint32

@@ -231,7 +231,7 @@ func (s *Source) stored(e Entry, r io.Reader) Content {
 	return Content{Entry: e, r: r, trusted: s.Checking.None, search: &s.search}
 }
 
-// named says in its errors of which entry they are.
+// named adds the name of the entry to its errors.
 type named struct {
 	io.ReadCloser
 	e Entry
@@ -352,9 +352,8 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 	})
 }
 
-// Passing returns err, with the name of its entry, where it is not about the content: it is
-// of a store that may answer later, or of an object that is another one by now. It returns
-// nil for damage.
+// Passing returns err, with the name of its entry, if it is not about the content: a store may
+// answer later, or an object has been replaced since. It returns nil for damage.
 func Passing(e Entry, err error) error {
 	if store.Temporary(err) || errors.Is(err, store.ErrChanged) {
 		return fmt.Errorf("%s: %w", format.Escape(e.Name), err)

@@ -138,8 +138,8 @@ func (s *Source) cure(ctx context.Context, e Entry, err error) (*Source, Entry) 
 	if errors.Is(err, parity.ErrComputed) {
 		stands = h.plain
 	}
-	// From afar a look takes too long: what is computed from blocks of another version does
-	// not have its digest.
+	// On a network this check takes too long. It is not needed: content computed from blocks of a
+	// different version does not have its digest.
 	if s.Store.Can().Near {
 		if why := h.guard.Look(ctx); why != nil {
 			h.why.Store(&why)
@@ -162,8 +162,8 @@ func (s *Source) cure(ctx context.Context, e Entry, err error) (*Source, Entry) 
 	return h.healed, e
 }
 
-// lookAgain finds e in the archive as it was, if it was opened as it is: what says where
-// contents lie may be what is damaged.
+// lookAgain finds e in the archive as the parity restores it, if the archive was opened as it is
+// stored: the damage may be in the index that says where contents lie.
 func (h *healer) lookAgain(ctx context.Context, e Entry) (Entry, bool) {
 	if h.reopen == nil {
 		return e, false
@@ -243,7 +243,7 @@ type healingReader struct {
 	ctx context.Context
 	e   Entry
 	r   io.Reader
-	own io.Closer // nil if r is somebody else's
+	own io.Closer // nil if r belongs to the caller
 	at  int64
 	did bool
 }

@@ -28,8 +28,8 @@ type IndexOptions struct {
 	// Chunk is how many bytes of content a digest is of; 0 is no digests. All contents
 	// are read for them.
 	Chunk int64
-	// Points are found in what is compressed in long units, all of which is decoded for
-	// that.
+	// Points are found in content that is compressed in long units, which must be decoded
+	// completely for that.
 	Points bool
 	// Private says that the index is for this machine: it may say where the archive is.
 	Private bool

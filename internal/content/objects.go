@@ -114,8 +114,8 @@ func (x *objects) held(do func(store.Object) error) error {
 	return nil
 }
 
-// changed returns an error that is store.ErrChanged if one of the archive's own objects
-// that are open is another one by now. From then on none is read.
+// changed returns an error that is store.ErrChanged if one of the archive's own open objects has
+// been replaced or changed. From then on none of them is read.
 func (x *objects) changed(ctx context.Context) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

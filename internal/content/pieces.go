@@ -78,7 +78,7 @@ func (s *Source) piecesOf(ctx context.Context, content Content, err error, found
 		}
 	}
 	// What comes after something that cannot be read is read piece by piece.
-	var lost *Extent // what is behind damage in it cannot be decoded
+	var lost *Extent // an extent with damage: the rest of it cannot be decoded
 	b := make([]byte, min(c, e.Size))
 	for ; at < e.Size; at += c {
 		if ctx.Err() != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdall/holdall/internal/digest"
 )
 
-// A Refusal is an error that knows how it is told as a problem.
+// A Refusal is an error that can be reported as a problem.
 type Refusal struct{ Told format.Problem }
 
 func (e *Refusal) Error() string { return format.Escape(e.Told.Entry) + ": " + e.Told.Message }

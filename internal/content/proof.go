@@ -74,13 +74,13 @@ type prover struct {
 	recent []provenPiece // used last, the last one last
 }
 
-// A provenPiece is kept for who reads it a little at a time.
+// A provenPiece is kept for callers that read it a little at a time.
 type provenPiece struct {
 	number int64 // of its digest
 	b      []byte
 }
 
-// mostProven is how much is kept of pieces of which only a part was wanted.
+// mostProven is the most bytes kept of pieces that were wanted only in part.
 const mostProven = 4 << 20
 
 // proves reports whether e's content is compared with digests of pieces.
@@ -166,8 +166,8 @@ func (v *prover) keep(number int64, b []byte) {
 // together is how much is read at once into a buffer, to be checked.
 const together = 4 << 20
 
-// readProven fills p with content of e from off, all of which is there. What is read is
-// whole pieces. It returns how many bytes are right before an error.
+// readProven fills p with content of e from off, all of which must exist. It reads whole pieces.
+// It returns how many bytes are right before an error.
 func (s *Source) readProven(ctx context.Context, e Entry, p []byte, off int64) (done int, err error) {
 	c := s.proof.x.Chunk
 	for done < len(p) {
@@ -202,8 +202,8 @@ func (s *Source) readProven(ctx context.Context, e Entry, p []byte, off int64) (
 	return done, nil
 }
 
-// pieces reads the pieces of e from one offset to another, of which the first n bytes
-// are right. One piece is kept.
+// pieces reads the pieces of e between two offsets. The first n bytes of the result are right.
+// One piece is kept.
 func (s *Source) pieces(ctx context.Context, e Entry, from, to int64) (b []byte, n int, err error) {
 	number, ok := s.proof.x.FirstDigest(e)
 	number += from / s.proof.x.Chunk
@@ -225,8 +225,8 @@ func (s *Source) pieces(ctx context.Context, e Entry, from, to int64) (b []byte,
 	return b, n, err
 }
 
-// A provenReader reads content front to back, of which pieces are read and hashed
-// ahead. It begins with one, as it cannot know how much will be read.
+// A provenReader reads content front to back, and reads and hashes pieces ahead. It begins with
+// one piece, as it cannot know how much will be read.
 type provenReader struct {
 	s   *Source
 	ctx context.Context
@@ -378,7 +378,7 @@ func nextPiece(a *digest.Ahead, n int64) ([]byte, digest.Piece, error) {
 // Close ends the read and what it has under way.
 func (r *provenReader) Close() error {
 	if r.at < r.e.Size {
-		r.cancel() // nobody waits for what is under way
+		r.cancel() // requests under way are no longer needed
 	}
 	if r.ahead != nil {
 		r.ahead.Close()

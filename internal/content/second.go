@@ -11,9 +11,9 @@ import (
 	"github.com/holdall/holdall/internal/engine"
 )
 
-// Where the checksum of a unit is wrong, nobody knows which of its bytes are wrong. But a
-// content that has a digest of its own may be right. So it is read once more, by an engine
-// that hands on such units, and counts if it is what its digest says.
+// If the checksum of a unit is wrong, it does not show which of the unit's bytes are wrong. But
+// content with a digest of its own may be right. So it is read once more, by an engine that also
+// returns such units, and is used if it matches its digest.
 
 // A lateEngine is made when it is first needed.
 type lateEngine struct {
@@ -58,7 +58,7 @@ type guarded struct {
 	ctx context.Context
 	e   Entry
 	io.Reader
-	first io.Closer // nil if it is somebody else's
+	first io.Closer // nil if it belongs to the caller
 	again io.Closer
 	at    int64
 	amiss error

@@ -125,7 +125,7 @@ func (s *Source) Unchanged(ctx context.Context) error {
 	})
 }
 
-// Packed yields the entries that somebody packed: all but the archive's own.
+// Packed yields the entries that users packed: all except the archive's own.
 func (s *Source) Packed(ctx context.Context) iter.Seq2[Entry, error] {
 	return listing.Only(s.Reader.Entries(ctx), func(e Entry) bool { return !e.Internal })
 }
@@ -183,7 +183,7 @@ func (s *Source) Fault(e Entry) error {
 	return &format.CorruptError{Format: s.Format.Name, Problem: *e.Fault}
 }
 
-// Doubt returns what is wrong with the index as a whole, as far as it was read.
+// Doubt returns what is wrong with the index as a whole, as far as it has been read.
 func (s *Source) Doubt() error {
 	if doubt := s.Reader.Can().Doubt; doubt != nil {
 		if p := doubt(); p != nil {
@@ -257,7 +257,7 @@ func all(n int, err error) (int, error) {
 	return n, nil
 }
 
-// ReadError says of which entry an error is, unless it does already.
+// ReadError adds the name of the entry to an error, unless the error has it already.
 func ReadError(e Entry, err error) error {
 	if err == nil || err == io.EOF || saysWhich(err) {
 		return err
@@ -343,8 +343,8 @@ func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok b
 	return f, x.Off, err == nil, err
 }
 
-// Section returns e's content as one run of stored bytes, if it is one that nobody
-// has to look at.
+// Section returns e's content as one run of stored bytes, if it is one that needs no check or
+// decoding.
 func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
 	if s.proves(e) || s.heal.known() {
 		return nil, false
@@ -360,8 +360,8 @@ func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
 	return format.NewSection(ctx, o, run.Off+run.Skip, e.Size), true
 }
 
-// rawRun returns the one raw run that e's content begins with, if that is all of it:
-// but for zeros, where those may follow.
+// rawRun returns the one raw run that e's content begins with, if that is all of the content.
+// With zeros, zeros may follow it.
 func (s *Source) rawRun(ctx context.Context, e Entry, zeros bool) (run Extent, found bool) {
 	if s.runs != nil {
 		if run, found = s.runs(e); found {
@@ -417,8 +417,8 @@ func (s *Source) Proof() *kept.Index {
 	return s.proof.x
 }
 
-// Over returns a source of the same archive, by the same reader, whose bytes are in
-// another store.
+// Over returns a source of the same archive, with the same reader, that reads bytes from a
+// different store.
 func (s *Source) Over(st store.Store) *Source {
 	o := New(st, s.Name, s.objects.rule.Allowed)
 	o.Read(s.Format, s.Reader)

@@ -109,8 +109,8 @@ func (c *compared) wasRight(m mark) bool {
 	return false
 }
 
-// remember notes that a content was right; mu must be held. Where there is no room for
-// it, it takes the place of another.
+// remember notes that a content was right; mu must be held. If there is no room, it replaces an
+// older mark.
 func (c *compared) remember(m mark) {
 	all := c.right.Load()
 	if all == nil || c.many > len(*all)/2 && len(*all) < mostRight {
@@ -177,8 +177,8 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
 	return wrong
 }
 
-// readWhole fills p with content of e from off, all of which is compared if it was not
-// before.
+// readWhole fills p with content of e from off. All of the content is compared, unless it was
+// compared before.
 func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) error {
 	if known, _ := s.Known(ctx, e); known {
 		if err := s.readStored(ctx, e, p, off); !s.hasSecond(e, err) {
@@ -233,9 +233,9 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 	return err
 }
 
-// ReadFrom returns e's content from off on, for who compares nothing: what is long is
-// compared on the way if it is read from its beginning, and its last Read returns what is
-// wrong.
+// ReadFrom returns e's content from off on, for callers that compare nothing themselves. Long
+// content is compared while it is read, if it is read from its beginning: the last Read returns
+// what is wrong.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
 	known, wrong := s.Known(ctx, e)
 	if h, e := s.cure(ctx, e, wrong); h != nil {

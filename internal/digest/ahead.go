@@ -33,11 +33,11 @@ type AheadOptions struct {
 	Meter *meter.Meter
 }
 
-// Ahead reads a stream a few blocks ahead of whoever takes them, and hashes them
-// meanwhile: reading, hashing and writing go on side by side, so that on two cores
-// a large file is packed about as fast as it can be copied.
+// Ahead reads a stream a few blocks ahead of its consumer, and hashes them at the same time.
+// Reading, hashing and writing run in parallel, so that on two cores a large file is packed about
+// as fast as it can be copied.
 type Ahead struct {
-	full   chan *Block // to whoever takes them, in order
+	full   chan *Block // to the consumer, in order
 	toHash chan *Block // for the digest of all
 	toSum  chan *Block // for their own
 	empty  chan *Block
@@ -52,12 +52,12 @@ type Ahead struct {
 	done chan struct{} // hashed to the end
 }
 
-// A Block is a run of content. It is whoever took it's until the next one is taken.
+// A Block is a run of content. It belongs to its consumer until the next one is taken.
 type Block struct {
 	Bytes []byte
 	Sum   Piece // with AheadOptions.Pieces
 
-	err   error // behind these bytes
+	err   error // after these bytes
 	users atomic.Int32
 	sum   chan struct{} // has a token when Sum is set
 	room  []byte

@@ -25,8 +25,8 @@ type batch struct {
 	units, own map[unitKey]*unit
 	decoded    int64 // bytes that own ones become
 	stored     int64 // and are
-	read       bool  // by whoever made the batch
-	stream     bool  // the one item is read by whoever takes it
+	read       bool  // by the goroutine that made the batch
+	stream     bool  // the one item is read by the batch's consumer
 	solid      *handover
 }
 
@@ -74,9 +74,9 @@ func (b *batch) extents() Extents {
 	}
 }
 
-// A handover lends the stream of a large solid item to whoever takes it. Who
-// made the batches waits until it is given back: behind the item comes the next
-// one, on the same cursor.
+// A handover lends the stream of a large solid item to the consumer that takes it. The goroutine
+// that makes the batches waits until the stream is given back: the next item follows on the same
+// cursor.
 type handover struct {
 	r     *Reader
 	state atomic.Int32
@@ -92,7 +92,7 @@ const (
 
 func (h *handover) take() bool { return h.state.CompareAndSwap(offered, taken) }
 
-// revoke ends the offer. If somebody has taken the stream, it waits.
+// revoke ends the offer. If the stream has been taken, revoke waits.
 func (h *handover) revoke() {
 	if !h.state.CompareAndSwap(offered, revoked) {
 		<-h.done
@@ -117,8 +117,8 @@ const (
 	solid
 )
 
-// look finds out where an item lies, as far as it matters to how batches are cut.
-// What is wrong with its extents will be found out by whoever reads them.
+// look finds out where an item lies, as far as that affects how batches are cut. Errors in its
+// extents are left to the goroutine that reads them.
 func look(it Item) (p place) {
 	large := it.Entry.Size > sweepBatch
 	n, decoded := 0, int64(0)
@@ -231,7 +231,7 @@ func (s *sweep) put(b *batch, it Item, p place) {
 	for i, k := range p.keys {
 		u := b.units[k]
 		if b.stream && i+1 < len(p.keys) && s.recall(k) == nil {
-			continue // nobody shares it
+			continue // not shared
 		}
 		if u == nil {
 			if b.units == nil {
@@ -308,7 +308,7 @@ func (s *sweep) keep(of []*unit) {
 	}
 }
 
-// handOver lends a large solid item to whoever takes it, and waits.
+// handOver lends a large solid item to the consumer that takes it, and waits.
 func (s *sweep) handOver(it Item, yield func(*batch, error) bool) bool {
 	h := &handover{r: s.g.NewReader(s.ctx, it.Extents, it.Entry.Size), done: make(chan struct{})}
 	defer h.r.Close()

@@ -12,17 +12,17 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A cursor is an open decoder at a position of what a unit becomes. It goes
-// forward only. Units that are too long to be decoded whole are read by it: one
-// that is idle is taken up by the next read that is not before its position.
+// A cursor is an open decoder at a position in the decoded content of a unit. It only moves
+// forward. It reads units that are too long to be decoded whole. An idle cursor is reused by the
+// next read at or after its position.
 //
-// It outlives the read that opened it, and so has a context of its own. While it
-// is in use, the end of the user's context is the end of the cursor.
+// It outlives the read that opened it, and so has a context of its own. While it is in use, the
+// end of the user's context also ends the cursor.
 type cursor struct {
 	key    unitKey
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	leave  func() bool // the context of whoever uses it
+	leave  func() bool // the context of its current user
 	in     *stored
 	d      io.ReadCloser
 	from   int64 // where it was opened
@@ -30,9 +30,8 @@ type cursor struct {
 	err    error
 }
 
-// cursors are those that nobody uses, the least recently used first. Each holds
-// what its decoder remembers (128 MiB at most, 8 MiB usually) and the windows
-// that its stream has read ahead.
+// cursors are the idle ones, the least recently used first. Each holds what its decoder remembers
+// (128 MiB at most, 8 MiB usually) and the windows that its stream has read ahead.
 type cursors struct {
 	mu     sync.Mutex
 	idle   []*cursor
@@ -45,8 +44,8 @@ type cursors struct {
 
 const maxIdle = 4
 
-// damage is a position that cannot be passed by who begins between from and there.
-// Without it each read beyond would decode all that precedes it to find that out.
+// damage is a position that a reader cannot pass if it begins between from and there. Without it,
+// each read beyond would decode everything before it to find that out.
 type damage struct {
 	key      unitKey
 	from, at int64
@@ -78,15 +77,15 @@ func (g *Engine) cursor(ctx context.Context, e format.Extent) (*cursor, error) {
 
 // Points knows places in long units from which they can be read on.
 type Points interface {
-	// Before returns where the last point of the unit of e is that is not behind e.Skip;
-	// 0 is the beginning.
+	// Before returns the position of the last point of the unit of e that is not after e.Skip; 0
+	// is the beginning.
 	Before(ctx context.Context, e format.Extent) (at int64)
 	// Point returns the point of the unit of e at a place that Before told.
 	Point(ctx context.Context, e format.Extent, at int64) (codec.Point, error)
 }
 
-// UsePoints has long units read from points on. It is for an engine that nobody uses
-// yet.
+// UsePoints makes reads of long units begin at points. It must be called before the engine is
+// used.
 func (g *Engine) UsePoints(p Points) { g.points = p }
 
 // pointBefore is where reading e can begin.
@@ -195,9 +194,9 @@ func (c *cursor) close() {
 	c.in.wait()
 }
 
-// take returns the idle cursor that is nearest before a position, nil if there is none
-// that is not behind a point that one could begin at, or the error that whoever goes
-// there meets.
+// take returns the nearest idle cursor before a position that is not before the given point, or
+// nil if there is none. If damage is known on the way, it returns the error that a read would
+// meet there.
 func (c *cursors) take(k unitKey, at, point int64) (*cursor, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// solidUnit stores content as one unit that is too long to be held, or of a
-// length that nobody says.
+// solidUnit stores content as one unit that is too long to be held, or whose length is not
+// stated.
 func solidUnit(st *storetest.Mem, name string, content []byte, said bool) format.Extent {
 	z := narrow(content)
 	st.Put(name, z)

@@ -26,9 +26,8 @@ type Limits struct {
 
 const usualUnits = 64 << 20
 
-// For stores behind a network a gap is worth fetching as long as it costs less
-// than a round trip; 16 in flight hide 20 ms behind 8 kB reads at 6 MB/s each.
-// A disk gains nothing by either.
+// For stores on a network, a gap is worth fetching as long as it costs less than a round trip; 16
+// in flight hide 20 ms during 8 kB reads at 6 MB/s each. A disk gains nothing by either.
 var (
 	Far  = Limits{Gap: 64 << 10, Request: 4 << 20, Parallel: 16, Ahead: 4}
 	Near = Limits{Gap: 4 << 10, Request: 1 << 20, Parallel: 2, Ahead: 0}
@@ -57,9 +56,9 @@ func New(open Open, l Limits) *Engine {
 // Over returns an engine of the same limits that reads other objects.
 func (g *Engine) Over(open Open) *Engine { return New(open, g.limits) }
 
-// Doubting returns an engine of the same objects that hands on what units with a wrong
-// checksum become, as far as they can be decoded: whoever reads it must know by other
-// means what is right. It keeps little.
+// Doubting returns an engine of the same objects that also returns the decoded content of units
+// with a wrong checksum, as far as they can be decoded. Its callers must determine by other means
+// what is right. It keeps little.
 func (g *Engine) Doubting() *Engine {
 	d := New(g.open, g.limits)
 	d.doubts, d.units.limit = true, usualUnits/4

@@ -77,7 +77,7 @@ func zstdBlocks(b []byte) []byte {
 	return blocks
 }
 
-// sections stores b in an object, as units of size bytes one behind the other.
+// sections stores b in an object, as consecutive units of size bytes.
 func sections(st *storetest.Mem, name string, b []byte, size int) (xs []format.Extent) {
 	var stored []byte
 	for at := 0; at < len(b); at += size {
@@ -283,13 +283,13 @@ func TestPlanJoinsWhatLiesClose(t *testing.T) {
 		{"0+60 60+60", "0+60 60+60"}, // together longer than 100
 		{"0+60 60+40 100+1", "0+100 100+1"},
 		{"0+10 5+10 0+10", "0+15"},        // shared bytes once
-		{"0+50 10+5 48+4", "0+52"},        // one within another
+		{"0+50 10+5 48+4", "0+52"},        // one inside the other
 		{"0+250", "0+100 100+100 200+50"}, // raw is cut
 		{"z:0+250", "0+250"},              // a unit is not
 		{"z:0+250 250+5", "0+250 250+5"},  // and nothing is joined to a long one
 		{"z:0+250 z:10+5", "0+250 10+5"},  // not even what lies within
 		{"z:0+20 z:0+20 20+5", "0+25"},    // units and raw together
-		{"0+10 y:10+10", "0+10 y:10+10"},  // another object
+		{"0+10 y:10+10", "0+10 y:10+10"},  // a different object
 		{"y:0+10 0+10 y:12+1", "0+10 y:0+13"},
 	} {
 		var got []string
@@ -508,7 +508,7 @@ func TestFailedRequestsComeUp(t *testing.T) {
 				break
 			}
 			if s.name == solidFrame && err == nil && bytes.Equal(got, s.content) {
-				continue // it was the checksum behind all content
+				continue // it was the checksum after all content
 			}
 			if err := c.Surfaced(err); err != nil {
 				t.Errorf("%s: request %d: %v", s.name, k, err)

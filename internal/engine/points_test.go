@@ -57,7 +57,8 @@ func pointed(t *testing.T, st *storetest.Mem, content []byte) (format.Extent, po
 	return format.Extent{Size: int64(len(content)), Object: "z", Len: int64(b.Len()), Codec: codec.Gzip}, p
 }
 
-// numbered is content that gets a third as long, and of which no two pieces are alike.
+// numbered is content that compresses to a third of its length, and in which no two pieces are
+// alike.
 func numbered(n int) (b []byte) {
 	for i := uint64(0); len(b) < n; i++ {
 		b = strconv.AppendUint(append(b, ' '), i*i*2654435761, 36)
@@ -130,7 +131,7 @@ func (brokenPoints) Point(context.Context, format.Extent, int64) (codec.Point, e
 	return codec.Point{}, errors.New("damaged")
 }
 
-// farPoints lie where nobody asked for one.
+// farPoints lie at positions that were not requested.
 type farPoints struct{ pointsOf }
 
 func (farPoints) Before(_ context.Context, e format.Extent) int64 { return e.Skip + 1 }

@@ -59,7 +59,7 @@ func (g *Engine) NewReaderAt(ctx context.Context, extents Extents, off, size int
 
 // Close ends the read and what it has under way.
 func (r *Reader) Close() error {
-	r.closeCursor() // to be taken up by others, before its context ends
+	r.closeCursor() // before its context ends, so that other reads can reuse the cursor
 	r.cancel()
 	r.stop()
 	r.closeRun()
@@ -178,8 +178,8 @@ func (r *Reader) nextRun() error {
 	return nil
 }
 
-// join lengthens e by the raw extents that follow it both in content and in the
-// object, so that blocks stored one behind the other are one read.
+// join lengthens e by the raw extents that follow it both in the content and in the object, so
+// that consecutive blocks are one read.
 func (r *Reader) join(e *format.Extent) error {
 	for {
 		x, ok, err := r.take()
@@ -224,11 +224,11 @@ type ahead struct {
 	wg     sync.WaitGroup
 	groups []*group // the current one first
 	held   int64    // what their units become
-	most   int64    // of that, but for the first unit
+	most   int64    // of that, except for the first unit
 	used   int      // groups that were read to their end
 	step   int64    // how long the next one should be
-	last   piece    // that was taken up
-	later  error    // behind it
+	last   piece    // that was taken
+	later  error    // after it
 }
 
 // maxAhead bounds what a Reader holds of decoded units.
@@ -295,8 +295,8 @@ type wrong struct{ err error }
 
 func (w wrong) Read([]byte) (int, error) { return 0, w.err }
 
-// nextGroup takes up pieces that follow what was taken up before, nil if there
-// are none or no room for them.
+// nextGroup returns the group of the pieces that follow those taken before, nil if there are none
+// or no room for them.
 func (r *Reader) nextGroup() *group {
 	a := &r.units
 	gr := &group{reading: reading{g: r.g, keep: a.keep, known: a.known}, done: make(chan struct{})}

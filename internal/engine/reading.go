@@ -24,7 +24,7 @@ type reading struct {
 	raw   []format.Extent
 	solid []format.Extent
 	units []piece
-	held  int64 // what the units in mine take, but for those that were there first
+	held  int64 // size of the units in mine, except for those that were there first
 }
 
 // A piece is content that lies in a unit.
@@ -59,7 +59,7 @@ func (r *reading) readAll(ctx context.Context, xs []format.Extent) error {
 	return r.run(ctx)
 }
 
-// unit returns the unit that e lies in, and sees to it that somebody decodes it.
+// unit returns the unit that contains e, and makes sure that it gets decoded.
 func (r *reading) unit(e format.Extent) *unit {
 	k := keyOf(e)
 	if n := len(r.units); n > 0 && r.units[n-1].u.key == k && !r.front {
@@ -140,9 +140,8 @@ func (r *reading) fetchAll(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// storedBufs are buffers of *[]byte for stored bytes on their way to be decoded.
-// What they become is left to the garbage collector, since whoever reads it may
-// keep a part.
+// storedBufs are buffers of *[]byte for stored bytes that are about to be decoded. The decoded
+// content is left to the garbage collector, since its readers may keep a part.
 var storedBufs = sync.Pool{New: func() any { return new([]byte) }}
 
 func (r *reading) fetch(ctx context.Context, q request) error {
@@ -207,8 +206,8 @@ func (r *reading) copyUnits(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until as much of a piece's unit is decoded as the piece needs. If who
-// was to do it was cancelled, met another error or wanted less, that is not our end.
+// settle waits until as much of a piece's unit is decoded as the piece needs. If the goroutine
+// that was to decode it was cancelled, met a different error or wanted less, settle continues.
 func (g *Engine) settle(ctx context.Context, pc *piece) error {
 	for {
 		if err := pc.u.wait(ctx); err != nil || !pc.u.gone && pc.u.has(pc.Skip+pc.Size) {

@@ -24,10 +24,9 @@ func (f *future) wait(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// stream reads a range of one object front to back, window by window. It cannot
-// know whether all of the range will be read, so it begins with a small window, and
-// asks for no more than twice what was used up; up to windows of l.Request, l.Ahead of
-// them.
+// stream reads a range of one object front to back, window by window. It cannot know whether all
+// of the range will be read, so it begins with a small window, and requests at most twice what
+// has been used. Windows grow to l.Request, and at most l.Ahead of them are read ahead.
 type stream struct {
 	ctx      context.Context
 	o        store.Object

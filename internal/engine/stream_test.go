@@ -161,7 +161,7 @@ func TestReaderReadsAheadNoFurtherThanItMay(t *testing.T) {
 	}
 }
 
-// Blocks that lie one behind the other in content and object are one read.
+// Blocks that are consecutive in both content and object are one read.
 func TestReaderJoinsNeighbours(t *testing.T) {
 	st := &storetest.Mem{}
 	st.Put("x", make([]byte, 10_000))

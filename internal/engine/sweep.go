@@ -43,7 +43,7 @@ func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordere
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Its cursors are its own: nobody else moves them on.
+	// Its cursors are its own, so no other read moves them.
 	own := &Engine{open: g.open, limits: g.limits, units: g.units, cursors: cursors{one: true}}
 	defer own.Close()
 	s := &sweep{g: own, ctx: ctx, each: each, room: room{freed: make(chan struct{}, 1)}}
@@ -51,7 +51,7 @@ func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordere
 		defer s.finish(b)
 		err := s.deliver(ctx, b)
 		if err != nil {
-			cancel(err) // whoever makes the batches may be waiting for this one
+			cancel(err) // the goroutine that makes the batches may be waiting for this one
 		}
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *sweep) deliver(ctx context.Context, b *batch) error {
 func (s *sweep) finish(b *batch) {
 	putBuf(b.buf)
 	size, solid := b.size(), b.solid
-	*b = batch{} // whoever still has it must not keep what it held
+	*b = batch{} // a holder of the old batch must not keep its content alive
 	s.room.give(size)
 	if solid != nil {
 		close(solid.done)

@@ -52,7 +52,7 @@ func randomEnds(rnd *rand.Rand, size, unit int64) (ends []int64) {
 	return ends
 }
 
-// wantSwept compares what a sweep gave with content, but for what may fail.
+// wantSwept compares the results of a sweep with content, except for the ranges that may fail.
 func wantSwept(t *testing.T, got *swept, content []byte, in []Item, ordered bool, mayFail func(from, to int64) bool) {
 	t.Helper()
 	if len(got.order) != len(in) {
@@ -203,7 +203,7 @@ func TestSweepDecodesASolidUnitOnce(t *testing.T) {
 	}
 }
 
-// What nobody reads of an item is skipped on the way to the next one.
+// Parts of an item that are not read are skipped on the way to the next item.
 func TestSweepSkipsWhatIsLeftUnread(t *testing.T) {
 	rnd := testkit.Rand(t)
 	st := &storetest.Mem{}
@@ -451,7 +451,7 @@ func TestSweepOverUnitsEndsEarlyWithoutALeak(t *testing.T) {
 	}
 }
 
-// A stream belongs to whoever has it, even when the sweep is at its end.
+// A stream belongs to its holder, even when the sweep is at its end.
 func TestAStreamThatWasHandedOverIsNotClosedUnderItsReader(t *testing.T) {
 	enough := errors.New("enough")
 	content := text(4 << 20)
@@ -467,7 +467,7 @@ func TestAStreamThatWasHandedOverIsNotClosedUnderItsReader(t *testing.T) {
 					t.Error(err)
 				}
 				cancel(enough)
-				time.Sleep(time.Second) // until nobody else has anything to do
+				time.Sleep(time.Second) // until no other goroutine has anything to do
 				if _, err := io.Copy(io.Discard, r); !errors.Is(err, enough) {
 					t.Errorf("ordered %v: expected %v, found %v", ordered, enough, err)
 				}

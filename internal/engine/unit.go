@@ -14,19 +14,18 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A unit is a stored run that is decoded whole: a record, a section. Its content
-// is kept, since what is read next often lies in it too. What is too long for
-// that, or of a length that nobody knows, is read by a cursor.
+// A unit is a stored run that is decoded whole: a record, a section. Its content is kept, since
+// the next read often lies in it too. Runs that are too long for that, or of unknown length, are
+// read by a cursor.
 //
-// A unit that is damaged has the content before its damage, and an error for
-// whoever wants more.
+// A damaged unit has the content before its damage, and an error for reads beyond it.
 type unit struct {
 	key  unitKey
-	want int64         // from its front, of whoever decodes it
+	want int64         // from its front, for the goroutine that decodes it
 	done chan struct{} // closed when the rest is set
 	b    []byte        // that much, or more; or less, if err says why
 	err  error
-	gone bool         // nobody decoded it: whoever needs it has to
+	gone bool         // not decoded: each user has to decode it
 	elem *lru.Element // of units.used
 }
 
@@ -105,8 +104,8 @@ func (u *unit) slice(e format.Extent) ([]byte, error) {
 	return b, nil
 }
 
-// units remembers decoded units, the most recently used, and knows those that
-// are being decoded, so that nobody does it twice.
+// units remembers decoded units, the most recently used, and tracks those that are being decoded,
+// so that none is decoded twice at once.
 type units struct {
 	limit int64
 	mu    sync.Mutex
@@ -124,11 +123,11 @@ func newUnits(limit int64) *units { return &units{limit: limit, m: map[unitKey]*
 // would push out everything else, and comes seldom again.
 func (c *units) keeps(n int64) bool { return n <= c.limit/4 }
 
-// claim returns the unit of that key. If it is the caller's, nobody else has it
-// or is about to: the caller must land it or give it up. It is shared if keep.
+// claim returns the unit of that key. If it is the caller's (mine), no other goroutine has it or
+// is about to: the caller must land it or give it up. It is shared if keep is set.
 //
-// The unit of somebody else may turn out to have less than want. One that was
-// decoded so far, and of which more is wanted now, is decoded whole.
+// A unit of a different caller may turn out to have less than want. A unit that was decoded up to
+// some position, and is now needed beyond it, is decoded whole.
 func (c *units) claim(k unitKey, keep bool, want int64) (u *unit, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +177,7 @@ func (c *units) drop(u *unit) {
 	c.held -= int64(len(u.b)) + unitCost
 }
 
-// giveUp is for whoever claimed a unit and did not come to decode it.
+// giveUp releases a claimed unit that the caller did not decode.
 func (c *units) giveUp(u *unit) {
 	u.gone = true
 	c.land(u, nil, nil, false)
@@ -244,7 +243,7 @@ func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored
 		return
 	}
 	if !g.doubts && (int64(len(b)) == k.size || errors.Is(streamed, codec.ErrChecksum)) {
-		b = nil // it is wrong somewhere, and nobody knows where
+		b = nil // it is wrong somewhere, at an unknown place
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -284,8 +283,8 @@ func decodeFront(c codec.Codec, stored io.Reader, size int) ([]byte, error) {
 	return b, atEnd(d, int64(size))
 }
 
-// atEnd makes sure that d, of which size bytes were read, has no more: it may
-// have found out only now that a checksum is wrong.
+// atEnd makes sure that d has no more data after the size bytes that were read. It may only now
+// detect that a checksum is wrong.
 func atEnd(d io.Reader, size int64) error {
 	switch n, err := io.ReadFull(d, make([]byte, 1)); {
 	case n > 0:

@@ -526,7 +526,7 @@ func TestExtentsThatDoNotFitTheirUnitAreErrors(t *testing.T) {
 	}
 }
 
-// Many units, of which little is wanted, are not all held at once.
+// Units that are only needed in small part are not all held at once, however many there are.
 func TestAReadOfManyUnitsHoldsFew(t *testing.T) {
 	st := &storetest.Mem{}
 	z := zstdBlocks(make([]byte, maxUnit))

@@ -57,8 +57,8 @@ func SkipContent(ctx context.Context, e format.Entry, r io.Reader) error {
 	return CopyContent(ctx, e, r, buf, nil, func([]byte) error { return nil })
 }
 
-// CopyDigested is CopyContent, and returns a digest of the content: the one that e has,
-// if it is of that name, the one that r knows, "" if it is of another, or what h makes.
+// CopyDigested is CopyContent, and returns a digest of the content: e's own if it is of algo, r's
+// if that has it, "" if r's is of a different algorithm, else the one that h computes.
 func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
 	itself, knows := r.(Digester)
 	given := e.Digest.Algo == algo && len(e.Digest.Sum) == h.Size()
@@ -223,15 +223,15 @@ func (s *Spill) Close() (err error) {
 	return err
 }
 
-// A Digester is content that knows its own digest once it has been read to its
-// end, so that whoever writes it need not compute it.
+// A Digester is content that knows its own digest once it has been read to its end, so that its
+// writer need not compute it.
 type Digester interface {
 	io.Reader
 	ContentDigest() (format.Digest, bool)
 }
 
-// Unescaped is what a letter means behind the backslash in a string of JSON, if it is
-// one that means a single byte.
+// Unescaped returns the meaning of a letter after a backslash in a JSON string, if it means a
+// single byte.
 func Unescaped(c byte) (byte, bool) {
 	i := strings.IndexByte(`"\/bfnrt`, c)
 	if i < 0 {
