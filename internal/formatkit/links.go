@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// maxHops is how many soft links may lead to one another.
+// maxHops is the longest chain of soft links that is followed.
 const maxHops = 40
 
 // LookupLinked finds what a name means where soft links stand for groups or arrays. Link says

@@ -24,8 +24,8 @@ func Stat(ctx context.Context, st store.Store, name string) (store.Info, error) 
 	return store.Briefly(st, name).Info(ctx)
 }
 
-// Copy makes an object of another one, with head in place of as many bytes at its
-// beginning, and with tail behind it.
+// Copy makes an object from an existing one. It replaces the beginning with head, which has as
+// many bytes as it replaces, and appends tail.
 func Copy(ctx context.Context, to store.Store, name string, st store.Store, from string, head, tail []byte) error {
 	o, err := st.Open(ctx, from)
 	if err != nil {
@@ -62,8 +62,8 @@ func Remove(ctx context.Context, st store.Store, names []string) error {
 	return errors.Join(errs...)
 }
 
-// Fetch reads ahead where st can: behind a network, several requests at once take
-// as long as one.
+// Fetch reads ahead if st supports it: on a network, several requests at once take as long as
+// one.
 func Fetch(ctx context.Context, st store.Store, want []store.Range) (release func()) {
 	if fetch := st.Can().Fetch; fetch != nil {
 		return fetch(ctx, want)

@@ -17,7 +17,7 @@ func Reported(err error, report func(format.Problem)) error {
 	return err
 }
 
-// CheckEntries reports what is wrong with entries of a table, of which x is the index.
+// CheckEntries reports what is wrong with the entries of a table, whose index is x.
 func CheckEntries(x *format.Index, entry func(int) format.Entry, volume string, report func(format.Problem)) {
 	for i := range x.Len() + len(x.Repeated()) { // all rows
 		e := entry(i)

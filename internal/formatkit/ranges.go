@@ -6,7 +6,7 @@ import (
 	"sort"
 )
 
-// A Range is the bytes from one place to before another.
+// A Range is the bytes from From to before To.
 type Range struct{ From, To int64 }
 
 // Ranges are some bytes of many, added in any order, some of them again and again: so
@@ -45,7 +45,7 @@ func (r *Ranges) Join() {
 	r.All, r.joined = kept, len(kept)
 }
 
-// first is the first range that ends behind a place.
+// first is the first range that ends after a place.
 func (r Ranges) first(at int64) int {
 	return sort.Search(len(r.All), func(i int) bool { return r.All[i].To > at })
 }

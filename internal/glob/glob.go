@@ -100,8 +100,8 @@ func (p Pattern) Match(name string) bool {
 // includes all. A nil Filter selects everything.
 type Filter struct{ include, exclude []Pattern }
 
-// NewFilter returns a filter of patterns, nil of none. A slash in front of a pattern, or
-// behind it, only says that the pattern is about whole names.
+// NewFilter returns a filter of patterns, nil if there are none. A slash before or after a
+// pattern only means that the pattern is about whole names.
 func NewFilter(include, exclude []string) (*Filter, error) {
 	if len(include)+len(exclude) == 0 {
 		return nil, nil

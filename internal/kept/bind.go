@@ -127,8 +127,8 @@ func (was Bound) Is(now Bound) error {
 	return nil
 }
 
-// BindWhole is Bind with what is at the beginning of an archive behind a network, which
-// is not asked for where an index is looked for.
+// BindWhole is Bind, and also reads the beginning of an archive on a network, which is not
+// requested when an index is looked for.
 func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) {
 	b, err := bind(ctx, st, name, true)
 	if err != nil || b.Head != "" {

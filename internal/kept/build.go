@@ -29,10 +29,10 @@ type Head struct {
 	View   string            `json:"view,omitempty"`
 	Param  map[string]string `json:"param,omitempty"`
 	Bound  Bound             `json:"bound"`
-	// Archive is its address, in an index that is nobody else's.
+	// Archive is its address, in an index that belongs to this archive only.
 	Archive string `json:"archive,omitempty"`
 
-	// What it has, so that nobody has to count.
+	// Counts and sizes of the archive, so that they need not be computed.
 	Version string   `json:"version,omitempty"` // of the format
 	Objects []string `json:"objects"`           // the archive's own, as Volume.Name
 	Entries int64    `json:"entries"`
@@ -88,9 +88,9 @@ const DigestLen = 32
 
 const (
 	pageStored = 24 << 10 // about how long a page of rows becomes
-	pageLong   = 1 << 20  // and is at most before it is compressed, but for one row
+	pageLong   = 1 << 20  // the limit for a page before compression, except for a page of one row
 	pageRows   = 1024
-	pageNames  = 4 << 20 // bytes of names, of which a page has little where they are alike
+	pageNames  = 4 << 20 // bytes of names; a page stores few of them if they are alike
 	orderItems = 8192
 	proofItems = 512
 )
@@ -374,7 +374,7 @@ func (b *builder) locate(r *row, run func(format.Entry) (format.Extent, bool)) e
 			if b.ctx.Err() != nil {
 				return context.Cause(b.ctx)
 			}
-			r.elsewhere = true // whoever reads it shall hear of it
+			r.elsewhere = true // reading the entry will return the error
 			return nil
 		}
 		n, ok := b.number(&x)
@@ -441,8 +441,8 @@ func (b *builder) merged() iter.Seq2[sorter.Row, error] {
 	}
 }
 
-// rowsBehind writes the table, if there is to be one, and behind it the pages of rows:
-// so they stay together with what leads to them, which is read at once from afar.
+// rowsBehind writes the table, if there is to be one, and after it the pages of rows. The pages
+// are then beside the nodes that lead to them, and on a network all of those are read at once.
 func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
 	if t == nil {
 		refs, _, err := b.rows(nil)

@@ -10,8 +10,8 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// isScattered reports whether an order is such that who goes through it by the numbers
-// of rows would decode all pages again and again.
+// isScattered reports whether reading in this order, by the numbers of rows, would decode all
+// pages again and again.
 func isScattered(order []uint32) bool {
 	const pages, often = 512, 4 // pages of rows are about twice as long
 	touched, last := 0, map[uint32]int{}

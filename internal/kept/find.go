@@ -17,8 +17,8 @@ import (
 // Suffix is what the name of a published index has after its archive's.
 const Suffix = ".holdall"
 
-// Use says where an index of an archive may be. An index that is not of this very
-// version of the archive, or is damaged, is never believed.
+// Use says where an index of an archive may be. An index that is damaged, or belongs to a
+// different version of the archive, is never used.
 type Use struct {
 	At     string  // the address of one; where it is set no other is looked for
 	Beside bool    // one that is published beside the archive
@@ -31,10 +31,10 @@ type Use struct {
 // Any reports whether there may be one at all.
 func (u Use) Any() bool { return u.At != "" || u.Beside || u.Folder != nil }
 
-// State says which index an archive is read by, and why another is not.
+// State says which index an archive is read by, and why an index is ignored.
 type State struct {
 	Used    string // where it is; empty if there is none
-	Ignored string // where one is that was not believed
+	Ignored string // the index that was found but not used, if there is one
 	Why     error
 }
 
@@ -112,8 +112,8 @@ func (f *finder) find(ctx context.Context) *Index {
 	return nil
 }
 
-// try opens the index called name in st, if it is one to be used. Of one of ours that
-// cannot be used nobody needs to hear.
+// try opens the index called name in st, if it can be used. If it is one of ours and cannot be
+// used, that is not reported.
 func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ours bool) *Index {
 	workers := 8
 	if f.st.Can().Near {
@@ -139,7 +139,7 @@ func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ou
 	return nil
 }
 
-// believe says why x is not believed.
+// believe returns an error that says why x must not be used.
 func (f *finder) believe(x *Index) error {
 	if err := f.w.suits(x); err != nil {
 		return err

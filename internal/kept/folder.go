@@ -68,7 +68,7 @@ func (f *Folder) Keep(ctx context.Context, address string, w Wanted, took time.D
 	if !ok {
 		return false, nil
 	}
-	// What is in archives may be nobody else's business.
+	// Contents of archives may be private.
 	if err := os.MkdirAll(f.Dir, 0o700); err != nil {
 		return false, err
 	}
@@ -127,11 +127,11 @@ func (f *Folder) files() (all []Listed, err error) {
 		return nil, err
 	}
 	for _, e := range found {
-		// A writer that was killed may have left its file behind.
+		// A writer that was killed may have left its file.
 		if !strings.Contains(e.Name(), Suffix) {
 			continue
 		}
-		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() { // else somebody took it away
+		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() { // else it has been removed since
 			all = append(all, Listed{Path: filepath.Join(f.Dir, e.Name()), Size: fi.Size(), Used: fi.ModTime()})
 		}
 	}

@@ -24,7 +24,7 @@ import (
 type Index struct {
 	Head
 	pages
-	archive string // its name, in the place of which volumes stand
+	archive string // its name, to which the name of a volume is appended
 	workers int
 
 	rows, order, listing, proofs, points shelf
@@ -212,7 +212,7 @@ func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
 	return p, err
 }
 
-// decodeRows decodes as many rows as r says, behind those that s knows.
+// decodeRows decodes as many rows as r says, after those that s has already decoded.
 func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
 	p := spares.Get().(*page)
 	n := int(r.items)
@@ -261,7 +261,7 @@ func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
 	return p, nil
 }
 
-// free gives back a page that nobody has any more.
+// free gives back a page that is no longer used.
 func (p *page) free() {
 	clear(p.entries)
 	spares.Put(p)
@@ -285,7 +285,7 @@ type cursor struct {
 	x     *Index
 	steps []step
 	h     *sheet // that it began in
-	p     *page  // some rows of that, or all of a page behind it
+	p     *page  // some rows of that page, or all of a page after it
 	i     int
 }
 
@@ -326,7 +326,7 @@ func (c *cursor) goTo(ctx context.Context, i, n int) (err error) {
 	return err
 }
 
-// turn goes to the next page; behind the last one the cursor is at its end.
+// turn goes to the next page; after the last one the cursor is at its end.
 func (c *cursor) turn(ctx context.Context) error {
 	c.h, c.p = nil, nil
 	more, err := c.x.rows.next(ctx, c.steps)

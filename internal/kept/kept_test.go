@@ -175,7 +175,7 @@ func anyEntries(rnd *rand.Rand, n int) ([]format.Entry, map[string][]format.Exte
 	return entries, xs
 }
 
-// all collects what is yielded, an error in the place of what comes behind it.
+// all collects what is yielded. An error ends the collection, as its last element.
 func all(seq iter.Seq2[format.Entry, error]) (found []any) {
 	for e, err := range seq {
 		if e.Ref = nil; err != nil {
@@ -285,8 +285,8 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 	}
 }
 
-// TestDigestsAreThoseOfTheirPieces has rows in another order than the archive, and
-// entries that are at fault, which have no digests.
+// TestDigestsAreThoseOfTheirPieces has rows in a different order than the archive, and entries
+// that are at fault, which have no digests.
 func TestDigestsAreThoseOfTheirPieces(t *testing.T) {
 	rnd := testkit.Rand(t)
 	for _, n := range []int{1, 40, 2000} {

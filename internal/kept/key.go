@@ -6,9 +6,9 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// place is where a name stands among the rows: what is directly in a directory stands
-// together. A name that is no path stands in the root as a whole. A directory that only
-// other names imply has a slash behind it, and stands where the first of them would.
+// place is the position of a name among the rows, where the direct children of a directory are
+// adjacent. A name that is not a path is in the root as a whole. A directory that is only implied
+// by other names has a slash at its end, and is where the first of them would be.
 type place struct {
 	dir, base string
 	whole     bool
@@ -54,7 +54,7 @@ func appendDeeper(b []byte, dir string) []byte {
 	return append(b[:len(b)-2], '/')
 }
 
-// isBehind reports whether a place is behind that of a row, in the order of keys.
+// isBehind reports whether a place is after that of a row, in the order of keys.
 func (p place) isBehind(dir, base []byte, whole bool) bool {
 	if string(dir) != p.dir {
 		return string(dir) < p.dir

@@ -21,8 +21,8 @@ const (
 	magic     = "holdall index 2\n"
 	endMagic  = "holdall2"
 	footerLen = 32
-	// maxPage is the longest page that is believed. A page has at least a row, and
-	// that may have as much as the sorter takes.
+	// maxPage is the longest page that is accepted. A page has at least one row, which may be as
+	// long as the sorter accepts.
 	maxPage = 16 << 20
 	// maxRows is how many there may be: their numbers have four bytes.
 	maxRows = 1<<32 - 1
@@ -266,7 +266,7 @@ func (s *shelf) findItem(ctx context.Context, n int64) ([]step, error) {
 	return s.find(ctx, func(r *ref) bool { return r.from > n })
 }
 
-// next goes to the page behind, and reports whether there is one.
+// next goes to the next page, and reports whether there is one.
 func (s *shelf) next(ctx context.Context, steps []step) (bool, error) {
 	for i := len(steps) - 1; i >= 0; i-- {
 		if steps[i].at+1 == len(steps[i].refs) {
@@ -290,7 +290,7 @@ func leaf(steps []step) *ref {
 	return &last.refs[last.at]
 }
 
-// A binder writes pages one behind the other, and the nodes that lead to them.
+// A binder writes consecutive pages, and the nodes that lead to them.
 type binder struct {
 	w   io.Writer
 	off int64

@@ -29,7 +29,7 @@ const (
 	wholeUnit  = 16 << 20
 	leastUnit  = 256 << 10
 	maxUnits   = 1 << 20
-	pointWhere = 4 + 8 // bytes of the key of a point that say of which unit it is
+	pointWhere = 4 + 8 // bytes of a point's key that name its unit
 )
 
 // appendPointKey appends the key of a point: u32 volume, u64 offset of the unit, u64
@@ -76,7 +76,7 @@ func (b *builder) points() (refs []ref, err error) {
 		c, _ := codec.Lookup(u.codec)
 		_, err = c.Points(r, pointEvery, func(p codec.Point) error {
 			if p.Off >= u.len {
-				return nil // nothing is behind it
+				return nil // nothing comes after it
 			}
 			page = appendString(binary.AppendUvarint(page[:0], uint64(u.len)), u.codec)
 			page = append(binary.AppendUvarint(page, uint64(p.Off)), p.State...)
@@ -93,7 +93,7 @@ func (b *builder) points() (refs []ref, err error) {
 			return nil, failed
 		}
 		if err != nil {
-			refs = refs[:before] // where it is damaged nobody knows; who reads it hears of it
+			refs = refs[:before] // it is not known where it is damaged; reading it returns the error
 		}
 	}
 	return refs, nil
@@ -121,7 +121,7 @@ func (x *Index) volumeOf(e *format.Extent) (int, bool) {
 	return 0, false
 }
 
-// pointAt finds the last point of the unit of e that is not behind a place.
+// pointAt finds the last point of the unit of e that is not after a place.
 func (x *Index) pointAt(ctx context.Context, e *format.Extent, at int64) (*ref, int64, error) {
 	volume, ok := x.volumeOf(e)
 	if !ok {
@@ -139,8 +139,8 @@ func (x *Index) pointAt(ctx context.Context, e *format.Extent, at int64) (*ref, 
 	return r, int64(binary.BigEndian.Uint64(r.first[pointWhere:])), nil
 }
 
-// Before returns where the last point of the unit of e is that is not behind e.Skip; 0
-// is its beginning, from which it is read if the index is damaged here.
+// Before returns the position of the last point of the unit of e that is not after e.Skip; 0 is
+// its beginning. If the index is damaged here, it returns 0.
 func (x *Index) Before(ctx context.Context, e format.Extent) int64 {
 	_, at, err := x.pointAt(ctx, &e, e.Skip)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// solid is an archive of files in two members of gzip, one of which is long.
+// solid is an archive of files in two gzip members, one of them long.
 func solid(t testing.TB) (l *listed, stored, content []byte) {
 	t.Helper()
 	for i := uint64(0); len(content) < 10<<20; i++ {
@@ -116,8 +116,8 @@ func TestPointsOfLongUnitsAreKept(t *testing.T) {
 		t.Error("no point was used")
 	}
 
-	// A damaged unit has none: what is behind the damage may be found to be no content
-	// only where the unit ends.
+	// A damaged unit has none: it may only become clear at the end of the unit that what follows
+	// the damage is not content.
 	bad := bytes.Clone(stored)
 	copy(bad[len(bad)*6/10:], make([]byte, 1000))
 	b, _ = build(t, l, Head{Format: "list"}, Options{Stored: storedIn(bad)})

@@ -27,7 +27,7 @@ func NewReader(x *Index, open func(context.Context) (format.Reader, error)) *Rea
 	return &Reader{x: x, open: open}
 }
 
-// archive opens the archive itself. Whoever waits for it waits for somebody.
+// archive opens the archive itself. Callers wait while it is being opened.
 func (k *Reader) archive(ctx context.Context) (format.Reader, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

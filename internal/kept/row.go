@@ -18,7 +18,7 @@ import (
 const (
 	kindBits    = 0x07
 	newDir      = 0x07 // in the place of a kind: a directory, in which the rows are that follow
-	sumsApart   = 0x06 // at the beginning of a page: its digests stand behind its rows
+	sumsApart   = 0x06 // at the beginning of a page: its digests are after its rows
 	oneRun      = 1 << 3
 	isImplied   = 1 << 4
 	isWhole     = 1 << 5
@@ -53,7 +53,7 @@ type manner struct {
 	sumLen           uint8
 }
 
-// A state is what a row is told apart from: the one before it in a page.
+// A state is what a row is encoded relative to: the row before it in a page.
 type state struct {
 	dir, base []byte
 	manners   []manner
@@ -74,7 +74,7 @@ func (s *state) reset() {
 type row struct {
 	place
 	implied bool
-	entry   *format.Entry // but for its name
+	entry   *format.Entry // except for its name
 	// one says that the content is one raw run, of the entry's size from off in a volume;
 	// else extents, as appendExtents has them, are where it lies.
 	one     bool
@@ -95,7 +95,7 @@ const (
 	maxExtents = 100_000
 )
 
-// appendRow appends r. It is told apart from the row before by s.
+// appendRow appends r, encoded relative to the row before it, which is in s.
 func (s *state) appendRow(b []byte, r *row) []byte {
 	if r.dir != string(s.dir) {
 		k := shared(s.dir, r.dir)
@@ -145,7 +145,7 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 	case flags&oneRun != 0:
 		b = binary.AppendVarint(b, r.off-s.end)
 		s.end = r.off + e.Size
-	case r.one: // in another volume than the one before
+	case r.one: // in a different volume than the one before
 		x := []format.Extent{{Size: e.Size, Off: r.off, Len: e.Size}}
 		b = appendString(b, string(appendExtents(nil, x, []int{r.volume})))
 		s.volume, s.end = r.volume, r.off+e.Size

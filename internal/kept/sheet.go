@@ -10,8 +10,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A sheet is a page of rows as it is decompressed, which is kept for who looks for
-// single names: rows are decoded from the bookmark before them.
+// A sheet is a decompressed page of rows, which is kept for lookups of single names: rows are
+// decoded from the bookmark before them.
 type sheet struct {
 	ref
 	rows    scanner // at the first one
@@ -20,10 +20,10 @@ type sheet struct {
 	manners []manner
 }
 
-// A bookmark is where a row begins, and what it is told apart from.
+// A bookmark is where a row begins, and the state that the row is encoded relative to.
 type bookmark struct {
 	at, sumAt    uint32 // of the scanner
-	dir, base    uint32 // in names, and behind that
+	dir, base    uint32 // in names, and after that
 	ends         uint32
 	manners      uint32 // how many there are
 	whole        bool   // of the row before
@@ -71,7 +71,7 @@ func (x *Index) newSheet(raw []byte, r *ref) (*sheet, error) {
 	return h, nil
 }
 
-// A skimmed row is one of which only the name is wanted.
+// A skimmed row is decoded only for its name.
 type skimmed struct {
 	row   row
 	entry format.Entry
@@ -96,8 +96,8 @@ func (h *sheet) goTo(k int, s *state, c *scanner) {
 	c.at, c.sumAt = int(m.at), int(m.sumAt)
 }
 
-// search returns the first row that before does not hold of, which says of a row that what
-// is looked for lies behind it; h.items if there is none.
+// search returns the first row for which before is false, or h.items if there is none. before
+// reports whether the name that is looked for comes after the row.
 func (x *Index) search(h *sheet, before func(dir, base []byte, whole bool) bool) (int, error) {
 	k := sort.Search(len(h.marks)-1, func(i int) bool {
 		m := &h.marks[i+1]
@@ -172,7 +172,7 @@ func (x *Index) sheet(ctx context.Context, r *ref) (*sheet, error) {
 	if t.byRow == nil {
 		t.byRow = map[int64]*list.Element{}
 	}
-	if t.byRow[r.from] == nil { // else somebody else was faster
+	if t.byRow[r.from] == nil { // else a different goroutine was faster
 		t.byRow[r.from] = t.order.PushFront(h)
 		t.held += h.size()
 	}

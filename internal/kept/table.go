@@ -101,7 +101,7 @@ type section struct {
 // A how is what rows have in common besides where exactly they lie.
 type how struct {
 	kind          format.Kind
-	implied       bool // by other names: there is a slash behind its own
+	implied       bool // by other names: its own name ends in a slash
 	placed        bool // the place has an offset, in
 	volume, codec int  // of Codecs, -1 is raw
 	whole         bool // what the run is decoded to is the content, and nothing else

@@ -77,8 +77,8 @@ func (t *tabler) add(r *row) error {
 	return err
 }
 
-// like returns how a row is, but for where its content lies, and adds its time and what
-// digests it has.
+// like returns what kind of row r is, apart from where its content lies, and adds its time and
+// the digests that it has.
 func (t *tabler) like(r *row) (h how, err error) {
 	e := r.entry
 	h = how{kind: e.Kind, implied: r.implied, ask: r.elsewhere, fault: e.Fault != nil, digest: -1}
@@ -305,8 +305,8 @@ func (t *tabler) addLong(size int64) (at int64, err error) {
 	return at, t.longs.write(b)
 }
 
-// write writes the table, and returns its head. runs are where digests lie in the pages
-// that will be written behind it.
+// write writes the table, and returns its head. runs are the positions of digests in the pages
+// that will be written after it.
 func (t *tabler) write(w *binder, of Head, runs []sumRun) (tableHead, error) {
 	h := tableHead{Format: of.Format, View: of.View, Param: of.Param, Objects: of.Bound.objects, Volumes: append([]Volume{}, of.Volumes...), Codecs: t.codecs,
 		Rows: t.rows, Files: of.Files, Bytes: of.Bytes, Bits: max(bits.Len64(uint64(t.rows)/4)-1, 0), Digests: t.digests, Chunk: of.Chunk, How: t.hows,

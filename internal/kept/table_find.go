@@ -30,7 +30,7 @@ type table struct {
 	p      *pages
 	checks []byte
 
-	mu      sync.RWMutex // whoever reads what is mapped
+	mu      sync.RWMutex // held by readers of the mapping
 	mapped  []byte
 	checked marks // of blocks of what is mapped that were compared
 	proven  marks // of runs of digests
@@ -136,8 +136,8 @@ func (h *tableHead) sane(of *Head, rows, end int64) bool {
 	})
 }
 
-// bytes returns bytes [off, off+n) of a section, each block of which was compared with
-// its checksum. What is mapped may only be read while mu is held.
+// bytes returns bytes [off, off+n) of a section, after each block has been compared with its
+// checksum. Mapped bytes may only be read while mu is held.
 func (t *table) bytes(ctx context.Context, s *section, off, n int64) ([]byte, error) {
 	if off < 0 || n < 0 || off > s.Len || n > s.Len-off {
 		return nil, t.p.fail(s.Off, errTable)
@@ -171,8 +171,8 @@ func (t *table) bytes(ctx context.Context, s *section, off, n int64) ([]byte, er
 	return b[s.Off+off-at:][:n], nil
 }
 
-// maxSame is how many names of one hash are compared: there are more only where somebody
-// meant it, and the pages find those as fast as others.
+// maxSame is how many names with one hash are compared. There are only more if they were made so
+// on purpose, and the pages find those as fast as others.
 const maxSame = 64
 
 var errSame = errors.New("too many names with one hash")

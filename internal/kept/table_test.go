@@ -36,7 +36,7 @@ func tableIn(t testing.TB, b []byte) (h tableHead, at int) {
 	return h, at
 }
 
-// forged is an index whose table was changed by somebody who knows how it is checked.
+// forged is an index whose table was changed by an attacker who knows how it is checked.
 func forged(t testing.TB, b []byte, change func(h *tableHead, flat []byte)) []byte {
 	t.Helper()
 	b = slices.Clone(b)
@@ -223,7 +223,7 @@ func eachHow(h *tableHead, do func(*how)) {
 	}
 }
 
-// An unwatched object is a file of which nobody notices that it changes.
+// An unwatched object is a file whose changes are not noticed.
 type unwatched struct {
 	store.Object
 	f *os.File
@@ -298,8 +298,8 @@ func TestLookupsMayRunInParallel(t *testing.T) {
 	all.Wait()
 }
 
-// TestManyNamesOfOneHashAreFound has names that somebody made so: what differs is a
-// multiple of the polynomial of CRC-32.
+// TestManyNamesOfOneHashAreFound has names that were made to collide: they differ by a multiple
+// of the polynomial of CRC-32.
 func TestManyNamesOfOneHashAreFound(t *testing.T) {
 	var entries []format.Entry
 	for i := range 1 << 10 {
@@ -363,8 +363,8 @@ func TestHashesAreSortedOnScratch(t *testing.T) {
 	}
 }
 
-// FuzzTable has what checksums keep from FuzzOpen: the head of a table, and its bytes,
-// of which the patches are offsets and values.
+// FuzzTable tests what checksums hide from FuzzOpen: the head of a table and its bytes. The
+// patches are offsets and values of those bytes.
 func FuzzTable(f *testing.F) {
 	good, names := small(f, 40)
 	h, at := tableIn(f, good)

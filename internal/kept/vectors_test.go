@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the test vectors of tables")
 
-// A vector is an archive that is made up, of which testdata/table has an index, and what
-// that must answer.
+// A vector is a made-up archive with an index in testdata/table, and the answers that the index
+// must give.
 type vector struct {
 	entries []format.Entry
 	xs      map[string][]format.Extent
@@ -210,7 +210,7 @@ func TestTheVectorsAreWhatIsWritten(t *testing.T) {
 			if !bytes.Equal(text, wantText) {
 				t.Errorf("%s.json is not what the entries are: -update, and read the difference", base)
 			}
-			// The pages are as an encoder of zstd makes them, of which there are versions.
+			// The pages depend on the version of the zstd encoder.
 			h, at := tableIn(t, b)
 			wh, wat := tableIn(t, golden)
 			end := h.Sections.Checks.Off + h.Sections.Checks.Len

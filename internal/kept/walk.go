@@ -28,7 +28,7 @@ const (
 	maxWindow   = 1 << windowBits
 )
 
-// A stretch is pages that lie one behind the other.
+// A stretch is a run of consecutive pages.
 type stretch struct {
 	refs  []ref
 	pages []*page
@@ -233,8 +233,8 @@ func windows(rows iter.Seq2[int64, error]) iter.Seq2[*window, error] {
 	}
 }
 
-// tellPicked tells the entries of rows in any order. A window is looked for while that
-// before it is told.
+// tellPicked calls tell with the entries of rows in any order. It looks up a window while it
+// reports the window before.
 func (x *Index) tellPicked(ctx context.Context, rows iter.Seq2[int64, error], tell func(format.Entry) error) error {
 	return pipe.Ordered(ctx, windows(rows), 1, func(ctx context.Context, w *window) {
 		w.found = make([]format.Entry, len(w.want))
@@ -388,7 +388,7 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 	})
 }
 
-// behind is the first key that does not begin with prefix, whose last byte is not 0xff.
+// behind is the first key after all those that begin with prefix, whose last byte is not 0xff.
 func behind(prefix []byte) []byte {
 	b := slices.Clone(prefix)
 	b[len(b)-1]++

@@ -14,10 +14,10 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Place returns where an entry stands in a listing of the directory that it is directly
-// in: at its name there and, if it is a directory, a slash behind that. In this order
-// are the keys of buckets, "a-b" before "a/x". Two entries have the same place only if
-// one is a directory and the other a file whose name ends in a slash, which is no path.
+// Place returns the position of an entry in a listing of the directory that contains it: its name
+// there, with a slash at the end if it is a directory. This is the order of a bucket's keys,
+// "a-b" before "a/x". Two entries have the same place only if one is a directory and the other a
+// file whose name ends in a slash, which is not a path.
 func Place(dir string, e format.Entry) string {
 	name := e.Name
 	if dir != "." {
@@ -50,9 +50,9 @@ func ReadDirFrom(ctx context.Context, r Lister, dir, from string) iter.Seq2[form
 
 type readDirFrom = func(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error]
 
-// seekDir puts directories behind what stands between their name and the slash after
-// it. Those that wait have names each of which begins with the one before, so the last
-// is the first to come.
+// seekDir yields each directory after the entries that sort between its name and its name with a
+// slash. The name of each waiting directory begins with the name of the one that waited before
+// it, so the last one is yielded first.
 func seekDir(ctx context.Context, r Lister, seek readDirFrom, dir, from string) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		waiting, err := passed(ctx, r, seek, dir, from)
@@ -88,8 +88,8 @@ func seekDir(ctx context.Context, r Lister, seek readDirFrom, dir, from string) 
 	}
 }
 
-// passed returns the directories whose names are less than from, but not with a slash
-// behind them: "a" for "a-b".
+// passed returns the directories whose names are less than from, but not if a slash is appended:
+// "a" for "a-b".
 func passed(ctx context.Context, r Lister, seek readDirFrom, dir, from string) (found []format.Entry, err error) {
 	for i := 1; i < len(from); i++ {
 		if from[i] > '/' || from[i] == '/' && i+1 < len(from) {
@@ -236,8 +236,8 @@ type keys struct {
 	prefix, from string
 }
 
-// take yields an entry that is a key, or what is below one that is a directory. It
-// reports whether the directory may have more, and whether somebody wants more.
+// take yields an entry that is a key or, if it is a directory, the entries below it. It reports
+// whether the directory may have more, and whether the caller wants more.
 func (k keys) take(e format.Entry, yield func(format.Entry, error) bool, below func() bool) (more, wanted bool) {
 	at := e.Name + "/"
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Healed says what a repair from another copy took.
+// Healed reports what a repair from a second copy took.
 type Healed struct {
 	Damaged int64 // pieces of contents
 	Healed  int64 // of these
@@ -30,10 +30,9 @@ type Healed struct {
 // ErrNoProof says that there is no index that tells what is damaged.
 var ErrNoProof = errors.New("no index with digests of pieces")
 
-// From plans what would mend the damaged pieces of an archive by another copy of it,
-// which mirror has under mirrorName. s is read by an index with digests, which tells what
-// is damaged and proves what is fetched. The plan holds on to what was fetched until it is
-// closed.
+// From plans the repair of the damaged pieces of an archive from a second copy of it, which
+// mirror has under mirrorName. s is read by an index with digests, which shows what is damaged
+// and proves what is fetched. The plan holds on to what was fetched until it is closed.
 func From(ctx context.Context, s *content.Source, mirror store.Store, mirrorName string, m *meter.Meter) (_ format.Plan, sum Healed, closer io.Closer, err error) {
 	h := &healing{Store: s.Store, s: s, mirror: mirror, mirrorName: strings.TrimSuffix(mirrorName, "/"), fetched: map[string]*patches{}}
 	if x := s.Proof(); len(x.Objects) == 1 && x.Objects[0] == "" {

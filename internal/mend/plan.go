@@ -1,5 +1,5 @@
-// Package mend carries out the repair plans of formats, and plans repairs from another copy of an
-// archive.
+// Package mend carries out the repair plans of formats, and plans repairs from a second copy of
+// an archive.
 package mend
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Apply writes what plan makes of the archive called name as a new object
-// called out, which may be in another store. It appears whole or not at all.
+// Apply writes the archive called name, as repaired by plan, to a new object called out, which
+// may be in a different store. It appears whole or not at all.
 func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, outStore store.Store, out string) error {
 	if plan.Build != nil {
 		return build(ctx, plan, outStore, out, outStore == st && out == name)
@@ -118,10 +118,10 @@ func build(ctx context.Context, plan format.Plan, st store.Store, name string, i
 	return err
 }
 
-// Backup copies what a plan changes of an archive beside it, under its name and
-// suffix, where nothing else may be yet: a backup is never the price of another. One that
-// somebody who was killed has begun is completed. A plan that keeps a backup itself needs
-// none.
+// Backup copies what a plan changes of an archive to a place beside it, under its name and
+// suffix. It fails if something else exists there: a backup never replaces a different backup. It
+// completes a backup that a killed process began. It does nothing if the plan keeps a backup
+// itself.
 func Backup(ctx context.Context, st store.Store, name, suffix string, plan format.Plan) error {
 	if plan.KeepsBackup {
 		return nil

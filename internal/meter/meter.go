@@ -7,11 +7,11 @@ import "sync/atomic"
 // Totals are zero while they are unknown. The zero value is ready to use; a nil Meter counts
 // nothing.
 type Meter struct {
-	// WantTotal makes the library count the total before the work or during it, which takes
-	// another look at every name.
+	// WantTotal makes the library count the total before the work or during it, which takes an
+	// additional look at every name.
 	WantTotal bool
-	// OnEntry is told of each entry that was done, by its name. Several goroutines may
-	// call it at once.
+	// OnEntry is called with the name of each entry that was done. Several goroutines may call it
+	// at once.
 	OnEntry func(name string)
 
 	entries, bytes           atomic.Int64

@@ -147,8 +147,8 @@ func join(folder, name string) string {
 	return strings.TrimSuffix(folder, "/") + "/" + name
 }
 
-// Portable returns an address as an archive at own may have it, that of another
-// archive at x may have it as a path beside itself.
+// Portable returns an address in the form that an archive at own may store it. The address of an
+// archive beside own becomes a path relative to it.
 func (x Rule) Portable(address, own string) string {
 	if store.Scheme(address) != "" {
 		return address

@@ -20,8 +20,8 @@ func (p *placed) Can() store.Abilities {
 	return can
 }
 
-// An archive may lead to what lies beside it or below, and to its own server;
-// else it takes somebody's word.
+// An archive may refer to its own folder and what is below it, and to its own server; anything
+// else must be allowed.
 func TestWhereArchivesMayLead(t *testing.T) {
 	for _, tt := range []struct {
 		base, archive, address string

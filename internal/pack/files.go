@@ -316,8 +316,8 @@ func (p *packer) digests() string {
 	return cmp.Or(p.f.Digest, "blake3")
 }
 
-// read fills a load. Files beyond its buffer are opened only when their turn
-// comes, so that no more than a few are open at once.
+// read fills a load. Files beyond its buffer are opened only when their turn comes, so that at
+// most a few are open at once.
 func (p *packer) read(l *load) {
 	used := 0
 	algo := p.digests()

@@ -39,7 +39,7 @@ type GraftOptions struct {
 // A graft is the addition of objects to a hierarchy, which are groups and arrays.
 type graft struct {
 	m        format.Amender
-	there    *content.Source // the archive as it was
+	there    *content.Source // the archive before the change
 	from     *content.Source
 	own      string // address of the archive
 	o        GraftOptions
@@ -51,11 +51,11 @@ type graft struct {
 	failed   int64
 }
 
-// Graft adds objects of another hierarchy, with all that is in them, to the archive that m
-// amends and there shows as it was. No names are all objects. An array that is there is
-// replaced with all its chunks; a group gets the other one's attributes, and keeps what is
-// in it. Groups around what is added come along where they are missing. It returns how many
-// keys could not be added.
+// Graft adds objects of a second hierarchy, with all that is in them, to the archive that m
+// amends; there shows that archive before the change. Without names it adds all objects. An
+// existing array is replaced with all its chunks; a group gets the attributes of the added group,
+// and keeps its members. Missing groups around what is added are added too. Graft returns how
+// many keys could not be added.
 func Graft(ctx context.Context, m format.Amender, there, from *content.Source, names []string, o GraftOptions) (failed int64, err error) {
 	g := &graft{m: m, there: there, from: from, own: store.AddressOf(there.Store, there.Name), o: o,
 		added: map[string]bool{}, arrays: map[string]bool{}, groups: map[string]bool{}}

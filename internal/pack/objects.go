@@ -32,15 +32,15 @@ const (
 	// of a bucket.
 	listedAhead = 2000
 
-	// maxUnread is how many objects may fail one after the other, but for reasons that
-	// are their own. Where none can be read it is not the objects.
+	// maxUnread is how many objects in a row may fail, except for reasons that are their own. If
+	// none can be read, the objects are not the cause.
 	maxUnread = 100
 )
 
 // An Object is one that Objects packs, or a range of one.
 type Object struct {
 	From store.Store
-	Info store.Info // as it was listed
+	Info store.Info // from the listing
 	Name string     // of the entry
 
 	// Range says that only Size bytes from Off on are packed. What comes of one object
@@ -56,12 +56,11 @@ type Object struct {
 	Attr    map[string]string
 }
 
-// Objects packs objects as they were listed: each is read, by one request if it is no
-// longer than 16 MiB, if it is still that version. One that is not, or is not there any
-// more, is reported and left out. They are enumerated twice if the meter wants to know how
-// much there is.
+// Objects packs the listed objects. Each is read if it is still that version, by one request if
+// it is at most 16 MiB long. An object that has changed or no longer exists is reported and left
+// out. The objects are enumerated twice if the meter asks for the total.
 //
-// Objects are packed in the order in which they come, unless the format wants another.
+// Objects are packed in the order in which they come, unless the format needs a different order.
 // A server that cannot be reached ends the pack.
 func Objects(ctx context.Context, st store.Store, name string, objects iter.Seq2[Object, error], o Options) (Summary, error) {
 	return packItems(ctx, st, name, o, func(yield func(item, error) bool) {
@@ -104,7 +103,7 @@ type item struct {
 	mod       time.Time     // what its entry gets, if not zero
 	attr      map[string]string
 	copy      bool   // by the store, if it does
-	more      []item // it and what lies right behind it, which is read or copied with it
+	more      []item // it and the items right after it, which are read or copied with it
 }
 
 // itemsAt enumerates what lies at addresses: below each, or the object itself where
@@ -265,7 +264,7 @@ func (p *packer) countObjects(ctx context.Context, items iter.Seq2[item, error])
 	var n, names, bytes int64
 	for it, err := range items {
 		if err != nil || ctx.Err() != nil {
-			return // whoever reads them meets it again
+			return // reading them meets the error again
 		}
 		n, names, bytes = n+1, names+int64(len(it.name)), bytes+it.bytes()
 	}
@@ -299,7 +298,7 @@ func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) 
 	return all, nil
 }
 
-// entry is of the object as it was listed, and as it was when it was read.
+// entry is of the object, with what was listed and what was found when it was read.
 func (o *opened) entry() format.Entry {
 	return o.known().entry()
 }
@@ -388,9 +387,9 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 	return p.unreadable(c.of.item, err)
 }
 
-// doubtful reports whether that an object could not be read may be the fault of its
-// server. One that answers with another version is sound, one that is not asked has no
-// part in it, and of objects that are gone Confirm is asked, if it is there.
+// doubtful reports whether the failure to read an object may be the fault of its server. It is
+// not if the server answers with a different version, or if no request was sent. For objects that
+// are gone Confirm decides, if it is set.
 func (p *packer) doubtful(err error) bool {
 	return !errors.Is(err, store.ErrChanged) && !errors.Is(err, fs.ErrInvalid) &&
 		!(p.o.Confirm != nil && errors.Is(err, fs.ErrNotExist))

@@ -298,7 +298,7 @@ func (p *packer) expect(ctx context.Context, entries, names, content int64) {
 	}
 }
 
-// older finds the chunk behind the last of this set, if there is one.
+// older finds the chunk after the last of this set, if there is one.
 func (p *packer) older(ctx context.Context) string {
 	if p.o.ChunkSize == 0 {
 		return ""
@@ -442,7 +442,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	return nil
 }
 
-// adjust makes of an entry as it was found what it shall be in the archive.
+// adjust changes an entry from what was found to what the archive shall have.
 func (p *packer) adjust(e *format.Entry) {
 	if a, ok := p.o.Attrs[e.Name]; ok {
 		e.Owner, e.Group = cmp.Or(a.Owner, e.Owner), cmp.Or(a.Group, e.Group)

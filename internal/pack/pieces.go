@@ -73,8 +73,8 @@ func (o *opened) lookAtEmpty(ctx context.Context, headers, stale bool) error {
 	return err
 }
 
-// keep remembers what the service keeps with an object, of which something was read unless
-// it is empty.
+// keep remembers what the service keeps with an object. Something must have been read of the
+// object, unless it is empty.
 func (o *opened) keep(ctx context.Context, is store.Object) error {
 	headers := is.Can().Headers
 	if headers == nil {

@@ -16,8 +16,7 @@ const (
 	// unsent is about how much a store gathers before it sends a part.
 	unsent = 8 << 20
 
-	// A run of ranges that lie one behind the other has no more of them, and no more
-	// bytes.
+	// mostJoined and longestRun limit the ranges and the bytes in a run of consecutive ranges.
 	mostJoined = 1 << 15
 	longestRun = 1 << 30
 
@@ -37,7 +36,7 @@ func (it item) bytes() int64 {
 	return it.info.Size
 }
 
-// all is how many an item has with those that come right behind it.
+// all is how many bytes an item has, with the items right after it.
 func (it item) all() (n int64) {
 	for _, x := range it.members() {
 		n += x.bytes()
@@ -66,7 +65,7 @@ func (it item) sameObject(x item) bool {
 	return it.st == x.st && it.info.Name == x.info.Name && it.info.Version == x.info.Version && it.info.Size == x.info.Size
 }
 
-// follows reports whether a range lies right behind another.
+// follows reports whether a range lies right after x.
 func (it item) follows(x item) bool {
 	return it.ranged && x.ranged && it.sameObject(x) && x.misplaced() == nil && it.misplaced() == nil && it.off == x.off+x.size
 }
@@ -84,8 +83,8 @@ func (p *packer) mayCopy(it item) bool {
 	return address != "" && from(address)
 }
 
-// runs says which items are to be copied, and joins ranges that lie one behind the other:
-// they are copied as one, or read by one request. Where may is false, nothing is copied.
+// runs decides which items are to be copied, and joins consecutive ranges: they are copied as
+// one, or read by one request. If may is false, nothing is copied.
 func (p *packer) runs(items iter.Seq2[item, error], may bool) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		var run []item
@@ -144,8 +143,8 @@ func together(run []item) item {
 	return it
 }
 
-// A copySource is an object of which the store copies ranges. What was asked for last may
-// not be copied yet.
+// A copySource is an object from which the store copies ranges. The range requested last may not
+// be copied yet.
 type copySource struct {
 	item
 	o store.Object
@@ -184,7 +183,7 @@ func (p *packer) copyItem(ctx context.Context, it item) (done bool, err error) {
 	}
 	o, err := p.copySource(ctx, it)
 	if err != nil {
-		return false, nil // whoever reads it meets it again
+		return false, nil // reading it meets the error again
 	}
 	if it.more == nil {
 		s := format.NewSection(ctx, o, it.off, it.bytes())

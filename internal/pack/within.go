@@ -20,7 +20,7 @@ const (
 	mostWaiting = 4096
 )
 
-// storeCopy is a conversion from one place into another that the same store keeps.
+// storeCopy is a conversion between two places in one store.
 type storeCopy struct {
 	p   *packer
 	src *content.Source
@@ -84,7 +84,7 @@ func appendEntries(to []format.Entry, run []sectionOf) []format.Entry {
 	return to
 }
 
-// follows reports whether an entry lies right behind another.
+// follows reports whether an entry lies right after y.
 func (x sectionOf) follows(y sectionOf) bool {
 	return x.s.Object == y.s.Object && x.s.Off == y.s.Off+y.s.N
 }

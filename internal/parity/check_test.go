@@ -10,8 +10,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// What a check says that can be healed is what it heals, also where more is damaged than that;
-// what it says to be beyond that is as it is stored, and the rest is as it was.
+// A check must report as healable exactly what is healed, even if more is damaged than that. What
+// it reports as beyond healing stays as it is stored, and the rest is restored.
 func TestCheckSaysWhatItHeals(t *testing.T) {
 	testkit.Long(t)
 	rnd := testkit.Rand(t)

@@ -158,8 +158,8 @@ func (c *coder) together() int {
 	return 1
 }
 
-// addTogether is add of so many blocks, the first of which has a number that is a multiple. It
-// adds them to near, too.
+// addTogether is add for gf16.Together blocks. The number of the first is a multiple of that. It
+// also adds them to near.
 func (c *coder) addTogether(ctx context.Context, i int64, b, near []byte) error {
 	slot, err := c.slot(ctx, 0, i, gf16.Together)
 	if err != nil {

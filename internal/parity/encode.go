@@ -82,8 +82,8 @@ type Encoder struct {
 // knows only in the end.
 const headLen = 1 << 20
 
-// NewEncoder returns one for about so many bytes, any share loss of which may be lost. If
-// by far more come it fails.
+// NewEncoder returns an encoder for about expect bytes, of which any share loss may be lost. It
+// fails later if far more bytes come.
 func NewEncoder(ctx context.Context, expect int64, loss float64) (*Encoder, error) {
 	g, err := plan(expect, loss)
 	if err != nil {
@@ -231,7 +231,7 @@ func (e *Encoder) beginNear(next int64) {
 	}
 }
 
-// endNear keeps a sum of neighbours if the next block is the first of another.
+// endNear stores a sum of neighbours if the next block is the first of the next neighbourhood.
 func (e *Encoder) endNear(next int64) error {
 	if next%nearLen > 0 {
 		return nil

@@ -39,7 +39,7 @@ func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error
 	}
 	for _, beside := range Names(name) {
 		g, err := open(ctx, st, beside, beside, st, name)
-		// What is called as the parity of a set may be that of another archive.
+		// A file with the name of a set's parity may be the parity of a different archive.
 		if err == nil && beside != NameOf([]string{name}) && !g.ofSet() {
 			err = errors.Join(errOther, g.Close())
 		}

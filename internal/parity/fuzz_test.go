@@ -209,7 +209,7 @@ func flip(b, flips []byte) {
 	}
 }
 
-// FuzzForged has people who write parity files: all checksums are right.
+// FuzzForged tests parity files written by attackers: all checksums are right.
 func FuzzForged(f *testing.F) {
 	all := sampleFiles(f)
 	for i, s := range all {
@@ -245,7 +245,7 @@ func FuzzForged(f *testing.F) {
 				record = append(record, make([]byte, max(0, n-len(record)))...)[:n]
 			}
 			if h.kind == kindDirectory && len(text) > 0 {
-				// The last record has the text, behind so many digests.
+				// The last record has the text, after so many digests.
 				h.number = int64(directory) - 1
 				text := append(text, ' ')
 				copy(record[headerLen+min(int(blocks*digestLen%uint64(max(block, 1))), len(record)-headerLen):], text)

@@ -26,8 +26,8 @@ type Guard struct {
 	// Suits says why what is there is not what the parity file is of; nil if it is, but
 	// for damage.
 	Suits error
-	// Same says that, as far as is known without reading it, the archive was not written
-	// since. Else what is not as it was may be damaged, or somebody changed it.
+	// Same reports that, as far as is known without reading it, the archive was not written
+	// since. If it is false, a difference may be damage or a change by a user.
 	Same bool
 	// OnHeal, if it is not nil, is called once, when the first block is healed.
 	OnHeal func(by string)
@@ -53,7 +53,7 @@ type part struct {
 	obj   store.Object // nil if it is lost
 	there int64        // how many bytes it has
 	same  bool         // as far as is known without reading it, it is what it was
-	own   bool         // it belongs to what the guard was bound to, not to another file of a set
+	own   bool         // it belongs to the archive that the guard was bound to, not to another file of a set
 
 	// turned counts the blocks that are right if the object, which is too short, has lost its
 	// beginning, less those that are if it has lost its end.
@@ -166,8 +166,8 @@ func (g *Guard) Look(ctx context.Context) error {
 	return cmp.Or(err, g.Suits)
 }
 
-// look looks at some blocks of an archive. One that was damaged, or copied, is as it was if most
-// of its blocks are; one of the same length and time may be another.
+// look compares some blocks of an archive with their digests. A damaged or copied archive suits
+// the parity if most of its blocks do. One of the same length and time may still differ.
 func (g *Guard) look(ctx context.Context) error {
 	if g.Suits != nil || g.Same && !g.st.Can().Near { // what a server calls a version is one
 		return nil
@@ -211,8 +211,8 @@ func (g *Guard) at(off int64) int {
 	return sort.Search(len(g.objs), func(i int) bool { return g.objs[i].from+g.objs[i].Size > off })
 }
 
-// read fills b with the bytes of the archive from off on. With shifted, objects that are
-// too short have lost their beginning, not their end. What lies behind the end is zeros.
+// read fills b with the bytes of the archive from off on. With shifted, objects that are too
+// short have lost their beginning, not their end. Bytes after the end are zeros.
 func (g *Guard) read(ctx context.Context, b []byte, off int64, shifted bool) error {
 	for i := g.at(off); len(b) > 0; i++ {
 		if i >= len(g.objs) {
@@ -242,8 +242,8 @@ func (g *Guard) read(ctx context.Context, b []byte, off int64, shifted bool) err
 	return nil
 }
 
-// right reports whether b is what a block was. Of a block whose digest is lost nobody
-// knows.
+// right returns nil if b is what the block was, and errLost if it is not. If the block's digest
+// is lost, it cannot tell, and returns the error of the digest.
 func (g *Guard) right(ctx context.Context, block int64, b []byte) error {
 	d, err := g.f.digest(ctx, block)
 	if err == nil && d != digestOf(b) {
@@ -299,7 +299,7 @@ func (g *Guard) short(off, n int64) bool {
 // ErrBeyond means that more is lost than can be computed.
 var ErrBeyond = errors.New("more damage than the parity can heal")
 
-// get fills b with a block as it was, healed if it is damaged; strict, that is an error.
+// get fills b with a block, healed if it is damaged; with strict, damage is an error.
 func (g *Guard) get(ctx context.Context, block int64, b []byte, strict bool) error {
 	err := g.raw(ctx, block, b)
 	if err != errLost {
@@ -357,8 +357,8 @@ func (g *Guard) workers() int {
 // sweepLen is how much is read at once of consecutive blocks.
 const sweepLen = 1 << 20
 
-// sweep calls do with each block from first to end, a step apart: as it is stored if that is
-// right, as it was healed, or with errLost. mu is held.
+// sweep calls do with each block from first to end, a step apart: as stored if that is right,
+// else healed, or with errLost. mu is held.
 func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block int64, b []byte, err error) error) error {
 	type run struct {
 		first, n int64

@@ -31,7 +31,7 @@ func ends(g geometry, text string) []byte {
 	return slices.Concat(end, last, end)
 }
 
-// What a header says is believed only as far as the file is long.
+// Numbers in a header are only used as far as the length of the file allows.
 func TestClaimsAreNotAllocated(t *testing.T) {
 	const size = maxBlocks * minBlock
 	one := fmt.Sprintf(`{"objects":[{"size":%d}]}`, size)
@@ -102,7 +102,7 @@ func TestObjectsWithoutNames(t *testing.T) {
 	}
 }
 
-// Parity of another archive, of the same length too, is not used.
+// Parity of a different archive is not used, even if the length is the same.
 func TestParityOfAnother(t *testing.T) {
 	rnd := testkit.Rand(t)
 	was := testkit.Noise(rnd, 100*minBlock)

@@ -61,8 +61,8 @@ func (k kind) ok() bool {
 	return k == kindEnd || k == kindRecovery || k == kindNear || k == kindParity || k == kindDirectory
 }
 
-// A shape is how blocks are divided for a code: block b belongs to group b mod groups, each
-// of which has so many blocks of parity. The code's order is a power of two that is no less.
+// A shape is how blocks are divided for a code: block b belongs to group b mod groups. Each group
+// has parity blocks of parity. The code's order is a power of two that is at least that.
 type shape struct {
 	blocks, groups int64
 	order, parity  int
@@ -98,7 +98,7 @@ type geometry struct {
 	directory int64 // records of it
 }
 
-// plan chooses a geometry for so many bytes, any share loss of which may be lost.
+// plan chooses a geometry for size bytes, any share loss of which may be lost.
 func plan(size int64, loss float64) (geometry, error) {
 	if !(loss >= MinLoss && loss <= MaxLoss) {
 		return geometry{}, fmt.Errorf("a loss of %v: expected a share from %v to %v", loss, MinLoss, MaxLoss)
@@ -110,7 +110,7 @@ func plan(size int64, loss float64) (geometry, error) {
 	return g, g.check()
 }
 
-// fit divides so many bytes into groups, of which there are about so many.
+// fit divides size bytes into about the given number of groups.
 func fit(size int64, loss float64, groups int64) geometry {
 	// The groups that hold most in the memory there is for their parity.
 	most, order := 1, 1<<20

@@ -42,8 +42,8 @@ func seek(t testing.TB, st store.Store, name string) *Guard {
 	return g
 }
 
-// A shape is a kind of damage: it damages objects and parity by no more than so many
-// blocks of a length.
+// A shape is a kind of damage: it damages objects and parity by at most so many blocks of a
+// length.
 type damageShape struct {
 	name string
 	do   func(rnd *rand.Rand, st *storetest.Mem, names []string, block, blocks int)
@@ -125,7 +125,7 @@ var shapes = []damageShape{
 	}},
 }
 
-// Whatever is lost, as long as it is no more than was asked for, comes back.
+// Anything lost comes back, as long as it is at most what was asked for.
 func TestWhatIsLostComesBack(t *testing.T) {
 	for _, shape := range shapes {
 		t.Run(shape.name, func(t *testing.T) {

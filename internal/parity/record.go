@@ -37,9 +37,8 @@ type recorded struct {
 	done bool
 }
 
-// Record begins with an archive called root that will be written to a stage, as an object,
-// as a folder or as chunks. It will have about so many bytes, any share loss of which may
-// be lost.
+// Record begins with an archive called root that will be written to a stage, as an object, as a
+// folder or as chunks. It will have about expect bytes, any share loss of which may be lost.
 func Record(ctx context.Context, stage *store.Stage, root string, expect int64, loss float64) *Recorder {
 	return &Recorder{ctx: ctx, stage: stage, root: strings.TrimRight(root, "/"), expect: expect, loss: loss}
 }
@@ -71,7 +70,7 @@ func (s recording) create(ctx context.Context, name string, wish store.Wishes) (
 	}
 	w := &recorded{Writer: out, r: s.r, info: store.Info{Name: name}, from: -1}
 	below := out.Can()
-	// What a store copies by itself passes nobody.
+	// Bytes that a store copies itself would bypass the recorder.
 	w.can = store.WriterAbilities{PatchLimit: below.PatchLimit}
 	if below.Rewind != nil {
 		w.can.Rewind = func(to int64) error {

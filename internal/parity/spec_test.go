@@ -143,7 +143,7 @@ type specFile struct {
 	count                                   map[byte]int
 }
 
-// readSpec reads a parity file, of which all is there.
+// readSpec reads a parity file that is complete.
 func readSpec(t *testing.T, b []byte) specFile {
 	le := binary.LittleEndian
 	f := specFile{

@@ -69,7 +69,7 @@ func (s keeping) Can() store.Abilities {
 			if err != nil || name != s.k.name || s.k.lost {
 				return a, err
 			}
-			// Nobody else changes it from here on, but somebody may have before.
+			// From here on no other program changes it, but one may have done so before.
 			now := part{Object: s.k.g.objs[0].Object, name: name}
 			err = now.open(ctx, s.k.st)
 			if now.obj != nil {
@@ -83,7 +83,7 @@ func (s keeping) Can() store.Abilities {
 	return can
 }
 
-// kept is an amendment of which what was there is kept.
+// kept is an amendment that keeps the bytes that it overwrites.
 type kept struct {
 	store.Amendment
 	k *Keeper
@@ -118,8 +118,8 @@ func (k *Keeper) keep(ctx context.Context, a store.Amendment, off, end int64) {
 	}
 }
 
-// Update writes the parity of the archive as it is now, and returns what is to be told of
-// that, if anything. Parity that was of another version before stays as it is.
+// Update writes the parity of the archive as it is now, and returns a note for the user, if there
+// is one. Parity that already was of a different version stays unchanged.
 func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 	at := k.g.f.At
 	if k.g.Suits != nil {

@@ -80,7 +80,7 @@ func change(rnd *rand.Rand, st store.Store) error {
 	return a.Sync(ctx)
 }
 
-// wantHealed damages as much as the parity is for, and leaves the archive as it was.
+// wantHealed damages as much as the parity can repair, and leaves the archive unchanged.
 func wantHealed(t *testing.T, rnd *rand.Rand, st *storetest.Mem, what string) {
 	t.Helper()
 	ctx := context.Background()

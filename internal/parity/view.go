@@ -16,16 +16,16 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Store shows the archive as it was: all that is read of it is compared with the digests of
-// its blocks, and is healed where it is damaged. What cannot be healed is an error.
+// Store shows the archive as it was when the parity was made: all that is read of it is compared
+// with the digests of its blocks, and healed if it is damaged. What cannot be healed is an error.
 func (g *Guard) Store() store.Store { return &view{Store: g.st, g: g} }
 
 // Checked is Store without what was computed: instead of that it has ErrComputed.
 func (g *Guard) Checked() store.Store { return &view{Store: g.st, g: g, strict: true} }
 
-// StoreIf is Store if damaged says, of the first range of an object that differs, that the
-// archive is not sound by itself: asked once. Else it has what is stored: the parity is of
-// another version, or wrong.
+// StoreIf is Store if damaged reports that the archive is not sound by itself. It is called once,
+// with the first range of an object that differs. If it returns false, the store shows what is
+// stored: the parity is of a different version, or wrong.
 func (g *Guard) StoreIf(damaged func(ctx context.Context, object string, off, n int64) bool) store.Store {
 	return &view{Store: g.st, g: g, damaged: damaged}
 }
@@ -142,7 +142,7 @@ func (v *view) size(p *part) (int64, error) {
 	return end, nil
 }
 
-// Open opens an object as it was.
+// Open opens an object as it was when the parity was made.
 func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
 	p := v.g.parts[name]
 	if p == nil || !v.healsMissing(ctx, p) {
@@ -155,7 +155,7 @@ func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
 	return &whole{v, p, size}, err
 }
 
-// whole is an object as it was.
+// whole is an object as it was when the parity was made.
 type whole struct {
 	v    *view
 	p    *part
@@ -215,8 +215,8 @@ func (v *view) readAt(ctx context.Context, b []byte, off int64) error {
 	return nil
 }
 
-// edge returns a block of which a part is wanted. The last one is kept: whoever reads on
-// wants the rest of it.
+// edge returns a block that is needed only in part. The last one is kept, because a sequential
+// reader needs the rest of it.
 func (v *view) edge(ctx context.Context, block int64) ([]byte, error) {
 	if e := v.last.Load(); e != nil && e.block == block {
 		return e.b, nil
@@ -260,7 +260,7 @@ func (v *view) readBlocks(ctx context.Context, b []byte, first int64) error {
 	return nil
 }
 
-// get fills b with a block as it was; of one that is beyond healing, with what is left.
+// get fills b with a block, healed if necessary; if it cannot be healed, with what is left.
 func (v *view) get(ctx context.Context, block int64, b []byte) error {
 	if v.rest {
 		v.g.mu.Lock()

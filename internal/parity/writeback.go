@@ -18,9 +18,9 @@ func (g *Guard) Lost() (names []string) {
 	return names
 }
 
-// WriteBack makes the objects that the guard was bound to what Rest shows, in their places. It
-// comes after a Check that healed. In an object that can be changed only what is damaged is
-// written, so that a crash leaves each byte as it was or healed; the others appear whole.
+// WriteBack writes to the objects that the guard was bound to what Rest shows. It must follow a
+// Check that healed. In an object that can be changed it writes only what is damaged, so that
+// after a crash each byte is either unchanged or healed. Other objects appear whole.
 func (g *Guard) WriteBack(ctx context.Context) error {
 	v := &view{Store: g.st, g: g, rest: true}
 	stage := store.NewStage(g.st)

@@ -103,8 +103,8 @@ feed:
 	return context.Cause(ctx)
 }
 
-// Told is the sequence of what walk tells. What tell returns ends walk: nobody
-// wants more.
+// Told is the sequence of what walk reports by calling tell. If tell returns an error, the
+// consumer has stopped, and walk must return.
 func Told[T any](walk func(tell func(T) error) error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		stopped := false

@@ -1,5 +1,5 @@
 // Package sorter sorts any number of rows by their keys, in bounded memory. It is for formats
-// that receive data in another order than they write it. For few rows, use package slices.
+// that receive data in a different order than they write it. For few rows, use package slices.
 package sorter
 
 import (
@@ -43,18 +43,17 @@ func (t tempFile) Close() error { return errors.Join(t.File.Close(), os.Remove(t
 type Options struct {
 	Memory  int64 // for rows; 0 is 32 MiB
 	Scratch func() (Scratch, error)
-	// Duplicate, if there is one, hears of each key that was added more than once,
-	// of which the last value counts. Without it, and where it returns an error,
-	// the sorting ends with an error.
+	// Duplicate, if it is not nil, is called for each key that was added more than once. The last
+	// value of the key is used. If Duplicate is nil, or returns an error, the sort fails.
 	Duplicate func(key []byte) error
 }
 
 // A Row is a key and what belongs to it.
 type Row struct{ Key, Value []byte }
 
-// A Sorter takes rows in any order and gives them in the order of their keys. What
-// does not fit in memory goes to scratch in runs, each of which is sorted. It
-// belongs to one goroutine.
+// A Sorter takes rows in any order and yields them in the order of their keys. Rows that do not
+// fit in memory are written to scratch in sorted runs. A Sorter must only be used by one
+// goroutine.
 type Sorter struct {
 	o       Options
 	chunks  [][]byte // of keys and values, filled one after the other

@@ -10,8 +10,8 @@ import (
 // DontWait has an open of a pipe not wait for its other end.
 const DontWait = syscall.O_NONBLOCK
 
-// TryLock takes the exclusive lock on f if nobody else has it. The kernel frees it
-// when its holder dies.
+// TryLock takes the exclusive lock on f, and reports whether it did: it does not if the lock is
+// held already. The kernel frees the lock when its holder dies.
 func TryLock(f *os.File) (held bool, err error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == syscall.EWOULDBLOCK {
@@ -20,8 +20,8 @@ func TryLock(f *os.File) (held bool, err error) {
 	return err == nil, err
 }
 
-// ShareLock takes the lock on f together with others who share it, and gives up an exclusive
-// one for it. It waits for whoever has it alone.
+// ShareLock takes a shared lock on f, in place of an exclusive one that the caller may hold. It
+// waits while a different holder has the lock exclusively.
 func ShareLock(f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH)

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Map is not to be had here: on Windows nobody could replace a file that is mapped.
+// Map is not supported here: on Windows, a mapped file could not be replaced.
 func Map(*os.File, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 // Unmap ends the use of what Map returned.

@@ -13,7 +13,7 @@ import (
 
 const asked = "HOLDALL_TEST_LOCKED"
 
-// TestMain is also another process, which says who has a lock.
+// TestMain also runs as a second process, which reports who has a lock.
 func TestMain(m *testing.M) {
 	if name := os.Getenv(asked); name != "" {
 		by, err := RecordLocked(name)

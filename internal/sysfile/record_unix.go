@@ -20,8 +20,8 @@ var recorded struct {
 	files []*os.File
 }
 
-// LockRecord takes the lock of fcntl over all of f, as Java's FileLock does. If another
-// process has it, it says which. f is to be closed by [UnlockRecord].
+// LockRecord takes the lock of fcntl over all of f, as Java's FileLock does. If a different
+// process has the lock, it returns which one. f is to be closed by [UnlockRecord].
 func LockRecord(f *os.File) (by string, err error) {
 	recorded.Lock()
 	defer recorded.Unlock()
@@ -76,7 +76,7 @@ func openRegular(name string, fi os.FileInfo) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|DontWait, 0)
 }
 
-// holder asks who else has a lock on f.
+// holder returns which other process has a lock on f.
 func holder(f *os.File) (by string, err error) {
 	lock := syscall.Flock_t{Type: syscall.F_RDLCK, Whence: io.SeekStart}
 	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &lock); err != nil || lock.Type == syscall.F_UNLCK {

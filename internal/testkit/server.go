@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// FreeAddr returns an address of this machine at which nobody listens.
+// FreeAddr returns an address of this machine on which no program listens.
 func FreeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // SeedVar is the variable of the environment that sets the seed.
 const SeedVar = "HOLDALL_SEED"
 
-// Seed returns a seed, another each time. It is printed if the test fails.
+// Seed returns a random seed, a different one each time. It is printed if the test fails.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()
@@ -81,8 +81,8 @@ func GoFiles(t testing.TB, pattern string) []string {
 	return files
 }
 
-// Read returns the content of a file; if there is none of that name, what the one with
-// .gz behind it decompresses to.
+// Read returns the content of a file. If it does not exist, Read returns the decompressed content
+// of the file with .gz appended to its name.
 func Read(t testing.TB, file string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(file)

@@ -23,7 +23,7 @@ type Node struct {
 	Type  fs.FileMode // type bits
 	Info  fs.FileInfo // only if Options.Stat
 	Link  string      // target, of a symlink, if Options.Stat
-	First string      // a name that came before, of a file that has several; for those who look
+	First string      // the first name of a file that has several, if this is a later one; for callers that use it
 	Root  bool        // a walk began here; a link is followed
 	Bare  bool        // a folder with nothing in it
 	Err   error       // this node, or what is in it, cannot be read

@@ -204,7 +204,7 @@ func TestSymlinksAreFoundNotFollowed(t *testing.T) {
 	}
 }
 
-// What is no file must not be opened in a way that waits for somebody.
+// Opening something that is not a regular file must not block.
 func TestWhatIsNoFileIsFoundAndDoesNotBlock(t *testing.T) {
 	dir := plant(t, "file", "folder/")
 	fifo, socket := filepath.Join(dir, "fifo"), filepath.Join(dir, "socket")

@@ -160,7 +160,7 @@ func (x *extraction) holesOf(ctx context.Context, e format.Entry) (n int64) {
 	}
 	for at, err := range x.src.Extents(ctx, e) {
 		if err != nil {
-			return 0 // whoever reads it says so
+			return 0 // reading it returns the error
 		}
 		if at.Codec == codec.Zero {
 			n += at.Size
@@ -345,8 +345,8 @@ func (x *extraction) linkMetadata(e format.Entry) error {
 	return setTime(x.root, e.Name, e.ModTime)
 }
 
-// symlink makes a link that stays inside: os.Root keeps us from following one
-// that leads out, but whoever uses the folder afterwards has no such guard.
+// symlink makes a link that stays inside: os.Root keeps us from following a link that leads
+// outside, but later users of the folder have no such guard.
 func (x *extraction) symlink(e format.Entry) error {
 	if err := x.linkFault(e); err != nil {
 		return err
@@ -373,9 +373,9 @@ func (x *extraction) mayLink(e format.Entry) bool {
 	return ok && k == format.File && !x.failed[x.key(e.Link)] && format.NameFault(e.Link) == ""
 }
 
-// staysInside reports whether a link in dir to target leads nowhere outside the
-// root, whatever other links there are. ".." may only come first: behind a name
-// that is itself a link, it leads out of where that one leads, not back.
+// staysInside reports whether a link in dir to target leads nowhere outside the root, whatever
+// other links there are. ".." may only come first: after a name that is itself a link, ".." leads
+// to the parent of that link's target, not back.
 func staysInside(dir, target string) bool {
 	target = strings.ReplaceAll(target, `\`, "/")
 	if target == "" || strings.IndexByte(target, 0) >= 0 || path.IsAbs(target) || len(target) > 1 && target[1] == ':' {

@@ -11,9 +11,9 @@ import (
 	"github.com/holdall/holdall/internal/sysfile"
 )
 
-// markName is a file in the folder for as long as somebody extracts into it, locked by all
-// who do. If nobody has locked it, it was left by an extraction that was killed, and
-// temporary files may have been left, too.
+// markName is a file that exists in the folder during an extraction into it, locked by all
+// extractions. If it exists but is not locked, an extraction was killed and has left it, and may
+// have left temporary files, too.
 const markName = ".extract.holdall-lock"
 
 // tempNames are the names that tempName makes.
@@ -30,7 +30,7 @@ func (x *extraction) begin(ctx context.Context) error {
 		}
 		switch {
 		case left && errors.Is(err, fs.ErrNotExist):
-			continue // whoever had it has just ended
+			continue // its holder has just ended
 		case left && errors.Is(err, fs.ErrPermission):
 			return nil // another user's
 		case err != nil:
@@ -48,9 +48,9 @@ func (x *extraction) begin(ctx context.Context) error {
 			x.folds = true
 		}
 		if err != nil || x.marked() {
-			return nil // without locks nobody can tell, and nothing is taken away
+			return nil // without locks this is unknown, and nothing is removed
 		}
-		f.Close() // somebody else has taken it away
+		f.Close() // it has been removed in the meantime
 	}
 }
 

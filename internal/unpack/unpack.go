@@ -72,10 +72,10 @@ func (l Limits) orUsual() Limits {
 // Done says what an extraction did. Of Stripped names the slashes in front were left out.
 type Done struct{ Entries, Bytes, Failed, Stripped int64 }
 
-// Extract writes entries of src below into, which nothing can leave: names that
-// would, links that would lead out, and entries that would replace one another
-// are refused and reported. A file appears under its name when its content is
-// whole and, if the archive has its digest, right.
+// Extract writes entries of src to into or below it, never outside. It refuses and reports names
+// that would lead outside, links that would, and entries that would replace one another. A file
+// appears under its name once its content is complete and, if the archive has its digest,
+// verified.
 func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options) (Done, error) {
 	x := &extraction{src: src, root: into, o: o, owners: !o.NoOwner && os.Geteuid() == 0, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
 		open: make(chan *folder, 16), run: rand.Text()[:12]}
@@ -129,7 +129,7 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 type extraction struct {
 	src    *content.Source
 	root   *os.Root
-	mark   *os.File // that somebody extracts into root
+	mark   *os.File // marks root as being extracted into
 	o      Options
 	owners bool // files are given to their owners, as only root may
 	max    Limits
@@ -142,7 +142,7 @@ type extraction struct {
 	dirs     []format.Entry         // whose modes and times come last
 	admitSum Done
 
-	open  chan *folder // that nobody writes into at the moment
+	open  chan *folder // idle ones
 	run   string       // in temporary names
 	temps atomic.Int64
 
@@ -151,7 +151,7 @@ type extraction struct {
 	mu      sync.Mutex
 	sum     Done
 	folders map[string]bool
-	failed  map[string]bool // files that are not there, or are somebody else's
+	failed  map[string]bool // files that are not there, or not ours
 }
 
 // key is what the file system takes a name for.

@@ -31,8 +31,8 @@ type stretch struct {
 	x   format.Extent
 }
 
-// ahead reads chunks whose length in version 3 takes reading them: neighbours together, several requests at a time. What it
-// does not read, or cannot, is left to who needs it.
+// ahead reads chunks whose length in version 3 is only known after reading them: neighbours
+// together, several requests at a time. What it does not read, or cannot, is read when needed.
 func (r *reader) ahead(ctx context.Context, entries []format.Entry) (map[string][]byte, error) {
 	place := r.src.keys.Can().Run
 	if place == nil || r.src.st.Can().Near {

@@ -26,17 +26,17 @@ const (
 	maxNotes = 100       // arrays that are left out and named
 )
 
-// A reader shows the keys of another reader as those of version 3.
+// A reader shows the keys of an underlying reader as those of version 3.
 type reader struct {
 	formatkit.LateIndex // of keys: for all that is more than finding one
 
 	src    source
 	name   string // of the format
-	object string // in which what is made is said to be found
+	object string // the object that generated entries are reported to be in
 
 	mu    sync.Mutex
 	index *format.Index
-	root  []byte // zarr.json of the root; nil while nobody has asked
+	root  []byte // zarr.json of the root; nil until it is needed
 	left  []leftOut
 	lost  map[string]bool    // by path, what is left out
 	also  map[string][]alias // where else things are seen, through soft links
@@ -214,8 +214,8 @@ func gone(name string, err error) error {
 	return err
 }
 
-// made is the entry of a chunk that is made of another, which may have been read ahead. If that cannot be read,
-// neither can it.
+// made is the entry of a chunk that is made from a stored chunk, which may have been read ahead.
+// If the stored chunk cannot be read, this chunk cannot either.
 func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key string, stored []byte) (format.Entry, error) {
 	e, err := r.src.keys.Lookup(ctx, key)
 	if err != nil {
@@ -524,7 +524,7 @@ func Check(ctx context.Context, r format.Reader, report func(format.Problem)) er
 		if !ok || e.Fault == nil {
 			continue
 		}
-		// What is wrong with that says whoever checks version 2.
+		// Problems of the stored chunk are reported by a check of version 2.
 		if of, err := r.(*reader).src.keys.Lookup(ctx, ref.key); err == nil && of.Fault == nil {
 			report(*e.Fault)
 		}

@@ -123,7 +123,7 @@ func TestArraysOfBothVersions(t *testing.T) {
 	}
 }
 
-// What is listed is there, as long as it is said to be.
+// Every listed key exists, with the length that the listing states.
 func TestKeysAreWhatIsListed(t *testing.T) {
 	for _, name := range []string{"p06_attrs_groups_links.lindi.tar", "p07_from_hdf5.lindi.tar", "p10_codecs.lindi.tar", "p08_from_hdf5.lindi.json"} {
 		a := open(t, filepath.Join(fixtures, name), "zarr3")
@@ -175,7 +175,8 @@ func TestWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// Arrays that version 3 has no place for are left out, with all that is below them, and that is said.
+// Arrays that version 3 cannot represent are left out, with all that is below them, and that is
+// reported.
 func TestLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	testkit.Tree(t, filepath.Join(dir, "z"), map[string]string{

@@ -141,7 +141,7 @@ func TestTheReferenceKeepsStoresInContainers(t *testing.T) {
 				}
 			}
 
-			// A copy is brought up to date, and from one place there to another.
+			// A copy is brought up to date, and then copied from one place there to a second.
 			there := opened(t, st, "ours")
 			for range 2 {
 				if _, err := there.Copy(t.Context(), st, "third", oak.CopyOptions{}); err != nil {
@@ -163,8 +163,8 @@ func TestTheReferenceKeepsStoresInContainers(t *testing.T) {
 	}
 }
 
-// What a process that was killed left goes as it would be recovered; and of two that write, the
-// one that has not the lease is refused, whoever that is.
+// What a killed process left is removed when the store is recovered. Of two writers, the one
+// without the lease is refused, whichever it is.
 func TestKilledStoresAndLeases(t *testing.T) {
 	settings(t)
 	testkit.Needs(t, oaktest.Var)

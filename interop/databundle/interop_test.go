@@ -93,7 +93,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// content is n bytes, some of which repeat, some of which are zeros.
+// content is n bytes, some of which repeat and some of which are zeros.
 func content(r *rand.Rand, n int) []byte {
 	b := make([]byte, 0, n+8192)
 	for len(b) < n {

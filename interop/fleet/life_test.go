@@ -164,7 +164,7 @@ func (l *life) keys() []string {
 	return slices.Sorted(maps.Keys(l.live))
 }
 
-// change deletes and replaces shares of the objects at the source. It returns who is dead.
+// change deletes and replaces shares of the objects at the source. It returns the deleted ones.
 func (l *life) change(gone, other float64) (dead []string) {
 	var replaced []string
 	fresh := map[string]*version{}
@@ -178,7 +178,7 @@ func (l *life) change(gone, other float64) (dead []string) {
 		case x < gone+other:
 			replaced = append(replaced, key)
 			v := l.version(i, 1_000_000+l.r.IntN(1_000_000_000))
-			// versitygw keeps headers of what was there before, but for those that are new.
+			// versitygw keeps headers of what was there before, except for those that are new.
 			v.kind, v.cache, v.meta = "text/x-new", "no-store", map[string]string{"Owner": "new", "Number": strconv.Itoa(v.salt)}
 			l.mu.Lock()
 			// Of a new version with the same content, nothing but its time would tell.
@@ -420,7 +420,7 @@ func (l *life) tortured(kills int, span time.Duration, args ...string) {
 	}
 }
 
-// watch reads what lives, over and over, until it is told to stop, and then says how often it did.
+// watch reads live objects, over and over, until stop is called, which reports how often it read.
 func (l *life) watch() (stop func()) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	var wg sync.WaitGroup
@@ -674,7 +674,7 @@ func (l *life) appeared() {
 	}
 }
 
-// mend loses an archive and damages another, which are repaired. It returns what was lost for
+// mend loses one archive and damages a second, which are repaired. It returns what was lost for
 // good.
 func (l *life) mend() (lost []string) {
 	t, ctx := l.t, l.t.Context()
@@ -731,8 +731,8 @@ func (l *life) mend() (lost []string) {
 		}
 	}
 	t.Logf("fleet repair says:\n%s", said)
-	// What is lost for good is an error: never other bytes. A server does not compare again what
-	// it has found right before, so it is another.
+	// What is lost for good is an error, never different bytes. A server does not compare again
+	// what it has just verified, so a new server is used.
 	l.serve()
 	for i, key := range lost {
 		if b, info, err := get(ctx, l.served, l.from, key, minio.GetObjectOptions{}); err == nil && !bytes.Equal(b, l.bytes(key, were[i])) {
@@ -752,8 +752,8 @@ func (l *life) mend() (lost []string) {
 	return lost
 }
 
-// newest reports whether a location has what lives: of an object that was replaced another
-// archive may have the version that counts.
+// newest reports whether a location has the live version. If the object was replaced, a different
+// archive may have it.
 func (l *life) newest(x catalog.Location) bool {
 	all := l.allowed(x.Path)
 	return len(all) > 0 && strings.Trim(x.ETag, `"`) == all[len(all)-1].etag
@@ -820,7 +820,7 @@ func (l *life) retire(plan, compact []string) {
 	if err != nil || len(all) < 2 {
 		t.Fatalf("%d archives, %v", len(all), err)
 	}
-	// One is damaged in its archive, another is a new version: their originals stay.
+	// One is damaged in its archive, and one is a new version: their originals stay.
 	bad, other := l.digested(c, all[0]), l.digested(c, all[1])
 	l.flip(all[0], bad)
 	v := l.version(3, 7)
@@ -846,7 +846,7 @@ func (l *life) retire(plan, compact []string) {
 			t.Errorf("%q is not proven, and retired: %v", key, err)
 		}
 	}
-	l.flip(all[0], bad) // as it was
+	l.flip(all[0], bad) // unchanged again
 	t.Logf("fleet retire says:\n%s", l.run("fleet", "retire"))
 	if _, err := l.source.StatObject(ctx, l.from, other.Path, minio.StatObjectOptions{}); err != nil {
 		t.Errorf("%q was never packed, and retired: %v", other.Path, err)

@@ -105,8 +105,8 @@ func newSite(t *testing.T, seed uint64) *site {
 	return s
 }
 
-// A proxy hands requests on to a server, but for those that it refuses, breaks off, or
-// forgets the answers of.
+// A proxy hands requests on to a server, except for those that it refuses or breaks off. It also
+// drops some of the server's answers.
 type proxy struct {
 	httputil.ReverseProxy
 	worse atomic.Bool // it does

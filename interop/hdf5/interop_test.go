@@ -271,7 +271,7 @@ func parse(t *testing.T, b []byte) (r references) {
 	return r
 }
 
-// A difference is an array of which not all keys are lindi's.
+// A difference is an array whose keys are not all the same as lindi's.
 type difference struct {
 	object       *hdf5.Object // in the file
 	ours, theirs map[string]any

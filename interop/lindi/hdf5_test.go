@@ -17,7 +17,7 @@ const hdf5Var = "HOLDALL_HDF5_PYTHON"
 
 var both = []*format.Format{lindi.Format, hdf5.Format}
 
-// hdf5Batch runs scripts of ../hdf5, of which lindi is a part.
+// hdf5Batch runs scripts of ../hdf5, which lindi is a part of.
 var hdf5Batch = testkit.Batch{Var: hdf5Var, Args: []string{"../hdf5/batch.py"}}
 
 // readsAs lets the reference read an archive, and compares that with the HDF5 file as h5py reads it.
@@ -53,7 +53,8 @@ func TestArchivesOfHDF5AreAsTheFiles(t *testing.T) {
 			}
 			readsAs(t, out, file)
 		}
-		// What was another recording becomes this one, if its own objects are gone before.
+		// An archive of a different recording becomes this one, if its own objects are removed
+		// first.
 		other := strings.TrimSuffix(files[(i+1)%len(files)], ".nwb")
 		fresh := base + "-added.lindi.tar"
 		another, err := holdall.Open(t.Context(), other+".nwb", holdall.OpenOptions{Formats: both})

@@ -37,7 +37,7 @@ func openView(t *testing.T, address, view string) *holdall.Archive {
 	return a
 }
 
-// convert writes what a view of an archive shows as another archive beside it.
+// convert writes what a view of an archive shows to a new archive beside it.
 func convert(t *testing.T, from, view, to string, o holdall.PackOptions) {
 	t.Helper()
 	st, name, err := store.OpenAddress(t.Context(), to)
@@ -198,8 +198,8 @@ func TestKeysAreTheReferencesOwnBytes(t *testing.T) {
 	}
 }
 
-// filledUp reports whether the reference has put zeros behind what is stored,
-// as it does even behind compressed chunks.
+// filledUp reports whether the reference has put zeros after what is stored, as it does even
+// after compressed chunks.
 func filledUp(got, want []byte) bool {
 	return len(want) > len(got) && bytes.HasPrefix(want, got) && len(bytes.Trim(want[len(got):], "\x00")) == 0
 }
@@ -244,7 +244,7 @@ func TestRepairedArchivesAreSound(t *testing.T) {
 	}
 }
 
-// wrong returns what a check finds wrong with an archive, but for the chunks that a fixture
+// wrong returns what a check finds wrong with an archive, except for the chunks that a fixture
 // lacks.
 func wrong(t *testing.T, archive string) (found []holdall.Problem) {
 	t.Helper()
@@ -330,8 +330,8 @@ func change(ctx context.Context, st store.Store, name, view string) error {
 	return err
 }
 
-// The reference opens whatever a crash of ours may leave, as it was or as it was
-// to be; and after our next change it finds nothing to object to.
+// The reference opens every state that a crash of ours may leave, as the old version or the new
+// one. After our next change it finds no problems.
 func TestReferenceOpensWhatCrashesLeave(t *testing.T) {
 	archive, _ := copyOf(t, "p02_few_blobs.lindi.tar")
 	dir := filepath.Dir(archive)

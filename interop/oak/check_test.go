@@ -63,8 +63,8 @@ func recoverJournal(t *testing.T, dir string) (lines []string) {
 	return lines
 }
 
-// What a check of the reference sees of a fixture that is not what is there: of two
-// letters it reads another where it may not write.
+// otherLetter is a fixture that a check of the reference reads differently: of two letters, the
+// reference reads a different one if it may not write.
 const otherLetter = "two-letters"
 
 func TestCheckAgreesWithTheReference(t *testing.T) {

@@ -82,7 +82,7 @@ func sizeOf(t *testing.T, p oaktest.Place) (n int64) {
 	return n
 }
 
-// What the reference has compacted does not grow by our compaction, nor does that by another.
+// What the reference has compacted does not grow when we compact it, nor the other way round.
 func TestACompactedStoreDoesNotGrow(t *testing.T) {
 	stores := map[string]oaktest.Place{"random": oaktest.Random(t, rand.Int64(), false)}
 	for _, name := range []string{"multitar", "types", "wide"} {

@@ -161,7 +161,7 @@ func sortedDigest(digests []string) string {
 	return digestOf(strings.Join(digests, ""))
 }
 
-// exportOf exports a store's tree, of the newest revision if none is said.
+// exportOf exports a store's tree, of the newest revision if revision is empty.
 func exportOf(t *testing.T, dir, revision string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -278,7 +278,7 @@ func TestAStoreThatTheReferenceWritesToIsReadWithoutAlarm(t *testing.T) {
 	if err := long.Close(); err != nil {
 		t.Fatal(err)
 	}
-	long = opened(t, l.Store, "tree") // of which nothing has been read when tars go
+	long = opened(t, l.Store, "tree") // opened before the tars are removed, but not read yet
 	l.Begin(t, "run 5 15")
 	for n := range rounds {
 		if readLive(t, l); t.Failed() {
@@ -417,8 +417,8 @@ func TestAWatchFollowsTheReference(t *testing.T) {
 	next()
 }
 
-// Verbs that change a store refuse one that is open, and reading it first does not take
-// the lock away from whoever has it.
+// Verbs that change a store refuse an open one. Reading the store before that does not release
+// the lock of its holder.
 func TestReadingTakesNoLock(t *testing.T) {
 	l := oaktest.OpenLive(t, rand.Int64())
 	readLive(t, l)

@@ -50,7 +50,7 @@ func goesOnWithNewRevisions(t *testing.T, fixtures ...string) {
 			top := "/" + topNames(t, p)[0]
 			for _, step := range []struct {
 				what  string
-				equal bool // to what was, but for checkpoints
+				equal bool // to the old state, except for checkpoints
 				do    func(s *oak.Store) error
 			}{
 				{"set", false, func(s *oak.Store) error {

@@ -33,7 +33,7 @@ import (
 // content is what Vault.java makes below /content.
 var content = []string{"/content/site", "/content/my:other", "/content/plain.dots", "/content/files", "/content/wide"}
 
-// values are those of a property, behind its type.
+// values are a property's values, after its type.
 type values []string
 
 // nodesBelow are all nodes of a store at and below paths, with their properties.
@@ -144,8 +144,8 @@ func nodesBelow(t *testing.T, dir string, paths ...string) map[string]map[string
 	return all
 }
 
-// sameNodes compares nodes, but for properties of which skip knows that a package or who
-// installs it has others.
+// sameNodes compares nodes, except for properties for which skip reports true: those that a
+// package, or the program that installs it, sets differently.
 func sameNodes(t *testing.T, got, want map[string]map[string]values, skip func(path, property string) bool) {
 	t.Helper()
 	wrong := 0
@@ -217,8 +217,8 @@ func imported(t *testing.T, file string) string {
 	return filepath.Join(dir, "segmentstore")
 }
 
-// What we export installs with the reference, and comes back, as it was; what the
-// reference packs is imported as the reference would.
+// What we export can be installed with the reference, and comes back unchanged. What the
+// reference packs is imported as the reference would import it.
 func TestPackagesOfFileVault(t *testing.T) {
 	testkit.Needs(t, oaktest.Var)
 	for range 3 {

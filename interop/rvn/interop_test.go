@@ -1,13 +1,11 @@
 //go:build linux
 
-// Package rvn_test lets readers other than ours read the packages that we write:
-// one that follows the rules of the reference's, with libzstd, and the reference
-// itself where there is one.
+// Package rvn_test lets readers other than ours read the packages that we write: one that follows
+// the rules of the reference's reader, with libzstd, and the reference itself if it is available.
 //
-// It is a test only; nothing can be imported from here. It runs where
-// HOLDALL_RVN_PYTHON names a python that has what ../install rvn installs;
-// ./check does both. The reference is in no package registry: HOLDALL_PACKRVN and
-// HOLDALL_XRVN name it where somebody has built it.
+// It contains only tests; nothing can be imported from here. It runs if HOLDALL_RVN_PYTHON names
+// a python that has what ../install rvn installs; ./check does both. The reference is in no
+// package registry: HOLDALL_PACKRVN and HOLDALL_XRVN name it if it has been built.
 package rvn_test
 
 import (

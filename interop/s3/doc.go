@@ -1,3 +1,3 @@
-// Package s3 tests store/bucket with another implementation of S3, using the conformance suite of
-// stores. It contains only tests.
+// Package s3 tests store/bucket with an independent implementation of S3, using the conformance
+// suite of stores. It contains only tests.
 package s3

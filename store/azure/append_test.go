@@ -56,7 +56,7 @@ func TestWhatIsAppendedIsThereOnce(t *testing.T) {
 	}
 }
 
-// discard takes an answer that nobody gets.
+// discard takes a response that is sent to no client.
 type discard struct{ h http.Header }
 
 func (d discard) Header() http.Header         { return d.h }

@@ -577,8 +577,8 @@ func TestServerVouchesForWhatItsWriterSaid(t *testing.T) {
 	}
 }
 
-// What is kept with a blob comes with the first read; of one of which nothing was read it
-// takes one request.
+// The headers kept with a blob come with the first read. For a blob that has not been read they
+// take one request.
 func TestHeadersComeWithTheFirstRead(t *testing.T) {
 	d := &double{}
 	st := serve(t, d, "")

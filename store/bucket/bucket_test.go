@@ -9,7 +9,7 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// quiet takes away what the environment of whoever runs the tests says of buckets.
+// quiet unsets the environment variables about buckets of the user who runs the tests.
 func quiet(t *testing.T) {
 	t.Helper()
 	s3test.Setenv(t, "")

@@ -144,7 +144,7 @@ func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
 	}
 }
 
-// After a range that was not copied at once, whyever, the writer is as it was.
+// After a range that was not copied at once, for any reason, the writer is unchanged.
 func TestRangeThatIsNotCopiedAtOnceLeavesNothing(t *testing.T) {
 	for what, c := range map[string]struct {
 		is   error

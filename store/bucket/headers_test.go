@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// What a bucket keeps with an object comes with the first read, whatever that is; of an
-// object of which nothing was read it takes one request.
+// All headers that a bucket keeps with an object come with the first read. For an object that has
+// not been read they take one request.
 func TestHeadersComeWithTheFirstRead(t *testing.T) {
 	written := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	kept := map[string]string{"Content-Type": "text/html", "Cache-Control": "no-store", "Content-Disposition": "inline", "Content-Language": "fi",
@@ -90,7 +90,7 @@ func TestHeadersComeWithTheFirstRead(t *testing.T) {
 	}
 }
 
-// What is asked for after the object was replaced is not of the object as it was listed.
+// Headers requested after the object was replaced are not those of the listed object.
 func TestHeadersAreOfTheSameVersion(t *testing.T) {
 	quiet(t)
 	s := s3test.New("bucket")

@@ -72,7 +72,7 @@ func TestKeysAreAsTheyAre(t *testing.T) {
 	}
 }
 
-// What something on the way resolves is another object, of another version.
+// A key that is resolved on the way leads to a different object, with a different version.
 func TestKeysThatAreResolvedOnTheWayAreNotRead(t *testing.T) {
 	quiet(t)
 	s := s3test.New("bucket")

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Who has the lock is named; once it is killed nobody has it.
+// The holder of the lock is named; once it is killed, the lock is free.
 func TestAmendLockOutlivesNobody(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "x"), []byte("content"), 0o666); err != nil {
@@ -34,7 +34,7 @@ func TestAmendLockOutlivesNobody(t *testing.T) {
 			t.Fatalf("%s: expected it to be locked, found %v", name, err)
 		}
 		if name == "hard" {
-			continue // another name, of which no lock file tells
+			continue // a different name, which has no lock file
 		}
 		if want := fmt.Sprintf("process %d on ", cmd.Process.Pid); !strings.Contains(l.Holder, want) || l.Since.IsZero() {
 			t.Errorf("%s: %v; expected %q and a time", name, l, want)

@@ -165,8 +165,8 @@ func TestLivingWritersFileIsNotRemoved(t *testing.T) {
 	}
 }
 
-// Creating and clearing away at once is where a writer could lose its file to
-// another that took it for dead.
+// When creating and removing files coincide, a writer could lose its file to a second writer that
+// takes the first for dead.
 func TestManyWritersOfANameDoNotLoseTheirFiles(t *testing.T) {
 	dir := t.TempDir()
 	done := make(chan error)

@@ -146,7 +146,7 @@ func TestWhatAKilledWriterOfAFolderLeavesIsTakenAway(t *testing.T) {
 	}
 }
 
-// Where nobody writes a name again, what a killed writer has left of it is taken away by name.
+// If a name is not written again, Tidy removes by name what a killed writer has left of it.
 func TestTidyTakesAwayWhatHasNoWriter(t *testing.T) {
 	dir := t.TempDir()
 	s := New(dir)

@@ -32,7 +32,7 @@ func amend(t *testing.T, st *Store, name string) *amendment {
 	return a.(*amendment)
 }
 
-// wantLocked checks that an object is locked, and returns what is told of whom.
+// wantLocked checks that an object is locked, and returns the error that describes the holder.
 func wantLocked(t *testing.T, st *Store, name string) *store.LockedError {
 	t.Helper()
 	a, err := st.Amend(t.Context(), name)
@@ -82,7 +82,7 @@ func TestLockFileTellsInOneLineWhoHasItAndIsGoneAfterwards(t *testing.T) {
 	if got := listed(t, st, ""); len(got) != 1 {
 		t.Errorf("listed: %q", got)
 	}
-	wantContent(t, st, "x", "content") // who reads needs no lock
+	wantContent(t, st, "x", "content") // reading needs no lock
 	closeAll(t, a)
 	wantFiles(t, dir, "x")
 }
@@ -199,8 +199,8 @@ func TestLockFileThatWasRemovedByHandIsMadeAgainAndNotTakenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantLocked(t, st, "x") // by the file's own lock
-	// A file put in its place by somebody who heeds no locks can be had; then
-	// there are two lock files of the name, and each holder has his own.
+	// A file put in its place by a program that ignores locks can be locked; then there are two
+	// lock files of the name, and each holder has its own.
 	put(t, dir, "new", "new content")
 	if err := os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "x")); err != nil {
 		t.Fatal(err)
@@ -306,8 +306,8 @@ func TestFileReplacedBetweenOpenAndLockIsNotTheOneThatIsChanged(t *testing.T) {
 	wantFiles(t, dir, "x")
 }
 
-// The classic race: two open one lock file, the first ends and takes it away, and
-// a third makes another. The second must not think that it has the lock.
+// The classic race: two programs open one lock file, the first ends and removes it, and a third
+// makes a new one. The second must not think that it has the lock.
 func TestLockOnALockFileThatWasTakenAwayIsNone(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "x", "content")
@@ -419,7 +419,7 @@ func replace(ctx context.Context, st *Store, name string, content []byte) error 
 func TestReaderNoticesAWriteInPlaceOfTheSameSize(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "x", "0123456789")
-	past := time.Now().Add(-time.Hour) // another tick of the clock, whatever its ticks are
+	past := time.Now().Add(-time.Hour) // a later tick of the clock, however long its ticks are
 	if err := os.Chtimes(filepath.Join(dir, "x"), past, past); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func createTemp(dir, target string, perm fs.FileMode, open func(string, int, fs.
 		// A program that removes stale files may have locked the file first, and then removes it.
 		held, err := sysfile.TryLock(f)
 		if err != nil {
-			return f, nil // without locks, nobody can lock it to remove it either
+			return f, nil // without locks, no program can lock it to remove it either
 		}
 		if held && sameFile(f, p) {
 			return f, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// A pair is a host that redirects to another, as services do that sign
-// addresses of the bucket behind them.
+// A pair is a host that redirects to a second host, as services do that sign addresses of the
+// bucket that they use.
 type pair struct {
 	front, back site
 	store       *Store

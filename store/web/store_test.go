@@ -169,8 +169,8 @@ func counted(t *testing.T, h http.Handler, conns *atomic.Int32) *httptest.Server
 }
 
 func TestConcurrentFirstReadsAgreeOnOneVersion(t *testing.T) {
-	// Two replicas hold different bytes: whoever answers first wins, and the
-	// other's answers are refused.
+	// Two replicas hold different bytes: the first to answer is used, and the answers of the
+	// other are refused.
 	var n atomic.Int32
 	s := site{hook: func(w http.ResponseWriter, r *http.Request) bool {
 		r.Header.Del("If-Match") // which replica is asked is known later

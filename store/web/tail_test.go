@@ -57,7 +57,7 @@ func TestTailWhateverTheServerMakesOfASuffix(t *testing.T) {
 		n       int
 		answer  func(w http.ResponseWriter, r *http.Request, content string)
 		want    []string // the first tail's requests
-		next    []string // those of another object's, when the server is known
+		next    []string // those of a second object's tail, when the server is known
 	}{
 		{"answered", content, 4, plain, []string{"-4"}, []string{"-4"}},
 		{"answered, longer than the object", content, 40, plain, []string{"-40"}, []string{"-40"}},
@@ -209,7 +209,7 @@ func TestSizeThatNobodyTellsIsAnError(t *testing.T) {
 	if _, err := store.ReadTail(t.Context(), o, make([]byte, 4)); !errors.Is(err, errNoSize) {
 		t.Errorf("tail: expected that the size is not told, found %v", err)
 	}
-	// That it is not there is told all the same.
+	// A read beyond the end nevertheless fails with io.ErrUnexpectedEOF.
 	for _, x := range [][2]int{{8, 3}, {10, 1}, {11, 1}} {
 		o := storetest.Open(t, serve(t, &s), "object")
 		if _, err := read(t, o, int64(x[0]), x[1]); !errors.Is(err, io.ErrUnexpectedEOF) {

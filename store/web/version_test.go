@@ -91,8 +91,8 @@ func TestAnotherVersionIsNoticedByWhateverTheServerTells(t *testing.T) {
 	}
 }
 
-// Of the replicas behind a name one may know no ETag; asked for a match with
-// one, it answers 412 although nothing changed.
+// One of the replicas of a name may have no ETag. If a request requires a match with one, it
+// answers 412 although nothing changed.
 func TestReplicasWithAndWithoutETagAreOneVersion(t *testing.T) {
 	replicas := []edition{
 		{`"a"`, servedAt, "0123456789", false},

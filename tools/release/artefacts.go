@@ -248,7 +248,7 @@ func (r *release) write(name string, data []byte) error {
 
 func (r *release) writeJSON(name string, what any) error { return r.write(name, toJSON(what)) }
 
-// toJSON is for what is made of maps, strings and numbers, all of which JSON has.
+// toJSON encodes a value made of maps, strings and numbers, all of which JSON supports.
 func toJSON(what any) []byte {
 	data, err := json.MarshalIndent(what, "", "  ")
 	if err != nil {

@@ -113,7 +113,7 @@ func imageFiles(b built, d docs) []file {
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/:/sbin/nologin\nholdall:x:65532:65532:holdall:/home/holdall:/sbin/nologin\n")},
 		{"etc/group", 0o644, []byte("root:x:0:\nholdall:x:65532:\n")},
 		{"etc/ssl/certs/ca-certificates.crt", 0o644, roots.Bytes()},
-		{"home/holdall/", fs.ModeDir | fs.ModeSticky | 0o777, nil}, // whoever the image is run as
+		{"home/holdall/", fs.ModeDir | fs.ModeSticky | 0o777, nil}, // for any user that the image is run as
 		{"tmp/", fs.ModeDir | fs.ModeSticky | 0o777, nil},
 	}
 	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "home/", "usr/", "usr/bin/", "usr/share/", "usr/share/licenses/", "usr/share/licenses/holdall/"} {

@@ -278,7 +278,7 @@ func TestRelease(t *testing.T) {
 		}
 		t.Run("deb", func(t *testing.T) { knows(t, installDeb(t, r.out), r, files) })
 		t.Run("rpm", func(t *testing.T) { knows(t, installRPM(t, r.out), r, files) })
-		t.Run("apk", func(t *testing.T) { // tars one after another, as tar -i reads them
+		t.Run("apk", func(t *testing.T) { // tars one after the other, as tar -i reads them
 			dir := t.TempDir()
 			does(t, exec.Command(need(t, "tar"), "-xzf", one(t, r.out, "*.apk"), "-i", "-C", dir))
 			knows(t, filepath.Join(dir, "usr", "bin", "holdall"), r, files)
@@ -499,8 +499,8 @@ func openImage(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// goInstall installs the command as users do, from the module's zip. What it depends on
-// comes from the module cache: it is shown to go as another proxy.
+// goInstall installs the command as users do, from the module's zip. Its dependencies come from
+// the module cache, which go uses as a second proxy.
 func goInstall(t *testing.T, source string) {
 	const version = "v0.0.1-check"
 	proxy, bin := t.TempDir(), t.TempDir()
@@ -533,8 +533,8 @@ func goInstall(t *testing.T, source string) {
 	}
 }
 
-// shadow is a module cache with all modules of another but this one, which a test must not
-// put into the cache of the user.
+// shadow is a module cache with all modules of an existing cache except this one, which a test
+// must not put into the user's cache.
 func shadow(t *testing.T, cache string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -185,9 +185,9 @@ func (e *Encoder) prepare(from int) {
 	}
 }
 
-// Add adds to sum what M pieces of a run's data blocks, one behind the other in work, add to
-// the parity. Only those from lo to hi are not zero, and done are those that Put has put
-// there. What is in work changes.
+// Add adds to sum what M consecutive pieces in work, of a run's data blocks, add to the parity.
+// Only the pieces from lo to hi are not zero; done marks those that Put has put there. Add
+// changes work.
 func (e *Encoder) Add(sum, work []byte, width, lo, hi int, done []bool) {
 	if e.m <= 2*Together {
 		e.sum(work, width, 0, e.m, lo, hi, done)

@@ -22,8 +22,8 @@ type Site struct {
 	DB   string
 	Want map[string][]byte // what is in the bucket from
 
-	// hook is that of the server. Requests may be under way when it changes: those of
-	// other programs, or that nobody waits for any more.
+	// hook is that of the server. Requests may be under way when it changes: those of other
+	// programs, or those whose client has gone.
 	hook atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// A Live is a store that a process of the reference writes to, as it is told.
+// A Live is a store that a process of the reference writes to, on command.
 type Live struct {
 	Place
 	cmd *exec.Cmd

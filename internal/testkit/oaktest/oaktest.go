@@ -39,7 +39,7 @@ type Answer struct {
 	Faults []string
 	Error  string
 
-	All []byte `json:"-"` // of which the command knows what else there is
+	All []byte `json:"-"` // the whole entry, including fields that only the command uses
 }
 
 // Into takes more of an answer.

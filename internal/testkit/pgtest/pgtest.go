@@ -54,8 +54,8 @@ var start = sync.OnceValues(func() (string, error) {
 		rest, _ := io.ReadAll(io.LimitReader(said, 64<<10)) // it is all there is to say
 		return "", fmt.Errorf("PostgreSQL did not start: %s%s", line, rest)
 	}
-	// Its standard input is closed when this process has ended, and then it ends, too;
-	// while somebody waits for it, nothing else closes it.
+	// Its standard input is closed when this process has ended, and then it ends, too; while Wait
+	// is running, nothing else closes it.
 	go func() { _ = cmd.Wait() }()
 	restart = func(away time.Duration) error {
 		if _, err := fmt.Fprintf(in, "%.3f\n", away.Seconds()); err != nil {

@@ -53,8 +53,8 @@ func Fail(op, address string, off, n int64, err error) error {
 // the object.
 var ErrDropped = errors.New("connection closed before an answer")
 
-// Unaddressed takes the address off a transport's error, which may hold a token: the
-// request's name is said by the error around it.
+// Unaddressed removes the address from a transport's error, as it may hold a token. The error
+// around it has the request's name.
 func Unaddressed(err error) error {
 	for {
 		ue, ok := errors.AsType[*url.Error](err)
@@ -85,8 +85,8 @@ func Malformed(address, format string, a ...any) error {
 	return fmt.Errorf("%s: "+format, append([]any{store.Redact(address)}, a...)...)
 }
 
-// ParseAddress reads the address of an object of a service, which looks like form and
-// has one of some schemes. Its query is empty, or says that it is asked as nobody.
+// ParseAddress parses the address of an object of a service, which looks like form and has one of
+// the schemes. Its query must be empty, or request anonymous access.
 func ParseAddress(address, form string, schemes ...string) (u *url.URL, anonymous bool, err error) {
 	u, err = url.Parse(address)
 	if err != nil {
@@ -152,8 +152,8 @@ func IsName(s, between string) bool {
 func CheckKey(key string) error {
 	switch {
 	case !utf8.ValidString(key):
-		// What signs requests would put another character for such a byte,
-		// and ask for another object.
+		// A signer would replace such a byte with a different character, and request a different
+		// object.
 		return fmt.Errorf("key %.100q is not UTF-8: %w", key, fs.ErrInvalid)
 	case strings.IndexByte(key, 0) >= 0:
 		return fmt.Errorf("key %.100q holds a NUL byte: %w", key, fs.ErrInvalid)
@@ -169,8 +169,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// A DotsError means that a key cannot be asked for: clients, proxies and servers on the way
-// may resolve it, and answer with another object.
+// A DotsError means that a key cannot be requested: clients, proxies and servers on the way may
+// resolve it, and answer with a different object.
 type DotsError struct{ Element string }
 
 func (e *DotsError) Error() string {
@@ -246,10 +246,9 @@ func Sum(algo, value string, hexadecimal bool) (sum store.Sum, ok bool) {
 	return store.Sum{Algo: algo, Value: string(b), Part: -int64(n)}, err == nil && len(b) == length
 }
 
-// Listed yields by their names the objects that a server lists by their keys, which begin
-// with below and then a prefix. The server is not believed: one that repeats itself would
-// be listed for ever, and one that answers for another prefix would have its objects taken
-// for these.
+// Listed yields by their names the objects that a server lists by their keys, which begin with
+// below and then prefix. It does not trust the server: one that repeats itself would be listed
+// for ever, and the objects of one that answers for a different prefix would be taken for these.
 func Listed(below, prefix string, keys iter.Seq2[store.Info, error], fail func(error) error) iter.Seq2[store.Info, error] {
 	return func(yield func(store.Info, error) bool) {
 		last, begun := "", false

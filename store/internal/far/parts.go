@@ -172,7 +172,7 @@ func (p *Parts) Send() error {
 		defer p.mu.Unlock()
 		p.held -= len(part)
 		if err == nil {
-			p.spares = append(p.spares, part) // the server has all of it, so nobody reads it any more
+			p.spares = append(p.spares, part) // the server has all of it, so it is not read any more
 		} else if p.failed == nil {
 			p.failed = err
 		}

@@ -25,7 +25,7 @@ const (
 	// that breaks off each answer is borne as long as reading advances.
 	Enough = 64 << 10
 
-	// DefaultTries is how often a request is sent where nobody says.
+	// DefaultTries is how often a request is sent by default.
 	DefaultTries = 6
 )
 
