@@ -151,8 +151,8 @@ func (r *bloscReader) streams(block, n int64, fn func(stored []byte, from, to in
 	return nil
 }
 
-// plausible refuses sizes which what is stored cannot stand for. Without it, a
-// few bytes could have a gigabyte made.
+// plausible refuses sizes that the stored bytes cannot decode to. Without it, a few bytes could
+// make the reader allocate a gigabyte.
 func (r *bloscReader) plausible(blocks int64) error {
 	for i := range blocks {
 		err := r.streams(i, min(r.blockSize, r.size-i*r.blockSize), func(stored []byte, from, to int64) error {

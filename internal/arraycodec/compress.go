@@ -124,8 +124,8 @@ func Gzip(in []byte, most int64) ([]byte, error) {
 // of four bytes, repeats one 128 KiB long.
 const zstdRatio = 1 << 15
 
-// Zstd decodes into memory of the size the first frame says, or else of
-// growing sizes: a streaming decoder would make the window a frame asks for.
+// Zstd decodes into memory of the size that the first frame states, or else of growing sizes: a
+// streaming decoder would allocate the window that a frame requests.
 func Zstd(in []byte, most int64) (out []byte, err error) {
 	var h zstd.Header
 	if err := h.Decode(in); err != nil {

@@ -4,8 +4,8 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// Unshuffle puts the bytes of elements together again: in holds first the first
-// byte of every element, then the second. What is no whole element is at the end.
+// Unshuffle puts the bytes of elements together again: in holds first the first byte of every
+// element, then the second. The bytes of an incomplete element are at the end.
 func Unshuffle(out, in []byte, size int) {
 	n := len(in) / size
 	rest := n * size

@@ -150,7 +150,7 @@ func (c *cached) open(name string, open func() (store.Object, error)) (store.Obj
 // Can says that objects are listed, and have addresses, as in the store below.
 func (c *cached) Can() store.Abilities { return c.can }
 
-// fetch asks for all that is wanted at once. The handles keep it until release.
+// fetch requests all wanted ranges at once. The handles keep them until release.
 func (c *cached) fetch(ctx context.Context, want []store.Range) (release func()) {
 	handles := make([]store.Object, len(want))
 	var wg sync.WaitGroup
@@ -283,8 +283,8 @@ func (h *handle) usable() error {
 	return nil
 }
 
-// readEnd asks for the end even where the size is known and the range is not:
-// stores know best how. The answer is shared like that of any other read.
+// readEnd requests the end even if the size is known, unless the range is cached: the store can
+// choose the best request. The response is shared like that of any other read.
 func (h *handle) readEnd(ctx context.Context, p []byte, tail bool) (int, error) {
 	if err := h.usable(); err != nil {
 		return 0, err

@@ -269,8 +269,8 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 	return err
 }
 
-// Each is called for each entry of a sweep with its content, or with the error that kept
-// it from being read. What it returns ends the sweep.
+// Each is called for each entry of a sweep with its content, or with the error that kept it from
+// being read. If it returns an error, the sweep ends.
 type Each func(c Content, err error) error
 
 // Sweep reads the contents of entries, many at once and neighbours together. Ordered, each
@@ -329,7 +329,7 @@ func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 	})
 }
 
-// sweepStored is Sweep of what is stored, whatever that is.
+// sweepStored is Sweep without comparing what is stored.
 func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
 	return s.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
 		for e, err := range entries {

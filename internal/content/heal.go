@@ -13,12 +13,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// With parity, what is damaged is computed again while it is read.
+// With parity, damaged content is computed again while it is read.
 //
-// Short content that has a digest is read as without parity, and again only if it is not
-// what its digest says. Other content is read block by block, compared with the parity's
-// digests of blocks. What was computed counts if the content is what its own digest says,
-// if it has one, before any of it is handed on: a parity file may be wrong, too.
+// Short content that has a digest is read as without parity, and again only if it does not match
+// its digest. Other content is read block by block, and compared with the parity's digests of
+// blocks. A parity file may be wrong, too. So if content has a digest of its own, computed
+// content is only used after it has been compared with that digest.
 
 // A healer reads what is damaged of a source.
 type healer struct {

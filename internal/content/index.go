@@ -37,7 +37,7 @@ type IndexOptions struct {
 	Once bool
 	// NoTable leaves the table out.
 	NoTable bool
-	// OnError hears of content that gets no proof.
+	// OnError is called for content that gets no proof.
 	OnError func(format.Problem)
 	Meter   *meter.Meter
 }
@@ -94,7 +94,7 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	if err := s.Doubt(); err != nil { // an index that is sound would hide it
 		return sum, err
 	}
-	// What was read while the archive changed is of no version.
+	// What was read while the archive changed belongs to no version.
 	now, err := kept.Bind(ctx, s.Store, s.Name)
 	if err == nil {
 		err = was.Is(now)

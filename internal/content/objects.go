@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// objects keeps the objects of an archive open as long as it is, and those that
-// it leads to outside.
+// objects keeps the objects of an archive open as long as the archive is open, and also the
+// objects outside that it refers to.
 type objects struct {
 	rule  outside.Rule
 	stale atomic.Pointer[error] // why nothing is read any more
@@ -92,8 +92,8 @@ func (s *Source) Find(ctx context.Context, address string) (store.Store, string,
 	return st, name, err
 }
 
-// Stat asks for an object that the archive leads to outside. Its error is
-// errors.ErrUnsupported for what it may not lead to.
+// Stat requests an object outside to which the archive refers. Its error is errors.ErrUnsupported
+// if the archive may not refer to that object.
 func (s *Source) Stat(ctx context.Context, address string) (store.Info, error) {
 	st, name, err := s.Find(ctx, address)
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"github.com/holdall/holdall/internal/meter"
 )
 
-// CheckPieces compares all contents with the digests of the index that s is read by.
-// found hears of each piece that is damaged, one at a time, and done of each entry of
-// which none is.
+// CheckPieces compares all contents with the digests of the index that s is read by. It calls
+// found for each damaged piece, one at a time, and done for each entry without damage.
 func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Entry, *ProofError), done func(Entry)) error {
 	var mu sync.Mutex
 	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), s.proves), false, func(c Content, err error) error {
@@ -77,7 +76,7 @@ func (s *Source) piecesOf(ctx context.Context, content Content, err error, found
 			}
 		}
 	}
-	// What comes after something that cannot be read is read piece by piece.
+	// After an error the rest is read piece by piece.
 	var lost *Extent // an extent with damage: the rest of it cannot be decoded
 	b := make([]byte, min(c, e.Size))
 	for ; at < e.Size; at += c {

@@ -109,8 +109,8 @@ func (v *prover) check(e Entry, piece int64, n int, got, want digest.Piece) erro
 // worthTwo is how much is hashed by two goroutines.
 const worthTwo = 512 << 10
 
-// checkAll compares the pieces that b is with their digests. It returns how much of b
-// is right before what is not.
+// checkAll compares the pieces that b consists of with their digests. It returns how many bytes
+// of b are right before the first wrong piece.
 func (v *prover) checkAll(ctx context.Context, e Entry, off int64, b []byte) (int, error) {
 	c := int(v.x.Chunk)
 	first, n := off/int64(c), (len(b)-1)/c+1
@@ -294,7 +294,7 @@ func (r *provenReader) copyTo(ctx context.Context, w io.Writer, m *meter.Meter) 
 	}
 }
 
-// sumsAtOnce is how many digests are asked for at a time.
+// sumsAtOnce is how many digests are read at a time.
 const sumsAtOnce = 64
 
 // next makes the next piece the current one.

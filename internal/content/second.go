@@ -51,8 +51,8 @@ func (s *Source) readSecond(ctx context.Context, e Entry, b []byte) error {
 	return digest.Check(e, b, nil)
 }
 
-// A guarded reads all of e's content. Where a checksum around it is wrong it goes on with
-// what is stored, if all of it is what its digest says.
+// A guarded reads all of e's content. If a checksum around it is wrong, it uses what is stored,
+// if all of that matches the content's digest.
 type guarded struct {
 	s   *Source
 	ctx context.Context

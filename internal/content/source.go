@@ -54,9 +54,8 @@ type Source struct {
 	compared compared
 }
 
-// New returns the source of what is called name in st, which may lead to what
-// external allows: see outside.Rule. What reads it is to be set by Read before anything
-// is read.
+// New returns the source of the archive called name in st. The archive may refer to what external
+// allows: see outside.Rule. Read must set its reader before anything is read.
 func New(st store.Store, name string, external []string) *Source {
 	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external), compared: compared{seed: maphash.MakeSeed()}}
 	limits := engine.Far
@@ -77,8 +76,8 @@ func (s *Source) Read(f *format.Format, r format.Reader) {
 // of the store that s reads from.
 func (s *Source) Borrow() { s.objects.borrowed = s.Reader.Can().Object }
 
-// UseIndex makes s take from an index what it has for reading: digests of pieces,
-// and points in long units from which they can be decoded.
+// UseIndex makes s use an index for reading: its digests of pieces, and its points in long units
+// from which they can be decoded.
 func (s *Source) UseIndex(x *kept.Index) {
 	if x.Chunk > 0 {
 		s.proof = &prover{x: x}
@@ -305,8 +304,8 @@ func (s *Source) readStored(ctx context.Context, e Entry, p []byte, off int64) e
 	return s.engine.ReadAt(ctx, s.Reader.Extents(ctx, e, off, int64(len(p))), p, off)
 }
 
-// run returns e's content as one raw run, if it is one and the format can say so
-// at once.
+// run returns e's content as one raw run, if it is one and the format can report that without
+// reading.
 func (s *Source) run(e Entry) (Extent, bool) {
 	if s.runs == nil {
 		return Extent{}, false
@@ -314,11 +313,11 @@ func (s *Source) run(e Entry) (Extent, bool) {
 	return s.runs(e)
 }
 
-// File returns the file of this machine in which all of e's content lies as it is,
-// and where, so that the system can hand it on by itself. It reports false where
-// there is no such file, or where content is compared piece by piece. What is short is
-// compared first. The file belongs to the source and may have more bytes in it than it
-// had. Whoever reads on for long asks again.
+// File returns the local file that contains all of e's content in one piece and unchanged, and
+// its offset there, so that the system can send it directly. ok is false if there is no such
+// file, or if content is compared piece by piece. Short content is compared first. The file
+// belongs to the source, and may have become longer. Callers that read for a long time should
+// call File again.
 func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok bool, err error) {
 	x, run := s.run(e)
 	if !run || s.proves(e) || s.by(ctx, e, false) != s {

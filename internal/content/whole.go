@@ -51,8 +51,8 @@ func (s *Source) HasDigest(e Entry) bool {
 	return !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
 }
 
-// compared are the contents that were compared: what is wrong with long ones, and which
-// were right. Of those it forgets some where there are more than a million.
+// compared records the contents that were compared: what is wrong with long ones, and which were
+// right. It forgets some of the right ones if there are more than a million.
 type compared struct {
 	seed  maphash.Seed
 	right atomic.Pointer[[]atomic.Uint64]
@@ -114,7 +114,7 @@ func (c *compared) wasRight(m mark) bool {
 func (c *compared) remember(m mark) {
 	all := c.right.Load()
 	if all == nil || c.many > len(*all)/2 && len(*all) < mostRight {
-		// What was there is compared once more when it is read again.
+		// Contents recorded before are compared once more when they are read again.
 		t := make([]atomic.Uint64, fewRight)
 		if all != nil {
 			t = make([]atomic.Uint64, mostRight)

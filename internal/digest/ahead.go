@@ -287,7 +287,7 @@ func Aside(ctx context.Context, o store.Object, algo string, n int64, m *meter.M
 	}
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.Reader
 	m *meter.Meter

@@ -102,8 +102,8 @@ func (h *handover) revoke() {
 // A place is where the content of an item is stored.
 type place struct {
 	kind kind
-	// Of an item in units, those units, each once where they follow each other;
-	// of a large one, the first and the last, which it may share.
+	// For an item in units, keys are those units, each once if they follow each other; for a
+	// large one, the first and the last, which it may share.
 	keys []unitKey
 	only format.Extent // that holds all of the content; Size is 0 if there is none
 }

@@ -37,8 +37,8 @@ type cursors struct {
 	idle   []*cursor
 	broken []damage // the latest ones
 	closed bool
-	// one says that all reads are parts of one work. What a store could not
-	// deliver once, it is not asked for again.
+	// one means that all reads are parts of one task. What a store once failed to deliver is not
+	// requested again.
 	one bool
 }
 
@@ -99,8 +99,7 @@ func (g *Engine) pointBefore(ctx context.Context, e format.Extent) int64 {
 	return 0
 }
 
-// point returns the point at a place. One that cannot be had, or be one, is the
-// beginning.
+// point returns the point at a place. If it is missing or invalid, point returns the beginning.
 func (g *Engine) point(ctx context.Context, e format.Extent, at int64) codec.Point {
 	if at <= 0 {
 		return codec.Point{}
@@ -156,8 +155,8 @@ func (c *cursor) skipTo(at int64) error {
 	return nil
 }
 
-// Read reads on. Where the unit ends, it makes sure that it does: a checksum
-// that does not match fails the last read.
+// Read reads on. At the end of the unit, it checks that nothing follows: a checksum that does not
+// match fails the last read.
 func (c *cursor) Read(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err

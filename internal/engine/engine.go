@@ -90,7 +90,7 @@ func (s *storedReader) Close() error {
 	return nil
 }
 
-// MaxRequest is how much is asked for at once.
+// MaxRequest is the most bytes that one request reads.
 func (g *Engine) MaxRequest() int64 { return g.limits.Request }
 
 // Extents yields where the content bytes of something are stored.

@@ -35,8 +35,8 @@ type Reader struct {
 	err    error
 }
 
-// Whole says that the content will be read to its end: then as much as may be is asked for from
-// the beginning.
+// Whole declares that the content will be read to its end. Requests then have their full size
+// from the beginning.
 func (r *Reader) Whole() *Reader {
 	r.all = true
 	return r
@@ -48,8 +48,7 @@ func (g *Engine) NewReader(ctx context.Context, extents Extents, size int64) *Re
 	return g.NewReaderAt(ctx, extents, 0, size)
 }
 
-// NewReaderAt returns the content from off on; what extents say of earlier
-// bytes does not matter.
+// NewReaderAt returns the content from off on. What extents yields for earlier bytes is ignored.
 func (g *Engine) NewReaderAt(ctx context.Context, extents Extents, off, size int64) *Reader {
 	r := &Reader{g: g, at: off, size: size, units: ahead{keep: g.units.keeps(size - off), most: maxAhead}}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -113,7 +112,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return 0, r.err
 }
 
-// short makes the end of a run where content should be what it is: an error.
+// short turns the end of a run that should have more content into an error.
 func short(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

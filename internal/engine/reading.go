@@ -10,9 +10,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A reading is what has to be fetched for one piece of content, and is done at
-// once: raw extents go where they belong, units are decoded, and what is wanted
-// of them is copied.
+// A reading is what must be fetched for one piece of content, in one step: raw extents are read
+// into place, units are decoded, and the wanted parts of them are copied.
 type reading struct {
 	g     *Engine
 	p     []byte // content from off on; nil if only units are wanted
@@ -33,7 +32,7 @@ type piece struct {
 	u *unit
 }
 
-// add takes up an extent whose content is stored.
+// add adds an extent whose content is stored.
 func (r *reading) add(e format.Extent) {
 	switch {
 	case !Coded(e):
@@ -87,7 +86,7 @@ func (r *reading) unit(e format.Extent) *unit {
 	return u
 }
 
-// run does it all, or gives up the units that it did not come to.
+// run does all the work. If it fails, it gives up the units that it has not decoded.
 func (r *reading) run(ctx context.Context) error {
 	err := r.fetchAll(ctx)
 	if err == nil {
@@ -185,9 +184,9 @@ func (r *reading) fetch(ctx context.Context, q request) error {
 	return nil
 }
 
-// copyUnits copies what is wanted of units, and waits for those that others
-// decode. It comes after all own ones have landed, so that two that wait for each
-// other do not wait for ever.
+// copyUnits copies the wanted parts of units, and waits for those that other goroutines decode.
+// It must be called after all own units have landed, so that two readings never wait for each
+// other.
 func (r *reading) copyUnits(ctx context.Context) error {
 	for i := range r.units {
 		pc := &r.units[i]

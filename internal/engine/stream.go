@@ -47,7 +47,8 @@ func newStream(ctx context.Context, o store.Object, off, n int64, l Limits) *str
 	return &stream{ctx: ctx, o: o, off: off, end: off + n, window: min(firstWindow, l.Request), most: l.Request, ahead: l.Ahead}
 }
 
-// whole says that all will be read. Where nothing is read ahead, windows stay what they are.
+// whole declares that the whole range will be read. Without reading ahead, windows stay
+// unchanged.
 func (s *stream) whole() {
 	if s.ahead > 0 {
 		s.window, s.used = s.most, math.MaxInt64/4

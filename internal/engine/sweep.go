@@ -19,8 +19,8 @@ type Item struct {
 	Extents Extents // all of it
 }
 
-// Each is called for each item of a sweep with its content, or with the error
-// that kept it from being read. What it returns ends the sweep.
+// Each is called for each item of a sweep with its content, or with the error that kept it from
+// being read. If it returns an error, the sweep ends.
 type Each func(it Item, content io.Reader, err error) error
 
 // Sweep reads the contents of many items, neighbours in joined requests and
@@ -73,7 +73,8 @@ type sweep struct {
 	room room
 	last []*unit // of the last item that was put in a batch
 
-	// Of items that come in no order, the units that came last, the latest in front.
+	// mixed is set if items come in no order. The units used last are then kept, the latest in
+	// front.
 	mixed bool
 	at    unitKey
 	kept  map[unitKey]*lru.Element

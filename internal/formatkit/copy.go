@@ -161,7 +161,7 @@ func (n Names) Check(name string) error {
 	return nil
 }
 
-// A NameError is about an entry that an archive has no place for.
+// A NameError means that an archive cannot store an entry of this name.
 type NameError struct{ Name, Why string }
 
 // NoPlace returns a NameError.

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// TarSum is the checksum of a tar header, of 512 bytes: the sum of all of them, its own
-// taken for spaces.
+// TarSum is the checksum of a tar header, of 512 bytes: the sum of all of them, with its own
+// bytes counted as spaces.
 func TarSum(b []byte) int64 {
 	// Every second byte, and the others: 64 of them each make less than 16 bits hold.
 	const half = 0x00ff00ff00ff00ff

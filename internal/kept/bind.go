@@ -70,7 +70,7 @@ func sha256OfEnd(b []byte) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// errFarFolder means that a folder cannot be told from what it was.
+// errFarFolder means that it cannot be determined whether a folder has changed.
 var errFarFolder = errors.New("the objects of the folder cannot be listed")
 
 // bindFolder is bind of an archive of many objects: what they are called, how long they
@@ -109,7 +109,7 @@ func bindFolder(ctx context.Context, st store.Store, name string, all bool) (b B
 	return b, nil
 }
 
-// Is says why an index that is bound to was is not one of what is there now.
+// Is returns an error that says why an index bound to was is not an index of the current version.
 func (was Bound) Is(now Bound) error {
 	sameTime := !now.ModTime.IsZero() && (was.ModTime.Equal(now.ModTime) || now.ModTime.Nanosecond() == 0 && was.ModTime.Truncate(time.Second).Equal(now.ModTime))
 	switch {

@@ -74,8 +74,8 @@ type Options struct {
 	// the order of Entries; zeros for a piece that nothing vouches for. It is not asked
 	// without Head.Chunk.
 	Digests iter.Seq2[[DigestLen]byte, error]
-	// Stored is asked for units that are to have points, from which they can be decoded
-	// without what is before. Without it none have.
+	// Stored is called for units that are to have points, from which they can be decoded without
+	// what is before. If it is nil, no units have points.
 	Stored StoredBytes
 	// NoTable leaves the table out.
 	NoTable bool
@@ -196,8 +196,8 @@ type builder struct {
 	name string
 	head Head
 	w    *binder
-	// Entries often come in the order of rows already. What they imply does not, and
-	// would spoil that.
+	// Entries are often in the order of rows already. The directories that they imply are not,
+	// and would break that order.
 	sort, implied *sorter.Sorter
 	memory        int64 // for rows that are sorted
 	scratch       func() (sorter.Scratch, error)

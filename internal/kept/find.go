@@ -24,7 +24,7 @@ type Use struct {
 	Beside bool    // one that is published beside the archive
 	Folder *Folder // one that was kept here
 
-	// SizeOnly believes one of any archive of this length.
+	// SizeOnly accepts an index of any archive of this length.
 	SizeOnly bool
 }
 
@@ -45,7 +45,7 @@ type Wanted struct {
 	Formats      format.Formats
 }
 
-// suits says why x does not answer what is asked of the archive.
+// suits returns an error if x cannot answer what w needs.
 func (w Wanted) suits(x *Index) error {
 	f := w.Formats.ByName(x.Format)
 	switch {
@@ -61,8 +61,8 @@ func (w Wanted) suits(x *Index) error {
 	return nil
 }
 
-// Find looks for an index of what is called name in st, and opens it. It returns nil
-// if there is none that can be used.
+// Find looks for an index of the archive called name in st, and opens it. It returns nil if there
+// is none that can be used.
 func Find(ctx context.Context, st store.Store, name string, u Use, w Wanted) (*Index, State) {
 	f := finder{st: st, name: name, u: u, w: w}
 	f.now = sync.OnceValues(func() (Bound, error) { return Bind(ctx, st, name) })
@@ -131,7 +131,7 @@ func (f *finder) try(ctx context.Context, st store.Store, name, shown string, ou
 		}
 		x.Close()
 	}
-	// Buckets that may not be listed forbid to read what is not there.
+	// A bucket that may not be listed denies permission for objects that do not exist.
 	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)
 	if !ours && (!missing || f.u.At != "") {
 		f.state.Ignored, f.state.Why = shown, err

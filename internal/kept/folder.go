@@ -35,8 +35,8 @@ const (
 	defaultExpensive = 300 * time.Millisecond
 )
 
-// of returns the object that has the index of an archive, if there is one. ok is false
-// if the archive cannot be told from others.
+// of returns the object that has the index of an archive, if there is one. ok is false if the
+// archive cannot be identified.
 func (f *Folder) of(ctx context.Context, address string, w Wanted) (st store.Store, name string, ok bool) {
 	if address == "" {
 		return nil, "", false
@@ -57,9 +57,9 @@ func (f *Folder) of(ctx context.Context, address string, w Wanted) (st store.Sto
 	return st, name, err == nil
 }
 
-// Keep writes, by way of write, the index of an archive that took so long to open, and
-// then takes away what was used longest ago. It tells whether it did: an archive that
-// opens at once needs none.
+// Keep writes the index of an archive that took so long to open, by calling write, and then
+// removes the indexes that were not used for longest. It reports whether it wrote one: an archive
+// that opens at once needs none.
 func (f *Folder) Keep(ctx context.Context, address string, w Wanted, took time.Duration, write func(st store.Store, name string) error) (bool, error) {
 	if took < cmp.Or(f.Expensive, defaultExpensive) {
 		return false, nil
@@ -144,7 +144,7 @@ func (f *Folder) files() (all []Listed, err error) {
 // Clear takes all away that is kept, and tells how much that was.
 func (f *Folder) Clear() (n int, bytes int64, err error) { return f.trim(0) }
 
-// trim takes away what was used longest ago, until there are most bytes.
+// trim removes the least recently used files, until at most most bytes are left.
 func (f *Folder) trim(most int64) (n int, bytes int64, err error) {
 	files, err := f.files()
 	if err != nil {

@@ -43,9 +43,9 @@ type Index struct {
 // a million rows.
 const tailGuess = 32 << 10
 
-// Open opens an index. Its Head says of what; archive is what that is called now.
-// Near says that reads of obj take no round trip. It closes obj with the index, and if it
-// fails.
+// Open opens an index. Its Head says which archive it belongs to; archive is the current name of
+// that. Near means that reads of obj take no round trip. Open closes obj if it fails; otherwise
+// closing the index closes it.
 func Open(ctx context.Context, obj store.Object, name, archive string, workers int, near bool) (_ *Index, err error) {
 	x := &Index{pages: pages{obj: obj, name: name}, archive: archive, workers: max(workers, 1), near: near}
 	defer func() {
@@ -561,7 +561,7 @@ func IsElsewhere(e format.Entry) bool {
 	return ok && h.elsewhere
 }
 
-// ErrElsewhere says that the archive has to be asked where a content lies.
+// ErrElsewhere means that only the archive itself has the place of a content.
 var ErrElsewhere = errors.New("the index does not have the place of this content")
 
 // Can returns what else an index can do.

@@ -48,7 +48,7 @@ func appendText(b []byte, s string) []byte {
 	return append(append(b, s...), 0, 1)
 }
 
-// appendDeeper appends what all keys begin with of what is in directories below dir.
+// appendDeeper appends the common beginning of all keys in directories below dir.
 func appendDeeper(b []byte, dir string) []byte {
 	b = appendText(b, dir)
 	return append(b[:len(b)-2], '/')

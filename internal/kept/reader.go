@@ -74,8 +74,8 @@ func (k *Reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return r.Lookup(ctx, name)
 }
 
-// either yields what the index says, if that is not nil. Where it breaks off, after some,
-// what the archive says goes on.
+// either yields what the index yields, if said is not nil. If the index fails part of the way,
+// either continues with what the archive yields.
 func either[T any](ctx context.Context, k *Reader, said iter.Seq2[T, error], archive func(r format.Reader, after int) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		n, broken := 0, said == nil

@@ -89,8 +89,8 @@ type row struct {
 }
 
 const (
-	// maxInline is how much content an index takes in of one entry, and maxExtents
-	// in how many pieces one may lie: longer ones the archive has to be asked for.
+	// maxInline is how many bytes of one entry's content an index stores, and maxExtents in how
+	// many pieces a content may lie. For more than that, the archive itself is read.
 	maxInline  = 64 << 10
 	maxExtents = 100_000
 )
@@ -260,7 +260,7 @@ func shared(a []byte, b string) int {
 
 var errRow = errors.New("invalid row")
 
-// A scanner takes rows apart. What it returns after an error means nothing.
+// A scanner parses rows. What it returns after an error is undefined.
 type scanner struct {
 	b    []byte
 	at   int
@@ -372,8 +372,7 @@ func (c *scanner) from(before []byte) []byte {
 	return append(before[:k], rest...)
 }
 
-// decode reads a row into r, and what is in it of an entry into r.entry, which must be
-// empty. Names are in s.
+// decode reads a row into r, and its entry into r.entry, which must be empty. Names are in s.
 func (s *state) decode(c *scanner, r *row, chunk int64) error {
 	flags := c.byte()
 	for flags&kindBits == newDir && !c.bad {

@@ -177,8 +177,8 @@ const maxSame = 64
 
 var errSame = errors.New("too many names with one hash")
 
-// find returns the number of the row that is called name, and how it is, if accept takes
-// that. Where there is none row is -1.
+// find returns the number of the row that is called name, and its kind, if accept accepts it. If
+// there is none, row is -1.
 func (t *table) find(ctx context.Context, name string, implied bool) (row int64, h *how, place []byte, err error) {
 	hash := crc32.ChecksumIEEE(unsafe.Slice(unsafe.StringData(name), len(name)))
 	slots, err := t.bytes(ctx, &t.Sections.Slots, 4*int64(uint64(hash)>>(32-t.Bits)), 8)
@@ -269,8 +269,8 @@ func (t *table) isCalled(ctx context.Context, row int64, name string) (bool, err
 	return same+n == uint64(len(name)) && string(b[at:at+n]) == name[same:] && string(b[begin:begin+same]) == name[:same], nil
 }
 
-// lookup is Index.Lookup by the table: of what is not plain it only knows the number of
-// its row. Of a name that is not there it is -1.
+// lookup is Index.Lookup with the table. For rows that are not plain it only returns the number
+// of the row. For a name that does not exist, row is -1.
 func (t *table) lookup(ctx context.Context, x *Index, name string) (e format.Entry, row int64, plain bool, err error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

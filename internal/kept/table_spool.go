@@ -71,7 +71,7 @@ func (h *hashes) sort() {
 	h.mem = from
 }
 
-// sorted yields all of them, as often as it is asked. Nothing can be added any more.
+// sorted yields all of them, as often as it is called. Nothing can be added after that.
 func (h *hashes) sorted() iter.Seq2[uint64, error] {
 	return func(yield func(uint64, error) bool) {
 		h.sort()
@@ -201,7 +201,7 @@ func (m *hashRuns) Pop() any {
 	return r
 }
 
-// A spool takes what is written later: in memory, and on scratch if it is much.
+// A spool holds bytes that are written later: in memory, or on scratch if there are many.
 type spool struct {
 	scratch func() (sorter.Scratch, error)
 	mem     []byte

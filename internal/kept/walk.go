@@ -328,8 +328,8 @@ func (x *Index) picks(ctx context.Context, want []pick) iter.Seq2[group, error] 
 // EntriesBelow yields the entries below a directory, in the archive's order.
 func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
-		// What is directly in it stands together, and so do what is further below, and
-		// names that are no paths.
+		// The entries directly in it are adjacent, and so are those further below, and names that
+		// are not paths.
 		here, deeper, none := appendText(nil, dir), appendDeeper(nil, dir), appendDeeper(appendText(nil, ""), dir)
 		var bounds [6]int64
 		for i, key := range [][]byte{none, behind(none), here, behind(here), deeper, behind(deeper)} {

@@ -36,11 +36,10 @@ type Lister interface {
 	Can() format.Abilities
 }
 
-// ReadDirFrom yields what is directly in dir, in the byte order of [Place], from the
-// first place on that is not less than from. A file that others lie below comes twice,
-// as what it is and as a directory. Where r cannot list from
-// a place on, that costs a walk through all of dir for some ten thousand entries that are yielded, and the memory of
-// as many.
+// ReadDirFrom yields the entries directly in dir, in the byte order of [Place], from the first
+// place on that is not less than from. A file that has entries below it comes twice, as what it
+// is and as a directory. If r cannot list from a place on, each ten thousand yielded entries or
+// so cost a walk through all of dir, and the memory of as many entries.
 func ReadDirFrom(ctx context.Context, r Lister, dir, from string) iter.Seq2[format.Entry, error] {
 	if seek := r.Can().ReadDirFrom; seek != nil {
 		return seekDir(ctx, r, seek, dir, from)
@@ -135,8 +134,8 @@ const (
 	selectedMost  = 1 << 14
 )
 
-// selectDir goes through a directory again and again, and each time yields the next of
-// what it has, in order.
+// selectDir walks a directory again and again, and each time yields the next of its entries, in
+// order.
 func selectDir(ctx context.Context, r Lister, dir, from string) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		for room := selectedFirst; ; room = min(4*room, selectedMost) {

@@ -269,7 +269,7 @@ func (h *healing) fetch(ctx context.Context, w damagedPiece) error {
 	return nil
 }
 
-// fetchRange gets what is not there yet of [off, end).
+// fetchRange fetches the parts of [off, end) that are missing.
 func (h *healing) fetchRange(ctx context.Context, p *patches, off, end int64) error {
 	for off < end {
 		to := end

@@ -13,11 +13,10 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Convert writes the entries of src into a new archive called name in st, in
-// stored order. Content that lies raw in one piece is copied as it is, by the
-// file system itself where it can; digests that src records are taken over. All that is
-// read is compared with them, and left out if it is wrong; what a store copies by itself
-// is not read.
+// Convert writes the entries of src into a new archive called name in st, in stored order.
+// Content that is stored raw in one piece is copied unchanged, by the file system itself if it
+// can. Digests that src records are kept. All content that is read is compared with them, and
+// left out if it is wrong; what a store copies by itself is not read.
 func Convert(ctx context.Context, src *content.Source, st store.Store, name string, o Options) (Summary, error) {
 	p, err := newPacker(st, name, o)
 	if err != nil {
@@ -114,8 +113,8 @@ func (p *packer) converted(ctx context.Context, src *content.Source) iter.Seq2[f
 	}
 }
 
-// unsorted yields what is to be converted. A hard link that the new format has no place for
-// becomes a file of its own.
+// unsorted yields the entries to convert. A hard link that the new format cannot store becomes a
+// file of its own.
 func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
 	packed := src.Packed(ctx)
 	if p.names != nil {
@@ -202,8 +201,8 @@ func (p *packer) copied(ctx context.Context, src *content.Source, e format.Entry
 	return src.Section(ctx, e)
 }
 
-// implied reports whether e is a folder that the new format has no place for
-// and does not need: the names of what is in it imply it.
+// implied reports whether e is a folder that the new format cannot store and does not need: the
+// names of the entries in it imply it.
 func (p *packer) implied(ctx context.Context, src *content.Source, e format.Entry) bool {
 	if e.Kind != format.Dir || p.f.Keeps&format.KeepsDirs != 0 {
 		return false

@@ -199,8 +199,8 @@ func (p *packer) findHardLink(n *tree.Node) {
 	p.seen[same] = n.Name
 }
 
-// EntryOf is what a node will be in an archive, apart from a file's size and digest. It
-// reports false for what is not packed.
+// EntryOf returns the entry of a node in an archive, without a file's size and digest. It returns
+// false for a node that is not packed.
 func EntryOf(n tree.Node) (format.Entry, bool) {
 	e := format.Entry{Name: n.Name, Link: n.Link}
 	ok := true
@@ -382,7 +382,7 @@ func (p *packer) write(ctx context.Context, l *load) error {
 		case f.err != nil:
 			err = p.fail(p.o.Prefix+f.entry.Name, f.err)
 		case f.entry.Kind == format.Dir && p.f.Keeps&format.KeepsDirs == 0 && !l.nodes[i].Bare:
-			// Nothing is lost: the names of what is in it imply it.
+			// Nothing is lost: the names of the entries in it imply it.
 		case f.at >= 0:
 			r.b = l.buf[f.at:]
 			if f.entry.Kind == format.File {
@@ -445,8 +445,8 @@ func (p *packer) addCopied(ctx context.Context, n tree.Node, e format.Entry) err
 	section.Sum = wait
 	err = p.add(ctx, e, section)
 	if err != nil && ctx.Err() == nil {
-		// Whether reading or writing failed cannot be told from a copy: the
-		// long way round can.
+		// A copy does not show whether reading or writing failed. Reading and writing separately
+		// does.
 		return errors.ErrUnsupported
 	}
 	return err

@@ -259,12 +259,12 @@ func (g *graft) copy(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if passing := content.Passing(e, err); passing != nil {
-			return passing // what is there is not replaced by half of something
+			return passing // an existing object is not replaced by half of a new one
 		}
 		if !entryFault(err, r) {
 			return err
 		}
-		// What has the key is no chunk of the array that is there now.
+		// The entry with this key is not a chunk of the current array.
 		if err := g.m.Remove(ctx, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -23,8 +23,8 @@ const (
 	// trip.
 	farJobs = 16
 
-	// pieceSize is what is asked for at once of an object, or all of it if that is
-	// less; inPieces is what there may be of them in memory.
+	// pieceSize is the most that is requested of an object at once; inPieces is the most memory
+	// that pieces take.
 	pieceSize = 16 << 20
 	inPieces  = 64 << 20
 
@@ -48,9 +48,8 @@ type Object struct {
 	Range     bool
 	Off, Size int64
 
-	// Digest, if there is one, is that of the range: what is read of it is compared with
-	// it, and what is copied keeps it. ModTime, if it is not zero, and Attr are the
-	// entry's.
+	// Digest, if there is one, is that of the range. What is read is compared with it, and what
+	// is copied keeps it. ModTime, if it is not zero, and Attr are those of the entry.
 	Digest  format.Digest
 	ModTime time.Time
 	Attr    map[string]string
@@ -106,9 +105,9 @@ type item struct {
 	more      []item // it and the items right after it, which are read or copied with it
 }
 
-// itemsAt enumerates what lies at addresses: below each, or the object itself where
-// nothing is below. One alone gives what it has, several are told apart by their last
-// names.
+// itemsAt enumerates the objects at addresses: those below each, or the object itself if nothing
+// is below. A single address yields names relative to it; with several, names begin with the last
+// element of the address.
 func itemsAt(ctx context.Context, addresses []string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		for _, address := range addresses {
@@ -193,8 +192,8 @@ func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) erro
 	return q.failed()
 }
 
-// wanted leaves out what is not to be packed, and finds out which empty objects stand
-// for a folder that has nothing in it.
+// wanted leaves out what is not to be packed, and finds out which empty objects stand for an
+// empty folder.
 func (p *packer) wanted(items iter.Seq2[item, error]) iter.Seq2[item, error] {
 	own := p.ownObjects()
 	return func(yield func(item, error) bool) {

@@ -54,15 +54,16 @@ type Options struct {
 	// Lenient leaves out also an object that its server does not give now, but may
 	// give later. Without it that is the end.
 	Lenient bool
-	// NoEmpty writes no archive if nothing comes to be in it.
+	// NoEmpty writes no archive if nothing would be in it.
 	NoEmpty bool
 	// Stale says that objects were listed a while ago: those that were empty then are
 	// looked at again, as the others are when they are read.
 	Stale bool
-	// Confirm, if it is not nil, is asked when all is written and nothing of it is
-	// there yet. Its error ends the pack.
+	// Confirm, if it is not nil, is called when everything is written, before anything becomes
+	// visible. If it returns an error, the pack ends.
 	Confirm func(ctx context.Context) error
-	// Judge, if it is not nil, is asked instead of OnError: its error ends the pack.
+	// Judge, if it is not nil, is called instead of OnError: if it returns an error, the pack
+	// ends.
 	Judge func(name string, err error) error
 	// Copy has the store of the archive copy objects, and ranges of them, of 5 MiB and more by
 	// itself, where it can. Nothing of them is read: they have no digest but the one that
@@ -368,7 +369,7 @@ func (p *packer) finish(ctx context.Context) error {
 	return nil
 }
 
-// source is content whose own failure can be told from the archive's.
+// source is content whose own failure can be distinguished from the archive's.
 type source struct {
 	io.Reader
 	err error

@@ -49,8 +49,8 @@ func (o *opened) open(ctx context.Context) (store.Object, error) {
 	return o.o, o.err
 }
 
-// lookAtEmpty asks for what is kept with an empty object, and, if it was listed a while
-// ago, says why it is not empty any more. Versions are not compared: an answer about an
+// lookAtEmpty requests the headers kept with an empty object. If the object was listed a while
+// ago, it also checks that it is still empty. Versions are not compared: a response about an
 // empty object may have none.
 func (o *opened) lookAtEmpty(ctx context.Context, headers, stale bool) error {
 	is, err := o.st.Open(ctx, o.info.Name)
@@ -132,7 +132,7 @@ func (q *pieces) stop() {
 // failed says what ended the listing before its end, nil if nothing did.
 func (q *pieces) failed() error { return context.Cause(q.ctx) }
 
-// start lists, asks and reads on goroutines of its own.
+// start lists, requests and reads on goroutines of its own.
 func (q *pieces) start(items iter.Seq2[item, error]) {
 	listed, todo := make(chan item, listedAhead), make(chan *piece)
 	q.wg.Go(func() {
@@ -168,7 +168,7 @@ func (q *pieces) start(items iter.Seq2[item, error]) {
 	}
 }
 
-// cut asks for the pieces of an object, and says whether to go on.
+// cut requests the pieces of an object, and reports whether to go on.
 func (q *pieces) cut(it item, todo chan<- *piece) bool {
 	of := &opened{item: it}
 	size := it.all()
@@ -204,8 +204,8 @@ func (q *pieces) cut(it item, todo chan<- *piece) bool {
 	}
 }
 
-// read fills a piece. What was listed as empty is asked for only if that is long ago, or
-// if it has headers.
+// read fills a piece. An object that was listed as empty is only requested if the listing is old,
+// or if it has headers.
 func (q *pieces) read(c *piece) {
 	if c.err = q.ctx.Err(); c.err == nil {
 		c.err = c.of.misplaced()

@@ -20,8 +20,8 @@ const (
 	mostJoined = 1 << 15
 	longestRun = 1 << 30
 
-	// mostRefused is how many copies a store may refuse, one after the other, before it is
-	// not asked any more: what is read then is read ahead.
+	// mostRefused is how many copies in a row a store may refuse before no more are requested.
+	// The rest is then read ahead.
 	mostRefused = 8
 
 	// memberRoom is about what one of them takes in memory.
@@ -205,8 +205,7 @@ func (p *packer) copyItem(ctx context.Context, it item) (done bool, err error) {
 	return true, nil
 }
 
-// addItem adds an item as content, with the digest that it comes with, and counts it by
-// what it is proven by.
+// addItem adds an item as content, with its digest, and counts it under the kind of its proof.
 func (p *packer) addItem(ctx context.Context, it item, content io.Reader, by string) error {
 	e := it.entry()
 	e.Digest = it.digest

@@ -1,7 +1,7 @@
 package pack
 
-// PieceSize is how much of an object Objects asks for at once.
+// PieceSize is the most bytes of an object that Objects requests at once.
 const PieceSize = pieceSize
 
-// LeastCopy is how long an object is at least that a store is asked to copy.
+// LeastCopy is the least length of an object that a store is requested to copy.
 const LeastCopy = 5 << 20

@@ -48,9 +48,9 @@ func (g *Guard) Size() Report {
 // Beyond is how many blocks are damaged beyond the parity.
 func (r Report) Beyond() int64 { return r.Damaged - r.Healed }
 
-// Check reads the blocks of the archive that the guard was bound to, and all of the parity
-// file. Of one file of a set, the others are read only if that is damaged. With heal it
-// computes all that can be: Store has it then.
+// Check reads the blocks of the archive that the guard was bound to, and all of the parity file.
+// If that is one file of a set, the others are read only if it is damaged. With heal it computes
+// all blocks that it can, which Store then has.
 func (g *Guard) Check(ctx context.Context, heal bool, m *meter.Meter) (r Report, err error) {
 	h := g.f.h
 	r = g.Size()
@@ -105,7 +105,7 @@ func (g *Guard) Check(ctx context.Context, heal bool, m *meter.Meter) (r Report,
 	return r, nil
 }
 
-// own are the blocks of what the guard was bound to.
+// own returns the blocks of the archive that the guard was bound to.
 func (g *Guard) own() (first, end int64) {
 	first, size := g.f.h.blocks, int64(g.f.h.block)
 	for _, p := range g.objs {
@@ -254,8 +254,8 @@ func (g *Guard) isLost(block int64) (bool, error) {
 	return b[0]&(1<<(block%8)) != 0, err
 }
 
-// IsBeyond reports whether Check has found anything of what the guard was bound to that is
-// damaged beyond the parity.
+// IsBeyond reports whether Check has found damage beyond the parity in the archive that the guard
+// was bound to.
 func (g *Guard) IsBeyond() (bool, error) {
 	for _, p := range g.objs {
 		if !p.own {

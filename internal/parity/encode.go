@@ -17,8 +17,8 @@ import (
 
 // An Object is one of those that are protected together.
 type Object struct {
-	// Name is empty of an archive that is one object, begins with a slash of an object of
-	// an archive that is a folder, and else is a name beside the parity file.
+	// Name is empty for an archive that is one object. For an object of an archive that is a
+	// folder it begins with a slash. Otherwise it is a name beside the parity file.
 	Name     string    `json:"name,omitempty"`
 	Size     int64     `json:"size"`
 	Modified time.Time `json:"modified,omitzero"`
@@ -113,14 +113,14 @@ func (e *Encoder) Close() {
 	e.sums.close()
 }
 
-// ErrTooMuch means that an archive became longer than was expected, so that its parity
-// would be less than was asked for.
+// ErrTooMuch means that an archive became longer than expected, so that its parity would be less
+// than requested.
 var ErrTooMuch = errors.New("the archive is longer than expected")
 
 // Write takes the next bytes.
 func (e *Encoder) Write(p []byte) (n int, err error) {
 	for n < len(p) && e.err == nil {
-		// As many blocks as are added together, or what is left of them.
+		// As many blocks as are added together, or the rest of them.
 		most := (e.together - int(e.next%int64(e.together))) * e.g.block
 		if e.fill == 0 && len(p)-n >= most {
 			e.err = e.take(p[n : n+most])

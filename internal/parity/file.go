@@ -16,11 +16,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A File is an open parity file. What is damaged of it is not used.
+// A File is an open parity file. Its damaged parts are not used.
 type File struct {
 	// At says where it is.
 	At string
-	// Loss is the share that was asked for.
+	// Loss is the requested share.
 	Loss float64
 	// Objects are what it protects, in their order.
 	Objects []Object
@@ -220,8 +220,7 @@ func (f *File) is(b []byte, k kind, number int64) bool {
 	return err == nil && h.kind == k && h.number == number && h.id == f.h.id && h.geometry == f.h.geometry
 }
 
-// passing reports whether an error is not about what is stored: it may not be there the
-// next time.
+// passing reports whether an error is not about the stored data, and may not occur the next time.
 func passing(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || store.Temporary(err) || errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrClosed)
 }

@@ -11,9 +11,9 @@ import (
 // None as an address looks for no parity.
 const None = "none"
 
-// Seek finds the parity of what is called name in st and binds it: what is at an address, or
-// without one what lies beside the archive. It returns nil if there is none. It looks at some
-// blocks of the archive.
+// Seek finds the parity of the archive called name in st and binds it: the file at an address, or
+// without one the file beside the archive. It returns nil if there is none. It reads some blocks
+// of the archive.
 func Seek(ctx context.Context, st store.Store, name, at string) (*Guard, error) {
 	g, err := Locate(ctx, st, name, at)
 	if g != nil {
@@ -43,7 +43,7 @@ func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error
 		if err == nil && beside != NameOf([]string{name}) && !g.ofSet() {
 			err = errors.Join(errOther, g.Close())
 		}
-		// Buckets that may not be listed forbid to read what is not there.
+		// A bucket that may not be listed denies permission for objects that do not exist.
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errOther) {
 			continue
 		}

@@ -23,8 +23,8 @@ type Guard struct {
 	st   store.Store
 	objs []*part
 
-	// Suits says why what is there is not what the parity file is of; nil if it is, but
-	// for damage.
+	// Suits is an error that says why the archive is not the one that the parity file belongs to.
+	// It is nil if it is, apart from damage.
 	Suits error
 	// Same reports that, as far as is known without reading it, the archive was not written
 	// since. If it is false, a difference may be damage or a change by a user.
@@ -141,12 +141,12 @@ func (g *Guard) Close() error {
 	return errors.Join(errs...)
 }
 
-// samples is how many blocks are looked at to know whether an archive that was written since
-// is what it was.
+// samples is how many blocks are read to find out whether an archive with a newer time is still
+// unchanged.
 const samples = 64
 
-// compare compares what is there with what the parity is of, as far as that is known
-// without reading it.
+// compare compares the archive with the one that the parity belongs to, as far as that is
+// possible without reading it.
 func (g *Guard) compare() {
 	g.Same = true
 	for _, p := range g.objs {
@@ -252,7 +252,7 @@ func (g *Guard) right(ctx context.Context, block int64, b []byte) error {
 	return err
 }
 
-// raw fills b with a block as it is stored, or returns errLost if it is not what it was.
+// raw fills b with a block as it is stored, or returns errLost if it does not match its digest.
 func (g *Guard) raw(ctx context.Context, block int64, b []byte) error {
 	off := block * int64(len(b))
 	err := g.read(ctx, b, off, false)
@@ -331,7 +331,7 @@ func (g *Guard) heal(ctx context.Context, block int64, b []byte) error {
 	return ErrBeyond
 }
 
-// keep remembers a healed block, if it is what it was.
+// keep remembers a healed block, if it matches its digest.
 func (g *Guard) keep(ctx context.Context, block int64, b []byte) error {
 	if err := g.right(ctx, block, b); err != nil {
 		return err

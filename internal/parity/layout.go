@@ -40,7 +40,7 @@ const (
 	maxNames  = 64 << 20
 )
 
-// MinLoss and MaxLoss are the shares of an archive that can be asked for.
+// MinLoss and MaxLoss are the smallest and largest shares of an archive that can be requested.
 const (
 	MinLoss = 0.0001
 	MaxLoss = 1

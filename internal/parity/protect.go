@@ -141,7 +141,7 @@ func (o *Object) feed(ctx context.Context, st store.Store, name string, w io.Wri
 	if err != nil {
 		return err
 	}
-	// What was read while it changed is of no version.
+	// What was read while it changed belongs to no version.
 	info, err := obj.Info(ctx)
 	if err == nil && info.Size != o.Size {
 		err = store.ErrChanged

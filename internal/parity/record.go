@@ -221,8 +221,8 @@ func (r *Recorder) Finish(ctx context.Context) error {
 	return err
 }
 
-// put writes a parity file that waits for Commit. It replaces what is there: that is of
-// what the archive takes the place of.
+// put writes a parity file that waits for Commit. It replaces an existing parity file, which
+// belongs to the archive that is being replaced.
 func (r *Recorder) put(ctx context.Context, name string, write func(store.Writer) error) (err error) {
 	out, err := store.Create(ctx, r.stage.Store, name)
 	if err != nil {

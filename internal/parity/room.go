@@ -86,7 +86,7 @@ type loan struct {
 	b  []byte
 }
 
-// borrow returns n bytes that are there. Of a room on the disk one part is lent at a time.
+// borrow returns n bytes of the room. If the room is on the disk, one part is lent at a time.
 func (r *room) borrow(at, n int64) (loan, error) {
 	if r.disk == nil {
 		return loan{r, at, r.b[at : at+n]}, nil

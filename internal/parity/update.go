@@ -112,7 +112,7 @@ func (k *Keeper) keep(ctx context.Context, a store.Amendment, off, end int64) {
 		n := min(size, k.g.f.Total-i*size)
 		clear(b[n:])
 		at := int64(len(k.was)) * size
-		// What is damaged was something else when its parity was computed.
+		// A damaged block was different when its parity was computed.
 		k.lost = int64(len(k.was)) > h.blocks/8+64 || a.ReadAt(ctx, b[:n], i*size) != nil || k.g.right(ctx, i, b) != nil || k.kept.write(b, at) != nil
 		k.was[i] = at
 	}
@@ -151,8 +151,8 @@ func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 // be computed from all of it once more.
 const growth = 1.25
 
-// Renew writes f, which lies beside what is called name, anew: parity of what it protects as
-// that is now. It is enough for an archive that becomes longer.
+// Renew writes f, which is beside the archive called name, again: parity of the current state of
+// what it protects. It suits an archive that becomes longer.
 func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.Meter) error {
 	objects := slices.Clone([]Object(f.Objects))
 	if strings.HasPrefix(objects[0].Name, "/") { // there may be others now
@@ -278,7 +278,7 @@ func (k *Keeper) update(ctx context.Context, to io.Writer) error {
 			return err
 		}
 	}
-	// What was read was one version, or its reads have failed.
+	// All bytes were of one version, or the reads would have failed.
 	return e.write(to, []Object{objectOf("", info)})
 }
 

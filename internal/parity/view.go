@@ -62,7 +62,7 @@ func (v *view) heals(ctx context.Context, off, n int64) bool {
 	return !v.asIs
 }
 
-// healsMissing is heals of what is missing at the end of objects, or of one of them.
+// healsMissing is heals for bytes missing at the end of objects, or of one of them.
 func (v *view) healsMissing(ctx context.Context, one *part) bool {
 	for _, p := range v.g.objs {
 		if p.there < p.Size && (one == nil || p == one) {
@@ -312,8 +312,8 @@ func (g *Guard) Healed() (int64, string) {
 	return int64(len(g.healed)), g.f.At
 }
 
-// Fetch reads what healing a range of an object may take, so that what is below the guard
-// has it: all at once.
+// Fetch reads what healing a range of an object may need, all at once, so that the store below
+// the guard has it.
 func (g *Guard) Fetch(ctx context.Context, object string, off, n int64) {
 	p := g.parts[object]
 	if p == nil || n <= 0 || off < 0 || off+n > p.Size {

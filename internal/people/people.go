@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// People remembers the names of users and groups by number, and the other way
-// round: systems read a file each time they are asked. It may be used in
-// parallel.
+// People remembers the names of users and groups by number, and the reverse, because systems read
+// a file for each lookup. It may be used in parallel.
 type People struct {
 	mu            sync.Mutex
 	users, groups map[int]string

@@ -195,8 +195,8 @@ func (s *Sorter) spill() error {
 	return nil
 }
 
-// Sorted gives all rows in order, as often as it is asked; nothing can be added any
-// more. A row is good until the next one. An error is the last thing that comes.
+// Sorted yields all rows in order, as often as it is called; nothing can be added after that. A
+// row is valid until the next one. An error is the last thing that it yields.
 func (s *Sorter) Sorted() iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		if s.err != nil {

@@ -14,5 +14,5 @@ const DontWait = 0
 // writers stay, and so do their lock files, which then have to be removed by hand.
 func TryLock(*os.File) (held bool, err error) { return false, errors.ErrUnsupported }
 
-// ShareLock is not to be had here.
+// ShareLock is not supported here.
 func ShareLock(*os.File) error { return errors.ErrUnsupported }

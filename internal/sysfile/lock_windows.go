@@ -25,5 +25,5 @@ func TryLock(f *os.File) (held bool, err error) {
 	return err == nil, err
 }
 
-// ShareLock is not to be had here.
+// ShareLock is not supported here.
 func ShareLock(*os.File) error { return errors.ErrUnsupported }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Map maps the first size bytes of f into memory, to be read. Where the file is cut
-// meanwhile, reading faults.
+// Map maps the first size bytes of f into memory, for reading. If the file is truncated while it
+// is mapped, reading faults.
 func Map(f *os.File, size int64) ([]byte, error) {
 	if int64(int(size)) != size {
 		return nil, syscall.EFBIG

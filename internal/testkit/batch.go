@@ -37,8 +37,8 @@ type Batch struct {
 	out *bufio.Reader
 }
 
-// Ask hands the program a command, and takes its answer into v. It returns the answer's
-// text. Where there is no program, the test is skipped.
+// Ask sends the program a command, and decodes its answer into v. It returns the answer's text.
+// If there is no program, the test is skipped.
 func (b *Batch) Ask(t testing.TB, v any, words ...string) []byte {
 	t.Helper()
 	said, err := b.ask(Needs(t, b.Var), words)

@@ -19,7 +19,7 @@ func Noise(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// Numbered is n bytes in which every place can be told from others.
+// Numbered is n bytes in which every place is distinguishable.
 func Numbered(n int) []byte {
 	b := make([]byte, 0, n+4)
 	for i := uint32(0); len(b) < n; i++ {

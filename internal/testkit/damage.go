@@ -13,7 +13,7 @@ import (
 // has, where that is more than in the check.
 const LongVar = "HOLDALL_LONG"
 
-// Rounds is how many rounds a test at random has that has so many in the check.
+// Rounds returns the number of rounds of a random test that has short rounds in the check.
 func Rounds(t testing.TB, short int) int {
 	t.Helper()
 	s := os.Getenv(LongVar)

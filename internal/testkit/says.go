@@ -43,8 +43,8 @@ func Long(t testing.TB) {
 	}
 }
 
-// Needs returns the value of a variable of the environment, by which ./check names a
-// server or a program that a test is about. Where it is not set, the test is skipped.
+// Needs returns the value of an environment variable, with which ./check names a server or a
+// program for a test. If it is not set, the test is skipped.
 func Needs(t testing.TB, variable string) string {
 	t.Helper()
 	value := os.Getenv(variable)
@@ -64,8 +64,8 @@ func NeedsFUSE(t testing.TB) {
 	f.Close()
 }
 
-// Program returns the path of a program that a test runs. Where it is not installed, the
-// test is skipped.
+// Program returns the path of a program that a test runs. If it is not installed, the test is
+// skipped.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -85,8 +85,8 @@ func Missing(t testing.TB, what, why string) {
 	t.Skipf("%s: %s", what, why)
 }
 
-// Required reports whether HOLDALL_REQUIRE, a list of words, has one: of what tests need
-// it must not be missing.
+// Required reports whether HOLDALL_REQUIRE, a list of words, contains what: tests that need it
+// must then not be skipped.
 func Required(what string) bool {
 	return slices.Contains(strings.Fields(os.Getenv("HOLDALL_REQUIRE")), what)
 }

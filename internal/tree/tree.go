@@ -37,7 +37,7 @@ type Options struct {
 	// Names selects by name; nil is everything. What it excludes is not descended
 	// into.
 	Names *glob.Filter
-	// Stat asks for Info and Link.
+	// Stat requests Info and Link.
 	Stat bool
 	// Follow takes symlinks to files for files. Symlinks to folders are
 	// followed only as roots: a tree that links to its own top has no end.
@@ -51,10 +51,10 @@ type Root struct {
 	Flat       bool // not what is in it
 }
 
-// Roots names the things at paths. One folder alone gives its contents; several
-// things are told apart by their own names. Paths that were listed one by one
-// keep all of their names that is no way up or from the top, and listed folders
-// do not bring what is in them.
+// Roots names the things at paths. If there is one folder, it yields the contents of that;
+// several things are distinguished by their own names. Paths that were listed one by one keep all
+// elements of their names, except those that lead up or to the root. Listed folders do not
+// include their contents.
 func Roots(paths []string, listed bool) ([]Root, error) {
 	if len(paths) == 1 && !listed {
 		info, err := os.Stat(paths[0])

@@ -9,8 +9,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// What a dry run does instead of writing: it finds what would be in the way, and reads and
-// compares contents.
+// A dry run writes nothing: it finds what would be in the way, and reads and compares contents.
 
 // nothing is an output that keeps nothing.
 type nothing struct{}

@@ -123,8 +123,8 @@ func (e *unreadable) Unwrap() error { return e.err }
 
 const damagedSuffix = ".damaged"
 
-// keep writes what can be read of a damaged file beside its place, and returns err, which
-// says so then.
+// keep writes the readable part of a damaged file beside its place, and returns err, which then
+// reports that.
 func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error {
 	bad, ok := errors.AsType[*unreadable](err)
 	if !ok || ctx.Err() != nil || content.Passing(e, err) != nil {

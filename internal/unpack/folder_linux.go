@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// A folder is open to write files into. Going down to it from the root for every file would
-// cost more than the files, and so would files that Go's poller is asked about: what is
-// written here is done by the calls of the system alone, all of names that are directly in
-// the folder.
+// A folder is open to write files into. Walking to it from the root for every file would cost
+// more than the files, and so would registering files with Go's poller. So files are written with
+// system calls only, and all their names are directly in the folder.
 type folder struct {
 	name string
 	dir  *os.File

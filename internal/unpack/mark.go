@@ -19,8 +19,8 @@ const markName = ".extract.holdall-lock"
 // tempNames are the names that tempName makes.
 var tempNames = regexp.MustCompile(`^\.holdall-[A-Z2-7]{12}-[0-9a-z]+\.tmp$`)
 
-// begin marks the folder, and takes away what was left in it. It finds out by the way
-// whether the folder tells names apart by case.
+// begin marks the folder, and removes what was left in it. It also finds out whether the folder
+// distinguishes names by case.
 func (x *extraction) begin(ctx context.Context) error {
 	for {
 		f, err := x.root.OpenFile(markName, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)

@@ -69,7 +69,7 @@ func (l Limits) orUsual() Limits {
 	return l
 }
 
-// Done says what an extraction did. Of Stripped names the slashes in front were left out.
+// Done reports what an extraction did. Stripped counts names whose leading slashes were removed.
 type Done struct{ Entries, Bytes, Failed, Stripped int64 }
 
 // Extract writes entries of src to into or below it, never outside. It refuses and reports names
@@ -323,8 +323,8 @@ func (x *extraction) refuse(e format.Entry) *format.Problem {
 		p.Code = format.Limit
 		return p
 	}
-	// First come, first served: the stored order decides, whatever the order in
-	// which things get written.
+	// First come, first served: the stored order decides, regardless of the order in which things
+	// get written.
 	for dir := path.Dir(e.Name); dir != "."; dir = path.Dir(dir) {
 		k, ok := x.made[x.key(dir)]
 		if ok && k != format.Dir {

@@ -56,7 +56,7 @@ type alias struct {
 	own bool // a key of version 2 says so
 }
 
-// lastArray is the array that was asked for last.
+// lastArray is the array that was looked up last.
 type lastArray struct {
 	at    string
 	array *zarr.Version3 // nil if there is none
@@ -508,7 +508,7 @@ func (r *reader) Can() format.Abilities {
 	return can
 }
 
-// remade is the Decode of what is made: making it is what shows damage.
+// remade is the Decode of chunks that are made: making them is what shows damage.
 func remade(_ context.Context, r io.Reader, _ func(format.Problem)) (format.Proof, error) {
 	_, err := io.Copy(io.Discard, r)
 	return format.Decoded, err
@@ -537,7 +537,7 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return r.src.keys.Regions(ctx)
 }
 
-// About says of the archive what its keys of version 2 do, and what is left out.
+// About reports about the archive what its keys of version 2 do, and what is left out.
 func (r *reader) About(ctx context.Context) (format.About, error) {
 	about, err := r.src.keys.About(ctx)
 	if err != nil {

@@ -130,7 +130,7 @@ func (r *release) build(t target, to string) error {
 	return err
 }
 
-// docs asks the command of this machine for its manual pages and completions.
+// docs runs the command of this machine to get its manual pages and completions.
 func (r *release) docs(command, work string) (d docs, err error) {
 	dir := filepath.Join(work, "man")
 	if _, err := output(exec.Command(command, "man", dir)); err != nil {

@@ -22,8 +22,8 @@ const std = "std" // the module of Go's own library
 
 var licenseName = regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying|notice)([.-].*)?$`)
 
-// modules asks go which modules a command is linked of, and looks for the licences of
-// each: in the folders of the packages that are linked in, and in those above them.
+// modules runs go to find the modules that a command is linked from, and looks for the licences
+// of each: in the folders of the packages that are linked in, and in those above them.
 func (r *release) modules(t target) ([]module, error) {
 	out, err := output(r.goCommand(t, "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/holdall"))
 	if err != nil {

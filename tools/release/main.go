@@ -139,7 +139,7 @@ func parseTargets(list string) ([]target, error) {
 
 var versionLine = regexp.MustCompile(`(?m)^version = "([0-9]+\.[0-9]+\.[0-9]+)"$`)
 
-// versionOf is the version that the Python package has, as it is that of the command, too.
+// versionOf returns the version of the Python package, which is also that of the command.
 func versionOf(source string) (string, error) {
 	project := filepath.Join(source, "python", "pyproject.toml")
 	text, err := os.ReadFile(project)
@@ -153,7 +153,7 @@ func versionOf(source string) (string, error) {
 	return string(m[1]), nil
 }
 
-// askGit asks for the commit and its date, unless they are given.
+// askGit gets the commit and its date from git, unless they are given.
 func (r *release) askGit(modified bool) error {
 	changes, err := r.git("status", "--porcelain")
 	if err != nil {
@@ -199,7 +199,7 @@ func python() string {
 	return name
 }
 
-// output runs a command, and returns what it writes. An error has what it says of it.
+// output runs a command, and returns its output. An error includes what the command reported.
 func output(cmd *exec.Cmd) (string, error) {
 	var says strings.Builder
 	cmd.Stderr = &says

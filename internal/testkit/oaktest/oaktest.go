@@ -63,7 +63,7 @@ func Run(t testing.TB, words ...string) (a Answer) {
 	return a
 }
 
-// Well is Run for what must come to good.
+// Well is Run for commands that must succeed.
 func Well(t testing.TB, words ...string) Answer {
 	t.Helper()
 	a := Run(t, words...)

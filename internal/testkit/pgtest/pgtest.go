@@ -87,8 +87,8 @@ func Restart(away time.Duration) error {
 // Available reports whether there is a server.
 func Available() bool { return os.Getenv(Env) != "" }
 
-// Database returns the address of a new, empty database, on a server on this machine that
-// all tests of a process share. Where there is none, the test is skipped.
+// Database returns the address of a new, empty database, on a server on this machine that all
+// tests of a process share. If there is none, the test is skipped.
 func Database(t testing.TB) string {
 	t.Helper()
 	testkit.Needs(t, Env)

@@ -148,7 +148,7 @@ func IsName(s, between string) bool {
 	return true
 }
 
-// CheckKey says why no object can have a key, whatever the service.
+// CheckKey returns an error if no object of any service can have this key.
 func CheckKey(key string) error {
 	switch {
 	case !utf8.ValidString(key):
@@ -276,8 +276,8 @@ func Listed(below, prefix string, keys iter.Seq2[store.Info, error], fail func(e
 	}
 }
 
-// An Object is one of package web's, whose errors say the address that it was asked for
-// by, not that of a server.
+// An Object is one of package web, but its errors have the address that the user gave, not that
+// of a server.
 type Object struct {
 	store.Object
 	Name    string
