@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// amendedJSON says what add, rm or mv did.
+// amendedJSON is the result of add, rm or mv.
 type amendedJSON struct {
 	format.Amended
 	Failed int64 `json:"failed,omitempty"`

@@ -22,7 +22,7 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// app is what all verbs share: where they write, and the flags for all.
+// app is the state that all verbs share: their outputs and the common flags.
 type app struct {
 	stdin  io.Reader
 	out    *bufio.Writer // results
@@ -48,19 +48,19 @@ type app struct {
 	noVerify bool
 	whole    sizeFlag          // see OpenOptions.CompareWhole
 	params   map[string]string // of formats, by their flags
-	several  bool              // archives, some of which the parameters may be for
+	several  bool              // there are several archives, and the parameters may be for some of them only
 
 	db      string                  // --db
 	shelves map[string]*shelf.Shelf // catalogues that are open as archives, by their addresses
-	through []string                // buckets whose objects these show, too
+	through []string                // buckets that the archives also show the objects of
 	queue   string                  // how chunks get to workers
 
 	verb    string // at work, for error lines
 	path    string // of the verb, with those that it is below
 	address string // at work, for error lines
 	cleanup []func()
-	opened  []*holdall.Archive // by the verb, not yet asked for doubts
-	doubted bool               // one of them has a damaged index, or hides entries by damage
+	opened  []*holdall.Archive // opened by the verb, not yet checked for doubts
+	doubted bool               // one of them has a damaged index, or damage hides entries of it
 	losses  int                // of these entries
 }
 
@@ -85,7 +85,7 @@ func (a *app) width() int {
 	return 80
 }
 
-// colour says whether results may have colours.
+// colour reports whether results may have colours.
 func (a *app) colour() bool {
 	return a.outTTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
@@ -139,7 +139,8 @@ func (a *app) openOptions() holdall.OpenOptions {
 	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
 }
 
-// saysHealed says of the archive at work that it is damaged, when the first of that is healed.
+// saysHealed returns a function that warns that the current archive is
+// damaged. It is called at the first repair while reading.
 func (a *app) saysHealed() func(by string) {
 	address := a.address
 	return func(by string) { a.warn("%s: damaged, and healed with %s: 'holdall repair' repairs it", address, by) }
@@ -169,8 +170,8 @@ func withParams[T any](a *app, o holdall.OpenOptions, open func(holdall.OpenOpti
 	return in, err
 }
 
-// locate finds the store behind an address. "-" is standard input: an archive
-// is read from its end, so it is kept in a temporary file first.
+// locate returns the store at an address. "-" is standard input: it is first
+// copied to a temporary file, because an archive is read from its end.
 func (a *app) locate(ctx context.Context, address string) (store.Store, string, error) {
 	a.address = store.Redact(address)
 	if address == "-" {
@@ -237,8 +238,8 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 	return in, err
 }
 
-// doubts says of archives that were read since it was called whose indexes are damaged, and
-// reports whether there was any yet.
+// doubts warns about each archive opened since the last call whose index is
+// damaged. It reports whether there has been any so far.
 func (a *app) doubts() bool {
 	defer func(was string) { a.address = was }(a.address)
 	a.address = "" // the error names the archive
@@ -255,7 +256,7 @@ func (a *app) doubts() bool {
 	return a.doubted
 }
 
-// openBare opens an archive for who wants to know of its own index.
+// openBare opens an archive for callers that examine its own index.
 func (a *app) openBare(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	in, err := a.openBy(ctx, address, few, holdall.UseIndex{})
 	if err == nil {
@@ -303,20 +304,22 @@ func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archiv
 	return a.openView(ctx, address, f.Overview)
 }
 
-// openView opens an archive in a view that the user need not have asked for.
+// openView opens an archive in a view that the user did not necessarily ask
+// for.
 func (a *app) openView(ctx context.Context, address, view string) (*holdall.Archive, error) {
 	defer func(was string) { a.view = was }(a.view)
 	a.view = view
 	return a.openBare(ctx, address, false)
 }
 
-// line writes what is known of something, by its name.
+// line prints one fact, after its name.
 func (a *app) line(key, text string, args ...any) {
 	fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(text, args...))
 }
 
-// lookup finds what the user calls name: as it stands, without a slash at its
-// end, or as we show names that a terminal cannot.
+// lookup finds the entry for a name that the user gave. It tries the name
+// unchanged, then without a slash at its end, then as holdall shows names that
+// a terminal cannot display.
 func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry, error) {
 	e, err := a.Lookup(ctx, name)
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
@@ -410,7 +413,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
 }
 
-// formatFlag is -f, which says of some verbs what they write.
+// formatFlag defines -f, the output format of some verbs.
 func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, formats []*format.Format) {
 	names := make([]string, len(formats))
 	for i, f := range formats {
@@ -433,7 +436,8 @@ func run(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 	return func(cmd *cobra.Command, args []string) error { return do(cmd.Context(), args) }
 }
 
-// answer is how a verb ends whose answer may be no.
+// answer returns the error that ends a verb with a yes-or-no answer: errNo if
+// no is set.
 func answer(no bool) error {
 	if no {
 		return errNo
@@ -467,7 +471,7 @@ func (a *app) tell(result any, people func()) {
 	}
 }
 
-// args checks how many arguments there are, and says it in our words.
+// args checks the number of arguments, with holdall's own error messages.
 func args(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {

@@ -197,7 +197,7 @@ func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) e
 	return store.CopyRange(ctx, w, o, 0, info.Size)
 }
 
-// noBrowser is what starts none.
+// noBrowser is the value that starts no browser.
 const noBrowser = "none"
 
 // browsers are the commands that may open a page, the first choice first.
@@ -222,7 +222,8 @@ func browsers(goos string, env func(string) string) (list [][]string) {
 	return [][]string{{"xdg-open"}, {"x-www-browser"}, {"wslview"}}
 }
 
-// browserArgs are the words of a command, unless all of it is the name of a program.
+// browserArgs splits a command into words, unless the whole command is the
+// name of a program.
 func browserArgs(own string) []string {
 	if _, err := exec.LookPath(own); err == nil {
 		return []string{own}

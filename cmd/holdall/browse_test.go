@@ -95,7 +95,7 @@ func TestBrowseOpensTheExplorer(t *testing.T) {
 	}
 	s.end(t)
 
-	// Given the address alone, it is let in, and knows a cookie from then on.
+	// With the address alone it gets in, and has a cookie from then on.
 	if err := os.Remove(out); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,8 @@ func TestBrowsersAreChosen(t *testing.T) {
 	}
 }
 
-// A server that ends while somebody looks at it is no error to be logged.
+// TestServeEndsQuietlyWhileItIsExplored checks that a server that ends during
+// use by a browser logs no error.
 func TestServeEndsQuietlyWhileItIsExplored(t *testing.T) {
 	dir := toServe(t)
 	big := filepath.Join(dir, "big")
@@ -175,7 +176,7 @@ func TestServeEndsQuietlyWhileItIsExplored(t *testing.T) {
 	} else {
 		answer.Body.Close()
 	}
-	events, err := http.Get(at + "api/verify?a=big.caf") // told as it goes on
+	events, err := http.Get(at + "api/verify?a=big.caf") // progress is sent as events
 	if err != nil {
 		t.Fatal(err)
 	}

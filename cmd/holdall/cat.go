@@ -108,7 +108,7 @@ func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r b
 	return a.catEnded(writeContent(ctx, a.out, in, e, r))
 }
 
-// writeContent writes content, or the part of it that is wanted.
+// writeContent writes the content of an entry, or the requested part of it.
 func writeContent(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.Entry, r byteRange) error {
 	if r.set {
 		return catRange(ctx, w, in, e, r)
@@ -134,7 +134,7 @@ func catRange(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.E
 	defer f.Close()
 	off, n := r.of(e.Size)
 	if n <= 1<<20 {
-		// What is asked for and no more: reading ahead would fetch beyond it.
+		// Read exactly the requested bytes: reading ahead would fetch more.
 		b := make([]byte, n)
 		if k, err := in.ReadAt(ctx, e, b, off); int64(k) < n {
 			if k == 0 {

@@ -54,7 +54,7 @@ func (a *app) catalogAddress() (address string, usual bool, err error) {
 		return named, false, nil
 	}
 	dir := os.Getenv("XDG_DATA_HOME")
-	if !filepath.IsAbs(dir) { // the specification says to ignore others
+	if !filepath.IsAbs(dir) { // the specification requires programs to ignore other paths
 		if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
 			dir, err = os.UserConfigDir() // which is for data, too, there
 		} else if dir, err = os.UserHomeDir(); err == nil {
@@ -139,7 +139,7 @@ updated and its content stays. Any other file is left unchanged.`,
 	}
 }
 
-// archiveJSON is what a catalogue knows of an archive.
+// archiveJSON is a catalogue's record of an archive.
 type archiveJSON struct {
 	ID       int64      `json:"id"`
 	Archive  string     `json:"archive"`
@@ -159,7 +159,7 @@ func archiveAsJSON(x catalog.Archive) archiveJSON {
 	return j
 }
 
-// locationJSON is where a catalogue says a file is.
+// locationJSON is a catalogue's record of where a file is.
 type locationJSON struct {
 	Path      string     `json:"path"`
 	PathHex   string     `json:"path_hex,omitempty"`
@@ -266,7 +266,8 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 	return err
 }
 
-// locateCatalogued finds an archive that a catalogue is to know, or knows.
+// locateCatalogued finds an archive that is in a catalogue, or is to be added
+// to it.
 func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store, string, error) {
 	if address == "-" {
 		return nil, "", errors.New("standard input has no address: a catalogue can only record archives with one")
@@ -281,7 +282,8 @@ func (a *app) tellAdded(did string, x catalog.Archive) {
 	}{did, archiveAsJSON(x)}, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry")) })
 }
 
-// recordPacked records what a pack wrote, all chunks of it together.
+// recordPacked records everything that a pack wrote, all its chunks in one
+// step.
 func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Store, volumes []string, verified bool) (err error) {
 	var all []catalog.Addition
 	for _, name := range volumes {
@@ -390,7 +392,7 @@ func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 	return err
 }
 
-// listCatalog lists what is below a folder, or the file of that name.
+// listCatalog lists the contents of a folder, or the file of that name.
 func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string, long, recursive bool) error {
 	prefix := folderPrefix(folder)
 	shownAny := false
@@ -536,8 +538,8 @@ func (a *app) tellDeleted(name string, files int64) {
 	})
 }
 
-// knownArchive finds what a catalogue knows of an archive, which need not be there
-// any more: by the address as it is kept, or as it is given.
+// knownArchive finds the catalogue's record of an archive, by its address as
+// recorded or as given. The archive itself need not exist any more.
 func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address string) (catalog.Archive, error) {
 	x, err := c.Archive(ctx, format.Unescape(address))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {

@@ -21,11 +21,12 @@ import (
 
 func init() { format.Register(shelf.Format) }
 
-// catalogScheme is what addresses of catalogues begin with.
+// catalogScheme is the prefix of catalogue addresses.
 const catalogScheme = "catalog:"
 
-// catalogued finds the catalogue that an address means, and what of it: the tree of all, or a
-// bucket as it was. It returns nil for what is none.
+// catalogued finds the catalogue that an address names, and the part of it:
+// the tree of all files, or a bucket in its original layout. It returns nil
+// for any other address.
 func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, name string, err error) {
 	at, isOne := strings.CutPrefix(address, catalogScheme)
 	bucket := ""
@@ -61,7 +62,8 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 	return nil, "", err
 }
 
-// shelf opens the catalogue at an address, the user's for none, once for the verb.
+// shelf opens the catalogue at an address, once for the verb. With no address,
+// it opens the user's.
 func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	if address == "" {
 		var err error
@@ -124,7 +126,8 @@ func ofCatalog(o holdall.OpenOptions) holdall.OpenOptions {
 	return o
 }
 
-// bucketsToServe are the buckets that the archives of a catalogue were packed from, as they were.
+// bucketsToServe returns the buckets that the archives of a catalogue were
+// packed from, in their original layout.
 func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error) {
 	s, err := a.shelf(ctx, address)
 	if err != nil {
@@ -145,7 +148,8 @@ func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error
 	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
 }
 
-// extraOf is what the explorer shows of an archive besides entries: of a catalogue, what is in it.
+// extraOf returns what the explorer shows of an archive besides its entries.
+// For a catalogue, this is a summary of its contents.
 func (a *app) extraOf(in *holdall.Archive) explore.Extra {
 	x := nodes.Of(in)
 	if in.Format() != shelf.Format || in.Name() != shelf.Tree {
@@ -162,7 +166,7 @@ func (a *app) extraOf(in *holdall.Archive) explore.Extra {
 	return x
 }
 
-// tablesOf shows what a catalogue has.
+// tablesOf returns tables that show the contents of a catalogue.
 func tablesOf(sum shelf.Summary) []explore.Table {
 	buckets := explore.Table{Title: "Buckets", Columns: []explore.Column{{Name: "Packed from"}, {Name: "Archives", Kind: "count"}, {Name: "Files", Kind: "count"}, {Name: "Stored", Kind: "size"}, {Name: "Verified", Kind: "count"},
 		{Name: "Replaced or deleted", Kind: "count"}, {Name: "Deleted", Kind: "count"}, {Name: "Originals removed", Kind: "count"}}, Rows: [][]any{}}

@@ -65,7 +65,7 @@ func extractInside(t *testing.T, b []byte, o holdall.ExtractOptions) (holdall.Ex
 	if lerr != nil || len(list) != 2 || serr != nil || info.Mode() != 0o600 || rerr != nil || string(text) != "untouched" {
 		t.Errorf("something got out: %v, %v, %v, %q", list, info, rerr, text)
 	}
-	// What could not be removed with the test would be a failure of its own.
+	// If the test could not remove the folder, that would be a failure in itself.
 	filepath.WalkDir(into, func(p string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
 			os.Chmod(p, 0o700)
@@ -107,7 +107,8 @@ func FuzzExtractPackage(f *testing.F) {
 	})
 }
 
-// A link that leads outside is made only if asked for, and never written through.
+// TestOutsideLinks checks that a link that leads outside is made only on
+// request, and that nothing is ever written through it.
 func TestOutsideLinks(t *testing.T) {
 	b := packages(t)["links.rvn"]
 	var plain, asked bytes.Buffer

@@ -15,7 +15,8 @@ type choice struct {
 	words []string
 }
 
-// newChoice returns a flag whose value is the first of words until it is set.
+// newChoice returns a flag that accepts one of words. The first is the
+// default.
 func newChoice(to *string, words ...string) *choice {
 	*to = words[0]
 	return &choice{to, words}

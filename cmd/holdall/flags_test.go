@@ -65,7 +65,7 @@ func TestOneNameOneFlagOneMeaning(t *testing.T) {
 	}
 	eachVerb(t, func(cmd *cobra.Command) {
 		if strings.HasPrefix(cmd.CommandPath(), "holdall completion") {
-			return // cobra's own
+			return // cobra's own flag
 		}
 		cmd.InitDefaultHelpFlag()
 		cmd.InitDefaultVersionFlag()
@@ -101,7 +101,8 @@ func TestOneNameOneFlagOneMeaning(t *testing.T) {
 	}
 }
 
-// sectionOf is what docs/cli.md says of a verb, and of its flags in common.
+// sectionOf returns the text of docs/cli.md about a verb and about its common
+// flags.
 func sectionOf(heading string) string {
 	_, section, ok := strings.Cut(docs.CLI, "\n## "+heading+"\n")
 	if !ok {

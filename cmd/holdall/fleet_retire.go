@@ -95,7 +95,7 @@ func (l *retireLog) write(all ...retiredJSON) error {
 	return cmp.Or(err, l.f.Sync())
 }
 
-// retiredJSON is what became of an original.
+// retiredJSON is the outcome for one original.
 type retiredJSON struct {
 	Plan     string    `json:"plan"`
 	Path     string    `json:"path"`
@@ -228,7 +228,7 @@ func (a *app) lineRetired(p catalog.Plan, done fleet.Retired, dry bool) {
 	}
 }
 
-// originalsJSON counts what became of the originals of what is packed.
+// originalsJSON counts the outcomes for the originals of packed files.
 type originalsJSON struct {
 	There   int64 `json:"there"`
 	Leaving int64 `json:"leaving"`

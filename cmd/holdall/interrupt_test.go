@@ -14,8 +14,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// Ctrl-C in the middle leaves nothing half-made, keeps what was there before,
-// and exits 130.
+// TestInterrupt checks that Ctrl-C in the middle leaves no partial files,
+// keeps the previous ones, and exits 130.
 func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	big := filepath.Join(dir, "big")
@@ -104,7 +104,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// temporaries lists what a run has not finished.
+// temporaries lists the unfinished files of a run.
 func temporaries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)

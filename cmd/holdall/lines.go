@@ -72,8 +72,9 @@ func appendJSONString(b []byte, s string) []byte {
 	return append(append(b, s[from:]...), '"')
 }
 
-// appendEntry appends an entry as one JSON object; the fields are those of
-// docs/cli.md. Damage that hides where its content lies becomes its Fault.
+// appendEntry appends an entry as one JSON object with the fields in
+// docs/cli.md. If damage hides where the content is, that becomes the entry's
+// Fault.
 func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e *holdall.Entry) ([]byte, error) {
 	str := func(key, v string) {
 		if v != "" {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, commands)
 }
 
-// commands are what the test binary is by names other than its own.
+// commands maps names to the commands that the test binary runs under them.
 var commands = map[string]func(){"holdall": main, "withtiny": withTiny, "whileopen": whileOpen, "fakebrowser": fakeBrowser}
 
 // withtiny ARGS…: runs holdall with a format that it does not come with.
@@ -44,8 +44,8 @@ func withTiny() {
 	main()
 }
 
-// whileopen STORE ARGS…: runs holdall as another process while this one has the lock of
-// a segment store.
+// whileopen STORE ARGS…: runs holdall as another process, while this process
+// holds the lock of a segment store.
 func whileOpen() {
 	unlock, err := lockRepository(os.Args[1])
 	if err != nil {
@@ -182,7 +182,8 @@ func upload(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 }
 
-// rot KEY: changes a byte of an object, and not the checksum that the bucket has of it.
+// rot KEY: changes a byte of an object, but not the checksum that the bucket
+// keeps for it.
 func rot(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(bucketKey{}).(*s3test.Server).Rot("bucket", args[0], 7)
 }
@@ -192,8 +193,8 @@ func remove(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(bucketKey{}).(*s3test.Server).Remove("bucket", args[0])
 }
 
-// page PAGE HEADING: the commands of a section, as they stand. What follows # says if a command
-// has another exit code than 0.
+// page PAGE HEADING: runs the commands of a section unchanged. The text after
+// # gives the exit code if it is not 0.
 func page(ts *testscript.TestScript, neg bool, args []string) {
 	b, err := os.ReadFile(filepath.Join(ts.Getenv("DOCS"), args[0]))
 	ts.Check(err)
@@ -246,7 +247,7 @@ func unpackOak(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fill FILE N: a file of N bytes, none like its neighbour.
+// fill FILE N: writes a file of N bytes, each different from the next.
 func fill(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := parseSize(args[1])
 	ts.Check(err)
@@ -278,7 +279,7 @@ func cut(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()-n))
 }
 
-// clean: nothing half-made is left anywhere.
+// clean: checks that no partial files are left anywhere.
 func clean(ts *testscript.TestScript, neg bool, args []string) {
 	deadline := time.Now().Add(5 * time.Second)
 	for {

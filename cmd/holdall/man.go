@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// manCommand writes manual pages. It is hidden: it is for those who make packages.
+// manCommand writes manual pages. It is hidden, as it is for packagers.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",

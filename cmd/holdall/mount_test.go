@@ -142,7 +142,7 @@ func TestMountEndsCleanly(t *testing.T) {
 func TestMountInTheBackground(t *testing.T) {
 	dir := toMount(t)
 	at := filepath.Join(dir, "mnt")
-	// Whoever waits for its output must not wait for the daemon.
+	// A reader of the command's output must not have to wait for the daemon.
 	out, text, code := holdallIn(t, dir, "mount", "--json", "--daemon", "--log", "log", "x.caf", "mnt")
 	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) })
 	var m mountedJSON

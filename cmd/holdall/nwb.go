@@ -17,11 +17,12 @@ import (
 
 const (
 	shownRows   = 40   // of a list for people
-	timedSeries = 1000 // of which programs are told when they begin and end
+	timedSeries = 1000 // for up to this number of series, programs get the start and end times
 	shownLines  = 4    // of a text
 )
 
-// keysOf returns an archive by the keys of its hierarchy; nil if it has none.
+// keysOf returns an archive by the keys of its hierarchy, or nil if it has
+// none.
 func (a *app) keysOf(ctx context.Context, in *holdall.Archive) (*holdall.Archive, error) {
 	views := in.Format().Views
 	switch {
@@ -65,7 +66,7 @@ func (i *infoJSON) look(ctx context.Context, a *app, in *holdall.Archive) error 
 // foreign is a text of an archive, as it can be shown in a line.
 func foreign(s string) string { return format.Escape(strings.Join(strings.Fields(s), " ")) }
 
-// paragraph writes a text, with what comes first in front of it.
+// paragraph prints a wrapped text after first.
 func (a *app) paragraph(first, text string) {
 	indent := len([]rune(first))
 	line, at, lines := first, indent, 1
@@ -138,7 +139,7 @@ func rows[T any](a *app, title string, all []T, one func(T)) {
 	}
 }
 
-// seriesText is what is known of a series.
+// seriesText describes a series.
 func seriesText(x hierarchy.Series) string {
 	if x.Error != "" && x.Shape == nil {
 		return printable(x.Error)

@@ -39,7 +39,7 @@ never write anything into the folder, even if the store is damaged.`,
 	return cmd
 }
 
-// oakHints is what to try about what is wrong with the tree of a store.
+// oakHints maps faults in the tree of a store to advice.
 var oakHints = map[string]string{
 	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows the segments",
 	"oak no-root":         "--revision shows another revision, --view segments the segments",
@@ -110,7 +110,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	return cmd
 }
 
-// notThere stands for the tar of a segment that is in none.
+// notThere is shown in place of the tar of a segment that is in no tar.
 const notThere = "(missing)"
 
 func (a *app) printSegment(s oak.SegmentInfo) {
@@ -261,8 +261,9 @@ func (a *app) notes(list []string) {
 	}
 }
 
-// lockStore takes the lock by which Oak knows that nobody else writes a segment store.
-// What is none, or is not on a disk, has none.
+// lockStore takes the lock that keeps Oak from writing the segment store. A
+// store that is not on a disk, and anything that is not a segment store, has
+// no lock.
 func (a *app) lockStore(st store.Store, name string) (unlock func(), err error) {
 	l, ok := st.(*local.Store)
 	if !ok {
@@ -274,7 +275,7 @@ func (a *app) lockStore(st store.Store, name string) (unlock func(), err error) 
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || !slices.ContainsFunc(files, func(f os.DirEntry) bool { _, _, ok := oak.IsTar(f.Name()); return ok }) {
-		return func() {}, nil // whoever opens it says what is wrong
+		return func() {}, nil // opening it later returns the error
 	}
 	return lockRepository(dir)
 }

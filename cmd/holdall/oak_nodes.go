@@ -204,8 +204,8 @@ func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, 
 	return errors.Join(os.Rename(part, out), done)
 }
 
-// A partWriter cuts a file when there is something to write, and goes on there: what
-// was in it is not lost for a path that does not exist.
+// A partWriter truncates a file only at the first write, and then writes to
+// it. So a path that does not exist does not destroy the file's old contents.
 type partWriter struct {
 	*os.File
 	at  int64
@@ -233,7 +233,7 @@ func (a *app) oakExport(ctx context.Context, t *oak.Tree, w io.Writer, name stri
 	return a.lostNodes(x.Lost)
 }
 
-// lostNodes is the end of a verb that met damage, and said where.
+// lostNodes returns the result of a verb that met damage and has reported it.
 func (a *app) lostNodes(n int64) error {
 	if n == 0 {
 		return nil
@@ -295,7 +295,7 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 	return nil
 }
 
-// withExport opens what export wrote: lines of JSON, or a package.
+// withExport opens the output of an export: lines of JSON, or a package.
 func (a *app) withExport(ctx context.Context, name string, do func(oak.Donor) error) error {
 	d := oak.Donor{Scratch: pack.NewScratch}
 	var err error

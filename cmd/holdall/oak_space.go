@@ -204,7 +204,7 @@ func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, missi
 	return cmp.Or(err, answer(absent || lost > 0))
 }
 
-// oakGarbage lists, or removes, what none of the stores uses.
+// oakGarbage lists or removes the records that no store uses.
 func (a *app) oakGarbage(ctx context.Context, addresses []string, in oak.Datastore, older time.Duration, remove, dry bool) error {
 	o := oak.GarbageOptions{Datastore: in, Scratch: pack.NewScratch, Before: time.Now().Add(-older)}
 	var stores []*oak.Store

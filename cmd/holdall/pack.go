@@ -23,14 +23,14 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// packing is what a user wants of the verbs that write archives.
+// packing holds the options of the verbs that write archives.
 type packing struct {
 	o         holdall.PackOptions
 	out       string
 	chunkSize sizeFlag
 	chunkMax  sizeFlag
 	timestamp string
-	from      string // format of what is converted
+	from      string // the format of the source of a conversion
 	verify    bool
 	protect   shareFlag
 	catalog   string
@@ -58,7 +58,8 @@ func (p *packing) register(a *app, cmd *cobra.Command) {
 	fs.MarkHidden("deterministic")
 }
 
-// options completes the options of the library by what flags say. The format is not nil.
+// options sets the library's options from the flags. The format must not be
+// nil.
 func (p *packing) options(a *app, f *format.Format) error {
 	p.o.Format, p.o.ChunkSize, p.o.ChunkMax, p.o.Protect = a.format, int64(p.chunkSize), int64(p.chunkMax), float64(p.protect)
 	if p.protect > 0 && (p.out == "-" || isFolderName(p.out) && f.Name == "") {
@@ -174,8 +175,8 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 				a.warnOfKeys(ctx, inputs, &p.o)
 			}
 			if store.Scheme(p.out) != "" || slices.ContainsFunc(inputs, func(in string) bool { return store.Scheme(in) != "" }) {
-				// What waits to be sent, or was read ahead, is most of the memory, and
-				// is used again and again: half as much would be garbage beside it.
+				// Most of the memory is buffers for sending and reading ahead, which are
+				// reused. The default setting would add half as much again as garbage.
 				debug.SetGCPercent(25)
 			}
 			if p.catalog == "" {
@@ -203,7 +204,8 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 	return cmd
 }
 
-// check looks at what goes together before anything is done, and returns what to pack.
+// check validates the combination of flags before any work, and returns the
+// inputs to pack.
 func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, error) {
 	listed, err := []string(nil), error(nil)
 	if p.out != "" && p.filesFrom != "" {
@@ -306,10 +308,10 @@ func (a *app) readList(file string) ([]string, error) {
 	return paths, s.Err()
 }
 
-// errUnsound ends a pack whose archive was found damaged.
+// errUnsound ends a pack if its archive turns out to be damaged.
 var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
-// packed tells what was written, and checks it if asked.
+// packed prints what was written, and verifies it on request.
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
 	for _, kind := range slices.Sorted(maps.Keys(sum.Dropped)) {
 		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
@@ -359,8 +361,8 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 	return nil
 }
 
-// tellStaleParity warns of a parity file that is of what was there before: of this archive
-// it heals nothing. Stores behind a network are not asked.
+// tellStaleParity warns of a parity file of an earlier archive: it cannot
+// repair this one. Remote stores are not checked.
 func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.Summary, p packing) {
 	if p.out == "-" || !st.Can().Near || len(sum.Volumes) == 0 {
 		return
@@ -427,7 +429,7 @@ func thousands(n int64) string {
 	return s
 }
 
-// verifyQuietly checks archives, and warns of what is wrong.
+// verifyQuietly verifies archives, and prints only problems.
 func (a *app) verifyQuietly(ctx context.Context, st store.Store, names []string, o holdall.OpenOptions) error {
 	for _, name := range names {
 		sum, err := holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })

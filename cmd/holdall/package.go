@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/format/rvn/recipe"
 )
 
-// packageFlags are about what an RVN package is besides its files.
+// packageFlags are the parts of an RVN package other than its files.
 type packageFlags struct{ metadata, whitelist, keywords string }
 
 func (f *packageFlags) register(cmd *cobra.Command) {
@@ -24,7 +24,7 @@ func (f *packageFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.keywords, "keywords", "", "rvn: folder that defines the keywords of the packing list (default "+recipe.DefaultKeywords+")")
 }
 
-// What a package says of itself: its view, and the one entry that is there.
+// These are the view of a package's description and the one entry in it.
 const (
 	metaView = "meta"
 	metaText = "metadata.ucl"

@@ -28,7 +28,7 @@ type formatParam struct {
 	format *format.Format
 }
 
-// flagOf is what a parameter's flag is called.
+// flagOf returns the name of a parameter's flag.
 func flagOf(p *format.Param) string { return cmp.Or(p.Flag, p.Name) }
 
 func (f *paramFlag) String() string { return "" }
@@ -59,8 +59,9 @@ func (f *paramFlag) Set(s string) error {
 	return nil
 }
 
-// folderAt is a folder of this machine by its whole path, as nothing else than the command
-// line says from where a path is meant. Other addresses stay as they are.
+// folderAt returns the absolute path of a folder of this machine, because only
+// the command line resolves relative paths. It returns other addresses
+// unchanged.
 func folderAt(address string) (string, error) {
 	if store.Scheme(address) != "" {
 		return address, nil
@@ -75,8 +76,8 @@ func folderAt(address string) (string, error) {
 	return filepath.ToSlash(whole), nil
 }
 
-// mayLead is where an archive may lead: as --external says, and to the folders that flags
-// name.
+// mayLead returns the places that an archive may refer to: those in
+// --external, and the folders that flags name.
 func (a *app) mayLead() []string {
 	all := slices.Clone(a.external)
 	for _, f := range format.All() {
@@ -92,7 +93,8 @@ func (a *app) mayLead() []string {
 // opensAnArchive marks the verbs for which flags about archives mean something.
 const opensAnArchive = "opens an archive"
 
-// takes gives a verb the flags of what formats understand of its work.
+// takes adds to a verb the flags of the parameters that the formats take for
+// ops.
 func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format) *cobra.Command {
 	if ops&format.ToOpen != 0 {
 		cmd.Annotations = map[string]string{opensAnArchive: ""}
@@ -118,7 +120,7 @@ func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format
 	return cmd
 }
 
-// given are the parameters that flags say of what ops do.
+// given returns the parameters for ops that flags set.
 func (a *app) given(ops format.Op) map[string]string {
 	given := map[string]string{}
 	for _, f := range format.All() {
@@ -138,7 +140,8 @@ func (a *app) paramsOf(name string) map[string]string {
 	return given
 }
 
-// ofAFolder refuses parameters where there is a folder and no archive.
+// ofAFolder returns an error if there are parameters but the input is a
+// folder, not an archive.
 func ofAFolder(given map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		return &format.ParamError{Format: "a folder", Name: key}
@@ -146,7 +149,8 @@ func ofAFolder(given map[string]string) error {
 	return nil
 }
 
-// paramHint says whose parameter it is that a format does not take.
+// paramHint says which formats take a parameter that this format does not
+// take.
 func paramHint(e *format.ParamError) string {
 	flag, names := "", []string(nil)
 	for _, f := range format.All() {
@@ -163,7 +167,7 @@ func paramHint(e *format.ParamError) string {
 	return flag + " is for " + inWords(names)
 }
 
-// inWords is a list as one says it: a, b and c.
+// inWords joins a list in prose: a, b and c.
 func inWords(list []string) string {
 	last := len(list) - 1
 	if last < 1 {

@@ -58,7 +58,8 @@ func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{})
 	}
 }
 
-// timeLeft says how much there is and how long it will take, where that is known.
+// timeLeft returns the total amount and the remaining time, where they are
+// known.
 func timeLeft(p meter.Progress, took time.Duration) string {
 	if p.TotalBytes <= 0 || p.Bytes <= 0 || p.Bytes > p.TotalBytes {
 		return ""

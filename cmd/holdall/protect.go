@@ -41,7 +41,7 @@ func shareText(share float64) string {
 	return strconv.FormatFloat(math.Round(share*1e4)/100, 'f', -1, 64) + "%"
 }
 
-// protectedJSON says what protect wrote.
+// protectedJSON is the result of protect.
 type protectedJSON struct {
 	Path string `json:"path"`
 	holdall.Protection
@@ -166,7 +166,7 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 			return err
 		}
 	}
-	// Nearly all memory is held from the start to the end: little of it becomes garbage.
+	// Nearly all memory is in use from start to end: little of it becomes garbage.
 	debug.SetGCPercent(5)
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")

@@ -35,7 +35,8 @@ type errorJSON struct {
 	Message string `json:"message"`
 }
 
-// report writes an error: one line for people, and one for programs if asked.
+// report prints an error: one line for people, and one for programs on
+// request.
 func (a *app) report(err error) {
 	line := "holdall: "
 	if a.verb != "" && a.verb != "holdall" {
@@ -46,7 +47,7 @@ func (a *app) report(err error) {
 		line += a.address + ": "
 	}
 	line += text
-	if h := a.hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // what just failed is no advice
+	if h := a.hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // do not advise the command that just failed
 		line += ": " + h
 	}
 	fmt.Fprintln(a.stderr, line)
@@ -143,8 +144,8 @@ func is[T error](err error) bool {
 	return ok
 }
 
-// hint says what the user could try. The library knows nothing of flags, so
-// advice about them has its one place here.
+// hint returns advice about an error. The library does not know flags, so all
+// advice about them is here.
 func (a *app) hint(err error) string {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return hintOfDamage(c)
@@ -247,7 +248,7 @@ func problemLine(p holdall.Problem) string {
 	return fmt.Sprintf("%s [%s, %s]", s, cmp.Or(p.Class, string(p.Code)), where)
 }
 
-// ifAny is a text with what is shown in it, or nothing if that is empty.
+// ifAny returns text formatted with shown, or "" if shown is empty.
 func ifAny(text, shown string) string {
 	if shown == "" {
 		return ""
@@ -265,7 +266,7 @@ func (a *app) tellProblem(p holdall.Problem) {
 func (a *app) printJSON(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("holdall: " + err.Error()) // our own types always marshal
+		panic("holdall: " + err.Error()) // holdall's own types always marshal
 	}
 	a.out.Write(b)
 	a.out.WriteByte('\n')

@@ -26,7 +26,8 @@ const excludeUsage = "leave out names that match this pattern: '*.tmp', 'cache/*
 // given reports whether there is any.
 func (s *selection) given() bool { return len(s.include)+len(s.exclude)+len(s.from) > 0 }
 
-// patterns are all that was given. Lines of files that are empty or begin with # are none.
+// patterns returns all given patterns. In pattern files, empty lines and lines
+// that begin with # are skipped.
 func (s *selection) patterns(a *app) (include, exclude []string, err error) {
 	exclude = s.exclude
 	for _, file := range s.from {

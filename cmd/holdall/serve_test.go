@@ -31,7 +31,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// lineWriter hands on what is written to it line by line.
+// lineWriter passes on what is written to it line by line.
 type lineWriter struct {
 	mu   sync.Mutex
 	all  bytes.Buffer
@@ -67,7 +67,7 @@ type served struct {
 	stdout, stderr *lineWriter
 	interrupt      func()
 	code           chan int
-	explore        string // where it says that the explorer is
+	explore        string // the printed address of the explorer
 }
 
 func startServing(t *testing.T, args ...string) *served {
@@ -264,8 +264,9 @@ func TestServeSaysWhereForPrograms(t *testing.T) {
 	s.end(t)
 }
 
-// An entry without a digest has the ETag of its archive's version: the same when
-// it is served again, another when the archive is another.
+// TestServeTellsVersionsApart checks that an entry without a digest gets the
+// ETag of its archive's version. It is the same when the archive is served
+// again, and different if the archive has changed.
 func TestServeTellsVersionsApart(t *testing.T) {
 	dir := toServe(t)
 	x := filepath.Join(dir, "x.caf")
@@ -304,7 +305,7 @@ func TestServeEndsSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	s.end(t) // nobody reads any more: it can only be broken off
+	s.end(t) // nothing reads the response any more, so it can only be aborted
 	if d := time.Since(began); d > 10*time.Second {
 		t.Errorf("it ended after %v", d)
 	}
@@ -386,7 +387,8 @@ func TestMountNamesAreTheLastElements(t *testing.T) {
 	}
 }
 
-// A folder's archives are served by their names, but not what links lead to outside it.
+// TestServeAFolder checks that a folder's archives are served by their names,
+// and that links out of the folder are not followed.
 func TestServeAFolder(t *testing.T) {
 	dir := toServe(t)
 	all := filepath.Join(dir, "all")
@@ -430,7 +432,8 @@ func TestServeAFolder(t *testing.T) {
 	s.end(t)
 }
 
-// With a token and TLS, who brings no token is refused, and who does is answered.
+// TestServeWithTokenAndTLS checks that with a token and TLS, requests without
+// the token are refused, and requests with it are answered.
 func TestServeWithTokenAndTLS(t *testing.T) {
 	dir := toServe(t)
 	cert, key, pool := certificate(t, dir)
@@ -469,7 +472,8 @@ func TestServeWithTokenAndTLS(t *testing.T) {
 	s.end(t)
 }
 
-// certificate makes one of this machine, and returns files of it and its key.
+// certificate makes a certificate for this machine, and returns files of it
+// and its key.
 func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -25,7 +25,7 @@ func firstWord(flags *pflag.FlagSet, args []string) (word string, at int) {
 		}
 		var f *pflag.Flag
 		if name, ok := strings.CutPrefix(arg, "--"); ok {
-			f = flags.Lookup(name) // of NAME=VALUE there is none
+			f = flags.Lookup(name) // nil for NAME=VALUE
 		} else if len(arg) == 2 {
 			f = flags.ShorthandLookup(arg[1:])
 		}

@@ -20,7 +20,8 @@ var topics = []struct{ name, heading, short string }{
 	{"patterns", "Patterns", "Patterns of names: *, ?, [a-z], {a,b} and **"},
 }
 
-// topicCommands are topics as commands that do nothing: 'holdall help' lists them apart.
+// topicCommands returns the topics as commands that do nothing: 'holdall help'
+// lists them apart.
 func topicCommands() (cmds []*cobra.Command) {
 	for _, t := range topics {
 		_, section, _ := strings.Cut(docs.CLI, "\n## "+t.heading+"\n")
@@ -30,7 +31,8 @@ func topicCommands() (cmds []*cobra.Command) {
 	return cmds
 }
 
-// helpCommand is 'holdall help'. Cobra's own takes an unknown word for a success.
+// helpCommand returns 'holdall help'. Cobra's own succeeds for an unknown
+// word.
 func helpCommand() *cobra.Command {
 	var names []string
 	for _, t := range topics {
@@ -155,7 +157,8 @@ func folded(examples string) string {
 	return b.String()
 }
 
-// wrapped breaks a text into lines, each of which is indented. That of an item is less so.
+// wrapped breaks a text into lines with an indent. The first line of an item
+// has a smaller one.
 func wrapped(text string, columns int, indent string) string {
 	var b strings.Builder
 	at := 0
