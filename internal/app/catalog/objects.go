@@ -18,8 +18,8 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// A Root says that what has a path that begins with Prefix was packed from what lies at Address
-// and the rest of its path.
+// A Root maps the paths that begin with Prefix to the objects that they were
+// packed from, which are at Address followed by the rest of the path.
 type Root struct{ Prefix, Address string }
 
 // Roots are those of an archive, in words that are the same for the same ones.
@@ -34,7 +34,7 @@ func RootsOf(all []Root) Roots {
 	return Roots(b)
 }
 
-// All returns the roots; none if they are not known.
+// All returns the roots, or none if they are not known.
 func (r Roots) All() (all []Root) {
 	if json.Unmarshal([]byte(r), &all) != nil {
 		return nil
@@ -42,16 +42,18 @@ func (r Roots) All() (all []Root) {
 	return all
 }
 
-// What the first byte of locations.object says is in it, in this order.
+// These are bits of the first byte of locations.object: they tell which fields
+// follow, in this order.
 const (
 	objectTime    = 1 << iota // seconds since 1970, as a varint
 	objectNanos               // of the second
 	objectHeaders             // 8 bytes
 	objectMD5                 // an ETag that is an MD5: 16 bytes
-	objectETag                // another, to the end
+	objectETag                // a different one, to the end
 )
 
-// appendObject appends what a bucket kept of a location, nothing if that is nothing.
+// appendObject appends the attributes that a bucket kept, or nothing if there
+// are none.
 func appendObject(b []byte, l Location) []byte {
 	has, start := byte(0), len(b)
 	b = append(b, 0)
@@ -90,7 +92,7 @@ func plainMD5(etag string) ([]byte, bool) {
 	return sum, err == nil
 }
 
-// An object is a location as its column of that name says.
+// An object is a location in the form of its object column.
 type object Location
 
 func (o *object) ScanBytes(b []byte) error {
@@ -150,12 +152,12 @@ type headerSets struct {
 	sorted *sorter.Sorter
 }
 
-// mostSeen bounds what is remembered of header sets that are there already.
+// mostSeen bounds how many existing header sets are remembered.
 const mostSeen = 1 << 16
 
 func newHeaderSets() *headerSets { return &headerSets{seen: map[uint64]bool{}} }
 
-// add returns what stands for a set: 0 for none.
+// add returns the ID of a set, or 0 for none.
 func (h *headerSets) add(text string) (uint64, error) {
 	id := headersID(Location{HeaderText: text})
 	if id == 0 || h.seen[id] {
@@ -171,7 +173,7 @@ func (h *headerSets) add(text string) (uint64, error) {
 	return id, h.sorted.Add(binary.BigEndian.AppendUint64(nil, id), []byte(text))
 }
 
-// headersID is what stands for the headers of a location.
+// headersID returns the ID of a location's headers.
 func headersID(l Location) uint64 {
 	if l.HeaderText == "" {
 		return l.Headers
@@ -214,14 +216,14 @@ func (h *headerSets) close() {
 	}
 }
 
-// A headerMemory is the sets that were asked for lately.
+// A headerMemory caches recently used header sets.
 type headerMemory struct {
 	mu    sync.Mutex
 	known map[uint64]map[string]string
 }
 
-// Headers returns what Location.Headers stands for, by names in small letters. It must not be
-// changed.
+// Headers returns the headers with the ID in Location.Headers. Names are in
+// lower case. The caller must not change the map.
 func (c *Catalog) Headers(ctx context.Context, id uint64) (map[string]string, error) {
 	if id == 0 {
 		return nil, nil
@@ -259,7 +261,8 @@ func digestLen(d format.Digest) int {
 	return len(d.Algo) + 1 + len(d.Sum)
 }
 
-// Attributes are what an entry of a location has as Entry.Attr, with the headers that it stands for.
+// Attributes returns the attributes of a location for Entry.Attr, with the
+// given headers.
 func (l Location) Attributes(headers map[string]string) map[string]string {
 	if l.ETag == "" && len(headers) == 0 {
 		return nil

@@ -17,28 +17,29 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// defaultSchema is where a catalogue is in its database unless the address says
-// otherwise, in a parameter of that name that PostgreSQL does not have.
+// defaultSchema is the schema of a catalogue in its database, unless the
+// address has the parameter "schema", which is not one of PostgreSQL's own.
 const (
 	defaultSchema   = "holdall"
 	schemaParameter = "schema"
 )
 
-// migrating is the key of the lock that those hold who make or change a schema.
+// migrating is the key of the advisory lock that is held while a schema is
+// created or changed.
 const migrating = 0x686f6c6463617400 // "holdcat"
 
-// connections is how many a catalogue opens at most, unless the address says so
-// (pool_max_conns). Half of them may write: what reads while it adds needs another.
-// Who only reads has fewer.
+// connections is the maximum number of connections of a catalogue, unless the
+// address sets it (pool_max_conns). Half of them may write: code that reads
+// while it adds needs a second connection. A read-only catalogue has fewer.
 const (
 	connections = 16
 	forReading  = 4
 )
 
-// bounds are how many connections a catalogue opens at most, and how many of them may write
-// at once. Each worker may be in the transaction that ends its chunk for long: one connection
-// more is for claims that are renewed meanwhile, and one for reading. That on which River
-// listens is not among them.
+// bounds returns the maximum number of connections, and how many of them may
+// write at once. Each worker may spend a long time in the transaction that
+// ends its chunk. So there is one more connection for renewing claims, and one
+// for reading. The connection on which River listens is not counted.
 func (o Options) bounds() (most, writing int) {
 	switch {
 	case o.ReadOnly:
@@ -52,7 +53,7 @@ func (o Options) bounds() (most, writing int) {
 
 // A postgresDB is a catalogue in a schema of a PostgreSQL database.
 type postgresDB struct {
-	name     string // the address without what is secret
+	name     string // the address without secrets
 	pool     *pgxpool.Pool
 	readOnly bool
 	wait     time.Duration
@@ -110,24 +111,25 @@ func connectPostgres(ctx context.Context, address string, o Options) (*postgresD
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	most, writing := o.bounds()
-	if int(config.MaxConns) != most { // the address says how many
+	if int(config.MaxConns) != most { // the address sets the number
 		writing = max(int(config.MaxConns)/2, 1)
 	}
 	db := &postgresDB{name: name, pool: pool, readOnly: o.ReadOnly, wait: o.Wait, queue: o.Queue, writing: tokens(writing)}
 	return db, schema, nil
 }
 
-// What is in the schema that a catalogue's address means.
+// These are the results of schemaVersion for a schema that is not a catalogue.
 const (
-	schemaAbsent = -3 // or has nothing in it
+	schemaAbsent = -3 // or is empty
 	schemaOthers = -2 // something else
 )
 
-// schemaVersion says what version of ours a schema is, or what else.
+// schemaVersion returns the version of a catalogue's schema, or one of the
+// constants above.
 func schemaVersion(ctx context.Context, q interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, schema string) (version int, err error) {
-	// The column's name is what tells our table from others.
+	// The name of the column distinguishes our table from others.
 	const sql = `SELECT count(*), count(*) FILTER (WHERE c.relname = 'catalogue' AND EXISTS (
 			SELECT 1 FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'holdall_schema'))
 		FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1`
@@ -148,7 +150,8 @@ func schemaVersion(ctx context.Context, q interface {
 	return version, err
 }
 
-// lockedVersion is schemaVersion while nobody else makes or changes a schema.
+// lockedVersion is schemaVersion with a lock that keeps others from creating
+// or changing a schema.
 func lockedVersion(ctx context.Context, tx pgx.Tx, schema string) (int, error) {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
 		return 0, err
@@ -181,7 +184,7 @@ func createPostgres(ctx context.Context, address string) error {
 			return err
 		}
 		make := "CREATE TABLE catalogue (holdall_schema integer NOT NULL); INSERT INTO catalogue VALUES (0)"
-		if !there { // who may use a schema, may not always make one
+		if !there { // a role that may use a schema may not always create one
 			make = "CREATE SCHEMA " + pgx.Identifier{schema}.Sanitize() + "; " + make
 		}
 		if _, err := tx.Exec(ctx, make, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -191,7 +194,7 @@ func createPostgres(ctx context.Context, address string) error {
 	})
 }
 
-// migratePostgres carries out what is missing from version at on.
+// migratePostgres carries out the migrations after version at.
 func migratePostgres(ctx context.Context, tx pgx.Tx, at int) error {
 	for ; at < len(postgresMigrations); at++ {
 		if _, err := tx.Exec(ctx, postgresMigrations[at]); err != nil {
@@ -236,14 +239,15 @@ func (db *postgresDB) upToDate(ctx context.Context, schema string) error {
 	}
 	return db.transact(ctx, func(tx pgx.Tx) error {
 		now, err := lockedVersion(ctx, tx, schema)
-		if err != nil || now != found { // somebody else was faster
+		if err != nil || now != found { // another process migrated it first
 			return err
 		}
 		return migratePostgres(ctx, tx, found)
 	})
 }
 
-// acquire takes a connection of the pool, and waits for one no longer than for a lock.
+// acquire takes a connection from the pool. It waits as long as it would for a
+// lock.
 func (db *postgresDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, db.wait, ErrBusy)
 	defer cancel()
@@ -257,7 +261,8 @@ func (db *postgresDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// write prepares in the transaction that then writes: what waits is the session's own.
+// write calls prepare in the same transaction as do: the staged rows are the
+// session's own.
 func (db *postgresDB) write(ctx context.Context, prepare, do func(s session) error) error {
 	return db.transact(ctx, func(tx pgx.Tx) error {
 		s := &postgresSession{db: db, q: tx, tx: tx}
@@ -294,8 +299,8 @@ func (db *postgresDB) clock() any {
 	return db.now().UnixMicro()
 }
 
-// PostgreSQL sends a client all that a query has, however few it reads: so a query of
-// many asks for few at first, for many want no more than one.
+// PostgreSQL sends all rows of a query to the client, even if it reads only a
+// few. So a query of many rows first requests few: many callers want only one.
 func (db *postgresDB) pages() (first, most int) { return 16, 4096 }
 
 func (db *postgresDB) check(context.Context, session, func(string)) error { return nil }
@@ -327,14 +332,14 @@ func away(conn *pgxpool.Conn, err error) error {
 	return err
 }
 
-// close waits for who is writing.
+// close waits for running writes.
 func (db *postgresDB) close() error {
 	db.pool.Close()
 	return nil
 }
 
-// failed gives an error of PostgreSQL the name of the database, and our words. What
-// the server says has no password in it.
+// failed converts an error of PostgreSQL: it adds the name of the database and
+// uses holdall's own errors. The server's messages contain no password.
 func (db *postgresDB) failed(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
@@ -351,7 +356,7 @@ func (db *postgresDB) failed(ctx context.Context, op string, err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		code := e.Code
 		if op == "write" && strings.HasPrefix(code, "42P") {
-			code = "" // which may be said of a queue's own
+			code = "" // which can come from a queue's own errors
 		}
 		switch code {
 		case "57P01", "57P02", "57P03": // it ends, it died, it is about to begin

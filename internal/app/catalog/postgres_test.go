@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
-// What follows is about PostgreSQL.
+// The tests below are about PostgreSQL.
 
 // madePostgres makes a catalogue, and returns its address and a connection past it.
 func madePostgres(t *testing.T) (string, *pgx.Conn) {
@@ -114,7 +114,8 @@ func TestPostgresReadOnlyWritesNothing(t *testing.T) {
 	}
 }
 
-// Queries as they stand find a path through an index, and no path breaks them.
+// TestPostgresQueriesOfOlderCataloguesRunAsTheyStand checks that unchanged
+// queries find a path through an index, and that no path breaks them.
 func TestPostgresQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
 	at, conn := madePostgres(t)
 	c := open(t, at)
@@ -163,7 +164,8 @@ func TestPostgresRowsThatAreMissingAreFound(t *testing.T) {
 	}
 }
 
-// A job queue sees just what is committed, and can take it back.
+// TestPostgresAQueueTakesPartInWhatIsWritten checks that a job queue sees
+// exactly what is committed, and can roll it back.
 func TestPostgresAQueueTakesPartInWhatIsWritten(t *testing.T) {
 	at, conn := madePostgres(t)
 	must(t, conn, "CREATE TABLE public.jobs (chunk bigint, what text)")
@@ -227,7 +229,7 @@ func TestPostgresAQueueTakesPartInWhatIsWritten(t *testing.T) {
 	}
 }
 
-// jobs is a queue that keeps what it is told in a table.
+// jobs is a queue that records its calls in a table.
 type jobs struct {
 	err  error
 	pool *pgxpool.Pool
