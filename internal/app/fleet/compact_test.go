@@ -64,7 +64,7 @@ func (s *site) reads() {
 	}
 }
 
-// compacted is what a compaction and what came after it did.
+// compacted is the result of a compaction and of the steps after it.
 type compacted struct {
 	Compacted
 	Dead, Removed int
@@ -87,7 +87,7 @@ func (s *site) compact(o CompactOptions) (done compacted) {
 	return done
 }
 
-// newer records an archive that has another version, of 7 bytes, of a file.
+// newer records an archive with a different version of a file, of 7 bytes.
 func (s *site) newer(old catalog.Found, etag string) {
 	a := old.In
 	a.Address = "s3://out/newer.caf"
@@ -150,7 +150,7 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 		if p := s.plan(spec); p.Objects != 0 {
 			t.Errorf("planned again %+v", p)
 		}
-		// What comes back is new.
+		// An object that comes back is new.
 		s.put(names[0], 100)
 		if p := s.plan(spec); p.Objects != 1 {
 			t.Errorf("what came back was planned as %+v", p)
@@ -194,7 +194,8 @@ func TestArchivesThatAreFullOfObjectsAreNotJoined(t *testing.T) {
 	s.reads()
 }
 
-// An archive is not written anew for files of which it is hardly smaller.
+// TestALargeFileIsNotCopiedForSmallOnes checks that an archive is not
+// rewritten if that makes it only slightly smaller.
 func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 	s := newSite(t)
 	s.put("large", 60_000)
@@ -214,7 +215,8 @@ func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 	s.reads()
 }
 
-// Large objects are copied by the server again, and keep what was known of them.
+// TestLargeObjectsKeepWhatIsKnownOfThem checks that the server copies large
+// objects again, and that their records are kept.
 func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 	s := newSite(t)
 	one := spec
@@ -241,7 +243,8 @@ func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 	s.reads()
 }
 
-// A source of which most is gone is taken for a mistake.
+// TestASourceThatIsNearlyEmptyDeletesNothing checks that a source with most of
+// its objects gone is treated as a mistake.
 func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	s := newSite(t)
 	s.some(40, 1000)
@@ -265,7 +268,8 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	}
 }
 
-// What is deleted or replaced while an archive is written anew stays so.
+// TestWhatChangesDuringACompactionStays checks that files that are deleted or
+// replaced while an archive is rewritten stay so.
 func TestWhatChangesDuringACompactionStays(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
@@ -331,7 +335,9 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 	})
 }
 
-// What other plans packed of the same folder is not gone because this one does not list it.
+// TestWhatAPlanDoesNotListIsNotGone checks that files that other plans packed
+// from the same folder are not taken for gone because this plan does not list
+// them.
 func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -374,7 +380,8 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	s.reads()
 }
 
-// What has the name of an archive that is to be removed is removed only if it is that archive.
+// TestAnotherArchiveOfTheNameIsNotRemoved checks that an object with the name
+// of an archive to be removed is removed only if it is that archive.
 func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -400,7 +407,8 @@ func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 	if err := s.C.Drop(ctx, a.ID, 0); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever was to remove it was killed here, and the name is taken again.
+	// The process that was to remove it was killed here, and the name is in use
+	// again.
 	s.S3.Put("out", "set-00001.caf", []byte("another"))
 	p, err := s.C.Plan(ctx, spec.Target)
 	if err != nil {
@@ -491,7 +499,8 @@ func TestACopyOfAnotherPlanStays(t *testing.T) {
 	s.reads()
 }
 
-// What comes back, and is packed, while the sources are listed is not deleted.
+// TestWhatIsPackedWhileSourcesAreListedStays checks that an object that comes
+// back, and is packed, while the sources are listed is not deleted.
 func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()

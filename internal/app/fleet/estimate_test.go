@@ -41,7 +41,8 @@ func (s *site) took() (r Requests) {
 	return r
 }
 
-// What a dry run says is what a plan does, and what its work asks a server for.
+// TestADryRunSaysWhatAPlanAndItsWorkWillDo checks that the results of a dry
+// run equal those of the plan, and the requests of its work.
 func TestADryRunSaysWhatAPlanAndItsWorkWillDo(t *testing.T) {
 	for _, f := range []string{"caf", "databundle"} {
 		t.Run(f, func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestLongObjectsAreCountedAsCopiedByTheServerThatHasThem(t *testing.T) {
 	}
 }
 
-// What a dry run says of copies is what the work asks for.
+// TestCopiesAreCountedAsTheyAreMade checks that the number of copies in a dry
+// run equals the number of copy requests.
 func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
 	s := newSite(t)
 	s.put("a", 70<<20)
@@ -130,7 +132,8 @@ func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
 	}
 }
 
-// The sample is bounded, and reads what weighs most.
+// TestASampleIsRead checks that the sample is bounded, and favours the objects
+// that take longest.
 func TestASampleIsRead(t *testing.T) {
 	s := newSite(t)
 	s.some(500, 300)
@@ -157,7 +160,7 @@ func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
 	long := 0
 	for seed := range 400 {
 		r := newReservoir(10)
-		for range seed { // another place in the random numbers
+		for range seed { // a different position in the random numbers
 			r.rand.Float64()
 		}
 		for i := range 1000 {

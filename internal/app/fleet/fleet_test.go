@@ -165,7 +165,8 @@ func TestArchivesBelowTheSourceAreNotPacked(t *testing.T) {
 	}
 }
 
-// A source that grows is planned every night, and packed into a folder of its own.
+// TestArchivesOfThreeNightsAreNotPacked plans a growing source every night,
+// and packs it into a folder of its own.
 func TestArchivesOfThreeNightsAreNotPacked(t *testing.T) {
 	s := newSite(t)
 	nightly := Spec{Sources: []string{"s3://from"}, Target: "s3://from/packed/x%20y.caf", Protect: 0.1}
@@ -180,7 +181,8 @@ func TestArchivesOfThreeNightsAreNotPacked(t *testing.T) {
 	}
 	s.Check()
 
-	// Who forgot what the archives are is told of them, and does not pack them.
+	// A new catalogue has no record of the archives. They are recognised and are
+	// not packed.
 	db := filepath.Join(t.TempDir(), "fresh.db")
 	if err := catalog.Create(t.Context(), db); err != nil {
 		t.Fatal(err)
@@ -273,7 +275,7 @@ func TestWhatVanishedOrChangedIsRecordedAsSuch(t *testing.T) {
 	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.Changed] != 1 || o[catalog.Packed] != 48 {
 		t.Errorf("outcomes %v", o)
 	}
-	// What changed is packed by planning again.
+	// Planning again packs the changed objects.
 	s.Want[other] = changed
 	if p := s.plan(spec); p.Objects != 1 {
 		t.Errorf("planned again %+v", p)
@@ -337,7 +339,7 @@ func TestAnObjectThatCannotBeReadIsSetAsideInTheEnd(t *testing.T) {
 			var events []Event
 			sum := s.work(WorkOptions{Tries: 2, Tell: func(e Event) { events = append(events, e) }})
 			failed := 1
-			if status == http.StatusForbidden { // asked for again alone, it is still refused
+			if status == http.StatusForbidden { // it is requested again by itself, and is still refused
 				failed = 0
 			}
 			if sum.Failed != failed || sum.Done != 1 || sum.Objects != 19 || asked.Load() < 2 || failed == 0 && asked.Load() != 2 {
@@ -397,8 +399,9 @@ func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
 	}
 }
 
-// Each archive has its parity before its chunk is done, which is written by who packs it
-// and not from what was packed.
+// TestChunksHaveTheirParity checks that each archive has its parity before its
+// chunk is done, and that the packing worker writes it without reading the
+// archive back.
 func TestChunksHaveTheirParity(t *testing.T) {
 	s := newSite(t)
 	s.some(200, 5000)
@@ -443,7 +446,8 @@ func (s *site) wantParity(p Planned) {
 	}
 }
 
-// A chunk is not done while its parity is missing: who has it next writes that.
+// TestParityThatWasNotWrittenIsWrittenByTheNextClaim checks that a chunk is
+// not done while its parity is missing, and that the next claim writes it.
 func TestParityThatWasNotWrittenIsWrittenByTheNextClaim(t *testing.T) {
 	s := newSite(t)
 	s.some(100, 5000)

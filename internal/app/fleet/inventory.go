@@ -26,7 +26,8 @@ import (
 // million objects.
 const maxManifest = 64 << 20
 
-// A manifest says what an inventory of a bucket is: files, of rows, of columns.
+// A manifest describes an inventory of a bucket: its files, the format of
+// their rows, and the columns.
 type manifest struct {
 	Bucket string          `json:"sourceBucket"`
 	Format string          `json:"fileFormat"`
@@ -42,7 +43,8 @@ type inventoryFile struct {
 	MD5  string `json:"MD5checksum"`
 }
 
-// parseManifest reads a manifest, and says why an inventory cannot be read.
+// parseManifest parses a manifest. It returns an error if the inventory cannot
+// be read.
 func parseManifest(b []byte) (m manifest, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("expected the manifest of an inventory: %w", err)
@@ -75,7 +77,7 @@ func parseManifest(b []byte) (m manifest, err error) {
 
 func (m manifest) column(name string) int { return slices.Index(m.columns, name) }
 
-// readInventory takes in what an inventory has.
+// readInventory adds the objects of an inventory to the list.
 func (l *list) readInventory(ctx context.Context, address string) error {
 	source, err := url.Parse(store.AddressOf(l.from.st, ""))
 	if err != nil || source.Scheme != "s3" {
@@ -138,8 +140,8 @@ func beside(manifest, key string) (string, error) {
 	}
 }
 
-// readFile takes in one file of an inventory, of which what begins with a prefix is the
-// source's.
+// readFile adds the objects of one file of an inventory. Only keys that begin
+// with prefix belong to the source.
 func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, address, prefix string) error {
 	in, err := openWhole(ctx, address)
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 	// a disk some 4096, and each may be escaped.
 	maxLine = 64 << 10
 
-	// maxListed is how long an object of a list may be, far beyond what services keep.
+	// maxListed is the largest size that an object of a list may have, far above
+	// the limits of services.
 	maxListed = 1 << 50
 
 	// maxRefused is how many objects in a row may be refused to us. Where all are, it is
@@ -37,8 +38,8 @@ const (
 	listAhead = 1 << 20 // of a list, by one request
 )
 
-// A list is what a source is said to have, instead of its listing: sorted, and what is not
-// known of an object is asked for.
+// A list replaces the listing of a source. It is sorted, and attributes that
+// it lacks are requested for each object.
 type list struct {
 	from    origin
 	rows    *sorter.Sorter
@@ -82,7 +83,8 @@ func (l *list) close() {
 	}
 }
 
-// add takes an object in. Without a version, or with a size below 0, it will be asked for.
+// add adds an object. If it has no version, or its size is below 0, these are
+// requested later.
 func (l *list) add(name string, size int64, version string) error {
 	if !strings.HasPrefix(name, l.from.begin) {
 		l.skipped.Outside++
@@ -210,7 +212,8 @@ func splitLines(data []byte, end bool) (advance int, line []byte, err error) {
 	return 0, nil, nil
 }
 
-// parseKey reads a line that is a key, empty if it has none.
+// parseKey parses a line that is a key. The name is empty if the line has
+// none.
 func parseKey(line []byte) (name string, size int64, version string, err error) {
 	return string(bytes.TrimSuffix(line, []byte("\r"))), -1, "", nil
 }
@@ -265,7 +268,7 @@ type whole struct {
 	size int64
 }
 
-// openWhole opens what lies at an address to be read from its beginning.
+// openWhole opens the object at an address for reading from its start.
 func openWhole(ctx context.Context, address string) (*whole, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {

@@ -28,7 +28,8 @@ func (s *site) file(name, content string) string {
 	return path
 }
 
-// A list of keys need not be sorted; what is not there is named.
+// TestPlansAreMadeOfAListOfKeys checks that a list of keys need not be sorted,
+// and that missing objects are reported.
 func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 	s := newSite(t)
 	s.some(60, 3000)
@@ -107,7 +108,8 @@ func TestPlansAreMadeOfLinesOfJSON(t *testing.T) {
 	s.Check()
 }
 
-// What a list says is compared when the object is read.
+// TestListsAreNotBelieved checks that the values in a list are compared when
+// the object is read.
 func TestListsAreNotBelieved(t *testing.T) {
 	s := newSite(t)
 	s.put("x", 100)
@@ -161,7 +163,7 @@ func TestObjectsOfAListThatAreRefused(t *testing.T) {
 	}
 }
 
-// An inventoryOf is what S3 writes of a bucket.
+// inventory writes an inventory in the form that S3 uses.
 func (s *site) inventory(format, schema string, rows ...[]string) (manifest string) {
 	var files []string
 	for i, half := range [][][]string{rows[:len(rows)/2], rows[len(rows)/2:]} {
@@ -222,7 +224,7 @@ func TestPlansAreMadeOfAnInventory(t *testing.T) {
 	s.work(WorkOptions{})
 	s.Check()
 
-	// Of a folder of the bucket, and on a disk as it was fetched.
+	// For a folder of the bucket, and on a disk after it was downloaded.
 	dir := t.TempDir()
 	for _, name := range []string{"data/0.csv.gz", "data/1.csv.gz", "2026-05-01T01-00Z/manifest.json"} {
 		at := filepath.Join(dir, "lists/from/all", name)

@@ -17,8 +17,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An archive that is written in parts has a chunk for each, and a last one, whose work
-// is to merge them. A plan that is planned again goes on with a further archive.
+// An archive that is written in parts has a chunk for each part, and a last
+// chunk that merges them. If such a plan is planned again, the new objects go
+// into a further archive.
 
 // whole names an archive of a plan that is written in parts: the first is called as the
 // target is, the others are numbered.
@@ -36,14 +37,15 @@ func (j *job) whole(archive int) string {
 	return pack.ChunkName(name, archive+1, ext)
 }
 
-// A seat is where a chunk belongs: the archive, and the parts of it that come before.
+// A seat is a chunk's place: its archive, and the earlier parts of that
+// archive.
 type seat struct {
 	archive int // from 0 on
 	name    string
 	parts   []catalog.Chunk
 }
 
-// next is the seat behind a chunk.
+// next returns the seat of the chunk after k.
 func (s seat) next(k catalog.Chunk) seat {
 	if k.Last {
 		return seat{archive: s.archive + 1}
@@ -70,7 +72,7 @@ func (j *job) seatOf(ctx context.Context, c *catalog.Catalog, number int) (s sea
 	return s, nil
 }
 
-// part is what a chunk writes of its archive, as this claim.
+// part returns the part that a chunk writes under the current claim.
 func (s seat) part(k catalog.Chunk) format.Part {
 	return format.Part{Archive: s.name, Number: len(s.parts), Try: k.Fence}
 }
@@ -103,8 +105,8 @@ func (j *job) readingPart(p format.Part) holdall.OpenOptions {
 	return holdall.OpenOptions{Format: f.Name, Formats: []*format.Format{&f}}
 }
 
-// adoptPart takes over a part that an earlier claim of the chunk made. Its error wraps
-// fs.ErrNotExist if there is none.
+// adoptPart records a part that an earlier claim of the chunk made. If there
+// is none, its error wraps fs.ErrNotExist.
 func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p format.Part, e *Event) error {
 	name := j.format.Parts.Object(p.Archive, p.Number)
 	if err := isThere(ctx, j.target, name); err != nil {
@@ -126,8 +128,8 @@ func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p forma
 	return w.takeOver(ctx, j, k, name, e, in, nil)
 }
 
-// isThere asks for an object, and returns an error that wraps fs.ErrNotExist if it is
-// not there.
+// isThere requests an object. If the object does not exist, the error wraps
+// fs.ErrNotExist.
 func isThere(ctx context.Context, st store.Store, name string) error {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -138,9 +140,9 @@ func isThere(ctx context.Context, st store.Store, name string) error {
 	return err
 }
 
-// fitting returns the tries whose lists may be of the part that is there. Mostly that
-// is one: there are several where a claim ended between list and object, or came late
-// with its list.
+// fitting returns the tries whose lists may belong to the existing part. There
+// is usually one. There are several if a claim ended between writing the list
+// and the object, or wrote its list too late.
 func (j *job) fitting(ctx context.Context, archive string, number int) (fit []format.Part, err error) {
 	tries, err := j.format.Parts.Tries(ctx, j.target, archive, number)
 	if err != nil {
@@ -176,14 +178,15 @@ func theOne(fit []format.Part, none error, is func(format.Part) (bool, error)) (
 	return format.Part{}, none
 }
 
-// sound reports whether all is in a part that its list says: all that is in it is read.
+// sound reports whether a part is complete according to its list, by reading
+// everything in it.
 func (j *job) sound(ctx context.Context, p format.Part) (bool, error) {
 	name := j.format.Parts.Object(p.Archive, p.Number)
 	v, err := holdall.VerifyStore(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
 	return v.Errors == 0, err
 }
 
-// nothingElse wants an archive to have n entries.
+// nothingElse returns an error unless an archive has n entries.
 func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n int64) error {
 	found := int64(0)
 	for e, err := range in.Entries(ctx) {
@@ -200,8 +203,8 @@ func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n in
 	return nil
 }
 
-// recorded returns the try of a part that is done whose list has what the catalogue
-// says was packed. Two that do are alike.
+// recorded returns the try of a finished part whose list matches what the
+// catalogue records as packed. If two match, they are alike.
 func (w *worker) recorded(ctx context.Context, j *job, k catalog.Chunk, archive string, number int) (format.Part, error) {
 	fit, err := j.fitting(ctx, archive, number)
 	if err != nil {
@@ -256,7 +259,7 @@ func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// Whoever merged it, what is recorded is compared with what was planned.
+	// Whichever claim merged it, what is recorded is compared with the plan.
 	if err := w.record(ctx, j, k, s.name, made{}); err != nil {
 		return err
 	}
@@ -264,8 +267,8 @@ func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
 	return nil
 }
 
-// clear takes away what is of no use beside an archive that is there. Nothing depends
-// on it.
+// clear removes leftovers beside a finished archive. It is optional: nothing
+// depends on it.
 func (j *job) clear(ctx context.Context, archive string) {
 	j.tidy(ctx, archive+"/")
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// packed is what a plan has packed, as a source of chunks that rewrite it.
+// packed is a plan's packed files, as the source of chunks that rewrite them.
 type packed struct {
 	w     *worker
 	j     *job
@@ -30,7 +30,7 @@ type archive struct {
 	name string
 	info store.Info  // as it is now
 	err  error       // why it cannot be read
-	open store.Store // of one that is mended: its files
+	open store.Store // the files of an archive to be repaired
 }
 
 // A scope is archives that were packed from the same, by their IDs.
@@ -67,7 +67,7 @@ func (p *packed) close() {
 	}
 }
 
-// find finds out where an archive lies, once.
+// find locates and opens an archive, once.
 func (a *archive) find(ctx context.Context) {
 	if a.st != nil || a.err != nil {
 		return
@@ -80,8 +80,8 @@ func (a *archive) find(ctx context.Context) {
 // rewriteBatch is how many members are looked up together.
 const rewriteBatch = 4096
 
-// objects yields the members of a chunk where they lie now. What is deleted by now, or is another,
-// is told to elsewhere.
+// objects yields the members of a chunk from their current places. Members
+// that were deleted or replaced since are passed to elsewhere.
 func (p *packed) objects(ctx context.Context, k catalog.Chunk, elsewhere func(catalog.Member)) iter.Seq2[pack.Object, error] {
 	return func(yield func(pack.Object, error) bool) {
 		var batch []catalog.Member
@@ -121,7 +121,7 @@ func (p *packed) objects(ctx context.Context, k catalog.Chunk, elsewhere func(ca
 	}
 }
 
-// located says where members are now.
+// located returns the current places of members.
 func (p *packed) located(ctx context.Context, batch []catalog.Member) (map[string]catalog.Location, error) {
 	wanted := make(map[string]bool, len(batch))
 	for _, m := range batch {
@@ -139,8 +139,9 @@ func (p *packed) located(ctx context.Context, batch []catalog.Member) (map[strin
 	return found, nil
 }
 
-// object is a member as what is packed: a range of the archive that has it, or, where that is
-// mended, its original if it is there, and else what can be read of it.
+// object returns a member as a packed object: a range of its archive. If that
+// is to be repaired, it is the original if this exists, and otherwise the
+// readable content of the archive.
 func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, l catalog.Location) (pack.Object, error) {
 	if k.Mends {
 		o := p.j.origins[m.Origin]

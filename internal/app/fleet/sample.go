@@ -25,14 +25,14 @@ const (
 	samplePiece  = 4 << 20
 )
 
-// A Sample is what was read of what was listed, to see how long that takes.
+// A Sample is what was read of the listed objects to measure the speed.
 type Sample struct {
 	Objects int64         `json:"objects"`
 	Bytes   int64         `json:"bytes"`
 	Took    time.Duration `json:"-"`
 }
 
-// Rate is in bytes a second; 0 if nothing was measured.
+// Rate returns the bytes read per second, or 0 if nothing was measured.
 func (s Sample) Rate() float64 {
 	if s.Bytes == 0 || s.Took <= 0 {
 		return 0
@@ -80,14 +80,14 @@ func (r *reservoir) offer(m catalog.Member, pieces int64) {
 	}
 }
 
-// all returns what was kept, in byte order.
+// all returns the selected objects in byte order.
 func (r *reservoir) all() []lot {
 	slices.SortFunc(r.heap, func(a, b lot) int { return strings.Compare(a.m.Path, b.m.Path) })
 	return r.heap
 }
 
-// read reads one piece of each, several at once. What has gone or has changed does not
-// count.
+// read reads one piece of each object, several at once. Objects that are gone
+// or have changed do not count.
 func (j *job) read(ctx context.Context, all []lot, jobs int) (Sample, error) {
 	var objects, bytes atomic.Int64
 	begun := time.Now()

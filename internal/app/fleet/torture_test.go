@@ -50,8 +50,8 @@ func TestWhateverIsKilledABundleHasEachObjectOnce(t *testing.T) {
 	s.checkBundles(1)
 }
 
-// torture plans n objects and some large ones, and works on them by workers of which
-// some are killed.
+// torture plans n small objects and some large ones. It has workers pack them,
+// some of which it kills.
 func (s *site) torture(tortured Spec, n, kill int) {
 	t := s.T
 	s.some(n, 9000)

@@ -37,29 +37,31 @@ type WorkOptions struct {
 	// 5 seconds.
 	Tries int
 	Pause time.Duration
-	// Stay goes on looking for chunks when none is left.
+	// Stay keeps looking for chunks when none is left.
 	Stay bool
 	// Look is how often that is, or others are waited for; 0 is 2 seconds, 5 with a
 	// Feed.
 	Look time.Duration
 	// Feed, if it is not nil, tells of chunks that are due.
 	Feed Feed
-	// Tell, if it is not nil, is told what becomes of chunks. Calls come one at a time.
+	// Tell, if not nil, is called with the outcomes of chunks. Calls are not
+	// concurrent.
 	Tell func(Event)
 	// Meter counts what is packed.
 	Meter *holdall.Meter
-	// NoVerify does not compare what is read with the checksums of its service.
+	// NoVerify turns off the comparison of objects with the checksums of their
+	// service.
 	NoVerify bool
 	// NoCopy reads everything. Otherwise the service copies large objects by itself, which
 	// are neither compared nor have a digest.
 	NoCopy bool
 }
 
-// An Event is what became of a chunk that was claimed.
+// An Event is the outcome of a claimed chunk.
 type Event struct {
 	Chunk  catalog.Chunk
 	What   What
-	Err    error // why it failed, was lost or was set aside
+	Err    error // why the chunk failed, was lost or was set aside
 	Took   time.Duration
 	Bytes  int64 // packed
 	Resent int64 // bytes that the store had from an earlier try
@@ -72,13 +74,13 @@ type What string
 const (
 	Claimed  What = "claimed"
 	Done     What = "done"
-	Failed   What = "failed"    // somebody tries again
-	Lost     What = "lost"      // somebody else has it
-	SetAside What = "set aside" // nobody tries again
-	Stopped  What = "stopped"   // the worker was told to end
+	Failed   What = "failed"    // it will be tried again
+	Lost     What = "lost"      // another worker has it
+	SetAside What = "set aside" // it will not be tried again
+	Stopped  What = "stopped"   // the worker was told to stop
 )
 
-// Worked counts what became of the chunks that a worker claimed.
+// Worked counts the outcomes of the chunks that a worker claimed.
 type Worked struct {
 	Done, Failed, Lost, SetAside int
 	Objects, Bytes               int64 // of those done
@@ -89,8 +91,8 @@ type worker struct {
 	o    WorkOptions
 	plan int64 // 0 is any
 
-	offers chan *offer     // from the feed to who is free
-	over   context.Context // ends when nobody takes offers any more
+	offers chan *offer     // from the feed to idle goroutines
+	over   context.Context // ends when no goroutine takes offers any more
 
 	mu     sync.Mutex
 	jobs   map[int64]*job
@@ -98,8 +100,8 @@ type worker struct {
 	patrol time.Time // when to look for chunks whose lease has ended
 }
 
-// Work claims chunks and packs them, until none is left that could be packed, by
-// anybody, or ctx ends. Chunks that fail are no error of Work.
+// Work claims chunks and packs them, until no chunk is left that any worker
+// could pack, or ctx ends. Failed chunks do not make Work fail.
 func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error) {
 	w := &worker{c: c, o: o, jobs: map[int64]*job{}}
 	if o.Plan != "" {
@@ -192,8 +194,8 @@ func (w *worker) sleep(ctx context.Context, d time.Duration) {
 	<-ctx.Done()
 }
 
-// sweep sees to what those left behind who died between the last two things that they
-// had to do. Nothing depends on it.
+// sweep cleans up after workers that died between their last two steps. It is
+// optional: nothing depends on it.
 func (w *worker) sweep(ctx context.Context) {
 	plans, err := w.plans(ctx)
 	if err != nil {
@@ -299,8 +301,8 @@ func (w *worker) tell(e Event) {
 	}
 }
 
-// chunk packs a claimed chunk, and sees to what becomes of the claim. It returns why
-// the chunk is not done.
+// chunk packs a claimed chunk, and settles the claim. It returns why the chunk
+// is not done.
 func (w *worker) chunk(ctx context.Context, k claim) error {
 	w.tell(Event{Chunk: k.Chunk, What: Claimed})
 	begun := time.Now()
@@ -322,7 +324,8 @@ func (w *worker) chunk(ctx context.Context, k claim) error {
 	return e.Err
 }
 
-// release gives back a claim that came to nothing, and says what that makes of it.
+// release gives back a claim that was not finished, and returns the outcome
+// for the chunk.
 func (w *worker) release(ctx context.Context, k catalog.Chunk, err error) What {
 	if errors.Is(err, catalog.ErrLost) {
 		return Lost
@@ -330,13 +333,13 @@ func (w *worker) release(ctx context.Context, k catalog.Chunk, err error) What {
 	what, problem, again := Failed, err.Error(), time.Duration(0)
 	switch {
 	case ctx.Err() != nil:
-		what, problem = Stopped, "" // that is nobody's fault
+		what, problem = Stopped, "" // this is not a failure
 	case k.Failures+1 >= w.o.Tries:
 		what = SetAside
 	default:
 		again = w.o.Pause << (2 * min(k.Failures, 10))
 	}
-	// Who is told to end has this to do still.
+	// A worker that is told to stop still has to do this.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if rerr := w.c.Release(ctx, k, format.Escape(problem), again, what == SetAside); errors.Is(rerr, catalog.ErrLost) {
@@ -345,8 +348,9 @@ func (w *worker) release(ctx context.Context, k catalog.Chunk, err error) What {
 	return what // without the release, the lease ends by itself
 }
 
-// lost sees to what was sent of a chunk that is not ours any more. Who has it goes on
-// with it, but nobody does if its plan was cancelled.
+// lost handles the uploads of a chunk whose claim was lost. The new owner
+// continues with them. If the plan was cancelled there is none, so they are
+// removed.
 func (w *worker) lost(ctx context.Context, k catalog.Chunk) {
 	j, err := w.job(ctx, k.Plan)
 	if err != nil {
