@@ -79,7 +79,7 @@ func serving(t testing.TB, list ...serve.Source) *site {
 	return exploring(t, set)
 }
 
-// exploring explores what is in a set.
+// exploring starts an explorer of a set.
 func exploring(t testing.TB, set *serve.Set) *site {
 	t.Helper()
 	h := explore.New(set, explore.Options{Log: slog.New(slog.DiscardHandler)})
@@ -225,7 +225,7 @@ func TestFoldersAreSortedAndPaged(t *testing.T) {
 func TestPicturesAreListedWithTheirSamples(t *testing.T) {
 	m := packed(t, func(add func(string, string)) {
 		for i := range 600 {
-			for _, ext := range []string{"txt", "PNG", "json"} { // in another order than that of names
+			for _, ext := range []string{"txt", "PNG", "json"} { // in an order that is not that of names
 				add(fmt.Sprintf("d/%03d.%s", i, ext), strings.Repeat("x", 600-i))
 			}
 		}
@@ -298,7 +298,7 @@ func TestSearchFindsWordsOfAnyCase(t *testing.T) {
 		}
 		return hits, found
 	}
-	for round := range 2 { // out of the archive, and then out of what was surveyed
+	for round := range 2 { // from the archive, and then from the survey
 		for q, want := range map[string]string{"TWO": "a/b/two.txt", "b thr": "a/b/three.bin", "àé": "ÀÉ.txt", `raw\xff`: `raw\xff\xfe`} {
 			if hits, n := search(q); len(hits) != 1 || hits[0] != want || n != 1 {
 				t.Errorf("round %d: %q finds %q, expected %q", round, q, hits, want)
@@ -368,7 +368,7 @@ func cells(t *testing.T, b []byte) (head struct {
 	return head, b[4+n:]
 }
 
-// The page says what parity protects an archive.
+// TestParityIsShown checks that the page shows an archive's parity.
 func TestParityIsShown(t *testing.T) {
 	m := oddArchive(t)
 	if _, err := holdall.ProtectStore(t.Context(), m, []string{"x.caf"}, m, "x.caf"+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
@@ -684,7 +684,8 @@ func TestArraysAreSampled(t *testing.T) {
 	}
 }
 
-// recording is a small NWB file; testdata/session.py tells what is in it.
+// recording returns a site with a small NWB file; testdata/session.py shows
+// its contents.
 func recording(t *testing.T) *site {
 	t.Helper()
 	m := &storetest.Mem{}
@@ -794,8 +795,9 @@ func FuzzQuestions(f *testing.F) {
 
 // source is of archives that are open, and stay so.
 
-// What the page asks of an archive of a million entries: the treemap of all of it, and the
-// whole byte map, by the kinds of files.
+// BenchmarkAMillionEntries measures the page's requests for an archive of a
+// million entries: the treemap of all of it, and the whole byte map, by the
+// kinds of files.
 func BenchmarkAMillionEntries(b *testing.B) {
 	m := &storetest.Mem{}
 	w, err := caf.Format.Create(b.Context(), m, "x.caf", format.CreateOptions{})

@@ -15,9 +15,9 @@ import (
 	"github.com/holdall/holdall/internal/columns"
 )
 
-// A folder is what lies directly in a directory, in columns, so that a page of it can be
-// shown from anywhere and in any order. Somebody reads it; who asks meanwhile gets what
-// is there.
+// A folder holds the entries directly in a directory, in columns, so that a
+// page can start anywhere and have any order. One goroutine reads it; requests
+// get what has been read so far.
 type folder struct {
 	key folderKey
 	v   *view
@@ -27,18 +27,18 @@ type folder struct {
 	complete bool
 	err      error
 	waiting  int
-	idle     *time.Timer // ends the reading when nobody waits
+	idle     *time.Timer // ends the reading when no request waits
 
 	names names
 	size  columns.Rows[int64]
-	time  columns.Rows[int64] // in ms; noTime if there is none
+	time  columns.Rows[int64] // in ms; noTime if unknown
 	kind  columns.Rows[uint8]
 	dirs  int
 	shown int // pictures that browsers show
 	bytes int64
-	odd   bool // names came in another order than their own
+	odd   bool // names were not read in sorted order
 
-	orders map[folderOrder][]uint32 // nil is as they were read
+	orders map[folderOrder][]uint32 // nil means the order in which they were read
 	latest folderOrder
 	used   int64
 }
@@ -71,7 +71,8 @@ type folderCache struct {
 	clock int64
 }
 
-// folder returns the folder of a directory, which somebody reads or has read.
+// folder returns the folder of a directory, which has been read or is being
+// read.
 func (h *Handler) folder(v *view, dir string) *folder {
 	release, reading := v.Hold(), false
 	defer func() {
@@ -120,7 +121,7 @@ func (c *folderCache) forget(v *view) {
 	maps.DeleteFunc(c.list, func(key folderKey, _ *folder) bool { return key.v == v })
 }
 
-// trim forgets what was not asked for longest, while too much is kept.
+// trim removes the least recently used folders while the cache is too large.
 func (c *folderCache) trim(keep *folder) {
 	for {
 		var sum int64
@@ -246,8 +247,8 @@ func (f *folder) foldersFirst() {
 	f.orders[folderOrder{by: "name"}] = order
 }
 
-// wait waits until f has row upTo, or all, or until a moment has passed and it has
-// something. all waits for all of it.
+// wait waits until f has row upTo, or is complete, or until a moment has
+// passed and it has something. With all, it waits until f is complete.
 func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
 	f.mu.Lock()
 	f.waiting++
@@ -325,7 +326,7 @@ func (f *folder) order(o folderOrder) []uint32 {
 	return f.keep(o, order)
 }
 
-// keep keeps an order until another is asked for.
+// keep caches an order until another one is requested.
 func (f *folder) keep(o folderOrder, order []uint32) []uint32 {
 	if f.latest != (folderOrder{}) {
 		delete(f.orders, f.latest)
@@ -349,10 +350,10 @@ func (f *folder) picturesOf(order []uint32) []uint32 {
 	return some
 }
 
-const maxWith = 12 // files that are told of with a picture
+const maxWith = 12 // files that are listed with a picture
 
-// with returns the files beside a picture that are called as it is up to the first dot: what
-// makes a sample of it.
+// with returns the files beside a picture that have the same name up to the
+// first dot: together they are a sample.
 func (f *folder) with(row int) (all []string) {
 	name := f.names.at(row)
 	stem, _, _ := strings.Cut(name, ".")
@@ -380,7 +381,7 @@ func (f *folder) with(row int) (all []string) {
 
 type rowJSON struct {
 	Name     string `json:"n"`
-	Kind     string `json:"k,omitempty"` // a file has none
+	Kind     string `json:"k,omitempty"` // empty for a file
 	Size     *int64 `json:"s,omitempty"`
 	Time     *int64 `json:"t,omitempty"`
 	Files    int64  `json:"c,omitempty"` // below a folder

@@ -14,18 +14,18 @@ import (
 	"github.com/holdall/holdall/internal/columns"
 )
 
-// A spanMap says what each byte of an archive is for. Its volumes lie one behind the
-// other: an address counts from the first byte of the first one.
+// A spanMap describes the use of each byte of an archive. Its volumes follow
+// each other: an address counts from the first byte of the first volume.
 type spanMap struct {
 	volumes []volume
-	held    []held // what each has
+	held    []held // the contents of each volume
 	base    map[string]int
 	size    int64
 
 	content, regions spans
 	words            columns.Words
 	coarse           *bytemap.Map // if there are too many spans to keep
-	parity           string       // what protects the archive
+	parity           string       // the archive's protection
 }
 
 type volume struct {
@@ -36,7 +36,7 @@ type volume struct {
 
 const (
 	maxSpans   = 6 << 20
-	maxVolumes = 2000 // that are told to the page
+	maxVolumes = 2000 // that the page gets
 	uses       = int(bytemap.Gap) + 1
 )
 
@@ -77,7 +77,8 @@ func (s *spans) add(off, n int64, ref uint32, packed uint8) {
 	s.most = max(s.most, n)
 }
 
-// sort puts spans in the order of their addresses. What several entries share is one run.
+// sort sorts spans by address. Data that several entries share becomes one
+// run.
 func (s *spans) sort() {
 	if s.sorted {
 		return
@@ -143,7 +144,7 @@ func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
 	for _, name := range list {
 		size, err := in.VolumeSize(ctx, name)
 		if err != nil {
-			size = 0 // it is not there: verify says so
+			size = 0 // it is missing: verify reports that
 		}
 		if _, twice := m.base[name]; twice {
 			continue
@@ -173,7 +174,7 @@ func (m *spanMap) place(name string, off, n int64) (int64, int64) {
 }
 
 func (m *spanMap) addContent(x format.Extent, row uint32) {
-	// What is inline lies in the index, which has a region.
+	// Inline content is in the index, which has a region of its own.
 	if x.External || x.Codec == codec.Inline || m.content.Len() > maxSpans {
 		return
 	}
@@ -192,8 +193,8 @@ func (m *spanMap) addRegion(r format.Region) {
 	}
 }
 
-// finish sorts what was added. If that was too much, a map of a few thousand cells takes
-// its place.
+// finish sorts the added spans. If there were too many, they are replaced by a
+// map of a few thousand cells.
 func (m *spanMap) finish(ctx context.Context, in *holdall.Archive) error {
 	if m.content.Len()+m.regions.Len() > maxSpans {
 		m.content, m.regions = newSpans(), newSpans()
@@ -337,12 +338,12 @@ func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
 	return p
 }
 
-// cellLen is how many bytes a cell is told in:
+// cellLen is the number of bytes that encode a cell:
 //
 //	u8   the use that takes most of it, or classCode and the class of content
-//	u8   how much of it that is, of 255
-//	u8   1 an entry whose neighbours look otherwise, 2 a problem
-//	u8   what takes most of the rest, in the same way, 255 for nothing
+//	u8   the share of that, of 255
+//	u8   1 an entry that differs from its neighbours, 2 a problem
+//	u8   the use that takes most of the rest, in the same way, 255 for nothing
 //	u32  how many spans begin in it
 const (
 	cellLen   = 8
@@ -411,11 +412,11 @@ func (p *picture) totals() (byUse, byClass map[string]int64) {
 	return byUse, byClass
 }
 
-// drawn returns the map of the archive that is asked about, and what is known of it.
+// drawn returns the requested archive's view for the map, and its survey.
 func (q *question) drawn() (v *view, d *surveyed) {
 	v = q.view()
 	if q.err == nil {
-		// Some formats show an archive as a whole in another view.
+		// Some formats show the whole archive in another view.
 		if over := v.in.Format().Overview; over != "" && v.in.Store() != nil {
 			v, q.err = q.inView(v, over)
 		}
@@ -471,7 +472,7 @@ func (q *question) byteMap() error {
 	out := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(head)+p.cells*cellLen), uint32(len(head)))
 	out = p.bytes(append(out, head...))
 	q.w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = q.w.Write(out) // who is gone gets nothing
+	_, _ = q.w.Write(out) // an error means that the client is gone
 	return nil
 }
 

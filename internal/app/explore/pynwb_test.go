@@ -31,7 +31,8 @@ func python(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// Tables are what pynwb reads of them, in HDF5 and in what LINDI's own package makes of it.
+// TestTablesAreWhatPynwbReads compares tables with those that pynwb reads, in
+// HDF5 and in the files that LINDI's own package makes of it.
 func TestTablesAreWhatPynwbReads(t *testing.T) {
 	dir, scripts := t.TempDir(), filepath.Join("..", "..", "..", "interop", "hdf5")
 	python(t, filepath.Join(scripts, "nwb.py"), dir)

@@ -23,11 +23,12 @@ const (
 type rasterJSON struct {
 	Units  int64   `json:"units"` // of the table
 	Spikes int64   `json:"spikes"`
-	From   int64   `json:"from"` // the first unit that is told
+	From   int64   `json:"from"` // the first unit in the response
 	Start  float64 `json:"start"`
 	End    float64 `json:"end"`
 	Bins   int64   `json:"bins"`
-	// Counts are bytes: of each unit its bins, from the first unit on. What is more than 255 is 255.
+	// Counts has a byte for each bin of each unit, from the first unit on. Values
+	// above 255 are stored as 255.
 	Counts []byte      `json:"counts"`
 	Told   []unitJSON  `json:"told"`            // of the units from From on
 	Every  int64       `json:"every,omitempty"` // of many spikes each so many was read
@@ -36,14 +37,14 @@ type rasterJSON struct {
 	Unit   string      `json:"unit"`
 }
 
-// unitJSON is one unit: how many spikes it has, and how many of those that were read are within
-// the time that is told.
+// unitJSON is one unit: how many spikes it has, and how many of those that
+// were read are in the requested time.
 type unitJSON struct {
 	Spikes int64 `json:"spikes"`
 	Within int64 `json:"within"`
 }
 
-// faultJSON is a unit that cannot be told.
+// faultJSON is a unit that cannot be read.
 type faultJSON struct {
 	Unit int64  `json:"unit"`
 	Why  string `json:"why"`
@@ -111,7 +112,7 @@ func (q *question) raster() error {
 			return
 		}
 		j.Told[unit].Within++
-		// Both may be so far apart that their difference is none.
+		// The difference of the two may overflow, so each is halved.
 		b := int64(unit)*bins + min(bins-1, max(0, int64((t/2-start/2)/(end/2-start/2)*float64(bins))))
 		if j.Counts[b] < 255 {
 			j.Counts[b]++
@@ -123,7 +124,7 @@ func (q *question) raster() error {
 	return q.json(j)
 }
 
-// float is a number that is asked for; NaN if none is.
+// float returns a requested number, or NaN if there is none.
 func (q *question) float(key string) float64 {
 	s := q.q.Get(key)
 	if s == "" || q.err != nil {
@@ -136,7 +137,8 @@ func (q *question) float(key string) float64 {
 	return v
 }
 
-// each hands on the spikes of units, or of very many some, and notes what of them cannot be read.
+// each yields the spikes of units, or a sample if there are very many, and
+// records which of them cannot be read.
 func (j *rasterJSON) each(ctx context.Context, times *zarr.Array, units []span, spike func(unit int, t float64)) error {
 	room, total := int64(maxDecoded), int64(0)
 	p := &piece{array: times, room: &room}
@@ -185,7 +187,8 @@ type piece struct {
 	wrong      fault
 }
 
-// times hands on the elements in a span that can be read, and says what is wrong with the rest.
+// times yields the readable elements of a span, and returns the fault of the
+// rest.
 func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong fault, err error) {
 	for at := s.from; at < s.end; {
 		if at < p.from || at >= p.end || p.step > 1 {
@@ -217,7 +220,8 @@ func (p *piece) length() int64 {
 	return min(max(1, (1<<16)/chunk)*chunk, 1<<20)
 }
 
-// read reads what begins at an element: up to the end of a chunk, or of some small ones.
+// read reads from an element to the end of its chunk, or of several small
+// chunks.
 func (p *piece) read(ctx context.Context, at, end int64) error {
 	n := p.length()
 	p.from, p.end = at, min(p.most, (at/n+1)*n)

@@ -60,7 +60,7 @@ func lower(to, name []byte) []byte {
 }
 
 func (p *pattern) matches(name []byte) bool {
-	if p.ascii { // letters of others than ASCII are not asked for
+	if p.ascii { // other letters are not searched for
 		p.low = p.low[:0]
 		for _, c := range name {
 			if 'A' <= c && c <= 'Z' {
@@ -79,7 +79,7 @@ func (p *pattern) matches(name []byte) bool {
 	return true
 }
 
-// below is what names begin with that are in the folder that is asked about.
+// below returns the prefix of the names in the requested folder.
 func (q *question) below() string {
 	if dir := q.path(); dir != "." {
 		return dir + "/"
@@ -99,8 +99,8 @@ func (q *question) lines() (lines *json.Encoder, flush func()) {
 	}
 }
 
-// search answers with names that have all the words of q, as they are found: a line of
-// JSON for each, and one at the end that says how many there are.
+// search responds with the names that contain all words of q, as they are
+// found. Each is a line of JSON; the last line has the number of matches.
 func (q *question) search() error {
 	text := q.q.Get("q")
 	if len(text) > maxQuery {
@@ -178,7 +178,7 @@ func (q *question) search() error {
 		}
 		end["error"] = surveyUnasked
 	}
-	_ = lines.Encode(end) // who is gone gets nothing
+	_ = lines.Encode(end) // an error means that the client is gone
 	flush()
 	return nil
 }

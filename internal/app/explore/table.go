@@ -18,16 +18,16 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// limits of what is told of a table.
+// These limit how much of a table is sent.
 const (
 	maxColumns = 200
 	maxRows    = 500  // of an answer
 	maxNested  = 3    // indexes of indexes
 	maxEnum    = 4096 // names of an enumeration
-	ofList     = 8    // elements of a list that are told
-	ofText     = 300  // bytes of a text that are told
+	ofList     = 8    // elements sent of a list
+	ofText     = 300  // bytes sent of a text
 	together   = 4096 // rows of a column that are read at once
-	apart      = 64   // rows that are read in between, of another chunk
+	apart      = 64   // rows of another chunk that are read in between
 )
 
 // tableJSON is a table of NWB (DynamicTable), and some of its rows.
@@ -37,14 +37,14 @@ type tableJSON struct {
 	About   string       `json:"description,omitempty"`
 	Rows    int64        `json:"rows"`
 	Columns []columnJSON `json:"columns"`
-	More    int          `json:"more,omitempty"` // columns that are not told
+	More    int          `json:"more,omitempty"` // number of columns that were left out
 	From    int64        `json:"from"`
 	IDs     []cellJSON   `json:"ids,omitempty"`
 	Cells   [][]cellJSON `json:"cells"` // by column
 	Fault   string       `json:"fault,omitempty"`
 }
 
-// columnJSON says what is in a column.
+// columnJSON describes the contents of a column.
 type columnJSON struct {
 	Name   string   `json:"name"`
 	Path   string   `json:"path,omitempty"`
@@ -53,7 +53,7 @@ type columnJSON struct {
 	Unit   string   `json:"unit,omitempty"`
 	Number bool     `json:"number,omitempty"`
 	Nested int      `json:"nested,omitempty"` // a cell is a list, of lists, and so on
-	Inner  []int64  `json:"inner,omitempty"`  // the shape of what is in a cell
+	Inner  []int64  `json:"inner,omitempty"`  // the shape of a cell's value
 	Fields []string `json:"fields,omitempty"` // of a compound
 	Table  string   `json:"table,omitempty"`  // numbers are rows of this table
 	Fault  string   `json:"fault,omitempty"`
@@ -93,7 +93,7 @@ type group struct {
 	attrs map[string]any
 }
 
-// groupAt returns what is known of a group.
+// groupAt returns a description of a group.
 func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 	for range 40 {
 		attrs, err := zarr.Attributes(ctx, in, at)
@@ -115,7 +115,7 @@ func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 
 func (g *group) text(key string) string { return words(g.attrs[key]) }
 
-// words is an attribute that is a text; "" if it is none.
+// words returns an attribute that is a text, or "" if it is not.
 func words(v any) string {
 	s, _ := v.(string)
 	return strings.ToValidUTF8(s, "\uFFFD")
@@ -174,7 +174,8 @@ func (g *group) open(ctx context.Context, name string) *zarr.Array {
 	return a
 }
 
-// refersTo is the path that an attribute refers to; "" if it refers to nothing.
+// refersTo returns the path that an attribute refers to, or "" if it is not a
+// reference.
 func refersTo(v any) string {
 	o, _ := v.(map[string]any)
 	r, _ := o["_REFERENCE"].(map[string]any)
@@ -246,7 +247,7 @@ func (c *column) rows() int64 {
 	return c.data.Shape[0]
 }
 
-// words reads the names that numbers stand for.
+// words reads the names for a column of numbers.
 func (c *column) words(ctx context.Context, in zarr.Source, at string) (list []string, err error) {
 	a, err := zarr.Open(ctx, in, at)
 	if err != nil {
@@ -310,7 +311,7 @@ func (q *question) table() error {
 	return q.json(j)
 }
 
-// group is the group that is asked about.
+// group returns the requested group.
 func (q *question) group() (g *group) {
 	v := q.arrayed()
 	at := q.path()
@@ -354,7 +355,7 @@ func (g *group) columns(ctx context.Context, j *tableJSON, room *int64) (list []
 	return list
 }
 
-// cells are the rows of a column from one on up to another.
+// cells returns the rows of a column in [from, end).
 func (c *column) cells(ctx context.Context, from, end int64) ([]cellJSON, error) {
 	lists, err := c.lists(ctx, 0, []span{{from: from, end: end}})
 	if err != nil {
@@ -408,8 +409,9 @@ func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJS
 	return out, nil
 }
 
-// bounds reads where lists begin and end: each at the end of the one before. Nothing that an
-// index says is believed: it may lead nowhere, or back.
+// bounds reads where lists begin and end: each begins at the end of the one
+// before. The values of an index are not trusted: they may be out of range, or
+// decrease.
 func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows int64) ([]span, error) {
 	if from >= end {
 		return nil, nil
@@ -525,7 +527,7 @@ func inside(a *zarr.Array) []int64 {
 	return count
 }
 
-// told makes cells of what was read of rows.
+// told makes cells from the values of rows.
 func (c *column) told(values []any, rows int64) []cellJSON {
 	out := make([]cellJSON, rows)
 	per := int64(len(values)) / max(1, rows)
@@ -562,8 +564,9 @@ func first(list []any) any {
 	return list[0]
 }
 
-// read reads rows of an array, of each as many elements as inside says. What cannot be read is
-// a fault in its place; an error is of what is no fault of the array.
+// read reads rows of an array, each with as many elements as inside. A value
+// that cannot be read becomes a fault in its place. An error is one that is
+// not a fault of the array.
 func (c *column) read(ctx context.Context, a *zarr.Array, from, end int64) ([]any, error) {
 	inner := inside(a)
 	per := int64(1)
@@ -584,7 +587,7 @@ func (c *column) read(ctx context.Context, a *zarr.Array, from, end int64) ([]an
 	if err == nil {
 		return values, nil
 	}
-	// Rows of chunks that can be read are told.
+	// Return the rows of those chunks that can be read.
 	for at := from; at < end; {
 		next := end
 		if c := a.Chunks[0]; at/c < (end-1)/c {
@@ -618,7 +621,7 @@ func (c *column) cell(v any) cellJSON {
 	return cellOf(v, 3)
 }
 
-// cellOf is a value for people; lists in it are told so deep.
+// cellOf formats a value for people. It shows nested lists down to a depth.
 func cellOf(v any, deep int) cellJSON {
 	switch v := v.(type) {
 	case fault:

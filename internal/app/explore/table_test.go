@@ -83,7 +83,7 @@ type cell struct {
 	N       *int64
 }
 
-// String has what lists are, and faults in braces.
+// String formats lists with their elements, and faults in braces.
 func (c cell) String() string {
 	switch {
 	case c.F != "":
@@ -211,11 +211,11 @@ func TestATableIsToldByRows(t *testing.T) {
 			t.Errorf("%q is answered with %d %s", path, code, body)
 		}
 	}
-	// In the view of its members nothing has these paths.
+	// In the view of its members, these paths do not exist.
 	if code, _, _ := s.get("/api/table", "a", "x", "view", "members", "path", "t"); code != 400 {
 		t.Errorf("members are answered with %d", code)
 	}
-	// What an entry can be shown as.
+	// An entry lists the ways in which an entry can be shown.
 	type entry struct{ Array, Grouped, Table, Units, Series bool }
 	for path, want := range map[string]entry{"t": {Grouped: true, Table: true}, "t/n": {Array: true}, "t/.zattrs": {}} {
 		if got := ask[entry](s, "/api/entry", "a", "x", "view", "zarr", "path", path); got != want {
@@ -224,7 +224,8 @@ func TestATableIsToldByRows(t *testing.T) {
 	}
 }
 
-// Nothing that an index or a shape says is believed.
+// TestDamagedTablesSayWhere checks that the values of an index or a shape are
+// not trusted.
 func TestDamagedTablesSayWhere(t *testing.T) {
 	r := refs{}
 	r.group("", nil)
@@ -237,7 +238,7 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 	data("list", 2, 1, 3, -1, 6, 6)
 	data("far", 1, 7, math.MaxInt64, math.MinInt64, 5, 6)
 	numbers(r, "t/hole", "<i8", 2, nil, int64(1), 2, 3, 4, 5, 6)
-	r["t/hole/1"] = "base64:AAAA" // a chunk that is too long for none, too short for one of a codec
+	r["t/hole/1"] = "base64:AAAA" // a chunk that is too long for no codec, and too short for one with a codec
 	r["t/hole/.zarray"].(map[string]any)["compressor"] = map[string]any{"id": "zlib", "level": 1}
 	r.meta("t/bad", "<i8", []int64{6}, []int64{math.MaxInt64 / 16}, nil)
 	numbers(r, "t/deep", "<i8", 6, nil, int64(1))
@@ -267,7 +268,7 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 	if got := a.column("huge"); !strings.Contains(got, "of 1125899906842624") {
 		t.Errorf("rows that are huge are %s", got)
 	}
-	// Most of a table can be read, if a chunk of it cannot.
+	// If a chunk cannot be read, most of a table still can.
 	r = refs{}
 	r.group("", nil)
 	r.group("t", map[string]any{"colnames": []string{"n"}})
@@ -327,7 +328,7 @@ func TestEachViewHasPictures(t *testing.T) {
 	if got := ask[entry](s, "/api/entry", "a", "x", "view", "objects", "path", "acquisition/movie/data@unit"); got.Array || got.Kind != "property" {
 		t.Errorf("an attribute is %+v", got)
 	}
-	// Of a million rows only the chunks are read that hold what is asked for.
+	// Of a million rows, only the chunks with the requested rows are read.
 	if n := testkit.Allocated(func() { s.tableOf("intervals/trials", "from", "999900") }); n > 8<<20 {
 		t.Errorf("the last rows of a million took %d bytes", n)
 	}
@@ -382,7 +383,7 @@ func TestSpikesAreCounted(t *testing.T) {
 	if a = r.serve(t).rasterOf("n", "1", "bins", "2"); !slices.Equal(a.Counts, []byte{0, 3}) {
 		t.Errorf("the last of all times is %+v", a)
 	}
-	// Nothing that its index or its shape says is believed.
+	// The values of its index and its shape are not trusted.
 	numbers(r, "units/spike_times", "<f8", 3, nil, 0, 1, 1.01, 2, 10, 4, 5, math.NaN())
 	index(r, "units/spike_times_index", 5, 3, math.MaxInt64, 8)
 	r["units/spike_times/1"] = "AAAA"
@@ -494,7 +495,7 @@ func TestImagesOfColours(t *testing.T) {
 	}
 }
 
-// FuzzTables asks for tables whose indexes and shapes are anything.
+// FuzzTables requests tables with arbitrary indexes and shapes.
 func FuzzTables(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8}, int64(5), int64(2), int64(1), uint16(0))
 	f.Add(bytes.Repeat([]byte{255}, 40), int64(1)<<60, int64(1)<<40, int64(7), uint16(3))

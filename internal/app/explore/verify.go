@@ -37,7 +37,7 @@ type verification struct {
 	quick    bool
 	problems []problemJSON
 	counts   map[string]int64 // by severity
-	hurt     map[string]hurt  // by path: what has a problem, and the folders that it is in
+	hurt     map[string]hurt  // by path: entries with problems, and the folders that contain them
 	sum      holdall.Verified
 	why      string
 	ended    time.Time
@@ -56,9 +56,9 @@ type problemJSON struct {
 	spans  []mark // where it is
 }
 
-// hurt is what a check found wrong with an entry, and below a folder.
+// hurt describes what a check found wrong with an entry, and below a folder.
 type hurt struct {
-	own   format.Severity // the worst of its own, if any
+	own   format.Severity // the worst problem of the entry itself
 	below int             // how many entries below are damaged
 }
 
@@ -83,8 +83,8 @@ func (x *verification) hurts(path string, s format.Severity) {
 	}
 }
 
-// health is what the last check of an archive says of paths of a view: nothing of views
-// that the check did not go by.
+// health returns a function that gives the results of the last check for paths
+// of a view. For other views than the checked one, it gives nothing.
 func (h *Handler) health(v *view) func(path string) healthJSON {
 	x := h.verification(v.Name)
 	if x == nil || v.of != v {
@@ -144,8 +144,8 @@ var (
 // maxChecks is how many checks are remembered that have ended.
 const maxChecks = 256
 
-// forget forgets what a check found in an archive that is another now. One that is under way
-// ends, and says why.
+// forget removes the results of a check of an archive that was replaced. A
+// running check ends with the reason.
 func (c *verifies) forget(archive string, is func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +218,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 		x.found(ctx, v, p)
 	})
 	if err == nil && !v.Current(ctx) {
-		err = store.ErrChanged // what was looked at last may be the new one
+		err = store.ErrChanged // the last bytes that were read may be from the new one
 	}
 	h.changed(err, v)
 	x.mu.Lock()
@@ -229,7 +229,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	case errors.Is(cause, errCancelled):
 		x.state = "cancelled"
 	case errors.Is(cause, errReplaced), errors.Is(err, store.ErrChanged):
-		// What was found is true of neither.
+		// The results are true of neither.
 		x.state, x.why, x.problems, x.counts, x.hurt = "failed", errReplaced.Error(), nil, map[string]int64{}, nil
 	case err == nil:
 		x.state = "complete"
@@ -246,7 +246,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	x.tell()
 }
 
-// tell wakes who waits. x.mu is held.
+// tell wakes waiting requests. x.mu must be held.
 func (x *verification) tell() {
 	close(x.changed)
 	x.changed = make(chan struct{})
@@ -294,7 +294,7 @@ func (x *verification) is(state string) bool {
 }
 
 type verifyJSON struct {
-	State    string           `json:"state"` // "none": there was none
+	State    string           `json:"state"` // "none" if there was no check
 	Quick    bool             `json:"quick,omitempty"`
 	Begun    int64            `json:"begun,omitempty"`
 	Seconds  float64          `json:"seconds"`

@@ -273,7 +273,7 @@ func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 				return false
 			}
 			if r.Method == http.MethodDelete && removed.Add(1) > 2 {
-				return false // without the list, this is like another case
+				return false // deleting each further list is the same case again
 			}
 			if made.Add(1) == n {
 				kill()

@@ -24,8 +24,8 @@ const (
 	maxTold = 256 << 20 // bytes that describe all of them
 )
 
-// A Hierarchy is what describes groups and arrays. It is a source for package zarr: what it
-// does not have itself the archive gives.
+// A Hierarchy holds the descriptions of groups and arrays. It is a source for
+// package zarr: anything else is read from the archive.
 type Hierarchy struct {
 	Arrays []Array // in the order of their paths
 
@@ -34,14 +34,15 @@ type Hierarchy struct {
 	array map[string]bool // by path; false of groups
 }
 
-// An Array is where an array is, and what it is, or why that cannot be told.
+// An Array is an array's path and description, or the error that prevents one.
 type Array struct {
 	Path string
 	Meta *zarr.Meta
 	Err  error
 }
 
-// told is the value of a key that describes something, or why it cannot be read.
+// told is the value of a key that describes a group or an array, or the error
+// from reading it.
 type told struct {
 	text []byte
 	err  error
@@ -57,7 +58,8 @@ func Is(ctx context.Context, in *holdall.Archive) bool {
 	return false
 }
 
-// Read reads what describes groups and arrays: many texts at once, neighbours together.
+// Read reads the descriptions of groups and arrays. It reads many texts at
+// once, adjacent ones together.
 func Read(ctx context.Context, in *holdall.Archive) (*Hierarchy, error) {
 	h := &Hierarchy{in: in, texts: map[string]told{}, array: map[string]bool{}}
 	err := in.ContentsOf(ctx, h.describing(ctx), func(e holdall.Entry, content io.Reader, err error) error {
@@ -124,7 +126,7 @@ func (h *Hierarchy) parse(key string, t told) {
 func (h *Hierarchy) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
 	t, ok := h.texts[key]
 	switch {
-	case !ok && describes(key): // an archive may follow soft links, whose own attributes are others
+	case !ok && describes(key): // an archive may follow soft links, and the target has other attributes
 		return nil, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
 	case !ok:
 		return h.in.Get(ctx, key, limit)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// An NWB is what an NWB file (Neurodata Without Borders) is about.
+// An NWB describes an NWB file (Neurodata Without Borders).
 type NWB struct {
 	Version string   `json:"version"`
 	Session Session  `json:"session"`
@@ -24,7 +24,7 @@ type NWB struct {
 	Series  []Series `json:"series,omitempty"`
 	Tables  []Table  `json:"tables,omitempty"`
 
-	Err error `json:"-"` // what of it could not be read
+	Err error `json:"-"` // the error for parts that could not be read
 }
 
 // A Session is when, where and by whom something was recorded.
@@ -40,7 +40,7 @@ type Session struct {
 	Keywords     []string `json:"keywords,omitempty"`
 }
 
-// A Subject is who was looked at.
+// A Subject is the person or animal that was recorded.
 type Subject struct {
 	ID          string `json:"subject_id,omitempty"`
 	Species     string `json:"species,omitempty"`
@@ -53,7 +53,7 @@ type Subject struct {
 	Description string `json:"description,omitempty"`
 }
 
-// A Device is what something was recorded with.
+// A Device is a device used for the recording.
 type Device struct {
 	Name         string `json:"name"`
 	Type         string `json:"type"`
@@ -87,13 +87,13 @@ type Table struct {
 }
 
 const (
-	textLimit = 1 << 20 // bytes of a text, or of a list of them
+	textLimit = 1 << 20 // bytes of a text, or of a list of texts
 	atOnce    = 32      // values that are read at a time
 )
 
-// NWB says what an NWB file is about; nil if the hierarchy is none. When series begin, and how
-// long those last that have timestamps, is read of the first ones: as many as timed says. It
-// takes the first and the last timestamp.
+// NWB returns the description of an NWB file, or nil if the hierarchy is not
+// one. For the first timed series it reads the start time, and for those with
+// timestamps also the duration, from the first and the last timestamp.
 func (h *Hierarchy) NWB(ctx context.Context, timed int) (*NWB, error) {
 	attrs, err := zarr.Attributes(ctx, h, "")
 	if text(attrs["neurodata_type"]) != "NWBFile" {
@@ -141,7 +141,8 @@ func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 		}
 		n.Tables = append(n.Tables, t)
 	}
-	// What types extend is not looked up. A series shows two of three signs.
+	// The types that a type extends are not looked up. A series has two of three
+	// signs.
 	signs := 0
 	for _, sign := range []bool{has("data"), has("starting_time") || has("timestamps"), strings.HasSuffix(typ, "Series")} {
 		if sign {
@@ -153,7 +154,8 @@ func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 	}
 }
 
-// series says of a series what takes no reading of values.
+// series returns the description of a series, as far as it requires no reading
+// of values.
 func (h *Hierarchy) series(ctx context.Context, at, typ string) Series {
 	s := Series{Path: at, Type: typ}
 	if data := s.open(ctx, h, "data"); data != nil {
@@ -169,7 +171,7 @@ func (h *Hierarchy) series(ctx context.Context, at, typ string) Series {
 	return s
 }
 
-// open opens an array of a series; nil if there is none.
+// open opens an array of a series. It returns nil if there is none.
 func (s *Series) open(ctx context.Context, h *Hierarchy, name string) *zarr.Array {
 	if _, ok := h.array[s.Path+"/"+name]; !ok {
 		return nil
@@ -197,7 +199,7 @@ func (s *Series) end() {
 	}
 }
 
-// A job reads a value. Who wants it is told if it cannot be read.
+// A job reads a value. If that fails, it calls failed.
 type job struct {
 	read   func(context.Context) error
 	failed func(error)

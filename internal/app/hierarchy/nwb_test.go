@@ -16,7 +16,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// refs are the keys of an archive, with what they have: texts, or what becomes JSON.
+// refs are the keys of an archive with their values: texts, or values that are
+// encoded as JSON.
 type refs map[string]any
 
 const group = `{"zarr_format":2}`
@@ -191,7 +192,8 @@ func TestWhatIsNoNWBIsNone(t *testing.T) {
 	}
 }
 
-// What is damaged is told where it is, and the rest is there.
+// TestNWBOfDamagedFiles checks that damage is reported with its place, and
+// that the rest is returned.
 func TestNWBOfDamagedFiles(t *testing.T) {
 	ok := func() refs {
 		return file().words("identifier", "id").group("a", `{"neurodata_type":"TimeSeries"}`).numbers("a/data", 20, "").numbers("a/timestamps", 20, "")
@@ -246,7 +248,8 @@ func TestTimesOfTheFirstSeries(t *testing.T) {
 	}
 }
 
-// An array that says that it has many elements, of which none is there, takes no memory.
+// TestNWBOfHugeTexts checks that an array that claims many elements, but has
+// none, takes no memory.
 func TestNWBOfHugeTexts(t *testing.T) {
 	r := file()
 	for _, dtype := range []string{"|O", "|S1", "<U1000000", "|u1"} {

@@ -24,9 +24,9 @@ import (
 
 // S3Options are wishes for an S3.
 type S3Options struct {
-	// Key is what requests have to be signed with. Without an ID all may read.
+	// Key must sign requests. If its ID is empty, everyone may read.
 	Key Key
-	// Region is what buckets are said to be in; empty is us-east-1.
+	// Region is the region that buckets report; empty means us-east-1.
 	Region string
 	// Clock is for tests; nil is the time.
 	Clock func() time.Time
@@ -74,7 +74,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// s3Codes are Amazon's words for what is wrong.
+// s3Codes maps errors to Amazon's codes.
 var s3Codes = map[string]struct {
 	status int
 	text   string
@@ -98,7 +98,8 @@ var s3Codes = map[string]struct {
 	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "Expected a request without a body."},
 }
 
-// s3Error answers as S3 does when it says no; text is Amazon's usual one if it is empty.
+// s3Error sends an error response in S3's form. An empty text means Amazon's
+// usual one.
 func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 	c := s3Codes[code]
 	for _, key := range []string{"Content-Length", "Etag", "Last-Modified", "Accept-Ranges"} {
@@ -129,7 +130,8 @@ func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
 
 const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
 
-// subresources are what buckets and objects have that archives have not.
+// subresources are resources that S3's buckets and objects have, but archives
+// do not.
 var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "encryption", "inventory", "lifecycle", "logging", "metrics", "notification",
 	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "select", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
 
@@ -277,7 +279,7 @@ func (x *s3Writer) Write(p []byte) (int, error) {
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom is asked for content only, which is no answer that says no.
+// ReadFrom is called for content only, never for an error response.
 func (x *s3Writer) ReadFrom(r io.Reader) (int64, error) { return io.Copy(x.ResponseWriter, r) }
 
 // s3Tag is the ETag of an entry of a bucket. It does not look like an MD5, which clients
@@ -301,7 +303,8 @@ func s3Tag(a *Archive, e holdall.Entry) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `-1"`
 }
 
-// modTime is when an entry of a bucket was written, which has to be said of all.
+// modTime returns the time when an entry of a bucket was written. S3 requires
+// one for each entry.
 func modTime(a *Archive, e holdall.Entry) time.Time {
 	switch {
 	case !e.ModTime.IsZero():
@@ -312,11 +315,11 @@ func modTime(a *Archive, e holdall.Entry) time.Time {
 	return time.Unix(1, 0)
 }
 
-// A keysQuery is what a listing of keys is asked for.
+// A keysQuery is a request for a listing of keys.
 type keysQuery struct {
 	v2                bool
 	prefix, delimiter string
-	after             string // what is listed is behind this
+	after             string // list only keys after this
 	from              string // or from here
 	most              int
 	encode            bool
@@ -325,7 +328,8 @@ type keysQuery struct {
 
 const maxKeys = 1000
 
-// maxKeyLen bounds what is compared and sent back: no name in an archive is as long.
+// maxKeyLen limits the strings that are compared and sent back: no name in an
+// archive is as long.
 const maxKeyLen = 64 << 10
 
 func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
@@ -363,7 +367,7 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	} else {
 		k.after = q.Get("marker")
 		if k.delimiter != "" && strings.HasPrefix(k.after, k.prefix) && strings.HasSuffix(k.after, k.delimiter) && len(k.after) > len(k.prefix) {
-			// A marker that is a common prefix has all below it behind it.
+			// If the marker is a common prefix, the listing skips everything below it.
 			k.from, k.after = successor(k.after), ""
 		}
 	}
@@ -376,7 +380,8 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	return k, ""
 }
 
-// successor is the first string behind all that begin with s; "" if there is none.
+// successor returns the first string after all strings that begin with s, or
+// "" if there is none.
 func successor(s string) string {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] != 0xff {
@@ -390,11 +395,11 @@ func successor(s string) string {
 type found struct {
 	name   string
 	common bool
-	e      holdall.Entry // what the key stands for
+	e      holdall.Entry // the entry of the key
 }
 
-// findKeys lists keys. What is at next is where the listing goes on, "" if it is at its
-// end.
+// findKeys lists keys. next is the place where the listing continues, or "" at
+// its end.
 func (h *handler) findKeys(ctx context.Context, k keysQuery) (all []found, next string, err error) {
 	if k.most == 0 {
 		return nil, "", nil
@@ -438,13 +443,14 @@ again:
 	return all, "", nil
 }
 
-// isKey reports whether a name can be a key: any can where names are what keys were.
+// isKey reports whether a name can be a key. Every name can if the archive's
+// names were keys.
 func (h *handler) isKey(name string) bool {
 	return isPath(name) || h.a.Source().Reader.Can().Keys != nil
 }
 
-// asKey returns what a key stands for: its content, or that of what it links to. Other
-// entries are no keys.
+// asKey returns the content that a key stands for: the entry's own, or that of
+// its link's target. Other entries are not keys.
 func (h *handler) asKey(ctx context.Context, e holdall.Entry) (holdall.Entry, error) {
 	if !h.isKey(e.Name) {
 		return e, fs.ErrNotExist

@@ -50,7 +50,8 @@ func client(t *testing.T, at string, k serve.Key) *minio.Client {
 	return c
 }
 
-// odd are names in whose order directories and keys differ.
+// odd returns names for which the order of directories differs from that of
+// keys.
 func odd() (entries []holdall.Entry, keys []string) {
 	for _, name := range []string{"a-b", "a/x", "a.b", "a/y/z", "a", "a!", "b/c-d", "b/c/d", "b/c.e", "b/c", "ü/ö", "z z/+&%", "a0"} {
 		e := holdall.Entry{Name: "o/" + name}
@@ -295,7 +296,7 @@ func TestBucketsAnswerAsThoseThatWerePacked(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, info, err)
 		}
 		if headers["content-type"] == "" {
-			headers["content-type"] = "binary/octet-stream" // the service's own
+			headers["content-type"] = "binary/octet-stream" // the service's default
 		}
 		for _, method := range []string{"GET", "HEAD"} {
 			answer, body, err := ask(t, method, url+"/one.caf/"+name, "Accept-Encoding", "identity")
@@ -319,7 +320,8 @@ func TestBucketsAnswerAsThoseThatWerePacked(t *testing.T) {
 	}
 }
 
-// Files are of the types that they had, and none of these lets a browser do more.
+// TestFilesOfBucketsHaveTheirTypesAndDoNoHarm checks that files have their
+// original types, and that no type lets a browser do more.
 func TestFilesOfBucketsHaveTheirTypesAndDoNoHarm(t *testing.T) {
 	kept := map[string]map[string]string{
 		"page": {"content-type": "TEXT/HTML"}, "xml.jpg": {"content-type": "application/xml"}, "mixed": {"content-type": "multipart/x-mixed-replace; boundary=x"},
@@ -386,8 +388,8 @@ func FuzzSignatures(f *testing.F) {
 	})
 }
 
-// fuzzed are handlers of one archive of entries; that of buckets wants a signature where
-// there is but one.
+// fuzzed returns handlers of one archive with entries. The S3 handler requires
+// a signature.
 func fuzzed(f *testing.F, entries format.Entries) (http.Handler, http.Handler) {
 	set := serve.NewSet(serve.SetOptions{})
 	f.Cleanup(set.Close)

@@ -16,12 +16,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A handler answers for one archive, read-only. Links are followed within it.
+// A handler serves one archive, read-only. It follows links within the
+// archive.
 //
-// What is asked for whole is compared with the archive's digest, if there is
-// one: up to 1 MiB before the first byte is sent, otherwise on the way, and
-// then the last byte is not sent before it is known to be right. Ranges are
-// sent as they are.
+// If the whole content is requested, it is compared with the archive's digest,
+// if there is one. Up to 1 MiB is compared before the first byte is sent.
+// Longer content is compared while it is sent, and its last byte is sent only
+// after the digest has matched. Ranges are sent without a comparison.
 type handler struct {
 	a        *Archive
 	log      *slog.Logger
@@ -68,10 +69,10 @@ func (h *handler) target(w http.ResponseWriter, r *http.Request) (e holdall.Entr
 	return e, wantsDir, err == nil
 }
 
-// What pages may do that are not listed below: nothing.
+// strictPolicy forbids everything to pages that are not listed below.
 const strictPolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// secure sets what every answer has, whoever it is from.
+// secure sets the headers that every response has, from whichever handler.
 func secure(head http.Header, shared bool) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Content-Security-Policy", strictPolicy)
@@ -120,8 +121,8 @@ func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 // at the end, too: aiohttp, and so fsspec and zarr, does not follow relative links from paths with spaces.
 func isBrowser(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
-// redirectToDir leads to the same path with a slash at its end, relative to
-// where the client thinks it is: what is in front of the path, it alone knows.
+// redirectToDir redirects to the same path with a slash at its end. The
+// redirect is relative: only the client knows the part before the path.
 func redirectToDir(w http.ResponseWriter, r *http.Request) {
 	to := reference(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]) + "/"
 	if r.URL.RawQuery != "" {
@@ -136,15 +137,16 @@ func notFound(w http.ResponseWriter) {
 	http.Error(w, "404: the archive has no entry with this name", http.StatusNotFound)
 }
 
-// unlessGone ends a request that nobody waits for: to return would send a 200.
+// unlessGone aborts a request whose client is gone: a plain return would send
+// a 200.
 func unlessGone(r *http.Request) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// fail answers a request of which nothing has been sent, and logs what is not
-// the client's business: errors may name paths of this machine.
+// fail responds with an error, if nothing has been sent yet. It logs details
+// that are not for the client: errors may name paths of this machine.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	unlessGone(r)
 	for _, key := range []string{"Accept-Ranges", "Content-Range", "Etag", "Last-Modified"} {
@@ -164,7 +166,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 func (h *handler) tell(r *http.Request, err error) {
 	if errors.Is(err, store.ErrChanged) {
-		h.a.Stale() // the next request opens what is there now
+		h.a.Stale() // the next request opens the current archive
 	}
 	h.log.Error("cannot be served", "archive", h.a.Archive.Name(), "path", format.Escape(r.URL.Path), "error", err)
 }

@@ -26,7 +26,7 @@ import (
 
 var (
 	kept = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
-	// long is longer than what is held in memory to be checked.
+	// long is longer than the content that is verified in memory.
 	long = strings.Repeat("0123456789abcdef", 200_000)
 )
 
@@ -259,7 +259,7 @@ func TestFoldersAreListed(t *testing.T) {
 	if _, page := get(t, s.url+"/dir/"); !strings.Contains(page, `<a href="../">../</a>`) || !strings.Contains(page, `<a href="a b%3F%23%25.txt">a b?#%.txt</a>`) {
 		t.Error(page)
 	}
-	// Each link leads to what it says.
+	// Each link leads to the entry that it names.
 	for _, name := range []string{"hello.txt", "raw%FF%FE", "a%3Ab/c", "%3Ci%3E%26%22", "dir/a b%3F%23%25.txt"} {
 		base, _ := url.Parse(s.url + "/")
 		ref, err := base.Parse(name)
@@ -308,7 +308,7 @@ func TestFoldersAreListed(t *testing.T) {
 	if answer, body, err := ask(t, "HEAD", s.url+"/"); err != nil || answer.StatusCode != 200 || body != "" {
 		t.Error(answer, err)
 	}
-	// What is a file and has something below it is both.
+	// A file with entries below it is both a file and a folder.
 	if answer, body := get(t, s.url+"/both"); answer.StatusCode != 200 || body != "a file" {
 		t.Error(answer.Status, body)
 	}

@@ -115,7 +115,8 @@ func TestOwnZmetadata(t *testing.T) {
 	}
 }
 
-// Many ask at a time, and archives are let rest meanwhile.
+// TestZmetadataIsMadeOnce has many concurrent requests, while idle archives
+// drop their data.
 func TestZmetadataIsMadeOnce(t *testing.T) {
 	_, set, url, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{Idle: 1}, fixture(t, ""))
 	_, want := get(t, url+"/z/rec/.zmetadata")
@@ -149,7 +150,8 @@ func TestZmetadataIsMadeOnce(t *testing.T) {
 	}
 }
 
-// The view that a format has usually is served as if it had been asked for.
+// TestTheUsualViewMayBeZarr checks that a format's usual view is served as if
+// it had been requested.
 func TestTheUsualViewMayBeZarr(t *testing.T) {
 	st := &storetest.Mem{}
 	st.Put("kinds.h5", testkit.Read(t, "../../../hdf5/testdata/kinds_latest.h5"))

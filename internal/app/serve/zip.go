@@ -20,8 +20,9 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// zip sends what is below a folder as a zip. Once it has begun, what cannot be had
-// breaks the connection off, so that no part of a folder looks like all of it.
+// zip sends the contents of a folder as a zip. If something cannot be read
+// after it has begun, it aborts the connection, so that an incomplete folder
+// does not look complete.
 func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	dir, _, ok := h.target(w, r)
 	if !ok {
@@ -68,7 +69,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sent is an answer that says why the client gets no more.
+// sent is a response that records why the client gets no more.
 type sent struct {
 	w    io.Writer
 	gone error
@@ -92,12 +93,12 @@ func among(only map[string]bool, name string) bool {
 	return false
 }
 
-// sendZip sends what is in a folder, or only some of it.
+// sendZip sends the contents of a folder, or some of them.
 func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, only map[string]bool) (err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	z := zip.NewStream(out, func() (format.Scratch, error) { return sorter.TempFile() })
 	defer func() { err = errors.Join(err, z.Close()) }()
-	above := dir.Name + "/" // what is taken off names
+	above := dir.Name + "/" // removed from names
 	if dir.Name == "." {
 		above = ""
 	}
@@ -125,7 +126,7 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 			err = src.Fault(e)
 		}
 		if err == nil && e.Kind == format.HardLink {
-			// What it stands for is sent again: a zip has no links of this kind.
+			// The target is sent again: a zip has no links of this kind.
 			if e, err = a.Lookup(ctx, e.Link); err == nil {
 				if err = src.Fault(e); err == nil && !e.Kind.HasContent() {
 					err = fmt.Errorf("%s: is a %s", format.Escape(e.Name), e.Kind)

@@ -1,5 +1,6 @@
-// Package nodes adds to package explore what only Oak stores have: properties of nodes, and their
-// changes between revisions. Package explore itself knows no formats.
+// Package nodes adds to package explore the data that only Oak stores have:
+// properties of nodes, and their changes between revisions. Package explore
+// itself contains no code for particular formats.
 package nodes
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/holdall/holdall/internal/oak"
 )
 
-// Of returns what only the format of an archive has; of most that is nothing.
+// Of returns the additional data of an archive. For most formats there is
+// none.
 func Of(a *holdall.Archive) (x explore.Extra) {
 	if a.Format().Name != "oak" {
 		return x
@@ -135,7 +137,7 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 	return x
 }
 
-// rooted is a path as a store knows it.
+// rooted converts a path to the form that a store uses.
 func rooted(path string) string {
 	if path == "." {
 		return "/"
