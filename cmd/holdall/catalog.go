@@ -48,7 +48,8 @@ For several machines it can be in PostgreSQL: postgres://USER@HOST/DATABASE.`,
 
 const dbUsage = "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)"
 
-// catalogAddress is the catalogue that the user means; usual is true if no address was given.
+// catalogAddress returns the address of the user's catalogue. usual is true if
+// no address was given.
 func (a *app) catalogAddress() (address string, usual bool, err error) {
 	if named := cmp.Or(a.db, os.Getenv("HOLDALL_CATALOG")); named != "" {
 		return named, false, nil
@@ -64,7 +65,8 @@ func (a *app) catalogAddress() (address string, usual bool, err error) {
 	return filepath.Join(dir, "holdall", "catalog.db"), true, err
 }
 
-// shownCatalog is the address of a catalogue as it may be shown: without a password.
+// shownCatalog returns an address of a catalogue for messages, without a
+// password.
 func shownCatalog(address string) string {
 	if strings.HasPrefix(address, "postgres") {
 		address = store.Redact(address)
@@ -72,12 +74,12 @@ func shownCatalog(address string) string {
 	return format.Escape(address)
 }
 
-// noCatalogError means that the catalogue is not there.
+// noCatalogError reports that the catalogue does not exist.
 type noCatalogError struct{ error }
 
 func (e *noCatalogError) Unwrap() error { return e.error }
 
-// withCatalog calls do with the catalogue that the user means.
+// withCatalog calls do with the user's catalogue.
 func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
@@ -92,7 +94,7 @@ func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *cat
 	return errors.Join(do(c), c.Close())
 }
 
-// onCatalog is the work of a verb with the catalogue that the user means.
+// onCatalog adapts a function on the user's catalogue.
 func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
@@ -301,7 +303,8 @@ func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Sto
 	return err
 }
 
-// newestOf finds what the user calls path, as lookup does in an archive.
+// newestOf finds the newest file for a path that the user gave, by the rules
+// of lookup.
 func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catalog.Found, err error) {
 	for _, p := range slices.Compact([]string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), format.Unescape(path)}) {
 		if found, err = c.Newest(ctx, p); !errors.Is(err, fs.ErrNotExist) {
@@ -429,7 +432,7 @@ func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string
 	return err
 }
 
-// folderPrefix is what the paths in a folder begin with.
+// folderPrefix returns the prefix of the paths in a folder.
 func folderPrefix(folder string) string {
 	folder = format.Unescape(strings.TrimPrefix(folder, "./"))
 	if folder == "." || folder == "" {
@@ -490,7 +493,7 @@ func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address str
 	return err
 }
 
-// deleteFile deletes a file, or all that is in a folder, some at a time.
+// deleteFile deletes a file, or everything in a folder, in batches.
 func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) error {
 	if !strings.HasSuffix(name, "/") {
 		found, err := newestOf(ctx, c, name)
@@ -589,7 +592,8 @@ func (a *app) exportJSON(ctx context.Context, c *catalog.Catalog) error {
 	})
 }
 
-// longestSeedPath is how many characters file_path has, where it is a VARCHAR.
+// longestSeedPath is the length of file_path in databases where it is a
+// VARCHAR.
 const longestSeedPath = 512
 
 func (a *app) exportCSV(ctx context.Context, c *catalog.Catalog) error {

@@ -95,12 +95,12 @@ func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	return s, nil
 }
 
-// shelfOf is a catalogue, which is open, as a store.
+// shelfOf returns an open catalogue in the form of a store.
 func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog, address string) (*shelf.Shelf, error) {
 	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify})
 }
 
-// openTree opens a catalogue, which is open, as one archive.
+// openTree opens an open catalogue as one archive.
 func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archive, func(), error) {
 	address, _, err := a.catalogAddress()
 	if err != nil {
@@ -120,7 +120,8 @@ func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archiv
 	}, nil
 }
 
-// ofCatalog are the wishes for an archive as they suit a catalogue: its database is its index.
+// ofCatalog adapts the options for an archive to a catalogue: its index is its
+// database.
 func ofCatalog(o holdall.OpenOptions) holdall.OpenOptions {
 	o.Format, o.Index, o.Param, o.Parity = shelf.Format.Name, holdall.UseIndex{}, nil, holdall.NoParity
 	return o

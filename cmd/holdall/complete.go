@@ -151,7 +151,7 @@ func (a *app) completeMembers(cmd *cobra.Command, args []string, toComplete stri
 	return names, none | cobra.ShellCompDirectiveNoSpace
 }
 
-// keepsIndex reports whether there is an index on this machine to read an archive elsewhere by.
+// keepsIndex reports whether this machine has an index for a remote archive.
 func (a *app) keepsIndex(ctx context.Context, address string) bool {
 	f := a.indexFolder()
 	if a.index != "" || f == nil {

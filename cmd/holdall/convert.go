@@ -165,7 +165,7 @@ func isFolderName(dst string) bool {
 	return err == nil && info.IsDir()
 }
 
-// extractTo extracts into a folder, which is made.
+// extractTo extracts into a new folder.
 func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) error {
 	stop := a.showProgress(o.Meter, "extracted")
 	sum, err := a.extractBelow(ctx, in, dir, o)
@@ -176,7 +176,8 @@ func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o 
 	return a.tellExtracted(sum)
 }
 
-// extractBelow extracts into dir, which it makes, and tells what it cannot.
+// extractBelow extracts into dir, which it creates, and reports what it cannot
+// extract.
 func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) (holdall.Extracted, error) {
 	o.DryRun = a.dryRun
 	if !o.DryRun {

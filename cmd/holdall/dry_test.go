@@ -68,8 +68,8 @@ func TestDryAmendmentIsLikeAFile(t *testing.T) {
 	}
 }
 
-// TestDryExtractionReportsWhatARealOneDoes extracts archives with names, links and damage that
-// are refused, into folders where things are in the way.
+// TestDryExtractionReportsWhatARealOneDoes extracts archives with names, links
+// and damage that are refused, into folders where other files are in the way.
 func TestDryExtractionReportsWhatARealOneDoes(t *testing.T) {
 	archives, err := filepath.Glob("../../format/caf/testdata/fixtures/*.caf")
 	if err != nil || len(archives) < 10 {

@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// eachVerb visits all commands, with those below others.
+// eachVerb visits all commands, including subcommands.
 func eachVerb(t *testing.T, visit func(cmd *cobra.Command)) {
 	t.Helper()
 	var walk func(cmd *cobra.Command)
@@ -34,7 +34,8 @@ func eachVerb(t *testing.T, visit func(cmd *cobra.Command)) {
 	walk(root)
 }
 
-// Where one name has two letters or two kinds of values, or a letter two names, and why.
+// These are the exceptions, with reasons: names with two letters or two kinds
+// of values, and letters with two names.
 var (
 	lettersOf = map[string]string{
 		"recursive": "rm -r and ls -R are those of POSIX",

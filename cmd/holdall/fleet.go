@@ -432,8 +432,8 @@ func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []strin
 	})
 }
 
-// everywhere is an address that holds wherever a worker is started: a path from the
-// root.
+// everywhere converts an address to one that works wherever a worker is
+// started: a path becomes absolute.
 func everywhere(address string) string {
 	if whole, err := filepath.Abs(address); err == nil && store.Scheme(address) == "" {
 		return whole
@@ -441,7 +441,8 @@ func everywhere(address string) string {
 	return address
 }
 
-// planNamed finds a plan by its name, or by its target, which is its usual name.
+// planNamed finds a plan by its name or by its target, which is the default
+// name.
 func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (catalog.Plan, error) {
 	p, err := c.Plan(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

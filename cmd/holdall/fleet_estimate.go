@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/app/fleet"
 )
 
-// estimating are the flags of a plan that is not made.
+// estimating holds the flags of an estimate, which makes no plan.
 type estimating struct {
 	dry     bool
 	prices  string

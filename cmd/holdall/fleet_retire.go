@@ -77,7 +77,7 @@ refused.`,
 	return cmd
 }
 
-// A retireLog is a file that has each deletion before it happens.
+// A retireLog is a file that gets each deletion before it happens.
 type retireLog struct{ f *os.File }
 
 // write appends lines, and returns when they are on the disk.
@@ -179,7 +179,7 @@ func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []strin
 			switch {
 			case a.json:
 				a.printJSON(j)
-			case k.Why == fleet.ArchiveChanged: // which is all of its files
+			case k.Why == fleet.ArchiveChanged: // this is about all of its files
 				if !broken[k.Archive] {
 					a.warn("%s: %s: originals stay: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
 				}

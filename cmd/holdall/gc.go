@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// lateGC lets the first collection of garbage wait until there are 16 MiB instead of 4: most
-// commands end before, or soon after. From then on it is as usual.
+// lateGC delays the first garbage collection until 16 MiB are in use instead
+// of 4: most commands end before that, or soon after. Later collections happen
+// as usual.
 func lateGC() {
 	if os.Getenv("GOGC") != "" {
 		return

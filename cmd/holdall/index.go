@@ -20,7 +20,7 @@ import (
 // noIndex is the value of --index and HOLDALL_CACHE that turns indexes off.
 const noIndex = "none"
 
-// useIndex is which indexes archives may be read by.
+// useIndex returns which indexes archives may be read with.
 func (a *app) useIndex() holdall.UseIndex {
 	switch a.index {
 	case noIndex:
@@ -31,7 +31,7 @@ func (a *app) useIndex() holdall.UseIndex {
 	return holdall.UseIndex{At: a.index}
 }
 
-// indexFolder is where indexes are kept, nil for nowhere.
+// indexFolder returns the folder of the index cache, or nil for none.
 func (a *app) indexFolder() *holdall.IndexFolder {
 	dir := os.Getenv("HOLDALL_CACHE")
 	if dir == noIndex {

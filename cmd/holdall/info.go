@@ -26,7 +26,7 @@ type infoJSON struct {
 	Unreadable  int64             `json:"unreadable,omitempty"`
 	Digests     int64             `json:"digests"`
 	Unproven    int64             `json:"unproven,omitempty"`        // files without a checksum
-	Ranges      int64             `json:"unproven_ranges,omitempty"` // files that are compared only when all of one is read
+	Ranges      int64             `json:"unproven_ranges,omitempty"` // files that are compared only when the whole file is read
 	Bytes       int64             `json:"bytes"`
 	Shared      int64             `json:"shared_bytes,omitempty"` // stored as the content of another entry
 	StoredBytes int64             `json:"stored_bytes"`
@@ -84,7 +84,7 @@ unusual: use 'holdall verify' to check an archive.`,
 	}
 }
 
-// cannot notes that a view of the archive cannot be shown.
+// cannot records that a view of the archive cannot be shown.
 func (i *infoJSON) cannot(err error) {
 	p := holdall.Problem{Code: format.Code(describe(err).Code), Severity: format.Error, Off: -1, Volume: i.Volumes[0], Message: err.Error()}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
@@ -142,7 +142,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 			i.Files++
 			i.Bytes += e.Size
 			if in.Format().ReadsAll {
-				break // its checksums are not of entries
+				break // its checksums do not cover entries
 			}
 			if parts, whole := in.Compares(ctx, e); !whole {
 				i.Unproven++

@@ -83,7 +83,7 @@ func dies() {
 	os.Exit(code)
 }
 
-// changes reports whether a call of the system, which just begins, changes a file.
+// changes reports whether a system call that is about to start changes a file.
 func changes(r *syscall.PtraceRegs) bool {
 	const renameat2, copyFileRange = 316, 326
 	switch r.Orig_rax {
@@ -113,10 +113,10 @@ func itself(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A killing is a command that is killed, again and again.
+// A killing is a command that is killed repeatedly.
 type killing struct {
 	name  string
-	setup []string // commands that make what it begins with, of data, a folder
+	setup []string // commands that prepare the command's input from data, a folder
 	args  string
 	// sound is an archive whose bytes may differ between runs. Its readable
 	// content is compared instead, and it must have no errors.
@@ -125,7 +125,7 @@ type killing struct {
 	// errors is the number of errors that the archive begins with and keeps. It is
 	// then compared by exports.
 	errors int
-	// whole are folders that appear whole.
+	// whole are folders that must appear whole.
 	whole string
 	// onlyOnce is set if the command refuses to run a second time.
 	onlyOnce bool
@@ -283,7 +283,7 @@ func (k *killing) check(t *testing.T, dir, before, after string, code int) {
 	now := everythingIn(t, dir)
 	for name, sum := range now {
 		refused := (got > 1 || done && k.partly != "") && strings.HasSuffix(name, ".holdall-lock")
-		kept := done && strings.Contains(name, ".bak.") // what it had written itself
+		kept := done && strings.Contains(name, ".bak.") // it wrote this itself
 		if !k.aside(name) && want[name] != sum && !refused && !kept {
 			t.Errorf("after it again, %s is another or should not be there", name)
 		}
@@ -389,7 +389,7 @@ func (k *killing) begin(t *testing.T, rnd *rand.Rand) string {
 			p := filepath.Join(dir, words[1])
 			info, err := os.Stat(p)
 			must(err)
-			must(os.Truncate(p, info.Size()*3/4&^511+100)) // a tar that ends with a member looks whole
+			must(os.Truncate(p, info.Size()*3/4&^511+100)) // a tar that ends after a member looks whole
 		case "!chop":
 			p := filepath.Join(dir, words[1])
 			info, err := os.Stat(p)

@@ -38,7 +38,7 @@ damaged.`,
   holdall ls -RlS docs.caf | head
   holdall ls -R --json docs.caf | jq -r .path`,
 		Args: func(cmd *cobra.Command, given []string) error {
-			if human && len(given) == 0 { // it means help of other verbs
+			if human && len(given) == 0 { // for other verbs it means help
 				return nil
 			}
 			return args(1, -1, "an archive")(cmd, given)
@@ -119,7 +119,7 @@ func (l *listing) one(ctx context.Context, in *holdall.Archive, e holdall.Entry,
 	return each(in.Below(ctx, e.Name), selected)
 }
 
-// inOrder has do print entries, and puts the lines in the order that is wanted.
+// inOrder has print write entries, and sorts the lines in the requested order.
 func (l *listing) inOrder(print func(holdall.Entry) error, do func(print func(holdall.Entry) error) error) error {
 	if !l.bySize && !l.byTime && !l.reverse {
 		return do(print)
@@ -145,7 +145,7 @@ func (l *listing) inOrder(print func(holdall.Entry) error, do func(print func(ho
 		case l.bySize:
 			first, name = ^uint64(e.Size), e.Name
 		case l.byTime:
-			first, name = ^(uint64(e.ModTime.Unix()) ^ 1<<63), e.Name // of no time: last
+			first, name = ^(uint64(e.ModTime.Unix()) ^ 1<<63), e.Name // without a time: last
 		}
 		if l.reverse {
 			first = ^first
@@ -196,7 +196,7 @@ func all[T any](list []T, do func(T) error) error {
 // entryPrinter returns a function that prints an entry on a line.
 func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) func(holdall.Entry) error {
 	var b []byte
-	modeWidth := 1 // only the kind, where the format keeps no modes
+	modeWidth := 1 // only the type if the format stores no modes
 	if in.Format().Keeps&format.KeepsModes != 0 {
 		modeWidth = len("drwxrwxrwx")
 	}
@@ -313,7 +313,7 @@ func (a *app) treeCommand() *cobra.Command {
 	return cmd
 }
 
-// treeDrawing draws an archive's folders.
+// treeDrawing draws the folders of an archive as a tree.
 type treeDrawing struct {
 	app                *app
 	in                 *holdall.Archive

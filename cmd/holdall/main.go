@@ -21,11 +21,11 @@ import (
 const (
 	exitOK          = 0
 	exitNo          = 1 // success, but the answer is no: damage, differences, no match
-	exitFailed      = 2 // could not do it
+	exitFailed      = 2 // it could not do its work
 	exitInterrupted = 130
 )
 
-// errInterrupted is why the context ends when the user has had enough.
+// errInterrupted is the cause of a context that the user ended.
 var errInterrupted = errors.New("interrupted")
 
 // errNo ends a verb whose answer is no. The verb has already printed the

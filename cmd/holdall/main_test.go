@@ -29,7 +29,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden parts of scripts")
 
 func TestMain(m *testing.M) {
-	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine keeps indexes of anything
+	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine would keep an index of any archive
 		os.Setenv("HOLDALL_CACHE", noIndex)
 	}
 	testscript.Main(m, commands)
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // commands maps names to the commands that the test binary runs under them.
 var commands = map[string]func(){"holdall": main, "withtiny": withTiny, "whileopen": whileOpen, "fakebrowser": fakeBrowser}
 
-// withtiny ARGS…: runs holdall with a format that it does not come with.
+// withtiny ARGS…: runs holdall with a format that is not built in.
 func withTiny() {
 	format.Register(tiny.Format)
 	main()
@@ -61,8 +61,8 @@ func whileOpen() {
 	}
 }
 
-// TestScripts runs testdata/*.txtar: the command line as users see it. Their
-// names begin with the verb.
+// TestScripts runs testdata/*.txtar, which test the command line as users see
+// it. Their names begin with the verb.
 func TestScripts(t *testing.T) {
 	fixtures, err := filepath.Abs("../../format/caf/testdata/fixtures")
 	if err != nil {
@@ -166,7 +166,7 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 
 type bucketKey struct{}
 
-// upload DIR PREFIX: makes objects of the files in a folder.
+// upload DIR PREFIX: uploads the files in a folder as objects.
 func upload(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(bucketKey{}).(*s3test.Server)
 	dir := ts.MkAbs(args[0])
@@ -223,7 +223,7 @@ func page(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// oak FIXTURE: unpacks a segment store of the reference here, as segmentstore.
+// oak FIXTURE: unpacks a segment store written by Oak into segmentstore.
 func unpackOak(ts *testscript.TestScript, neg bool, args []string) {
 	f, err := os.Open(filepath.Join(ts.Getenv("OAK"), args[0]+".tar.gz"))
 	ts.Check(err)
@@ -260,7 +260,7 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
 }
 
-// flip FILE OFFSET: turns a bit.
+// flip FILE OFFSET: flips a bit.
 func flip(ts *testscript.TestScript, neg bool, args []string) {
 	b, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -270,7 +270,7 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
 }
 
-// cut FILE N: takes N bytes off the end.
+// cut FILE N: removes the last N bytes.
 func cut(ts *testscript.TestScript, neg bool, args []string) {
 	info, err := os.Stat(ts.MkAbs(args[0]))
 	ts.Check(err)

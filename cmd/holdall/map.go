@@ -84,7 +84,7 @@ func writeFile(ctx context.Context, name string, write func(io.Writer) error) er
 	}
 	defer w.Abort()
 	done := write(w)
-	if done != nil && !errors.Is(done, errNo) { // which is a whole answer
+	if done != nil && !errors.Is(done, errNo) { // errNo comes with a complete result
 		return done
 	}
 	_, err = w.Commit(ctx)

@@ -168,7 +168,8 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	return context.Cause(ctx)
 }
 
-// mountTrees opens the archives that are mounted. Those that are open come with an error, too.
+// mountTrees opens the archives to be mounted. With an error, it also returns
+// those that are already open.
 func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (trees []mount.Tree, err error) {
 	taken := map[string]bool{}
 	for _, address := range addresses {
@@ -239,7 +240,7 @@ func stateIn(ctx context.Context, st store.Store, name string) string {
 // A daemon is a second process of this program. It reports through a pipe that
 // it is ready. The parent prints all output that comes before that.
 const (
-	readyVar  = "HOLDALL_MOUNT_READY" // set where there is such a pipe, as file 3
+	readyVar  = "HOLDALL_MOUNT_READY" // set if there is such a pipe, as file 3
 	readyMark = "\x00"
 )
 

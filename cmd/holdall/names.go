@@ -34,7 +34,7 @@ func expand(ctx context.Context, in *holdall.Archive, name string) ([]holdall.En
 	return found, nil
 }
 
-// expandAll is expand of several paths. Each entry comes once.
+// expandAll is expand for several paths. It returns each entry once.
 func expandAll(ctx context.Context, in *holdall.Archive, names []string) (found []holdall.Entry, err error) {
 	seen := map[string]bool{}
 	for _, name := range names {

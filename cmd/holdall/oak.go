@@ -49,7 +49,8 @@ var oakHints = map[string]string{
 	"oak external-blob":   "--datastore names the folder with the content",
 }
 
-// withOak opens a segment store for do, under its lock if it is to be changed.
+// withOak opens a segment store for do. If it is to be changed, it takes the
+// store's lock.
 func (a *app) withOak(ctx context.Context, address string, change bool, do func(*oak.Store) error) (err error) {
 	return a.locked(ctx, address, change, func(st store.Store, name string) error {
 		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify})
@@ -67,7 +68,8 @@ func (a *app) withOak(ctx context.Context, address string, change bool, do func(
 	})
 }
 
-// onStore is the work of a verb with a segment store, onTree with the tree that flags say.
+// onStore adapts a function on a segment store; onTree one on the tree that
+// flags select.
 func (a *app) onStore(do func(ctx context.Context, s *oak.Store, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.withOak(ctx, args[0], false, func(s *oak.Store) error { return do(ctx, s, args) })
@@ -254,7 +256,7 @@ func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions
 	return nil
 }
 
-// notes are lines below a result.
+// notes prints lines below a result.
 func (a *app) notes(list []string) {
 	for _, n := range list {
 		fmt.Fprintln(a.out, "note: "+printable(n))
@@ -280,8 +282,8 @@ func (a *app) lockStore(st store.Store, name string) (unlock func(), err error) 
 	return lockRepository(dir)
 }
 
-// writeGraph writes a graph in the language of Graphviz: data segments are boxes, by
-// their tars, bulk segments are points.
+// writeGraph writes a graph in the language of Graphviz. Data segments are
+// boxes, grouped by tar; bulk segments are points.
 func writeGraph(ctx context.Context, s *oak.Store, to io.Writer) error {
 	w := bufio.NewWriter(to)
 	fmt.Fprintln(w, "digraph segments {\n\trankdir=LR\n\tnode [shape=box, fontname=monospace]")

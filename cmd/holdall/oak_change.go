@@ -79,7 +79,7 @@ func (a *app) printCheckpoint(c oak.Checkpoint, sizes bool) {
 	fmt.Fprint(a.out, ifAny("  damaged: %s\n", printable(c.Problem)))
 }
 
-// age is how long ago something was, as people say it.
+// age formats how long ago something was.
 func age(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -176,7 +176,7 @@ if they cover the property.
 	return cmd
 }
 
-// stopped ends the help of all verbs that write a revision.
+// stopped is the end of the help of all verbs that write a revision.
 const stopped = `
 The store must not be open in another program; holdall checks its lock. If the
 command is interrupted, the store has either the old revision or the new one.

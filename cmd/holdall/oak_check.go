@@ -85,7 +85,7 @@ func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fi
 	return answer(!r.Whole && said.Fixed == nil)
 }
 
-// mostPrinted is how many losses people read.
+// mostPrinted is how many losses are printed for people.
 const mostPrinted = 20
 
 func (a *app) printChecked(c checkedJSON, list bool) {
@@ -245,7 +245,7 @@ func (a *app) printRecovered(r recoveredJSON) {
 	fmt.Fprintf(a.out, "%swritten: %s; head %s%s\n", verb, count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
 }
 
-// oakFix makes the newest revision whole by a new one, and checks that.
+// oakFix repairs the newest revision by writing a new one, and checks that.
 func (a *app) oakFix(ctx context.Context, address string, binaries, dryRun bool) error {
 	var x *oak.Fix
 	err := a.withOak(ctx, address, !dryRun, func(s *oak.Store) (err error) {

@@ -133,7 +133,8 @@ func (p packageFiles) Open(ctx context.Context, e format.Entry) (io.ReadCloser, 
 	return p.OpenEntry(ctx, e)
 }
 
-// openPackage opens a package, if a file is one: archives of its kind begin as it does.
+// openPackage opens a file as a package, if it begins like an archive of that
+// kind.
 func (a *app) openPackage(ctx context.Context, name string) (oak.Package, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -154,7 +155,7 @@ func (a *app) openPackage(ctx context.Context, name string) (oak.Package, error)
 	return packageFiles{in}, nil
 }
 
-// withTree opens the tree of a store that the flags say.
+// withTree opens the tree of a store that the flags select.
 func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) error) error {
 	return a.withOak(ctx, address, false, func(s *oak.Store) error {
 		t, err := s.Tree(ctx, a.openOptions().Param)
@@ -165,13 +166,14 @@ func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) e
 	})
 }
 
-// isSpecial reports whether a file is written to and not replaced: a device, a pipe.
+// isSpecial reports whether a file is written to instead of replaced: a device
+// or a pipe.
 func isSpecial(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// oakExportFile exports into a file, which is called so when it is whole.
+// oakExportFile exports into a file, which gets its name when it is complete.
 func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, o oak.ExportOptions, resume bool) error {
 	part := out + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
@@ -190,7 +192,7 @@ func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, 
 		}
 	}
 	done := a.oakExport(ctx, t, w, name, o)
-	if done != nil && done != errNo { // which is a whole answer
+	if done != nil && done != errNo { // errNo comes with a complete result
 		if w.cut {
 			a.warn("%s has the export so far: --resume continues it", part)
 		} else if info, err := f.Stat(); err == nil && info.Size() == 0 {

@@ -89,8 +89,8 @@ func (p *packing) options(a *app, f *format.Format) error {
 	return nil
 }
 
-// writes is the format that an archive called out will have; if that is not known, one
-// without abilities.
+// writes returns the format of an archive called out. If that is unknown, it
+// returns a format without abilities.
 func (a *app) writes(out string) *format.Format {
 	f := format.All().ByExtension(out)
 	if a.format != "" {
@@ -102,7 +102,7 @@ func (a *app) writes(out string) *format.Format {
 	return f
 }
 
-// entryFailed tells of one entry that a verb had to leave out.
+// entryFailed reports an entry that a verb had to leave out.
 func (a *app) entryFailed(name string, err error) {
 	if a.json {
 		d := describe(err)
@@ -183,8 +183,8 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 				return a.pack(ctx, nil, inputs, p)
 			}
 			a.db = p.catalog
-			// Opened before anything is packed: it would be too late afterwards to
-			// learn that it is not there.
+			// Open it before packing: afterwards it would be too late to report that it
+			// does not exist.
 			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error { return a.pack(ctx, c, inputs, p) })
 		}),
 	}
@@ -241,7 +241,7 @@ func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, er
 	return append(inputs, listed...), nil
 }
 
-// pack packs inputs, and records it in a catalogue if there is one.
+// pack packs inputs, and records the archive in a catalogue if there is one.
 func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p packing) error {
 	st, name, err := a.locateOut(ctx, p.out)
 	if err != nil {
@@ -256,7 +256,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 		}
 		return err
 	}
-	// Entries that could not be packed are no reason not to record the others.
+	// Entries that could not be packed do not prevent the recording of the others.
 	err = a.packed(ctx, st, sum, p)
 	if c == nil || a.dryRun || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
 		return err
@@ -271,7 +271,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 	return err
 }
 
-// locateOut finds the store to write into.
+// locateOut returns the store to write into.
 func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, error) {
 	if out == "-" && !a.dryRun {
 		if a.outTTY {
@@ -386,7 +386,7 @@ func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.S
 
 func (a *app) printPacked(sum holdall.Summary, p packing) {
 	name, what := p.out, ""
-	if n := len(sum.Volumes); p.chunkSize > 0 && n > 0 { // else one archive, even if it is a folder of many objects
+	if n := len(sum.Volumes); p.chunkSize > 0 && n > 0 { // otherwise it is one archive, even if it is a folder of many objects
 		name = sum.Volumes[0]
 		if n > 1 {
 			name, what = name+" … "+sum.Volumes[n-1], fmt.Sprintf(" in %d chunks", n)
@@ -406,7 +406,7 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 	fmt.Fprintf(a.out, "%s: %s, %s%s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what, a.didNot())
 }
 
-// count is a number of things.
+// count formats a number of things.
 func count(n int64, what string) string {
 	switch {
 	case n == 1:

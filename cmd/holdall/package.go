@@ -30,8 +30,8 @@ const (
 	metaText = "metadata.ucl"
 )
 
-// apply hands the wishes on. A prefix from the top, which no name can have, is
-// where the package will be installed.
+// apply sets the options. An absolute prefix, which no name can have, is the
+// place where the package will be installed.
 func (f *packageFlags) apply(ctx context.Context, a *app, to *format.Format, inputs []string, o *holdall.PackOptions) error {
 	if to.Param(format.ToCreate, "metadata") == nil {
 		for flag, value := range map[string]string{"metadata": f.metadata, "whitelist": f.whitelist, "keywords": f.keywords} {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// paramFlag is a flag that formats have a parameter for.
+// paramFlag is a flag for a parameter of formats.
 type paramFlag struct {
 	name string
 	of   []formatParam
@@ -54,7 +54,7 @@ func (f *paramFlag) Set(s string) error {
 		}
 	}
 	if f.to[f.name] = s; s == "" && p.Kind != format.ParamText || s == "0" && p.Least > 0 {
-		delete(f.to, f.name) // as if it was not given
+		delete(f.to, f.name) // as if it were not given
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (a *app) mayLead() []string {
 	return all
 }
 
-// opensAnArchive marks the verbs for which flags about archives mean something.
+// opensAnArchive marks verbs to which flags about archives apply.
 const opensAnArchive = "opens an archive"
 
 // takes adds to a verb the flags of the parameters that the formats take for
@@ -133,7 +133,8 @@ func (a *app) given(ops format.Op) map[string]string {
 	return given
 }
 
-// paramsOf are the parameters that flags say for an archive of that format.
+// paramsOf returns the parameters that flags set for an archive of that
+// format.
 func (a *app) paramsOf(name string) map[string]string {
 	given, f := a.given(^format.ToCreate), format.All().ByName(name)
 	maps.DeleteFunc(given, func(key, _ string) bool { return f == nil || f.Param(^format.ToCreate, key) == nil })
@@ -176,12 +177,12 @@ func inWords(list []string) string {
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
-// ownFlags are a verb's flags without the parameters of formats.
+// ownFlags returns a verb's flags without the parameters of formats.
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
 }
 
-// globalFlags are the flags of all verbs that mean something to this one.
+// globalFlags returns the global flags that apply to this verb.
 func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return flagsLike(cmd.InheritedFlags(), func(f *pflag.Flag) bool {
 		_, opens := cmd.Annotations[opensAnArchive]
@@ -195,7 +196,7 @@ func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
 	})
 }
 
-// paramFlags are a verb's parameters for a format.
+// paramFlags returns a verb's parameters for a format.
 func paramFlags(cmd *cobra.Command, f *format.Format) *pflag.FlagSet {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {

@@ -93,7 +93,7 @@ code is 2. Repair the archive first.`,
 	return cmd
 }
 
-// updateParity brings the parity of an archive up to date.
+// updateParity updates the parity of an archive.
 func (a *app) updateParity(ctx context.Context, address string) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *app) updateParity(ctx context.Context, address string) error {
 	return nil
 }
 
-// protect writes the parity of files as one set, and of each folder.
+// protect writes the parity of files as one set, and that of each folder.
 func (a *app) protect(ctx context.Context, addresses []string, out string, loss float64) error {
 	var set, names []string
 	var st store.Store

@@ -24,7 +24,7 @@ type repairedJSON struct {
 	// Parity is the result of checking the archive's parity.
 	Parity  *holdall.ParityReport `json:"parity,omitempty"`
 	account string
-	stale   bool // its parity is of what it was
+	stale   bool // its parity belongs to an earlier version
 }
 
 func (a *app) repairCommand() *cobra.Command {
@@ -121,7 +121,7 @@ func (a *app) carryOut(ctx context.Context, address string, plan *holdall.Repair
 		if st, name, err = a.locateOut(ctx, r.Output); err != nil {
 			return err
 		}
-	case !r.Changed: // one that was killed may have done all
+	case !r.Changed: // a killed repair may have done everything already
 		if l, ok := st.(*local.Store); ok {
 			return l.Tidy(name)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// usageError is a command line that makes no sense.
+// usageError reports an invalid command line.
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
@@ -57,8 +57,8 @@ func (a *app) report(err error) {
 	}
 }
 
-// printable is text without anything that a terminal would obey. Names in it
-// may come from anywhere.
+// printable returns text without characters that a terminal would obey. Names
+// in the text may come from anywhere.
 func printable(s string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -74,7 +74,7 @@ func printable(s string) string {
 	return b.String()
 }
 
-// describe gives an error its words.
+// describe returns the code and the message of an error.
 func describe(err error) errorJSON {
 	e := errorJSON{Code: "failed", Message: err.Error()}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
@@ -258,7 +258,7 @@ func ifAny(text, shown string) string {
 
 func quoteEmpty(s string) string { return cmp.Or(s, `""`) }
 
-// tellProblem writes a finding where results go.
+// tellProblem writes a finding as a result.
 func (a *app) tellProblem(p holdall.Problem) {
 	a.tell(problemAsJSON(p), func() { fmt.Fprintln(a.out, problemLine(p)) })
 }

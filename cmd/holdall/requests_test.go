@@ -51,7 +51,7 @@ func TestWebRequests(t *testing.T) {
 		return out.String()
 	}
 	run("pack", "-o", filepath.Join(dir, "x.caf"), in)
-	// A Zarr hierarchy with more chunks than the first read can tell of.
+	// A Zarr hierarchy with more chunks than the first read can cover.
 	zarr := filepath.Join(dir, "zarr", "x")
 	os.MkdirAll(zarr, 0o777)
 	for i := range 1000 {
@@ -121,16 +121,16 @@ func TestWebRequests(t *testing.T) {
 		{[]string{"cat", "--range", "10-20", "--no-verify", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=10-19"}},
 		{[]string{"ls", "-R", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
 		{[]string{"info", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf.parity bytes=-131072"}},
-		// All contents in one: neighbours are joined. Parity is looked for.
+		// All contents in one request: adjacent ones are joined. Parity is looked for.
 		{[]string{"verify", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005", "GET /x.caf.parity bytes=-131072"}},
 		{[]string{"verify", "--parity", "none", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005"}},
 
-		// RVN: the front, with the section table, then one section of a megabyte,
-		// which has a third of that.
+		// RVN: the start with the section table, then one section, which has a
+		// megabyte stored in a third of that.
 		{[]string{"cat", web.URL + "/pkg.rvn", "200"}, []string{"GET /pkg.rvn bytes=0-262143", "GET /pkg.rvn " + section}},
 		{[]string{"ls", "-R", web.URL + "/pkg.rvn"}, []string{"GET /pkg.rvn bytes=0-262143"}},
 
-		// DataBundle: all that has a fixed name at once, then the header of the
+		// DataBundle: all files with fixed names at once, then the header of the
 		// shard, then one record.
 		{[]string{"cat", web.URL + "/pkg.bundle", "200"}, []string{
 			"GET /pkg.bundle/index/000003.log bytes=0-65535", "GET /pkg.bundle/index/000004.sst bytes=-1048576",

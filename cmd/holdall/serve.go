@@ -99,10 +99,11 @@ type serving struct {
 	signed serve.Key
 }
 
-// minToken is how long a token is at least: shorter ones can be tried.
+// minToken is the minimum length of a token: shorter ones could be guessed.
 const minToken = 8
 
-// checkServing looks at flags before anything is opened, and reads secrets that are in files.
+// checkServing checks flags before anything is opened, and reads secrets from
+// files.
 func (a *app) checkServing(o *serving) (err error) {
 	for flag, at := range map[string]string{"addr": o.addr, "s3-addr": o.s3Addr} {
 		if _, _, err := net.SplitHostPort(at); err != nil {
@@ -143,7 +144,8 @@ func (a *app) checkServing(o *serving) (err error) {
 	return nil
 }
 
-// secretOf returns a secret that a flag has, or a file that it names, or the environment.
+// secretOf returns a secret from a flag, from the file that the flag names, or
+// from the environment.
 func secretOf(flag, variable string) (string, error) {
 	if flag == "" {
 		return os.Getenv(variable), nil
@@ -172,7 +174,7 @@ type servedJSON struct {
 	URL     string `json:"url"`
 }
 
-// shutdownGrace is how long requests may go on when the server is to end.
+// shutdownGrace is how long requests may continue when the server is to end.
 const shutdownGrace = 1500 * time.Millisecond
 
 // logTo returns a log of events for a verb that runs for long.
@@ -200,7 +202,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	near := func() bool { return doors[0].at.IP.IsLoopback() }
 	page := explore.New(set, explore.Options{Log: log, Near: near, Extra: a.extraOf})
 	defer page.Close()
-	// What it tells as it goes on, as that of a check, would otherwise be waited for.
+	// Otherwise the server would wait for event streams, such as that of a check.
 	defer context.AfterFunc(ctx, func() { page.Close() })()
 	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
 	doors = []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
@@ -295,11 +297,11 @@ func (a *app) sayWhere(door string, o serving) {
 	}
 }
 
-// An entrance is an address that is answered at.
+// An entrance is an address on which the server listens.
 type entrance struct {
 	addr    string
 	handler http.Handler
-	open    bool // to all
+	open    bool // to everyone
 	ln      net.Listener
 	at      *net.TCPAddr
 }
@@ -357,7 +359,7 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 	return nil
 }
 
-// placed is an archive to be served, or a folder of such.
+// placed is an archive to be served, or a folder of archives.
 type placed struct {
 	source serve.Source
 	folder *serve.Folder
@@ -382,7 +384,7 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 	return placed{source: a.sourceIn(st, name, archiveName(address), store.Redact(address), store.Info{})}, nil
 }
 
-// sourceIn is the archive of that name in a store.
+// sourceIn returns the source for the archive of that name in a store.
 func (a *app) sourceIn(st store.Store, name, called, address string, info store.Info) serve.Source {
 	src := serve.Source{Name: called, Address: address, View: a.view, ModTime: info.ModTime}
 	if !info.ModTime.IsZero() || info.Version != "" {
@@ -486,7 +488,8 @@ func (l lookedAt) isArchive(ctx context.Context, st store.Store, name, state str
 	return is
 }
 
-// oneOfSeveral is a with parameters that some of several archives take and others do not.
+// oneOfSeveral returns a copy of a whose parameters only some of several
+// archives need to take.
 func (a *app) oneOfSeveral() *app {
 	one := *a
 	one.several = true
@@ -525,7 +528,7 @@ func (a *app) folderToServe(dir string) (placed, error) {
 	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
 }
 
-// maxInPrefix is how many archives of a prefix are served.
+// maxInPrefix is the maximum number of archives served from a prefix.
 const maxInPrefix = 100_000
 
 // prefixToServe returns what is below a prefix of a bucket: an archive, or
@@ -604,12 +607,12 @@ func archiveName(address string) string {
 	return name
 }
 
-// answerAt serves until ctx ends, and returns why it did. Requests then have a
-// moment to end by themselves.
+// answerAt serves until ctx ends, and returns the reason. Running requests
+// then have a moment to finish.
 func answerAt(ctx context.Context, doors []*entrance, errs *log.Logger) error {
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	var archives sync.RWMutex // read by requests; locked once they are to be closed
+	var archives sync.RWMutex // held for reading by requests; locked before they are closed
 	failed := make(chan error, len(doors))
 	var servers []*http.Server
 	for _, d := range doors {

@@ -62,7 +62,7 @@ func (l *lineWriter) String() string {
 	return l.all.String()
 }
 
-// served is a serve verb at work in this process.
+// served is a serve verb that runs in this process.
 type served struct {
 	stdout, stderr *lineWriter
 	interrupt      func()
@@ -79,7 +79,7 @@ func startServing(t *testing.T, args ...string) *served {
 	return s
 }
 
-// starting runs a command line that goes on until it is interrupted.
+// starting runs a command line that continues until it is interrupted.
 func starting(t *testing.T, args ...string) *served {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := &served{stdout: newLines(), stderr: newLines(), interrupt: func() { cancel(errInterrupted) }, code: make(chan int, 1)}
@@ -88,7 +88,7 @@ func starting(t *testing.T, args ...string) *served {
 	return s
 }
 
-// hasBegun waits for it to say where the explorer is.
+// hasBegun waits until it prints the address of the explorer.
 func (s *served) hasBegun(t *testing.T) {
 	t.Helper()
 	select {
@@ -103,7 +103,7 @@ func (s *served) hasBegun(t *testing.T) {
 	}
 }
 
-// url waits for the next address that is served.
+// url waits for the next address that it prints.
 func (s *served) url(t *testing.T) string {
 	t.Helper()
 	select {
@@ -134,7 +134,7 @@ func (s *served) end(t *testing.T) {
 	}
 }
 
-// toServe makes a folder and packs it as x.caf beside it.
+// toServe creates a folder and packs it as x.caf beside it.
 func toServe(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -151,7 +151,7 @@ func toServe(t *testing.T) (dir string) {
 	return dir
 }
 
-// command runs a command line that succeeds, and returns its results.
+// command runs a command line that must succeed, and returns its results.
 func command(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -204,7 +204,8 @@ func TestServeOneArchive(t *testing.T) {
 	}
 }
 
-// An archive in an archive is read through the server by holdall itself.
+// TestServeWhatHoldallReads reads an archive in a served archive with holdall
+// itself.
 func TestServeWhatHoldallReads(t *testing.T) {
 	dir := toServe(t)
 	outer := filepath.Join(dir, "outer.caf")
@@ -284,7 +285,8 @@ func TestServeTellsVersionsApart(t *testing.T) {
 	}
 }
 
-// Requests that are under way may end; those that do not are ended.
+// TestServeEndsSoon checks that running requests may finish, and that those
+// that do not are ended.
 func TestServeEndsSoon(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "sparse"))
@@ -345,7 +347,7 @@ func TestServeEndsWithTheProcessSignals(t *testing.T) {
 	x := filepath.Join(toServe(t), "x.caf")
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		cmd := exec.Command(os.Args[0], "serve", "--addr", "127.0.0.1:0", x)
-		cmd.Args[0] = "holdall" // what the test binary takes as: be the command
+		cmd.Args[0] = "holdall" // makes the test binary be the command
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)

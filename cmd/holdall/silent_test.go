@@ -22,7 +22,7 @@ var readingVerbs = []struct {
 	args []string
 	made func(t *testing.T, dir string) string
 	then []string // prints the files that the verb made
-	name bool     // it shows names and not contents
+	name bool     // its output has names but no contents
 }{
 	{args: []string{"ls", "-R", "-l", "A"}, name: true},
 	{args: []string{"ls", "-R", "--json", "A"}, name: true},
@@ -75,7 +75,7 @@ func converted(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// spans are where contents lie, which may look different for damage elsewhere.
+// spans are the places of contents. Damage elsewhere may change them.
 var spans = regexp.MustCompile(`,"spans":\[.*?\]`)
 
 // A said is the outcome of a verb.

@@ -31,8 +31,8 @@ func nearest(s string, words []string) (best string) {
 	return best
 }
 
-// distance is how many letters must be changed, added, left out or swapped with their
-// neighbour to make b of a.
+// distance returns how many letters must be changed, added, removed or swapped
+// with their neighbour to turn a into b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
@@ -165,8 +165,8 @@ type misspeltError struct {
 
 func (e *misspeltError) Unwrap() error { return e.error }
 
-// misspelt looks for a name that is like one that is not there, in the same folder of an archive
-// on this machine.
+// misspelt looks for a name in the same folder that is similar to a missing
+// one. It does so only for an archive on this machine.
 func misspelt(ctx context.Context, in *holdall.Archive, name string, err error) error {
 	const most = 1000
 	if !errors.Is(err, fs.ErrNotExist) || !in.Source().Store.Can().Near {

@@ -12,7 +12,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// topics are what 'holdall help' tells besides verbs: sections of docs/cli.md.
+// topics are the sections of docs/cli.md that 'holdall help' shows besides
+// verbs.
 var topics = []struct{ name, heading, short string }{
 	{"addresses", "Addresses", "Where archives lie: paths, servers, buckets, catalogues"},
 	{"environment", "Environment", "Environment variables"},
@@ -82,8 +83,8 @@ var (
 	mdRule = regexp.MustCompile(`^\|[-| ]+\|$`)
 )
 
-// plainText is a section of a page as a terminal shows it: links are their texts, and of the
-// rows of tables the first cell is in front of the others.
+// plainText formats a section of a page for a terminal. Links become their
+// texts. In rows of tables, the first cell comes before the others.
 func plainText(section string) string {
 	var b, paragraph strings.Builder
 	indent, fenced := "", false
@@ -136,7 +137,8 @@ func plainText(section string) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// folded are examples with lines that fit a terminal, as a shell takes them.
+// folded breaks examples into lines that fit a terminal, in the syntax of a
+// shell.
 func folded(examples string) string {
 	const most = 78
 	var b strings.Builder

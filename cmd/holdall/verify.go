@@ -93,7 +93,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "checked")
 	o := a.openOptions()
-	if a.index != "" || st.Can().Near { // a look beside it would be a request
+	if a.index != "" || st.Can().Near { // looking beside it would take a request
 		o.Index = a.useIndex()
 		o.Index.Folder = nil // the cached index has no digests
 	}

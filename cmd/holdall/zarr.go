@@ -83,8 +83,8 @@ func (a *app) hasKeys(ctx context.Context, address string) *format.Format {
 	return nil
 }
 
-// warnOfKeys warns of the first file of this machine that has groups and arrays, and is
-// packed as it is.
+// warnOfKeys warns of the first local file that has groups and arrays but is
+// packed unchanged.
 func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOptions) {
 	roots, err := tree.Roots(inputs, o.Listed)
 	if err != nil {
@@ -214,7 +214,7 @@ func (a *app) printArrays(i *infoJSON) {
 	})
 }
 
-// fitting writes a name and a text, in two lines if one is too long.
+// fitting writes a name and a text, on two lines if one is too long.
 func (a *app) fitting(widest int, name, text string) {
 	if line := fmt.Sprintf("  %-*s  %s", widest, name, text); len([]rune(line)) <= a.width() {
 		fmt.Fprintln(a.out, line)

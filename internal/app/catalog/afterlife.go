@@ -38,8 +38,8 @@ func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
 	})
 }
 
-// Every yields all locations of all archives in byte order of the paths, of one path the newest
-// first, those that are gone among them.
+// Every yields all locations of all archives, including deleted ones, in byte
+// order of the paths. For each path the newest comes first.
 func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
 	return func(yield func(Location, error) bool) {
 		last, archive := "", int64(0)
@@ -79,7 +79,7 @@ func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string, last 
 					return 0, err
 				}
 			}
-			// A member that is packed is known by its plan.
+			// Plans skip recorded members that are packed, so remove these.
 			members, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, `SELECT m.chunk, m.size FROM members AS m
 				WHERE m.chunk IN (SELECT id FROM chunks WHERE state = $3 AND first <= $1 AND last >= $1 AND archive <= $6 AND (CAST($4 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))) AND {m.path = $1} AND coalesce(m.outcome, $5) = $5`,
 				blob(path), blob(roots), int(ChunkDone), boolean(roots == ""), int(Packed), last)
@@ -115,7 +115,7 @@ func (m memberOf) uncount(ctx context.Context, s session, path string) error {
 	return err
 }
 
-// forget takes a member out of its chunk.
+// forget removes a member from its chunk.
 func (m memberOf) forget(ctx context.Context, s session, path string) error {
 	_, err := s.exec(ctx, "DELETE FROM members WHERE chunk = $2 AND {path = $1}", blob(path), m.chunk)
 	if err == nil {
@@ -183,8 +183,9 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 	})
 }
 
-// A Removal is an archive that the catalogue has forgotten, and that is to be removed: the version
-// that it knew, and no other that may be there by now.
+// A Removal is an archive that is no longer in the catalogue and is to be
+// removed: the version that was recorded, not another one that may have
+// replaced it.
 type Removal struct {
 	id      int64
 	Address string
@@ -209,7 +210,8 @@ func (c *Catalog) Removed(ctx context.Context, r Removal) error {
 	})
 }
 
-// SetRoots records where the archives of a plan were packed from, which older holdalls did not.
+// SetRoots records where the archives of a plan were packed from. Older
+// versions of holdall did not record this.
 func (c *Catalog) SetRoots(ctx context.Context, plan int64, roots Roots) error {
 	lacking, err := read(ctx, c, numberIn, "SELECT a.id FROM archives AS a JOIN chunks AS k ON k.archive = a.id WHERE k.plan = $1 AND a.roots = $2 LIMIT 1", plan, blob(""))
 	if err != nil || len(lacking) == 0 {
@@ -262,7 +264,8 @@ func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 	return err
 }
 
-// Marks are how many files of an archive were deleted, and of how many the originals were removed.
+// Marks counts the files of an archive that were deleted, and those whose
+// originals were removed.
 type Marks struct{ Gone, Left int64 }
 
 // Marks counts the marked files of all archives. It reads all locations.

@@ -100,7 +100,7 @@ type staging struct {
 	sorted *sorter.Sorter // in SQLite they are here
 }
 
-// count takes note of a row.
+// count counts a row.
 func (g *staging) count(path string) {
 	if g.rows == 0 {
 		g.first, g.last, g.ordered = path, path, true
@@ -139,7 +139,7 @@ func (b *batch) close() {
 	}
 }
 
-// publish makes the staged rows those of archives.
+// publish turns the staged rows into rows of archives.
 func (b *batch) publish(ctx context.Context, s session) (done []Added, err error) {
 	// Concurrent additions of the same address are serialized. The addresses are
 	// locked in order, so that two additions of several archives cannot deadlock.
@@ -213,8 +213,8 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 	return done, err
 }
 
-// takeOver has the files of an archive that is added again be what they were: deleted, or with
-// originals that were removed.
+// takeOver copies the marks of files from an archive to its successor at the
+// same address: deleted files, and removed originals.
 func takeOver(ctx context.Context, s session, was, is int64, g *staging) error {
 	marked, err := rowsOf(ctx, s, numberIn, `SELECT 1 FROM locations AS l WHERE l.archive = $1 AND {l.path >= (SELECT first FROM archives WHERE id = $1)} AND {l.path <= (SELECT last FROM archives WHERE id = $1)}
 		AND kind & 1792 <> 0 LIMIT 1`, was)
@@ -229,7 +229,8 @@ func takeOver(ctx context.Context, s session, was, is int64, g *staging) error {
 
 const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {address = $1}"
 
-// forget removes an archive, and returns it. Its address is locked.
+// forget removes an archive, and returns its record. The caller must have
+// locked its address.
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
 	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt, blob(address))
 	if err == nil {
@@ -290,7 +291,7 @@ func (c *Catalog) Newest(ctx context.Context, path string) (Found, error) {
 	return readOne(ctx, c, path, (*Found).columns, holders+" LIMIT 1", blob(path))
 }
 
-// NewestIn is Newest of some archives.
+// NewestIn is Newest for some archives.
 func (c *Catalog) NewestIn(ctx context.Context, path string, in Scope) (Found, error) {
 	if in == nil {
 		return c.Newest(ctx, path)
@@ -347,7 +348,7 @@ func behindScoped() func(l Location) any {
 	}
 }
 
-// Locations yields all that an archive has, in byte order of the paths.
+// Locations yields all locations of an archive, in byte order of the paths.
 func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, error] {
 	return func(yield func(Location, error) bool) {
 		type span struct{ first, last string }
@@ -394,8 +395,8 @@ func (c *Catalog) Below(ctx context.Context, prefix string) iter.Seq2[Location, 
 	return c.Between(ctx, prefix, After(prefix), nil)
 }
 
-// Check looks for damage in the database itself, and for archives that have more
-// or fewer locations than they had when they were added.
+// Check looks for damage in the database itself, and for archives whose number
+// of locations has changed since they were added.
 func (c *Catalog) Check(ctx context.Context, report func(problem string)) error {
 	err := c.db.read(ctx, true, func(s session) error {
 		if err := c.db.check(ctx, s, report); err != nil {

@@ -15,8 +15,8 @@ import (
 
 // An Archive is the catalogue's record of one archive.
 type Archive struct {
-	// ID grows with each archive that is added, and is never given twice: of
-	// several archives that have a path, the one with the highest is newest.
+	// ID grows with each archive that is added, and is never reused. If several
+	// archives have a path, the one with the highest ID is the newest.
 	ID      int64
 	Address string // where it is, in words that store.OpenAddress takes; any bytes
 	Format  string
@@ -87,7 +87,8 @@ func (l Location) check(archive int64) error {
 	return nil
 }
 
-// Same reports whether two locations say the same of a file, as far as both know it.
+// Same reports whether two locations describe the same file, as far as both
+// have the information.
 func (l Location) Same(b Location) bool {
 	l.Headers, b.Headers = headersID(l), headersID(b)
 	for _, x := range []*Location{&l, &b} {
@@ -181,7 +182,8 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("%s: schema: expected version %d, found %d: written by an older holdall, and opened read-only", e.Database, e.Known, e.Found)
 }
 
-// Options are wishes for a catalogue; the zero value suits most.
+// Options are options for opening a catalogue; the zero value suits most
+// callers.
 type Options struct {
 	// ReadOnly opens the catalogue for reading, and migrates nothing.
 	ReadOnly bool
@@ -212,8 +214,8 @@ func scheme(address string) (kind, rest string) {
 	return "sqlite", address
 }
 
-// TakesQueue reports whether the catalogue of an address can have a Queue: one in
-// PostgreSQL can.
+// TakesQueue reports whether the catalogue at an address can have a Queue.
+// Only PostgreSQL supports it.
 func TakesQueue(address string) bool {
 	kind, _ := scheme(address)
 	return kind != "sqlite"
@@ -249,8 +251,8 @@ func Create(ctx context.Context, address string) error {
 	return createFile(ctx, name)
 }
 
-// Open opens the catalogue at an address. One of an older schema is brought up to
-// date, one of a newer is refused.
+// Open opens the catalogue at an address. An older schema is migrated; a newer
+// one is an error.
 func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	o.Wait = cmp.Or(o.Wait, time.Minute)
 	var db engine
@@ -289,8 +291,9 @@ func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, err
 	return c.ListFrom(ctx, prefix, prefix, nil)
 }
 
-// ListFrom is List of some archives, from a path on that is not less than from. Where archives
-// that do not count have paths among those that do, it goes through them.
+// ListFrom is List for some archives, starting at the first path that is not
+// less than from. If other archives have paths in between, it has to read past
+// them.
 func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		from, before, more := max(prefix, from), After(prefix), true

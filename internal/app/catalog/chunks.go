@@ -96,7 +96,8 @@ type NewChunk struct {
 	Members iter.Seq2[Member, error] // in byte order, each path once; nil means no members
 }
 
-// A Chunk is a chunk of a plan. One that Claim returned is the right to pack it.
+// A Chunk is a chunk of a plan. A Chunk returned by Claim is also the right to
+// pack it.
 type Chunk struct {
 	ID, Plan   int64
 	Number     int // within the plan, from 0 on
@@ -167,21 +168,21 @@ type Totals struct {
 	BytesDone int64              // of the chunks that are leased
 }
 
-// ErrNone means that there is no chunk to be claimed now.
+// ErrNone reports that no chunk can be claimed now.
 var ErrNone = errors.New("no chunk is due")
 
 // ErrLost reports that a claim is no longer valid: its lease ended and another
 // worker has the chunk, or the plan was cancelled. Nothing was recorded.
 var ErrLost = errors.New("another worker has the chunk")
 
-// ErrCancelled means that a plan was cancelled.
+// ErrCancelled reports that a plan was cancelled.
 var ErrCancelled = errors.New("the plan is cancelled")
 
-// ErrOpen means that a plan has chunks that are still to be packed.
+// ErrOpen reports that a plan has chunks that are still to be packed.
 var ErrOpen = errors.New("the plan has unfinished chunks: cancel it first")
 
-// claimed returns why a claim does not hold of a chunk as the database has it, and
-// whether it was finished by that claim.
+// claimed returns why a claim is not valid for a chunk read from the database,
+// and whether that claim has finished the chunk.
 func (c Chunk) claimed(claim Chunk) (finished bool, err error) {
 	switch {
 	case c.Fence == claim.Fence && c.State == ChunkLeased:
@@ -203,12 +204,12 @@ func words(s string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s[:min(len(s), most)], "\x00", "\ufffd"), "\ufffd")
 }
 
-// pageOf is how many members of a chunk are read at a time where n chunks are
-// read in parallel: few enough to hold them all.
+// pageOf returns how many members of a chunk are read at a time if n chunks
+// are read in parallel, so that all of them fit in memory.
 func pageOf(n int) int { return min(max(1<<16/max(n, 1), 64), 4096) }
 
-// Planned yields all members of a plan in byte order, of several of one path the
-// one that was planned last.
+// Planned yields all members of a plan in byte order. If a path was planned
+// several times, it yields the latest.
 func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		var all []Chunk

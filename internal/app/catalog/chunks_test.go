@@ -203,8 +203,8 @@ func TestPlannedIsInOrderAndTheLastOfEachPath(t *testing.T) {
 	})
 }
 
-// Chunks of one plan that lie among each other, each of more members than are read at
-// a time.
+// TestPlannedReadsInPages plans chunks with overlapping ranges, each with more
+// members than one page.
 func TestPlannedReadsInPages(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
@@ -280,7 +280,7 @@ func TestAChunkIsClaimedOnceAndTakenOverWhenItsLeaseEnds(t *testing.T) {
 		if all, err := c.Archives(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("%+v, %v", all, err)
 		}
-		// Given back, it is due after a while.
+		// A released chunk is due after a while.
 		if err := c.Release(t.Context(), over, "no\x00 luck", time.Minute, false); err != nil {
 			t.Error(err)
 		}
@@ -634,7 +634,8 @@ func TestPlansAreForgotten(t *testing.T) {
 	})
 }
 
-// Plans of catalogues before there was damage are worked on as they are.
+// TestPlansOfOlderSchemasAreGoneOnWith checks that plans from before the
+// outcome Damaged can still be worked on.
 func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		p := newPlan(t, c, "a")
@@ -644,7 +645,7 @@ func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
 			t.Fatal(err)
 		}
 		k = claim(t, c, Request{})
-		// That is what the first version with plans had.
+		// The first version with plans had this schema.
 		if err := c.db.write(t.Context(), nil, func(s session) error {
 			for _, sql := range []string{"ALTER TABLE chunks DROP COLUMN damaged", "ALTER TABLE chunks DROP COLUMN proven", "ALTER TABLE members DROP COLUMN proof",
 				"DROP VIEW file_locations", "ALTER TABLE chunks DROP COLUMN from_locations", "DROP INDEX chunks_archive", "ALTER TABLE archives DROP COLUMN roots", "ALTER TABLE locations DROP COLUMN object", "DROP TABLE headers", "ALTER TABLE archives DROP COLUMN dead", "DROP TABLE removals"} {

@@ -88,8 +88,8 @@ func (l *lean) columns() []any {
 	return []any{&l.chunk, (*blob)(&l.first), (*blob)(&l.last), &l.in.ID, (*blob)(&l.in.Roots)}
 }
 
-// withLocations adds to rows, which are the first n members of a chunk from a path on, those
-// that only locations have.
+// withLocations merges rows, the first n members of a chunk from a path on,
+// with the members that only locations have.
 func withLocations(ctx context.Context, s session, chunk int64, from string, n int, rows []Member) ([]Member, error) {
 	of, err := rowsOf(ctx, s, (*lean).columns, leanColumns+"k.id = $1", chunk)
 	if err != nil || len(of) == 0 {
@@ -123,7 +123,8 @@ func withLocations(ctx context.Context, s session, chunk int64, from string, n i
 	return all, nil
 }
 
-// remember makes rows again of members that an archive has, which is about to be forgotten.
+// remember restores the rows of members that only an archive has, before the
+// archive is removed from the catalogue.
 func remember(ctx context.Context, s session, a Archive) error {
 	of, err := rowsOf(ctx, s, (*lean).columns, leanColumns+"a.id = $1", a.ID)
 	for _, k := range of {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Of members that are packed the catalogue keeps what the archive's locations do not say.
+// For packed members the catalogue keeps only what the archive's locations do
+// not have.
 
 var twoRoots = RootsOf([]Root{{"a/", "s3://one/"}, {"b/", "s3://two/"}})
 
@@ -164,7 +165,8 @@ func TestAnArchiveThatIsRemovedLeavesItsMembers(t *testing.T) {
 	})
 }
 
-// A path that was left out is not any more when a later chunk has it, as a row or not.
+// TestWhatALaterChunkHasIsNotLeftOut checks that a path that was left out no
+// longer counts as left out when a later chunk has it, as a row or not.
 func TestWhatALaterChunkHasIsNotLeftOut(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")

@@ -22,10 +22,10 @@ import (
 // packed from, which are at Address followed by the rest of the path.
 type Root struct{ Prefix, Address string }
 
-// Roots are those of an archive, in words that are the same for the same ones.
+// Roots are the roots of an archive in a canonical text form.
 type Roots string
 
-// RootsOf returns the Roots that all are.
+// RootsOf returns the canonical form of roots.
 func RootsOf(all []Root) Roots {
 	b, err := json.Marshal(all)
 	if err != nil { // of strings
@@ -82,7 +82,7 @@ func appendObject(b []byte, l Location) []byte {
 	return b
 }
 
-// plainMD5 returns the MD5 that an ETag is, if it is one.
+// plainMD5 returns the MD5 in an ETag, if it is one.
 func plainMD5(etag string) ([]byte, bool) {
 	const digits = 32
 	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ToLower(etag) != etag {
@@ -134,7 +134,8 @@ func (o *object) ScanBytes(b []byte) error {
 	return nil
 }
 
-// HeaderText is headers as Location.HeaderText has them: one text for the same headers.
+// HeaderText returns headers in the form of Location.HeaderText: equal headers
+// have equal texts.
 func HeaderText(headers map[string]string) string {
 	if len(headers) == 0 {
 		return ""
@@ -146,7 +147,8 @@ func HeaderText(headers map[string]string) string {
 	return string(b)
 }
 
-// headerSets collects the headers that the locations of one archive have. Most have the same few.
+// headerSets collects the headers of one archive's locations. Most locations
+// share a few sets.
 type headerSets struct {
 	seen   map[uint64]bool
 	sorted *sorter.Sorter
@@ -182,7 +184,7 @@ func headersID(l Location) uint64 {
 	return max(binary.BigEndian.Uint64(sum[:8]), 1)
 }
 
-// keep has the database know the sets.
+// keep stores the sets in the database.
 func (h *headerSets) keep(ctx context.Context, s session) error {
 	if h == nil || h.sorted == nil {
 		return nil

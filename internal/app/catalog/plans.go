@@ -244,9 +244,9 @@ func (m *Member) columns() []any {
 	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note, &m.Proof}
 }
 
-// LeftOut yields the members of a plan that its archives do not have, for one of these reasons:
-// Vanished, Changed, SetAside, Damaged. Those that a later chunk has are not among them. They
-// come chunk by chunk.
+// LeftOut yields the members of a plan that are not in its archives, for one
+// of these reasons: Vanished, Changed, SetAside, Damaged. It omits those that
+// a later chunk has. They come chunk by chunk.
 func (c *Catalog) LeftOut(ctx context.Context, plan int64, why ...Outcome) iter.Seq2[Member, error] {
 	outcomes := make([]int64, len(why))
 	for i, o := range why {
@@ -340,7 +340,8 @@ func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, b
 	return err
 }
 
-// Release gives a claim back: the chunk is due again after a while, or is set aside.
+// Release gives up a claim: the chunk is due again after a while, or is set
+// aside.
 func (c *Catalog) Release(ctx context.Context, claim Chunk, problem string, again time.Duration, setAside bool) error {
 	state := ChunkPlanned
 	if setAside {
@@ -465,7 +466,8 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	return done, err
 }
 
-// elsewhere takes members out of a chunk that rewrites, which are not to be in its archive.
+// elsewhere removes members from a rewriting chunk that are not to be in its
+// archive.
 func (f *finishing) elsewhere(ctx context.Context, s session, k Chunk) (Chunk, error) {
 	paths, err := rowsOf(ctx, s, pathIn, "SELECT path FROM staged_members WHERE outcome = $1", int(Elsewhere))
 	for _, path := range paths {
@@ -487,7 +489,7 @@ func (f *finishing) elsewhere(ctx context.Context, s session, k Chunk) (Chunk, e
 	return k, err
 }
 
-// settle makes the staged outcomes those of a chunk's members.
+// settle applies the staged outcomes to a chunk's members.
 func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err error) {
 	if f.left == 0 {
 		return l, nil
@@ -581,8 +583,8 @@ func (c *Catalog) CancelPlan(ctx context.Context, plan int64) error {
 	return err
 }
 
-// RetryPlan makes chunks that were set aside or cancelled due again, as if they
-// were new, and returns their number.
+// RetryPlan makes chunks that were set aside or cancelled due again, as if
+// they were new. It returns their number.
 func (c *Catalog) RetryPlan(ctx context.Context, plan int64) (int, error) {
 	return c.setPlan(ctx, plan, false, "state = $2, due = 0, attempts = 0, failures = 0, bytes_done = 0", ChunkPlanned, ChunkSetAside, ChunkCancelled)
 }

@@ -63,8 +63,8 @@ type postgresDB struct {
 	now func() time.Time // by which leases end; nil is the database's clock
 }
 
-// postgresConfig reads an address. Errors do not repeat it: it may have a password
-// in it, and where, one cannot know of an address that cannot be read.
+// postgresConfig parses an address. Errors do not contain it, because it may
+// have a password, and in an invalid address its place is unknown.
 func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, name string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -87,7 +87,7 @@ func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, 
 		config.MaxConns = int32(most)
 	}
 	c := config.ConnConfig
-	// Names of ours are found without the schema, which may be called anything.
+	// Our names are found without the schema, which may have any name.
 	c.RuntimeParams["search_path"] = pgx.Identifier{schema}.Sanitize()
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "holdall")
 	c.RuntimeParams["lock_timeout"] = strconv.FormatInt(max(o.Wait.Milliseconds(), 1), 10)
@@ -278,7 +278,8 @@ func (db *postgresDB) write(ctx context.Context, prepare, do func(s session) err
 	})
 }
 
-// read has several statements see the same by a transaction, which begins with the first.
+// read runs several statements in one transaction, so that they read the same
+// snapshot. It begins with the first statement.
 func (db *postgresDB) read(ctx context.Context, several bool, do func(s session) error) error {
 	conn, err := db.acquire(ctx)
 	if err != nil {
@@ -286,7 +287,7 @@ func (db *postgresDB) read(ctx context.Context, several bool, do func(s session)
 	}
 	defer conn.Release()
 	if several {
-		// However do ends, the connection goes back without a transaction.
+		// However do ends, the connection is returned without a transaction.
 		defer conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
 	}
 	return db.failed(ctx, "read", away(conn, do(&postgresSession{db: db, q: conn, begin: several})))
@@ -324,7 +325,7 @@ func (db *postgresDB) transact(ctx context.Context, do func(tx pgx.Tx) error) er
 	return db.failed(ctx, "write", away(conn, pgx.BeginFunc(ctx, conn, do)))
 }
 
-// away tells an error of a connection that is no more from others.
+// away recognises the error of a lost connection.
 func away(conn *pgxpool.Conn, err error) error {
 	if err != nil && conn.Conn().IsClosed() {
 		return fmt.Errorf("%w: %w", ErrAway, err)

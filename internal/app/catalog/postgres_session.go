@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A Queue takes part in the transactions in which chunks become due and are done, so
-// that a queue of jobs in the same PostgreSQL database always agrees with them. An error
-// takes everything back.
+// A Queue takes part in the transactions in which chunks become due and are
+// done. So a queue of jobs in the same PostgreSQL database always agrees with
+// them. An error rolls the transaction back.
 type Queue interface {
 	// Open is called first when a catalogue is opened for writing, with its
 	// connections. The queue may use them while the catalogue is open, and may
@@ -44,7 +44,7 @@ var inPostgres = &dialect{
 		// would then compare each of them with each listed object.
 		"join at once": "SET LOCAL enable_nestloop = off",
 		"join as ever": "SET LOCAL enable_nestloop = on",
-		// Nor of new locations: it would sort all that come, for the first few.
+		// Nor of new locations: it would sort all rows to return the first few.
 		"in order": "SET LOCAL enable_sort = off",
 		// The listed objects, from a table that has statistics.
 		"listed by $3": "(SELECT path, size, object FROM staged WHERE $3::bigint > 0) AS l",

@@ -16,7 +16,8 @@ import (
 
 // The tests below are about PostgreSQL.
 
-// madePostgres makes a catalogue, and returns its address and a connection past it.
+// madePostgres creates a catalogue, and returns its address and a direct
+// connection.
 func madePostgres(t *testing.T) (string, *pgx.Conn) {
 	t.Helper()
 	at := pgtest.Database(t)
@@ -72,7 +73,7 @@ func TestPostgresSchemasOfOthersAreRefusedAndNotTouched(t *testing.T) {
 	if n := count(); n != things {
 		t.Errorf("%d tables and indexes, there were %d", n, things)
 	}
-	// One that is empty may be used.
+	// An empty schema may be used.
 	must(t, conn, `CREATE SCHEMA "a ""schema'"`)
 	if err := Create(t.Context(), at+"?schema=a+%22schema%27"); err != nil {
 		t.Error(err)
@@ -127,7 +128,7 @@ func TestPostgresQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
 		many = append(many, fmt.Sprintf("many/%05d", i))
 	}
 	add(t, c, Archive{Address: "z"}, files(many...))
-	// As docs/catalog.md has it.
+	// This is the statement in docs/catalog.md.
 	must(t, conn, "CREATE INDEX locations_text ON holdall.locations USING hash (holdall.path_text(path))")
 	must(t, conn, "SET search_path = holdall; ANALYZE locations")
 	for path, text := range map[string]string{"dir/a": "dir/a", "dir/é": "dir/é", "back\\slash": "back\\slash", "bad\xff": "bad\\377", "nul\x00": "nul\\000", odd[5]: odd[5], "'": "'"} {

@@ -33,13 +33,12 @@ type engine interface {
 	// at a time. -1 means all, for databases where rows that are not read cost
 	// nothing.
 	pages() (first, most int)
-	// check looks for damage that statements do not find.
+	// check looks for damage that ordinary statements do not find.
 	check(ctx context.Context, s session, report func(string)) error
 	close() error
 }
 
-// A session is where statements are carried out, one after the other. They are in
-// our dialect.
+// A session executes statements, one after the other. They are in our dialect.
 type session interface {
 	// rows runs a statement. For each row it stores the columns through the
 	// pointers in into, and yields nil. An error is the last value that it yields.
@@ -50,13 +49,14 @@ type session interface {
 	// copy adds rows to a staging table of members. Each time rows yields nil,
 	// values point to the columns of a row.
 	copy(ctx context.Context, table string, columns []string, values []any, rows iter.Seq[error]) error
-	// nextChunk returns the ID of a chunk to be added, 0 where it has one only when it is.
+	// nextChunk returns the ID for a chunk to be added, or 0 if the database
+	// assigns it only on insertion.
 	nextChunk(ctx context.Context) (int64, error)
-	// stage takes the rows of one of several archives in.
+	// stage stores the rows of one of several archives.
 	stage(ctx context.Context, a Addition, of int) (*staging, error)
-	// publish makes staged rows those of an archive, and returns how many there are.
+	// publish turns staged rows into rows of an archive, and returns their number.
 	publish(ctx context.Context, archive int64, g *staging) (int64, error)
-	// due and finished tell a queue of chunks, if there is one.
+	// due and finished notify a queue of chunks, if there is one.
 	due(ctx context.Context, all []Chunk) error
 	finished(ctx context.Context, k Chunk) error
 }
@@ -221,7 +221,8 @@ func paged[T any](ctx context.Context, c *Catalog, columns func(*T) []any, next 
 // A blob is a string of any bytes.
 type blob string
 
-// ScanBytes and ScanInt64 are how pgx, and our SQLite, give values of columns to types.
+// ScanBytes and ScanInt64 implement the interfaces by which pgx and our SQLite
+// code pass column values to types.
 func (b *blob) ScanBytes(v []byte) error { *b = blob(v); return nil }
 
 func (b blob) BytesValue() ([]byte, error) { return []byte(b), nil }

@@ -136,7 +136,7 @@ func createFile(ctx context.Context, name string) (err error) {
 	if err == nil {
 		err = migrate(c, migrations)
 	}
-	// Closing the last connection takes the journal into the file and removes it.
+	// Closing the last connection merges the journal into the file and removes it.
 	if err = errors.Join(err, c.Close()); err != nil {
 		return failed(name, "create", err)
 	}
@@ -172,7 +172,7 @@ func openFile(ctx context.Context, name string, o Options) (engine, error) {
 	return db, nil
 }
 
-// upToDate compares the file's schema with ours, and brings it up to date.
+// upToDate compares the file's schema with ours, and migrates it.
 func (db *sqliteDB) upToDate(ctx context.Context) error {
 	c, err := db.reader()
 	if err != nil {
@@ -412,8 +412,8 @@ func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func() erro
 	return db.settle(c, failed(db.name, "write", do()))
 }
 
-// settle ends a transaction: it commits where there was no error, else it takes
-// everything back.
+// settle ends a transaction: it commits if there was no error, and otherwise
+// rolls back.
 func (db *sqliteDB) settle(c *sqlite.Conn, err error) error {
 	if err == nil {
 		if err = sqlitex.ExecuteTransient(c, "COMMIT", nil); err == nil {
@@ -421,8 +421,8 @@ func (db *sqliteDB) settle(c *sqlite.Conn, err error) error {
 		}
 		err = failed(db.name, "commit", err)
 	}
-	// Some errors have ended the transaction already; an interrupt must not keep
-	// the others from ending here.
+	// Some errors have ended the transaction already. An interrupt must not
+	// prevent the rollback of the others.
 	if !c.AutocommitEnabled() {
 		c.SetInterrupt(nil)
 		if rerr := sqlitex.ExecuteTransient(c, "ROLLBACK", nil); rerr != nil {

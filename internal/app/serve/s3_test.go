@@ -389,7 +389,7 @@ func FuzzSignatures(f *testing.F) {
 }
 
 // fuzzed returns handlers of one archive with entries. The S3 handler requires
-// a signature.
+// a signature if there is exactly one entry.
 func fuzzed(f *testing.F, entries format.Entries) (http.Handler, http.Handler) {
 	set := serve.NewSet(serve.SetOptions{})
 	f.Cleanup(set.Close)

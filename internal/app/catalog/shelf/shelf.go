@@ -40,9 +40,9 @@ const (
 	magic = "holdall catalogue\n"
 )
 
-// Options are wishes for a Shelf.
+// Options are options for a Shelf.
 type Options struct {
-	// Address is what the catalogue is called: without secrets.
+	// Address is the shown address of the catalogue, without secrets.
 	Address string
 	// Open finds the store of an archive; nil means store.OpenAddress.
 	Open func(ctx context.Context, address string) (store.Store, string, error)
@@ -85,7 +85,8 @@ type known struct {
 // are kept for longer than that after new ones hold their files.
 const fresh = 2 * time.Second
 
-// New returns the shelf of a catalogue, which stays its owner's.
+// New returns the shelf of a catalogue. Closing the catalogue is up to the
+// caller.
 func New(ctx context.Context, c *catalog.Catalog, o Options) (*Shelf, error) {
 	if o.Open == nil {
 		o.Open = store.OpenAddress
@@ -156,14 +157,14 @@ func (k *known) err() error {
 	return nil
 }
 
-// A Bucket is one that archives were packed from.
+// A Bucket is a bucket that archives were packed from.
 type Bucket struct {
 	Name    string
 	Address string // SCHEME://BUCKET
 	Of      string // what its tree is called in the Shelf
 }
 
-// Buckets returns those that archives were packed from, by their names.
+// Buckets returns the buckets that archives were packed from, by name.
 func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
 	all, err := s.archives(ctx)
 	for _, a := range all {
@@ -411,11 +412,11 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if ierr != nil {
 		return cmp.Or(err, ierr)
 	}
-	// An archive that is shorter now is no damaged one, so this is looked at even if the read
-	// failed.
+	// A shorter archive is a different one, not a damaged one, so check this even
+	// if the read failed.
 	if !survey.Is(info, h.near, o.of) {
 		o.s.mu.Lock()
-		o.s.drop(h) // it may be what it was when it is opened again
+		o.s.drop(h) // it may be the recorded version when it is opened again
 		o.s.mu.Unlock()
 		return &StaleError{o.of.Address, ShownVersion(o.of.Size, o.of.Version), ShownVersion(info.Size, survey.Version(info, h.near))}
 	}

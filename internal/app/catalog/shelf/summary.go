@@ -38,7 +38,7 @@ type PlanSummary struct {
 	catalog.Totals
 }
 
-// mostCounted is of how many files marks are counted.
+// mostCounted is the largest number of files for which marks are counted.
 const mostCounted = 2_000_000
 
 // Summary returns a summary of the catalogue.

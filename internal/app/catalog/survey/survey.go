@@ -18,7 +18,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Survey is an archive as it is, to be added to a catalogue.
+// A Survey is the current state of an archive, to be added to a catalogue.
 type Survey struct {
 	catalog.Archive
 	// In is the archive itself, which the caller of Open must close. It is nil if
@@ -52,7 +52,7 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 	}
 	s.Format = s.In.Format().Name
 	if !single {
-		// What it was opened by tells.
+		// The opened archive has these already.
 		size, version, single = s.opened(ctx)
 	}
 	s.Size, s.Version = size, version
