@@ -32,8 +32,8 @@ type question struct {
 	r *http.Request
 	q url.Values
 
-	asked context.Context // of the request itself, without limits of ours
-	held  []func()        // ends the uses of archives when it is answered
+	asked context.Context // of the request itself, without the limits added here
+	held  []func()        // called at the end to release archives
 	seen  []*view         // these archives
 	err   error           // the first error; later parameters are not checked
 }
@@ -113,12 +113,12 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.what }
 
-// bad is the asker's mistake.
+// bad returns an error for an invalid request.
 func bad(msg string, args ...any) error {
 	return &refusal{http.StatusBadRequest, "usage", fmt.Sprintf(msg, args...)}
 }
 
-// busy means that too much is under way.
+// busy returns the error for too much running work.
 func busy(what string) error { return &refusal{http.StatusTooManyRequests, "busy", what} }
 
 var errSlow = &refusal{http.StatusGatewayTimeout, "slow", "the request takes too long"}
@@ -222,7 +222,7 @@ func (q *question) fail(err error) {
 	fail(q.w, no.status, no.code, no.what)
 }
 
-// fail answers in one line of JSON.
+// fail sends an error as one line of JSON.
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -243,7 +243,8 @@ func (q *question) json(v any) error {
 
 func (q *question) ctx() context.Context { return q.r.Context() }
 
-// busy keeps a place among those that work, for a while at most, until done is called.
+// busy waits for a slot for expensive work, which done releases. It also sets
+// a time limit for the work.
 func (q *question) busy() (done func()) {
 	if q.err == nil {
 		select {

@@ -25,8 +25,8 @@ func keyIn(dir, key string) string {
 // These limit how much of an array is read for a picture.
 const (
 	maxChunk   = 256 << 20 // bytes of a row of chunks, decoded
-	maxDecoded = 1 << 30   // bytes that are decoded for one answer
-	maxPoints  = 1 << 20   // elements of an answer
+	maxDecoded = 1 << 30   // bytes decoded for one response
+	maxPoints  = 1 << 20   // elements of a response
 )
 
 // zarr returns the requested archive in the view of its arrays.
@@ -87,7 +87,7 @@ type arrayJSON struct {
 	Codecs   string     `json:"codecs"`
 	Elements int64      `json:"elements"`
 	Numbers  bool       `json:"numbers"`           // it can be drawn
-	Colours  bool       `json:"colours,omitempty"` // the last axis is red, green, blue, and perhaps how opaque
+	Colours  bool       `json:"colours,omitempty"` // the last axis is red, green, blue, and perhaps opacity
 	Text     string     `json:"text,omitempty"`
 	Cut      bool       `json:"cut,omitempty"`   // there is more text
 	Fault    string     `json:"fault,omitempty"` // why it cannot be read
@@ -117,7 +117,7 @@ func attributesOf(attrs map[string]any) (j attributesJSON) {
 	return j
 }
 
-// speakable has NaN and infinities, which JSON lacks, as text.
+// speakable converts NaN and infinities, which JSON lacks, to text.
 func speakable(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -152,7 +152,7 @@ type scaleJSON struct {
 	Fault      string  `json:"fault,omitempty"` // why there is no time
 }
 
-// scale finds out what the elements of an array mean.
+// scale returns the meaning of an array's elements.
 func (q *question) scale(a *zarr.Array) *scaleJSON {
 	number := func(attrs map[string]any, key string, usual float64) float64 {
 		if n, ok := attrs[key].(json.Number); ok {
@@ -200,7 +200,7 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 	return &j
 }
 
-// coloured reports whether an array has images of colours, as far as it shows.
+// coloured reports whether an array seems to hold colour images.
 func coloured(a *zarr.Array) bool {
 	n := len(a.Shape)
 	if n < 3 || a.Shape[n-1] != 3 && a.Shape[n-1] != 4 || !a.Numeric() {
@@ -259,9 +259,9 @@ func (w *firstBytes) Write(p []byte) (int, error) {
 
 // windowJSON describes which elements a response contains.
 type windowJSON struct {
-	Kind  string  `json:"kind"` // "line": as they are; "range": least and largest in turn; "image": rows of columns; "colours": of these red, green and blue
+	Kind  string  `json:"kind"` // "line": the values; "range": least and largest alternately; "image": rows of columns; "colours": rows of columns of red, green and blue
 	From  []int64 `json:"from"`
-	Count []int64 `json:"count"` // elements that are answered, along each axis
+	Count []int64 `json:"count"` // elements in the response, along each axis
 	Step  []int64 `json:"step"`
 	Min   float64 `json:"min"`
 	Max   float64 `json:"max"`
@@ -369,7 +369,8 @@ func (q *question) arrayData() error {
 	return nil
 }
 
-// line reads a stretch of an array of one axis, and tells it in at most so many points.
+// line reads a stretch of an array with one axis, reduced to a limited number
+// of points.
 func (q *question) line(a *zarr.Array, w *windowJSON, points int64) ([]float64, error) {
 	w.Kind = "line"
 	if len(a.Shape) == 0 {
@@ -456,7 +457,7 @@ func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) (
 	return a.Sample(q.ctx(), w.From, w.Count, w.Step)
 }
 
-// arrays answers with the arrays of an archive: the first ones, by name.
+// arrays responds with the first arrays of an archive, by name.
 func (q *question) arrays() error {
 	defer q.busy()()
 	v := q.zarr()
@@ -496,7 +497,7 @@ func (q *question) arrays() error {
 	return q.json(map[string]any{"arrays": list, "more": more})
 }
 
-// timed is how many series have their first and last time read.
+// timed is the number of series whose first and last times are read.
 const timed = 40
 
 // nwb responds with a description of a recording. The response is empty if the

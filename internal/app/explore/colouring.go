@@ -7,8 +7,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A colouring tells runs of content on the byte map apart. Without classes all content has
-// one colour.
+// A colouring distinguishes runs of content on the byte map. Without classes,
+// all content has one colour.
 type colouring struct {
 	classes []string
 	of      func(m *spanMap, i int) int // the class of a run
@@ -34,7 +34,7 @@ const (
 // noAge is the age of an entry without a time.
 const noAge = 1<<16 - 1
 
-// dayOf is a time in days since 1970, as far as they are kept.
+// dayOf returns a time in days since 1970, within the recorded range.
 func dayOf(t time.Time) uint16 {
 	if t.IsZero() {
 		return noAge
@@ -54,7 +54,7 @@ func ageOf(day, today uint16) int {
 	return len(ages) - 2
 }
 
-// packedTo is the class of how small content was made.
+// packedTo returns the class of a compression ratio.
 func packedTo(x format.Extent) uint8 {
 	whole := max(x.Unit, x.Size)
 	if x.Codec == "" || x.Codec == codec.Raw || whole <= 0 {

@@ -40,10 +40,10 @@ type archiveJSON struct {
 	Notes   []string   `json:"notes,omitempty"`
 	ByIndex string     `json:"by_index,omitempty"`
 	Doubt   string     `json:"doubt,omitempty"`  // the fault of the index as a whole
-	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity made again
+	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity repaired
 	Parity  string     `json:"parity,omitempty"`
 	Tables  []Table    `json:"tables,omitempty"`
-	Made    []Table    `json:"made,omitempty"` // what it is made of: kinds of files, volumes
+	Made    []Table    `json:"made,omitempty"` // its composition: kinds of files, volumes
 }
 
 // A frontJSON is what a user of the format looks at first: the subject of a
@@ -53,7 +53,7 @@ type frontJSON struct {
 	Tab  string `json:"tab,omitempty"`
 }
 
-// front is where to begin to look at an archive, nil for its list.
+// front returns where to begin with an archive, or nil for its list.
 func (v *view) front() *frontJSON {
 	f := v.in.Format()
 	switch {
@@ -139,7 +139,8 @@ func (q *question) archives() error {
 	return q.json(map[string]any{"archives": list, "total": len(all)})
 }
 
-// cannotList logs why archives cannot be listed, once for as long as it is the same.
+// cannotList logs an error from listing archives, once until the error
+// changes.
 func (h *Handler) cannotList(err error) {
 	text := ""
 	if err != nil {
@@ -330,8 +331,8 @@ func (q *question) pictured(v *view, e holdall.Entry, j *entryJSON) error {
 
 const maxContent = 1 << 20
 
-// content answers with some bytes of an entry, whatever it is called: for views and names that
-// no address below /f/ leads to.
+// content responds with some bytes of an entry. It serves views and names that
+// no address below /f/ can reach.
 func (q *question) content() error {
 	off := q.number("off", 0, 0, 1<<62)
 	n := q.number("n", 64<<10, 0, maxContent)
@@ -398,7 +399,7 @@ func (q *question) history() error {
 	return q.json(map[string]any{"steps": steps})
 }
 
-// revisions answers which states of the archive can be compared.
+// revisions responds with the states of the archive that can be compared.
 func (q *question) revisions() error {
 	defer q.busy()()
 	v := q.view()

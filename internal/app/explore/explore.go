@@ -32,8 +32,9 @@ type Extra struct {
 	// History, if not nil, yields the changes of a path by revision, the newest
 	// first, as values to be encoded as JSON. It yields at most that many.
 	History func(ctx context.Context, path string, most int) iter.Seq2[any, error]
-	// Revisions, if not nil, yields the states of the archive that can be compared, the newest
-	// first, at most so many, and then those that are kept by a name.
+	// Revisions, if not nil, yields the states of the archive that can be
+	// compared, the newest first, up to a limit. After them it yields those that
+	// are kept by a name.
 	Revisions func(ctx context.Context, most int) iter.Seq2[Revision, error]
 	// Changes, if not nil, yields the differences between two revisions in a
 	// folder: changed properties, and which children differ. It does not descend
@@ -62,7 +63,7 @@ type Column struct {
 	Kind string `json:"kind,omitempty"`
 }
 
-// A Place is text that leads to a path.
+// A Place is text that links to a path.
 type Place struct {
 	Text string `json:"text"`
 	Path string `json:"path"`
@@ -71,26 +72,26 @@ type Place struct {
 // A FolderSize is the size of a folder by itself.
 type FolderSize struct {
 	Path     string // "" is the root
-	Records  int64  // bytes of the archive that are no binaries
+	Records  int64  // bytes of the archive that are not binaries
 	Binaries int64
-	Outside  int64 // bytes of binaries that are kept elsewhere
+	Outside  int64 // bytes of binaries that are stored elsewhere
 	Lost     int64 // places that damage hides
 }
 
 // A Revision is a state of an archive.
 type Revision struct {
 	ID     string `json:"id"`             // the ID for Changes
-	Name   string `json:"name,omitempty"` // by which it is kept
-	Millis int64  `json:"millis"`         // since 1970, -1 if that is not known
+	Name   string `json:"name,omitempty"` // the name that keeps it
+	Millis int64  `json:"millis"`         // since 1970, or -1 if unknown
 	Lost   string `json:"lost,omitempty"` // why it cannot be read
 }
 
-// Options are wishes for a handler; the zero value suits most.
+// Options are options for a handler; the zero value suits most callers.
 type Options struct {
 	// Log receives errors of the server; nil means slog.Default().
 	Log *slog.Logger
-	// Verifies is how many archives are verified at once; 0 is 2. VerifyTime is how long
-	// one may take; 0 is 6 hours.
+	// Verifies is how many archives are verified at once; 0 means 2. VerifyTime is
+	// how long one may take; 0 means 6 hours.
 	Verifies   int
 	VerifyTime time.Duration
 	// Near, if not nil, reports whether only people at this machine see the page.

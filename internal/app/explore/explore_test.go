@@ -93,7 +93,7 @@ func exploring(t testing.TB, set *serve.Set) *site {
 	return &site{t, h, srv}
 }
 
-// opened is an archive that is called x.
+// opened returns a source for an archive called x.
 func opened(st store.Store, name string, f *format.Format) serve.Source {
 	return serve.Source{Name: "x", Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		in, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{View: view, Formats: []*format.Format{f}})
@@ -119,7 +119,7 @@ func (s *site) get(path string, args ...string) (int, []byte, http.Header) {
 	return res.StatusCode, b, res.Header
 }
 
-// ask gets JSON.
+// ask requests JSON.
 func ask[T any](s *site, path string, args ...string) (v T) {
 	s.t.Helper()
 	code, b, _ := s.get(path, args...)
@@ -431,7 +431,7 @@ func TestTheMapAddsUp(t *testing.T) {
 			}
 		}
 	}
-	// Where an entry is, its name is.
+	// A name is found at its entry's place.
 	for name, c := range odd {
 		at := ask[struct{ Spans [][2]int64 }](s, "/api/map/of", "a", "x", "path", format.Escape(name)).Spans
 		if len(at) != 1 || at[0][1] != int64(len(c)) {
@@ -768,7 +768,7 @@ func TestACancelledQuestionEnds(t *testing.T) {
 		}
 		cancel()
 	}
-	// The places of those that went away are free again.
+	// The slots of disconnected clients are free again.
 	if p := ask[page](s, "/api/ls", "a", "x", "sort", "size"); p.Total != 100_000 {
 		t.Errorf("found %d", p.Total)
 	}
@@ -793,7 +793,7 @@ func FuzzQuestions(f *testing.F) {
 	})
 }
 
-// source is of archives that are open, and stay so.
+// source serves archives that are open and stay so.
 
 // BenchmarkAMillionEntries measures the page's requests for an archive of a
 // million entries: the treemap of all of it, and the whole byte map, by the

@@ -140,7 +140,7 @@ func (c *folderCache) trim(keep *folder) {
 	}
 }
 
-// cost is how many bytes f takes, and whether it has been read.
+// cost returns how many bytes f takes, and whether it has been read.
 func (f *folder) cost() (n int64, ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +222,8 @@ func (f *folder) row(prefix string, e holdall.Entry) {
 
 func (f *folder) isDir(i int) bool { return format.Kind(*f.kind.At(i)&kindMask) == format.Dir }
 
-// foldersFirst makes the usual order, by name, unless it is the one in which entries came.
+// foldersFirst computes the usual order, by name, unless the entries were read
+// in that order.
 func (f *folder) foldersFirst() {
 	var order, files []uint32
 	for i := range f.names.len() {
@@ -278,7 +279,7 @@ func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
 	return f.err
 }
 
-// order returns the rows in an order. f is complete, and its lock held.
+// order returns the rows in an order. f must be complete, and its lock held.
 func (f *folder) order(o folderOrder) []uint32 {
 	if order, ok := f.orders[o]; ok {
 		return order
@@ -335,7 +336,8 @@ func (f *folder) keep(o folderOrder, order []uint32) []uint32 {
 	return order
 }
 
-// picturesOf leaves folders and pictures of an order; nil is the order of names as they came.
+// picturesOf filters an order to folders and pictures. nil is the order in
+// which they were read.
 func (f *folder) picturesOf(order []uint32) []uint32 {
 	some := make([]uint32, 0, f.dirs+f.shown)
 	for i := range f.names.len() {
@@ -389,12 +391,12 @@ type rowJSON struct {
 	Whole    bool   `json:"whole,omitempty"`
 	Internal bool   `json:"own,omitempty"`
 	Holds    kind   `json:"h,omitempty"` // of a file: what it holds
-	// With are the files beside a picture that are called as it is.
+	// With are the files beside a picture that share its name.
 	With []string `json:"with,omitempty"`
 	healthJSON
 }
 
-// path is the path of row i.
+// path returns the path of row i.
 func (f *folder) path(i int) string {
 	name := f.names.at(i)
 	if f.key.dir == "." || *f.kind.At(i)&wholeBit != 0 {
@@ -426,7 +428,7 @@ func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64), health f
 	return r
 }
 
-// find returns where a path is in an order, -1 if it is not there.
+// find returns the position of a path in an order, or -1 if it is not in it.
 func (f *folder) find(path string, order []uint32) int {
 	row := -1
 	for i, c := 0, f.names.from(0); i < f.names.len() && row < 0; i++ {

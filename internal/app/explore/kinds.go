@@ -29,7 +29,7 @@ const (
 
 var kindNames = [kinds]string{"other", "pictures", "sound", "film", "text", "code", "data", "documents", "packed", "arrays", "programs"}
 
-// extensions are the endings of names of each kind.
+// extensions are the file name extensions of each kind.
 var extensions = [kinds]string{
 	pictureKind:  "avif bmp cr2 dng exr gif heic ico jpeg jpg jxl nef png psd raw svg tga tif tiff webp dcm dzi",
 	soundKind:    "aac aif aiff flac m4a mid mp3 oga ogg opus wav wma",

@@ -26,7 +26,7 @@ import (
 // opened.
 type shelf struct {
 	dir    string
-	stale  bool // it is seen that files are replaced
+	stale  bool // the Mark of a source shows that its file was replaced
 	opened atomic.Int64
 }
 
@@ -48,7 +48,7 @@ func (s *shelf) list(context.Context) ([]serve.Source, error) {
 			in, err := holdall.OpenStore(ctx, local.New(s.dir), name, holdall.OpenOptions{View: view, Formats: []*format.Format{caf.Format}})
 			return in, s.mark(name), err
 		}}
-		if s.stale { // else only reads tell
+		if s.stale { // otherwise only reads show it
 			src.Mark = s.mark(name)
 		}
 		list = append(list, src)
@@ -126,7 +126,7 @@ func TestAReplacedArchiveIsOpenedAgain(t *testing.T) {
 	testkit.Until(t, "it is released", func() bool { return descriptors(t, src.dir) == 0 })
 }
 
-// check has an archive checked to the end.
+// check runs a check of an archive to its end.
 func (s *site) check(name string) {
 	s.t.Helper()
 	res, err := http.Post(s.srv.URL+"/api/verify?a="+name, "", nil)
@@ -202,7 +202,8 @@ func TestArchivesThatNobodyAsksAboutAreReleased(t *testing.T) {
 	}
 }
 
-// descriptors is how many files below a folder are open, 0 where the system does not tell.
+// descriptors returns how many files below a folder are open, or 0 if the
+// system cannot report it.
 func descriptors(t *testing.T, dir string) (n int) {
 	if runtime.GOOS != "linux" {
 		return 0

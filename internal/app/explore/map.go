@@ -40,7 +40,7 @@ const (
 	uses       = int(bytemap.Gap) + 1
 )
 
-// spans are runs of bytes in columns, in the order of their addresses.
+// spans are runs of bytes in columns, by address.
 type spans struct {
 	off    columns.Rows[int64]
 	len    columns.Rows[uint32]
@@ -160,7 +160,7 @@ func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
 	return m, nil
 }
 
-// place returns the address of a run of a volume, cut to it.
+// place returns the address of a run in a volume, clipped to the volume.
 func (m *spanMap) place(name string, off, n int64) (int64, int64) {
 	i, ok := m.base[name]
 	if !ok || off < 0 || n <= 0 {
@@ -243,14 +243,14 @@ func newPicture(from, to int64, cells int, by *colouring) *picture {
 
 func (p *picture) cellSize() float64 { return float64(p.to-p.from) / float64(p.cells) }
 
-// where returns the cell of an address, and how far into it that is.
+// where returns the cell of an address, and the position in the cell.
 func (p *picture) where(at int64) (cell int, into float64) {
 	size := p.cellSize()
 	cell = min(int(float64(at-p.from)/size), p.cells-1)
 	return cell, float64(at-p.from) - float64(cell)*size
 }
 
-// add takes in a span in time that does not depend on its length.
+// add adds a span. Its time does not depend on the span's length.
 func (p *picture) add(use int, off, end int64, i int) {
 	begins := off >= p.from
 	off, end = max(off, p.from), min(end, p.to)
@@ -385,7 +385,8 @@ func (p *picture) bytes(out []byte) []byte {
 	return out
 }
 
-// totals returns how many bytes each use has, content of all classes as one, and each class.
+// totals returns how many bytes each use has, with all content as one use, and
+// how many each class has.
 func (p *picture) totals() (byUse, byClass map[string]int64) {
 	byUse, byClass = map[string]int64{}, map[string]int64{}
 	content := 0.0
@@ -435,7 +436,8 @@ func (q *question) span(m *spanMap) (from, to int64) {
 	return from, q.number("to", m.size, from+1, m.size)
 }
 
-// byteMap answers with cells: the length of a JSON object, that, and the cells.
+// byteMap responds with cells: the length of a JSON object, the object, and
+// the cells.
 func (q *question) byteMap() error {
 	defer q.busy()()
 	cells := q.number("cells", 4096, 1, 1<<16)
@@ -495,7 +497,8 @@ type spanJSON struct {
 	Files  int64  `json:"files,omitempty"` // that share it, if they are several
 }
 
-// mapAt answers with the spans that touch a part of the archive, and their number.
+// mapAt responds with the spans that touch a part of the archive, and their
+// number.
 func (q *question) mapAt() error {
 	limit := q.number("limit", 20, 1, maxPage)
 	_, d := q.drawn()

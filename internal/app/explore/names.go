@@ -74,7 +74,7 @@ func (l *names) from(i int) *nameCursor {
 	return c
 }
 
-// next returns the next name. It changes with the next call.
+// next returns the next name. The slice is valid until the next call.
 func (c *nameCursor) next() []byte {
 	if c.i%nameBlock == 0 {
 		if b := c.i / nameBlock; b < c.l.blocks.Len() {

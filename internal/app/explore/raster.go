@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// limits of a raster.
+// These limit a raster.
 const (
 	maxUnits  = 512      // of an answer
 	maxSpikes = 16 << 20 // that are read for an answer, once or twice
@@ -19,7 +19,8 @@ const (
 	maxBins   = 1 << 20  // counts of an answer
 )
 
-// rasterJSON is when units of a table spiked: how often in each of equal stretches of time.
+// rasterJSON shows when the units of a table spiked: how often in each of
+// equal intervals.
 type rasterJSON struct {
 	Units  int64   `json:"units"` // of the table
 	Spikes int64   `json:"spikes"`
@@ -31,7 +32,7 @@ type rasterJSON struct {
 	// above 255 are stored as 255.
 	Counts []byte      `json:"counts"`
 	Told   []unitJSON  `json:"told"`            // of the units from From on
-	Every  int64       `json:"every,omitempty"` // of many spikes each so many was read
+	Every  int64       `json:"every,omitempty"` // if there are many spikes, one in so many was read
 	Faults []faultJSON `json:"faults,omitempty"`
 	More   int         `json:"more_faults,omitempty"`
 	Unit   string      `json:"unit"`
@@ -50,7 +51,7 @@ type faultJSON struct {
 	Why  string `json:"why"`
 }
 
-// raster answers with spikes of some units: those of a window of time, or all.
+// raster responds with the spikes of some units, in an interval or all.
 func (q *question) raster() error {
 	defer q.busy()()
 	first := q.number("from", 0, 0, math.MaxInt64-maxUnits)
@@ -177,7 +178,8 @@ func (j *rasterJSON) fault(unit int64, what string) {
 	j.Faults = append(j.Faults, faultJSON{j.From + unit, what})
 }
 
-// A piece is some times that were read together: those of several units may lie in one chunk.
+// A piece is a range of times that are read together. The times of several
+// units may be in one chunk.
 type piece struct {
 	array      *zarr.Array
 	room       *int64 // bytes that may still be decoded
@@ -214,7 +216,8 @@ func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong 
 	return wrong, nil
 }
 
-// length is how many elements are read together at most: those of a chunk, or of some small ones.
+// length returns how many elements are read together at most: those of a
+// chunk, or of several small ones.
 func (p *piece) length() int64 {
 	chunk := max(1, p.array.Chunks[0])
 	return min(max(1, (1<<16)/chunk)*chunk, 1<<20)

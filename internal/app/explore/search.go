@@ -26,7 +26,7 @@ type hitJSON struct {
 	healthJSON
 }
 
-// A pattern is words that a name must have, whatever their case.
+// A pattern is a list of words that a name must contain, ignoring case.
 type pattern struct {
 	words [][]byte
 	ascii bool
@@ -45,7 +45,7 @@ func newPattern(s string) *pattern {
 	return p
 }
 
-// lower appends name in small letters. Bytes that are no UTF-8 stay what they are.
+// lower appends name in lower case. Bytes that are not UTF-8 stay unchanged.
 func lower(to, name []byte) []byte {
 	for i := 0; i < len(name); {
 		r, n := utf8.DecodeRune(name[i:])
@@ -87,7 +87,7 @@ func (q *question) below() string {
 	return ""
 }
 
-// lines makes the answer one of lines of JSON, which are sent when flush is called.
+// lines starts a response of JSON lines, which are sent when flush is called.
 func (q *question) lines() (lines *json.Encoder, flush func()) {
 	q.w.Header().Set("Content-Type", "application/x-ndjson")
 	out := bufio.NewWriterSize(q.w, 16<<10)
@@ -174,7 +174,7 @@ func (q *question) search() error {
 	end := map[string]any{"end": true, "seen": seen, "found": found}
 	if err != nil {
 		if q.r.Context().Err() != nil && q.ctx().Err() != nil {
-			return nil // typing went on
+			return nil // the user has typed on
 		}
 		end["error"] = surveyUnasked
 	}

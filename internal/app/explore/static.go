@@ -23,7 +23,7 @@ import (
 // itself.
 const staticPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 
-// regionsSuffix is what the name of a file ends in that has the [Regions] of an archive.
+// regionsSuffix is the suffix of a file with the [Regions] of an archive.
 const regionsSuffix = ".regions.json"
 
 // Static writes the files of a page that shows one archive without a holdall
@@ -59,7 +59,7 @@ func Static(archive string, regions []byte, put func(name string, content []byte
 	return put("index.html", []byte(page))
 }
 
-// A Part is a file that a page has within it.
+// A Part is a file that a page contains.
 type Part struct {
 	Name  string
 	Write func(io.Writer) error
@@ -122,7 +122,8 @@ func Single(w io.Writer, archive string, regions []byte, parts []Part) error {
 	return err
 }
 
-// maxStaticRegions is how many there may be where a page draws the byte map by itself.
+// maxStaticRegions is the maximum number of regions for a page that draws the
+// byte map itself.
 const maxStaticRegions = 250_000
 
 // Regions returns the data that a page needs for the byte map, in addition to
@@ -181,7 +182,8 @@ func sourceHash(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// staticPage is the page as it is without a server of ours, with what it loads replaced.
+// staticPage returns the page for use without a holdall server, with the files
+// that it loads replaced.
 func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (string, error) {
 	b, err := module("index.html")
 	if err != nil {
@@ -192,7 +194,7 @@ func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (s
 	return front + head + `<meta name="viewport"` + rest, nil
 }
 
-// kindsModule is a module that is made, and no file.
+// kindsModule is a generated module, not a file.
 const kindsModule = "kinds.js"
 
 // module returns a file of the page.
@@ -222,7 +224,8 @@ func module(name string) ([]byte, error) {
 `), nil
 }
 
-// The ways in which modules of the page import and export: a line each.
+// These match the import and export statements in the page's modules: one line
+// each.
 var (
 	importLine  = regexp.MustCompile(`(?m)^import \{ (.*) \} from '\./([^']+)';$`)
 	exportLine  = regexp.MustCompile(`(?m)^export ((?:async )?(?:function|class|const|var)\*? (\$|\w+))`)
@@ -291,7 +294,7 @@ func joined(names ...string) (string, error) {
 			return "", err
 		}
 	}
-	// Within a page these would end the script, or keep it from ending.
+	// Within a page these sequences would end the script, or keep it from ending.
 	text := front.String() + out.String()
 	return strings.NewReplacer("<!--", `<\!--`, "</script", `<\/script`).Replace(text), nil
 }

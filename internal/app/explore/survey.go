@@ -65,10 +65,10 @@ type surveyed struct {
 	sized bool
 }
 
-// A tally is how much there is of something.
+// A tally counts amounts.
 type tally struct {
 	bytes, files, stored int64
-	holds                [kinds]int64 // bytes by what they are
+	holds                [kinds]int64 // bytes by kind
 }
 
 func (t *tally) add(o *tally) {
@@ -95,8 +95,8 @@ func (t *tally) most() (k kind) {
 	return k
 }
 
-// knowsStored reports whether it is known how much is stored of a file: the view is one in
-// which places are looked at.
+// knowsStored reports whether the stored size of files is known: in this view,
+// the survey has read their places.
 func (s *surveyed) knowsStored() bool { return s.spans != nil || s.sized }
 
 // storedOf returns the stored size of an extent. If its record is shared with
@@ -120,7 +120,7 @@ const (
 	surveyUnasked = "the archive was not read to its end"
 )
 
-// cost is about how many bytes s takes.
+// cost returns approximately how many bytes s takes.
 func (s *surveyed) cost() int64 {
 	n := s.names.bytes + 9*int64(s.size.Len()) + 12*int64(s.stored.Len()) + 216*int64(len(s.paths))
 	if s.spans != nil {
@@ -163,7 +163,7 @@ func (h *Handler) await(ctx context.Context, v *view, s *survey, f surveyor) (*s
 	}
 }
 
-// startSurvey goes through v, unless that is under way or done.
+// startSurvey starts a survey of v, unless it is running or done.
 func (h *Handler) startSurvey(v *view) { h.start(v, &v.survey, h.makeSurvey) }
 
 func (h *Handler) start(v *view, s *survey, f surveyor) {
@@ -241,7 +241,7 @@ func newSurveyed() *surveyed {
 
 // addUp adds the sums of folders to those of their parents.
 func (d *surveyed) addUp() {
-	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
+	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is larger than its parent's
 		d.sums[d.parent[i]].add(&d.sums[i])
 	}
 	d.count.Folders = int64(len(d.paths) - 1)
@@ -281,7 +281,7 @@ func (h *Handler) makeSizes(ctx context.Context, v *view) (*surveyed, error) {
 	return d, nil
 }
 
-// makeSurvey goes through all entries of v, and places.
+// makeSurvey goes through all entries of v and their places.
 func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	d := newSurveyed()
 	if f := v.in.Format(); !v.in.IsDir() && (f.Overview == "" || f.Overview == v.name) {
@@ -289,7 +289,7 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		d.spans = m // of an archive that does not tell its volumes there is no map
+		d.spans = m // without a list of its volumes, an archive has no map
 	}
 	failed := d.gather(ctx, v)
 	if context.Cause(ctx) != nil {
@@ -314,7 +314,7 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	return d, failed
 }
 
-// gather takes in all entries, up to one that cannot be had.
+// gather reads all entries, up to one that cannot be read.
 func (d *surveyed) gather(ctx context.Context, v *view) error {
 	dir, id := "", uint32(0) // of the entry before
 	for e, err := range v.in.Entries(ctx) {
@@ -401,7 +401,8 @@ func parentOf(name string) string {
 	return ""
 }
 
-// placeOf is the folder that an entry is shown in: names that no path can be are in the root.
+// placeOf returns the folder in which an entry is shown. Names that cannot be
+// paths are in the root.
 func placeOf(name string) string {
 	if format.NameFault(name) != "" {
 		return ""
@@ -459,7 +460,7 @@ func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 	}
 }
 
-// wait waits for a survey that is under way, for a while at most.
+// wait waits for a running survey, up to a limit.
 func (s *survey) wait(ctx context.Context, most time.Duration) {
 	s.mu.Lock()
 	done, runs := s.done, s.state == "running"

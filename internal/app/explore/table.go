@@ -80,13 +80,13 @@ type column struct {
 // A fault stands for a value that cannot be read.
 type fault string
 
-// A span is which elements are in a list, or why that is not known.
+// A span is the range of a list's elements, or the fault that hides it.
 type span struct {
 	from, end int64
 	fault     fault
 }
 
-// A group is a group of a hierarchy: soft links have been followed.
+// A group is a group of a hierarchy, after soft links have been followed.
 type group struct {
 	in    zarr.Source
 	path  string
@@ -121,7 +121,7 @@ func words(v any) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// names is an attribute that is a list of texts, or one text.
+// names returns an attribute that is a list of texts, or one text.
 func (g *group) names(key string) (list []string, ok bool) {
 	switch v := g.attrs[key].(type) {
 	case []any:
@@ -142,7 +142,7 @@ func (g *group) isTable() bool {
 	return ok
 }
 
-// isUnits reports whether a table has times of spikes.
+// isUnits reports whether a table has spike times.
 func (g *group) isUnits(ctx context.Context) bool {
 	return g.isTable() && g.open(ctx, "spike_times") != nil && g.open(ctx, "spike_times_index") != nil
 }
@@ -165,7 +165,7 @@ func (g *group) array(ctx context.Context, name string) (*zarr.Array, error) {
 	return a, err
 }
 
-// open is array for one that need not be there: nil.
+// open is array for an optional array: it returns nil if there is none.
 func (g *group) open(ctx context.Context, name string) *zarr.Array {
 	a, err := g.array(ctx, name)
 	if err != nil || len(a.Shape) == 0 {
@@ -239,7 +239,7 @@ func missing(err error) string {
 	return why(err)
 }
 
-// rows is how many rows the column has.
+// rows returns how many rows the column has.
 func (c *column) rows() int64 {
 	if len(c.index) > 0 {
 		return c.index[0].Shape[0]
@@ -267,7 +267,7 @@ func (c *column) words(ctx context.Context, in zarr.Source, at string) (list []s
 	return list, err
 }
 
-// table answers with a table and some of its rows.
+// table responds with a table and some of its rows.
 func (q *question) table() error {
 	defer q.busy()()
 	from := q.number("from", 0, 0, math.MaxInt64-maxRows)
@@ -324,8 +324,9 @@ func (q *question) group() (g *group) {
 	return g
 }
 
-// columns are those of a table, and of the tables that it puts beside each other
-// (AlignedDynamicTable). Of a table without ids they say how many rows there are.
+// columns returns the columns of a table, and those of the tables that it puts
+// side by side (AlignedDynamicTable). If the table has no ids, the columns
+// determine the number of rows.
 func (g *group) columns(ctx context.Context, j *tableJSON, room *int64) (list []*column) {
 	add := func(from *group, prefix string) {
 		names, _ := from.names("colnames")
@@ -364,7 +365,8 @@ func (c *column) cells(ctx context.Context, from, end int64) ([]cellJSON, error)
 	return lists[0], nil
 }
 
-// lists are the cells in spans of rows: those of an index, or in the end of the data.
+// lists returns the cells for spans of rows: those of an index or, at the
+// innermost level, of the data.
 func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJSON, error) {
 	if level == len(c.index) {
 		return c.values(ctx, spans)
@@ -450,7 +452,8 @@ func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows 
 	return out, nil
 }
 
-// values are the cells of spans of the data. Spans that lie near each other are read together.
+// values returns the cells for spans of the data. It reads adjacent spans
+// together.
 func (c *column) values(ctx context.Context, spans []span) ([][]cellJSON, error) {
 	out := make([][]cellJSON, len(spans))
 	chunk := max(1, c.data.Chunks[0])
@@ -491,7 +494,7 @@ func (c *column) values(ctx context.Context, spans []span) ([][]cellJSON, error)
 
 const tooMuch = fault("too much to read at once")
 
-// cost is how many bytes are decoded to read rows of an array.
+// cost returns how many bytes are decoded to read rows of an array.
 func cost(a *zarr.Array, from, end int64) int64 {
 	chunk := max(1, a.Chunks[0])
 	n, rows := max(1, a.DType.Size), (end-1)/chunk*chunk+chunk-from/chunk*chunk
@@ -510,7 +513,7 @@ func cost(a *zarr.Array, from, end int64) int64 {
 	return n
 }
 
-// inside is how many elements are read of a row, along each further axis.
+// inside returns how many elements of a row are read along each further axis.
 func inside(a *zarr.Array) []int64 {
 	count := make([]int64, len(a.Shape)-1)
 	for i, n := range a.Shape[1:] {
@@ -609,7 +612,7 @@ func (c *column) read(ctx context.Context, a *zarr.Array, from, end int64) ([]an
 	return values, nil
 }
 
-// cell is a value of the column for people.
+// cell formats a value of the column for people.
 func (c *column) cell(v any) cellJSON {
 	if n, ok := v.(json.Number); ok && c.enum != nil {
 		i, err := strconv.ParseInt(string(n), 10, 64)
@@ -642,7 +645,7 @@ func cellOf(v any, deep int) cellJSON {
 	return cellJSON{Text: plain(v)}
 }
 
-// plain is a value in few words.
+// plain formats a value in few words.
 func plain(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -665,7 +668,7 @@ func plain(v any) string {
 	return ""
 }
 
-// attributes answers with those of a group or an array.
+// attributes responds with the attributes of a group or an array.
 func (q *question) attributes() error {
 	defer q.busy()()
 	g := q.group()

@@ -19,7 +19,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// refs are keys of a hierarchy with their values, as LINDI has them in JSON.
+// refs are the keys of a hierarchy with their values, in LINDI's JSON form.
 type refs map[string]any
 
 func (r refs) group(at string, attrs map[string]any) {
@@ -40,7 +40,7 @@ func (r refs) meta(at, dtype string, shape, chunks []int64, attrs map[string]any
 	}
 }
 
-// numbers puts an array of numbers, in chunks of so many.
+// numbers adds an array of numbers, in chunks of the given length.
 func numbers[T any](r refs, at, dtype string, chunk int, attrs map[string]any, values ...T) {
 	r.meta(at, dtype, []int64{int64(len(values))}, []int64{int64(chunk)}, attrs)
 	for i := 0; i*chunk < len(values); i++ {
@@ -56,7 +56,7 @@ func numbers[T any](r refs, at, dtype string, chunk int, attrs map[string]any, v
 	}
 }
 
-// objects puts an array of JSON.
+// objects adds an array of JSON values.
 func objects(r refs, at string, attrs map[string]any, values ...any) {
 	r.meta(at, "|O", []int64{int64(len(values))}, []int64{int64(len(values))}, attrs)
 	text, err := json.Marshal(append(values, "|O", []int{len(values)}))
@@ -295,7 +295,8 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 	}
 }
 
-// A file has the same pictures in each of its views.
+// TestEachViewHasPictures checks that a file has the same pictures in each of
+// its views.
 func TestEachViewHasPictures(t *testing.T) {
 	m := &storetest.Mem{}
 	m.Put("tables.nwb", testkit.Read(t, "testdata/tables.nwb"))
@@ -392,7 +393,7 @@ func TestSpikesAreCounted(t *testing.T) {
 	if len(a.Faults) != 4 || a.Faults[1].Why != "spike_times_index: row 1 ends at 3, before it begins at 5" || !strings.Contains(a.Faults[0].Why, "codec zlib") {
 		t.Errorf("faults are %+v", a.Faults)
 	}
-	// Of very many spikes some are read.
+	// If there are very many spikes, only some are read.
 	r.meta("units/spike_times", "<f8", []int64{1 << 50}, []int64{1 << 16}, nil)
 	for i := range 3 {
 		delete(r, fmt.Sprintf("units/spike_times/%d", i))
@@ -500,7 +501,7 @@ func FuzzTables(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8}, int64(5), int64(2), int64(1), uint16(0))
 	f.Add(bytes.Repeat([]byte{255}, 40), int64(1)<<60, int64(1)<<40, int64(7), uint16(3))
 	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0}, int64(9), int64(3), int64(0), uint16(1))
-	f.Add([]byte("\xff\xff\xff\xe7\xff\xff"), int64(1)<<60, int64(1)<<40, int64(-57), uint16(36)) // took seconds
+	f.Add([]byte("\xff\xff\xff\xe7\xff\xff"), int64(1)<<60, int64(1)<<40, int64(-57), uint16(36)) // this once took seconds
 	f.Fuzz(func(t *testing.T, ends []byte, rows, chunk, from int64, kind uint16) {
 		if len(ends) > 4096 {
 			return

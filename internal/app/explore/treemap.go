@@ -86,7 +86,7 @@ func (q *question) treemap() error {
 	return q.json(map[string]any{"box": top, "holds": totals, "kinds": names, "stored": d.knowsStored() || v.Sizes != nil && v.isNode(), "nodes": d.sized, "lost": d.sized && d.count.Unreadable > 0})
 }
 
-// amountBy is how much a treemap gives something.
+// amountBy returns an amount by the measure of a treemap.
 func (t *tally) amountBy(by string) int64 {
 	switch by {
 	case "stored":
@@ -97,9 +97,9 @@ func (t *tally) amountBy(by string) int64 {
 	return t.bytes
 }
 
-// boxes returns the folder that has number id in boxes. A folder's number is above that of
-// the one it is in, and a file's name is looked at only if it is large enough: that makes it
-// two runs through columns.
+// boxes returns the folder with number id as boxes. A folder's number is
+// larger than its parent's, and a file's name is read only if the file is
+// large enough. So two passes through the columns suffice.
 func (d *surveyed) boxes(id uint32, dir, by string, most int64, health func(string) healthJSON) *box {
 	known := d.knowsStored()
 	make := func(name string, isDir bool, t tally, h healthJSON) *box {

@@ -14,17 +14,19 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// maxProblems is how many problems of a check are kept; the others are counted.
+// maxProblems is how many problems of a check are kept. Further ones are only
+// counted.
 const maxProblems = 10_000
 
-// verifies are the checks of archives, the last one of each.
+// verifies holds the last check of each archive.
 type verifies struct {
 	mu      sync.Mutex
 	of      map[string]*verification
 	running int
 }
 
-// A verification is a check of an archive. It goes on when the page is left.
+// A verification is a check of an archive. It continues when the user leaves
+// the page.
 type verification struct {
 	cancel context.CancelCauseFunc
 	meter  holdall.Meter
@@ -62,10 +64,10 @@ type hurt struct {
 	below int             // how many entries below are damaged
 }
 
-// maxHurt is how many paths are remembered to have something wrong.
+// maxHurt is how many paths with problems are recorded.
 const maxHurt = 100_000
 
-// hurts remembers that a path has a problem. x.mu is held.
+// hurts records that a path has a problem. x.mu must be held.
 func (x *verification) hurts(path string, s format.Severity) {
 	was := x.hurt[path]
 	if s <= was.own || s == format.Note || len(x.hurt) >= maxHurt {
@@ -108,13 +110,13 @@ func (h *Handler) health(v *view) func(path string) healthJSON {
 	}
 }
 
-// healthJSON is part of whatever names an entry.
+// healthJSON is embedded in everything that names an entry.
 type healthJSON struct {
 	Health string `json:"health,omitempty"` // "damaged", "odd"
 	Below  int    `json:"below,omitempty"`  // damaged entries below a folder
 }
 
-// problemsOf returns what the last check found wrong with an entry.
+// problemsOf returns the problems that the last check found in an entry.
 func (h *Handler) problemsOf(v *view, path string) (list []problemJSON) {
 	x := h.verification(v.Name)
 	if x == nil || v.of != v || h.health(v)(path).Health == "" {
@@ -141,7 +143,7 @@ var (
 	errReplaced  = errors.New("the archive was replaced or changed while it was checked")
 )
 
-// maxChecks is how many checks are remembered that have ended.
+// maxChecks is how many finished checks are kept.
 const maxChecks = 256
 
 // forget removes the results of a check of an archive that was replaced. A
@@ -158,7 +160,7 @@ func (c *verifies) forget(archive string, is func(id string) bool) {
 	}
 }
 
-// trim forgets the check that ended first, if there are too many.
+// trim removes the check that ended first, if there are too many.
 func (c *verifies) trim() {
 	oldest, at := "", time.Time{}
 	for name, x := range c.of {
@@ -252,7 +254,7 @@ func (x *verification) tell() {
 	x.changed = make(chan struct{})
 }
 
-// found takes a problem in, and finds out where it is on the map.
+// found records a problem, and finds its place on the map.
 func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 	j := problemJSON{Severity: p.Severity.String(), Code: string(p.Code), Class: string(p.Class), Message: format.Escape(p.Message), Volume: format.Escape(p.Volume), volume: p.Volume}
 	if p.HasEntry {
@@ -261,7 +263,7 @@ func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 	if p.Off >= 0 {
 		j.Off = new(p.Off)
 	}
-	if p.HasEntry { // all of its content is in doubt
+	if p.HasEntry { // all of its content may be affected
 		if e, err := v.in.Lookup(ctx, p.Entry); err == nil && e.Kind.HasContent() && e.Fault == nil {
 			for s, err := range v.in.Extents(ctx, e) {
 				if err != nil || len(j.spans) == 16 {
@@ -374,8 +376,8 @@ func (h *Handler) marks(archive string, m *spanMap) (list [][2]int64) {
 	return list
 }
 
-// verifyEvents sends how a check goes on, as events: "progress", "problems" and at the
-// end "done".
+// verifyEvents sends the progress of a check as events: "progress", "problems"
+// and at the end "done".
 func (q *question) verifyEvents() error {
 	v := q.view()
 	if q.err != nil {

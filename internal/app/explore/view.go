@@ -22,7 +22,7 @@ type view struct {
 	in   *holdall.Archive
 	of   *view  // the archive in its usual view
 	name string // of the view
-	id   string // tells the archive from others that were open by its name
+	id   string // distinguishes the archive from others that were open under its name
 
 	survey survey
 	sizes  survey // the sizes of folders in the archive, if Extra.Sizes gives them
@@ -30,7 +30,8 @@ type view struct {
 
 var errMany = busy("too many archives are in use: try again later")
 
-// use holds an archive in a view until q is answered; of is the same in its usual one.
+// use holds an archive open in a view until q is answered. of is the archive
+// in its usual view.
 func (q *question) use(name, asked string, of *view) (*view, error) {
 	a, err := q.h.set.Use(q.ctx(), name, asked)
 	if err != nil {

@@ -16,18 +16,19 @@ import (
 )
 
 const (
-	// lists is how many requests list at once.
+	// lists is how many list requests run at once.
 	lists = 16
 
-	// listPage is how many objects are handed over at a time: an answer of a bucket.
+	// listPage is how many objects are passed on at a time: one response of a
+	// bucket.
 	listPage = 1000
 
 	// listHeld is how many objects are held in memory until those before them are
 	// done. Further ones are held in a file.
 	listHeld = 100_000
 
-	// maxBranches is how much one prefix may have directly below it for that to be
-	// listed in parallel. It takes requests one after the other to know.
+	// maxBranches is the largest number of branches directly below one prefix for
+	// a parallel listing. Finding out takes sequential requests.
 	maxBranches = 10_000
 )
 
@@ -41,7 +42,7 @@ type forest struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	first   *twig // that is not read to its end
+	first   *twig // that has not been read to its end
 	idle    int
 	waiting int // twigs not yet started
 	active  int
@@ -279,7 +280,7 @@ func (f *forest) spill(page []store.Info) (block, error) {
 	return b, err
 }
 
-// read returns the next page, and whether there is more.
+// read returns the next page, and whether there are more.
 func (f *forest) read() (all []store.Info, err error, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -28,7 +28,8 @@ func listing(t *testing.T, all iter.Seq2[store.Info, error]) (infos []store.Info
 	return infos
 }
 
-// Trees of any shape are listed in parallel as they are one after the other.
+// TestListingInParallelIsTheSame checks that parallel and sequential listings
+// of trees of any shape are equal.
 func TestListingInParallelIsTheSame(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -65,7 +66,8 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 	}
 }
 
-// Where an answer takes its time, many are waited for at once.
+// TestListingInParallelAsksForSeveralAtOnce checks that slow requests run in
+// parallel.
 func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.S3.Page = 20

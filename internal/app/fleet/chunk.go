@@ -23,7 +23,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A poisonError means that an object could not be read, which more tries may change.
+// A poisonError reports that an object could not be read. Further tries may
+// succeed.
 type poisonError struct {
 	path string
 	err  error
@@ -112,9 +113,9 @@ func (j *job) named(k catalog.Chunk, name string) error {
 // made is the outcome of a chunk's members.
 type made struct {
 	left   []catalog.Member // that are not in its archive, in byte order
-	proven string           // as Chunk.Proven
-	// proofs has a byte for each of the others, in byte order: its index in kinds.
-	// There may be millions.
+	proven string           // in the form of Chunk.Proven
+	// proofs has one byte for each of the other members, in byte order: its index
+	// in kinds. There may be millions.
 	kinds  []string
 	proofs []byte
 }
@@ -149,7 +150,7 @@ func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Me
 	}
 }
 
-// counted returns counts as Chunk.Proven has them.
+// counted returns counts in the form of Chunk.Proven.
 func counted(proven map[string]int64) string {
 	kinds := slices.SortedFunc(maps.Keys(proven), func(a, b string) int {
 		return cmp.Or(cmp.Compare(proven[b], proven[a]), strings.Compare(a, b))
@@ -178,7 +179,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 			l.Outcome = catalog.Changed
 		case errors.Is(err, fs.ErrNotExist):
 			l.Outcome = catalog.Vanished
-		case wrong, k.Rewrites && errors.Is(err, format.ErrCorrupt): // archives do not get well
+		case wrong, k.Rewrites && errors.Is(err, format.ErrCorrupt): // further tries cannot repair an archive
 			l.Outcome = catalog.Damaged
 		case errors.Is(err, fs.ErrPermission) && !last && !k.Rewrites:
 			forbidden = append(forbidden, l) // it is requested again after all the others are read
@@ -244,7 +245,7 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	return nil
 }
 
-// source opens the object that a member is at its source.
+// source opens a member's object at its source.
 func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
 	from := j.origins[m.Origin]
 	name := strings.TrimPrefix(m.Path, from.prefix)
@@ -255,7 +256,7 @@ func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error
 	return o, err
 }
 
-// originOf is the number of the source that a path is from.
+// originOf returns the number of the source that a path is from.
 func (j *job) originOf(path string) int {
 	return max(0, slices.IndexFunc(j.origins, func(o origin) bool { return strings.HasPrefix(path, o.prefix) }))
 }
@@ -276,7 +277,8 @@ func (j *job) believe(ctx context.Context, left []catalog.Member) error {
 	return nil
 }
 
-// record has the catalogue know the archive as it is, and that the chunk is done.
+// record records the archive in the catalogue in its current state, and that
+// the chunk is done.
 func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name string, done made) error {
 	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
 	if err != nil {
@@ -315,13 +317,13 @@ func (w *worker) steady(ctx context.Context, do func(getsOn func()) error) error
 	}
 }
 
-// passing reports whether an error of the catalogue may pass by itself.
+// passing reports whether an error of the catalogue may be temporary.
 func passing(err error) bool {
 	return errors.Is(err, catalog.ErrAway) || errors.Is(err, catalog.ErrBusy)
 }
 
-// members yields those of a chunk, and goes on where it was when the database comes
-// back.
+// members yields the members of a chunk. When the database comes back after an
+// outage, it continues at the same place.
 func (w *worker) members(ctx context.Context, k catalog.Chunk) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
 		last, some, enough := "", false, false
@@ -407,7 +409,7 @@ func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holda
 		case err == nil && is.Size == m.Size:
 			bytes += m.Size
 		case errors.Is(err, fs.ErrNotExist) && k.Rewrites:
-			m.Outcome = catalog.Elsewhere // or it is where it was
+			m.Outcome = catalog.Elsewhere // or it is still in its old archive
 			left = append(left, m)
 		case errors.Is(err, fs.ErrNotExist):
 			left = append(left, j.missing(ctx, m))
@@ -443,7 +445,7 @@ func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 func (j *job) tidy(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	// Other names may begin like ours.
+	// Other names may begin in the same way.
 	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return strings.TrimSuffix(u.Name, parity.Suffix) == name })
 }
 

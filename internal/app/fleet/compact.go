@@ -22,7 +22,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CompactOptions are wishes for a compaction.
+// CompactOptions are options for a compaction.
 type CompactOptions struct {
 	// Dead is the share of an archive's content that must be invisible before the
 	// archive is rewritten; 0 means a fifth.
@@ -43,14 +43,16 @@ type CompactOptions struct {
 type Compacted struct {
 	Gone    int64 // files that were deleted at the sources
 	Expired int64
-	// Archives are those of the plan, Live their files that are seen and their bytes.
+	// Archives counts the plan's archives. Live and LiveBytes count their visible
+	// files and the bytes of these.
 	Archives, Live, LiveBytes, Bytes int64
-	// Old are archives that are written anew, by Chunks.
+	// Old is the number of archives to be rewritten, by Chunks chunks.
 	Old, Chunks int
 	Rewritten   int64 // bytes
 }
 
-// A GoneError means that so much is gone at a plan's sources that it may be a mistake.
+// A GoneError reports that so much is gone at a plan's sources that it may be
+// a mistake.
 type GoneError struct {
 	Plan     string
 	Gone, Of int64
@@ -126,20 +128,21 @@ func (j *job) shared(ctx context.Context, c *catalog.Catalog) error {
 	return err
 }
 
-// owns reports whether an archive is called as those of a plan are: others are never removed.
+// owns reports whether an archive has a name of the plan's form. Others are
+// never removed.
 func (j *job) owns(a catalog.Archive) bool {
 	dir, _ := path.Split(j.name)
 	name := dir + a.Address[strings.LastIndexAny(a.Address, "/\\")+1:]
 	return j.number(name) >= 0 && store.AddressOf(j.target, name) == a.Address
 }
 
-// seenOf is how much of an archive is seen.
+// seenOf counts the visible part of an archive.
 type seenOf struct {
 	catalog.Archive
 	files, bytes int64
 	all          int64 // bytes of all its files
 	spread       bool  // some content is not a run of its bytes
-	own          bool  // the plan's
+	own          bool  // it is one of the plan's
 }
 
 // dead returns the invisible share of an archive: of its contents, and of its
@@ -151,7 +154,7 @@ func (a *seenOf) dead() float64 {
 	return (float64(a.all-a.bytes) + index) / float64(max(size, 1))
 }
 
-// seen finds out how much of each archive of a plan is seen.
+// seen counts the visible part of each archive of a plan.
 func (j *job) seen(ctx context.Context, c *catalog.Catalog) (map[int64]*seenOf, error) {
 	scope, err := j.scope(ctx, c)
 	if err != nil {
@@ -182,8 +185,9 @@ func (j *job) seen(ctx context.Context, c *catalog.Catalog) (map[int64]*seenOf, 
 	return of, nil
 }
 
-// choose returns the archives that are worth being written anew: those with much that is not
-// seen, and small ones, if there are several that together are twice as large as the largest.
+// choose returns the archives that are worth rewriting: those with a large
+// invisible part, and small ones, if several of them together are twice as
+// large as the largest.
 func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf) {
 	var small []*seenOf
 	for _, a := range of {
@@ -191,7 +195,7 @@ func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf)
 		case a.files == 0 || a.spread || !a.own:
 		case a.dead() > dead:
 			chosen = append(chosen, a)
-		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // else its chunk is full, of either
+		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // otherwise its chunk is full, of bytes or of objects
 			small = append(small, a)
 		}
 	}
@@ -422,7 +426,7 @@ func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Du
 	for _, id := range gone {
 		if err := c.Drop(ctx, id, grace); err == nil {
 			continue
-		} else if !errors.Is(err, fs.ErrNotExist) { // its time has not come
+		} else if !errors.Is(err, fs.ErrNotExist) { // it is not due yet
 			return dead, removed, err
 		}
 		dead++

@@ -24,13 +24,14 @@ import (
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
-// onEachSite runs a test with a catalogue in SQLite, and in PostgreSQL where there is one.
+// onEachSite runs a test with a catalogue in SQLite, and with one in
+// PostgreSQL if there is a server.
 func onEachSite(t *testing.T, do func(t *testing.T, s *site)) {
 	t.Run("sqlite", func(t *testing.T) { do(t, newSite(t)) })
 	t.Run("postgres", func(t *testing.T) { do(t, newSiteOn(t, pgtest.Database(t))) })
 }
 
-// reads compares what the bucket of the catalogue has with what there should be.
+// reads compares the bucket in the catalogue with the expected contents.
 func (s *site) reads() {
 	s.T.Helper()
 	ctx := s.T.Context()
@@ -98,7 +99,7 @@ func (s *site) newer(old catalog.Found, etag string) {
 	}
 }
 
-// stored is how many bytes the archives have.
+// stored returns the total size of the archives.
 func (s *site) stored() (n int64) {
 	for _, name := range s.S3.Keys("out") {
 		n += int64(len(s.S3.Get("out", name)))
@@ -160,7 +161,8 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 	})
 }
 
-// Small archives of many plans become few.
+// TestSmallArchivesAreJoined checks that small archives of many plans are
+// merged.
 func TestSmallArchivesAreJoined(t *testing.T) {
 	s := newSite(t)
 	for night := range 8 {
@@ -179,7 +181,8 @@ func TestSmallArchivesAreJoined(t *testing.T) {
 	s.reads()
 }
 
-// Archives that are small in bytes, since their chunks are full of objects, are not joined: that
+// TestArchivesThatAreFullOfObjectsAreNotJoined checks that archives that are
+// small in bytes, but whose chunks are full of objects, are not merged: that
 // would never end.
 func TestArchivesThatAreFullOfObjectsAreNotJoined(t *testing.T) {
 	s := newSite(t)
@@ -425,7 +428,8 @@ func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 	}
 }
 
-// Archives may be files of this machine.
+// TestArchivesOfThisMachineAreCompacted compacts archives that are local
+// files.
 func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -452,7 +456,8 @@ func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	s.reads()
 }
 
-// Two plans of one source are two copies: neither is removed because of the other.
+// TestACopyOfAnotherPlanStays checks that two plans of one source make two
+// copies, and that neither is removed because of the other.
 func TestACopyOfAnotherPlanStays(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -534,7 +539,8 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	}
 }
 
-// A compaction that breaks off anywhere is finished by the next one.
+// TestCompactionsThatBreakOffAreFinished checks that the next compaction
+// finishes one that was interrupted anywhere.
 func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 	testkit.Long(t)
 	s := newSite(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// left are the paths that were damaged, and are not planned again.
+// left returns the paths that were damaged and are not planned again.
 func (s *site) left(p Planned) (left []string) {
 	s.T.Helper()
 	for _, m := range s.status(p).Damaged {
@@ -78,7 +78,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 				s.S3.PutParts("from", name, s.Want[name], 5<<20)
 			}
 			rotten := map[string][]byte{"07": s.Want["07"], "33": s.Want["33"], "parts": s.Want["parts"]}
-			rot := func() { // the second time it takes that back
+			rot := func() { // the second call undoes it
 				for name := range rotten {
 					s.S3.Rot("from", name, 4000)
 				}
@@ -266,8 +266,8 @@ func TestProofsAreRecordedOfEachObject(t *testing.T) {
 	}
 }
 
-// An object that is packed in an older version is not taken for packed when the newer
-// one is damaged.
+// TestADamagedVersionIsNotTakenForTheOneThatWasPacked checks an object that is
+// packed in an older version and whose newer version is damaged.
 func TestADamagedVersionIsNotTakenForTheOneThatWasPacked(t *testing.T) {
 	s := newSite(t)
 	s.some(10, 400)

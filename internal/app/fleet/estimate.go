@@ -22,7 +22,7 @@ import (
 const (
 	keysListed = 1000    // by one request
 	readAtOnce = 4 << 20 // bytes of an archive read by one request, when much of it is read
-	gigabyte   = 1 << 30 // as services count what they keep
+	gigabyte   = 1 << 30 // the unit in which services count storage
 )
 
 // These are a worker's further requests after it has packed a chunk: for the
@@ -35,12 +35,12 @@ var (
 	perArchive = Requests{List: 3, Get: 30, Put: 12} // of parts
 )
 
-// Requests are counted as services charge for them.
+// Requests are counted in the way in which services charge for them.
 type Requests struct {
 	List int64 `json:"list"`
 	Get  int64 `json:"get"`  // and HEAD
-	Put  int64 `json:"put"`  // objects and parts that are sent, uploads that are begun and completed
-	Copy int64 `json:"copy"` // parts that the server copies
+	Put  int64 `json:"put"`  // objects and parts sent, uploads begun and completed
+	Copy int64 `json:"copy"` // parts copied by the server
 }
 
 func (r *Requests) add(more Requests) {
@@ -53,18 +53,19 @@ func (r *Requests) add(more Requests) {
 // An Estimate is the size of a plan, and the work and cost of packing it.
 type Estimate struct {
 	Planned
-	// Of the objects, those that are long enough to be copied by the server, which then keeps
-	// both source and target, and all others.
+	// Copied counts the objects that are large enough to be copied by a server
+	// that holds both source and target. Small counts all others.
 	Copied, Small Share
 	Requests      Requests
 	Through       int64 // bytes that pass through the workers
-	// ReadBefore is how many requests it takes to read all objects once where they are,
-	// ReadAfter to read all that the archives have.
+	// ReadBefore is the number of requests to read all objects once at their
+	// sources. ReadAfter is the number of requests to read all contents of the
+	// archives.
 	ReadBefore, ReadAfter int64
 	// Sample is what was read in order to measure, if requested.
 	Sample Sample
 
-	kept, out int64 // bytes in a bucket, and bytes that are read out of one
+	kept, out int64 // bytes kept in a bucket, and bytes read from one
 }
 
 // A Share counts a part of the listed objects.
@@ -152,7 +153,7 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 type summer struct {
 	e       *Estimate
 	from    []place  // by source
-	far     bool     // the target is no disk
+	far     bool     // the target is not a disk
 	besides Requests // for each chunk
 	picked  *reservoir
 	sent    int64 // bytes of the chunk that are sent
@@ -162,7 +163,7 @@ type summer struct {
 // A place is the relation of a source to the target.
 type place struct {
 	far, s3 bool
-	copies  bool // the target's server copies from it
+	copies  bool // the target's server can copy from it
 }
 
 func (s *summer) object(m catalog.Member) {
@@ -187,7 +188,7 @@ func (s *summer) object(m catalog.Member) {
 		e.out += m.Size
 	}
 	if from.s3 && strings.Contains(m.Version, "-") {
-		e.Requests.Get += 2 // what its checksum is of: its header, and that of its first part
+		e.Requests.Get += 2 // the checksum of its header, and of its first part
 	}
 	if s.picked != nil && m.Size > 0 {
 		s.picked.offer(m, pieces)
@@ -199,7 +200,7 @@ func (t *Share) add(bytes int64) {
 	t.Bytes += bytes
 }
 
-// chunk ends one of so many bytes.
+// chunk ends a chunk of that many bytes.
 func (s *summer) chunk(bytes int64) {
 	r := &s.e.Requests
 	if !s.far {
@@ -243,10 +244,10 @@ func ListPrices() Prices {
 	return p
 }
 
-// maxPrices is how long a file of prices may be.
+// maxPrices is the maximum size of a file of prices.
 const maxPrices = 1 << 20
 
-// ReadPrices reads prices as JSON. A price that is not there is 0, one that is not known is an
+// ReadPrices reads prices as JSON. A missing price is 0; an unknown one is an
 // error.
 func ReadPrices(r io.Reader) (p Prices, err error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxPrices+1))
@@ -280,7 +281,7 @@ type Cost struct {
 	Requests float64 `json:"requests"`
 	Out      float64 `json:"out"`
 	Month    float64 `json:"month"` // of keeping the content
-	// Of reading all once, as objects and as archives.
+	// These are the costs of reading everything once, as objects and as archives.
 	ReadBefore float64 `json:"read_before"`
 	ReadAfter  float64 `json:"read_after"`
 }

@@ -24,7 +24,8 @@ func (s *site) dry(c *catalog.Catalog, spec Spec, measure int) Estimate {
 	return e
 }
 
-// took counts the requests since it was called last, as they are charged for.
+// took returns the number of requests since its last call, as a service
+// charges for them.
 func (s *site) took() (r Requests) {
 	for _, line := range s.S3.Took() {
 		method, at, _ := strings.Cut(line, " ")
@@ -171,7 +172,8 @@ func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
 			long++
 		}
 	}
-	// It has 100 of 1100 requests, and of 10 that are drawn one is it by 1-(10/11)^10.
+	// It has 100 of 1100 requests, so it is among 10 draws with probability
+	// 1-(10/11)^10.
 	if long < 200 || long > 300 {
 		t.Errorf("the long one was drawn %d times of 400", long)
 	}

@@ -78,7 +78,7 @@ func (w *worker) next(ctx context.Context, owner string) (claim, *offer, error) 
 		k, err := w.claim(ctx, r)
 		return k, nil, err
 	}
-	// Before others, for theirs is the oldest work.
+	// First, because those chunks are the oldest work.
 	if w.patrols() {
 		r.Lapsed = true
 		k, err := w.claim(ctx, r)

@@ -55,7 +55,7 @@ func TestWhatAFeedTellsOfIsPackedAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v: packed %v of %v", sum, err, order, ids)
 	}
 	for i, a := range f.answers {
-		if a != (answer{}) { // nor to that which was done
+		if a != (answer{}) { // nor for the chunk that was done
 			t.Errorf("chunk %d: %+v", f.chunks[i], a)
 		}
 	}

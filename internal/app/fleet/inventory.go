@@ -22,8 +22,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// maxManifest is how long the manifest of an inventory may be: it names a file for some
-// million objects.
+// maxManifest is the maximum size of an inventory's manifest, which names one
+// file per some million objects.
 const maxManifest = 64 << 20
 
 // A manifest describes an inventory of a bucket: its files, the format of
@@ -114,8 +114,9 @@ func (l *list) readInventory(ctx context.Context, address string) error {
 	return nil
 }
 
-// beside is the address of a file that a manifest names: in the manifest's bucket; on a disk
-// below one of the folders that the manifest is in, or beside it.
+// beside returns the address of a file that a manifest names. It is in the
+// manifest's bucket or, on a disk, below one of the manifest's parent folders
+// or beside the manifest.
 func beside(manifest, key string) (string, error) {
 	if scheme := store.Scheme(manifest); scheme != "" {
 		u, err := url.Parse(manifest)
@@ -177,7 +178,7 @@ func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, addres
 	return nil
 }
 
-// addRow takes in a row, if it is the newest version of an object of the source.
+// addRow adds a row if it is the newest version of an object of the source.
 func (l *list) addRow(m manifest, fields []string, prefix string) error {
 	if len(fields) != len(m.columns) {
 		return fmt.Errorf("expected %d columns, found %d", len(m.columns), len(fields))
@@ -221,8 +222,8 @@ func (l *list) addRow(m manifest, fields []string, prefix string) error {
 	return l.add(name, size, version)
 }
 
-// splitRow appends the fields of a row of CSV. Keys are escaped, so that no field has the
-// end of a line.
+// splitRow appends the fields of a CSV row. Keys are escaped, so no field
+// contains a line end.
 func splitRow(line string, fields []string) ([]string, error) {
 	for {
 		field := ""

@@ -22,8 +22,8 @@ import (
 // of those that plans make.
 type archives map[string]bool
 
-// made returns the archives that may lie below a source: where packed objects go to a folder of
-// the bucket that they come from, they would be packed again.
+// made returns the archives that may be below a source. If objects are packed
+// into a folder of their own bucket, these would be packed again.
 func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 	made := archives{}
 	below := func(address string) {
@@ -46,7 +46,7 @@ func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 	}
 	for _, p := range plans {
 		if f := format.All().ByName(p.Format); f != nil && f.Parts != nil {
-			below(p.Target) // which is the archive
+			below(p.Target) // which is the archive itself
 		}
 		for k, err := range c.Chunks(ctx, p.ID) {
 			if err != nil {
@@ -58,7 +58,8 @@ func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 	return made, nil
 }
 
-// has reports whether an object is an archive, a part of one, or beside one.
+// has reports whether an object is an archive, a part of one, or a file beside
+// one.
 func (a archives) has(address string) bool {
 	if len(a) == 0 {
 		return false
@@ -105,7 +106,8 @@ func (j *job) own() func(address string) bool {
 	}
 }
 
-// listed yields what the sources have, in byte order of the paths. It counts what it skips.
+// listed yields the objects of the sources, in byte order of the paths. It
+// counts the objects that it skips.
 func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.Seq2[catalog.Member, error] {
 	order := make([]int, len(j.origins))
 	for i := range order {
@@ -185,7 +187,8 @@ func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool 
 	if info.Size == 0 || info.Version == "" {
 		return true // nothing would distinguish it from another one
 	}
-	// A path may be refused since it has "..", or "." only, or since it leads out of its bucket.
+	// A path may be refused because of "..", because of "." only, or because it
+	// leads out of its bucket.
 	kind := "."
 	depth := 0
 	for e := range strings.SplitSeq(info.Name, "/") {
@@ -227,8 +230,8 @@ func (o origin) objects(ctx context.Context) iter.Seq2[store.Info, error] {
 	return branches(ctx, o.st, o.begin, listPage, listHeld)
 }
 
-// fresh yields those of listed that are not planned in this version, or were planned
-// and could not be packed; it counts the others.
+// fresh yields those of listed that are not planned in this version, or that
+// were planned but could not be packed. It counts the others.
 func fresh(listed, planned iter.Seq2[catalog.Member, error], known *int64) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
 		next, stop := iter.Pull2(planned)

@@ -60,7 +60,7 @@ func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 	}
 	s.work(WorkOptions{Workers: 2})
 	s.Check()
-	// Listed, these are the same versions, and the same plan.
+	// By listing, these are the same versions, and the same plan.
 	if p = s.plan(spec); p.Known != 61 || p.Objects != 1 {
 		t.Errorf("listed %+v", p)
 	}
@@ -134,7 +134,8 @@ func TestListsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// One object that is refused is named, and if all are, the plan is.
+// TestObjectsOfAListThatAreRefused checks that one object to which access is
+// refused is reported, and that the plan fails if all are.
 func TestObjectsOfAListThatAreRefused(t *testing.T) {
 	s := newSite(t)
 	s.some(150, 100)
@@ -278,7 +279,7 @@ func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
 		refused(bad, "data/1.csv.gz: line 3")
 	}
 	with.Inventory = s.inventory("CSV", schema, s.rows()...)
-	s.S3.Rot("out", "lists/from/all/data/1.csv.gz", 4) // the time that gzip has
+	s.S3.Rot("out", "lists/from/all/data/1.csv.gz", 4) // the time in gzip's header
 	refused("a damaged file", "md5")
 	with.Inventory = s.inventory("CSV", schema, s.rows()...)
 	s.S3.Put("out", "lists/from/all/data/1.csv.gz", s.S3.Get("out", "lists/from/all/data/1.csv.gz")[:50])

@@ -23,7 +23,8 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// A folder that is taken away after it was planned is no reason to give up a chunk.
+// TestAnyNumberOfObjectsMayVanishOrChangeInARow checks that the removal of a
+// folder after planning does not fail a chunk.
 func TestAnyNumberOfObjectsMayVanishOrChangeInARow(t *testing.T) {
 	for _, what := range []string{"vanished", "changed"} {
 		t.Run(what, func(t *testing.T) {
@@ -163,7 +164,8 @@ func TestContentMayBeBelowASlash(t *testing.T) {
 	s.Check()
 }
 
-// A slash at the beginning of a key is no end of the bucket's name.
+// TestASourceMayBeginWithASlash checks that a slash at the start of a key is
+// not taken for the end of the bucket's name.
 func TestASourceMayBeginWithASlash(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"/a", "//b", "/c/d", "e"} {
@@ -220,7 +222,7 @@ func TestUploadsOfOthersStay(t *testing.T) {
 	s.Check()
 }
 
-// Folders are sources and targets as buckets are.
+// TestFoldersAreSourcesAndTargets checks that local folders work like buckets.
 func TestFoldersAreSourcesAndTargets(t *testing.T) {
 	s := newSite(t)
 	from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()

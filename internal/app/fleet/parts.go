@@ -21,8 +21,8 @@ import (
 // chunk that merges them. If such a plan is planned again, the new objects go
 // into a further archive.
 
-// whole names an archive of a plan that is written in parts: the first is called as the
-// target is, the others are numbered.
+// whole returns the name of an archive of a plan that is written in parts. The
+// first has the name of the target; the others have numbers.
 func (j *job) whole(archive int) string {
 	name := strings.TrimSuffix(j.name, "/")
 	if archive == 0 {
@@ -53,8 +53,8 @@ func (s seat) next(k catalog.Chunk) seat {
 	return seat{archive: s.archive, parts: append(s.parts, k)}
 }
 
-// seatOf finds the seat of a chunk, or that of the next one that is planned if its
-// number is not there yet.
+// seatOf returns the seat of a chunk. If there is no chunk of that number yet,
+// it is the seat of the next one to be planned.
 func (j *job) seatOf(ctx context.Context, c *catalog.Catalog, number int) (s seat, err error) {
 	if j.format.Parts == nil {
 		return s, nil
@@ -77,12 +77,12 @@ func (s seat) part(k catalog.Chunk) format.Part {
 	return format.Part{Archive: s.name, Number: len(s.parts), Try: k.Fence}
 }
 
-// creating are the options that parts are made with, and merged.
+// creating returns the options for writing parts and merging them.
 func (j *job) creating() format.CreateOptions {
 	return format.CreateOptions{NoDigests: j.set.Plain, Param: j.set.Param, Scratch: pack.NewScratch}
 }
 
-// writing is the format for the object of one part.
+// writing returns the format for the object of one part.
 func (j *job) writing(p format.Part) *format.Format {
 	f := *j.format
 	f.Create = func(ctx context.Context, st store.Store, _ string, o format.CreateOptions) (format.Writer, error) {
@@ -91,7 +91,7 @@ func (j *job) writing(p format.Part) *format.Format {
 	return &f
 }
 
-// openPart opens a part by the list of a try.
+// openPart opens a part with the list of a try.
 func (j *job) openPart(ctx context.Context, p format.Part) (*holdall.Archive, error) {
 	return holdall.OpenStore(ctx, j.target, j.format.Parts.Object(p.Archive, p.Number), j.readingPart(p))
 }
@@ -165,7 +165,8 @@ func (j *job) fitting(ctx context.Context, archive string, number int) (fit []fo
 	return fit, nil
 }
 
-// theOne returns the only one of those that fit, or which of several is right.
+// theOne returns the only fitting try or, if there are several, the one for
+// which is reports true.
 func theOne(fit []format.Part, none error, is func(format.Part) (bool, error)) (format.Part, error) {
 	if len(fit) == 1 {
 		return fit[0], nil
@@ -235,7 +236,7 @@ func (w *worker) hasRecorded(ctx context.Context, j *job, k catalog.Chunk, p for
 	return true, nil
 }
 
-// merge makes an archive of the parts that come before a last chunk, and records it.
+// merge makes an archive of the parts before a last chunk, and records it.
 func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
 	s, err := j.seatOf(ctx, w.c, k.Number)
 	if err != nil {

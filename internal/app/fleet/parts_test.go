@@ -23,7 +23,8 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// bundle is packed in parts. Its plan is called as that of the other tests.
+// bundle is packed in parts. Its plan has the same name as that of the other
+// tests.
 var bundle = Spec{Name: spec.Target, Sources: []string{"s3://from"}, Target: "s3://out/set.bundle", ChunkSize: 100_000, Param: map[string]string{"level": "1"}}
 
 // out returns the names of the target's objects below a folder.
@@ -90,7 +91,7 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A plan keeps no times.
+	// A plan stores no times.
 	if _, err := pack.Objects(t.Context(), target, name, func(yield func(pack.Object, error) bool) {
 		for info, err := range store.List(t.Context(), st, "") {
 			info.ModTime = time.Time{}
@@ -221,7 +222,7 @@ func TestABundleWaitsForPartsThatWereSetAside(t *testing.T) {
 	s.checkBundles(1)
 }
 
-// recorded returns what the catalogue has, by path.
+// recorded returns the paths in the catalogue.
 func (s *site) recorded() map[string]bool {
 	s.T.Helper()
 	found := map[string]bool{}
@@ -240,8 +241,8 @@ func (s *site) recorded() map[string]bool {
 	return found
 }
 
-// dying works as a worker does that is killed when it makes a request, and never gives
-// anything back.
+// dying works like a worker that is killed during a request, and so never
+// releases its claims.
 func (s *site) dying(ctx context.Context, tries int) {
 	w := &worker{c: s.C, o: WorkOptions{Tries: tries}, jobs: map[int64]*job{}}
 	for ctx.Err() == nil {
@@ -342,7 +343,7 @@ func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
 			s.S3.Remove("from", "empty/a")
 			delete(s.Want, "empty/a")
 			if dies {
-				for err = catalog.ErrNone; errors.Is(err, catalog.ErrNone); { // the claim ends by the clock of the database
+				for err = catalog.ErrNone; errors.Is(err, catalog.ErrNone); { // the claim ends by the database's clock
 					k, err = s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond, Chunk: k.ID})
 				}
 				if err != nil {

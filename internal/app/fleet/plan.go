@@ -29,12 +29,12 @@ type Skipped struct {
 	Markers  int64 // empty objects that represent folders
 	Refused  int64 // objects to which access is refused, or whose keys cannot be requested
 
-	// Of a list:
+	// These are only counted for lists.
 	Vanished int64 // objects that do not exist
 	Outside  int64 // objects outside the source
 	Deleted  int64 // delete markers
 	Older    int64 // versions that are not the newest
-	Doubles  int64 // names that are there several times: the last one counts
+	Doubles  int64 // further entries of the same name: the last one counts
 }
 
 // batch is how many members of small chunks are written in one transaction,
@@ -78,7 +78,7 @@ func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned
 	return p, err
 }
 
-// A readiness is a plan that may be made, or planned again.
+// A readiness is a plan that can be made, or planned again.
 type readiness struct {
 	*job
 	wish   catalog.Plan
@@ -153,8 +153,8 @@ func (r *readiness) planner(ctx context.Context, c *catalog.Catalog, p *Planned)
 	return pl, stop, nil
 }
 
-// vacant refuses to plan archives that could not be written: where there is no place
-// for them, or one is there already, which is not ours.
+// vacant returns an error if archives could not be written: if there is no
+// place for them, or if another archive is there already.
 func (j *job) vacant(ctx context.Context, number int, s seat) error {
 	if j.format.Parts != nil {
 		return j.vacantSeat(ctx, s)
@@ -207,7 +207,7 @@ type planner struct {
 	next     func() (catalog.Member, error, bool)
 	held     *catalog.Member // the first of the next chunk
 	number   int
-	archive  int // of a format that is written in parts, and how many it has
+	archive  int // the number of the archive that is written in parts, and of its parts
 	parts    int
 	progress func(Planned)
 	kind     catalog.NewChunk // the kind of all its chunks
@@ -225,18 +225,18 @@ func (pl *planner) chunk() catalog.NewChunk {
 	return k
 }
 
-// last is the chunk that makes the parts an archive.
+// last returns the chunk that merges the parts.
 func (pl *planner) last() catalog.NewChunk {
 	pl.archive, pl.parts = pl.archive+1, 0
 	return catalog.NewChunk{Last: true, Name: store.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
 }
 
-// whole reports whether the parts that there are have to become an archive.
+// whole reports whether the current parts must now be merged.
 func (pl *planner) whole(end bool) bool {
 	return pl.parts > 0 && (end || pl.parts == pl.j.format.Parts.Most)
 }
 
-// run records chunk after chunk, several in one transaction.
+// run records the chunks, several in one transaction.
 func (pl *planner) run(ctx context.Context) error {
 	var ready []catalog.NewChunk
 	members := 0
@@ -289,11 +289,11 @@ func (pl *planner) run(ctx context.Context) error {
 	}
 }
 
-// A cutter takes the members of one chunk. It goes on to the next when an object would
-// take it over its size, unless that is its first.
+// A cutter yields the members of one chunk. The next chunk begins with the
+// object that would make this one too large, unless that is its first object.
 type cutter struct {
 	pl      *planner
-	meet    func(catalog.Member) // hears of each, if it is not nil
+	meet    func(catalog.Member) // called with each, if not nil
 	objects int64
 	bytes   int64
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// RepairOptions are wishes for a repair.
+// RepairOptions are options for a repair.
 type RepairOptions struct {
 	// Archives are the addresses of the archives to check; none means all of the
 	// plan.
@@ -54,7 +54,7 @@ func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOpt
 			return done, err
 		}
 	}
-	for _, address := range o.Archives { // else one that is mistyped would be found sound
+	for _, address := range o.Archives { // otherwise a mistyped address would count as sound
 		if _, err := c.Archive(ctx, address); err != nil {
 			return done, err
 		}

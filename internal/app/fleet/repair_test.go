@@ -71,7 +71,7 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	s.plan(one)
 	s.work(WorkOptions{})
 	ctx := t.Context()
-	// Retired originals are gone from the source, and not from the catalogue.
+	// Retired originals are gone from the source, but not from the catalogue.
 	var retired []catalog.Location
 	for l, err := range s.C.Below(ctx, "") {
 		if err != nil {
@@ -91,7 +91,8 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	if done.Damaged != 1 || !slices.Equal(left, []string{bad.Path + " damaged"}) {
 		t.Errorf("%+v, left %q", done, left)
 	}
-	// The damaged one is still seen, where it was; the others are where they are sound.
+	// The damaged file is still visible in its old place; the others are in sound
+	// archives.
 	found, err := s.C.Newest(ctx, bad.Path)
 	if err != nil || found.In.Address != "s3://out/set-00001.caf" {
 		t.Errorf("%+v, %v", found, err)

@@ -28,14 +28,14 @@ type Reason string
 
 // Reasons.
 const (
-	NotPacked       Reason = "not packed"       // by the newest chunk that has it, in the version that the archive has
-	NoVersion       Reason = "no version"       // it is not known which version was packed
-	TooYoung        Reason = "too young"        // it was packed too lately
+	NotPacked       Reason = "not packed"       // the newest chunk that has it did not pack it in the archive's version
+	NoVersion       Reason = "no version"       // the packed version is unknown
+	TooYoung        Reason = "too young"        // it was packed too recently
 	NoChecksum      Reason = "no checksum"      // its service has none, and it must not be read again
 	OriginalChanged Reason = "original changed" // it has changed
-	OriginalGone    Reason = "original gone"    // it is not there, and was not retired
+	OriginalGone    Reason = "original gone"    // it does not exist, and was not retired
 	Moved           Reason = "moved"            // its archive was rewritten meanwhile
-	Refused         Reason = "refused"          // its service does not let us ask for it, or remove it
+	Refused         Reason = "refused"          // its service refuses to show or remove it
 	ArchiveChanged  Reason = "archive changed"  // it differs from the one that the catalogue records, or is gone
 	ArchiveDamaged  Reason = "archive damaged"  // the packed file differs from the catalogue's record
 	Unreadable      Reason = "unreadable"       // the archive cannot be read
@@ -51,22 +51,24 @@ func (r Reason) Fault() bool {
 	return false
 }
 
-// RetireOptions are wishes for a retirement.
+// RetireOptions are options for a retirement.
 type RetireOptions struct {
 	// OlderThan leaves files that were packed more recently than that.
 	OlderThan time.Duration
 	// Limit and LimitBytes limit how much is retired; 0 means no limit.
 	Limit, LimitBytes int64
-	// NoReread leaves originals that have no checksum, which are read again otherwise.
+	// NoReread leaves originals without a checksum, which are otherwise read
+	// again.
 	NoReread bool
 	// Jobs is how many originals are requested or removed at once; 0 means 16.
 	Jobs int
 	// DryRun proves, but removes nothing.
 	DryRun bool
-	// Going hears of originals before they are removed. Its error keeps them.
+	// Going is called with originals before they are removed. If it returns an
+	// error, they are kept.
 	Going func([]Retirement) error
-	// Gone hears of each that was removed, Kept of each that was looked at and is left. Calls
-	// come one at a time.
+	// Gone is called with each original that was removed, and Kept with each that
+	// was checked and left. Calls are not concurrent.
 	Gone func(Retirement)
 	Kept func(Keeping)
 	// Meter counts what was checked.
@@ -78,11 +80,11 @@ type Retirement struct {
 	Path, Original string // Original is its address
 	Version        string
 	Size           int64
-	Archive        string // the address of that which has it
-	By             string // what it was proven by: a checksum, "bytes" or "size"
+	Archive        string // the address of the archive that has it
+	By             string // its proof: a checksum, "bytes" or "size"
 }
 
-// A Keeping is an original that is left, and why.
+// A Keeping is an original that is left, with the reason.
 type Keeping struct {
 	Retirement
 	Why   Reason
@@ -93,15 +95,15 @@ type Keeping struct {
 // Retired is the result of a retirement.
 type Retired struct {
 	Objects, Bytes int64 // that were removed
-	Finished       int64 // that an earlier run had removed, and not recorded
+	Finished       int64 // that an earlier run had removed but not recorded
 	Proven         map[string]int64
 	Left           map[Reason]int64
 	Limited        bool // there is more, beyond the limit
 }
 
 const (
-	// retireBatch is how many originals are proven and removed together, and retireBytes how
-	// much content they have, unless it is one alone.
+	// retireBatch is how many originals are proven and removed together, and
+	// retireBytes is their maximum total size. A single original may be larger.
 	retireBatch = 500
 	retireBytes = 64 << 20
 )
@@ -121,7 +123,7 @@ type original struct {
 	st    store.Store
 	name  string
 	young bool
-	sum   store.Sum // that its service vouches for
+	sum   store.Sum // the checksum of its service
 	has   bool
 	by    string
 	why   Reason // it is left
@@ -135,7 +137,8 @@ type original struct {
 
 func (x *original) leave(why Reason, err error) { x.why, x.err = why, err }
 
-// was reports whether an earlier run was about to remove it, and may have.
+// was reports whether an earlier run was about to remove the original, and may
+// have removed it.
 func (x *original) was() bool { return x.Original == catalog.OriginalLeaving }
 
 func (x *original) info() store.Info {
@@ -158,7 +161,7 @@ func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOpt
 			return r.done, err
 		}
 	}
-	// Where a source cannot be listed its objects are not gone.
+	// If a source cannot be listed, its objects are not gone.
 	for _, origin := range r.j.origins {
 		for _, err := range store.List(ctx, origin.st, origin.begin) {
 			if err != nil {
@@ -425,7 +428,7 @@ func (x *original) compare(ctx context.Context, packed io.Reader) error {
 	return cmp.Or(err, wrong)
 }
 
-// rereadBlock is how much of an original is read at once.
+// rereadBlock is how many bytes of an original are read at once.
 const rereadBlock = 1 << 20
 
 // reread compares a packed file with the original, byte by byte.
@@ -486,7 +489,8 @@ func (r *retirer) remove(ctx context.Context, batch []*original) error {
 	})
 }
 
-// mark records that originals are about to be removed, and returns those that may be.
+// mark records that originals are about to be removed, and returns those that
+// may be removed.
 func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -597,7 +601,7 @@ func locations(all []*original) (some []catalog.Location) {
 // plan's archives.
 type Originals struct {
 	Stay    int64
-	Leaving int64 // a run that did not end was about to remove them, or did
+	Leaving int64 // an unfinished run was about to remove them, or has
 	Retired int64
 }
 

@@ -268,7 +268,8 @@ func TestACopyOfDamageIsNoProof(t *testing.T) {
 	s.wantOnly("2")
 }
 
-// Of objects without a checksum the bytes are compared, or they stay.
+// TestOriginalsWithoutChecksumAreReadAgain checks that originals without a
+// checksum are compared byte by byte, or stay.
 func TestOriginalsWithoutChecksumAreReadAgain(t *testing.T) {
 	s := newSite(t)
 	s.S3.Encrypts = true
@@ -290,7 +291,8 @@ func TestOriginalsWithoutChecksumAreReadAgain(t *testing.T) {
 	s.wantOnly("3", "long")
 }
 
-// Files that the server copied have no digest: the original's checksum proves them.
+// TestCopiedOriginalsAreProven checks that files that the server copied, which
+// have no digest, are proven by the original's checksum.
 func TestCopiedOriginalsAreProven(t *testing.T) {
 	s := newSite(t)
 	for i, name := range []string{"sound", "rotten"} {
@@ -370,7 +372,7 @@ func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 			t.Errorf("%+v", did)
 		}
 		s.Meet(nil)
-		for _, key := range late { // removed, but the answer did not come
+		for _, key := range late { // removed, but the response was lost
 			s.S3.Remove("from", key)
 		}
 		left := len(s.S3.Keys("from"))
@@ -438,7 +440,8 @@ func TestOriginalsWaitForTheirLog(t *testing.T) {
 	s.wantMarks(Originals{Stay: 5})
 }
 
-// An object that is replaced after it was looked at stays, and so does one that we may not remove.
+// TestRefusedOriginalsStay checks that an original stays if it is replaced
+// after the check, or if removing it is refused.
 func TestRefusedOriginalsStay(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		for i := range 6 {
@@ -454,7 +457,7 @@ func TestRefusedOriginalsStay(t *testing.T) {
 			case r.URL.Path == "/from/3":
 				s3test.Refuse(w, r, 403, "AccessDenied")
 				return true
-			case r.URL.Path == "/from/4": // an earlier try was heard
+			case r.URL.Path == "/from/4": // an earlier try succeeded
 				s.S3.Remove("from", "4")
 			}
 			return false
@@ -475,8 +478,9 @@ func TestRefusedOriginalsStay(t *testing.T) {
 	})
 }
 
-// An archive that is written anew while its originals are proven keeps them, or takes over that
-// they go.
+// TestArchivesAreWrittenAnewMeanwhile checks that if an archive is rewritten
+// while its originals are proven, they either stay or are marked in the new
+// archive.
 func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(40, 3000)
@@ -489,7 +493,7 @@ func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Proven of archives that are there until then.
+		// They are proven by archives that exist until then.
 		j, err := open(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)

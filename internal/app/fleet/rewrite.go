@@ -23,22 +23,22 @@ type packed struct {
 	known map[int64]*archive
 }
 
-// An archive is one that a chunk is rewritten from.
+// An archive is an archive that a chunk is rewritten from.
 type archive struct {
 	catalog.Archive
 	st   store.Store
 	name string
-	info store.Info  // as it is now
+	info store.Info  // its current state
 	err  error       // why it cannot be read
 	open store.Store // the files of an archive to be repaired
 }
 
-// A scope is archives that were packed from the same, by their IDs.
+// A scope is the archives with the same roots, by their IDs.
 type scope map[int64]catalog.Archive
 
 func (s scope) has(id int64) bool { _, ok := s[id]; return ok }
 
-// scope are the archives that were packed from the same as a plan's.
+// scope returns the archives with the same roots as a plan's.
 func (j *job) scope(ctx context.Context, c *catalog.Catalog) (scope, error) {
 	all, err := c.Archives(ctx)
 	of, roots := scope{}, j.roots()
@@ -170,7 +170,7 @@ func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, 
 		if _, no := x.From.(lost); !no || !l.Raw || a.err != nil || l.Digest.Algo == "" {
 			return x, nil
 		}
-		// Its index is damaged: what the digest proves is good enough.
+		// Its index is damaged: the proof by its digest suffices.
 	} else if a.err == nil && !survey.Is(a.info, a.st.Can().Near, a.Archive) {
 		return x, &store.Error{Op: "read", Name: a.name, Off: -1, Err: store.ErrChanged}
 	}
@@ -178,7 +178,7 @@ func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, 
 	return x, nil
 }
 
-// files are those of an archive, which are healed by its parity as they are read.
+// files returns the files of an archive. Reads are repaired with its parity.
 func (a *archive) files(ctx context.Context) store.Store {
 	if a.err != nil {
 		return lost{a.err}
@@ -200,7 +200,7 @@ type lost struct{ err error }
 func (l lost) Can() store.Abilities                               { return store.Abilities{} }
 func (l lost) Open(context.Context, string) (store.Object, error) { return nil, l.err }
 
-// opened is an archive as a store of its files.
+// opened is an archive in the form of a store of its files.
 type opened struct{ in *holdall.Archive }
 
 func (o opened) Can() store.Abilities { return store.Abilities{} }
@@ -213,7 +213,7 @@ func (o opened) Open(ctx context.Context, name string) (store.Object, error) {
 	return &content{o.in, e}, nil
 }
 
-// content is a file of an archive as an object.
+// content is a file of an archive in the form of an object.
 type content struct {
 	in *holdall.Archive
 	e  format.Entry

@@ -22,19 +22,19 @@ import (
 
 // A Spec describes what is to be packed, and into what.
 type Spec struct {
-	// Name is the plan's; empty is its target.
+	// Name is the plan's name; empty means the target.
 	Name string
 	// Sources are addresses of folders. An address that ends in * means all keys
 	// that begin with the part before it. A single source contributes its
 	// contents. With several, each becomes a folder with the last element of its
 	// name.
 	Sources []string
-	// Target is the address of an archive; those that are written are called
-	// TARGET-00001, TARGET-00002, … as chunks are. Of a format that is written in parts
-	// it is one archive, and each time that more is planned a further one: TARGET,
-	// TARGET-00002, …
+	// Target is the address of an archive. The archives are named like chunks:
+	// TARGET-00001, TARGET-00002, … In a format that is written in parts, the
+	// target is one archive. Each time that more is planned, there is one more
+	// archive: TARGET, TARGET-00002, …
 	Target string
-	// Format names the format; empty takes it from the target.
+	// Format is the name of the format; empty derives it from the target.
 	Format string
 	// ChunkSize is how much content an archive, or a part of one, should hold; 0
 	// means 30 GB. No chunk has more than ChunkObjects objects; 0 means 4,000,000.
@@ -82,7 +82,7 @@ type settings struct {
 	List string `json:"list,omitempty"`
 }
 
-// A DiffersError means that a plan of the name is there, for something else.
+// A DiffersError reports that a plan of the name exists with other properties.
 type DiffersError struct{ Name, What string }
 
 func (e *DiffersError) Error() string {
@@ -91,7 +91,7 @@ func (e *DiffersError) Error() string {
 
 func (e *DiffersError) Unwrap() error { return fs.ErrExist }
 
-// A job is a plan, ready to be worked on.
+// A job is an open plan.
 type job struct {
 	plan    catalog.Plan
 	set     settings
@@ -110,7 +110,7 @@ type origin struct {
 	list    *list  // replaces a listing; nil if there is none
 }
 
-// cutStar returns the folder of a source, and how names in it begin that are the source.
+// cutStar splits a source into its folder and the prefix of the names in it.
 func cutStar(address string) (folder, begin string, err error) {
 	keys, star := strings.CutSuffix(address, "*")
 	if !star || store.Scheme(address) == "" {
@@ -119,7 +119,7 @@ func cutStar(address string) (folder, begin string, err error) {
 	i := strings.LastIndex(keys, "/")
 	folder = keys[:i+1]
 	for strings.HasSuffix(folder, "//") && !strings.HasSuffix(folder, "://") {
-		folder = folder[:len(folder)-1] // slashes at the end of a folder do not matter, and these do
+		folder = folder[:len(folder)-1] // trailing slashes of a folder are insignificant, but these are not
 	}
 	if i = len(folder) - 1; strings.HasSuffix(folder, "://") {
 		return "", "", fmt.Errorf("%s: expected a bucket, a slash and a prefix of keys", format.Escape(address))
@@ -191,7 +191,7 @@ func differs(is, wish catalog.Plan) string {
 	return ""
 }
 
-// open finds the stores of a plan.
+// open opens the stores of a plan.
 func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	j := &job{plan: p}
 	err := json.Unmarshal(p.Settings, &j.set)

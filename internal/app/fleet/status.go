@@ -27,12 +27,12 @@ type Status struct {
 	// with, as holdall.Summary does. "unknown" counts those without a record of
 	// it.
 	Proven map[string]int64
-	// Damaged are objects that are damaged at the source and not planned again, at
-	// most a thousand.
+	// Damaged are objects that are damaged at the source and are not planned
+	// again, at most a thousand.
 	Damaged []catalog.Member
 }
 
-// StatusOf returns how far a plan is.
+// StatusOf returns the progress of a plan.
 func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, error) {
 	s := Status{Plan: p, Proven: map[string]int64{}}
 	var err error

@@ -29,8 +29,9 @@ func beWorker(db string) error {
 	return err
 }
 
-// Workers are killed one after the other, at any moment, while the server refuses,
-// breaks off and forgets to answer.
+// TestWhateverIsKilledEachObjectIsInOneChunk kills workers one after the
+// other, at any moment, while the server refuses requests, breaks connections
+// and omits responses.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 	testkit.Long(t)
 	for what, replacing := range map[string]bool{"a bucket that creates once": false, "a bucket that replaces": true} {

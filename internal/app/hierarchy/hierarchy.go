@@ -84,7 +84,7 @@ func Read(ctx context.Context, in *holdall.Archive) (*Hierarchy, error) {
 	return h, nil
 }
 
-// describing yields the entries that describe something.
+// describing yields the entries that describe groups or arrays.
 func (h *Hierarchy) describing(ctx context.Context) iter.Seq2[holdall.Entry, error] {
 	return func(yield func(holdall.Entry, error) bool) {
 		room := int64(maxTold)
@@ -108,7 +108,7 @@ func describes(key string) bool {
 	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == zarr.MetaName
 }
 
-// parse notes the group or the array that a key's value describes.
+// parse records the group or the array that a key's value describes.
 func (h *Hierarchy) parse(key string, t told) {
 	at, parse, _ := zarr.MetaOf(key)
 	x := Array{Path: at, Err: t.err}
@@ -122,7 +122,7 @@ func (h *Hierarchy) parse(key string, t told) {
 	}
 }
 
-// Get gives the value of a key.
+// Get returns the value of a key.
 func (h *Hierarchy) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
 	t, ok := h.texts[key]
 	switch {
@@ -136,7 +136,7 @@ func (h *Hierarchy) Get(ctx context.Context, key string, limit int64) ([]byte, e
 	return t.text, t.err
 }
 
-// GetRange gives part of the value of a key.
+// GetRange returns a part of the value of a key.
 func (h *Hierarchy) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
 	return h.in.GetRange(ctx, key, off, n)
 }

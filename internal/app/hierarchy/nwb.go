@@ -27,7 +27,7 @@ type NWB struct {
 	Err error `json:"-"` // the error for parts that could not be read
 }
 
-// A Session is when, where and by whom something was recorded.
+// A Session is the time, the place and the people of a recording.
 type Session struct {
 	Identifier   string   `json:"identifier,omitempty"`
 	Description  string   `json:"description,omitempty"`
@@ -61,7 +61,7 @@ type Device struct {
 	Manufacturer string `json:"manufacturer,omitempty"`
 }
 
-// A Series is something that was recorded over time: first axis first.
+// A Series is a recording over time; the first axis is time.
 type Series struct {
 	Path       string   `json:"path"`
 	Type       string   `json:"type"`
@@ -78,7 +78,7 @@ type Series struct {
 	last *float64 // the last timestamp
 }
 
-// A Table has a row for each of something: units, electrodes, trials.
+// A Table is a table with a row for each unit, electrode, trial and so on.
 type Table struct {
 	Path    string   `json:"path"`
 	Type    string   `json:"type"`
@@ -115,7 +115,7 @@ func (h *Hierarchy) NWB(ctx context.Context, timed int) (*NWB, error) {
 	return n, err
 }
 
-// add looks at a group.
+// add adds the data of a group.
 func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 	attrs, err := zarr.Attributes(ctx, h, at)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *Series) fail(err error) {
 	}
 }
 
-// end is done when all has been read.
+// end completes a series after everything has been read.
 func (s *Series) end() {
 	switch {
 	case s.Rate != nil && *s.Rate > 0 && len(s.Shape) > 0:
@@ -259,7 +259,7 @@ type place struct {
 	to *string
 }
 
-// texts are where texts are, and where they go to.
+// texts returns where texts are stored, and where they go.
 func (n *NWB) texts() []place {
 	s, who := &n.Session, &Subject{}
 	if n.Subject != nil {
@@ -303,7 +303,8 @@ func (h *Hierarchy) lines(ctx context.Context, at string) ([]string, error) {
 	return texts(values), err
 }
 
-// element reads an element of an array of one axis; nil if it is no number.
+// element reads an element of an array with one axis. It returns nil if it is
+// not a number.
 func (h *Hierarchy) element(ctx context.Context, at string, index int64) (*float64, error) {
 	a, err := zarr.Open(ctx, h, at)
 	if err != nil {
@@ -317,7 +318,7 @@ func (h *Hierarchy) element(ctx context.Context, at string, index int64) (*float
 	return finite(v[0]), nil
 }
 
-// finite is a number that JSON has; nil of others.
+// finite returns a number if JSON can represent it, and otherwise nil.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -325,7 +326,7 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// number is the value of an attribute, if it is a number.
+// number returns the value of an attribute, if it is a number.
 func number(v any) *float64 {
 	n, _ := v.(json.Number)
 	f, err := n.Float64()
@@ -335,13 +336,13 @@ func number(v any) *float64 {
 	return finite(f)
 }
 
-// text is the value of an attribute, if it is a text.
+// text returns the value of an attribute, if it is a text.
 func text(v any) string {
 	s, _ := v.(string)
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// texts are those among values.
+// texts returns the texts among values.
 func texts(values []any) []string {
 	var all []string
 	for _, v := range values {

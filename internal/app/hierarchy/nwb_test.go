@@ -22,7 +22,7 @@ type refs map[string]any
 
 const group = `{"zarr_format":2}`
 
-// numbers adds an array of one axis, of chunks of ten.
+// numbers adds an array with one axis, in chunks of ten.
 func (r refs) numbers(at string, n int, attrs string) refs {
 	r[at+"/.zarray"] = fmt.Sprintf(`{"zarr_format":2,"shape":[%d],"chunks":[10],"dtype":"|u1","order":"C","compressor":null,"filters":null,"fill_value":0}`, n)
 	if attrs != "" {
@@ -235,7 +235,8 @@ func TestNWBOfDamagedFiles(t *testing.T) {
 	}
 }
 
-// Of thousands of series, the times of the first ones are read.
+// TestTimesOfTheFirstSeries checks that of thousands of series, only the first
+// have their times read.
 func TestTimesOfTheFirstSeries(t *testing.T) {
 	r := file()
 	for i := range 3000 {

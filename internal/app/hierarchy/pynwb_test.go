@@ -85,7 +85,7 @@ func TestNWBIsWhatPynwbReads(t *testing.T) {
 // theirs is the end of the names of files that LINDI's own package made.
 const theirs = ".theirs.lindi.json"
 
-// formsOf are an NWB file in the forms that it can have.
+// formsOf returns an NWB file in all forms that it can have.
 func formsOf(t *testing.T, file string) []string {
 	t.Helper()
 	base := strings.TrimSuffix(file, ".nwb")
@@ -116,7 +116,7 @@ func say(t *testing.T, address string, asked *atomic.Int64) *hierarchy.NWB {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	// A zip has a header in front of each file, which is a request.
+	// In a zip, each file has a header before it, which takes a request.
 	if asked.Store(0); !strings.HasSuffix(address, ".zip") {
 		defer func() {
 			if requests := asked.Load(); requests > 6 {
@@ -158,7 +158,7 @@ func same(t *testing.T, name string, got *hierarchy.NWB, want about) {
 	}
 	for _, x := range got.Series {
 		w := want.Series[x.Path]
-		// Version 3 of Zarr has no order of bytes where there is one byte.
+		// Version 3 of Zarr records no byte order for types of one byte.
 		if x.DType = strings.TrimLeft(x.DType, "<|"); x.Error != "" || x.Type != w.Type || x.DType != strings.TrimLeft(w.DType, "<|") || !slices.Equal(x.Shape, w.Shape) || x.Unit != w.Unit ||
 			!near(x.Conversion, w.Conversion) || !near(x.Rate, w.Rate) || !near(x.Start, w.Start) || !near(x.Duration, w.Duration) || !reflect.DeepEqual(x.Timestamps, w.Timestamps) {
 			t.Errorf("%s: %s, expected %s", name, text(x), text(w))

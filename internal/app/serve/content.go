@@ -20,8 +20,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// maxRanges is how many ranges of one request are looked at: each may be a
-// round trip to where the archive is. A request for more gets everything.
+// maxRanges is the maximum number of ranges in one request: each may be a
+// round trip to the archive. A request with more gets the whole content.
 const maxRanges = 64
 
 // sniffMost is the largest content whose type is determined from its first
@@ -29,7 +29,8 @@ const maxRanges = 64
 // only requested bytes are read.
 const sniffMost = 1 << 20
 
-// sniff tells the type of an entry by its first bytes. It is the same for each request.
+// sniff determines the type of an entry from its first bytes. The result is
+// the same for each request.
 func (h *handler) sniff(ctx context.Context, e holdall.Entry) string {
 	b := make([]byte, min(e.Size, 512))
 	n, err := h.a.ReadAt(ctx, e, b, 0)
@@ -91,7 +92,7 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	}
 }
 
-// maxExtents is how many pieces of an entry are looked at to make an ETag.
+// maxExtents is how many pieces of an entry are used to make an ETag.
 const maxExtents = 1000
 
 // etag returns a strong ETag for e's content, or "" if nothing identifies its
@@ -124,7 +125,7 @@ type source struct {
 	off int64
 
 	mu  sync.Mutex
-	err error // the first that kept content from being had
+	err error // the first error that prevented reading content
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -219,8 +220,9 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{a}, r)
 }
 
-// handed is how much the system copies from a file to the network before the file is
-// looked at again, and the least that is worth it.
+// handed is how many bytes the system copies from a file to the network before
+// the file is checked again. It is also the minimum for which that is
+// worthwhile.
 const handed = 4 << 20
 
 // handOn has the system send the next n bytes of content, if they are stored
@@ -292,12 +294,12 @@ func again(f *os.File) *os.File {
 // step is how much is read at once if there is no reading ahead.
 const step = 1 << 20
 
-// checkedFirst is how much content WriteContent checks before it writes.
+// checkedFirst is how much content WriteContent verifies before it writes.
 const checkedFirst = 1 << 20
 
 var steps = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// writeTo writes n bytes from where s is.
+// writeTo writes n bytes from the current position of s.
 func (s *source) writeTo(w io.Writer, n int64) error {
 	switch {
 	case s.off == 0 && n == s.e.Size:
@@ -342,7 +344,7 @@ func (s *source) writeTo(w io.Writer, n int64) error {
 // for each piece.
 func (s *source) decoded() bool {
 	for x, err := range s.h.a.Extents(s.ctx, s.e) {
-		return err == nil && x.Codec != "" // how formats call bytes as they are
+		return err == nil && x.Codec != "" // codec names for unchanged bytes
 	}
 	return false
 }

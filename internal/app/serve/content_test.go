@@ -416,7 +416,7 @@ func TestLargeContentOfAFile(t *testing.T) {
 }
 
 // huge is a store of one CAF with one entry of 10 GiB of zeros, which are not
-// kept anywhere.
+// stored anywhere.
 type huge struct {
 	tail []byte
 	far  bool
@@ -527,7 +527,7 @@ func TestNobodyReadsForAClientThatLeft(t *testing.T) {
 	}
 }
 
-// changedFormat is tiny with other extents.
+// changedFormat is tiny with changed extents.
 func changedFormat(change func(*format.Extent)) *format.Format {
 	f := *tiny.Format
 	f.Open = func(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {

@@ -54,7 +54,7 @@ func TestNoAnswerHasADamagedByte(t *testing.T) {
 	}
 }
 
-// storedOf is where an archive stores contents, each place once.
+// storedOf returns where an archive stores contents, each place once.
 func storedOf(t *testing.T, st *storetest.Mem) (all []format.Extent) {
 	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
 	if err != nil {

@@ -25,8 +25,8 @@ type guarded struct {
 	sent  int64
 }
 
-// piece is how much has to be taken within the time; handedPiece is that of a copy by the
-// system.
+// piece is how many bytes the client must take within the time. handedPiece is
+// the same for a copy by the system.
 const (
 	piece       = 256 << 10
 	handedPiece = 1 << 20
@@ -55,7 +55,7 @@ func (g *guarded) Write(p []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom lets the system copy from a file, a piece at a time.
+// ReadFrom lets the system copy from a file, one piece at a time.
 func (g *guarded) ReadFrom(r io.Reader) (n int64, err error) {
 	g.code = cmp.Or(g.code, http.StatusOK)
 	l, ok := r.(*io.LimitedReader)
@@ -75,7 +75,8 @@ func (g *guarded) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// extend moves the deadline. One that was just set will do: to set it takes a lock.
+// extend moves the deadline. If it was just set, it stays, because setting it
+// takes a lock.
 func (g *guarded) extend() {
 	if now := time.Now(); g.until.Sub(now) < g.stall*3/4 {
 		g.until = now.Add(g.stall)
@@ -108,8 +109,9 @@ func (d *door) opensTo(token string) bool {
 	return hmac.Equal(sum[:], d.token[:])
 }
 
-// admits reports whether a request may go on; else it is answered. A token in the query
-// becomes a cookie, so that it is in no link and no history.
+// admits reports whether a request may go on. Otherwise it responds to it. A
+// token in the query becomes a cookie, so that no link and no history contains
+// it.
 func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && d.opensTo(strings.TrimSpace(token)) {
 		return true
@@ -138,7 +140,7 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// A gate lets so many requests in at a time.
+// A gate limits the number of concurrent requests.
 type gate chan struct{}
 
 // enter reports whether a request may go on. Otherwise it tells the client to

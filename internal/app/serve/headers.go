@@ -31,7 +31,7 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 				continue
 			case "content-type":
 				if e.Attr["content-encoding"] != "" {
-					continue // it is that of the content without
+					continue // it is the type of the decoded content
 				}
 			case "cache-control", "expires":
 				if h.guarded {

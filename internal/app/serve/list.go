@@ -26,14 +26,14 @@ import (
 // requested.
 const maxLimit = 10_000
 
-// htmlPage is how many a page for people has.
+// htmlPage is the number of entries on a page for people.
 const htmlPage = 1000
 
 type page struct {
 	json  bool
 	limit int    // 0 is all
 	after string // the place of the last entry of the page before
-	as    string // the folder's name where links are to be relative to that, "" if they are
+	as    string // the folder's name, if links are relative to its parent; "" if they are relative to the folder
 }
 
 // askedPage returns the requested page, or responds to the request.
@@ -143,13 +143,14 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 	l.end(more)
 }
 
-// A listing is a page that grows entry by entry.
+// A listing is a page that is written entry by entry.
 type listing interface {
 	// title begins the page of a folder of an archive; "" is its root.
 	title(archive, dir string)
-	// entry adds e under the name that it has in the folder; it is at a path from there.
+	// entry adds e under its name in the folder. at is its path relative to the
+	// folder.
 	entry(name, at string, e holdall.Entry)
-	// end ends the page; more is the word for the next one, if there is one.
+	// end ends the page. more is the token for the next page, if there is one.
 	end(more string)
 }
 

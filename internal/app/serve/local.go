@@ -19,7 +19,8 @@ func LocalOnly(next http.Handler) http.Handler {
 	})
 }
 
-// isLocal reports whether hostport is this machine to itself, whatever the port.
+// isLocal reports whether hostport is a name of this machine for itself, with
+// any port.
 func isLocal(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

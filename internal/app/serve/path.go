@@ -29,7 +29,8 @@ func isPath(name string) bool {
 // "./", a colon in the name does not make a scheme of the part before it.
 func reference(name string) string { return escaped([]byte("./"), name) }
 
-// escaped appends s to b with all but letters, digits, -._~ and slashes as %XX.
+// escaped appends s to b. It writes all bytes except letters, digits, -._~ and
+// slashes as %XX.
 func escaped(b []byte, s string) string {
 	const digits = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {

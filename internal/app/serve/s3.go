@@ -22,18 +22,19 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// S3Options are wishes for an S3.
+// S3Options are options for an S3.
 type S3Options struct {
 	// Key must sign requests. If its ID is empty, everyone may read.
 	Key Key
 	// Region is the region that buckets report; empty means us-east-1.
 	Region string
-	// Clock is for tests; nil is the time.
+	// Clock is for tests; nil means the current time.
 	Clock func() time.Time
 }
 
-// An S3 is a server of the archives of a site that speaks as buckets do, read-only:
-// archives are buckets, paths are keys. Buckets are in the path, not in the host's name.
+// An S3 is a read-only server that presents the archives of a site as S3
+// buckets. Archives are buckets, and paths are keys. The bucket is in the
+// path, not in the host name.
 type S3 struct {
 	site *Site
 	o    S3Options
@@ -245,7 +246,7 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 	h.content(x, r, e)
 }
 
-// An s3Writer makes documents of answers that say no.
+// An s3Writer converts error responses to S3's documents.
 type s3Writer struct {
 	http.ResponseWriter
 	r    *http.Request
@@ -274,7 +275,7 @@ func (x *s3Writer) WriteHeader(status int) {
 
 func (x *s3Writer) Write(p []byte) (int, error) {
 	if x.said {
-		return len(p), nil // the same in other words
+		return len(p), nil // s3Error has sent the same in S3's form
 	}
 	return x.ResponseWriter.Write(p)
 }
@@ -282,9 +283,9 @@ func (x *s3Writer) Write(p []byte) (int, error) {
 // ReadFrom is called for content only, never for an error response.
 func (x *s3Writer) ReadFrom(r io.Reader) (int64, error) { return io.Copy(x.ResponseWriter, r) }
 
-// s3Tag is the ETag of an entry of a bucket. It does not look like an MD5, which clients
-// would compare with the content, unless it is one, or that of the bucket which the entry
-// was an object of.
+// s3Tag returns the ETag of an entry of a bucket. Clients compare an ETag that
+// looks like an MD5 with the content. So it looks like one only if it is one,
+// or if the original bucket kept it with the object.
 func s3Tag(a *Archive, e holdall.Entry) string {
 	if tag := keptTag(e); tag != "" {
 		return tag

@@ -115,13 +115,13 @@ func TestBucketsAsMinioSeesThem(t *testing.T) {
 							got = append(got, o.Key)
 							tags[o.Key] = o.ETag
 						}
-						// In a page keys come first, then prefixes: the client does not merge.
+						// In a page, keys come before prefixes: the client does not merge them.
 						slices.Sort(got)
 						if !slices.Equal(got, want) {
 							t.Fatalf("v1 %v, prefix %q, all below %v, by %d:\n%q\nwant\n%q", v1, prefix, deep, most, got, want)
 						}
 						for name, tag := range tags {
-							if strings.HasSuffix(name, "/") || most != 3 || name == "raw\xff\xfe" { // the client takes no other than UTF-8
+							if strings.HasSuffix(name, "/") || most != 3 || name == "raw\xff\xfe" { // the client accepts only UTF-8
 								continue
 							}
 							info, err := c.StatObject(t.Context(), "tiny.x", name, minio.StatObjectOptions{})
@@ -243,7 +243,8 @@ func TestSignaturesAreCompared(t *testing.T) {
 	}
 }
 
-// describedObjects are the objects of a bucket, as packed, and what it kept with them.
+// describedObjects returns the objects of a bucket as packed, with the
+// attributes that the bucket kept.
 func describedObjects(t *testing.T, kept map[string]map[string]string) (packed *storetest.Mem, tags map[string]string, at time.Time) {
 	t.Helper()
 	s3test.Setenv(t, "")
@@ -352,7 +353,8 @@ func TestFilesOfBucketsHaveTheirTypesAndDoNoHarm(t *testing.T) {
 	}
 }
 
-// No word of a query breaks anything, and a page that was given is followed by the next.
+// FuzzQueries checks that no query breaks the server, and that each page is
+// followed by the next.
 func FuzzQueries(f *testing.F) {
 	for _, q := range []string{"", "format=json&limit=2&after=YQ", "list-type=2&max-keys=1&delimiter=/&prefix=a", "continuation-token=YQ&list-type=2", "marker=a/&delimiter=/", "encoding-type=url&start-after=%ff", "a;b", "limit=-1"} {
 		f.Add(q)

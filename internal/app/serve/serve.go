@@ -28,7 +28,7 @@ type handler struct {
 	log      *slog.Logger
 	hasLinks bool // that could lead to folders
 	bucket   bool // it answers for one
-	guarded  bool // not everybody is let in
+	guarded  bool // access is restricted
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +50,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// target returns the entry that a request is for, or answers it.
+// target returns the entry that a request is for. If there is none, it sends
+// the response.
 func (h *handler) target(w http.ResponseWriter, r *http.Request) (e holdall.Entry, wantsDir, ok bool) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	name, wantsDir = strings.CutSuffix(name, "/")
@@ -82,12 +83,12 @@ func secure(head http.Header, shared bool) {
 	} else {
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	}
-	// The next archive that is served here may have other bytes under this path.
+	// The next archive served here may have other bytes at this path.
 	head.Set("Cache-Control", "no-cache")
 }
 
-// begin answers requests that no path matters for. It reports whether there is
-// something left to do.
+// begin handles requests that do not depend on the path. It reports whether
+// the request needs further work.
 func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 	head := w.Header()
 	allow := "GET, HEAD"
@@ -117,8 +118,9 @@ func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 	return false
 }
 
-// isBrowser reports whether a request is one of a browser. Others are given the list of a folder without a slash
-// at the end, too: aiohttp, and so fsspec and zarr, does not follow relative links from paths with spaces.
+// isBrowser reports whether a request is from a browser. Other clients get the
+// list of a folder without a slash at the end, too: aiohttp, and so fsspec and
+// zarr, does not follow relative links from paths with spaces.
 func isBrowser(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 // redirectToDir redirects to the same path with a slash at its end. The

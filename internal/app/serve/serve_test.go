@@ -36,7 +36,7 @@ var contents = map[string]string{
 	"both": "a file", "both/below": "and below it", "LOUD.PNG": "png",
 }
 
-// packed writes contents and more into an archive in memory.
+// packed writes contents and further entries into an archive in memory.
 func packed(t *testing.T, f *format.Format, more ...holdall.Entry) *storetest.Mem {
 	t.Helper()
 	m := &storetest.Mem{}
@@ -78,7 +78,7 @@ type site struct {
 	log *testkit.Text
 }
 
-// options are of an archive that is served, and of its site.
+// options are the options of a served archive and of its site.
 type options struct {
 	Version string
 	CORS    []string
@@ -120,7 +120,7 @@ func get(t *testing.T, url string, headers ...string) (*http.Response, string) {
 	return answer, body
 }
 
-// escape writes every byte of a name but its slashes as %XX.
+// escape writes every byte of a name except slashes as %XX.
 func escape(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -358,7 +358,7 @@ func TestOnlyThisMachineByItsOwnName(t *testing.T) {
 	}
 }
 
-// Many clients at once, of one archive far away.
+// TestManyClients has many concurrent clients of one remote archive.
 func TestManyClients(t *testing.T) {
 	s := serving(t, open(t, packed(t, caf.Format), "x"), options{})
 	var wg sync.WaitGroup

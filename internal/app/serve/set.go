@@ -19,12 +19,12 @@ import (
 
 // A Source is an archive that can be served, described before it is opened.
 type Source struct {
-	// Name is what it should be called in paths. Of two sources of one name the
+	// Name is its preferred name in paths. If two sources have the same name, the
 	// second is called NAME-2.
 	Name string
 	// Address is where it is, for people: without secrets.
 	Address string
-	// View is what it is opened in where a request does not say.
+	// View is the view that it is opened in if a request names none.
 	View string
 	// Keep keeps it open even if there are no requests for it.
 	Keep bool
@@ -43,7 +43,7 @@ type Source struct {
 	Open func(ctx context.Context, view string) (*holdall.Archive, string, error)
 }
 
-// An Archive is one that is served, open until it is released.
+// An Archive is a served archive. It is open until it is released.
 type Archive struct {
 	*holdall.Archive
 	Name    string // what it is called in paths
@@ -118,10 +118,10 @@ type Folder struct {
 	Every time.Duration
 }
 
-// SetOptions are wishes for a Set; the zero value suits most.
+// SetOptions are options for a Set; the zero value suits most callers.
 type SetOptions struct {
 	MaxOpen int           // how many unused archives are kept open; 0 means 32
-	Idle    time.Duration // after which such are closed; 0 is five minutes
+	Idle    time.Duration // how long an archive may be unused before it is closed; 0 is five minutes
 	Log     *slog.Logger
 }
 
@@ -186,7 +186,8 @@ func (o *opened) rest() {
 
 type setCounts struct{ opens, failures, hits, closes int64 }
 
-// errKept is how long an archive that could not be opened is not tried again.
+// errKept is how long to wait before an archive that could not be opened is
+// tried again.
 const errKept = 3 * time.Second
 
 // NewSet returns a set without archives.
@@ -200,7 +201,7 @@ func NewSet(o SetOptions) *Set {
 	return s
 }
 
-// Add adds a source and returns the name that it got.
+// Add adds a source and returns its name.
 func (s *Set) Add(src Source) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,14 +210,14 @@ func (s *Set) Add(src Source) string {
 	return s.names[len(s.fixed)-1]
 }
 
-// AddFolder adds all that is in a folder, now and later.
+// AddFolder adds all archives in a folder, now and later.
 func (s *Set) AddFolder(f Folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folders = append(s.folders, &listedFolder{Folder: f})
 }
 
-// rebuild gives all sources their names. Those that were given by name keep theirs.
+// rebuild names all sources. Those that were added by name keep their names.
 func (s *Set) rebuild() {
 	s.known = map[string]Source{}
 	s.names = s.names[:0]
@@ -315,13 +316,13 @@ func (s *Set) source(name string) (src Source, ok bool) {
 	return src, ok
 }
 
-// Use opens an archive in a view, "" for its usual one, unless it is open.
+// Use opens an archive in a view, unless it is open. "" means its usual view.
 func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	src, ok := s.source(name)
 	if !ok || s.isOld() {
 		most := always
 		if !ok {
-			most = time.Second // it may have come since
+			most = time.Second // the archive may be new
 		}
 		err := s.look(ctx, most)
 		if src, ok = s.source(name); !ok && err != nil {
@@ -354,7 +355,7 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 		s.open[key], s.all[o] = o, true
 		s.counts.opens++
 		s.makeRoom()
-		// Not by the context of this request: others wait for it, too.
+		// Not with the context of this request: others wait for the archive, too.
 		s.work.Go(func() { s.openOne(o) })
 	}
 	o.refs++
@@ -372,7 +373,7 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: viewOf(o.a), Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
 }
 
-// viewOf is the name of the view that an archive is open in.
+// viewOf returns the name of the view that an archive is open in.
 func viewOf(in *holdall.Archive) string {
 	if view := in.Options().View; view != "" {
 		return view

@@ -131,7 +131,7 @@ func (k Key) wrong(r *http.Request, now time.Time) (code string) {
 	return ""
 }
 
-// sign is what the signature of a request should be.
+// sign returns the signature that a request should have.
 func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 	var b strings.Builder
 	b.WriteString(r.Method + "\n" + signedPath(r.URL.Path) + "\n")
@@ -169,8 +169,9 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 	return key
 }
 
-// signedText escapes as signatures have it: all but letters, digits and -._~
+// signedText escapes text for signatures: all bytes except letters, digits and
+// -._~
 func signedText(s string) string { return strings.ReplaceAll(signedPath(s), "/", "%2F") }
 
-// signedPath is signedText that leaves slashes.
+// signedPath is signedText, except that it keeps slashes.
 func signedPath(s string) string { return escaped(nil, s) }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// SiteOptions are wishes for a Site; the zero value suits most.
+// SiteOptions are options for a Site; the zero value suits most callers.
 type SiteOptions struct {
 	// Page handles requests for /, /ui/ and /api/. If it is nil, / lists the
 	// archives.
@@ -36,7 +36,7 @@ type SiteOptions struct {
 	Log *slog.Logger
 	// LogRequests logs every request.
 	LogRequests bool
-	// Version is that of the program, for the metrics.
+	// Version is the program's version, for the metrics.
 	Version string
 }
 
@@ -52,7 +52,7 @@ type SiteOptions struct {
 type Site struct {
 	set   *Set
 	o     SiteOptions
-	door  *door // nil lets everybody in
+	door  *door // nil admits everyone
 	gate  gate
 	meter meter
 }
@@ -102,7 +102,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// answer has a request answered, watched and counted.
+// answer handles a request with the limits and metrics of the site.
 func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do http.HandlerFunc) {
 	start := time.Now()
 	s.meter.inFlight.Add(1)
@@ -189,8 +189,9 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 	do(h, w, &inner)
 }
 
-// open returns a handler for an archive, which must be released; or why it cannot be
-// opened, without names of this machine, and which status that is. The log has the rest.
+// open returns a handler for an archive, which must be released. If the
+// archive cannot be opened, it returns the status and an explanation without
+// names of this machine. The log has the details.
 func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, text string) {
 	a, err := s.set.Use(r.Context(), name, view)
 	if err == nil {
@@ -223,7 +224,8 @@ func outwardly(err error) string {
 	return "the server's log has the reason"
 }
 
-// archives returns the archives that can be listed, and whether there is something to say.
+// archives returns the archives that can be listed, and whether there were
+// errors.
 func (s *Site) archives(r *http.Request) ([]Listed, bool) {
 	all, err := s.set.List(r.Context())
 	if err != nil {
@@ -238,7 +240,7 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	if !ok {
 		return
 	}
-	p.limit = 0 // there are not so many
+	p.limit = 0 // there are few archives
 	all, ok := s.archives(r)
 	if !ok {
 		http.Error(w, "500: cannot list the archives; the server's log has the reason", http.StatusInternalServerError)

@@ -33,7 +33,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// sourceOf is an archive in a store.
+// sourceOf returns a source for an archive in a store.
 func sourceOf(st store.Store, called string, opens *atomic.Int64) serve.Source {
 	return serve.Source{Name: called, Address: "mem:" + called, ModTime: kept, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		if opens != nil {
@@ -171,7 +171,8 @@ func TestFoldersComeInPages(t *testing.T) {
 	}
 }
 
-// A zip has all that is below a folder, and other programs read it.
+// TestFoldersAsZip checks that a zip has everything below a folder, and that
+// other programs can read it.
 func TestFoldersAsZip(t *testing.T) {
 	more := []holdall.Entry{
 		{Name: "dir", Kind: format.Dir, ModTime: kept, Mode: 0o750, HasMode: true}, {Name: "dir/vacant", Kind: format.Dir}, {Name: "dir/link", Kind: format.Symlink, Link: "../hello.txt"},
@@ -341,7 +342,7 @@ func (nothing) ReadAt(_ context.Context, p []byte, _ int64) error {
 }
 func (nothing) Close() error { return nil }
 
-// pipes is a listener of connections in memory, on which time is that of a test.
+// pipes is a listener of connections in memory, which run on a test's clock.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -511,7 +512,7 @@ func TestArchivesAreOpenedWhenAskedFor(t *testing.T) {
 	}
 }
 
-// million is a list of as many names that takes no room.
+// million is a list of a million names that takes no memory.
 type million struct{}
 
 const lots = 1_000_000
@@ -522,7 +523,8 @@ func (m million) Entry(i int) format.Entry {
 	return format.Entry{Name: m.Name(i), Size: int64(i)}
 }
 
-// Pages of a million entries, and keys, take the memory of a page.
+// TestAMillionInPages checks that pages of a million entries, and of keys,
+// take the memory of one page.
 func TestAMillionInPages(t *testing.T) {
 	testkit.Long(t)
 	x := format.NewIndex(million{})

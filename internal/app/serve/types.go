@@ -31,7 +31,8 @@ var types = map[string]string{
 
 const plainText = "text/plain; charset=utf-8"
 
-// texts are the endings of names that are text in some language, and names that are.
+// texts are extensions of text files in some language, and whole names of such
+// files.
 const texts = " adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
 	"authors changelog changes copying dockerfile install license makefile news notice readme todo version "
 
@@ -67,7 +68,7 @@ func runsScripts(ctype string) bool {
 	return err != nil || !known()[ctype] || ctype == "text/html" || ctype == "text/xml" || strings.HasSuffix(ctype, "+xml")
 }
 
-// known are the types without their parameters.
+// known returns the types without their parameters.
 var known = sync.OnceValue(func() map[string]bool {
 	all := map[string]bool{unknownType: true, "binary/octet-stream": true}
 	for _, ctype := range types {
@@ -87,7 +88,8 @@ func policyOf(ctype string) string {
 	return "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 }
 
-// attachment has a browser save content under a name, whatever characters that has.
+// attachment returns a Content-Disposition that saves content under a name
+// with any characters.
 func attachment(name string) string {
 	var plain strings.Builder
 	whole := true

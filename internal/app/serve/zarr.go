@@ -31,7 +31,8 @@ func forVersion3(h *handler, key string) bool {
 	return h.a.View == zarrView && (last == zarr.MetaName || last == "c" || strings.HasPrefix(last, "c."))
 }
 
-// other returns the handler that answers for a key instead of h, which it releases then; or h.
+// other returns the handler for a key. This is h, or another one: then h is
+// released.
 func (s *Site) other(r *http.Request, h *handler, key string) *handler {
 	if !forVersion3(h, key) {
 		return h
@@ -103,7 +104,7 @@ func (a *Archive) consolidated(ctx context.Context) (made, error) {
 	return text, nil
 }
 
-// keys are the names of all entries.
+// keys yields the names of all entries.
 func (a *Archive) keys(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for e, err := range a.Entries(ctx) {
@@ -114,7 +115,8 @@ func (a *Archive) keys(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// withConsolidated adds .zmetadata to entries of the root, from a name on in the order of names.
+// withConsolidated adds .zmetadata to the entries of the root, at its place in
+// the order of names.
 func (h *handler) withConsolidated(ctx context.Context, entries iter.Seq2[holdall.Entry, error], from string) iter.Seq2[holdall.Entry, error] {
 	if h.a.View != zarrView || from > consolidatedName {
 		return entries

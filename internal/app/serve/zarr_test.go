@@ -24,7 +24,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// hierarchyOf is a LINDI archive, in a view where a request does not say.
+// hierarchyOf returns a LINDI archive, with the view for requests that name
+// none.
 func hierarchyOf(st store.Store, name, view string) serve.Source {
 	return serve.Source{Name: "rec", View: view, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		a, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{View: view, Formats: []*format.Format{lindi.Format}})
@@ -90,7 +91,7 @@ func TestZarrViews(t *testing.T) {
 	}
 }
 
-// A .zmetadata that the archive has is the one that is served.
+// TestOwnZmetadata checks that an archive's own .zmetadata is served.
 func TestOwnZmetadata(t *testing.T) {
 	m := &storetest.Mem{}
 	w, err := lindi.Format.Create(t.Context(), m, "x.lindi.tar", format.CreateOptions{Param: map[string]string{"as": "zarr"}})
@@ -175,7 +176,7 @@ func TestTheUsualViewMayBeZarr(t *testing.T) {
 	}
 }
 
-// Clients of S3 have the same keys.
+// TestZarrViewsAsBuckets checks that S3 clients get the same keys.
 func TestZarrViewsAsBuckets(t *testing.T) {
 	for view, want := range map[string][]string{"zarr": {".zattrs", ".zgroup", ".zmetadata"}, "zarr3": {"zarr.json"}} {
 		site, _, url, _ := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, fixture(t, view))

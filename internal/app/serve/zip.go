@@ -28,7 +28,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	// Whether there is such a folder is known before anything is sent.
+	// Check that there is such a folder before anything is sent.
 	found := dir.Kind == format.Dir
 	for _, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, "") {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && found {
@@ -80,10 +80,10 @@ func (s *sent) Write(p []byte) (n int, err error) {
 	return n, s.gone
 }
 
-// maxOnly is how much of a folder can be named.
+// maxOnly is how many paths of a folder a request may name.
 const maxOnly = 1000
 
-// among reports whether a path is one of these, or below one.
+// among reports whether a path is one of the paths in only, or below one.
 func among(only map[string]bool, name string) bool {
 	for i := 0; i <= len(name); i++ {
 		if (i == len(name) || name[i] == '/') && only[name[:i]] {
@@ -102,7 +102,7 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 	if dir.Name == "." {
 		above = ""
 	}
-	left := false // out: names that are no paths
+	left := false // entries were left out: their names are not paths
 	wanted := func(e holdall.Entry) bool {
 		if !strings.HasPrefix(e.Name, above) || e.Name == above || e.Internal || len(only) > 0 && !among(only, e.Name[len(above):]) {
 			return false

@@ -69,7 +69,7 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 				}
 			}
 			kept, err := s.Checkpoints(ctx, time.Time{}, false)
-			if damage, ok := errors.AsType[*format.CorruptError](err); ok { // revisions can be compared all the same
+			if damage, ok := errors.AsType[*format.CorruptError](err); ok { // revisions can still be compared
 				yield(explore.Revision{Name: "checkpoints", Millis: -1, Lost: format.Escape(damage.Message)}, nil)
 				return
 			}

@@ -30,7 +30,7 @@ const kind = "holdall_chunk"
 
 type arguments struct {
 	Chunk int64 `json:"chunk"`
-	// Fence is that of the claim before: so no two jobs of a chunk look the same.
+	// Fence is that of the claim before, so that no two jobs of a chunk are equal.
 	Fence int64  `json:"fence"`
 	Name  string `json:"name"` // of the archive, for people
 }
@@ -44,14 +44,14 @@ const (
 	longest = 48 * time.Hour
 	// look is how often to look for chunks that no notification announced.
 	look = 5 * time.Second
-	// cooldown is how long River waits for more before it fetches jobs.
+	// cooldown is how long River waits for further jobs before it fetches them.
 	cooldown = 20 * time.Millisecond
 	// stopping is how long running jobs have to end after all were told to stop.
 	stopping = 20 * time.Second
 )
 
-// A Queue is River's in a catalogue's schema. It is both a catalog.Queue and a fleet.Feed;
-// the zero value is one.
+// A Queue is a River queue in a catalogue's schema. It is both a catalog.Queue
+// and a fleet.Feed. Its zero value is ready to use.
 type Queue struct {
 	// Log, if not nil, receives River's log.
 	Log *slog.Logger
@@ -76,7 +76,7 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("tables of River: expected at most version %d, found %d: written by a newer holdall", e.Known, e.Found)
 }
 
-// Open makes River's tables where they are missing, and brings older ones up to date.
+// Open creates River's tables if they are missing, and migrates older ones.
 func (q *Queue) Open(ctx context.Context, pool *pgxpool.Pool) error {
 	q.pool = pool
 	if err := pool.QueryRow(ctx, "SELECT current_schema()").Scan(&q.schema); err != nil {
@@ -140,7 +140,7 @@ func version(ctx context.Context, pool *pgxpool.Pool) (v int, err error) {
 // own, because some workers serve one plan only.
 func queueOf(plan int64) string { return "plan_" + strconv.FormatInt(plan, 10) }
 
-// Enqueue puts a job in for each chunk.
+// Enqueue inserts a job for each chunk.
 func (q *Queue) Enqueue(ctx context.Context, tx pgx.Tx, chunks []catalog.Chunk) error {
 	jobs := make([]river.InsertManyParams, len(chunks))
 	for i, k := range chunks {
@@ -210,7 +210,7 @@ func (q *Queue) Feed(ctx context.Context, plan int64, n int, work func(ctx conte
 		soon, done := context.WithTimeout(running, stopping)
 		defer done()
 		if c.Stop(soon) != nil {
-			_ = c.StopAndCancel(soon) // what they did not say, leases say by ending
+			_ = c.StopAndCancel(soon) // jobs that have not reported are found when their leases end
 		}
 		cancel()
 		wg.Wait()
@@ -223,7 +223,7 @@ func (q *Queue) join(ctx context.Context, c *river.Client[pgx.Tx], n int) {
 	t := time.NewTicker(look)
 	defer t.Stop()
 	for {
-		// No error is the last word: workers find chunks without us.
+		// Errors are ignored: workers find chunks without the feed.
 		rows, err := q.pool.Query(ctx, "SELECT DISTINCT queue FROM river_job WHERE state IN ('available', 'scheduled')")
 		if err == nil {
 			var all []string

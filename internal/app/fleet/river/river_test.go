@@ -419,7 +419,7 @@ func TestTablesAreMadeOnceWhoeverComes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Broken off between two of its steps, and gone on with.
+	// A migration that is interrupted between two steps is continued.
 	pool, err := pgxpool.New(t.Context(), db+"?search_path=holdall")
 	if err != nil {
 		t.Fatal(err)
@@ -477,7 +477,8 @@ func beWorker(db string) error {
 	return err
 }
 
-// Workers are killed at any moment, River's leader among them, and lose their connections.
+// TestWhateverIsKilledEachObjectIsInOneChunk kills workers at any moment,
+// including River's leader, and closes their connections.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 	testkit.Long(t)
 	s := newSite(t)
@@ -527,7 +528,7 @@ func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 			kills++
 		}
 		workers[i] = start()
-		// That is all that workers see of a server that is started again.
+		// For workers, a restart of the server looks the same.
 		if _, err := s.q.pool.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'worker' AND $1", n == 2); err != nil {
 			t.Error(err)
 		}
