@@ -57,7 +57,7 @@ func (a *app) catalogAddress() (address string, usual bool, err error) {
 	dir := os.Getenv("XDG_DATA_HOME")
 	if !filepath.IsAbs(dir) { // the specification requires programs to ignore other paths
 		if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-			dir, err = os.UserConfigDir() // which is for data, too, there
+			dir, err = os.UserConfigDir() // on these systems it is for data, too
 		} else if dir, err = os.UserHomeDir(); err == nil {
 			dir = filepath.Join(dir, ".local", "share")
 		}

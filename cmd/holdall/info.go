@@ -189,7 +189,7 @@ func (a *app) printInfo(i *infoJSON) {
 	if i.Shared > 0 {
 		line("shared", "%s", a.humanSize(i.Shared))
 	}
-	once := i.Bytes - i.Shared // content as it is stored
+	once := i.Bytes - i.Shared // size of the content, with shared data counted once
 	line("stored", "%s in %s", a.humanSize(i.StoredBytes), count(int64(len(i.Volumes)), "volume"))
 	perEntry := ""
 	if i.Entries > 0 {

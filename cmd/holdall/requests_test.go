@@ -225,7 +225,8 @@ func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
 	}
 }
 
-// Ten thousand chunks of 500 bytes, joined, are a few requests.
+// TestRunsAreReadByFewRequests reads ten thousand adjacent chunks of 500
+// bytes, which take a few requests.
 func TestRunsAreReadByFewRequests(t *testing.T) {
 	const chunks, size = 10_000, 500
 	dir, rnd := t.TempDir(), testkit.Rand(t)

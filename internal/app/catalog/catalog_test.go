@@ -645,7 +645,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 
 func TestOlderSchemaIsBroughtUpToDate(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "c.db")
-	conn, err := sqlite.OpenConn(at) // as the first version of the schema had it
+	conn, err := sqlite.OpenConn(at) // with the first version of the schema
 	if err == nil {
 		err = sqlitex.ExecuteTransient(conn, fmt.Sprint("PRAGMA application_id = ", application), nil)
 	}

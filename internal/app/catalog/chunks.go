@@ -38,7 +38,7 @@ type Member struct {
 	Proof string
 }
 
-// An Outcome is what became of a member.
+// An Outcome is the result for a member.
 type Outcome uint8
 
 const (

@@ -302,7 +302,8 @@ func TestMembersAmongManyOthersAreRows(t *testing.T) {
 	})
 }
 
-// The databases decode locations as the Go code does.
+// TestETagsAreReadByTheDatabases checks that the databases decode locations as
+// the Go code does.
 func TestETagsAreReadByTheDatabases(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		seed := rand.Uint64()

@@ -216,7 +216,8 @@ func (n NewChunk) checked(yield func(Member, error) bool) {
 	}
 }
 
-// Chunk returns a chunk as it is now, or an error that wraps fs.ErrNotExist.
+// Chunk returns the current state of a chunk, or an error that wraps
+// fs.ErrNotExist.
 func (c *Catalog) Chunk(ctx context.Context, id int64) (Chunk, error) {
 	return readOne(ctx, c, fmt.Sprintf("chunk %d", id), (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE id = $1", id)
 }

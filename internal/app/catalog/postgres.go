@@ -300,8 +300,8 @@ func (db *postgresDB) clock() any {
 	return db.now().UnixMicro()
 }
 
-// PostgreSQL sends all rows of a query to the client, even if it reads only a
-// few. So a query of many rows first requests few: many callers want only one.
+// pages returns a small first page. PostgreSQL sends all rows of a query to
+// the client, even if it reads only a few, and many callers want only one row.
 func (db *postgresDB) pages() (first, most int) { return 16, 4096 }
 
 func (db *postgresDB) check(context.Context, session, func(string)) error { return nil }
@@ -364,7 +364,7 @@ func (db *postgresDB) failed(ctx context.Context, op string, err error) error {
 			return fmt.Errorf("%s: %s: %w: %s", db.name, op, ErrAway, e.Message)
 		case "55P03", "40P01", "40001", "53300": // a lock, a deadlock, a conflict, too many connections
 			return fmt.Errorf("%s: %s: %w: %s", db.name, op, ErrBusy, e.Message)
-		case "XX001", "XX002", "42P01", "42703": // damaged, or a table or column of ours is missing
+		case "XX001", "XX002", "42P01", "42703": // damage, or a table or column of the catalogue is missing
 			return fmt.Errorf("%s: %s: it %w: %w", db.name, op, ErrBroken, err)
 		case "42501":
 			return fmt.Errorf("%s: %s: %w: %s", db.name, op, fs.ErrPermission, e.Message)

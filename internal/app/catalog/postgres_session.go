@@ -60,8 +60,9 @@ var inPostgres = &dialect{
 	finish: func(sql string) string { return sql },
 }
 
-// Rows are staged in tables of the connection's own: a path may occur twice,
-// and the published tables should be locked only briefly.
+// createStaged creates tables of the connection's own, in which rows are
+// staged: a path may occur twice, and the published tables should be locked
+// only briefly.
 const createStaged = `SET LOCAL client_min_messages = warning;
 CREATE TEMP TABLE IF NOT EXISTS staged (
 	row bigint NOT NULL, size bigint NOT NULL, "offset" bigint, kind smallint NOT NULL, path bytea NOT NULL, digest bytea, object bytea) ON COMMIT DELETE ROWS;
@@ -127,7 +128,7 @@ func (s *postgresSession) exec(ctx context.Context, sql string, args ...any) (in
 func (s *postgresSession) copy(ctx context.Context, table string, columns []string, values []any, rows iter.Seq[error]) error {
 	next, stop := iter.Pull(rows)
 	defer stop()
-	var broken error // which the server would tell us of, as a text
+	var broken error // the server would report it, but only as a text
 	_, err := s.q.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
 		err, more := next()
 		if !more || err != nil {

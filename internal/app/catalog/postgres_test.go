@@ -260,7 +260,8 @@ func (j *jobs) Finished(ctx context.Context, tx pgx.Tx, k Chunk) error {
 	return j.err
 }
 
-// No error repeats a password, wherever in the address it is.
+// TestPostgresAddressesAreNotRepeatedWithTheirPasswords checks that no error
+// contains a password, wherever in the address it is.
 func TestPostgresAddressesAreNotRepeatedWithTheirPasswords(t *testing.T) {
 	for _, bad := range []string{
 		"postgres://u:hush@127.0.0.1:1/d", "postgres://u@127.0.0.1:1/d?password=hush", "postgres://u:hush@127.0.0.1:x/d", "postgres://u:hu%zzhush@h/d",

@@ -72,7 +72,7 @@ type dialect struct {
 	compare func(path, operator, with string) string // of paths
 	among   func(number, list string) string
 	finish  func(sql string) string
-	known   sync.Map // of ours, to theirs
+	known   sync.Map // translations of our statements
 }
 
 var braces = regexp.MustCompile(`\{([^{}]*)\}`)

@@ -314,7 +314,7 @@ func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error
 	err := do(c)
 	c.SetInterrupt(nil)
 	if undo != "" && sqlitex.ExecuteScript(c, undo, nil) != nil {
-		c.Close() // whatever was done is done all the same
+		c.Close() // the result stays the same in any case
 	} else {
 		db.mu.Lock()
 		db.spare = append(db.spare, c)
@@ -392,7 +392,7 @@ func (db *sqliteDB) check(ctx context.Context, s session, report func(string)) e
 // it does.
 const turn = 50 * time.Millisecond
 
-// transact calls do with the file locked for writing, and commits what it did.
+// transact locks the file for writing, calls do, and commits.
 func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func() error) error {
 	if err := db.take(ctx, db.turns); err != nil {
 		return err

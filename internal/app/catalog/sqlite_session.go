@@ -42,8 +42,8 @@ var inSQLite = &dialect{
 	finish:  func(sql string) string { return strings.ReplaceAll(sql, "$", "?") }, // $2 is a name there
 }
 
-// Members are staged in a table of the connection's own: the listed members of
-// a chunk, or their outcomes.
+// createStagedMembers creates a table of the connection's own, in which
+// members are staged: the listed members of a chunk, or their outcomes.
 const createStagedMembers = `CREATE TEMP TABLE IF NOT EXISTS staged_members (
 	row INTEGER PRIMARY KEY, chunk INTEGER, path BLOB NOT NULL, origin INTEGER, size INTEGER NOT NULL, version BLOB NOT NULL, outcome INTEGER, note TEXT, proof TEXT)`
 
@@ -255,8 +255,9 @@ func (s *sqliteSession) stage(ctx context.Context, a Addition, of int) (_ *stagi
 	return g, nil
 }
 
-// A staged row is its kind, its size, its offset + 1 or 0 for none, the length
-// of its digest, the digest, and the attributes from its bucket.
+// appendRow appends a staged row: its kind, its size, its offset + 1 or 0 for
+// none, the length of its digest, the digest, and the attributes from its
+// bucket.
 func appendRow(b []byte, l Location) []byte {
 	off := uint64(0)
 	if l.Raw {
@@ -330,6 +331,6 @@ func (s *sqliteSession) publish(_ context.Context, archive int64, g *staging) (n
 	return n, nil
 }
 
-// There are no queues of others in a file.
+// A file has no queue.
 func (s *sqliteSession) due(context.Context, []Chunk) error    { return nil }
 func (s *sqliteSession) finished(context.Context, Chunk) error { return nil }

@@ -266,7 +266,7 @@ func TestAMillionRowsTakeLittleMemory(t *testing.T) {
 		}
 	})
 	s := serving(t, opened(m, "x.caf", caf.Format))
-	ask[page](s, "/api/ls", "a", "x") // what the archive itself needs for names
+	ask[page](s, "/api/ls", "a", "x") // loads what the archive itself needs for names
 	before := testkit.Live()
 	if p := ask[page](s, "/api/ls", "a", "x", "path", "all", "sort", "size", "limit", "10"); p.Total != n {
 		t.Fatalf("found %d, expected %d", p.Total, n)

@@ -488,7 +488,7 @@ func useNames() (all []string) {
 // spanJSON is a span for people.
 type spanJSON struct {
 	Use    string `json:"use"`
-	Name   string `json:"name"` // of the entry, or what it is
+	Name   string `json:"name"` // the name of the entry, or a description
 	Entry  bool   `json:"entry,omitempty"`
 	At     int64  `json:"at"`
 	Len    int64  `json:"len"`

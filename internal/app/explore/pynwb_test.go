@@ -64,7 +64,7 @@ func TestTablesAreWhatPynwbReads(t *testing.T) {
 				for i, c := range got.Columns {
 					values, ok := w.Columns[c.Name]
 					if !ok && strings.Contains(c.Name, " / ") {
-						continue // of a table that is beside it, which is compared itself
+						continue // this belongs to a table beside it, which is compared by itself
 					}
 					if !ok || len(values) != len(got.Cells[i]) || c.Fault != "" {
 						t.Errorf("%s: column %s of %s has %d cells, expected %d: %s", form.name, c.Name, at, len(got.Cells[i]), len(values), c.Fault)

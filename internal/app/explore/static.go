@@ -140,7 +140,7 @@ func Regions(ctx context.Context, in *holdall.Archive) ([]byte, error) {
 	}
 	for r, err := range in.Regions(ctx) {
 		if err != nil {
-			break // as far as they are known, as on a server
+			break // keep those that are known, as a server does
 		}
 		if m.addRegion(r); m.regions.Len() > maxStaticRegions {
 			return nil, nil

@@ -62,7 +62,7 @@ type columnJSON struct {
 // cellJSON is a value for people.
 type cellJSON struct {
 	Text  string     `json:"t,omitempty"`
-	Ref   string     `json:"r,omitempty"` // the path of what it refers to
+	Ref   string     `json:"r,omitempty"` // the path of the value's target
 	List  []cellJSON `json:"l,omitempty"` // the first elements
 	Count *int64     `json:"n,omitempty"` // of a list: how many it has
 	Fault string     `json:"f,omitempty"`
@@ -371,7 +371,7 @@ func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJS
 	if level == len(c.index) {
 		return c.values(ctx, spans)
 	}
-	rows := c.data.Shape[0] // of what the index leads to
+	rows := c.data.Shape[0] // of the array that the index refers to
 	if level+1 < len(c.index) {
 		rows = c.index[level+1].Shape[0]
 	}

@@ -200,7 +200,7 @@ func TestNWBOfDamagedFiles(t *testing.T) {
 	}
 	for name, damage := range map[string]struct {
 		do          func(refs)
-		of, session string // what the errors have
+		of, session string // parts of the errors' text
 	}{
 		"a text":         {do: func(r refs) { r["identifier/0"] = "[" }, session: "identifier"},
 		"what describes": {do: func(r refs) { r["identifier/.zarray"] = "[" }, session: "identifier"},

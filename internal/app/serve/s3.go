@@ -117,7 +117,7 @@ func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 
 func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
 	b, err := xml.Marshal(doc)
-	if err != nil { // of types of ours, all text
+	if err != nil { // of our own types, with text only
 		panic(err)
 	}
 	b = append([]byte(xml.Header), b...)

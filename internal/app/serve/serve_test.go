@@ -190,7 +190,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.URL.Opaque = strings.TrimPrefix(s.url, "http:") + path // as it is, not cleaned
+		r.URL.Opaque = strings.TrimPrefix(s.url, "http:") + path // unchanged, not cleaned
 		answer, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)

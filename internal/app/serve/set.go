@@ -46,7 +46,7 @@ type Source struct {
 // An Archive is a served archive. It is open until it is released.
 type Archive struct {
 	*holdall.Archive
-	Name    string // what it is called in paths
+	Name    string // its name in paths
 	Address string // where it is, for people
 	View    string // the view that it is open in: the format's usual one if none was requested
 	ModTime time.Time

@@ -56,7 +56,7 @@ func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) 
 	return r, nil
 }
 
-// find returns the stems of the tree as they are now.
+// find returns the current stems of the tree.
 func (r *reader) find(ctx context.Context) ([]stem, error) {
 	if r.bucket == "" {
 		return []stem{{}}, nil

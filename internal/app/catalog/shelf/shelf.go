@@ -64,7 +64,7 @@ type Shelf struct {
 	mu    sync.Mutex
 	known map[int64]*known
 	seen  time.Time // when all archives were last looked at
-	count int       // how often they had changed by then
+	count int       // number of changes to them by then
 	all   []catalog.Archive
 	used  list.List // of *held, the most recently used first
 	held  map[string]*held
@@ -161,7 +161,7 @@ func (k *known) err() error {
 type Bucket struct {
 	Name    string
 	Address string // SCHEME://BUCKET
-	Of      string // what its tree is called in the Shelf
+	Of      string // the name of its tree in the Shelf
 }
 
 // Buckets returns the buckets that archives were packed from, by name.
@@ -196,7 +196,7 @@ func place(address string) (scheme, bucket, prefix string, ok bool) {
 	return scheme, u.Host, path, true
 }
 
-// Called is what the catalogue is called: without secrets.
+// Called returns the shown address of the catalogue, without secrets.
 func (s *Shelf) Called() string { return s.o.Address }
 
 // Can reports that a shelf is near if all its archives are.

@@ -21,7 +21,7 @@ type Summary struct {
 // A BucketSummary describes the files packed from one bucket. An archive with
 // files from several buckets counts for each.
 type BucketSummary struct {
-	Address  string // SCHEME://BUCKET; "" is of archives that do not say
+	Address  string // SCHEME://BUCKET; "" for archives without a recorded bucket
 	Prefix   string // the common prefix of the names in the tree, if there is one
 	Archives int
 	Verified int // archives that were found sound
