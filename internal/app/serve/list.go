@@ -48,7 +48,7 @@ func askedPage(w http.ResponseWriter, r *http.Request) (p page, ok bool) {
 		strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
 		p.json = true
 	}
-	// Programs that read HTML do not support pages.
+	// Only browsers get pages: programs that read HTML do not support them.
 	if !p.json && p.limit == 0 && strings.Contains(accept, "text/html") {
 		p.limit = htmlPage
 	}
