@@ -13,7 +13,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A release sets these; other builds know what Go recorded of them.
+// version, commit and date are set by a release. Other builds use what Go
+// recorded about them.
 var version, commit, date string
 
 func (a *app) versionCommand() *cobra.Command {
@@ -48,7 +49,7 @@ func (a *app) versionCommand() *cobra.Command {
 	}
 }
 
-// recorded is what Go recorded of the build under a key, or "".
+// recorded returns what Go recorded about the build under a key, or "".
 func recorded(key string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// amendedJSON says what add, rm or mv did.
+// amendedJSON is the result of add, rm or mv.
 type amendedJSON struct {
 	format.Amended
 	Failed int64 `json:"failed,omitempty"`
@@ -77,7 +77,7 @@ and arrays of SRC are added.`,
 	return cmd
 }
 
-// addFrom adds groups and arrays of src.
+// addFrom adds the groups and arrays of src.
 func (a *app) addFrom(ctx context.Context, archive, src string, names []string, o holdall.AddOptions) error {
 	if a.view != "" && a.view != zarrView {
 		return usage("--from adds keys and needs --view %s", zarrView)
@@ -140,8 +140,8 @@ The change is atomic, and no content is copied.`,
 	return cmd
 }
 
-// amendNames changes the entries that paths name, or all in them if they are folders and
-// that is wanted.
+// amendNames changes the entries that paths name. For folders, it changes
+// everything in them if requested.
 func (a *app) amendNames(ctx context.Context, address string, paths []string, folders bool, change func(m *holdall.Amendment, name string) error) error {
 	names, err := a.namesBelow(ctx, address, paths, folders)
 	if err != nil {
@@ -158,8 +158,8 @@ func (a *app) amendNames(ctx context.Context, address string, paths []string, fo
 	})
 }
 
-// namesBelow returns the entries that paths name: themselves, or all in them if
-// they are folders and that is wanted.
+// namesBelow returns the entries that paths name. For folders, it returns
+// everything in them if requested.
 func (a *app) namesBelow(ctx context.Context, address string, paths []string, folders bool) ([]string, error) {
 	in, err := a.open(ctx, address, false)
 	if err != nil {
@@ -197,7 +197,7 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 	return names, nil
 }
 
-// amend opens an archive for changes, makes them and commits.
+// amend opens an archive for changes, makes them and commits them.
 func (a *app) amend(ctx context.Context, address string, change func(*holdall.Amendment) (failed int64, err error)) (err error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {

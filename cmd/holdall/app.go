@@ -22,7 +22,7 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// app is what all verbs share: where they write, and the flags for all.
+// app is the state that all verbs share: their outputs and the common flags.
 type app struct {
 	stdin  io.Reader
 	out    *bufio.Writer // results
@@ -34,7 +34,7 @@ type app struct {
 	json     bool
 	quiet    bool
 	progress string
-	exact    bool // sizes in bytes
+	exact    bool // print sizes in bytes
 	noSync   bool
 	verbose  bool
 	dryRun   bool
@@ -42,26 +42,26 @@ type app struct {
 	format   string
 	view     string
 	external []string
-	index    string // of an archive, to use
-	parity   string // of an archive, to heal it by
+	index    string // the index of an archive to use
+	parity   string // the parity of an archive to repair it with
 	maxIndex sizeFlag
 	noVerify bool
 	whole    sizeFlag          // see OpenOptions.CompareWhole
-	params   map[string]string // of formats, by their flags
-	several  bool              // archives, some of which the parameters may be for
+	params   map[string]string // parameters of formats, by their flags
+	several  bool              // there are several archives, and the parameters may be for some of them only
 
 	db      string                  // --db
 	shelves map[string]*shelf.Shelf // catalogues that are open as archives, by their addresses
-	through []string                // buckets whose objects these show, too
-	queue   string                  // how chunks get to workers
+	through []string                // buckets that the archives also show the objects of
+	queue   string                  // the source that notifies workers of chunks
 
-	verb    string // at work, for error lines
-	path    string // of the verb, with those that it is below
-	address string // at work, for error lines
+	verb    string // the current one, for error lines
+	path    string // the verb with its parent commands
+	address string // the current one, for error lines
 	cleanup []func()
-	opened  []*holdall.Archive // by the verb, not yet asked for doubts
-	doubted bool               // one of them has a damaged index, or hides entries by damage
-	losses  int                // of these entries
+	opened  []*holdall.Archive // opened by the verb, not yet checked for doubts
+	doubted bool               // one of them has a damaged index, or damage hides entries of it
+	losses  int                // number of such entries
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
@@ -75,7 +75,7 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width is how many columns results may take.
+// width returns how many columns results may take.
 func (a *app) width() int {
 	if f, ok := a.stdout.(*os.File); ok && a.outTTY {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
@@ -85,12 +85,12 @@ func (a *app) width() int {
 	return 80
 }
 
-// colour says whether results may have colours.
+// colour reports whether results may have colours.
 func (a *app) colour() bool {
 	return a.outTTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// run carries out a command line and returns the exit code.
+// run executes a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand()
 	cmd := root
@@ -127,26 +127,27 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
-// warn writes a line to the user that is no result.
+// warn prints a line for the user that is not a result.
 func (a *app) warn(format string, args ...any) {
 	if !a.quiet {
 		fmt.Fprintf(a.stderr, "holdall: %s: %s\n", a.verb, fmt.Sprintf(format, args...))
 	}
 }
 
-// openOptions are the wishes that flags have for every archive.
+// openOptions returns the options that flags set for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
 	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
 }
 
-// saysHealed says of the archive at work that it is damaged, when the first of that is healed.
+// saysHealed returns a function that warns that the current archive is
+// damaged. It is called at the first repair while reading.
 func (a *app) saysHealed() func(by string) {
 	address := a.address
 	return func(by string) { a.warn("%s: damaged, and healed with %s: 'holdall repair' repairs it", address, by) }
 }
 
-// written are the wishes for an archive that the verb has written: those of the flags
-// are about what it was made of.
+// written returns the options for opening an archive that the verb has
+// written. The flags are about its input, so they do not apply.
 func (a *app) written() holdall.OpenOptions {
 	return holdall.OpenOptions{Format: a.format, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
 }
@@ -159,7 +160,8 @@ func (a *app) openIn(ctx context.Context, st store.Store, name string, o holdall
 	return withParams(a, o, func(o holdall.OpenOptions) (*holdall.Archive, error) { return holdall.OpenStore(ctx, st, name, o) })
 }
 
-// withParams opens an archive. Of several, each gets those parameters that its format takes.
+// withParams opens an archive. If there are several, each gets the parameters
+// that its format takes.
 func withParams[T any](a *app, o holdall.OpenOptions, open func(holdall.OpenOptions) (T, error)) (T, error) {
 	in, err := open(o)
 	if p, ok := errors.AsType[*format.ParamError](err); ok && p.Want == "" && a.several {
@@ -169,8 +171,8 @@ func withParams[T any](a *app, o holdall.OpenOptions, open func(holdall.OpenOpti
 	return in, err
 }
 
-// locate finds the store behind an address. "-" is standard input: an archive
-// is read from its end, so it is kept in a temporary file first.
+// locate returns the store at an address. "-" is standard input: it is first
+// copied to a temporary file, because an archive is read from its end.
 func (a *app) locate(ctx context.Context, address string) (store.Store, string, error) {
 	a.address = store.Redact(address)
 	if address == "-" {
@@ -183,14 +185,14 @@ func (a *app) locate(ctx context.Context, address string) (store.Store, string, 
 	return a.storeOf(ctx, address)
 }
 
-// storeOf finds the store of an address that is not standard input. Several may be looked for
-// at once.
+// storeOf returns the store of an address that is not standard input. It may
+// be called concurrently.
 func (a *app) storeOf(ctx context.Context, address string) (store.Store, string, error) {
 	if s, name, err := a.catalogued(ctx, address); s != nil || err != nil {
 		return s, name, err
 	}
 	if s := store.Scheme(address); s == "http" || s == "https" {
-		address = strings.TrimRight(address, "/") // of an archive that is a folder
+		address = strings.TrimRight(address, "/") // the address of an archive that is a folder
 	}
 	st, name, err := store.OpenAddress(ctx, address)
 	if l, ok := st.(*local.Store); ok {
@@ -199,9 +201,9 @@ func (a *app) storeOf(ctx context.Context, address string) (store.Store, string,
 	return st, name, err
 }
 
-// spool keeps standard input in a file of that name, in a folder that goes when
-// the command ends. Archives are read from their end, and one that is written
-// must know how long an entry is before it begins it.
+// spool copies standard input to a file of that name in a temporary folder,
+// which is removed when the command ends. Archives are read from their end,
+// and a writer must know the size of an entry before it begins it.
 func (a *app) spool(ctx context.Context, name string) (string, error) {
 	dir, err := os.MkdirTemp("", "holdall-stdin-")
 	if err != nil {
@@ -220,12 +222,13 @@ func (a *app) spool(ctx context.Context, name string) (string, error) {
 	select {
 	case err := <-copied:
 		return f.Name(), err
-	case <-ctx.Done(): // a read of standard input cannot be called off; we end without it
+	case <-ctx.Done(): // a read of standard input cannot be cancelled, so end without it
 		return "", context.Cause(ctx)
 	}
 }
 
-// open opens an archive, by an index if there is one, or a folder as if it were one.
+// open opens an archive, with an index if there is one, or a folder as if it
+// were an archive.
 func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	in, err := a.openBy(ctx, address, few, a.useIndex())
 	if err == nil {
@@ -237,8 +240,8 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 	return in, err
 }
 
-// doubts says of archives that were read since it was called whose indexes are damaged, and
-// reports whether there was any yet.
+// doubts warns about each archive opened since the last call whose index is
+// damaged. It reports whether there has been any so far.
 func (a *app) doubts() bool {
 	defer func(was string) { a.address = was }(a.address)
 	a.address = "" // the error names the archive
@@ -255,7 +258,7 @@ func (a *app) doubts() bool {
 	return a.doubted
 }
 
-// openBare opens an archive for who wants to know of its own index.
+// openBare opens an archive for callers that examine its own index.
 func (a *app) openBare(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	in, err := a.openBy(ctx, address, few, holdall.UseIndex{})
 	if err == nil {
@@ -278,14 +281,14 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 			if err := ofAFolder(o.Param); err != nil && !a.several {
 				return nil, err
 			}
-			return holdall.OpenDir(ctx, address) // a folder like any other
+			return holdall.OpenDir(ctx, address) // an ordinary folder
 		}
 	}
 	return in, err
 }
 
-// openOverview opens an archive in the view that shows it as a whole, even if it can
-// be shown in no other.
+// openOverview opens an archive in the view that shows it as a whole, even if
+// it has no other view.
 func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archive, error) {
 	in, err := a.openBare(ctx, address, false)
 	var f *format.Format
@@ -303,26 +306,28 @@ func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archiv
 	return a.openView(ctx, address, f.Overview)
 }
 
-// openView opens an archive in a view that the user need not have asked for.
+// openView opens an archive in a view that the user did not necessarily ask
+// for.
 func (a *app) openView(ctx context.Context, address, view string) (*holdall.Archive, error) {
 	defer func(was string) { a.view = was }(a.view)
 	a.view = view
 	return a.openBare(ctx, address, false)
 }
 
-// line writes what is known of something, by its name.
+// line prints one fact, after its name.
 func (a *app) line(key, text string, args ...any) {
 	fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(text, args...))
 }
 
-// lookup finds what the user calls name: as it stands, without a slash at its
-// end, or as we show names that a terminal cannot.
+// lookup finds the entry for a name that the user gave. It tries the name
+// unchanged, then without a slash at its end, then as holdall shows names that
+// a terminal cannot display.
 func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry, error) {
 	e, err := a.Lookup(ctx, name)
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
 		return e, err
 	}
-	// Content repositories have a slash before their paths.
+	// Paths in content repositories begin with a slash.
 	plain := strings.TrimSuffix(name, "/")
 	for _, other := range []string{strings.TrimPrefix(plain, "./"), strings.TrimPrefix(plain, "/"), format.Unescape(name)} {
 		if other != name && other != "" {
@@ -334,7 +339,7 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 	return e, misspelt(ctx, a, name, err)
 }
 
-// rootCommand assembles the verbs.
+// rootCommand returns the root command with all verbs.
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdall",
@@ -391,7 +396,7 @@ Verbs that read an archive also accept a folder.`,
 	return root
 }
 
-// globalFlags are the flags that every verb accepts.
+// globalFlags defines the flags that every verb accepts.
 func (a *app) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "print results and errors as JSON")
@@ -399,7 +404,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(newChoice(&a.progress, "auto", "bar", "plain", "none"), "progress", "show progress: bar, plain, none, or auto, a bar on a terminal")
 	f.BoolVar(&a.exact, "bytes", false, "print sizes in bytes")
 	f.BoolVar(&a.noSync, "no-sync", false, "do not sync to disk before an archive appears under its name")
-	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format }) // which is called by its address
+	named := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f == shelf.Format }) // it is recognised by its address
 	a.formatFlag(root, f, "format of the archive, if detection fails: ", named)
 	f.StringVar(&a.view, "view", "", "show another view of the archive, if its format has several")
 	f.StringSliceVar(&a.external, "external", nil, "where references may lead: addresses, any, or none (default the archive's own folder or server)")
@@ -410,7 +415,7 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
 }
 
-// formatFlag is -f, which says of some verbs what they write.
+// formatFlag defines -f, the output format of some verbs.
 func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, formats []*format.Format) {
 	names := make([]string, len(formats))
 	for i, f := range formats {
@@ -420,7 +425,7 @@ func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, for
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// argOr is an argument that may be left out.
+// argOr returns an argument, or a default if it is missing.
 func argOr(args []string, i int, usual string) string {
 	if i < len(args) {
 		return args[i]
@@ -428,12 +433,13 @@ func argOr(args []string, i int, usual string) string {
 	return usual
 }
 
-// run is the work of a verb.
+// run adapts a verb's function for cobra.
 func run(do func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error { return do(cmd.Context(), args) }
 }
 
-// answer is how a verb ends whose answer may be no.
+// answer returns the error that ends a verb with a yes-or-no answer: errNo if
+// no is set.
 func answer(no bool) error {
 	if no {
 		return errNo
@@ -451,14 +457,14 @@ func (a *app) use(ctx context.Context, address string, few bool, do func(*holdal
 	return do(in)
 }
 
-// onArchive is the work of a verb with the archive that its first argument names.
+// onArchive adapts a function on the archive that the first argument names.
 func (a *app) onArchive(do func(ctx context.Context, in *holdall.Archive, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.use(ctx, args[0], false, func(in *holdall.Archive) error { return do(ctx, in, args[1:]) })
 	})
 }
 
-// tell writes a result: for programs as JSON, or as people read it.
+// tell prints a result: as JSON for programs, or with people.
 func (a *app) tell(result any, people func()) {
 	if a.json {
 		a.printJSON(result)
@@ -467,7 +473,7 @@ func (a *app) tell(result any, people func()) {
 	}
 }
 
-// args checks how many arguments there are, and says it in our words.
+// args checks the number of arguments, with holdall's own error messages.
 func args(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || most >= 0 && len(args) > most {

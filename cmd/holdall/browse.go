@@ -71,7 +71,7 @@ With --static and --single the exit code is 1 if some content is damaged.`,
 	return cmd
 }
 
-// staticPage writes a page that shows an archive without a server of ours.
+// staticPage writes a page that shows an archive without a holdall server.
 func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
@@ -116,17 +116,18 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	return answer(sum.Unproven > 0)
 }
 
-// staticIndex writes an index by which a page reads an archive, and proves what it shows.
+// staticIndex writes an index with which a page reads an archive, and verifies
+// what it shows.
 func (a *app) staticIndex(ctx context.Context, st store.Store, name string, to store.Store, index string) (holdall.IndexSummary, error) {
 	m := &holdall.Meter{}
 	defer a.showProgress(m, "read")()
 	return holdall.BuildIndexStore(ctx, st, name, to, index, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: 256 << 10, NoTable: true, OnError: a.tellProblem, Meter: m})
 }
 
-// maxSingle is how long an archive may be that a page has within it.
+// maxSingle is the largest archive that a page may contain.
 const maxSingle = 64 << 20
 
-// singlePage writes a page that has the archive in it.
+// singlePage writes a page that contains the archive.
 func (a *app) singlePage(ctx context.Context, address, file string) error {
 	in, err := a.openBare(ctx, address, false)
 	if err != nil {
@@ -164,7 +165,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 		return err
 	}
 	for _, v := range volumes {
-		if below, ok := strings.CutPrefix(v, name); ok { // an index leads nowhere else
+		if below, ok := strings.CutPrefix(v, name); ok { // an index cannot refer to anything else
 			parts = append(parts, explore.Part{Name: archive + below, Write: func(w io.Writer) error { return copyObject(ctx, w, st, v) }})
 		}
 	}
@@ -183,7 +184,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	return answer(sum.Unproven > 0)
 }
 
-// copyObject writes all of an object.
+// copyObject copies a whole object.
 func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) error {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -197,10 +198,10 @@ func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) e
 	return store.CopyRange(ctx, w, o, 0, info.Size)
 }
 
-// noBrowser is what starts none.
+// noBrowser is the value that starts no browser.
 const noBrowser = "none"
 
-// browsers are the commands that may open a page, the first choice first.
+// browsers returns the commands that may open a page, the preferred first.
 func browsers(goos string, env func(string) string) (list [][]string) {
 	if own := strings.TrimSpace(env("HOLDALL_BROWSER")); own != "" {
 		return [][]string{browserArgs(own)}
@@ -217,12 +218,13 @@ func browsers(goos string, env func(string) string) (list [][]string) {
 	case "darwin":
 		return [][]string{{"open"}}
 	case "windows":
-		return [][]string{{"rundll32", "url.dll,FileProtocolHandler"}} // as "start", without a shell
+		return [][]string{{"rundll32", "url.dll,FileProtocolHandler"}} // like "start", but without a shell
 	}
 	return [][]string{{"xdg-open"}, {"x-www-browser"}, {"wslview"}}
 }
 
-// browserArgs are the words of a command, unless all of it is the name of a program.
+// browserArgs splits a command into words, unless the whole command is the
+// name of a program.
 func browserArgs(own string) []string {
 	if _, err := exec.LookPath(own); err == nil {
 		return []string{own}
@@ -230,10 +232,10 @@ func browserArgs(own string) []string {
 	return strings.Fields(own)
 }
 
-// openBrowser starts a browser. It does not end with this program, nor by the terminal's
-// Ctrl-C.
+// openBrowser starts a browser. The browser continues after this program ends,
+// and ignores Ctrl-C in the terminal.
 func (a *app) openBrowser(ctx context.Context, url string) {
-	const soon = 5 * time.Second // one that fails has done so
+	const soon = 5 * time.Second // a command that fails has failed by then
 	for _, words := range browsers(runtime.GOOS, os.Getenv) {
 		if words[0] == noBrowser {
 			return
@@ -253,7 +255,7 @@ func (a *app) openBrowser(ctx context.Context, url string) {
 			continue
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }() // not waited for: it goes on as long as its user likes
+		go func() { ended <- cmd.Wait() }() // do not wait: it runs as long as the user wants
 		select {
 		case err := <-ended:
 			if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// fakeBrowser FILE URL: writes its arguments and what it finds at the URL to FILE.
+// fakeBrowser FILE URL: writes its arguments and the response from the URL to
+// FILE.
 func fakeBrowser() {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -32,7 +33,7 @@ func fakeBrowser() {
 		saw.Status, saw.At, saw.Body = res.StatusCode, res.Request.URL.String(), string(body)
 	}
 	if err == nil {
-		res, err = client.Get(saw.At + "api/archives") // by the cookie alone
+		res, err = client.Get(saw.At + "api/archives") // with the cookie alone
 		if err == nil {
 			defer res.Body.Close()
 			saw.Asked = res.StatusCode
@@ -83,7 +84,7 @@ func TestBrowseOpensTheExplorer(t *testing.T) {
 	if len(saw.Args) != 2 || saw.Args[1] != "--new="+s.explore {
 		t.Errorf("it was started with %q, expected %s", saw.Args, s.explore)
 	}
-	// That URL is no address for the fake one, but this is.
+	// The page's URL does not work for the fake browser, but this one does.
 	at, token, ok := strings.Cut(s.explore, "?token=")
 	if !ok || len(token) < 26 || !strings.HasPrefix(at, "http://127.0.0.1:") {
 		t.Fatalf("the address is %s", s.explore)
@@ -95,7 +96,7 @@ func TestBrowseOpensTheExplorer(t *testing.T) {
 	}
 	s.end(t)
 
-	// Given the address alone, it is let in, and knows a cookie from then on.
+	// With the address alone it gets in, and has a cookie from then on.
 	if err := os.Remove(out); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,8 @@ func TestBrowsersAreChosen(t *testing.T) {
 	}
 }
 
-// A server that ends while somebody looks at it is no error to be logged.
+// TestServeEndsQuietlyWhileItIsExplored checks that a server that ends during
+// use by a browser logs no error.
 func TestServeEndsQuietlyWhileItIsExplored(t *testing.T) {
 	dir := toServe(t)
 	big := filepath.Join(dir, "big")
@@ -175,7 +177,7 @@ func TestServeEndsQuietlyWhileItIsExplored(t *testing.T) {
 	} else {
 		answer.Body.Close()
 	}
-	events, err := http.Get(at + "api/verify?a=big.caf") // told as it goes on
+	events, err := http.Get(at + "api/verify?a=big.caf") // progress is sent as events
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +185,7 @@ func TestServeEndsQuietlyWhileItIsExplored(t *testing.T) {
 	if _, err := events.Body.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	fetch(t, at+"api/archive?a=big.caf") // has it gone through
+	fetch(t, at+"api/archive?a=big.caf") // starts the survey
 	began := time.Now()
 	s.end(t)
 	if took := time.Since(began); took > shutdownGrace {

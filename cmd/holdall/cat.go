@@ -63,7 +63,8 @@ objects; below them there are only names. Other content is written unchanged.`,
 	return cmd
 }
 
-// catNames writes the contents of entries, or, if that is wanted, nodes with their properties.
+// catNames writes the contents of entries or, on request, nodes with their
+// properties.
 func (a *app) catNames(ctx context.Context, address string, names []string, r byteRange, depth int, deep bool) error {
 	in, err := a.open(ctx, address, len(names) == 1)
 	if err != nil {
@@ -84,7 +85,7 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 		if err != nil {
 			return err
 		}
-		if len(entries) > 1 { // of a pattern, the files are meant
+		if len(entries) > 1 { // a pattern stands for the files
 			entries = slices.DeleteFunc(entries, func(e holdall.Entry) bool { return !e.Kind.HasContent() })
 		}
 		return all(entries, func(e holdall.Entry) error { return a.cat(ctx, in, e, r) })
@@ -108,7 +109,7 @@ func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r b
 	return a.catEnded(writeContent(ctx, a.out, in, e, r))
 }
 
-// writeContent writes content, or the part of it that is wanted.
+// writeContent writes the content of an entry, or the requested part of it.
 func writeContent(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.Entry, r byteRange) error {
 	if r.set {
 		return catRange(ctx, w, in, e, r)
@@ -116,7 +117,7 @@ func writeContent(ctx context.Context, w io.Writer, in *holdall.Archive, e holda
 	return in.WriteContent(ctx, w, e)
 }
 
-// catEnded tells of content that was written and is not what it should be.
+// catEnded reports that content was written but is wrong.
 func (a *app) catEnded(err error) error {
 	if is[*holdall.DigestError](err) || is[*holdall.ProofError](err) {
 		a.out.Flush()
@@ -134,7 +135,7 @@ func catRange(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.E
 	defer f.Close()
 	off, n := r.of(e.Size)
 	if n <= 1<<20 {
-		// What is asked for and no more: reading ahead would fetch beyond it.
+		// Read exactly the requested bytes: reading ahead would fetch more.
 		b := make([]byte, n)
 		if k, err := in.ReadAt(ctx, e, b, off); int64(k) < n {
 			if k == 0 {

@@ -48,15 +48,16 @@ For several machines it can be in PostgreSQL: postgres://USER@HOST/DATABASE.`,
 
 const dbUsage = "the catalogue: a file, or postgres://USER@HOST/DATABASE (default $HOLDALL_CATALOG, or holdall/catalog.db in your data folder)"
 
-// catalogAddress is the catalogue that the user means; usual is true if no address was given.
+// catalogAddress returns the address of the user's catalogue. usual is true if
+// no address was given.
 func (a *app) catalogAddress() (address string, usual bool, err error) {
 	if named := cmp.Or(a.db, os.Getenv("HOLDALL_CATALOG")); named != "" {
 		return named, false, nil
 	}
 	dir := os.Getenv("XDG_DATA_HOME")
-	if !filepath.IsAbs(dir) { // the specification says to ignore others
+	if !filepath.IsAbs(dir) { // the specification requires programs to ignore other paths
 		if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-			dir, err = os.UserConfigDir() // which is for data, too, there
+			dir, err = os.UserConfigDir() // on these systems it is for data, too
 		} else if dir, err = os.UserHomeDir(); err == nil {
 			dir = filepath.Join(dir, ".local", "share")
 		}
@@ -64,7 +65,8 @@ func (a *app) catalogAddress() (address string, usual bool, err error) {
 	return filepath.Join(dir, "holdall", "catalog.db"), true, err
 }
 
-// shownCatalog is the address of a catalogue as it may be shown: without a password.
+// shownCatalog returns an address of a catalogue for messages, without a
+// password.
 func shownCatalog(address string) string {
 	if strings.HasPrefix(address, "postgres") {
 		address = store.Redact(address)
@@ -72,12 +74,12 @@ func shownCatalog(address string) string {
 	return format.Escape(address)
 }
 
-// noCatalogError means that the catalogue is not there.
+// noCatalogError reports that the catalogue does not exist.
 type noCatalogError struct{ error }
 
 func (e *noCatalogError) Unwrap() error { return e.error }
 
-// withCatalog calls do with the catalogue that the user means.
+// withCatalog calls do with the user's catalogue.
 func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
@@ -92,7 +94,7 @@ func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *cat
 	return errors.Join(do(c), c.Close())
 }
 
-// onCatalog is the work of a verb with the catalogue that the user means.
+// onCatalog adapts a function on the user's catalogue.
 func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
@@ -139,7 +141,7 @@ updated and its content stays. Any other file is left unchanged.`,
 	}
 }
 
-// archiveJSON is what a catalogue knows of an archive.
+// archiveJSON is a catalogue's record of an archive.
 type archiveJSON struct {
 	ID       int64      `json:"id"`
 	Archive  string     `json:"archive"`
@@ -159,7 +161,7 @@ func archiveAsJSON(x catalog.Archive) archiveJSON {
 	return j
 }
 
-// locationJSON is where a catalogue says a file is.
+// locationJSON is a catalogue's record of where a file is.
 type locationJSON struct {
 	Path      string     `json:"path"`
 	PathHex   string     `json:"path_hex,omitempty"`
@@ -266,7 +268,8 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 	return err
 }
 
-// locateCatalogued finds an archive that a catalogue is to know, or knows.
+// locateCatalogued finds an archive that is in a catalogue, or is to be added
+// to it.
 func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store, string, error) {
 	if address == "-" {
 		return nil, "", errors.New("standard input has no address: a catalogue can only record archives with one")
@@ -281,7 +284,8 @@ func (a *app) tellAdded(did string, x catalog.Archive) {
 	}{did, archiveAsJSON(x)}, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry")) })
 }
 
-// recordPacked records what a pack wrote, all chunks of it together.
+// recordPacked records everything that a pack wrote, all its chunks in one
+// step.
 func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Store, volumes []string, verified bool) (err error) {
 	var all []catalog.Addition
 	for _, name := range volumes {
@@ -299,7 +303,8 @@ func (a *app) recordPacked(ctx context.Context, c *catalog.Catalog, st store.Sto
 	return err
 }
 
-// newestOf finds what the user calls path, as lookup does in an archive.
+// newestOf finds the newest file for a path that the user gave, by the rules
+// of lookup.
 func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catalog.Found, err error) {
 	for _, p := range slices.Compact([]string{path, strings.TrimPrefix(strings.TrimSuffix(path, "/"), "./"), format.Unescape(path)}) {
 		if found, err = c.Newest(ctx, p); !errors.Is(err, fs.ErrNotExist) {
@@ -390,7 +395,7 @@ func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 	return err
 }
 
-// listCatalog lists what is below a folder, or the file of that name.
+// listCatalog lists the contents of a folder, or the file of that name.
 func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string, long, recursive bool) error {
 	prefix := folderPrefix(folder)
 	shownAny := false
@@ -427,7 +432,7 @@ func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string
 	return err
 }
 
-// folderPrefix is what the paths in a folder begin with.
+// folderPrefix returns the prefix of the paths in a folder.
 func folderPrefix(folder string) string {
 	folder = format.Unescape(strings.TrimPrefix(folder, "./"))
 	if folder == "." || folder == "" {
@@ -488,7 +493,7 @@ func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address str
 	return err
 }
 
-// deleteFile deletes a file, or all that is in a folder, some at a time.
+// deleteFile deletes a file, or everything in a folder, in batches.
 func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) error {
 	if !strings.HasSuffix(name, "/") {
 		found, err := newestOf(ctx, c, name)
@@ -536,8 +541,8 @@ func (a *app) tellDeleted(name string, files int64) {
 	})
 }
 
-// knownArchive finds what a catalogue knows of an archive, which need not be there
-// any more: by the address as it is kept, or as it is given.
+// knownArchive finds the catalogue's record of an archive, by its address as
+// recorded or as given. The archive itself need not exist any more.
 func (a *app) knownArchive(ctx context.Context, c *catalog.Catalog, address string) (catalog.Archive, error) {
 	x, err := c.Archive(ctx, format.Unescape(address))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -587,7 +592,8 @@ func (a *app) exportJSON(ctx context.Context, c *catalog.Catalog) error {
 	})
 }
 
-// longestSeedPath is how many characters file_path has, where it is a VARCHAR.
+// longestSeedPath is the length of file_path in databases where it is a
+// VARCHAR.
 const longestSeedPath = 512
 
 func (a *app) exportCSV(ctx context.Context, c *catalog.Catalog) error {

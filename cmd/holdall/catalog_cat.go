@@ -45,20 +45,21 @@ is read. Several files are read at once. Content is compared with digests as by
 
 const (
 	catsAhead  = 16      // files that are read at once
-	mostHeldOf = 1 << 20 // what of a file is read ahead: none of one that is longer
+	mostHeldOf = 1 << 20 // longer files are not read ahead
 )
 
-// A foundFile is one of several whose contents are written in order.
+// A foundFile is one of several files whose contents are written in order.
 type foundFile struct {
 	path  string
 	e     holdall.Entry
-	ahead bool // held has what is wanted of it
+	ahead bool // held has the requested bytes
 	held  bytes.Buffer
 	err   error
 }
 
-// catalogCat reads files ahead that are short and need nothing else of their archives: of others
-// the index may be large.
+// catalogCat writes the contents of files. It reads ahead only files that are
+// short and need nothing else from their archives: the index of another
+// archive may be large.
 func (a *app) catalogCat(ctx context.Context, c *catalog.Catalog, paths []string, r byteRange) error {
 	in, end, err := a.openTree(ctx, c)
 	if err != nil {
@@ -98,7 +99,8 @@ func (a *app) catalogCat(ctx context.Context, c *catalog.Catalog, paths []string
 	}, func(*foundFile) {})
 }
 
-// absentHere is the error for what no archive of a catalogue has.
+// absentHere returns the error for a path that is in none of a catalogue's
+// archives.
 func absentHere(path string) error {
 	return &fs.PathError{Op: "catalogue", Path: path, Err: fs.ErrNotExist}
 }

@@ -57,7 +57,7 @@ type catalogCheck struct {
 	archives, entries, differences int64
 }
 
-// differenceJSON is one thing that a catalogue and an archive say otherwise.
+// differenceJSON is one difference between a catalogue and an archive.
 type differenceJSON struct {
 	Difference string `json:"difference"`
 	Archive    string `json:"archive,omitempty"`
@@ -66,7 +66,8 @@ type differenceJSON struct {
 	Message    string `json:"message"`
 }
 
-// differs tells of a difference: missing and extra are seen from the catalogue.
+// differs reports a difference. "missing" and "extra" are from the catalogue's
+// point of view.
 func (k *catalogCheck) differs(what, archive string, path *string, text string, args ...any) {
 	k.differences++
 	d := differenceJSON{Difference: what, Archive: format.Escape(archive), Message: fmt.Sprintf(text, args...)}
@@ -78,7 +79,8 @@ func (k *catalogCheck) differs(what, archive string, path *string, text string, 
 	k.app.tell(d, func() { fmt.Fprintf(k.app.out, "%s%s [%s]\n", line, printable(d.Message), what) })
 }
 
-// which returns the archives to check. Where all are, the database is, too.
+// which returns the archives to check. If that is all of them, it also checks
+// the database.
 func (k *catalogCheck) which(ctx context.Context, addresses []string) (archives []catalog.Archive, err error) {
 	if len(addresses) == 0 {
 		if !k.quick {
@@ -109,7 +111,7 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 	if err == nil {
 		known := x
 		if !k.quick {
-			known = catalog.Archive{} // to have it opened
+			known = catalog.Archive{} // so that it is opened
 		}
 		o := k.app.openOptions()
 		o.Param = k.app.paramsOf(x.Format)
@@ -155,8 +157,9 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 	return k.compare(ctx, x, s)
 }
 
-// compare looks for every location in the archive. If as many entries are there as
-// were found, there are no others; else it looks for every entry in the catalogue.
+// compare looks up each location in the archive. If the archive has as many
+// entries as were found, there are no others. Otherwise compare looks up each
+// entry in the catalogue.
 func (k *catalogCheck) compare(ctx context.Context, x catalog.Archive, s survey.Survey) error {
 	found := int64(0)
 	for l, err := range k.c.Locations(ctx, x) {

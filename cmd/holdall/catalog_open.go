@@ -21,11 +21,12 @@ import (
 
 func init() { format.Register(shelf.Format) }
 
-// catalogScheme is what addresses of catalogues begin with.
+// catalogScheme is the prefix of catalogue addresses.
 const catalogScheme = "catalog:"
 
-// catalogued finds the catalogue that an address means, and what of it: the tree of all, or a
-// bucket as it was. It returns nil for what is none.
+// catalogued finds the catalogue that an address names, and the part of it:
+// the tree of all files, or a bucket in its original layout. It returns nil
+// for any other address.
 func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, name string, err error) {
 	at, isOne := strings.CutPrefix(address, catalogScheme)
 	bucket := ""
@@ -61,7 +62,8 @@ func (a *app) catalogued(ctx context.Context, address string) (st *shelf.Shelf, 
 	return nil, "", err
 }
 
-// shelf opens the catalogue at an address, the user's for none, once for the verb.
+// shelf opens the catalogue at an address, once for the verb. With no address,
+// it opens the user's.
 func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	if address == "" {
 		var err error
@@ -93,12 +95,12 @@ func (a *app) shelf(ctx context.Context, address string) (*shelf.Shelf, error) {
 	return s, nil
 }
 
-// shelfOf is a catalogue, which is open, as a store.
+// shelfOf returns an open catalogue in the form of a store.
 func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog, address string) (*shelf.Shelf, error) {
 	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify})
 }
 
-// openTree opens a catalogue, which is open, as one archive.
+// openTree opens an open catalogue as one archive.
 func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archive, func(), error) {
 	address, _, err := a.catalogAddress()
 	if err != nil {
@@ -118,13 +120,15 @@ func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archiv
 	}, nil
 }
 
-// ofCatalog are the wishes for an archive as they suit a catalogue: its database is its index.
+// ofCatalog adapts the options for an archive to a catalogue: its index is its
+// database.
 func ofCatalog(o holdall.OpenOptions) holdall.OpenOptions {
 	o.Format, o.Index, o.Param, o.Parity = shelf.Format.Name, holdall.UseIndex{}, nil, holdall.NoParity
 	return o
 }
 
-// bucketsToServe are the buckets that the archives of a catalogue were packed from, as they were.
+// bucketsToServe returns the buckets that the archives of a catalogue were
+// packed from, in their original layout.
 func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error) {
 	s, err := a.shelf(ctx, address)
 	if err != nil {
@@ -145,7 +149,8 @@ func (a *app) bucketsToServe(ctx context.Context, address string) (placed, error
 	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
 }
 
-// extraOf is what the explorer shows of an archive besides entries: of a catalogue, what is in it.
+// extraOf returns what the explorer shows of an archive besides its entries.
+// For a catalogue, this is a summary of its contents.
 func (a *app) extraOf(in *holdall.Archive) explore.Extra {
 	x := nodes.Of(in)
 	if in.Format() != shelf.Format || in.Name() != shelf.Tree {
@@ -162,7 +167,7 @@ func (a *app) extraOf(in *holdall.Archive) explore.Extra {
 	return x
 }
 
-// tablesOf shows what a catalogue has.
+// tablesOf returns tables that show the contents of a catalogue.
 func tablesOf(sum shelf.Summary) []explore.Table {
 	buckets := explore.Table{Title: "Buckets", Columns: []explore.Column{{Name: "Packed from"}, {Name: "Archives", Kind: "count"}, {Name: "Files", Kind: "count"}, {Name: "Stored", Kind: "size"}, {Name: "Verified", Kind: "count"},
 		{Name: "Replaced or deleted", Kind: "count"}, {Name: "Deleted", Kind: "count"}, {Name: "Originals removed", Kind: "count"}}, Rows: [][]any{}}

@@ -14,7 +14,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// What reading by a catalogue asks a web server for: what is wanted, and no more.
+// TestCatalogRequests checks that reading through a catalogue requests only
+// the needed bytes from a web server.
 func TestCatalogRequests(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOLDALL_CATALOG", filepath.Join(dir, "cat.db"))
@@ -55,7 +56,7 @@ func TestCatalogRequests(t *testing.T) {
 	if got := run("catalog", "cat", "--range", "1-3", "b/two"); got != "wo" {
 		t.Errorf("%q", got)
 	}
-	requests("GET bytes=300003-300006") // all of it is compared
+	requests("GET bytes=300003-300006") // the whole of it is compared
 	if got := run("catalog", "cat", "c/large"); got != large {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -70,7 +71,7 @@ func TestCatalogRequests(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(dir, "out", "b", "two")); string(got) != "two!" {
 		t.Errorf("%q, %v", got, err)
 	}
-	run("catalog", "add", web.URL+"/x.caf") // which is known: one request says that it is the same
+	run("catalog", "add", web.URL+"/x.caf") // already recorded: one request shows that it is unchanged
 	if len(asked) != 1 {
 		t.Errorf("asked for %q", asked)
 	}

@@ -16,15 +16,16 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A shell waits for completions, so they take little: what takes longer, or is more, is not
-// completed.
+// A shell waits for completions, so these limit their time and number.
+// Anything beyond the limits is not completed.
 const (
 	completeTime  = 2 * time.Second
 	completeNames = 1000
 	completeIndex = 64 << 20 // bytes of an index to read
 )
 
-// completions gives flags and arguments what shells complete them with, and folds examples.
+// completions registers the completions of flags and arguments, and folds
+// examples.
 func (a *app) completions(cmd *cobra.Command) {
 	cmd.Example = folded(cmd.Example)
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -53,8 +54,8 @@ func (a *app) completions(cmd *cobra.Command) {
 	}
 }
 
-// completeViews completes --view with the views of all formats, or of the archive's own if its
-// name says which that is.
+// completeViews completes --view. If the archive's name shows its format, it
+// offers the views of that format, otherwise those of all.
 func completeViews(_ *cobra.Command, args []string, _ string) (views []cobra.Completion, _ cobra.ShellCompDirective) {
 	formats := format.All()
 	if len(args) > 0 {
@@ -69,8 +70,8 @@ func completeViews(_ *cobra.Command, args []string, _ string) (views []cobra.Com
 	return slices.Compact(views), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeArchives completes a path with archives by their extensions, and folders. Where there
-// are none, it is completed with any file.
+// completeArchives completes a path with folders and with archives, by their
+// extensions. If there are none, it completes with any file.
 func completeArchives(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		switch cmd.Name() {
@@ -105,8 +106,8 @@ func completeArchives(cmd *cobra.Command, args []string, toComplete string) ([]c
 	return extensions, cobra.ShellCompDirectiveFilterFileExt
 }
 
-// completeMembers completes the names of entries behind an archive on this machine, or one whose
-// index is kept here.
+// completeMembers completes the names of entries in an archive. The archive
+// must be on this machine, or its index must be in the cache.
 func (a *app) completeMembers(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return completeArchives(cmd, args, toComplete)
@@ -150,7 +151,7 @@ func (a *app) completeMembers(cmd *cobra.Command, args []string, toComplete stri
 	return names, none | cobra.ShellCompDirectiveNoSpace
 }
 
-// keepsIndex reports whether there is an index on this machine to read an archive elsewhere by.
+// keepsIndex reports whether this machine has an index for a remote archive.
 func (a *app) keepsIndex(ctx context.Context, address string) bool {
 	f := a.indexFolder()
 	if a.index != "" || f == nil {

@@ -53,7 +53,8 @@ store.`,
 	return cmd
 }
 
-// convert writes what is in src as p.out. --format is about that here.
+// convert writes the contents of src as p.out. --format is the format of p.out
+// here.
 func (a *app) convert(ctx context.Context, src string, p packing) error {
 	to, view, dst := a.format, a.view, a.writes(p.out)
 	a.format = p.from
@@ -92,8 +93,9 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 	return a.packed(ctx, st, sum, p)
 }
 
-// openToRefer opens an archive again that is to be converted key by key. References link to
-// arrays of many chunks, as LINDI's own do, if nothing else was said.
+// openToRefer reopens an archive that is to be converted key by key. Unless a
+// flag says otherwise, references link to arrays of many chunks, as LINDI's
+// own do.
 func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, bare bool, refer string) (*holdall.Archive, error) {
 	const arrays, address, many = "link-arrays", "link-address", "1000"
 	var unsaid map[string]string
@@ -107,10 +109,11 @@ func (a *app) openToRefer(ctx context.Context, in *holdall.Archive, bare bool, r
 	return a.openAgain(ctx, in, unsaid)
 }
 
-// keysWanted reports whether an archive is to be converted key by key, to a format that
-// can refer to where they lie: where members cannot be copied as they are, or there are
-// none. What lies behind a network stays there when only its keys are wanted, and so does
-// what has arrays and is no archive of that format.
+// keysWanted reports whether an archive is to be converted key by key, to a
+// format that can refer to the stored bytes. This is so where members cannot
+// be copied unchanged, or where there are none. It is also so for remote
+// archives when only the keys are wanted, whose data then stays remote, and
+// for data that has arrays but is not an archive of that format.
 func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *holdall.PackOptions) bool {
 	f := in.Format()
 	if f == nil || !to.Refers || !slices.Contains(f.Views, zarrView) {
@@ -120,8 +123,9 @@ func keysWanted(in *holdall.Archive, to *format.Format, src, dst string, o *hold
 	return bare || other || o.Embed || o.Refer != "" || joins(to, o)
 }
 
-// refers sets what is not copied into an archive called dst, unless the user says that. It
-// reports whether that holds references alone, and whether src is of another format.
+// refers makes the archive dst refer to the data that it does not copy, unless
+// the user chose otherwise. It reports whether dst holds references alone, and
+// whether src is of another format.
 func refers(in *holdall.Archive, to *format.Format, src, dst string, embed bool, refer *string) (bare, other bool) {
 	bare, other = to.Bare != nil && to.Bare(dst), in.Format().Name != to.Name
 	if s := store.Scheme(src); bare && (other || s != "" && s != "file") && !embed && *refer == "" {
@@ -130,11 +134,12 @@ func refers(in *holdall.Archive, to *format.Format, src, dst string, embed bool,
 	return bare, other
 }
 
-// warnOfUnseen tells what a view that the user has not asked for does not show.
+// warnOfUnseen warns of entries that are not visible in a view that the user
+// did not ask for.
 func (a *app) warnOfUnseen(ctx context.Context, in *holdall.Archive) {
 	about, err := in.About(ctx)
 	if err != nil {
-		return // whoever reads on meets it again
+		return // any later reading meets the same error
 	}
 	for _, p := range about.Notes {
 		if p.Severity == format.Note {
@@ -160,7 +165,7 @@ func isFolderName(dst string) bool {
 	return err == nil && info.IsDir()
 }
 
-// extractTo extracts into a folder, which is made.
+// extractTo extracts into a new folder.
 func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) error {
 	stop := a.showProgress(o.Meter, "extracted")
 	sum, err := a.extractBelow(ctx, in, dir, o)
@@ -171,7 +176,8 @@ func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o 
 	return a.tellExtracted(sum)
 }
 
-// extractBelow extracts into dir, which it makes, and tells what it cannot.
+// extractBelow extracts into dir, which it creates, and reports what it cannot
+// extract.
 func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) (holdall.Extracted, error) {
 	o.DryRun = a.dryRun
 	if !o.DryRun {
@@ -187,7 +193,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 		return holdall.Extracted{}, err
 	}
 	if in.Format() == shelf.Format {
-		o.Max.Ratio = -1 // nobody knows how large its archives are as a whole
+		o.Max.Ratio = -1 // the total size of its archives is unknown
 	}
 	o.OnError = func(p holdall.Problem, err error) {
 		if a.json {
@@ -203,7 +209,7 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 	return holdall.Extract(ctx, in, root, o)
 }
 
-// tellExtracted tells what an extraction did.
+// tellExtracted prints the result of an extraction.
 func (a *app) tellExtracted(sum holdall.Extracted) error {
 	if sum.Stripped > 0 {
 		a.warn("removed the leading slash from %s", count(sum.Stripped, "name"))

@@ -35,7 +35,7 @@ code is 1 if there are differences.`,
 			defer left.Close()
 			right, err := a.open(ctx, args[1], false)
 			if none, ok := errors.AsType[*holdall.ViewError](err); ok && none.Format != left.Format().Name {
-				a.view = "" // it was meant for the other one
+				a.view = "" // it was for the other one
 				right, err = a.open(ctx, args[1], false)
 			}
 			if err != nil {

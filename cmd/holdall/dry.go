@@ -17,12 +17,14 @@ import (
 // dryRunUsage is the usage of --dry-run.
 const dryRunUsage = "only print what would be done"
 
-// dryRunFlag is -n of a verb that does its work into a store that keeps nothing.
+// dryRunFlag defines -n for a verb that then works on a store that discards
+// its writes.
 func (a *app) dryRunFlag(fs *pflag.FlagSet) {
 	fs.BoolVarP(&a.dryRun, "dry-run", "n", false, dryRunUsage)
 }
 
-// didNot ends the line of a result that is only what would be.
+// didNot returns the end of a result line of a dry run, which says that
+// nothing was done.
 func (a *app) didNot() string {
 	if a.dryRun {
 		return " (dry run: nothing is written)"
@@ -30,14 +32,14 @@ func (a *app) didNot() string {
 	return ""
 }
 
-// A dryStore is a store that is read, and that what is written to gets lost. So a dry run does
-// all that the verb does, and finds what it would find.
+// A dryStore is a store that can be read but discards its writes. A dry run
+// therefore does all the verb's work, and meets the same errors.
 type dryStore struct {
 	store.Store
-	noParity bool // what is changed is not there afterwards, to be protected
+	noParity bool // changes are discarded, so there is nothing to protect afterwards
 }
 
-// dry returns a store that keeps nothing, if that is wanted.
+// dry returns a store that discards its writes, if this is a dry run.
 func (a *app) dry(st store.Store, noParity bool) store.Store {
 	if a.dryRun {
 		return dryStore{st, noParity}
@@ -69,7 +71,7 @@ func (s dryStore) Can() store.Abilities {
 	}
 }
 
-// A dryWriter counts what is written.
+// A dryWriter counts the bytes written to it.
 type dryWriter struct {
 	name string
 	n    int64
@@ -94,8 +96,8 @@ func (w *dryWriter) Can() store.WriterAbilities {
 	}
 }
 
-// amend opens an object for changes that nobody else sees. Where the store itself could not
-// change it, that is an error here, too.
+// amend opens an object for changes that stay private. If the store itself
+// cannot change the object, it returns an error, too.
 func (s dryStore) amend(ctx context.Context, name string) (store.Amendment, error) {
 	can := s.Store.Can()
 	if can.Amend == nil {
@@ -121,8 +123,9 @@ func (s dryStore) amend(ctx context.Context, name string) (store.Amendment, erro
 	return &dryAmendment{o: o, f: f, base: info.Size, size: info.Size}, nil
 }
 
-// A dryAmendment is an object with changes that are in a temporary file, each where it would be
-// in the object. All behind base is there, and what was patched before it.
+// A dryAmendment is an object with changes, which are kept in a temporary file
+// at their offsets in the object. Everything after base is in that file, and
+// so are patches before base.
 type dryAmendment struct {
 	o          store.Object
 	f          *os.File

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// TestDryAmendmentIsLikeAFile changes a file at random, and compares what is read of it with a
-// slice. The file stays as it was.
+// TestDryAmendmentIsLikeAFile changes a file at random, and compares the bytes
+// read from it with a slice. The file stays unchanged.
 func TestDryAmendmentIsLikeAFile(t *testing.T) {
 	rnd := testkit.Rand(t)
 	for range testkit.Rounds(t, 30) {
@@ -68,8 +68,8 @@ func TestDryAmendmentIsLikeAFile(t *testing.T) {
 	}
 }
 
-// TestDryExtractionReportsWhatARealOneDoes extracts archives with names, links and damage that
-// are refused, into folders where things are in the way.
+// TestDryExtractionReportsWhatARealOneDoes extracts archives with names, links
+// and damage that are refused, into folders where other files are in the way.
 func TestDryExtractionReportsWhatARealOneDoes(t *testing.T) {
 	archives, err := filepath.Glob("../../format/caf/testdata/fixtures/*.caf")
 	if err != nil || len(archives) < 10 {
@@ -108,7 +108,7 @@ func TestDryExtractionReportsWhatARealOneDoes(t *testing.T) {
 			}
 			real := verb(t, args...)
 			dry.shown = strings.Replace(dry.shown, " (dry run: nothing is written)", "", 1)
-			// What the system says of a name that is taken is in its own words.
+			// The system has its own message for a name that is already used.
 			count := func(s said) int { return strings.Count(s.error, "\n") }
 			if dry.code != real.code || dry.shown != real.shown || count(dry) != count(real) {
 				t.Errorf("%s %s:\n%+v\na real one:\n%+v", archive, flags, dry, real)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// packages are the RVN fixtures: packages, damaged and hostile ones too.
+// packages returns the RVN fixtures, including damaged and hostile packages.
 func packages(t testing.TB) map[string][]byte {
 	t.Helper()
 	all, err := filepath.Glob("../../format/rvn/testdata/*.rvn")
@@ -31,8 +31,8 @@ func packages(t testing.TB) map[string][]byte {
 	return out
 }
 
-// extractInside extracts an archive into a folder with something beside it, and
-// fails if that changes, or anything else appears there.
+// extractInside extracts an archive into a folder that has a file beside it.
+// It fails if that file changes, or if anything else appears there.
 func extractInside(t *testing.T, b []byte, o holdall.ExtractOptions) (holdall.Extracted, error) {
 	t.Helper()
 	outer := t.TempDir()
@@ -65,7 +65,7 @@ func extractInside(t *testing.T, b []byte, o holdall.ExtractOptions) (holdall.Ex
 	if lerr != nil || len(list) != 2 || serr != nil || info.Mode() != 0o600 || rerr != nil || string(text) != "untouched" {
 		t.Errorf("something got out: %v, %v, %v, %q", list, info, rerr, text)
 	}
-	// What could not be removed with the test would be a failure of its own.
+	// If the test could not remove the folder, that would be a failure in itself.
 	filepath.WalkDir(into, func(p string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
 			os.Chmod(p, 0o700)
@@ -79,12 +79,13 @@ func TestHostilePackagesStayInside(t *testing.T) {
 	testkit.Serial(t)
 	for name, b := range packages(t) {
 		if name == "dmg-bomb-zeros.rvn" {
-			continue // sound, and 200 MiB
+			continue // sound, but 200 MiB large
 		}
 		for _, outside := range []bool{false, true} {
 			refused := 0
 			_, err := extractInside(t, b, holdall.ExtractOptions{OutsideLinks: outside, OnError: func(p holdall.Problem, _ error) { refused++ }})
-			// Where a path comes twice only the last counts, and is harmless. A slash in front is left out.
+			// If a path occurs twice, only the last one counts, which is harmless. A
+			// leading slash is dropped.
 			harmless := strings.Contains(name, "-evil-abs") || strings.Contains(name, "-ctrl-") || strings.Contains(name, "-over") || strings.Contains(name, "-hl-write") || strings.Contains(name, "-symlink-dir")
 			if strings.HasPrefix(name, "dmg-evil") && !harmless && err == nil && refused == 0 {
 				t.Errorf("%s: nothing was refused", name)
@@ -107,7 +108,8 @@ func FuzzExtractPackage(f *testing.F) {
 	})
 }
 
-// A link that leads outside is made only if asked for, and never written through.
+// TestOutsideLinks checks that a link that leads outside is made only on
+// request, and that nothing is ever written through it.
 func TestOutsideLinks(t *testing.T) {
 	b := packages(t)["links.rvn"]
 	var plain, asked bytes.Buffer

@@ -44,7 +44,7 @@ the whole name. The exit code is 1 if nothing is found.`,
 				return each(in.Below(ctx, below), func(e holdall.Entry) error {
 					if kind != "" && e.Kind.String() != kind || !match(e.Name) || !names.Wants(e.Name) {
 						if !e.Kind.HasContent() {
-							a.lost(in, e) // and with it what is below it
+							a.lost(in, e) // this also covers everything below it
 						}
 						return nil
 					}
@@ -61,8 +61,8 @@ the whole name. The exit code is 1 if nothing is found.`,
 	return cmd
 }
 
-// folderOf is a folder that a pattern says by its name, and below which all is that it
-// can match.
+// folderOf returns the folder that a pattern names literally. All matches are
+// below it.
 func folderOf(ctx context.Context, in *holdall.Archive, pattern string) string {
 	if i := strings.IndexAny(pattern, glob.Meta); i >= 0 {
 		pattern = pattern[:i]
@@ -77,7 +77,8 @@ func folderOf(ctx context.Context, in *holdall.Archive, pattern string) string {
 	return pattern[:i]
 }
 
-// globMatcher returns whether names are like a pattern.
+// globMatcher returns a function that reports whether a name matches a
+// pattern.
 func globMatcher(pattern string, fold bool) (func(name string) bool, error) {
 	p, err := glob.Compile(pattern, fold)
 	return p.Match, err

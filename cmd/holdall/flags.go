@@ -15,7 +15,8 @@ type choice struct {
 	words []string
 }
 
-// newChoice returns a flag whose value is the first of words until it is set.
+// newChoice returns a flag that accepts one of words. The first is the
+// default.
 func newChoice(to *string, words ...string) *choice {
 	*to = words[0]
 	return &choice{to, words}
@@ -79,7 +80,7 @@ func parseSize(v string) (int64, error) {
 	return int64(n * unit), nil
 }
 
-// byteRange is --range START-END, half-open; END may be left out, and -N is the
+// byteRange is --range START-END, half-open. END may be omitted. -N means the
 // last N bytes.
 type byteRange struct {
 	set        bool
@@ -106,7 +107,7 @@ func (r *byteRange) Set(v string) error {
 	return nil
 }
 
-// of returns the range of a file of that size, cut to what there is.
+// of returns the range for a file of that size, clipped to its end.
 func (r *byteRange) of(size int64) (off, n int64) {
 	if r.start < 0 {
 		n = min(r.end, size)

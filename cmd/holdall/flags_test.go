@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// eachVerb visits all commands, with those below others.
+// eachVerb visits all commands, including subcommands.
 func eachVerb(t *testing.T, visit func(cmd *cobra.Command)) {
 	t.Helper()
 	var walk func(cmd *cobra.Command)
@@ -34,7 +34,8 @@ func eachVerb(t *testing.T, visit func(cmd *cobra.Command)) {
 	walk(root)
 }
 
-// Where one name has two letters or two kinds of values, or a letter two names, and why.
+// These are the exceptions, with reasons: names with two letters or two kinds
+// of values, and letters with two names.
 var (
 	lettersOf = map[string]string{
 		"recursive": "rm -r and ls -R are those of POSIX",
@@ -65,7 +66,7 @@ func TestOneNameOneFlagOneMeaning(t *testing.T) {
 	}
 	eachVerb(t, func(cmd *cobra.Command) {
 		if strings.HasPrefix(cmd.CommandPath(), "holdall completion") {
-			return // cobra's own
+			return // cobra's own flag
 		}
 		cmd.InitDefaultHelpFlag()
 		cmd.InitDefaultVersionFlag()
@@ -101,7 +102,8 @@ func TestOneNameOneFlagOneMeaning(t *testing.T) {
 	}
 }
 
-// sectionOf is what docs/cli.md says of a verb, and of its flags in common.
+// sectionOf returns the text of docs/cli.md about a verb and about its common
+// flags.
 func sectionOf(heading string) string {
 	_, section, ok := strings.Cut(docs.CLI, "\n## "+heading+"\n")
 	if !ok {

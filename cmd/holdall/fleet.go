@@ -45,9 +45,9 @@ creates a catalogue.`,
 	return cmd
 }
 
-// What tells workers of chunks.
+// These are the sources that notify workers of chunks.
 const (
-	queueLeases = "leases" // nothing does: they look for themselves
+	queueLeases = "leases" // no notifications: workers look for chunks themselves
 	queueRiver  = "river"
 )
 
@@ -55,9 +55,9 @@ func (a *app) queueFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.queue, "queue", "", "how workers get chunks: river or leases (default river on PostgreSQL, else leases)")
 }
 
-// withFleet calls do with the catalogue that the user means, and with what tells of its
-// chunks, nil for nothing.
-// workers is how many will work with them, 0 if none does.
+// withFleet calls do with the user's catalogue and with the feed that notifies
+// of its chunks, or nil if there is none. workers is the number of workers
+// that will use them, or 0.
 func (a *app) withFleet(ctx context.Context, workers int, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
@@ -179,7 +179,7 @@ how long packing takes.`,
 	dry.flags(fs)
 	a.queueFlag(cmd)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
-	fs.StringVar(&a.index, "index", "", "") // of archives that are read: a bundle in parts has its own in one place only
+	fs.StringVar(&a.index, "index", "", "") // this is for archives that are read: a bundle in parts has its own index in one place only
 	fs.MarkHidden("index")
 	a.formatFlag(cmd, fs, "format of TARGET (default from its extension): ", inParts)
 	return a.takes(format.ToCreate, cmd, inParts...)
@@ -192,7 +192,7 @@ type plannedJSON struct {
 	Objects int64  `json:"objects"`
 	Bytes   int64  `json:"bytes"`
 	Known   int64  `json:"known"`
-	// What was listed and is not to be packed.
+	// These count files that were listed but are not to be packed.
 	Archives int64 `json:"archives"`
 	Markers  int64 `json:"markers"`
 	Refused  int64 `json:"refused,omitempty"`
@@ -306,7 +306,7 @@ func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOpt
 	return cmp.Or(err, ctx.Err(), answer(sum.SetAside > 0 || aside))
 }
 
-// eventJSON is what became of a chunk, a line as it happens.
+// eventJSON is the outcome of a chunk. It is printed as soon as it is known.
 type eventJSON struct {
 	Chunk    string  `json:"chunk"`
 	Event    string  `json:"event"`
@@ -321,7 +321,8 @@ type eventJSON struct {
 	Problem  string  `json:"problem,omitempty"`
 }
 
-// tellWork tells of a chunk: what is wrong always, the rest if asked for.
+// tellWork prints the outcome of a chunk: problems always, the rest on
+// request.
 func (a *app) tellWork(e fleet.Event) {
 	j := eventJSON{Chunk: format.Escape(e.Chunk.Name), Event: string(e.What), Objects: e.Chunk.Objects, Bytes: e.Chunk.Bytes, Seconds: e.Took.Seconds(), Resumed: e.Resent}
 	if e.What == fleet.Done {
@@ -391,7 +392,8 @@ damaged at the source are listed.`,
 	return cmd
 }
 
-// plansNamed calls do with plans, with all there are if none is named.
+// plansNamed calls do with the named plans, or with all plans if there are no
+// names.
 func (a *app) plansNamed(ctx context.Context, c *catalog.Catalog, names []string, do func(catalog.Plan) error) error {
 	var plans []catalog.Plan
 	err := all(names, func(name string) error {
@@ -430,8 +432,8 @@ func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []strin
 	})
 }
 
-// everywhere is an address that holds wherever a worker is started: a path from the
-// root.
+// everywhere converts an address to one that works wherever a worker is
+// started: a path becomes absolute.
 func everywhere(address string) string {
 	if whole, err := filepath.Abs(address); err == nil && store.Scheme(address) == "" {
 		return whole
@@ -439,7 +441,8 @@ func everywhere(address string) string {
 	return address
 }
 
-// planNamed finds a plan by its name, or by its target, which is its usual name.
+// planNamed finds a plan by its name or by its target, which is the default
+// name.
 func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (catalog.Plan, error) {
 	p, err := c.Plan(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -498,7 +501,8 @@ type leftJSON struct {
 	Problem string `json:"problem"`
 }
 
-// provenBy says how many were proven by what, as the end of a line: ", proven by md5: 57".
+// provenBy returns the end of a line that counts the proofs of each kind: ",
+// proven by md5: 57".
 func provenBy(by map[string]int64) string {
 	var all []string
 	for _, kind := range slices.Sorted(maps.Keys(by)) {
@@ -550,7 +554,7 @@ func (a *app) tellStatus(s fleet.Status) {
 	}
 }
 
-// chunkWord is what a state is called here.
+// chunkWord returns the command line's word for a state.
 func chunkWord(s catalog.ChunkState) string {
 	if s == catalog.ChunkLeased {
 		return "at work"

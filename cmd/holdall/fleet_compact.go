@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/app/fleet"
 )
 
-// rewriting is what verbs have in common that write archives of a plan anew.
+// rewriting holds what is common to the verbs that rewrite archives of a plan.
 type rewriting struct {
 	work   fleet.WorkOptions
 	grace  time.Duration
@@ -29,8 +29,8 @@ func (r *rewriting) flags(a *app, cmd *cobra.Command) {
 	a.queueFlag(cmd)
 }
 
-// onPlans calls plan for plans that can be written anew, all of them or those named, and then has the
-// chunks packed that it made, and old archives removed.
+// onPlans calls plan for the named plans that can be rewritten, or for all of
+// them. It then packs the chunks that plan made, and removes old archives.
 func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan func(c *catalog.Catalog, p catalog.Plan) (chunks int, err error)) error {
 	if r.work.Workers < 1 {
 		return usage("--workers: expected at least 1, found %d", r.work.Workers)

@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/app/fleet"
 )
 
-// estimating are the flags of a plan that is not made.
+// estimating holds the flags of an estimate, which makes no plan.
 type estimating struct {
 	dry     bool
 	prices  string
@@ -33,7 +33,7 @@ func (e *estimating) flags(fs *pflag.FlagSet) {
 	fs.IntVarP(&e.jobs, "jobs", "j", 16, "with --rate measured: objects to read at once")
 }
 
-// check says what is wrong with the flags, and returns the rate that was given.
+// check validates the flags, and returns the given rate.
 func (e *estimating) check(fs *pflag.FlagSet) (rate float64, err error) {
 	for _, name := range []string{"prices", "rate", "workers", "jobs"} {
 		if fs.Changed(name) && !e.dry {
@@ -80,7 +80,8 @@ func (e *estimating) table() (fleet.Prices, error) {
 	return p, nil
 }
 
-// estimate says what a plan would come to. There need be no catalogue.
+// estimate prints the estimated result of a plan. It does not require a
+// catalogue.
 func (a *app) estimate(ctx context.Context, s fleet.Spec, o estimating, rate float64) error {
 	prices, err := o.table()
 	if err != nil {

@@ -77,7 +77,7 @@ refused.`,
 	return cmd
 }
 
-// A retireLog is a file that has each deletion before it happens.
+// A retireLog is a file that gets each deletion before it happens.
 type retireLog struct{ f *os.File }
 
 // write appends lines, and returns when they are on the disk.
@@ -95,7 +95,7 @@ func (l *retireLog) write(all ...retiredJSON) error {
 	return cmp.Or(err, l.f.Sync())
 }
 
-// retiredJSON is what became of an original.
+// retiredJSON is the outcome for one original.
 type retiredJSON struct {
 	Plan     string    `json:"plan"`
 	Path     string    `json:"path"`
@@ -179,7 +179,7 @@ func (a *app) fleetRetire(ctx context.Context, c *catalog.Catalog, names []strin
 			switch {
 			case a.json:
 				a.printJSON(j)
-			case k.Why == fleet.ArchiveChanged: // which is all of its files
+			case k.Why == fleet.ArchiveChanged: // this is about all of its files
 				if !broken[k.Archive] {
 					a.warn("%s: %s: originals stay: %s", format.Escape(store.Redact(k.Archive)), k.Why, j.Problem)
 				}
@@ -228,7 +228,7 @@ func (a *app) lineRetired(p catalog.Plan, done fleet.Retired, dry bool) {
 	}
 }
 
-// originalsJSON counts what became of the originals of what is packed.
+// originalsJSON counts the outcomes for the originals of packed files.
 type originalsJSON struct {
 	There   int64 `json:"there"`
 	Leaving int64 `json:"leaving"`

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// lateGC lets the first collection of garbage wait until there are 16 MiB instead of 4: most
-// commands end before, or soon after. From then on it is as usual.
+// lateGC delays the first garbage collection until 16 MiB are in use instead
+// of 4: most commands end before that, or soon after. Later collections happen
+// as usual.
 func lateGC() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -28,9 +29,10 @@ const (
 	idleCheck   = 15 * time.Second
 )
 
-// leanGC is for a command that goes on for days and remembers much: there is never more
-// garbage than 16 MiB, or an eighth of what is in use if that is more, and when nothing
-// happens what is free is given back to the system.
+// leanGC tunes the garbage collector for a command that runs for days and
+// holds much memory. Garbage is at most 16 MiB, or an eighth of the memory in
+// use if that is more. When the command is idle, free memory is returned to
+// the system.
 func leanGC() {
 	if os.Getenv("GOGC") != "" {
 		return

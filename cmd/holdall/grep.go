@@ -74,13 +74,13 @@ code is 1 if nothing matches, or if a file could not be read.`,
 	return cmd
 }
 
-// searched is what lines are searched for.
+// searched holds the options by which lines are matched.
 type searched struct {
 	exprs                      []string
 	fold, invert, words, fixed bool
 }
 
-// compile returns what says of a line whether it is one.
+// compile returns a function that reports whether a line matches.
 func (s *searched) compile(exprs []string) (func(line []byte) bool, error) {
 	var any []string
 	for _, expr := range exprs {
@@ -120,7 +120,7 @@ type grepping struct {
 func (g *grepping) run(ctx context.Context, in *holdall.Archive) error {
 	wanted := func(e holdall.Entry) bool {
 		if !e.Kind.HasContent() {
-			g.app.lost(in, e) // and with it what is below it
+			g.app.lost(in, e) // this also covers everything below it
 		}
 		return e.Kind.HasContent() && g.match(e.Name)
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// noIndex is what --index and HOLDALL_CACHE say to have none.
+// noIndex is the value of --index and HOLDALL_CACHE that turns indexes off.
 const noIndex = "none"
 
-// useIndex is which indexes archives may be read by.
+// useIndex returns which indexes archives may be read with.
 func (a *app) useIndex() holdall.UseIndex {
 	switch a.index {
 	case noIndex:
@@ -31,7 +31,7 @@ func (a *app) useIndex() holdall.UseIndex {
 	return holdall.UseIndex{At: a.index}
 }
 
-// indexFolder is where indexes are kept, nil for nowhere.
+// indexFolder returns the folder of the index cache, or nil for none.
 func (a *app) indexFolder() *holdall.IndexFolder {
 	dir := os.Getenv("HOLDALL_CACHE")
 	if dir == noIndex {
@@ -40,7 +40,7 @@ func (a *app) indexFolder() *holdall.IndexFolder {
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
-			return nil // nobody's home: it is a cache
+			return nil // no home folder: it is only a cache
 		}
 		dir = filepath.Join(user, "holdall")
 	}
@@ -51,14 +51,15 @@ func (a *app) indexFolder() *holdall.IndexFolder {
 	return f
 }
 
-// close ends the use of an archive. If it took long to open, an index of it is kept
-// for the next time.
+// close ends the use of an archive. If opening it took long, close keeps an
+// index for the next time.
 func (a *app) close(ctx context.Context, in *holdall.Archive) {
 	defer in.Close()
 	if ctx.Err() != nil || a.out.Flush() != nil {
-		return // whoever waits for results has them before that
+		return // the reader of the output has the results before the index is written
 	}
-	// It is for the next time: if it cannot be kept, nothing is amiss now.
+	// The index only speeds up the next opening, so a failure to keep it is not
+	// reported.
 	_, _ = in.KeepIndex(ctx, false)
 }
 

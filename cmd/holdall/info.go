@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/app/hierarchy"
 )
 
-// infoJSON is what is known of an archive as a whole.
+// infoJSON describes an archive as a whole.
 type infoJSON struct {
 	Format      string            `json:"format"`
 	Title       string            `json:"title"`
@@ -25,17 +25,17 @@ type infoJSON struct {
 	Dirs        int64             `json:"dirs"`
 	Unreadable  int64             `json:"unreadable,omitempty"`
 	Digests     int64             `json:"digests"`
-	Unproven    int64             `json:"unproven,omitempty"`        // files that nothing vouches for
-	Ranges      int64             `json:"unproven_ranges,omitempty"` // files that are compared only when all of one is read
+	Unproven    int64             `json:"unproven,omitempty"`        // files without a checksum
+	Ranges      int64             `json:"unproven_ranges,omitempty"` // files that are compared only when the whole file is read
 	Bytes       int64             `json:"bytes"`
-	Shared      int64             `json:"shared_bytes,omitempty"` // stored as another entry's
+	Shared      int64             `json:"shared_bytes,omitempty"` // stored as the content of another entry
 	StoredBytes int64             `json:"stored_bytes"`
 	IndexBytes  int64             `json:"index_bytes"`
 	Ratio       float64           `json:"ratio"`
 	Volumes     []string          `json:"volumes"`
 	Facts       map[string]string `json:"facts,omitempty"`
 	Unusual     []problemJSON     `json:"unusual,omitempty"`
-	Written     bool              `json:"being_written,omitempty"` // by another program, right now
+	Written     bool              `json:"being_written,omitempty"` // another program is writing it now
 	NWB         *hierarchy.NWB    `json:"nwb,omitempty"`
 	Arrays      []*arrayJSON      `json:"arrays,omitempty"`
 
@@ -84,7 +84,7 @@ unusual: use 'holdall verify' to check an archive.`,
 	}
 }
 
-// cannot notes that a view of the archive cannot be shown.
+// cannot records that a view of the archive cannot be shown.
 func (i *infoJSON) cannot(err error) {
 	p := holdall.Problem{Code: format.Code(describe(err).Code), Severity: format.Error, Off: -1, Volume: i.Volumes[0], Message: err.Error()}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
@@ -93,8 +93,8 @@ func (i *infoJSON) cannot(err error) {
 	i.Unusual, i.notes = append(i.Unusual, problemAsJSON(p)), append(i.notes, p)
 }
 
-// usualFacts are what is known of an archive in its usual view: more than in the one
-// that shows it as a whole.
+// usualFacts adds facts that only the archive's usual view shows, not the view
+// of the whole archive.
 func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error {
 	in, err := a.openBare(ctx, address, true)
 	if err != nil {
@@ -142,7 +142,7 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 			i.Files++
 			i.Bytes += e.Size
 			if in.Format().ReadsAll {
-				break // its checksums are not of entries
+				break // its checksums do not cover entries
 			}
 			if parts, whole := in.Compares(ctx, e); !whole {
 				i.Unproven++
@@ -189,7 +189,7 @@ func (a *app) printInfo(i *infoJSON) {
 	if i.Shared > 0 {
 		line("shared", "%s", a.humanSize(i.Shared))
 	}
-	once := i.Bytes - i.Shared // content as it is stored
+	once := i.Bytes - i.Shared // size of the content, with shared data counted once
 	line("stored", "%s in %s", a.humanSize(i.StoredBytes), count(int64(len(i.Volumes)), "volume"))
 	perEntry := ""
 	if i.Entries > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// Ctrl-C in the middle leaves nothing half-made, keeps what was there before,
-// and exits 130.
+// TestInterrupt checks that Ctrl-C in the middle leaves no partial files,
+// keeps the previous ones, and exits 130.
 func TestInterrupt(t *testing.T) {
 	dir := t.TempDir()
 	big := filepath.Join(dir, "big")
@@ -27,7 +27,7 @@ func TestInterrupt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.Truncate(8 << 30); err != nil { // takes no room, and long to read
+		if err := f.Truncate(8 << 30); err != nil { // takes no space, but long to read
 			t.Fatal(err)
 		}
 		f.Close()
@@ -44,7 +44,7 @@ func TestInterrupt(t *testing.T) {
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			cmd := exec.Command(os.Args[0], args...)
-			cmd.Args[0] = "holdall" // what the test binary takes as: be the command
+			cmd.Args[0] = "holdall" // makes the test binary be the command
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "TMPDIR="+dir)
 			var stderr bytes.Buffer
@@ -77,7 +77,7 @@ func TestInterrupt(t *testing.T) {
 			}
 		})
 	}
-	// Killed outright, it leaves at most what the next run clears.
+	// When it is killed, it leaves only files that the next run removes.
 	cmd := exec.Command(os.Args[0], "pack", "-o", "x.caf", "big")
 	cmd.Args[0] = "holdall"
 	cmd.Dir = dir
@@ -104,7 +104,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// temporaries lists what a run has not finished.
+// temporaries lists the unfinished files of a run.
 func temporaries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)

@@ -21,8 +21,8 @@ import (
 
 func init() { commands["dies"] = dies }
 
-// dies FILE N ARGS…: runs holdall, and kills it just before it asks the system for the N-th
-// change of a file. How many there were is written to FILE.
+// dies FILE N ARGS…: runs holdall, and kills it just before its N-th system
+// call that changes a file. It writes the number of changes to FILE.
 func dies() {
 	at, err := strconv.Atoi(os.Args[2])
 	if err != nil {
@@ -53,7 +53,7 @@ func dies() {
 			continue
 		}
 		if err != nil {
-			break // nothing is left of it
+			break // everything of it is gone
 		}
 		if ws.Exited() && w == pid {
 			code = ws.ExitStatus()
@@ -83,14 +83,14 @@ func dies() {
 	os.Exit(code)
 }
 
-// changes reports whether a call of the system, which just begins, changes a file.
+// changes reports whether a system call that is about to start changes a file.
 func changes(r *syscall.PtraceRegs) bool {
 	const renameat2, copyFileRange = 316, 326
 	switch r.Orig_rax {
 	case syscall.SYS_OPENAT:
 		return r.Rdx&(syscall.O_CREAT|syscall.O_TRUNC) != 0
 	case syscall.SYS_WRITE, syscall.SYS_PWRITE64:
-		return r.Rdi > 2 && r.Rdx != 8 // neither output nor what wakes the runtime
+		return r.Rdi > 2 && r.Rdx != 8 // neither standard output and error nor wake-ups of the runtime
 	case syscall.SYS_FTRUNCATE, syscall.SYS_FALLOCATE, syscall.SYS_FSYNC, syscall.SYS_FCHMOD, syscall.SYS_FCHOWN,
 		syscall.SYS_RENAMEAT, renameat2, syscall.SYS_UNLINKAT, syscall.SYS_MKDIRAT, syscall.SYS_LINKAT, syscall.SYS_SYMLINKAT,
 		syscall.SYS_FCHOWNAT, syscall.SYS_FCHMODAT, syscall.SYS_UTIMENSAT, syscall.SYS_SENDFILE, copyFileRange:
@@ -99,7 +99,8 @@ func changes(r *syscall.PtraceRegs) bool {
 	return false
 }
 
-// itself is holdall, or what else the test binary can be.
+// itself returns a command that runs the test binary as holdall, or as another
+// of its commands.
 func itself(t *testing.T, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
@@ -112,25 +113,27 @@ func itself(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// A killing is a command that is killed, again and again.
+// A killing is a command that is killed repeatedly.
 type killing struct {
 	name  string
-	setup []string // commands that make what it begins with, of data, a folder
+	setup []string // commands that prepare the command's input from data, a folder
 	args  string
-	// sound is an archive of which not all bytes are those of another time. What can be
-	// read of it is, and it has no errors.
+	// sound is an archive whose bytes may differ between runs. Its readable
+	// content is compared instead, and it must have no errors.
 	sound string
 	view  string
-	// errors is how many of them the archive begins with and keeps. It is then compared by exports.
+	// errors is the number of errors that the archive begins with and keeps. It is
+	// then compared by exports.
 	errors int
-	// whole are folders that appear whole.
+	// whole are folders that must appear whole.
 	whole string
-	// onlyOnce says that the command refuses to do again what it has done.
+	// onlyOnce is set if the command refuses to run a second time.
 	onlyOnce bool
-	// partly is a file that is changed in its place: some of it is as before, and some as after.
+	// partly is a file that is changed in place: parts of it may be old, and parts
+	// new.
 	partly string
-	// parity is parity that the command writes, of its archive, which knows when that was
-	// written.
+	// parity is the parity file that the command writes for its archive. It
+	// records the time when the archive was written.
 	parity, of string
 }
 
@@ -195,9 +198,10 @@ var killings = []killing{
 	{name: "oak import", setup: []string{"!oak checkpoints", "oak export segmentstore -o x.jsonl", "!rm segmentstore"}, args: "oak import x.jsonl -o s2", whole: "s2", sound: "s2", onlyOnce: true},
 }
 
-// TestKilledCommands kills commands at random: what is there under a final name is whole,
-// the same command again succeeds, and nothing is left of the first one. HOLDALL_LONG is
-// how many times each.
+// TestKilledCommands kills commands at random. Each file under a final name
+// must be whole, the same command must succeed when it is run again, and
+// nothing of the first run may be left. HOLDALL_LONG is the number of rounds
+// for each command.
 func TestKilledCommands(t *testing.T) {
 	testkit.Serial(t)
 	testkit.Long(t)
@@ -231,7 +235,7 @@ func TestKilledCommands(t *testing.T) {
 	}
 }
 
-// check looks at what a killed command has left, and gives it again.
+// check examines what a killed command has left, and runs the command again.
 func (k *killing) check(t *testing.T, dir, before, after string, code int) {
 	t.Helper()
 	left, was, want := everythingIn(t, dir), everythingIn(t, before), everythingIn(t, after)
@@ -279,7 +283,7 @@ func (k *killing) check(t *testing.T, dir, before, after string, code int) {
 	now := everythingIn(t, dir)
 	for name, sum := range now {
 		refused := (got > 1 || done && k.partly != "") && strings.HasSuffix(name, ".holdall-lock")
-		kept := done && strings.Contains(name, ".bak.") // what it had written itself
+		kept := done && strings.Contains(name, ".bak.") // it wrote this itself
 		if !k.aside(name) && want[name] != sum && !refused && !kept {
 			t.Errorf("after it again, %s is another or should not be there", name)
 		}
@@ -291,16 +295,16 @@ func (k *killing) check(t *testing.T, dir, before, after string, code int) {
 	}
 }
 
-// aside reports whether a file is compared by what can be read of its archive, or is what Oak
-// leaves, too.
+// aside reports whether a file is left out of the byte comparison: its archive
+// is compared by content, or it is a file that Oak leaves, too.
 func (k *killing) aside(name string) bool {
 	root, _, _ := strings.Cut(name, "/")
 	// Scratch files lose their names as soon as they are open.
 	return root == k.sound || name == k.parity || strings.HasPrefix(name, "tmp/holdall-scratch-") || strings.HasSuffix(name, "/repo.lock") || strings.HasSuffix(name, ".jsonl.part")
 }
 
-// isSound wants nothing wrong with the archive that is compared by what can be read of it, and
-// that it is as in one of the folders.
+// isSound requires that the archive that is compared by content has no errors,
+// and has the content that it has in one of the folders.
 func (k *killing) isSound(t *testing.T, dir string, as ...string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, k.sound)); k.sound == "" || err != nil {
@@ -331,7 +335,8 @@ func (k *killing) isAs(t *testing.T, dir, folder string) bool {
 	return code == 0
 }
 
-// tidy is a state without what is temporary, and the file that Oak locks and leaves.
+// tidy returns a state without temporary files and without the file that Oak
+// locks and leaves.
 func tidy(state map[string]string) map[string]string {
 	all := map[string]string{}
 	for name, sum := range state {
@@ -363,7 +368,7 @@ func below(state map[string]string, folder string) (n int) {
 	return n
 }
 
-// begin makes what a command begins with.
+// begin creates the files that a command begins with.
 func (k *killing) begin(t *testing.T, rnd *rand.Rand) string {
 	dir := t.TempDir()
 	must := func(err error) {
@@ -384,7 +389,7 @@ func (k *killing) begin(t *testing.T, rnd *rand.Rand) string {
 			p := filepath.Join(dir, words[1])
 			info, err := os.Stat(p)
 			must(err)
-			must(os.Truncate(p, info.Size()*3/4&^511+100)) // a tar that ends with a member looks whole
+			must(os.Truncate(p, info.Size()*3/4&^511+100)) // a tar that ends after a member looks whole
 		case "!chop":
 			p := filepath.Join(dir, words[1])
 			info, err := os.Stat(p)
@@ -429,7 +434,7 @@ func again(t *testing.T, from string) string {
 	return to
 }
 
-// runs holdall, and says how it ends.
+// runs runs holdall, and returns its exit code and output.
 func runs(t *testing.T, dir string, args ...string) (code int, out string) {
 	t.Helper()
 	cmd := itself(t, args...)
@@ -442,7 +447,8 @@ func runs(t *testing.T, dir string, args ...string) (code int, out string) {
 	return cmd.ProcessState.ExitCode(), string(bytes.TrimSpace(b))
 }
 
-// dies runs the command and kills it at its n-th change, and says how many it made.
+// dies runs the command and kills it at its n-th change. It returns how many
+// changes the command made.
 func (k *killing) dies(t *testing.T, dir string, at int) (n, code int, out string) {
 	t.Helper()
 	count := filepath.Join(t.TempDir(), "count")
@@ -457,7 +463,7 @@ func (k *killing) dies(t *testing.T, dir string, at int) (n, code int, out strin
 	return n, code, out
 }
 
-// everythingIn is what is in a folder: files, by digests of their contents.
+// everythingIn returns the files in a folder, with digests of their contents.
 func everythingIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -17,8 +17,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// shown returns a name as it is printed, and its bytes in hexadecimal if that
-// is not how it is stored.
+// shown returns a name in the form in which it is printed. If that differs
+// from the stored bytes, it also returns these in hexadecimal.
 func shown(name string) (path, pathHex string) {
 	path = format.Escape(name)
 	if path != name {
@@ -27,7 +27,7 @@ func shown(name string) (path, pathHex string) {
 	return path, pathHex
 }
 
-// humanSize is a size for people: 12.3 MiB.
+// humanSize formats a size for people: 12.3 MiB.
 func (a *app) humanSize(n int64) string {
 	if a.exact || n < 0 {
 		return strconv.FormatInt(n, 10)
@@ -46,12 +46,12 @@ func humanSize(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", f, units[0])
 }
 
-// appendJSONString appends a JSON string without going through reflection: a
-// listing has millions.
+// appendJSONString appends a JSON string without reflection: a listing has
+// millions.
 func appendJSONString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')
-	from := 0 // nearly always the whole string is plain
+	from := 0 // the whole string is nearly always plain
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c >= 0x20 && c < utf8.RuneSelf && c != '"' && c != '\\' {
 			continue
@@ -72,8 +72,9 @@ func appendJSONString(b []byte, s string) []byte {
 	return append(append(b, s[from:]...), '"')
 }
 
-// appendEntry appends an entry as one JSON object; the fields are those of
-// docs/cli.md. Damage that hides where its content lies becomes its Fault.
+// appendEntry appends an entry as one JSON object with the fields in
+// docs/cli.md. If damage hides where the content is, that becomes the entry's
+// Fault.
 func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e *holdall.Entry) ([]byte, error) {
 	str := func(key, v string) {
 		if v != "" {
@@ -116,7 +117,7 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e *holdall.E
 		sep, from := `,"spans":[`, len(b)
 		for x, err := range a.Extents(ctx, *e) {
 			if c, damaged := errors.AsType[*format.CorruptError](err); damaged {
-				b, e.Fault = b[:from], &c.Problem // the others are listed all the same
+				b, e.Fault = b[:from], &c.Problem // the other fields are listed nevertheless
 				break
 			}
 			if err != nil {
@@ -153,7 +154,7 @@ func appendSpan(b []byte, x format.Extent) []byte {
 	return append(b, '}')
 }
 
-// octal is a mode as chmod takes it.
+// octal formats a mode for chmod.
 func octal(m fs.FileMode) string {
 	n := uint32(m.Perm())
 	for i, bit := range []fs.FileMode{fs.ModeSticky, fs.ModeSetgid, fs.ModeSetuid} {

@@ -9,9 +9,10 @@ import (
 	"github.com/holdall/holdall/internal/sysfile"
 )
 
-// lockRepository takes the lock of a segment store, which is one of fcntl over all of
-// repo.lock. Oak waits for it without a word; this says who has it. Systems without such
-// locks need none: a running Oak has its files open, which cannot be removed there.
+// lockRepository takes the lock of a segment store: an fcntl lock on all of
+// repo.lock. Oak waits for the lock silently; lockRepository instead fails
+// with an error that names the holder. Systems without such locks need none: a
+// running Oak has its files open, which cannot be removed there.
 func lockRepository(dir string) (unlock func(), err error) {
 	name := filepath.Join(dir, "repo.lock")
 	_, existed := os.Lstat(name)

@@ -38,7 +38,7 @@ damaged.`,
   holdall ls -RlS docs.caf | head
   holdall ls -R --json docs.caf | jq -r .path`,
 		Args: func(cmd *cobra.Command, given []string) error {
-			if human && len(given) == 0 { // it means help of other verbs
+			if human && len(given) == 0 { // for other verbs it means help
 				return nil
 			}
 			return args(1, -1, "an archive")(cmd, given)
@@ -75,7 +75,7 @@ damaged.`,
 	return cmd
 }
 
-// listing is what ls lists, and how.
+// listing holds the options of ls.
 type listing struct {
 	app                                            *app
 	long, recursive, self, bySize, byTime, reverse bool
@@ -83,7 +83,7 @@ type listing struct {
 	names                                          *glob.Filter
 }
 
-// list prints what paths name, or what is in them.
+// list prints the entries that paths name, or their contents.
 func (l *listing) list(ctx context.Context, in *holdall.Archive, paths []string) error {
 	if len(paths) == 0 {
 		paths = []string{"."}
@@ -100,7 +100,7 @@ func (l *listing) list(ctx context.Context, in *holdall.Archive, paths []string)
 	})
 }
 
-// one prints an entry, or what is in it.
+// one prints an entry, or its contents.
 func (l *listing) one(ctx context.Context, in *holdall.Archive, e holdall.Entry, print func(holdall.Entry) error) error {
 	selected := func(e holdall.Entry) error {
 		if !l.names.Wants(e.Name) {
@@ -119,7 +119,7 @@ func (l *listing) one(ctx context.Context, in *holdall.Archive, e holdall.Entry,
 	return each(in.Below(ctx, e.Name), selected)
 }
 
-// inOrder has do print entries, and puts the lines in the order that is wanted.
+// inOrder has print write entries, and sorts the lines in the requested order.
 func (l *listing) inOrder(print func(holdall.Entry) error, do func(print func(holdall.Entry) error) error) error {
 	if !l.bySize && !l.byTime && !l.reverse {
 		return do(print)
@@ -145,7 +145,7 @@ func (l *listing) inOrder(print func(holdall.Entry) error, do func(print func(ho
 		case l.bySize:
 			first, name = ^uint64(e.Size), e.Name
 		case l.byTime:
-			first, name = ^(uint64(e.ModTime.Unix()) ^ 1<<63), e.Name // of no time: last
+			first, name = ^(uint64(e.ModTime.Unix()) ^ 1<<63), e.Name // without a time: last
 		}
 		if l.reverse {
 			first = ^first
@@ -170,7 +170,7 @@ func (l *listing) inOrder(print func(holdall.Entry) error, do func(print func(ho
 	})
 }
 
-// each does something with each of what comes, until there is an error.
+// each calls do for each value of seq, until there is an error.
 func each[T any](seq iter.Seq2[T, error], do func(T) error) error {
 	for x, err := range seq {
 		if err == nil {
@@ -183,7 +183,7 @@ func each[T any](seq iter.Seq2[T, error], do func(T) error) error {
 	return nil
 }
 
-// all is each of what is in a list.
+// all returns the values of a list as a sequence.
 func all[T any](list []T, do func(T) error) error {
 	for _, x := range list {
 		if err := do(x); err != nil {
@@ -193,10 +193,10 @@ func all[T any](list []T, do func(T) error) error {
 	return nil
 }
 
-// entryPrinter returns what prints an entry on a line.
+// entryPrinter returns a function that prints an entry on a line.
 func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) func(holdall.Entry) error {
 	var b []byte
-	modeWidth := 1 // only the kind, where the format keeps no modes
+	modeWidth := 1 // only the type if the format stores no modes
 	if in.Format().Keeps&format.KeepsModes != 0 {
 		modeWidth = len("drwxrwxrwx")
 	}
@@ -218,8 +218,8 @@ func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) 
 	}
 }
 
-// lost says of an entry that damage hides what it is, or what it holds, on a line of its own.
-// Then the verb's answer is no.
+// lost warns that damage hides an entry's type or contents. The verb then
+// exits with 1.
 func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
 	const most = 1000
 	if p := e.Fault; p == nil || p.Severity != format.Error || p.Code == format.Unsupported || p.Class == "external-blob" {
@@ -236,7 +236,7 @@ func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
 	}
 }
 
-// suffix marks what is no file.
+// suffix returns the mark that shows the type of an entry; a file has none.
 func suffix(e holdall.Entry) string {
 	switch e.Kind {
 	case format.Dir:
@@ -249,7 +249,7 @@ func suffix(e holdall.Entry) string {
 	return ""
 }
 
-// longLine is an entry with what the archive keeps of it.
+// longLine returns the line of an entry with its stored attributes.
 func (a *app) longLine(e holdall.Entry, modeWidth int) string {
 	mode := cmp.Or(map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind], "-")
 	if e.HasMode {
@@ -313,7 +313,7 @@ func (a *app) treeCommand() *cobra.Command {
 	return cmd
 }
 
-// treeDrawing draws an archive's folders.
+// treeDrawing draws the folders of an archive as a tree.
 type treeDrawing struct {
 	app                *app
 	in                 *holdall.Archive
@@ -322,7 +322,7 @@ type treeDrawing struct {
 	dirs, files, bytes int64
 }
 
-// draw draws what is in dir, with lead before each line.
+// draw draws the contents of dir, with lead before each line.
 func (t *treeDrawing) draw(ctx context.Context, dir, lead string, level int) error {
 	var entries []holdall.Entry
 	err := each(t.in.ReadDir(ctx, dir), func(e holdall.Entry) error {

@@ -20,18 +20,20 @@ import (
 // Exit codes; see docs/cli.md.
 const (
 	exitOK          = 0
-	exitNo          = 1 // done, and the answer is no: damage, differences, nothing matched
-	exitFailed      = 2 // could not do it
+	exitNo          = 1 // success, but the answer is no: damage, differences, no match
+	exitFailed      = 2 // it could not do its work
 	exitInterrupted = 130
 )
 
-// errInterrupted is why the context ends when the user has had enough.
+// errInterrupted is the cause of a context that the user ended.
 var errInterrupted = errors.New("interrupted")
 
-// errNo ends a verb whose answer is no; what is to be said has been said.
+// errNo ends a verb whose answer is no. The verb has already printed the
+// reason.
 var errNo = errors.New("no")
 
-// errSaid ends a verb that failed, about which another process has said it.
+// errSaid ends a verb that failed. Another process has already reported the
+// error.
 var errSaid = errors.New("said already")
 
 func main() {
@@ -42,7 +44,7 @@ func main() {
 	go func() {
 		<-signals
 		cancel(errInterrupted)
-		<-signals // the second time nobody wants to wait for anything
+		<-signals // after a second signal, exit at once
 		os.Exit(exitInterrupted)
 	}()
 	os.Exit(newApp(os.Stdin, os.Stdout, os.Stderr).run(ctx, os.Args[1:]))

@@ -29,23 +29,23 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden parts of scripts")
 
 func TestMain(m *testing.M) {
-	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine keeps indexes of anything
+	if os.Getenv("HOLDALL_CACHE") == "" { // a slow machine would keep an index of any archive
 		os.Setenv("HOLDALL_CACHE", noIndex)
 	}
 	testscript.Main(m, commands)
 }
 
-// commands are what the test binary is by names other than its own.
+// commands maps names to the commands that the test binary runs under them.
 var commands = map[string]func(){"holdall": main, "withtiny": withTiny, "whileopen": whileOpen, "fakebrowser": fakeBrowser}
 
-// withtiny ARGS…: runs holdall with a format that it does not come with.
+// withtiny ARGS…: runs holdall with a format that is not built in.
 func withTiny() {
 	format.Register(tiny.Format)
 	main()
 }
 
-// whileopen STORE ARGS…: runs holdall as another process while this one has the lock of
-// a segment store.
+// whileopen STORE ARGS…: runs holdall as another process, while this process
+// holds the lock of a segment store.
 func whileOpen() {
 	unlock, err := lockRepository(os.Args[1])
 	if err != nil {
@@ -61,8 +61,8 @@ func whileOpen() {
 	}
 }
 
-// TestScripts runs testdata/*.txtar: the command line as users see it. Their
-// names begin with the verb.
+// TestScripts runs testdata/*.txtar, which test the command line as users see
+// it. Their names begin with the verb.
 func TestScripts(t *testing.T) {
 	fixtures, err := filepath.Abs("../../format/caf/testdata/fixtures")
 	if err != nil {
@@ -166,7 +166,7 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 
 type bucketKey struct{}
 
-// upload DIR PREFIX: makes objects of the files in a folder.
+// upload DIR PREFIX: uploads the files in a folder as objects.
 func upload(ts *testscript.TestScript, neg bool, args []string) {
 	s := ts.Value(bucketKey{}).(*s3test.Server)
 	dir := ts.MkAbs(args[0])
@@ -182,7 +182,8 @@ func upload(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 }
 
-// rot KEY: changes a byte of an object, and not the checksum that the bucket has of it.
+// rot KEY: changes a byte of an object, but not the checksum that the bucket
+// keeps for it.
 func rot(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(bucketKey{}).(*s3test.Server).Rot("bucket", args[0], 7)
 }
@@ -192,8 +193,8 @@ func remove(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Value(bucketKey{}).(*s3test.Server).Remove("bucket", args[0])
 }
 
-// page PAGE HEADING: the commands of a section, as they stand. What follows # says if a command
-// has another exit code than 0.
+// page PAGE HEADING: runs the commands of a section unchanged. The text after
+// # gives the exit code if it is not 0.
 func page(ts *testscript.TestScript, neg bool, args []string) {
 	b, err := os.ReadFile(filepath.Join(ts.Getenv("DOCS"), args[0]))
 	ts.Check(err)
@@ -222,7 +223,7 @@ func page(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// oak FIXTURE: unpacks a segment store of the reference here, as segmentstore.
+// oak FIXTURE: unpacks a segment store written by Oak into segmentstore.
 func unpackOak(ts *testscript.TestScript, neg bool, args []string) {
 	f, err := os.Open(filepath.Join(ts.Getenv("OAK"), args[0]+".tar.gz"))
 	ts.Check(err)
@@ -246,7 +247,7 @@ func unpackOak(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fill FILE N: a file of N bytes, none like its neighbour.
+// fill FILE N: writes a file of N bytes, each different from the next.
 func fill(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := parseSize(args[1])
 	ts.Check(err)
@@ -259,7 +260,7 @@ func fill(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
 }
 
-// flip FILE OFFSET: turns a bit.
+// flip FILE OFFSET: flips a bit.
 func flip(ts *testscript.TestScript, neg bool, args []string) {
 	b, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -269,7 +270,7 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
 }
 
-// cut FILE N: takes N bytes off the end.
+// cut FILE N: removes the last N bytes.
 func cut(ts *testscript.TestScript, neg bool, args []string) {
 	info, err := os.Stat(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -278,7 +279,7 @@ func cut(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()-n))
 }
 
-// clean: nothing half-made is left anywhere.
+// clean: checks that no partial files are left anywhere.
 func clean(ts *testscript.TestScript, neg bool, args []string) {
 	deadline := time.Now().Add(5 * time.Second)
 	for {

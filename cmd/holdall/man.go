@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// manCommand writes manual pages. It is hidden: it is for those who make packages.
+// manCommand writes manual pages. It is hidden, as it is for packagers.
 func (a *app) manCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
@@ -29,7 +29,7 @@ func (a *app) manCommand() *cobra.Command {
 	}
 }
 
-// writePages writes a page for a command, and one for each below it.
+// writePages writes a page for a command and for each of its subcommands.
 func writePages(dir string, cmd *cobra.Command) error {
 	if err := os.WriteFile(filepath.Join(dir, pageOf(cmd)+".1"), []byte(manPage(cmd)), 0o666); err != nil {
 		return err
@@ -110,7 +110,7 @@ func roffFlags(b *strings.Builder, flags *pflag.FlagSet) {
 	})
 }
 
-// roffText writes paragraphs. One that is indented keeps its lines.
+// roffText writes paragraphs. An indented paragraph keeps its lines.
 func roffText(b *strings.Builder, text string) {
 	for i, paragraph := range strings.Split(strings.Trim(text, "\n"), "\n\n") {
 		if i > 0 {

@@ -57,7 +57,8 @@ writes a picture, in the format of the extension (.svg or .png).`,
 	return cmd
 }
 
-// drawing returns what draws a file of that name, nil for none.
+// drawing returns the function that draws the format of a file name, or nil if
+// there is none.
 func drawing(name string) (func(*bytemap.Map, io.Writer) error, error) {
 	switch strings.ToLower(filepath.Ext(name)) {
 	case ".svg":
@@ -71,7 +72,7 @@ func drawing(name string) (func(*bytemap.Map, io.Writer) error, error) {
 	return nil, errors.New("-o: expected a name that ends in .svg or .png")
 }
 
-// writeFile writes a file that appears whole or not at all.
+// writeFile writes a file atomically: it appears whole or not at all.
 func writeFile(ctx context.Context, name string, write func(io.Writer) error) error {
 	st, name, err := store.OpenAddress(ctx, name)
 	if err != nil {
@@ -83,7 +84,7 @@ func writeFile(ctx context.Context, name string, write func(io.Writer) error) er
 	}
 	defer w.Abort()
 	done := write(w)
-	if done != nil && !errors.Is(done, errNo) { // which is a whole answer
+	if done != nil && !errors.Is(done, errNo) { // errNo comes with a complete result
 		return done
 	}
 	_, err = w.Commit(ctx)

@@ -72,7 +72,7 @@ could be mounted.`,
 	return cmd
 }
 
-// mounting is what a user wants of mount.
+// mounting holds the options of mount.
 type mounting struct {
 	daemon     bool
 	foreground bool
@@ -83,7 +83,7 @@ type mounting struct {
 	nonEmpty   bool
 }
 
-// freeName returns a name that nobody has taken.
+// freeName returns a name that is not in taken.
 func freeName(name string, taken map[string]bool) string {
 	free := name
 	for n := 2; taken[free]; n++ {
@@ -110,7 +110,7 @@ func (f *ownerFlag) Set(s string) error {
 	return nil
 }
 
-// mountedJSON says where archives are.
+// mountedJSON is the result of a mount: where the archives are.
 type mountedJSON struct {
 	Archive string `json:"archive"`
 	Dir     string `json:"dir"`
@@ -124,7 +124,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	trees, err := a.mountTrees(ctx, addresses, o)
 	var m *mount.Mount
 	if err == nil {
-		a.address = "" // of none in particular from here on
+		a.address = "" // from here on, errors are about no archive in particular
 		source := store.Redact(addresses[0])
 		if len(addresses) > 1 {
 			source = "holdall"
@@ -168,7 +168,8 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	return context.Cause(ctx)
 }
 
-// mountTrees opens the archives that are mounted. Those that are open come with an error, too.
+// mountTrees opens the archives to be mounted. With an error, it also returns
+// those that are already open.
 func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (trees []mount.Tree, err error) {
 	taken := map[string]bool{}
 	for _, address := range addresses {
@@ -185,25 +186,26 @@ func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (t
 		}
 		a.doubts() // now, not at the end
 		t.Name = freeName(archiveName(address), taken)
-		// The next start is not to take as long. Whoever looks now does not wait.
+		// Keep an index, so that the next start is faster. Readers do not wait for it.
 		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx, true) }
 		trees = append(trees, t)
 	}
 	return trees, nil
 }
 
-// moreToRun lets more threads run than there are processors, unless the user has said how
-// many. Each of those that wait for what the system asks counts as one that runs, for a
-// while, and the library has one more of them than there are processors. So a request had
-// to wait until somebody saw that others did nothing.
+// moreToRun lets more threads run than there are processors, unless the user
+// has set a number. A thread that waits in a system call counts as running for
+// a while, and the library has one more of them than there are processors.
+// Without this, a request could wait until the runtime noticed that the other
+// threads were blocked.
 func moreToRun() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
 	}
 }
 
-// stateOf returns what stands for the bytes at an address, those of a folder too; "" if
-// nothing does.
+// stateOf returns a string that identifies the state of the bytes at an
+// address, which may be a folder. It returns "" if there is none.
 func stateOf(ctx context.Context, address string) string {
 	if address == "-" {
 		return ""
@@ -215,7 +217,7 @@ func stateOf(ctx context.Context, address string) string {
 	return stateIn(ctx, st, name)
 }
 
-// stateIn is stateOf what has a name in a store.
+// stateIn is stateOf for a name in a store.
 func stateIn(ctx context.Context, st store.Store, name string) string {
 	if v := versionIn(ctx, st, name); v != "" {
 		return v
@@ -235,15 +237,16 @@ func stateIn(ctx context.Context, st store.Store, name string) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// A daemon is this program once more, which says by a pipe that it is ready. What it
-// says before that, the one in front passes on.
+// A daemon is a second process of this program. It reports through a pipe that
+// it is ready. The parent prints all output that comes before that.
 const (
-	readyVar  = "HOLDALL_MOUNT_READY" // set where there is such a pipe, as file 3
+	readyVar  = "HOLDALL_MOUNT_READY" // set if there is such a pipe, as file 3
 	readyMark = "\x00"
 )
 
-// answerParent makes what is said go to who waits for the mount, if somebody does, until
-// ready is called, also what fusermount3 says. The log goes elsewhere, as it outlives that.
+// answerParent redirects output to the process that waits for the mount, if
+// there is one, until ready is called. This includes the output of
+// fusermount3. The log goes elsewhere, as it continues after that.
 func (a *app) answerParent() (logTo io.Writer, ready func(), err error) {
 	if os.Getenv(readyVar) == "" {
 		return a.stderr, func() {}, nil
@@ -276,7 +279,7 @@ func (a *app) mountInBackground(ctx context.Context, addresses []string, o mount
 		return err
 	}
 	defer r.Close()
-	out, outW, err := os.Pipe() // of which nobody need wait for the end
+	out, outW, err := os.Pipe() // the parent need not wait until the pipe closes
 	if err != nil {
 		return errors.Join(err, w.Close())
 	}
@@ -309,7 +312,8 @@ func (a *app) mountInBackground(ctx context.Context, addresses []string, o mount
 	}
 }
 
-// passOn tells what a daemon said before it was ready, and lets it go if it is.
+// passOn prints the output that a daemon wrote before it was ready. If the
+// daemon is ready, passOn leaves it running.
 func (a *app) passOn(cmd *exec.Cmd, said []byte, results io.Reader, archives int) error {
 	text, ready := bytes.CutSuffix(said, []byte(readyMark))
 	if _, err := a.stderr.Write(text); err != nil {
@@ -323,7 +327,7 @@ func (a *app) passOn(cmd *exec.Cmd, said []byte, results io.Reader, archives int
 		return errSaid
 	}
 	lines := bufio.NewReader(results)
-	for i := 0; a.json && i < archives; i++ { // a line for each, all of which are there
+	for i := 0; a.json && i < archives; i++ { // one line for each archive; all are mounted
 		line, err := lines.ReadString('\n')
 		if a.out.WriteString(line); err != nil {
 			break

@@ -20,13 +20,13 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// mountIn starts holdall in a folder that has x.caf and an empty folder mnt, and waits
-// until it has mounted, or ended.
+// mountIn starts holdall in a folder with x.caf and an empty folder mnt, and
+// waits until it has mounted or ended.
 func mountIn(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, text *testkit.Text, ended chan error) {
 	t.Helper()
 	text = &testkit.Text{}
 	cmd = exec.Command(os.Args[0], args...)
-	cmd.Args[0] = "holdall" // what the test binary takes as: be the command
+	cmd.Args[0] = "holdall" // makes the test binary be the command
 	cmd.Dir, cmd.Stderr = dir, text
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestMountEndsCleanly(t *testing.T) {
 func TestMountInTheBackground(t *testing.T) {
 	dir := toMount(t)
 	at := filepath.Join(dir, "mnt")
-	// Whoever waits for its output must not wait for the daemon.
+	// A reader of the command's output must not have to wait for the daemon.
 	out, text, code := holdallIn(t, dir, "mount", "--json", "--daemon", "--log", "log", "x.caf", "mnt")
 	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) })
 	var m mountedJSON

@@ -12,8 +12,9 @@ import (
 	"github.com/holdall/holdall/internal/glob"
 )
 
-// expand finds the entries that a path of the command line names: that of the name, or if there
-// is none and it is a pattern, those that are like it. A pattern is compared with whole names.
+// expand finds the entries that a path of the command line names. This is the
+// entry of that name, or, if there is none and the path is a pattern, the
+// entries that match. A pattern is compared with whole names.
 func expand(ctx context.Context, in *holdall.Archive, name string) ([]holdall.Entry, error) {
 	e, err := lookup(ctx, in, name)
 	if err == nil {
@@ -33,7 +34,7 @@ func expand(ctx context.Context, in *holdall.Archive, name string) ([]holdall.En
 	return found, nil
 }
 
-// expandAll is expand of several paths. Each entry comes once.
+// expandAll is expand for several paths. It returns each entry once.
 func expandAll(ctx context.Context, in *holdall.Archive, names []string) (found []holdall.Entry, err error) {
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -51,8 +52,8 @@ func expandAll(ctx context.Context, in *holdall.Archive, names []string) (found 
 	return found, nil
 }
 
-// like returns the entries in dir whose names, from there on, are like a pattern. It reads only
-// the folders that the pattern can mean.
+// like returns the entries in dir whose names relative to dir match a pattern.
+// It reads only folders that can contain matches.
 func like(ctx context.Context, in *holdall.Archive, dir, pattern string) (found []holdall.Entry, err error) {
 	first, rest, deeper := strings.Cut(pattern, "/")
 	within := func(name string) string {

@@ -17,11 +17,12 @@ import (
 
 const (
 	shownRows   = 40   // of a list for people
-	timedSeries = 1000 // of which programs are told when they begin and end
+	timedSeries = 1000 // for up to this number of series, programs get the start and end times
 	shownLines  = 4    // of a text
 )
 
-// keysOf returns an archive by the keys of its hierarchy; nil if it has none.
+// keysOf returns an archive by the keys of its hierarchy, or nil if it has
+// none.
 func (a *app) keysOf(ctx context.Context, in *holdall.Archive) (*holdall.Archive, error) {
 	views := in.Format().Views
 	switch {
@@ -36,7 +37,7 @@ func (a *app) keysOf(ctx context.Context, in *holdall.Archive) (*holdall.Archive
 	return a.openAgain(ctx, in, nil)
 }
 
-// look looks at the hierarchy of an archive, if it has one.
+// look adds a description of an archive's hierarchy, if it has one.
 func (i *infoJSON) look(ctx context.Context, a *app, in *holdall.Archive) error {
 	keys, err := a.keysOf(ctx, in)
 	if keys == nil {
@@ -62,10 +63,10 @@ func (i *infoJSON) look(ctx context.Context, a *app, in *holdall.Archive) error 
 	return err
 }
 
-// foreign is a text of an archive, as it can be shown in a line.
+// foreign formats a text from an archive so that it can be shown on one line.
 func foreign(s string) string { return format.Escape(strings.Join(strings.Fields(s), " ")) }
 
-// paragraph writes a text, with what comes first in front of it.
+// paragraph prints a wrapped text after first.
 func (a *app) paragraph(first, text string) {
 	indent := len([]rune(first))
 	line, at, lines := first, indent, 1
@@ -124,7 +125,7 @@ func (a *app) printNWB(n *hierarchy.NWB) {
 	})
 }
 
-// rows writes the first of several.
+// rows writes the first of several values.
 func rows[T any](a *app, title string, all []T, one func(T)) {
 	if len(all) == 0 {
 		return
@@ -138,7 +139,7 @@ func rows[T any](a *app, title string, all []T, one func(T)) {
 	}
 }
 
-// seriesText is what is known of a series.
+// seriesText describes a series.
 func seriesText(x hierarchy.Series) string {
 	if x.Error != "" && x.Shape == nil {
 		return printable(x.Error)
@@ -166,7 +167,7 @@ func seriesText(x hierarchy.Series) string {
 	return strings.Join(words, ", ")
 }
 
-// decimal is a number that may have been one of 32 bits.
+// decimal formats a number that may have been a 32-bit one.
 func decimal(v float64) string {
 	if v == float64(float32(v)) {
 		return strconv.FormatFloat(v, 'g', -1, 32)
@@ -174,7 +175,7 @@ func decimal(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// seconds is a time for people.
+// seconds formats a time for people.
 func seconds(v float64) string {
 	s := strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) + " s"
 	if v >= 120 && v < 1e9 {

@@ -39,7 +39,7 @@ never write anything into the folder, even if the store is damaged.`,
 	return cmd
 }
 
-// oakHints is what to try about what is wrong with the tree of a store.
+// oakHints maps faults in the tree of a store to advice.
 var oakHints = map[string]string{
 	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows the segments",
 	"oak no-root":         "--revision shows another revision, --view segments the segments",
@@ -49,7 +49,8 @@ var oakHints = map[string]string{
 	"oak external-blob":   "--datastore names the folder with the content",
 }
 
-// withOak opens a segment store for do, under its lock if it is to be changed.
+// withOak opens a segment store for do. If it is to be changed, it takes the
+// store's lock.
 func (a *app) withOak(ctx context.Context, address string, change bool, do func(*oak.Store) error) (err error) {
 	return a.locked(ctx, address, change, func(st store.Store, name string) error {
 		s, err := oak.OpenStore(ctx, st, name, format.OpenOptions{Limits: a.openOptions().Limits, NoVerify: a.noVerify})
@@ -67,7 +68,8 @@ func (a *app) withOak(ctx context.Context, address string, change bool, do func(
 	})
 }
 
-// onStore is the work of a verb with a segment store, onTree with the tree that flags say.
+// onStore adapts a function on a segment store; onTree one on the tree that
+// flags select.
 func (a *app) onStore(do func(ctx context.Context, s *oak.Store, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.withOak(ctx, args[0], false, func(s *oak.Store) error { return do(ctx, s, args) })
@@ -110,7 +112,7 @@ func (a *app) oakSegmentCommand() *cobra.Command {
 	return cmd
 }
 
-// notThere stands for the tar of a segment that is in none.
+// notThere is shown in place of the tar of a segment that is in no tar.
 const notThere = "(missing)"
 
 func (a *app) printSegment(s oak.SegmentInfo) {
@@ -254,15 +256,16 @@ func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions
 	return nil
 }
 
-// notes are lines below a result.
+// notes prints lines below a result.
 func (a *app) notes(list []string) {
 	for _, n := range list {
 		fmt.Fprintln(a.out, "note: "+printable(n))
 	}
 }
 
-// lockStore takes the lock by which Oak knows that nobody else writes a segment store.
-// What is none, or is not on a disk, has none.
+// lockStore takes the lock that keeps Oak from writing the segment store. A
+// store that is not on a disk, and anything that is not a segment store, has
+// no lock.
 func (a *app) lockStore(st store.Store, name string) (unlock func(), err error) {
 	l, ok := st.(*local.Store)
 	if !ok {
@@ -274,13 +277,13 @@ func (a *app) lockStore(st store.Store, name string) (unlock func(), err error) 
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil || !slices.ContainsFunc(files, func(f os.DirEntry) bool { _, _, ok := oak.IsTar(f.Name()); return ok }) {
-		return func() {}, nil // whoever opens it says what is wrong
+		return func() {}, nil // opening it later returns the error
 	}
 	return lockRepository(dir)
 }
 
-// writeGraph writes a graph in the language of Graphviz: data segments are boxes, by
-// their tars, bulk segments are points.
+// writeGraph writes a graph in the language of Graphviz. Data segments are
+// boxes, grouped by tar; bulk segments are points.
 func writeGraph(ctx context.Context, s *oak.Store, to io.Writer) error {
 	w := bufio.NewWriter(to)
 	fmt.Fprintln(w, "digraph segments {\n\trankdir=LR\n\tnode [shape=box, fontname=monospace]")

@@ -79,7 +79,7 @@ func (a *app) printCheckpoint(c oak.Checkpoint, sizes bool) {
 	fmt.Fprint(a.out, ifAny("  damaged: %s\n", printable(c.Problem)))
 }
 
-// age is how long ago something was, as people say it.
+// age formats how long ago something was.
 func age(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -134,7 +134,7 @@ flags select. Oak rebuilds an asynchronous index whose checkpoint is removed.
 	return cmd
 }
 
-// done is what was done, or would be.
+// done returns the words for what was done, or would be done in a dry run.
 func done(dryRun bool, what string) string {
 	if dryRun {
 		return "would be " + what
@@ -176,7 +176,7 @@ if they cover the property.
 	return cmd
 }
 
-// stopped ends the help of all verbs that write a revision.
+// stopped is the end of the help of all verbs that write a revision.
 const stopped = `
 The store must not be open in another program; holdall checks its lock. If the
 command is interrupted, the store has either the old revision or the new one.
@@ -240,10 +240,10 @@ of the copy is damaged, the command fails. Binaries in a data store stay there.`
 	return cmd
 }
 
-// named is what TreeNamed takes.
+// named matches the names that TreeNamed takes.
 var named = regexp.MustCompile(`^(head|checkpoint:.+|[0-9a-f]{8}-[-0-9a-f]{27}[:.][0-9a-f]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[-+:.0-9Z]+)$`)
 
-// withDonor opens what a node is to be copied from.
+// withDonor opens the source that a node is to be copied from.
 func (a *app) withDonor(ctx context.Context, s *oak.Store, own, said string, do func(oak.Donor) error) error {
 	address, revision := said, "head"
 	if i := strings.LastIndexByte(said, '@'); i >= 0 && (i == 0 || named.MatchString(said[i+1:])) {
@@ -265,7 +265,7 @@ func (a *app) withDonor(ctx context.Context, s *oak.Store, own, said string, do 
 	return a.withOak(ctx, address, false, tree)
 }
 
-// input opens a file, or standard input, which - stands for.
+// input opens a file, or standard input for -.
 func (a *app) input(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), nil

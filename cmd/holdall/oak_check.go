@@ -85,7 +85,7 @@ func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fi
 	return answer(!r.Whole && said.Fixed == nil)
 }
 
-// mostPrinted is how many losses people read.
+// mostPrinted is how many losses are printed for people.
 const mostPrinted = 20
 
 func (a *app) printChecked(c checkedJSON, list bool) {
@@ -127,8 +127,8 @@ func (a *app) printChecked(c checkedJSON, list bool) {
 	}
 }
 
-// printRevision says what is wrong with a revision by itself, or, if all are to be
-// listed, what became of it.
+// printRevision prints the faults of one revision or, if all are to be listed,
+// its outcome.
 func (a *app) printRevision(r oak.CheckedRevision, list bool) {
 	switch {
 	case r.Problem != "":
@@ -155,7 +155,7 @@ func (a *app) printLoss(l oak.Loss) {
 	}
 }
 
-// printBehind says what going back to the good revision costs, or did.
+// printBehind prints what going back to the good revision loses, or has lost.
 func (a *app) printBehind(c checkedJSON) {
 	lines := count(int64(c.Good.Newer), "newer revision")
 	if c.Fixed != nil {
@@ -245,7 +245,7 @@ func (a *app) printRecovered(r recoveredJSON) {
 	fmt.Fprintf(a.out, "%swritten: %s; head %s%s\n", verb, count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
 }
 
-// oakFix makes the newest revision whole by a new one, and checks that.
+// oakFix repairs the newest revision by writing a new one, and checks that.
 func (a *app) oakFix(ctx context.Context, address string, binaries, dryRun bool) error {
 	var x *oak.Fix
 	err := a.withOak(ctx, address, !dryRun, func(s *oak.Store) (err error) {
@@ -281,7 +281,7 @@ func (a *app) oakFix(ctx context.Context, address string, binaries, dryRun bool)
 	})
 }
 
-// printFix prints a step as the command that does it, and what is lost by it.
+// printFix prints a step as the command that does it, with its losses.
 func (a *app) printFix(store string, s oak.FixStep) {
 	words := []string{"holdall", "oak"}
 	var means string
@@ -315,7 +315,7 @@ func timeOf(t *time.Time) string {
 	return " of " + t.Format(time.RFC3339)
 }
 
-// shellWord is a word as a shell reads it.
+// shellWord quotes a word for a shell.
 func shellWord(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,=") == "" {
 		return s

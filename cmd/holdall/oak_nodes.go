@@ -133,7 +133,8 @@ func (p packageFiles) Open(ctx context.Context, e format.Entry) (io.ReadCloser, 
 	return p.OpenEntry(ctx, e)
 }
 
-// openPackage opens a package, if a file is one: archives of its kind begin as it does.
+// openPackage opens a file as a package, if it begins like an archive of that
+// kind.
 func (a *app) openPackage(ctx context.Context, name string) (oak.Package, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -154,7 +155,7 @@ func (a *app) openPackage(ctx context.Context, name string) (oak.Package, error)
 	return packageFiles{in}, nil
 }
 
-// withTree opens the tree of a store that the flags say.
+// withTree opens the tree of a store that the flags select.
 func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) error) error {
 	return a.withOak(ctx, address, false, func(s *oak.Store) error {
 		t, err := s.Tree(ctx, a.openOptions().Param)
@@ -165,13 +166,14 @@ func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) e
 	})
 }
 
-// isSpecial reports whether a file is written to and not replaced: a device, a pipe.
+// isSpecial reports whether a file is written to instead of replaced: a device
+// or a pipe.
 func isSpecial(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// oakExportFile exports into a file, which is called so when it is whole.
+// oakExportFile exports into a file, which gets its name when it is complete.
 func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, o oak.ExportOptions, resume bool) error {
 	part := out + ".part"
 	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
@@ -190,7 +192,7 @@ func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, 
 		}
 	}
 	done := a.oakExport(ctx, t, w, name, o)
-	if done != nil && done != errNo { // which is a whole answer
+	if done != nil && done != errNo { // errNo comes with a complete result
 		if w.cut {
 			a.warn("%s has the export so far: --resume continues it", part)
 		} else if info, err := f.Stat(); err == nil && info.Size() == 0 {
@@ -204,8 +206,8 @@ func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, 
 	return errors.Join(os.Rename(part, out), done)
 }
 
-// A partWriter cuts a file when there is something to write, and goes on there: what
-// was in it is not lost for a path that does not exist.
+// A partWriter truncates a file only at the first write, and then writes to
+// it. So a path that does not exist does not destroy the file's old contents.
 type partWriter struct {
 	*os.File
 	at  int64
@@ -233,7 +235,7 @@ func (a *app) oakExport(ctx context.Context, t *oak.Tree, w io.Writer, name stri
 	return a.lostNodes(x.Lost)
 }
 
-// lostNodes is the end of a verb that met damage, and said where.
+// lostNodes returns the result of a verb that met damage and has reported it.
 func (a *app) lostNodes(n int64) error {
 	if n == 0 {
 		return nil
@@ -295,7 +297,7 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 	return nil
 }
 
-// withExport opens what export wrote: lines of JSON, or a package.
+// withExport opens the output of an export: lines of JSON, or a package.
 func (a *app) withExport(ctx context.Context, name string, do func(oak.Donor) error) error {
 	d := oak.Donor{Scratch: pack.NewScratch}
 	var err error

@@ -14,7 +14,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// A watch goes on as the journal grows, and ends well when it is interrupted.
+// TestAWatchGoesOnUntilItIsInterrupted checks that a watch continues as the
+// journal grows, and exits cleanly on an interrupt.
 func TestAWatchGoesOnUntilItIsInterrupted(t *testing.T) {
 	dir := testkit.Unpacked(t, "../../internal/oak/testdata/checkpoints.tar.gz")
 	journal := filepath.Join(dir, "segmentstore", "journal.log")
@@ -26,7 +27,7 @@ func TestAWatchGoesOnUntilItIsInterrupted(t *testing.T) {
 	}
 	before, _, _ := strings.Cut(lines[len(lines)-3], " ")
 	cmd := exec.Command(os.Args[0], "oak", "watch", "--interval", "0", "--from", before, "segmentstore")
-	cmd.Args[0] = "holdall" // what the test binary takes as: be the command
+	cmd.Args[0] = "holdall" // makes the test binary be the command
 	cmd.Dir = dir
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

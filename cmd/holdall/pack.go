@@ -23,14 +23,14 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// packing is what a user wants of the verbs that write archives.
+// packing holds the options of the verbs that write archives.
 type packing struct {
 	o         holdall.PackOptions
 	out       string
 	chunkSize sizeFlag
 	chunkMax  sizeFlag
 	timestamp string
-	from      string // format of what is converted
+	from      string // the format of the source of a conversion
 	verify    bool
 	protect   shareFlag
 	catalog   string
@@ -58,7 +58,8 @@ func (p *packing) register(a *app, cmd *cobra.Command) {
 	fs.MarkHidden("deterministic")
 }
 
-// options completes the options of the library by what flags say. The format is not nil.
+// options sets the library's options from the flags. The format must not be
+// nil.
 func (p *packing) options(a *app, f *format.Format) error {
 	p.o.Format, p.o.ChunkSize, p.o.ChunkMax, p.o.Protect = a.format, int64(p.chunkSize), int64(p.chunkMax), float64(p.protect)
 	if p.protect > 0 && (p.out == "-" || isFolderName(p.out) && f.Name == "") {
@@ -88,8 +89,8 @@ func (p *packing) options(a *app, f *format.Format) error {
 	return nil
 }
 
-// writes is the format that an archive called out will have; if that is not known, one
-// without abilities.
+// writes returns the format of an archive called out. If that is unknown, it
+// returns a format without abilities.
 func (a *app) writes(out string) *format.Format {
 	f := format.All().ByExtension(out)
 	if a.format != "" {
@@ -101,7 +102,7 @@ func (a *app) writes(out string) *format.Format {
 	return f
 }
 
-// entryFailed tells of one entry that a verb had to leave out.
+// entryFailed reports an entry that a verb had to leave out.
 func (a *app) entryFailed(name string, err error) {
 	if a.json {
 		d := describe(err)
@@ -174,16 +175,16 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 				a.warnOfKeys(ctx, inputs, &p.o)
 			}
 			if store.Scheme(p.out) != "" || slices.ContainsFunc(inputs, func(in string) bool { return store.Scheme(in) != "" }) {
-				// What waits to be sent, or was read ahead, is most of the memory, and
-				// is used again and again: half as much would be garbage beside it.
+				// Most of the memory is buffers for sending and reading ahead, which are
+				// reused. The default setting would add half as much again as garbage.
 				debug.SetGCPercent(25)
 			}
 			if p.catalog == "" {
 				return a.pack(ctx, nil, inputs, p)
 			}
 			a.db = p.catalog
-			// Opened before anything is packed: it would be too late afterwards to
-			// learn that it is not there.
+			// Open it before packing: afterwards it would be too late to report that it
+			// does not exist.
 			return a.withCatalog(ctx, catalog.Options{}, func(c *catalog.Catalog) error { return a.pack(ctx, c, inputs, p) })
 		}),
 	}
@@ -203,7 +204,8 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 	return cmd
 }
 
-// check looks at what goes together before anything is done, and returns what to pack.
+// check validates the combination of flags before any work, and returns the
+// inputs to pack.
 func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, error) {
 	listed, err := []string(nil), error(nil)
 	if p.out != "" && p.filesFrom != "" {
@@ -239,7 +241,7 @@ func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, er
 	return append(inputs, listed...), nil
 }
 
-// pack packs inputs, and records it in a catalogue if there is one.
+// pack packs inputs, and records the archive in a catalogue if there is one.
 func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p packing) error {
 	st, name, err := a.locateOut(ctx, p.out)
 	if err != nil {
@@ -254,7 +256,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 		}
 		return err
 	}
-	// Entries that could not be packed are no reason not to record the others.
+	// Entries that could not be packed do not prevent the recording of the others.
 	err = a.packed(ctx, st, sum, p)
 	if c == nil || a.dryRun || err != nil && (!errors.Is(err, errNo) || errors.Is(err, errUnsound)) {
 		return err
@@ -269,7 +271,7 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 	return err
 }
 
-// locateOut finds the store to write into.
+// locateOut returns the store to write into.
 func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, error) {
 	if out == "-" && !a.dryRun {
 		if a.outTTY {
@@ -306,10 +308,10 @@ func (a *app) readList(file string) ([]string, error) {
 	return paths, s.Err()
 }
 
-// errUnsound ends a pack whose archive was found damaged.
+// errUnsound ends a pack if its archive turns out to be damaged.
 var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
-// packed tells what was written, and checks it if asked.
+// packed prints what was written, and verifies it on request.
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
 	for _, kind := range slices.Sorted(maps.Keys(sum.Dropped)) {
 		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
@@ -359,8 +361,8 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 	return nil
 }
 
-// tellStaleParity warns of a parity file that is of what was there before: of this archive
-// it heals nothing. Stores behind a network are not asked.
+// tellStaleParity warns of a parity file of an earlier archive: it cannot
+// repair this one. Remote stores are not checked.
 func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.Summary, p packing) {
 	if p.out == "-" || !st.Can().Near || len(sum.Volumes) == 0 {
 		return
@@ -384,7 +386,7 @@ func (a *app) tellStaleParity(ctx context.Context, st store.Store, sum holdall.S
 
 func (a *app) printPacked(sum holdall.Summary, p packing) {
 	name, what := p.out, ""
-	if n := len(sum.Volumes); p.chunkSize > 0 && n > 0 { // else one archive, even if it is a folder of many objects
+	if n := len(sum.Volumes); p.chunkSize > 0 && n > 0 { // otherwise it is one archive, even if it is a folder of many objects
 		name = sum.Volumes[0]
 		if n > 1 {
 			name, what = name+" … "+sum.Volumes[n-1], fmt.Sprintf(" in %d chunks", n)
@@ -404,7 +406,7 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 	fmt.Fprintf(a.out, "%s: %s, %s%s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what, a.didNot())
 }
 
-// count is a number of things.
+// count formats a number of things.
 func count(n int64, what string) string {
 	switch {
 	case n == 1:
@@ -427,7 +429,7 @@ func thousands(n int64) string {
 	return s
 }
 
-// verifyQuietly checks archives, and warns of what is wrong.
+// verifyQuietly verifies archives, and prints only problems.
 func (a *app) verifyQuietly(ctx context.Context, st store.Store, names []string, o holdall.OpenOptions) error {
 	for _, name := range names {
 		sum, err := holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })

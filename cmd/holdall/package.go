@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/format/rvn/recipe"
 )
 
-// packageFlags are about what an RVN package is besides its files.
+// packageFlags are the parts of an RVN package other than its files.
 type packageFlags struct{ metadata, whitelist, keywords string }
 
 func (f *packageFlags) register(cmd *cobra.Command) {
@@ -24,14 +24,14 @@ func (f *packageFlags) register(cmd *cobra.Command) {
 	fs.StringVar(&f.keywords, "keywords", "", "rvn: folder that defines the keywords of the packing list (default "+recipe.DefaultKeywords+")")
 }
 
-// What a package says of itself: its view, and the one entry that is there.
+// These are the view of a package's description and the one entry in it.
 const (
 	metaView = "meta"
 	metaText = "metadata.ucl"
 )
 
-// apply hands the wishes on. A prefix from the top, which no name can have, is
-// where the package will be installed.
+// apply sets the options. An absolute prefix, which no name can have, is the
+// place where the package will be installed.
 func (f *packageFlags) apply(ctx context.Context, a *app, to *format.Format, inputs []string, o *holdall.PackOptions) error {
 	if to.Param(format.ToCreate, "metadata") == nil {
 		for flag, value := range map[string]string{"metadata": f.metadata, "whitelist": f.whitelist, "keywords": f.keywords} {

@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// paramFlag is a flag that formats have a parameter for.
+// paramFlag is a flag for a parameter of formats.
 type paramFlag struct {
 	name string
 	of   []formatParam
@@ -28,7 +28,7 @@ type formatParam struct {
 	format *format.Format
 }
 
-// flagOf is what a parameter's flag is called.
+// flagOf returns the name of a parameter's flag.
 func flagOf(p *format.Param) string { return cmp.Or(p.Flag, p.Name) }
 
 func (f *paramFlag) String() string { return "" }
@@ -54,13 +54,14 @@ func (f *paramFlag) Set(s string) error {
 		}
 	}
 	if f.to[f.name] = s; s == "" && p.Kind != format.ParamText || s == "0" && p.Least > 0 {
-		delete(f.to, f.name) // as if it was not given
+		delete(f.to, f.name) // as if it were not given
 	}
 	return nil
 }
 
-// folderAt is a folder of this machine by its whole path, as nothing else than the command
-// line says from where a path is meant. Other addresses stay as they are.
+// folderAt returns the absolute path of a folder of this machine, because only
+// the command line resolves relative paths. It returns other addresses
+// unchanged.
 func folderAt(address string) (string, error) {
 	if store.Scheme(address) != "" {
 		return address, nil
@@ -75,8 +76,8 @@ func folderAt(address string) (string, error) {
 	return filepath.ToSlash(whole), nil
 }
 
-// mayLead is where an archive may lead: as --external says, and to the folders that flags
-// name.
+// mayLead returns the places that an archive may refer to: those in
+// --external, and the folders that flags name.
 func (a *app) mayLead() []string {
 	all := slices.Clone(a.external)
 	for _, f := range format.All() {
@@ -89,10 +90,11 @@ func (a *app) mayLead() []string {
 	return all
 }
 
-// opensAnArchive marks the verbs for which flags about archives mean something.
+// opensAnArchive marks verbs to which flags about archives apply.
 const opensAnArchive = "opens an archive"
 
-// takes gives a verb the flags of what formats understand of its work.
+// takes adds to a verb the flags of the parameters that the formats take for
+// ops.
 func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format) *cobra.Command {
 	if ops&format.ToOpen != 0 {
 		cmd.Annotations = map[string]string{opensAnArchive: ""}
@@ -118,7 +120,7 @@ func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format
 	return cmd
 }
 
-// given are the parameters that flags say of what ops do.
+// given returns the parameters for ops that flags set.
 func (a *app) given(ops format.Op) map[string]string {
 	given := map[string]string{}
 	for _, f := range format.All() {
@@ -131,14 +133,16 @@ func (a *app) given(ops format.Op) map[string]string {
 	return given
 }
 
-// paramsOf are the parameters that flags say for an archive of that format.
+// paramsOf returns the parameters that flags set for an archive of that
+// format.
 func (a *app) paramsOf(name string) map[string]string {
 	given, f := a.given(^format.ToCreate), format.All().ByName(name)
 	maps.DeleteFunc(given, func(key, _ string) bool { return f == nil || f.Param(^format.ToCreate, key) == nil })
 	return given
 }
 
-// ofAFolder refuses parameters where there is a folder and no archive.
+// ofAFolder returns an error if there are parameters but the input is a
+// folder, not an archive.
 func ofAFolder(given map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		return &format.ParamError{Format: "a folder", Name: key}
@@ -146,7 +150,8 @@ func ofAFolder(given map[string]string) error {
 	return nil
 }
 
-// paramHint says whose parameter it is that a format does not take.
+// paramHint says which formats take a parameter that this format does not
+// take.
 func paramHint(e *format.ParamError) string {
 	flag, names := "", []string(nil)
 	for _, f := range format.All() {
@@ -163,7 +168,7 @@ func paramHint(e *format.ParamError) string {
 	return flag + " is for " + inWords(names)
 }
 
-// inWords is a list as one says it: a, b and c.
+// inWords joins a list in prose: a, b and c.
 func inWords(list []string) string {
 	last := len(list) - 1
 	if last < 1 {
@@ -172,12 +177,12 @@ func inWords(list []string) string {
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
-// ownFlags are a verb's flags without the parameters of formats.
+// ownFlags returns a verb's flags without the parameters of formats.
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
 }
 
-// globalFlags are the flags of all verbs that mean something to this one.
+// globalFlags returns the global flags that apply to this verb.
 func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return flagsLike(cmd.InheritedFlags(), func(f *pflag.Flag) bool {
 		_, opens := cmd.Annotations[opensAnArchive]
@@ -191,7 +196,7 @@ func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
 	})
 }
 
-// paramFlags are a verb's parameters for a format.
+// paramFlags returns a verb's parameters for a format.
 func paramFlags(cmd *cobra.Command, f *format.Format) *pflag.FlagSet {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {

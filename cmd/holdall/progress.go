@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	showAfter  = 500 * time.Millisecond // shorter work needs no show
+	showAfter  = 500 * time.Millisecond // shorter work shows no progress
 	lookEvery  = 100 * time.Millisecond
 	plainEvery = 10 * time.Second
 )
 
-// showProgress shows work until the function that it returns is called.
+// showProgress shows the progress of work until the returned function is
+// called.
 func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
 	mode := a.progress
 	if mode == "none" || a.quiet || a.verbose && mode == "auto" || mode == "auto" && !a.errTTY {
@@ -58,7 +59,8 @@ func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{})
 	}
 }
 
-// timeLeft says how much there is and how long it will take, where that is known.
+// timeLeft returns the total amount and the remaining time, where they are
+// known.
 func timeLeft(p meter.Progress, took time.Duration) string {
 	if p.TotalBytes <= 0 || p.Bytes <= 0 || p.Bytes > p.TotalBytes {
 		return ""
@@ -67,8 +69,8 @@ func timeLeft(p meter.Progress, took time.Duration) string {
 	return fmt.Sprintf(", %v left of %s", left.Round(time.Second), humanSize(p.TotalBytes))
 }
 
-// barProgress draws one line on a terminal: a bar with the time left where the
-// total is known by now, else something that moves.
+// barProgress draws one line on a terminal. If the total is known by now, it
+// is a bar with the time left, otherwise something that moves.
 func (a *app) barProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 	select {
 	case <-quit:

@@ -41,7 +41,7 @@ func shareText(share float64) string {
 	return strconv.FormatFloat(math.Round(share*1e4)/100, 'f', -1, 64) + "%"
 }
 
-// protectedJSON says what protect wrote.
+// protectedJSON is the result of protect.
 type protectedJSON struct {
 	Path string `json:"path"`
 	holdall.Protection
@@ -93,7 +93,7 @@ code is 2. Repair the archive first.`,
 	return cmd
 }
 
-// updateParity brings the parity of an archive up to date.
+// updateParity updates the parity of an archive.
 func (a *app) updateParity(ctx context.Context, address string) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *app) updateParity(ctx context.Context, address string) error {
 	return nil
 }
 
-// protect writes the parity of files as one set, and of each folder.
+// protect writes the parity of files as one set, and that of each folder.
 func (a *app) protect(ctx context.Context, addresses []string, out string, loss float64) error {
 	var set, names []string
 	var st store.Store
@@ -166,7 +166,7 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 			return err
 		}
 	}
-	// Nearly all memory is held from the start to the end: little of it becomes garbage.
+	// Nearly all memory is in use from start to end: little of it becomes garbage.
 	debug.SetGCPercent(5)
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")

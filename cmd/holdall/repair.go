@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// repairedJSON says what a repair did.
+// repairedJSON is the result of a repair.
 type repairedJSON struct {
 	Output   string           `json:"output,omitempty"`
 	Backup   string           `json:"backup,omitempty"`
@@ -21,10 +21,10 @@ type repairedJSON struct {
 	Notes    []string         `json:"notes"`
 	Lost     []string         `json:"lost"`
 	Readable map[string]int64 `json:"readable,omitempty"`
-	// Parity is what was found by the archive's parity.
+	// Parity is the result of checking the archive's parity.
 	Parity  *holdall.ParityReport `json:"parity,omitempty"`
 	account string
-	stale   bool // its parity is of what it was
+	stale   bool // its parity belongs to an earlier version
 }
 
 func (a *app) repairCommand() *cobra.Command {
@@ -88,8 +88,8 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 	})
 }
 
-// locked finds an archive for do, which nobody else may change if it is to be mended in
-// its place.
+// locked finds an archive and calls do. For a repair in place, it holds the
+// archive's lock meanwhile, so that no other program can change it.
 func (a *app) locked(ctx context.Context, address string, inPlace bool, do func(st store.Store, name string) error) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
@@ -112,15 +112,16 @@ func repairedOf(plan *holdall.RepairPlan, out string) repairedJSON {
 	}
 }
 
-// carryOut writes what a plan makes of the archive called name in st to r.Output, or if
-// that is empty in its place, and keeps what was there.
+// carryOut applies a plan to the archive called name in st. It writes the
+// result to r.Output, or, if that is empty, changes the archive in place and
+// keeps the old one.
 func (a *app) carryOut(ctx context.Context, address string, plan *holdall.RepairPlan, st store.Store, name string, r *repairedJSON) (err error) {
 	switch {
 	case r.Output != "":
 		if st, name, err = a.locateOut(ctx, r.Output); err != nil {
 			return err
 		}
-	case !r.Changed: // one that was killed may have done all
+	case !r.Changed: // a killed repair may have done everything already
 		if l, ok := st.(*local.Store); ok {
 			return l.Tidy(name)
 		}

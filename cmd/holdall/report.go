@@ -18,7 +18,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// usageError is a command line that makes no sense.
+// usageError reports an invalid command line.
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
@@ -35,7 +35,8 @@ type errorJSON struct {
 	Message string `json:"message"`
 }
 
-// report writes an error: one line for people, and one for programs if asked.
+// report prints an error: one line for people, and one for programs on
+// request.
 func (a *app) report(err error) {
 	line := "holdall: "
 	if a.verb != "" && a.verb != "holdall" {
@@ -46,7 +47,7 @@ func (a *app) report(err error) {
 		line += a.address + ": "
 	}
 	line += text
-	if h := a.hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // what just failed is no advice
+	if h := a.hint(err); h != "" && !strings.Contains(h, "'holdall "+a.verb+"'") { // do not advise the command that just failed
 		line += ": " + h
 	}
 	fmt.Fprintln(a.stderr, line)
@@ -56,8 +57,8 @@ func (a *app) report(err error) {
 	}
 }
 
-// printable is text without anything that a terminal would obey. Names in it
-// may come from anywhere.
+// printable returns text without characters that a terminal would obey. Names
+// in the text may come from anywhere.
 func printable(s string) string {
 	var b strings.Builder
 	for i, r := range s {
@@ -73,7 +74,7 @@ func printable(s string) string {
 	return b.String()
 }
 
-// describe gives an error its words.
+// describe returns the code and the message of an error.
 func describe(err error) errorJSON {
 	e := errorJSON{Code: "failed", Message: err.Error()}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
@@ -143,8 +144,8 @@ func is[T error](err error) bool {
 	return ok
 }
 
-// hint says what the user could try. The library knows nothing of flags, so
-// advice about them has its one place here.
+// hint returns advice about an error. The library does not know flags, so all
+// advice about them is here.
 func (a *app) hint(err error) string {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return hintOfDamage(c)
@@ -247,7 +248,7 @@ func problemLine(p holdall.Problem) string {
 	return fmt.Sprintf("%s [%s, %s]", s, cmp.Or(p.Class, string(p.Code)), where)
 }
 
-// ifAny is a text with what is shown in it, or nothing if that is empty.
+// ifAny returns text formatted with shown, or "" if shown is empty.
 func ifAny(text, shown string) string {
 	if shown == "" {
 		return ""
@@ -257,7 +258,7 @@ func ifAny(text, shown string) string {
 
 func quoteEmpty(s string) string { return cmp.Or(s, `""`) }
 
-// tellProblem writes a finding where results go.
+// tellProblem writes a finding as a result.
 func (a *app) tellProblem(p holdall.Problem) {
 	a.tell(problemAsJSON(p), func() { fmt.Fprintln(a.out, problemLine(p)) })
 }
@@ -265,7 +266,7 @@ func (a *app) tellProblem(p holdall.Problem) {
 func (a *app) printJSON(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("holdall: " + err.Error()) // our own types always marshal
+		panic("holdall: " + err.Error()) // holdall's own types always marshal
 	}
 	a.out.Write(b)
 	a.out.WriteByte('\n')

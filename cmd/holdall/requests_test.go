@@ -19,9 +19,9 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// What a verb asks a web server for, request by request. A line more is a round
-// trip more for every user.
-// sectionsOf says by which range a file of a package is read, which must be one.
+// sectionsOf returns the range by which a file of a package is read, which
+// must be one. These tests list the requests that a verb sends to a web
+// server: each further line is one more round trip for every user.
 func sectionsOf(t *testing.T, archive, name string, run func(...string) string) string {
 	t.Helper()
 	for line := range strings.Lines(run("ls", "--json", archive)) {
@@ -51,7 +51,7 @@ func TestWebRequests(t *testing.T) {
 		return out.String()
 	}
 	run("pack", "-o", filepath.Join(dir, "x.caf"), in)
-	// A Zarr hierarchy with more chunks than the first read can tell of.
+	// A Zarr hierarchy with more chunks than the first read can cover.
 	zarr := filepath.Join(dir, "zarr", "x")
 	os.MkdirAll(zarr, 0o777)
 	for i := range 1000 {
@@ -115,21 +115,22 @@ func TestWebRequests(t *testing.T) {
 		{[]string{"cat", web.URL + "/x.caf", "b/wanted"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=100000-100005"}},
 		{[]string{"cat", "-f", "caf", web.URL + "/x", "b/wanted"}, []string{"GET /x bytes=-65536", "GET /x bytes=100000-100005"}},
 		{[]string{"cat", web.URL + "/x", "b/wanted"}, []string{"GET /x bytes=-65536", "GET /x bytes=0-65535", "GET /x bytes=100000-100005"}},
-		// All of a file is compared, for a part of it, unless it is long or that is not wanted.
+		// cat --range compares the whole file with its checksum, unless the file is
+		// long or the user turns this off.
 		{[]string{"cat", "--range", "10-20", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-99999"}},
 		{[]string{"cat", "--range", "10-20", "--no-verify", web.URL + "/x.caf", "a/first"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=10-19"}},
 		{[]string{"ls", "-R", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536"}},
 		{[]string{"info", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf.parity bytes=-131072"}},
-		// All contents in one: neighbours are joined. Parity is looked for.
+		// All contents in one request: adjacent ones are joined. Parity is looked for.
 		{[]string{"verify", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005", "GET /x.caf.parity bytes=-131072"}},
 		{[]string{"verify", "--parity", "none", web.URL + "/x.caf"}, []string{"GET /x.caf bytes=-65536", "GET /x.caf bytes=0-200005"}},
 
-		// RVN: the front, with the section table, then one section of a megabyte,
-		// which has a third of that.
+		// RVN: the start with the section table, then one section, which has a
+		// megabyte stored in a third of that.
 		{[]string{"cat", web.URL + "/pkg.rvn", "200"}, []string{"GET /pkg.rvn bytes=0-262143", "GET /pkg.rvn " + section}},
 		{[]string{"ls", "-R", web.URL + "/pkg.rvn"}, []string{"GET /pkg.rvn bytes=0-262143"}},
 
-		// DataBundle: all that has a fixed name at once, then the header of the
+		// DataBundle: all files with fixed names at once, then the header of the
 		// shard, then one record.
 		{[]string{"cat", web.URL + "/pkg.bundle", "200"}, []string{
 			"GET /pkg.bundle/index/000003.log bytes=0-65535", "GET /pkg.bundle/index/000004.sst bytes=-1048576",
@@ -137,26 +138,28 @@ func TestWebRequests(t *testing.T) {
 			"GET /pkg.bundle/shard-00000000 bytes=0-4095", "GET /pkg.bundle/shard-00000001 bytes=0-4095",
 			"GET /pkg.bundle/shard-00000001 " + record}},
 
-		// LINDI: the front, then what is left of index and lindi.json, then the
-		// chunk; all at once where it is that short.
+		// LINDI: the start of the archive, then the rest of index and lindi.json, then
+		// the chunk; all at once if the archive is short enough.
 		{[]string{"cat", "--view", "zarr", web.URL + "/large.lindi.tar", "x/7"}, []string{"GET /large.lindi.tar bytes=0-65535", "GET /large.lindi.tar bytes=65536-177737", "GET /large.lindi.tar bytes=1210368-1211367"}},
 		{[]string{"cat", "--view", "zarr", web.URL + "/small.lindi.tar", "x/7"}, []string{"GET /small.lindi.tar bytes=0-65535"}},
-		// Members, and then keys, by what was read for the members.
+		// First the members, then the keys, from the bytes that were read for the
+		// members.
 		{[]string{"info", "--parity", "none", web.URL + "/large.lindi.tar"}, []string{"GET /large.lindi.tar bytes=0-65535", "GET /large.lindi.tar bytes=2048-131042", "GET /large.lindi.tar bytes=65536-177737"}},
 		{[]string{"info", "--parity", "none", web.URL + "/small.lindi.tar"}, []string{"GET /small.lindi.tar bytes=0-65535"}},
-		// The reference's, whose index has moved: one more, and hardly any padding.
+		// The reference implementation's archive, whose index has moved: one request
+		// more, and hardly any padding.
 		{[]string{"cat", "--view", "zarr", web.URL + "/ref.lindi.tar", "many/d/7"}, []string{"GET /ref.lindi.tar bytes=0-65535", "GET /ref.lindi.tar bytes=244736-310271", "GET /ref.lindi.tar bytes=651776-717311"}},
 	} {
 		log = nil
 		run(tt.args...)
-		// Of an archive that must be recognised both ends are asked for at once. If
-		// the front comes first, the size is known, and the end asked for by it.
+		// To recognise an archive, both ends are requested at once. If the start
+		// arrives first, the size is known, and the request for the end uses it.
 		for i, line := range log {
 			if line == "GET /x bytes="+endOfX {
 				log[i] = "GET /x bytes=-65536"
 			}
 		}
-		// Whoever reads entries asks first whether there is an index beside the archive.
+		// Verbs that read entries first request an index beside the archive.
 		index := tt.args[0] == "cat" || tt.args[0] == "ls"
 		if index != (len(log) > 0 && strings.HasSuffix(log[0], ".holdall bytes=-32768")) {
 			t.Errorf("%s: first asked for %q", strings.Join(tt.args, " "), log[:1])
@@ -172,14 +175,15 @@ func TestWebRequests(t *testing.T) {
 	}
 }
 
-// A server that cannot list is asked for few of the names that a store's files may have.
+// TestOakStoreThatCannotBeListedTakesFewRequests checks that a server that
+// cannot list gets few requests for the possible file names of a store.
 func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	if err := os.MkdirAll(in, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	long := bytes.Repeat([]byte("0123456789abcdef"), 10_000) // lies before the tail that is read at first
+	long := bytes.Repeat([]byte("0123456789abcdef"), 10_000) // starts before the tail that is read first
 	for name, content := range map[string][]byte{"short": []byte("short"), "long": long} {
 		if err := os.WriteFile(filepath.Join(in, name), content, 0o666); err != nil {
 			t.Fatal(err)
@@ -207,7 +211,7 @@ func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		want string
-		more int // requests for what is read
+		more int // requests for the content
 	}{{"short", "short", 0}, {"long", string(long), 3}} {
 		log = nil
 		if got := run("cat", "-f", "oak", web.URL+"/store", tt.name+"/jcr:content/jcr:data"); got != tt.want {
@@ -221,7 +225,8 @@ func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
 	}
 }
 
-// Ten thousand chunks of 500 bytes, joined, are a few requests.
+// TestRunsAreReadByFewRequests reads ten thousand adjacent chunks of 500
+// bytes, which take a few requests.
 func TestRunsAreReadByFewRequests(t *testing.T) {
 	const chunks, size = 10_000, 500
 	dir, rnd := t.TempDir(), testkit.Rand(t)

@@ -23,10 +23,11 @@ func (s *selection) register(fs *pflag.FlagSet) {
 
 const excludeUsage = "leave out names that match this pattern: '*.tmp', 'cache/*'; may be repeated"
 
-// given reports whether there is any.
+// given reports whether any is given.
 func (s *selection) given() bool { return len(s.include)+len(s.exclude)+len(s.from) > 0 }
 
-// patterns are all that was given. Lines of files that are empty or begin with # are none.
+// patterns returns all given patterns. In pattern files, empty lines and lines
+// that begin with # are skipped.
 func (s *selection) patterns(a *app) (include, exclude []string, err error) {
 	exclude = s.exclude
 	for _, file := range s.from {
@@ -46,7 +47,7 @@ func (s *selection) patterns(a *app) (include, exclude []string, err error) {
 	return s.include, exclude, nil
 }
 
-// filter is what the patterns select.
+// filter returns the filter for the patterns.
 func (s *selection) filter(a *app) (*glob.Filter, error) {
 	include, exclude, err := s.patterns(a)
 	if err != nil {
@@ -55,12 +56,12 @@ func (s *selection) filter(a *app) (*glob.Filter, error) {
 	return glob.NewFilter(include, exclude)
 }
 
-// verboseFlag is -v of a verb that works on one entry after the other.
+// verboseFlag defines -v for a verb that processes entries one by one.
 func (a *app) verboseFlag(fs *pflag.FlagSet) {
 	fs.BoolVarP(&a.verbose, "verbose", "v", false, "print the name of each entry to standard error when it is done")
 }
 
-// newMeter counts work, and names each entry if that is wanted.
+// newMeter returns a meter, which prints each entry on request.
 func (a *app) newMeter() *holdall.Meter {
 	m := &holdall.Meter{}
 	if a.verbose {

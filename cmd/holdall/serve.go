@@ -80,7 +80,7 @@ By default only this machine can connect; --addr sets another address.`,
 	return cmd
 }
 
-// serving is what a user wants of serve.
+// serving holds the options of serve.
 type serving struct {
 	addr        string
 	cors        []string
@@ -99,10 +99,11 @@ type serving struct {
 	signed serve.Key
 }
 
-// minToken is how long a token is at least: shorter ones can be tried.
+// minToken is the minimum length of a token: shorter ones could be guessed.
 const minToken = 8
 
-// checkServing looks at flags before anything is opened, and reads secrets that are in files.
+// checkServing checks flags before anything is opened, and reads secrets from
+// files.
 func (a *app) checkServing(o *serving) (err error) {
 	for flag, at := range map[string]string{"addr": o.addr, "s3-addr": o.s3Addr} {
 		if _, _, err := net.SplitHostPort(at); err != nil {
@@ -143,7 +144,8 @@ func (a *app) checkServing(o *serving) (err error) {
 	return nil
 }
 
-// secretOf returns a secret that a flag has, or a file that it names, or the environment.
+// secretOf returns a secret from a flag, from the file that the flag names, or
+// from the environment.
 func secretOf(flag, variable string) (string, error) {
 	if flag == "" {
 		return os.Getenv(variable), nil
@@ -160,22 +162,22 @@ func secretOf(flag, variable string) (string, error) {
 	return text, err
 }
 
-// exploreJSON says where the explorer is.
+// exploreJSON is a result: the address of the explorer.
 type exploreJSON struct {
 	Explore string `json:"explore"`
 	Token   string `json:"token,omitempty"` // "needed": in the query, once
 }
 
-// servedJSON says where an archive can be had.
+// servedJSON is a result: the address at which an archive is served.
 type servedJSON struct {
 	Archive string `json:"archive"`
 	URL     string `json:"url"`
 }
 
-// shutdownGrace is how long requests may go on when the server is to end.
+// shutdownGrace is how long requests may continue when the server is to end.
 const shutdownGrace = 1500 * time.Millisecond
 
-// logTo is a log of what happens while a verb goes on.
+// logTo returns a log of events for a verb that runs for long.
 func (a *app) logTo(w io.Writer) slog.Handler {
 	if a.json {
 		return slog.NewJSONHandler(w, nil)
@@ -200,7 +202,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	near := func() bool { return doors[0].at.IP.IsLoopback() }
 	page := explore.New(set, explore.Options{Log: log, Near: near, Extra: a.extraOf})
 	defer page.Close()
-	// What it tells as it goes on, as that of a check, would otherwise be waited for.
+	// Otherwise the server would wait for event streams, such as that of a check.
 	defer context.AfterFunc(ctx, func() { page.Close() })()
 	site := serve.NewSite(set, serve.SiteOptions{Page: page, CORS: o.cors, Token: o.token, TLS: o.cert != "", MaxRequests: o.maxRequests, Log: log, LogRequests: o.logRequests, Version: versionString()})
 	doors = []*entrance{{addr: o.addr, handler: site, open: o.token == ""}}
@@ -233,7 +235,8 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	return answerAt(ctx, doors, slog.NewLogLogger(logs, slog.LevelWarn))
 }
 
-// fillSet finds what is to be served, and says where it will be: with the path alone.
+// fillSet finds the archives to serve, and reports where each will be, by its
+// path alone.
 func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o serving) (shown []servedJSON, err error) {
 	for _, address := range addresses {
 		p, err := a.whatToServe(ctx, address, o.files)
@@ -247,7 +250,7 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 		}
 		p.source.Keep = true
 		name := set.Add(p.source)
-		// It is opened now: what cannot be served is reported before anything is served.
+		// Open it now: what cannot be served is reported before serving starts.
 		in, err := set.Use(ctx, name, "")
 		if err != nil {
 			return nil, err
@@ -255,7 +258,7 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 		in.Release()
 		shown = append(shown, servedJSON{store.Redact(address), "/f/" + name + "/"})
 	}
-	a.address = "" // of none in particular from here on
+	a.address = "" // from here on, errors are about no archive in particular
 	if o.catalog != "" {
 		p, err := a.bucketsToServe(ctx, o.catalog)
 		if err != nil {
@@ -268,7 +271,7 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 	return shown, err
 }
 
-// say tells what goes on: people on standard error, programs as a result.
+// say reports events: to people on standard error, to programs as results.
 func (a *app) say(result any, text string, args ...any) {
 	if a.json {
 		a.printJSON(result)
@@ -277,8 +280,8 @@ func (a *app) say(result any, text string, args ...any) {
 	}
 }
 
-// sayWhere says where the explorer is, and how to come in. A token that its user chose is
-// not shown; one that nobody knows is.
+// sayWhere prints the address of the explorer and how to log in. It does not
+// print a token that the user chose, but does print a generated one.
 func (a *app) sayWhere(door string, o serving) {
 	said, how := exploreJSON{Explore: door}, ""
 	switch {
@@ -294,16 +297,16 @@ func (a *app) sayWhere(door string, o serving) {
 	}
 }
 
-// An entrance is an address that is answered at.
+// An entrance is an address on which the server listens.
 type entrance struct {
 	addr    string
 	handler http.Handler
-	open    bool // to all
+	open    bool // to everyone
 	ln      net.Listener
 	at      *net.TCPAddr
 }
 
-// url is how a client on this machine calls what is at a path.
+// url returns the address of a path for clients on this machine.
 func (d *entrance) url(o serving, path string) string {
 	u := url.URL{Scheme: "http", Host: d.at.IP.String(), Path: path}
 	if o.cert != "" {
@@ -325,7 +328,7 @@ func closeAll(doors []*entrance) (errs error) {
 	return errs
 }
 
-// listen opens the doors, and warns of who can come in.
+// listen opens the listeners, and warns who can connect to them.
 func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 	var crypto *tls.Config
 	if o.cert != "" {
@@ -356,13 +359,13 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 	return nil
 }
 
-// placed is an archive to be served, or a folder of such.
+// placed is an archive to be served, or a folder of archives.
 type placed struct {
 	source serve.Source
 	folder *serve.Folder
 }
 
-// whatToServe finds out what is at an address.
+// whatToServe finds the archives at an address.
 func (a *app) whatToServe(ctx context.Context, address string, files bool) (placed, error) {
 	a.address = store.Redact(address)
 	at, _, _ := strings.Cut(address, "?")
@@ -381,7 +384,7 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 	return placed{source: a.sourceIn(st, name, archiveName(address), store.Redact(address), store.Info{})}, nil
 }
 
-// sourceIn is the archive of that name in a store.
+// sourceIn returns the source for the archive of that name in a store.
 func (a *app) sourceIn(st store.Store, name, called, address string, info store.Info) serve.Source {
 	src := serve.Source{Name: called, Address: address, View: a.view, ModTime: info.ModTime}
 	if !info.ModTime.IsZero() || info.Version != "" {
@@ -406,8 +409,8 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 		if err := in.Doubt(); err != nil {
 			a.warn("%s: %v", address, err)
 		}
-		// What was the same before and after is what was opened. Of an archive that
-		// is more than this one object it says too little.
+		// If the state is the same before and after, it is the state that was opened.
+		// For an archive of more than this one object, the state is incomplete.
 		volumes, err := in.Volumes(ctx)
 		if err != nil {
 			return nil, "", errors.Join(err, in.Close())
@@ -420,7 +423,7 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 	return src
 }
 
-// localToServe is what is at a path.
+// localToServe finds the archives at a path.
 func (a *app) localToServe(ctx context.Context, address string, files bool) (placed, error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
@@ -443,7 +446,8 @@ func (a *app) localToServe(ctx context.Context, address string, files bool) (pla
 	return placed{source: a.sourceIn(st, name, archiveName(address), address, store.Info{})}, nil
 }
 
-// looksLikeOne reports whether a folder is an archive by the names of what is in it.
+// looksLikeOne reports whether a folder is an archive, by the names of its
+// files.
 func looksLikeOne(ctx context.Context, st store.Store, name string) bool {
 	const enough = 1000
 	prefix := strings.TrimSuffix(name, "/") + "/"
@@ -461,13 +465,14 @@ func looksLikeOne(ctx context.Context, st store.Store, name string) bool {
 	return err == nil
 }
 
-// looksLikeFile reports whether a file may be an archive, by its name: a folder may have
-// others, and to look into all of them would take long.
+// looksLikeFile reports whether a file may be an archive, by its name. A
+// folder may have many other files, and reading all of them would take long.
 func looksLikeFile(name string) bool {
 	return !strings.HasPrefix(name, ".") && format.All().ByExtension(name) != nil && !strings.HasSuffix(name, holdall.IndexSuffix)
 }
 
-// lookedAt remembers which folders are archives, by what stands for their state.
+// lookedAt remembers which folders are archives, under a string that
+// identifies their state.
 type lookedAt map[string]bool
 
 func (l lookedAt) isArchive(ctx context.Context, st store.Store, name, state string) bool {
@@ -483,15 +488,16 @@ func (l lookedAt) isArchive(ctx context.Context, st store.Store, name, state str
 	return is
 }
 
-// oneOfSeveral is a with parameters that some of several archives take and others do not.
+// oneOfSeveral returns a copy of a whose parameters only some of several
+// archives need to take.
 func (a *app) oneOfSeveral() *app {
 	one := *a
 	one.several = true
 	return &one
 }
 
-// folderToServe is the archives in a folder. Nothing is opened that is not in it, by
-// whatever links.
+// folderToServe returns the archives in a folder. It opens nothing outside the
+// folder, whatever the links in it.
 func (a *app) folderToServe(dir string) (placed, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -501,7 +507,7 @@ func (a *app) folderToServe(dir string) (placed, error) {
 	st := local.Within(root)
 	inside := a.oneOfSeveral()
 	if len(inside.external) == 0 {
-		inside.external = []string{"none"} // references know nothing of roots
+		inside.external = []string{"none"} // references do not know roots
 	}
 	looked := lookedAt{}
 	list := func(ctx context.Context) (all []serve.Source, err error) {
@@ -509,7 +515,7 @@ func (a *app) folderToServe(dir string) (placed, error) {
 		for _, e := range entries {
 			info, err := root.Stat(e.Name())
 			if err != nil {
-				continue // gone since, or a link that leads out of it
+				continue // removed since, or a link that leads outside
 			}
 			isFile := info.Mode().IsRegular() && looksLikeFile(e.Name())
 			isFolder := info.IsDir() && !strings.HasPrefix(e.Name(), ".") && looked.isArchive(ctx, st, e.Name(), info.ModTime().String())
@@ -522,10 +528,11 @@ func (a *app) folderToServe(dir string) (placed, error) {
 	return placed{folder: &serve.Folder{List: list, Every: 2 * time.Second}}, nil
 }
 
-// maxInPrefix is how many archives of a prefix are served.
+// maxInPrefix is the maximum number of archives served from a prefix.
 const maxInPrefix = 100_000
 
-// prefixToServe is what is below a prefix of a bucket: an archive, or archives.
+// prefixToServe returns what is below a prefix of a bucket: an archive, or
+// several.
 func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, error) {
 	st, err := store.OpenFolder(ctx, address)
 	if err != nil {
@@ -565,7 +572,7 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 	return placed{folder: &serve.Folder{List: list, Every: 30 * time.Second}}, nil
 }
 
-// versionIn returns the version of an object, "" if it has none.
+// versionIn returns the version of an object, or "" if it has none.
 func versionIn(ctx context.Context, st store.Store, name string) string {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -578,7 +585,8 @@ func versionIn(ctx context.Context, st store.Store, name string) string {
 	return ""
 }
 
-// archiveName returns what an archive should be called: the last element of its address.
+// archiveName returns the default name of an archive: the last element of its
+// address.
 func archiveName(address string) string {
 	if address == "-" {
 		return "stdin"
@@ -591,7 +599,7 @@ func archiveName(address string) string {
 	if u, err := url.Parse(address); err == nil && store.Scheme(address) != "" {
 		name = cmp.Or(u.Path, "/"+u.Host)
 	} else if whole, err := filepath.Abs(address); err == nil {
-		name = filepath.ToSlash(whole) // what is "." called?
+		name = filepath.ToSlash(whole) // "." is not a name
 	}
 	if name = path.Base(name); name == "/" || name == "." {
 		name = "archive"
@@ -599,12 +607,12 @@ func archiveName(address string) string {
 	return name
 }
 
-// answerAt serves until ctx ends, and returns why it did. Requests then have a
-// moment to end by themselves.
+// answerAt serves until ctx ends, and returns the reason. Running requests
+// then have a moment to finish.
 func answerAt(ctx context.Context, doors []*entrance, errs *log.Logger) error {
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	var archives sync.RWMutex // read by requests; locked once they are to be closed
+	var archives sync.RWMutex // held for reading by requests; locked before they are closed
 	failed := make(chan error, len(doors))
 	var servers []*http.Server
 	for _, d := range doors {
@@ -617,8 +625,8 @@ func answerAt(ctx context.Context, doors []*entrance, errs *log.Logger) error {
 				d.handler.ServeHTTP(w, r)
 			}),
 			ReadHeaderTimeout: 10 * time.Second,
-			// No ReadTimeout and no WriteTimeout: they would end downloads that take
-			// longer. Each piece of an answer has a time of its own.
+			// There is no ReadTimeout and no WriteTimeout: they would end long downloads.
+			// Each piece of a response has a deadline of its own.
 			IdleTimeout:    2 * time.Minute,
 			MaxHeaderBytes: 64 << 10,
 			ErrorLog:       errs,

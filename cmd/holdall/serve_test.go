@@ -31,7 +31,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// lineWriter hands on what is written to it line by line.
+// lineWriter passes on what is written to it line by line.
 type lineWriter struct {
 	mu   sync.Mutex
 	all  bytes.Buffer
@@ -62,12 +62,12 @@ func (l *lineWriter) String() string {
 	return l.all.String()
 }
 
-// served is a serve verb at work in this process.
+// served is a serve verb that runs in this process.
 type served struct {
 	stdout, stderr *lineWriter
 	interrupt      func()
 	code           chan int
-	explore        string // where it says that the explorer is
+	explore        string // the printed address of the explorer
 }
 
 func startServing(t *testing.T, args ...string) *served {
@@ -79,7 +79,7 @@ func startServing(t *testing.T, args ...string) *served {
 	return s
 }
 
-// starting runs a command line that goes on until it is interrupted.
+// starting runs a command line that continues until it is interrupted.
 func starting(t *testing.T, args ...string) *served {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	s := &served{stdout: newLines(), stderr: newLines(), interrupt: func() { cancel(errInterrupted) }, code: make(chan int, 1)}
@@ -88,7 +88,7 @@ func starting(t *testing.T, args ...string) *served {
 	return s
 }
 
-// hasBegun waits for it to say where the explorer is.
+// hasBegun waits until it prints the address of the explorer.
 func (s *served) hasBegun(t *testing.T) {
 	t.Helper()
 	select {
@@ -103,7 +103,7 @@ func (s *served) hasBegun(t *testing.T) {
 	}
 }
 
-// url waits for the next address that is served.
+// url waits for the next address that it prints.
 func (s *served) url(t *testing.T) string {
 	t.Helper()
 	select {
@@ -134,7 +134,7 @@ func (s *served) end(t *testing.T) {
 	}
 }
 
-// toServe makes a folder and packs it as x.caf beside it.
+// toServe creates a folder and packs it as x.caf beside it.
 func toServe(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -151,7 +151,7 @@ func toServe(t *testing.T) (dir string) {
 	return dir
 }
 
-// command runs a command line that succeeds, and returns its results.
+// command runs a command line that must succeed, and returns its results.
 func command(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -204,7 +204,8 @@ func TestServeOneArchive(t *testing.T) {
 	}
 }
 
-// An archive in an archive is read through the server by holdall itself.
+// TestServeWhatHoldallReads reads an archive in a served archive with holdall
+// itself.
 func TestServeWhatHoldallReads(t *testing.T) {
 	dir := toServe(t)
 	outer := filepath.Join(dir, "outer.caf")
@@ -264,8 +265,9 @@ func TestServeSaysWhereForPrograms(t *testing.T) {
 	s.end(t)
 }
 
-// An entry without a digest has the ETag of its archive's version: the same when
-// it is served again, another when the archive is another.
+// TestServeTellsVersionsApart checks that an entry without a digest gets the
+// ETag of its archive's version. It is the same when the archive is served
+// again, and different if the archive has changed.
 func TestServeTellsVersionsApart(t *testing.T) {
 	dir := toServe(t)
 	x := filepath.Join(dir, "x.caf")
@@ -283,7 +285,8 @@ func TestServeTellsVersionsApart(t *testing.T) {
 	}
 }
 
-// Requests that are under way may end; those that do not are ended.
+// TestServeEndsSoon checks that running requests may finish, and that those
+// that do not are ended.
 func TestServeEndsSoon(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "sparse"))
@@ -304,7 +307,7 @@ func TestServeEndsSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	s.end(t) // nobody reads any more: it can only be broken off
+	s.end(t) // nothing reads the response any more, so it can only be aborted
 	if d := time.Since(began); d > 10*time.Second {
 		t.Errorf("it ended after %v", d)
 	}
@@ -344,7 +347,7 @@ func TestServeEndsWithTheProcessSignals(t *testing.T) {
 	x := filepath.Join(toServe(t), "x.caf")
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		cmd := exec.Command(os.Args[0], "serve", "--addr", "127.0.0.1:0", x)
-		cmd.Args[0] = "holdall" // what the test binary takes as: be the command
+		cmd.Args[0] = "holdall" // makes the test binary be the command
 		stderr, err := cmd.StderrPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -386,7 +389,8 @@ func TestMountNamesAreTheLastElements(t *testing.T) {
 	}
 }
 
-// A folder's archives are served by their names, but not what links lead to outside it.
+// TestServeAFolder checks that a folder's archives are served by their names,
+// and that links out of the folder are not followed.
 func TestServeAFolder(t *testing.T) {
 	dir := toServe(t)
 	all := filepath.Join(dir, "all")
@@ -430,7 +434,8 @@ func TestServeAFolder(t *testing.T) {
 	s.end(t)
 }
 
-// With a token and TLS, who brings no token is refused, and who does is answered.
+// TestServeWithTokenAndTLS checks that with a token and TLS, requests without
+// the token are refused, and requests with it are answered.
 func TestServeWithTokenAndTLS(t *testing.T) {
 	dir := toServe(t)
 	cert, key, pool := certificate(t, dir)
@@ -469,7 +474,8 @@ func TestServeWithTokenAndTLS(t *testing.T) {
 	s.end(t)
 }
 
-// certificate makes one of this machine, and returns files of it and its key.
+// certificate makes a certificate for this machine, and returns files of it
+// and its key.
 func certificate(t *testing.T, dir string) (cert, key string, pool *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -15,14 +15,14 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// readingVerbs are the verbs that read an archive, A, and what they show: what they print,
-// or else what they make in the folder OUT. Of info and verify, which tell what is unusual
-// by their results, other tests know.
+// readingVerbs are the verbs that read an archive, A, and their output: what
+// they print, or what they write in the folder OUT. Other tests cover info and
+// verify, which report damage in their results.
 var readingVerbs = []struct {
 	args []string
 	made func(t *testing.T, dir string) string
-	then []string // shows what was made
-	name bool     // it shows names and not contents
+	then []string // prints the files that the verb made
+	name bool     // its output has names but no contents
 }{
 	{args: []string{"ls", "-R", "-l", "A"}, name: true},
 	{args: []string{"ls", "-R", "--json", "A"}, name: true},
@@ -75,10 +75,10 @@ func converted(t *testing.T, dir string) (all string) {
 	return all
 }
 
-// spans are where contents lie, which may look different for damage elsewhere.
+// spans are the places of contents. Damage elsewhere may change them.
 var spans = regexp.MustCompile(`,"spans":\[.*?\]`)
 
-// A said is what a verb did.
+// A said is the outcome of a verb.
 type said struct {
 	code         int
 	shown, error string
@@ -91,8 +91,9 @@ func verb(t *testing.T, args ...string) said {
 	return said{code, out.String(), errs.String()}
 }
 
-// unseen reports whether nothing may tell of damage: there is no checksum of a zip's
-// directory, nor of all that is in front of a tar's members, and a tar may end in zeros.
+// unseen reports whether the damage may be undetectable: a zip's directory has
+// no checksum, nor have all the bytes before a tar's members, and a tar may
+// end in zeros.
 func unseen(format, what string) bool {
 	has := func(s string) bool { return strings.Contains(what, s) }
 	switch format {
@@ -104,8 +105,9 @@ func unseen(format, what string) bool {
 	return false
 }
 
-// TestNoVerbIsSilent damages archives at random, and has each verb read them. What shows
-// anything else than of the sound one says so on standard error, and ends with 1 or 2.
+// TestNoVerbIsSilent damages archives at random, and has each verb read them.
+// A verb whose output differs from that for the sound archive must report
+// damage on standard error, and exit with 1 or 2.
 func TestNoVerbIsSilent(t *testing.T) {
 	testkit.Long(t)
 	for _, format := range []string{"caf", "lindi.tar", "rvn", "bundle", "tar", "tar.zst", "zip"} {
@@ -188,7 +190,7 @@ func TestNoVerbIsSilent(t *testing.T) {
 				for i, s := range all() {
 					args := readingVerbs[i].args
 					switch {
-					case format == "tar" && !readingVerbs[i].name: // nothing vouches for contents
+					case format == "tar" && !readingVerbs[i].name: // the contents have no checksum
 					case s.code == 0 && s.shown != right[i].shown:
 						t.Errorf("%s%s: %q shows something else, and says nothing:\n%.2000s\nexpected\n%.2000s", name, what, args, s.shown, right[i].shown)
 					case s.code != 0 && s.error == "" && args[0] != "diff":

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// firstWord returns the first of args that is no flag, and no value of one that every verb
-// accepts.
+// firstWord returns the first of args that is neither a flag nor the value of
+// a global flag.
 func firstWord(flags *pflag.FlagSet, args []string) (word string, at int) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -25,7 +25,7 @@ func firstWord(flags *pflag.FlagSet, args []string) (word string, at int) {
 		}
 		var f *pflag.Flag
 		if name, ok := strings.CutPrefix(arg, "--"); ok {
-			f = flags.Lookup(name) // of NAME=VALUE there is none
+			f = flags.Lookup(name) // nil for NAME=VALUE
 		} else if len(arg) == 2 {
 			f = flags.ShorthandLookup(arg[1:])
 		}
@@ -36,7 +36,8 @@ func firstWord(flags *pflag.FlagSet, args []string) (word string, at int) {
 	return "", -1
 }
 
-// verbFor makes of 'holdall ARCHIVE' what it is short for. A verb wins over a file of its name.
+// verbFor expands 'holdall ARCHIVE' to the verb that it stands for. A verb
+// takes precedence over a file of its name.
 func verbFor(root *cobra.Command, args []string) ([]string, error) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -50,7 +51,7 @@ func verbFor(root *cobra.Command, args []string) ([]string, error) {
 		}
 	}
 	if cmd, rest, err := root.Find(args); err == nil && cmd != root {
-		// A verb that only has others below it.
+		// A verb that only has subcommands.
 		if !cmd.Runnable() && cmd.HasAvailableSubCommands() {
 			if word, at := firstWord(root.PersistentFlags(), rest); at >= 0 {
 				return args, unknownVerb(cmd, word)
@@ -68,13 +69,14 @@ func verbFor(root *cobra.Command, args []string) ([]string, error) {
 	return args, unknownVerb(root, word)
 }
 
-// variable is the environment variable that sets a flag.
+// variable returns the environment variable for a flag.
 func variable(flag string) string {
 	return "HOLDALL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// environment sets the flags that every verb accepts, and that the command line does not set,
-// by their variables. A flag of the verb that has the same name means something else.
+// environment sets global flags from their variables, unless the command line
+// sets them. A verb's own flag of the same name has another meaning, and is
+// not set.
 func environment(cmd *cobra.Command) (err error) {
 	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		v := os.Getenv(variable(f.Name))

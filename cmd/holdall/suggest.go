@@ -16,7 +16,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// nearest returns the word that somebody who wrote s most likely meant, "" if none is like it.
+// nearest returns the word of words that s most likely misspells, or "" if
+// none is similar.
 func nearest(s string, words []string) (best string) {
 	most := min(2, len(s)/2) // letters that are wrong
 	for _, w := range words {
@@ -30,8 +31,8 @@ func nearest(s string, words []string) (best string) {
 	return best
 }
 
-// distance is how many letters must be changed, added, left out or swapped with their
-// neighbour to make b of a.
+// distance returns how many letters must be changed, added, removed or swapped
+// with their neighbour to turn a into b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, last, row := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
@@ -55,7 +56,8 @@ func distance(a, b string) int {
 	return last[len(y)]
 }
 
-// otherVerbs are what tar, restic, rclone, borg and others call what a verb does.
+// otherVerbs maps the verbs of tar, restic, rclone, borg and others to
+// holdall's.
 var otherVerbs = map[string]string{
 	"list": "ls", "dir": "ls", "l": "ls", "ll": "ls", "lsl": "ls", "lsf": "ls", "lsd": "ls", "t": "ls", "contents": "ls",
 	"create": "pack", "c": "pack", "archive": "pack", "compress": "pack", "backup": "pack", "zip": "pack", "tar": "pack", "init": "pack", "save": "pack",
@@ -74,7 +76,8 @@ var otherVerbs = map[string]string{
 
 var tarWord = regexp.MustCompile(`^-?([cxtru])[vzjJap]*f?$`)
 
-// likeTar is the error for a word that tells tar what to do, nil for others.
+// likeTar returns an error for a word that is a tar option, such as xvf, and
+// nil for others.
 func likeTar(word string) error {
 	m := tarWord.FindStringSubmatch(word)
 	if m == nil || len(word) < 2 {
@@ -84,7 +87,7 @@ func likeTar(word string) error {
 	return &misspeltError{usage("%s is an option of tar, and holdall has verbs", word), "'holdall " + verb + "'"}
 }
 
-// unknownVerb is the error for a word below cmd that is no verb.
+// unknownVerb returns the error for a word after cmd that is not a verb.
 func unknownVerb(cmd *cobra.Command, word string) error {
 	var verbs []string
 	for _, c := range cmd.Commands() {
@@ -105,7 +108,7 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 	return &misspeltError{usage("unknown command %q for %q", word, cmd.CommandPath()), meant}
 }
 
-// otherFlags are what other programs, and other verbs, call a flag.
+// otherFlags maps a flag to its names in other programs and verbs.
 var otherFlags = map[string][]string{
 	"target": {"directory", "output"}, "dir": {"directory"}, "dest": {"directory", "output"}, "out": {"output"}, "file": {"output"},
 	"threads": {"jobs"}, "transfers": {"jobs"}, "parallel": {"jobs"}, "workers": {"jobs"}, "recurse": {"recursive"}, "dryrun": {"dry-run"},
@@ -114,7 +117,8 @@ var otherFlags = map[string][]string{
 	"part-size": {"chunk-size"}, "volume-size": {"chunk-size"}, "no-check": {"no-verify"}, "silent": {"quiet"}, "debug": {"verbose"}, "max-depth": {"depth"},
 }
 
-// flagError says of a flag that a verb does not have which one was meant, and whose it is.
+// flagError explains an unknown flag: which flag was probably meant, and which
+// verbs have it.
 func flagError(cmd *cobra.Command, err error) error {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -152,8 +156,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return &usageError{err}
 }
 
-// A misspeltError is about a word that means nothing, or a name that an archive does not have.
-// There is one that was probably meant.
+// A misspeltError reports an unknown word, or a name that is not in an
+// archive, and the word that was probably meant.
 type misspeltError struct {
 	error
 	name string
@@ -161,8 +165,8 @@ type misspeltError struct {
 
 func (e *misspeltError) Unwrap() error { return e.error }
 
-// misspelt looks for a name that is like one that is not there, in the same folder of an archive
-// on this machine.
+// misspelt looks for a name in the same folder that is similar to a missing
+// one. It does so only for an archive on this machine.
 func misspelt(ctx context.Context, in *holdall.Archive, name string, err error) error {
 	const most = 1000
 	if !errors.Is(err, fs.ErrNotExist) || !in.Source().Store.Can().Near {

@@ -12,7 +12,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// topics are what 'holdall help' tells besides verbs: sections of docs/cli.md.
+// topics are the sections of docs/cli.md that 'holdall help' shows besides
+// verbs.
 var topics = []struct{ name, heading, short string }{
 	{"addresses", "Addresses", "Where archives lie: paths, servers, buckets, catalogues"},
 	{"environment", "Environment", "Environment variables"},
@@ -20,7 +21,8 @@ var topics = []struct{ name, heading, short string }{
 	{"patterns", "Patterns", "Patterns of names: *, ?, [a-z], {a,b} and **"},
 }
 
-// topicCommands are topics as commands that do nothing: 'holdall help' lists them apart.
+// topicCommands returns the topics as commands that do nothing: 'holdall help'
+// lists them apart.
 func topicCommands() (cmds []*cobra.Command) {
 	for _, t := range topics {
 		_, section, _ := strings.Cut(docs.CLI, "\n## "+t.heading+"\n")
@@ -30,7 +32,8 @@ func topicCommands() (cmds []*cobra.Command) {
 	return cmds
 }
 
-// helpCommand is 'holdall help'. Cobra's own takes an unknown word for a success.
+// helpCommand returns 'holdall help'. Cobra's own succeeds for an unknown
+// word.
 func helpCommand() *cobra.Command {
 	var names []string
 	for _, t := range topics {
@@ -80,8 +83,8 @@ var (
 	mdRule = regexp.MustCompile(`^\|[-| ]+\|$`)
 )
 
-// plainText is a section of a page as a terminal shows it: links are their texts, and of the
-// rows of tables the first cell is in front of the others.
+// plainText formats a section of a page for a terminal. Links become their
+// texts. In rows of tables, the first cell comes before the others.
 func plainText(section string) string {
 	var b, paragraph strings.Builder
 	indent, fenced := "", false
@@ -134,7 +137,8 @@ func plainText(section string) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// folded are examples with lines that fit a terminal, as a shell takes them.
+// folded breaks examples into lines that fit a terminal, in the syntax of a
+// shell.
 func folded(examples string) string {
 	const most = 78
 	var b strings.Builder
@@ -155,7 +159,8 @@ func folded(examples string) string {
 	return b.String()
 }
 
-// wrapped breaks a text into lines, each of which is indented. That of an item is less so.
+// wrapped breaks a text into lines with an indent. The first line of an item
+// has a smaller one.
 func wrapped(text string, columns int, indent string) string {
 	var b strings.Builder
 	at := 0

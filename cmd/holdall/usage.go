@@ -10,9 +10,9 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// writeUsage writes the part of a verb's help that follows its description. It is no
-// template: with package text/template, Go's linker keeps every method of every type that
-// is linked, which is 5 MB.
+// writeUsage writes the part of a verb's help that follows its description. It
+// uses no template: with package text/template, Go's linker keeps every method
+// of every linked type, which is 5 MB.
 func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	var b strings.Builder
 	b.WriteString("Usage:")
@@ -62,7 +62,7 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	return err
 }
 
-// paramUsages are the lines of help for the parameters of each format.
+// paramUsages returns the help for the parameters of each format.
 func paramUsages(cmd *cobra.Command, columns int) string {
 	var b strings.Builder
 	for _, f := range format.All() {

@@ -93,9 +93,9 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "checked")
 	o := a.openOptions()
-	if a.index != "" || st.Can().Near { // a look beside it would be a request
+	if a.index != "" || st.Can().Near { // looking beside it would take a request
 		o.Index = a.useIndex()
-		o.Index.Folder = nil // what was kept here has no digests
+		o.Index.Folder = nil // the cached index has no digests
 	}
 	sum, err := holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: o, Quick: quick, Meter: m}, a.tellProblem)
 	stop()
@@ -128,7 +128,8 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	return sum, nil
 }
 
-// printParity says what protects an archive, and how much more of it could be lost.
+// printParity prints what protects an archive, and how much more loss it could
+// repair.
 func (a *app) printParity(shown string, r *holdall.ParityReport, quick bool) {
 	if r == nil || r.NotUsed != "" {
 		return
@@ -164,7 +165,7 @@ func (a *app) printBeyond(r *holdall.ParityReport) {
 	}
 }
 
-// healedJSON says what a repair from another copy did.
+// healedJSON is the result of a repair from another copy.
 type healedJSON struct {
 	repairedJSON
 	Damaged int64 `json:"damaged"`
@@ -172,7 +173,7 @@ type healedJSON struct {
 	Fetched int64 `json:"fetched_bytes"`
 }
 
-// repairFrom mends an archive by another copy of it.
+// repairFrom repairs an archive from another copy of it.
 func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace bool) error {
 	return a.locked(ctx, address, inPlace, func(st store.Store, name string) error {
 		o := a.openOptions()
@@ -235,8 +236,8 @@ func (a *app) sums(ctx context.Context, address, algo string) (bad bool, err err
 
 var sumEscapes = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
 
-// sumLine is a line of a list of checksums. A backslash in front says that some are in
-// the name, for what would end the line.
+// sumLine returns a line of a list of checksums. A leading backslash shows
+// that the name has characters escaped that would end the line.
 func sumLine(name string, d format.Digest) string {
 	mark := ""
 	if strings.ContainsAny(name, "\\\n\r") {

@@ -22,8 +22,8 @@ import (
 // hierarchy.
 const zarrView = "zarr"
 
-// openKeys opens an archive by its keys, if it has such a view and no other was
-// asked for.
+// openKeys opens an archive by its keys, if it has such a view and the user
+// asked for no other.
 func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
 	in, err := a.open(ctx, address, few)
 	if err != nil || a.view != "" {
@@ -39,8 +39,9 @@ func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.
 	return keys, err
 }
 
-// openAgain opens an archive by its keys that is open by others, and by what the store
-// remembers. Unsaid are parameters that count where no flag says one.
+// openAgain opens an already open archive by its keys, and reuses the bytes
+// that the store has cached. unsaid are parameters that apply where no flag
+// sets one.
 func (a *app) openAgain(ctx context.Context, in *holdall.Archive, unsaid map[string]string) (*holdall.Archive, error) {
 	o := in.Options()
 	o.View = zarrView
@@ -55,8 +56,9 @@ func (a *app) openAgain(ctx context.Context, in *holdall.Archive, unsaid map[str
 	return keys, err
 }
 
-// hasKeys returns the format of what lies at an address, if it is a file of groups and
-// arrays by its first bytes, such as HDF5; nil if it is not, or cannot be read.
+// hasKeys returns the format of the data at an address, if its first bytes
+// show a file of groups and arrays, such as HDF5. It returns nil if they do
+// not, or cannot be read.
 func (a *app) hasKeys(ctx context.Context, address string) *format.Format {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -81,12 +83,12 @@ func (a *app) hasKeys(ctx context.Context, address string) *format.Format {
 	return nil
 }
 
-// warnOfKeys warns of the first file of this machine that has groups and arrays, and is
-// packed as it is.
+// warnOfKeys warns of the first local file that has groups and arrays but is
+// packed unchanged.
 func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOptions) {
 	roots, err := tree.Roots(inputs, o.Listed)
 	if err != nil {
-		return // the pack says it
+		return // the pack reports it
 	}
 	names, err := glob.NewFilter(o.Include, o.Exclude)
 	if err != nil {
@@ -119,7 +121,7 @@ func (a *app) decode(ctx context.Context, in *holdall.Archive, name, as string) 
 	return array.WriteText(ctx, a.out)
 }
 
-// arrayJSON is what info says of an array.
+// arrayJSON is the description of an array in the output of info.
 type arrayJSON struct {
 	Path    string  `json:"path"`
 	Shape   []int64 `json:"shape"`
@@ -134,7 +136,8 @@ type arrayJSON struct {
 	separator, prefix string
 }
 
-// gatherArrays says of the arrays of a hierarchy what they are, and how much of them is there.
+// gatherArrays describes the arrays of a hierarchy, and counts how much of
+// each is present.
 func gatherArrays(ctx context.Context, in *holdall.Archive, arrays []hierarchy.Array) ([]*arrayJSON, error) {
 	byPath := map[string]*arrayJSON{}
 	var list []*arrayJSON
@@ -158,7 +161,8 @@ func gatherArrays(ctx context.Context, in *holdall.Archive, arrays []hierarchy.A
 	})
 }
 
-// arrayOf returns the array that a key is a chunk of, nil if it is none.
+// arrayOf returns the array that a key is a chunk of, or nil if it is not a
+// chunk.
 func arrayOf(byPath map[string]*arrayJSON, key string) *arrayJSON {
 	for i := len(key); i > 0; {
 		i = strings.LastIndexByte(key[:i], '/')
@@ -185,7 +189,7 @@ func (a *app) printArrays(i *infoJSON) {
 		return
 	}
 	title := count(int64(len(list)), "array")
-	if i.NWB != nil { // of which more was said
+	if i.NWB != nil { // the NWB description has already printed these
 		fmt.Fprintf(a.out, "\n%s; --json lists all\n", title)
 		return
 	}
@@ -210,7 +214,7 @@ func (a *app) printArrays(i *infoJSON) {
 	})
 }
 
-// fitting writes a name and a text, in two lines if one is too long.
+// fitting writes a name and a text, on two lines if one is too long.
 func (a *app) fitting(widest int, name, text string) {
 	if line := fmt.Sprintf("  %-*s  %s", widest, name, text); len([]rune(line)) <= a.width() {
 		fmt.Fprintln(a.out, line)
@@ -221,6 +225,6 @@ func (a *app) fitting(widest int, name, text string) {
 
 func shapeText(shape []int64) string { return strings.ReplaceAll(fmt.Sprint(shape), " ", "×") }
 
-// errDecodeRange means that part of an array was asked for in a way that says
-// nothing about arrays.
+// errDecodeRange reports that --range was used with --decode, where it has no
+// meaning.
 var errDecodeRange = errors.New("--range cannot be combined with --decode, which writes all elements")

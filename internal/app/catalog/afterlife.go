@@ -11,12 +11,13 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// What becomes of files and archives after they were packed: originals that are removed, files
-// that are deleted, archives that are written anew.
+// This file records what happens to files and archives after packing:
+// originals are removed, files are deleted, archives are rewritten.
 
-// Mark records what becomes of the originals of files. One that was removed stays removed. Archives that
-// are written anew take over what is recorded of those that leave, or they are in the catalogue
-// when Mark returns.
+// Mark records what became of the originals of files. An original that was
+// removed stays removed. If an archive is rewritten at the same time, the new
+// one takes over the records, or it is in the catalogue already when Mark
+// returns.
 func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
 	set, only := Location{Original: o}.marks(), ""
 	if o != OriginalLeft {
@@ -37,14 +38,14 @@ func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
 	})
 }
 
-// Every yields all locations of all archives in byte order of the paths, of one path the newest
-// first, those that are gone among them.
+// Every yields all locations of all archives, including deleted ones, in byte
+// order of the paths. For each path the newest comes first.
 func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
 	return func(yield func(Location, error) bool) {
 		last, archive := "", int64(0)
 		for l, err := range paged(ctx, c, (*Location).columns, behindScoped(),
 			"SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob("")) {
-			if err == nil && archive > 0 && l.Path == last && l.Archive >= archive { // read once more
+			if err == nil && archive > 0 && l.Path == last && l.Archive >= archive { // the same row, read twice
 				continue
 			}
 			last, archive = l.Path, l.Archive
@@ -55,10 +56,12 @@ func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
 	}
 }
 
-// Delete has nobody see files any more that are in archives of some roots, or in any if these are
-// empty. Their bytes stay until the archives are written anew. Plans take what has such
-// a path for new. Archives that were added after one, whose ID is last, keep theirs; 0 is no such.
-// It returns how many paths were seen before.
+// Delete marks files as deleted in the archives with the given roots, or in
+// all archives if roots is empty. Readers do not see them any more, but their
+// bytes stay until the archives are rewritten. Plans treat an object with such
+// a path as new. Archives added after the one whose ID is last keep their
+// files; a last of 0 sets no such limit. Delete returns how many of the paths
+// were visible before.
 func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string, last int64) (n int64, err error) {
 	last = cmp.Or(last, math.MaxInt64)
 	return write(ctx, c, nil, func(s session) (n int64, err error) {
@@ -76,7 +79,7 @@ func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string, last 
 					return 0, err
 				}
 			}
-			// A member that is packed is known by its plan.
+			// Plans skip recorded members that are packed, so remove these.
 			members, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, `SELECT m.chunk, m.size FROM members AS m
 				WHERE m.chunk IN (SELECT id FROM chunks WHERE state = $3 AND first <= $1 AND last >= $1 AND archive <= $6 AND (CAST($4 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))) AND {m.path = $1} AND coalesce(m.outcome, $5) = $5`,
 				blob(path), blob(roots), int(ChunkDone), boolean(roots == ""), int(Packed), last)
@@ -100,17 +103,19 @@ func boolean(b bool) int {
 	return 0
 }
 
-// A memberOf is a member of a chunk, or what an archive has of one.
+// A memberOf is a member of a chunk, or an archive's file that was a member of
+// one.
 type memberOf struct{ chunk, archive, size int64 }
 
-// uncount takes what an archive has out of the chunk whose member it is, if that is no row.
+// uncount subtracts an archive's file from the counts of its chunk, if the
+// member has no row.
 func (m memberOf) uncount(ctx context.Context, s session, path string) error {
 	_, err := s.exec(ctx, `UPDATE chunks SET objects = objects - 1, bytes = bytes - $3 WHERE archive = $2 AND archive > 0 AND from_locations = 1 AND first <= $1 AND last >= $1
 		AND NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = chunks.id AND {m.path = $1})`, blob(path), m.archive, m.size)
 	return err
 }
 
-// forget takes a member out of its chunk.
+// forget removes a member from its chunk.
 func (m memberOf) forget(ctx context.Context, s session, path string) error {
 	_, err := s.exec(ctx, "DELETE FROM members WHERE chunk = $2 AND {path = $1}", blob(path), m.chunk)
 	if err == nil {
@@ -119,8 +124,9 @@ func (m memberOf) forget(ctx context.Context, s session, path string) error {
 	return err
 }
 
-// Spare records that nothing of archives is seen any more, since now, unless that is recorded
-// already; or that something is again.
+// Spare records, with the current time, that no file of the dead archives is
+// visible, unless that is recorded already. For the alive archives it clears
+// that record.
 func (c *Catalog) Spare(ctx context.Context, dead, alive []int64) error {
 	if len(dead)+len(alive) == 0 {
 		return nil
@@ -134,12 +140,15 @@ func (c *Catalog) Spare(ctx context.Context, dead, alive []int64) error {
 	})
 }
 
-// seenOf is what is seen of an archive: files that are newest among the archives of its roots.
+// seenOf selects the visible files of an archive: those that are the newest
+// among the archives with its roots.
 const seenOf = `SELECT l.path FROM locations AS l WHERE l.archive = $1 AND l.kind & 256 = 0 AND {l.path >= $2} AND {l.path <= $3}
 	AND NOT EXISTS (SELECT 1 FROM locations AS n JOIN archives AS a ON a.id = n.archive WHERE {n.path = l.path} AND n.archive > l.archive AND n.kind & 256 = 0 AND a.roots = $4) LIMIT 1`
 
-// Drop forgets an archive of which nothing was seen for a while, and records that it is to be
-// removed. One of which something is seen now is an error, and stays.
+// Drop removes an archive from the catalogue after none of its files was
+// visible for a while, and records that the archive itself is to be removed.
+// If one of its files is visible now, Drop returns an error and changes
+// nothing.
 func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error {
 	return c.db.write(ctx, nil, func(s session) error {
 		if _, err := s.exec(ctx, lockPublishing); err != nil {
@@ -159,7 +168,8 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 		if err == nil {
 			_, err = s.exec(ctx, "INSERT INTO removals (address, size, version) SELECT address, size, version FROM archives WHERE id = $1", id)
 		}
-		// What it was planned to have is in other chunks by now, but for what was left out.
+		// By now other chunks have its planned members, except those that were left
+		// out.
 		if err == nil {
 			_, err = s.exec(ctx, "DELETE FROM members WHERE chunk IN (SELECT id FROM chunks WHERE archive = $1) AND coalesce(outcome, $2) = $2", id, int(Packed))
 		}
@@ -173,8 +183,9 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 	})
 }
 
-// A Removal is an archive that the catalogue has forgotten, and that is to be removed: the version
-// that it knew, and no other that may be there by now.
+// A Removal is an archive that is no longer in the catalogue and is to be
+// removed: the version that was recorded, not another one that may have
+// replaced it.
 type Removal struct {
 	id      int64
 	Address string
@@ -199,7 +210,8 @@ func (c *Catalog) Removed(ctx context.Context, r Removal) error {
 	})
 }
 
-// SetRoots records where the archives of a plan were packed from, which older holdalls did not.
+// SetRoots records where the archives of a plan were packed from. Older
+// versions of holdall did not record this.
 func (c *Catalog) SetRoots(ctx context.Context, plan int64, roots Roots) error {
 	lacking, err := read(ctx, c, numberIn, "SELECT a.id FROM archives AS a JOIN chunks AS k ON k.archive = a.id WHERE k.plan = $1 AND a.roots = $2 LIMIT 1", plan, blob(""))
 	if err != nil || len(lacking) == 0 {
@@ -211,22 +223,25 @@ func (c *Catalog) SetRoots(ctx context.Context, plan int64, roots Roots) error {
 	})
 }
 
-// Elsewhere is what Finish is told of the members of a chunk that rewrites what is packed: what
-// they were is deleted, or is in an archive of its own by now. They are no members any more.
+// Elsewhere is the outcome that Finish gets for a member of a chunk that
+// rewrites packed files, if the file has since been deleted or packed in
+// another archive. It is no longer a member of the chunk.
 const Elsewhere = outcomes
 
 // lockPublishing keeps others from adding archives before the transaction ends.
 const lockPublishing = "{lock publishing}"
 
-// publishing lets others who say so add archives, but nobody who locks publishing.
+// publishing lets others that hold publishing add archives, but excludes
+// holders of lockPublishing.
 const publishing = "{publishing}"
 
-// wasOf is which archive had what a chunk that rewrites has packed before: the newest of the same
-// roots.
+// wasOf selects the archive that had a file of a rewriting chunk before: the
+// newest with the same roots.
 const wasOf = "(SELECT max(o.archive) FROM locations AS o JOIN archives AS b ON b.id = o.archive WHERE {o.path = l.path} AND o.archive < $1 AND b.roots = $4)"
 
-// supersede gives what a chunk that rewrites has packed what was known of it. What is another by
-// now, or is deleted, is gone from the beginning.
+// supersede copies the recorded marks and attributes of files to the archive
+// of a chunk that rewrote them. Files that were replaced or deleted since are
+// marked as deleted from the start.
 func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 	if !k.Rewrites || a.ID == 0 {
 		return nil
@@ -249,10 +264,11 @@ func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 	return err
 }
 
-// Marks are how many files of an archive were deleted, and of how many the originals were removed.
+// Marks counts the files of an archive that were deleted, and those whose
+// originals were removed.
 type Marks struct{ Gone, Left int64 }
 
-// Marks counts what is marked of all archives. It goes through all files.
+// Marks counts the marked files of all archives. It reads all locations.
 func (c *Catalog) Marks(ctx context.Context) (map[int64]Marks, error) {
 	type sum struct{ archive, marks, n int64 }
 	all, err := read(ctx, c, func(s *sum) []any { return []any{&s.archive, &s.marks, &s.n} },

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// What is known of an archive's files stays known when it is added again.
+// TestAddingAgainKeepsWhatBecameOfFiles checks that the marks of an archive's
+// files survive when the archive is added again.
 func TestAddingAgainKeepsWhatBecameOfFiles(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		roots := RootsOf([]Root{{"", "s3://from/"}})
@@ -40,7 +41,8 @@ func TestAddingAgainKeepsWhatBecameOfFiles(t *testing.T) {
 	})
 }
 
-// An archive is dropped when nothing of it was seen for a while, and no earlier.
+// TestArchivesAreDroppedWhenNothingOfThemIsSeen checks that an archive is
+// dropped only after none of its files was visible for a while.
 func TestArchivesAreDroppedWhenNothingOfThemIsSeen(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		ctx, roots := t.Context(), RootsOf([]Root{{"", "s3://from/"}})

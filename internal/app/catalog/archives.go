@@ -23,7 +23,7 @@ const (
 	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified, a.roots, a.dead"
 )
 
-// What locations.kind has besides the kind.
+// These are the bits of locations.kind besides the kind itself.
 const (
 	kindGone    = 1 << 8
 	kindLeaving = 1 << 9
@@ -32,7 +32,7 @@ const (
 	there = "l.kind & 256 = 0" // it is not gone
 )
 
-// marks is what locations.kind says.
+// marks returns the mark bits of locations.kind.
 func (l Location) marks() int {
 	n := int(l.Kind)
 	if l.Gone {
@@ -47,7 +47,7 @@ func (l Location) marks() int {
 	return n
 }
 
-// marked is a location as its kind says.
+// marked is a location in the form of its kind column.
 type marked Location
 
 func (m *marked) ScanInt64(n pgtype.Int8) error {
@@ -61,17 +61,18 @@ func (m *marked) ScanInt64(n pgtype.Int8) error {
 	return nil
 }
 
-// columns says where locationColumns go.
+// columns returns pointers to the fields, in the order of locationColumns.
 func (l *Location) columns() []any {
 	return []any{(*blob)(&l.Path), &l.Archive, (*marked)(l), &l.Size, (*stretch)(l), (*digest)(l), (*object)(l)}
 }
 
-// A stretch is a location as its offset says: without one, its content is none.
+// A stretch is a location in the form of its offset column. Without an offset,
+// the content is not a run of the archive's bytes.
 type stretch Location
 
 func (s *stretch) ScanInt64(n pgtype.Int8) error { s.Raw, s.Off = n.Valid, n.Int64; return nil }
 
-// A digest is a location as its digest says, ALGORITHM:SUM.
+// A digest is a location in the form of its digest column, ALGORITHM:SUM.
 type digest Location
 
 func (d *digest) ScanBytes(v []byte) error {
@@ -79,15 +80,16 @@ func (d *digest) ScanBytes(v []byte) error {
 	return nil
 }
 
-// columns says where archiveColumns go.
+// columns returns pointers to the fields, in the order of archiveColumns.
 func (a *Archive) columns() []any {
 	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified), (*blob)(&a.Roots), (*moment)(&a.Dead)}
 }
 
 func (f *Found) columns() []any { return append(f.Location.columns(), f.In.columns()...) }
 
-// A staging is what is known together of the rows of one archive that wait until all
-// are there: where they come from may be far away, and nobody shall wait for that.
+// A staging collects what the rows of one archive have in common until all
+// rows have arrived. They may come from a slow source, and no other writer
+// should wait for it.
 type staging struct {
 	rows        int64
 	ordered     bool // each path is greater than the one before
@@ -98,7 +100,7 @@ type staging struct {
 	sorted *sorter.Sorter // in SQLite they are here
 }
 
-// count takes note of a row.
+// count counts a row.
 func (g *staging) count(path string) {
 	if g.rows == 0 {
 		g.first, g.last, g.ordered = path, path, true
@@ -137,10 +139,10 @@ func (b *batch) close() {
 	}
 }
 
-// publish makes the staged rows those of archives.
+// publish turns the staged rows into rows of archives.
 func (b *batch) publish(ctx context.Context, s session) (done []Added, err error) {
-	// Two that add the same address do so one after the other. In order, so that
-	// those who want several never wait for one another.
+	// Concurrent additions of the same address are serialized. The addresses are
+	// locked in order, so that two additions of several archives cannot deadlock.
 	var addresses []string
 	for _, a := range b.all {
 		addresses = append(addresses, a.Address)
@@ -164,8 +166,8 @@ func (b *batch) publish(ctx context.Context, s session) (done []Added, err error
 	return done, nil
 }
 
-// lockAddress keeps others from adding and removing what is at an address before the
-// transaction ends.
+// lockAddress keeps others from adding or removing an archive at an address
+// until the transaction ends.
 const lockAddress = "{lock address}"
 
 func publish(ctx context.Context, s session, a Archive, g *staging) (done Added, err error) {
@@ -174,7 +176,7 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 		return done, err
 	}
 	if done.Replaced = was; was.ID != 0 {
-		// Until what is known of its files is taken over.
+		// This lasts until the records of its files have been copied.
 		if _, err := s.exec(ctx, "UPDATE archives SET address = $2 WHERE id = $1", was.ID, blob(fmt.Sprintf("\x00replaced %d", was.ID))); err != nil {
 			return done, err
 		}
@@ -211,8 +213,8 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 	return done, err
 }
 
-// takeOver has the files of an archive that is added again be what they were: deleted, or with
-// originals that were removed.
+// takeOver copies the marks of files from an archive to its successor at the
+// same address: deleted files, and removed originals.
 func takeOver(ctx context.Context, s session, was, is int64, g *staging) error {
 	marked, err := rowsOf(ctx, s, numberIn, `SELECT 1 FROM locations AS l WHERE l.archive = $1 AND {l.path >= (SELECT first FROM archives WHERE id = $1)} AND {l.path <= (SELECT last FROM archives WHERE id = $1)}
 		AND kind & 1792 <> 0 LIMIT 1`, was)
@@ -227,7 +229,8 @@ func takeOver(ctx context.Context, s session, was, is int64, g *staging) error {
 
 const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {address = $1}"
 
-// forget removes an archive, and returns it. Its address is locked.
+// forget removes an archive, and returns its record. The caller must have
+// locked its address.
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
 	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt, blob(address))
 	if err == nil {
@@ -248,8 +251,9 @@ func drop(ctx context.Context, s session, id int64) error {
 	return err
 }
 
-// Add records archives and what is in them, all at once or not at all: no reader
-// ever sees a part. What was known of their addresses before is replaced.
+// Add records archives and their contents in one transaction: all of it or
+// nothing is visible to readers. It replaces earlier records of the same
+// addresses.
 func (c *Catalog) Add(ctx context.Context, all ...Addition) (done []Added, err error) {
 	b := &batch{all: slices.Clone(all)}
 	for i, a := range all {
@@ -261,7 +265,7 @@ func (c *Catalog) Add(ctx context.Context, all ...Addition) (done []Added, err e
 	return write(ctx, c, func(s session) error { return b.stage(ctx, s) }, func(s session) ([]Added, error) { return b.publish(ctx, s) })
 }
 
-// Remove forgets an archive, and returns what was known of it.
+// Remove removes an archive from the catalogue, and returns its record.
 func (c *Catalog) Remove(ctx context.Context, address string) (Archive, error) {
 	return write(ctx, c, nil, func(s session) (Archive, error) {
 		if _, err := s.exec(ctx, lockAddress, blob(address)); err != nil {
@@ -287,7 +291,7 @@ func (c *Catalog) Newest(ctx context.Context, path string) (Found, error) {
 	return readOne(ctx, c, path, (*Found).columns, holders+" LIMIT 1", blob(path))
 }
 
-// NewestIn is Newest of some archives.
+// NewestIn is Newest for some archives.
 func (c *Catalog) NewestIn(ctx context.Context, path string, in Scope) (Found, error) {
 	if in == nil {
 		return c.Newest(ctx, path)
@@ -301,8 +305,8 @@ func (c *Catalog) NewestIn(ctx context.Context, path string, in Scope) (Found, e
 	return Found{}, cmp.Or(err, absent(path))
 }
 
-// ArchiveOf returns what is known of the archive of an ID, or an error that wraps
-// fs.ErrNotExist.
+// ArchiveOf returns the record of the archive with an ID, or an error that
+// wraps fs.ErrNotExist.
 func (c *Catalog) ArchiveOf(ctx context.Context, id int64) (Archive, error) {
 	return readOne(ctx, c, fmt.Sprintf("archive %d", id), (*Archive).columns, "SELECT "+archiveColumns+" FROM archives AS a WHERE a.id = $1", id)
 }
@@ -312,7 +316,7 @@ func (c *Catalog) Holders(ctx context.Context, path string) ([]Found, error) {
 	return read(ctx, c, (*Found).columns, holders, blob(path))
 }
 
-// Archive returns what is known of the archive at an address, or an error that
+// Archive returns the record of the archive at an address, or an error that
 // wraps fs.ErrNotExist.
 func (c *Catalog) Archive(ctx context.Context, address string) (Archive, error) {
 	return readOne(ctx, c, address, (*Archive).columns, archiveAt, blob(address))
@@ -323,11 +327,13 @@ func (c *Catalog) Archives(ctx context.Context) ([]Archive, error) {
 	return read(ctx, c, (*Archive).columns, "SELECT "+archiveColumns+" FROM archives AS a ORDER BY a.id")
 }
 
-// behind is where the locations after one begin.
+// behind returns the first position after a location.
 func behind(l Location) any { return blob(l.Path + "\x00") }
 
-// behindScoped is behind where archives that do not count may have a path and older ones, which
-// come after, do: the path is read once more. One that fills whole pages is not, for ever.
+// behindScoped returns a function that gives the position after a location,
+// for scans where only some archives count. Older locations of the same path
+// come after newer ones, so the path is read again. If one path fills whole
+// pages, it is skipped after a few reads.
 func behindScoped() func(l Location) any {
 	const most = 6
 	path, times := "", 0
@@ -342,7 +348,7 @@ func behindScoped() func(l Location) any {
 	}
 }
 
-// Locations yields all that an archive has, in byte order of the paths.
+// Locations yields all locations of an archive, in byte order of the paths.
 func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, error] {
 	return func(yield func(Location, error) bool) {
 		type span struct{ first, last string }
@@ -357,8 +363,9 @@ func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, 
 	}
 }
 
-// Between yields the newest location of each path in [from, before), in byte order, of some
-// archives; an empty before is no bound. A scan that ends early costs no more than what it yielded.
+// Between yields the newest location of each path in [from, before) in the
+// archives of a scope, in byte order. If before is empty, there is no upper
+// bound. A scan that stops early costs only what it has yielded.
 func (c *Catalog) Between(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error] {
 	sql, args := "SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} AND "+there, []any(nil)
 	if before != "" {
@@ -388,8 +395,8 @@ func (c *Catalog) Below(ctx context.Context, prefix string) iter.Seq2[Location, 
 	return c.Between(ctx, prefix, After(prefix), nil)
 }
 
-// Check looks for damage in the database itself, and for archives that have more
-// or fewer locations than they had when they were added.
+// Check looks for damage in the database itself, and for archives whose number
+// of locations has changed since they were added.
 func (c *Catalog) Check(ctx context.Context, report func(problem string)) error {
 	err := c.db.read(ctx, true, func(s session) error {
 		if err := c.db.check(ctx, s, report); err != nil {
@@ -413,7 +420,7 @@ func (c *Catalog) Check(ctx context.Context, report func(problem string)) error 
 	})
 	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCorrupt {
 		report(err.Error())
-		return nil // nothing else that it says can be relied upon
+		return nil // no other field can be relied on
 	}
 	return err
 }

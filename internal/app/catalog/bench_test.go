@@ -38,7 +38,8 @@ func fill(b *testing.B, c *Catalog) {
 	logSizes(b, c, n**benchArchive)
 }
 
-// logSizes says what tables and indexes of PostgreSQL take, of so many rows.
+// logSizes logs the sizes of PostgreSQL's tables and indexes for a number of
+// rows.
 func logSizes(b *testing.B, c *Catalog, rows int) {
 	db, ok := c.db.(*postgresDB)
 	if !ok {
@@ -75,7 +76,7 @@ func benchRowsOf(k, n int) iter.Seq2[Location, error] {
 	}
 }
 
-// sizeOf is what a catalogue takes on its disk.
+// sizeOf returns the size of a catalogue on disk.
 func sizeOf(b *testing.B, c *Catalog) (n int64) {
 	switch db := c.db.(type) {
 	case *sqliteDB:

@@ -13,23 +13,25 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// An Archive is what the catalogue knows of one archive.
+// An Archive is the catalogue's record of one archive.
 type Archive struct {
-	// ID grows with each archive that is added, and is never given twice: of
-	// several archives that have a path, the one with the highest is newest.
+	// ID grows with each archive that is added, and is never reused. If several
+	// archives have a path, the one with the highest ID is the newest.
 	ID      int64
 	Address string // where it is, in words that store.OpenAddress takes; any bytes
 	Format  string
 	Size    int64
-	// Version changes when the archive's bytes do: an ETag, or a time. Together
-	// with Size it says whether an archive still is what was added.
+	// Version changes when the archive's bytes do: an ETag, or a time. Size and
+	// Version together show whether the archive is still the one that was added.
 	Version  string
 	Entries  int64 // how many paths it has here
 	Added    time.Time
 	Verified time.Time // when this version was last found sound; zero is never
-	// Roots say where what is in it was before it was packed; empty is not known.
+	// Roots are the places that the archive's files were packed from. Empty means
+	// unknown.
 	Roots Roots
-	// Dead is since when nothing of it is seen; zero is that something is.
+	// Dead is the time since when none of the archive's files is visible. It is
+	// zero if one is.
 	Dead time.Time
 }
 
@@ -38,42 +40,43 @@ func (a Archive) Same(b Archive) bool {
 	return a.Address == b.Address && a.Format == b.Format && a.Size == b.Size && a.Version == b.Version
 }
 
-// A Location says where a file is.
+// A Location is the place of a file in an archive.
 type Location struct {
 	Path    string // as the archive has it, byte for byte
 	Archive int64  // Archive.ID; Add sets it
 	Kind    format.Kind
 	Size    int64 // content bytes
-	// Raw says that the content is one run of the archive's own bytes, Size of
-	// them from Off. Without it, only the archive's format can read the file.
+	// Raw reports that the content is one run of the archive's own bytes: Size
+	// bytes from Off. If it is false, only the archive's format can read the file.
 	Raw    bool
 	Off    int64
 	Digest format.Digest
 
-	// What its bucket kept of the object that it was. Headers stands for what
-	// Catalog.Headers returns; of a location that is added HeaderText has it, as
-	// HeaderText makes it, and Headers is set.
+	// These are the attributes that the bucket kept with the original object.
+	// Headers is an ID for Catalog.Headers. A location to be added has the headers
+	// in HeaderText, in the form that the function HeaderText returns, and Add
+	// sets Headers.
 	Modified   time.Time
 	ETag       string
 	Headers    uint64
 	HeaderText string
-	// Original is what became of the object that it was packed from.
+	// Original is the state of the object that the file was packed from.
 	Original Original
-	// Gone says that it was deleted: its bytes are in the archive still, but who looks for
-	// the path does not find them. Only Locations has such.
+	// Gone reports that the file was deleted. Its bytes are still in the archive,
+	// but lookups do not find it. Only Locations yields such files.
 	Gone bool
 }
 
-// An Original is what became of an object after it was packed.
+// An Original is the state of an object after it was packed.
 type Original uint8
 
 const (
 	OriginalStays   Original = iota
-	OriginalLeaving          // somebody is about to remove it, or did
-	OriginalLeft             // it was removed, since what is packed was proven
+	OriginalLeaving          // it is about to be removed, or has been
+	OriginalLeft             // it was removed after the packed copy was proven
 )
 
-// check says what is wrong with a location in an archive of that size.
+// check returns an error if a location is invalid in an archive of that size.
 func (l Location) check(archive int64) error {
 	switch {
 	case l.Size < 0:
@@ -84,13 +87,14 @@ func (l Location) check(archive int64) error {
 	return nil
 }
 
-// Same reports whether two locations say the same of a file, as far as both know it.
+// Same reports whether two locations describe the same file, as far as both
+// have the information.
 func (l Location) Same(b Location) bool {
 	l.Headers, b.Headers = headersID(l), headersID(b)
 	for _, x := range []*Location{&l, &b} {
 		x.HeaderText, x.Original, x.Gone = "", OriginalStays, false
 	}
-	if l.ETag == "" || b.ETag == "" { // older catalogues have none of it
+	if l.ETag == "" || b.ETag == "" { // older catalogues do not record them
 		for _, x := range []*Location{&l, &b} {
 			x.Modified, x.ETag, x.Headers = time.Time{}, "", 0
 		}
@@ -105,23 +109,23 @@ type Found struct {
 	In Archive
 }
 
-// A Listed is what is directly below a prefix: a location, or a folder.
+// A Listed is an item directly below a prefix: a location, or a folder.
 type Listed struct {
 	Location
-	Folder bool // Path ends in a slash, and is the prefix of what is in it
+	Folder bool // Path ends in a slash, and is the prefix of the folder's contents
 }
 
-// An Addition is an archive to be added, and what is in it.
+// An Addition is an archive to be added, with its contents.
 type Addition struct {
 	Archive
-	// Rows are the archive's locations, any number of them in any order; those in
-	// byte order of their paths take the least time. Of several of one path the last
-	// one counts.
+	// Rows are the archive's locations, in any order; byte order of the paths is
+	// fastest. If a path occurs several times, the last one counts.
 	Rows    iter.Seq2[Location, error]
 	headers *headerSets // that rows have
 }
 
-// checked returns the addition with rows that say what is wrong with them.
+// checked returns the addition with rows that also yield errors for invalid
+// locations.
 func (a Addition) checked() (Addition, error) {
 	if a.Address == "" || a.Size < 0 {
 		return a, fmt.Errorf("%s: expected an address and a size, found %d bytes", format.Escape(a.Address), a.Size)
@@ -144,25 +148,28 @@ func (a Addition) checked() (Addition, error) {
 	return a, nil
 }
 
-// Added says what Add did.
+// Added is the result of Add.
 type Added struct {
 	Archive
-	// Replaced is what was known of the address before; its ID is 0 if nothing was.
+	// Replaced is the earlier record of the address. Its ID is 0 if there was
+	// none.
 	Replaced Archive
 }
 
-// ErrAway means that the server of a database cannot be reached, or has let go of us:
-// what was asked of it may have been done, or not. It may come back.
+// ErrAway reports that the database server cannot be reached, or has closed
+// the connection. The operation may or may not have been carried out. The
+// server may come back.
 var ErrAway = errors.New("the database cannot be reached")
 
-// ErrBusy means that another program was writing for longer than we wait.
+// ErrBusy reports that another program was writing for longer than the wait
+// time.
 var ErrBusy = errors.New("another program is writing to the catalogue")
 
-// ErrBroken is what errors about a damaged database wrap, and about a file that
-// is no catalogue. Such a file is never written to.
+// ErrBroken is wrapped by errors about a damaged database, and about a file
+// that is not a catalogue. Such a file is never written to.
 var ErrBroken = errors.New("is not an intact catalogue")
 
-// A SchemaError means that a catalogue was made by another holdall than this.
+// A SchemaError reports that another version of holdall made the catalogue.
 type SchemaError struct {
 	Database     string
 	Found, Known int
@@ -175,27 +182,30 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("%s: schema: expected version %d, found %d: written by an older holdall, and opened read-only", e.Database, e.Known, e.Found)
 }
 
-// Options are wishes for a catalogue; the zero value suits most.
+// Options are options for opening a catalogue; the zero value suits most
+// callers.
 type Options struct {
-	// ReadOnly opens it for reading. Then nothing is brought up to date.
+	// ReadOnly opens the catalogue for reading, and migrates nothing.
 	ReadOnly bool
-	// Wait is how long to wait for another program that is writing; 0 is a minute.
+	// Wait is how long to wait for another program that is writing; 0 means one
+	// minute.
 	Wait time.Duration
-	// Queue takes part in what is written of chunks; only PostgreSQL has it.
+	// Queue takes part in the transactions that change chunks. Only PostgreSQL
+	// supports it.
 	Queue Queue
-	// Workers, if it is not 0, is how many will finish chunks at once: a database of many
-	// machines is asked for no more connections than they need.
+	// Workers, if not 0, is how many workers finish chunks at once. A database
+	// that many machines share then gets no more connections than they need.
 	Workers int
 }
 
-// A Catalog is an open catalogue. Its methods may be called in parallel, also
-// while one of its iterators is under way; those that write wait for one another.
+// A Catalog is an open catalogue. Its methods may be called concurrently, also
+// while one of its iterators is running. Calls that write wait for each other.
 type Catalog struct {
 	db      engine
 	headers headerMemory
 }
 
-// scheme returns the kind of database that an address is of, and what is behind it.
+// scheme splits an address into the kind of its database and the rest.
 func scheme(address string) (kind, rest string) {
 	kind, rest, ok := strings.Cut(address, ":")
 	if ok && (kind == "sqlite" || kind == "postgres" || kind == "postgresql") {
@@ -204,14 +214,15 @@ func scheme(address string) (kind, rest string) {
 	return "sqlite", address
 }
 
-// TakesQueue reports whether the catalogue of an address can have a Queue: one in
-// PostgreSQL can.
+// TakesQueue reports whether the catalogue at an address can have a Queue.
+// Only PostgreSQL supports it.
 func TakesQueue(address string) bool {
 	kind, _ := scheme(address)
 	return kind != "sqlite"
 }
 
-// file returns the file that an address means, or why it means none.
+// file returns the file that an address names, or an error if it does not name
+// one.
 func file(name string) (string, error) {
 	switch {
 	case name == "":
@@ -223,10 +234,11 @@ func file(name string) (string, error) {
 }
 
 // Create makes a new catalogue at an address: a file, sqlite:FILE, or
-// postgres://USER@HOST/DATABASE, a database that is there, where it is a schema named
-// holdall, or as a parameter "schema" of the address says. It appears whole or
-// not at all. What is there already is not touched, and is an error that wraps
-// fs.ErrExist.
+// postgres://USER@HOST/DATABASE. The PostgreSQL database must exist; the
+// catalogue is a schema in it, named holdall unless the address has a
+// parameter "schema". The catalogue appears whole or not at all. If there is
+// something at the address already, Create leaves it unchanged and returns an
+// error that wraps fs.ErrExist.
 func Create(ctx context.Context, address string) error {
 	kind, rest := scheme(address)
 	if kind != "sqlite" {
@@ -239,8 +251,8 @@ func Create(ctx context.Context, address string) error {
 	return createFile(ctx, name)
 }
 
-// Open opens the catalogue at an address. One of an older schema is brought up to
-// date, one of a newer is refused.
+// Open opens the catalogue at an address. An older schema is migrated; a newer
+// one is an error.
 func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	o.Wait = cmp.Or(o.Wait, time.Minute)
 	var db engine
@@ -258,27 +270,30 @@ func Open(ctx context.Context, address string, o Options) (*Catalog, error) {
 	return &Catalog{db: db}, nil
 }
 
-// Close ends the use of the catalogue. It waits for who is writing; no iterator may be
-// under way.
+// Close closes the catalogue. It waits for running writes. No iterator may be
+// running.
 func (c *Catalog) Close() error { return c.db.close() }
 
-// A Scope says which archives count, by Archive.ID; nil is all.
+// A Scope reports whether an archive counts, by Archive.ID. A nil Scope
+// includes all archives.
 type Scope func(archive int64) bool
 
 func (in Scope) has(archive int64) bool { return in == nil || in(archive) }
 
-// List yields what is directly below a prefix, which is empty or ends in a slash.
-// It goes past folders without looking at what is in them, so it costs what it
-// shows. A path with empty elements ("a//b", "/x") is in folders as it says, and
-// some of these have empty names: what List yields as Path leads to them.
+// List yields the items directly below a prefix, which is empty or ends in a
+// slash. It skips over the contents of folders, so its cost depends only on
+// what it yields. A path with empty elements ("a//b", "/x") is in folders that
+// may have empty names; the Path that List yields leads to them.
 //
-// While it yields, nothing is open: so listings may be nested as deep as folders are.
+// List holds nothing open while it yields, so listings may be nested as deep
+// as folders are.
 func (c *Catalog) List(ctx context.Context, prefix string) iter.Seq2[Listed, error] {
 	return c.ListFrom(ctx, prefix, prefix, nil)
 }
 
-// ListFrom is List of some archives, from a path on that is not less than from. Where archives
-// that do not count have paths among those that do, it goes through them.
+// ListFrom is List for some archives, starting at the first path that is not
+// less than from. If other archives have paths in between, it has to read past
+// them.
 func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
 		from, before, more := max(prefix, from), After(prefix), true
@@ -301,8 +316,9 @@ func (c *Catalog) ListFrom(ctx context.Context, prefix, from string, in Scope) i
 	}
 }
 
-// listSome appends what is directly below a prefix, from a path on, until there is a
-// folder or are n; and says where to go on, if anywhere.
+// listSome appends the items directly below a prefix, starting at a path,
+// until it meets a folder or has n items. It returns where to go on, if there
+// is more.
 func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, in Scope, some []Listed, n int) (all []Listed, next string, more bool, err error) {
 	for l, err := range c.Between(ctx, from, before, in) {
 		if err != nil {
@@ -321,8 +337,8 @@ func (c *Catalog) listSome(ctx context.Context, prefix, from, before string, in 
 	return some, "", false, nil
 }
 
-// After returns the first string behind all that begin with prefix, empty if there
-// is none.
+// After returns the first string after all strings that begin with prefix, or
+// "" if there is none.
 func After(prefix string) string {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] < 0xff {

@@ -202,7 +202,7 @@ func TestNewestOfTenArchivesWinsAndAllAreKept(t *testing.T) {
 		if _, err := c.Remove(t.Context(), "x9"); !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
 		}
-		// A number is never given again, and what is added again is the newest.
+		// An ID is never reused, and an archive that is added again is the newest.
 		again := add(t, c, Archive{Address: "x3"}, files("same"))
 		if again.ID <= ids[0] || again.Replaced.ID != ids[6] {
 			t.Errorf("%+v", again)
@@ -287,7 +287,8 @@ func TestListShowsOneLevel(t *testing.T) {
 	})
 }
 
-// What a listing costs must not depend on what is in the folders that it shows.
+// TestListGoesPastFolders checks that the cost of a listing does not depend on
+// the contents of the folders in it.
 func TestListGoesPastFolders(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		var all []string
@@ -442,7 +443,7 @@ func TestManyReadWhileOneAddsAndSeeWholeArchivesOnly(t *testing.T) {
 		var wg sync.WaitGroup
 		done := make(chan struct{})
 		for range 3 {
-			other := open(t, address) // as another process has it
+			other := open(t, address) // open in another process
 			wg.Go(func() {
 				for {
 					select {
@@ -511,7 +512,7 @@ func TestIteratorsMayBeLeftAndNested(t *testing.T) {
 	})
 }
 
-// What follows is about SQLite files.
+// The tests below are about SQLite files.
 
 func TestFilesThatAreNoCatalogueAreRefusedAndNotTouched(t *testing.T) {
 	foreign := filepath.Join(t.TempDir(), "foreign.db")
@@ -556,7 +557,7 @@ func TestFilesThatAreNoCatalogueAreRefusedAndNotTouched(t *testing.T) {
 	}
 }
 
-// onlyFile checks that nothing else is in the folder of a file.
+// onlyFile checks that a file is the only one in its folder.
 func onlyFile(t *testing.T, at string) {
 	t.Helper()
 	in, err := os.ReadDir(filepath.Dir(at))
@@ -583,7 +584,8 @@ func TestCreatedIsWholeAndAlone(t *testing.T) {
 	}
 }
 
-// createdOnce has several create one catalogue, which one of them does.
+// createdOnce has several goroutines create the same catalogue. Exactly one
+// must succeed.
 func createdOnce(t *testing.T, at string) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -643,7 +645,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 
 func TestOlderSchemaIsBroughtUpToDate(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "c.db")
-	conn, err := sqlite.OpenConn(at) // as the first version of the schema had it
+	conn, err := sqlite.OpenConn(at) // with the first version of the schema
 	if err == nil {
 		err = sqlitex.ExecuteTransient(conn, fmt.Sprint("PRAGMA application_id = ", application), nil)
 	}
@@ -662,7 +664,7 @@ func TestOlderSchemaIsBroughtUpToDate(t *testing.T) {
 		t.Error(err)
 	}
 	var wg sync.WaitGroup
-	for range 4 { // all of whom want to do it
+	for range 4 { // all of them want to migrate
 		wg.Go(func() {
 			c, err := Open(t.Context(), at, Options{})
 			if err != nil {
@@ -703,8 +705,9 @@ func TestQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
 	}
 }
 
-// A database cut short or written over is an error or found by Check, never a
-// panic, and what Check looked at is as it was.
+// TestDamageIsFound checks that damage to a database, by truncation or
+// overwriting, causes an error or is found by Check, never a panic. Check must
+// leave the file unchanged.
 func TestDamageIsFound(t *testing.T) {
 	at := filepath.Join(t.TempDir(), "c.db")
 	if err := Create(t.Context(), at); err != nil {

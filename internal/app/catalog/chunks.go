@@ -13,15 +13,15 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A Plan is what a fleet is to pack, cut into chunks.
+// A Plan is a set of objects that a fleet is to pack, divided into chunks.
 type Plan struct {
 	ID       int64
 	Name     string
 	Format   string
 	Target   string
-	Settings []byte // the fleet's own
+	Settings []byte // the format is the fleet's
 	Created  time.Time
-	// Cancelled says that nothing of it shall be packed any more.
+	// Cancelled reports that no more chunks of the plan are to be packed.
 	Cancelled bool
 }
 
@@ -30,24 +30,24 @@ type Member struct {
 	Path    string // in the archive, byte for byte
 	Origin  int    // which of the plan's sources it is from
 	Size    int64
-	Version string // as it was listed; any bytes
+	Version string // as listed; any bytes
 	Outcome Outcome
-	Note    string // says why, for people
+	Note    string // the reason, for people
 	// Proof names the checksum that it was compared with when it was packed; empty is
 	// the first of Chunk.Proven.
 	Proof string
 }
 
-// An Outcome is what became of a member.
+// An Outcome is the result for a member.
 type Outcome uint8
 
 const (
 	Pending  Outcome = iota
 	Packed           // it is in the chunk's archive
 	Vanished         // it was not there any more
-	Changed          // it was another than was planned, and is not packed
+	Changed          // it differs from the planned version, and is not packed
 	SetAside         // it could not be read
-	Damaged          // what was read is not what its service says it is
+	Damaged          // its bytes differ from the checksum of its service
 	outcomes
 )
 
@@ -58,14 +58,14 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("outcome %d", uint8(o))
 }
 
-// A ChunkState says how far a chunk is.
+// A ChunkState is the progress of a chunk.
 type ChunkState uint8
 
 const (
 	ChunkPlanned ChunkState = iota
-	ChunkLeased             // somebody packs it, or did until the lease ended
+	ChunkLeased             // a worker is packing it, or was until the lease ended
 	ChunkDone
-	ChunkSetAside // nobody shall try again before RetryPlan
+	ChunkSetAside // no worker tries it again before RetryPlan
 	ChunkCancelled
 	chunkStates
 )
@@ -79,46 +79,49 @@ func (s ChunkState) String() string {
 
 // A NewChunk is a chunk to be planned.
 type NewChunk struct {
-	Name string // the address of what is to be written; another for each chunk of a plan
-	// Part says that what is written is no archive: that of a Last chunk has
-	// what it holds.
+	Name string // the address of the archive to write; unique in a plan
+	// Part reports that the chunk writes a part, not an archive. The archive of
+	// the Last chunk contains the parts.
 	Part bool
-	// Last says that it can be claimed only when all chunks before it are done.
-	// Its archive has its own members and those of the parts before it.
+	// Last reports that the chunk can be claimed only when all chunks before it
+	// are done. Its archive has its own members and those of the parts before it.
 	Last bool
-	// Rewrites says that its members are in archives of the plan already, and are
-	// packed from there: an archive that has more than what is seen of it is written anew.
+	// Rewrites reports that the members are in archives of the plan already, and
+	// are packed from there: an archive that has more than its visible files is
+	// rewritten.
 	Rewrites bool
-	// Mends says that it rewrites what is damaged or lost, of originals where they are there.
+	// Mends reports that the chunk rewrites damaged or lost archives, from
+	// originals where these still exist.
 	Mends   bool
-	Members iter.Seq2[Member, error] // in byte order, each path once; nil is none
+	Members iter.Seq2[Member, error] // in byte order, each path once; nil means no members
 }
 
-// A Chunk is a chunk of a plan. One that Claim returned is the right to pack it.
+// A Chunk is a chunk of a plan. A Chunk returned by Claim is also the right to
+// pack it.
 type Chunk struct {
 	ID, Plan   int64
 	Number     int // within the plan, from 0 on
 	Name       string
 	Part, Last bool
 	Rewrites   bool
-	Mends      bool // which Rewrites says, too
+	Mends      bool // then Rewrites is set, too
 	State      ChunkState
 	Objects    int64 // members, and their bytes, as planned
 	Bytes      int64
 	Left       Left
 	Attempts   int    // claims
-	Failures   int    // of these, how many Release was told a problem of
-	Owner      string // who has or had it
-	// Fence grows with each claim: what is not of the newest is too late.
+	Failures   int    // of these, the number that Release got a problem for
+	Owner      string // the worker that holds or held it
+	// Fence grows with each claim. A result with an older fence is rejected.
 	Fence      int64
 	LeaseUntil time.Time // zero if it is not leased
 	NotBefore  time.Time // zero if it is not planned, or is due
 	Started    time.Time // when it was last claimed
 	Finished   time.Time
 	BytesDone  int64
-	Problem    string // what Release was told last
-	// Proven counts the packed members by the checksum that they were compared with,
-	// the most frequent first: "md5:57 nothing:2".
+	Problem    string // the last problem given to Release
+	// Proven counts the packed members by the checksum that they were compared
+	// with, the most frequent first: "md5:57 nothing:2".
 	Proven  string
 	Archive int64 // Archive.ID, 0 before it is recorded
 
@@ -145,41 +148,41 @@ func (l Left) of(o Outcome) int64 {
 	return 0
 }
 
-// A Request says what to claim.
+// A Request selects the chunk to claim.
 type Request struct {
 	Owner string
 	Lease time.Duration
 	Plan  int64 // 0 is any
 	Chunk int64 // 0 is any
-	// Lapsed means only what somebody had whose lease has ended.
+	// Lapsed selects only chunks whose lease has ended.
 	Lapsed bool
 }
 
-// A Tally counts chunks and what was planned of them.
+// A Tally counts chunks, and their planned objects and bytes.
 type Tally struct{ Chunks, Objects, Bytes int64 }
 
-// Totals says how far a plan is.
+// Totals is the progress of a plan.
 type Totals struct {
 	States    [chunkStates]Tally // by ChunkState
 	Outcomes  [outcomes]int64    // members, by Outcome
 	BytesDone int64              // of the chunks that are leased
 }
 
-// ErrNone means that there is no chunk to be claimed now.
+// ErrNone reports that no chunk can be claimed now.
 var ErrNone = errors.New("no chunk is due")
 
-// ErrLost means that a claim does not hold any more: its lease ended and another
-// has the chunk, or the plan was cancelled. Nothing was recorded.
+// ErrLost reports that a claim is no longer valid: its lease ended and another
+// worker has the chunk, or the plan was cancelled. Nothing was recorded.
 var ErrLost = errors.New("another worker has the chunk")
 
-// ErrCancelled means that a plan was cancelled.
+// ErrCancelled reports that a plan was cancelled.
 var ErrCancelled = errors.New("the plan is cancelled")
 
-// ErrOpen means that a plan has chunks that are still to be packed.
+// ErrOpen reports that a plan has chunks that are still to be packed.
 var ErrOpen = errors.New("the plan has unfinished chunks: cancel it first")
 
-// claimed returns why a claim does not hold of a chunk as the database has it, and
-// whether it was finished by that claim.
+// claimed returns why a claim is not valid for a chunk read from the database,
+// and whether that claim has finished the chunk.
 func (c Chunk) claimed(claim Chunk) (finished bool, err error) {
 	switch {
 	case c.Fence == claim.Fence && c.State == ChunkLeased:
@@ -194,19 +197,19 @@ func lost(claim Chunk) error { return fmt.Errorf("%s: %w", format.Escape(claim.N
 
 func noPlan(id int64) error { return absent(fmt.Sprintf("plan %d", id)) }
 
-// words makes text of what may be none, since not every database keeps all bytes
-// as text. It is for people, so it may as well end.
+// words converts any bytes to text, because not every database can store all
+// bytes as text. The text is for people only, so it may be shortened.
 func words(s string) string {
 	const most = 4 << 10
 	return strings.ToValidUTF8(strings.ReplaceAll(s[:min(len(s), most)], "\x00", "\ufffd"), "\ufffd")
 }
 
-// pageOf is how many members of a chunk are read at a time where n chunks are
-// read in parallel: few enough to hold them all.
+// pageOf returns how many members of a chunk are read at a time if n chunks
+// are read in parallel, so that all of them fit in memory.
 func pageOf(n int) int { return min(max(1<<16/max(n, 1), 64), 4096) }
 
-// Planned yields all members of a plan in byte order, of several of one path the
-// one that was planned last.
+// Planned yields all members of a plan in byte order. If a path was planned
+// several times, it yields the latest.
 func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		var all []Chunk
@@ -220,8 +223,8 @@ func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, err
 			}
 		}
 		slices.SortFunc(all, func(a, b Chunk) int { return cmp.Compare(a.first, b.first) })
-		// Chunks of one listing lie one behind the other, those of later ones among
-		// them: only those that have the path in question are open.
+		// The chunks of one listing follow each other, and those of later listings lie
+		// among them. So only chunks whose range includes the current path are open.
 		var open []*run // in the order of their heads, of one path the newest first
 		last, any := "", false
 		for len(all) > 0 || len(open) > 0 {
@@ -254,7 +257,7 @@ func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, err
 	}
 }
 
-// A run is the members of one chunk that are yet to come, some of them read.
+// A run is the remaining members of one chunk, some of them already read.
 type run struct {
 	chunk Chunk
 	page  []Member

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// setClock gives a catalogue a time of its own by which leases end.
+// setClock replaces the clock by which leases end in a catalogue.
 func setClock(c *Catalog, now func() time.Time) {
 	switch db := c.db.(type) {
 	case *sqliteDB:
@@ -203,8 +203,8 @@ func TestPlannedIsInOrderAndTheLastOfEachPath(t *testing.T) {
 	})
 }
 
-// Chunks of one plan that lie among each other, each of more members than are read at
-// a time.
+// TestPlannedReadsInPages plans chunks with overlapping ranges, each with more
+// members than one page.
 func TestPlannedReadsInPages(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
@@ -257,7 +257,7 @@ func TestAChunkIsClaimedOnceAndTakenOverWhenItsLeaseEnds(t *testing.T) {
 		now = now.Add(time.Second)
 		late := addChunks(t, c, p, NewChunk{Name: "late"})[0]
 		over := claim(t, c, Request{Owner: "two", Lease: time.Minute, Lapsed: true})
-		none(t, c, Request{Lapsed: true}) // who was never leased has not lapsed
+		none(t, c, Request{Lapsed: true}) // a chunk that was never leased has not lapsed
 		if is, err := c.Chunk(t.Context(), over.ID); err != nil || is != over {
 			t.Errorf("%+v, %v, want %+v", is, err, over)
 		}
@@ -280,7 +280,7 @@ func TestAChunkIsClaimedOnceAndTakenOverWhenItsLeaseEnds(t *testing.T) {
 		if all, err := c.Archives(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("%+v, %v", all, err)
 		}
-		// Given back, it is due after a while.
+		// A released chunk is due after a while.
 		if err := c.Release(t.Context(), over, "no\x00 luck", time.Minute, false); err != nil {
 			t.Error(err)
 		}
@@ -375,12 +375,12 @@ func TestFinishRecordsEachMemberOnce(t *testing.T) {
 		if now.State != ChunkDone || now.Archive != done.ID || now.Left != (Left{1, 1, 1, 0}) || now.Finished.IsZero() || now.BytesDone != 50 {
 			t.Errorf("%+v", now)
 		}
-		// What another chunk became is not replaced.
+		// An archive of another chunk is not replaced.
 		k = claim(t, c, Request{})
 		if _, err := c.Finish(t.Context(), k, &Addition{Archive: done.Archive, Rows: files("f")}, nil); !errors.Is(err, fs.ErrExist) {
 			t.Error(err)
 		}
-		// Nothing is left of it: there is no archive.
+		// If nothing is left of the chunk, there is no archive.
 		if done, err := c.Finish(t.Context(), k, nil, these(Member{Path: "f", Outcome: Vanished})); err != nil || done != (Added{}) {
 			t.Errorf("%+v, %v", done, err)
 		}
@@ -429,7 +429,7 @@ func TestPartsAreInTheArchiveOfTheLast(t *testing.T) {
 				t.Errorf("%+v", k)
 			}
 		}
-		// A later batch has a last one of its own.
+		// A later batch has its own last chunk.
 		addChunks(t, c, p, NewChunk{Name: "2", Part: true, Members: members("d")}, NewChunk{Name: "more", Last: true})
 		part := claim(t, c, Request{})
 		if _, err := c.Finish(t.Context(), part, nil, nil); err != nil {
@@ -500,7 +500,7 @@ func TestManyClaimAndEachChunkIsDoneOnce(t *testing.T) {
 		for w := range 8 {
 			own := c
 			if w%2 == 0 {
-				own = open(t, address) // as another process has it
+				own = open(t, address) // open in another process
 			}
 			wg.Go(func() {
 				for {
@@ -573,7 +573,8 @@ func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
 		if left := gather(t, c.LeftOut(t.Context(), p.ID, Vanished, Damaged)); !slices.Equal(outcomesOf(left), []string{"c damaged", "d vanished", "g damaged"}) || left[0].Note != "expected md5 00" {
 			t.Errorf("%+v", left)
 		}
-		// What is planned again is not left out any more, whatever becomes of it.
+		// An object that is planned again is no longer left out, whatever happens to
+		// it.
 		addChunks(t, c, p, NewChunk{Name: "3", Members: members("bb", "c", "k")})
 		if got := outcomesOf(damaged(t, c, p)); !slices.Equal(got, []string{"g damaged"}) {
 			t.Errorf("%q", got)
@@ -591,7 +592,8 @@ func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
 	})
 }
 
-// A plan can be forgotten when nobody can work on it any more; what it made stays.
+// TestPlansAreForgotten checks that a plan can be forgotten when no worker can
+// work on it any more, and that its archives stay.
 func TestPlansAreForgotten(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		empty, p, other := newPlan(t, c, "empty"), newPlan(t, c, "a"), newPlan(t, c, "b")
@@ -632,7 +634,8 @@ func TestPlansAreForgotten(t *testing.T) {
 	})
 }
 
-// Plans of catalogues before there was damage are worked on as they are.
+// TestPlansOfOlderSchemasAreGoneOnWith checks that plans from before the
+// outcome Damaged can still be worked on.
 func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		p := newPlan(t, c, "a")
@@ -642,7 +645,7 @@ func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
 			t.Fatal(err)
 		}
 		k = claim(t, c, Request{})
-		// That is what the first version with plans had.
+		// The first version with plans had this schema.
 		if err := c.db.write(t.Context(), nil, func(s session) error {
 			for _, sql := range []string{"ALTER TABLE chunks DROP COLUMN damaged", "ALTER TABLE chunks DROP COLUMN proven", "ALTER TABLE members DROP COLUMN proof",
 				"DROP VIEW file_locations", "ALTER TABLE chunks DROP COLUMN from_locations", "DROP INDEX chunks_archive", "ALTER TABLE archives DROP COLUMN roots", "ALTER TABLE locations DROP COLUMN object", "DROP TABLE headers", "ALTER TABLE archives DROP COLUMN dead", "DROP TABLE removals"} {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A catalogue of any edition of holdall is brought up to date when it is opened.
+// TestCataloguesOfEveryEditionAreRead checks that the catalogue of any release
+// of holdall is migrated when it is opened.
 func TestCataloguesOfEveryEditionAreRead(t *testing.T) {
 	all, err := filepath.Glob("../../../testdata/editions/*/catalog.db")
 	if err != nil || len(all) < 3 {

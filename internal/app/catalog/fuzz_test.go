@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzOpen opens a file of any bytes, reads all there is in it and checks it: nothing
-// panics, reads without end or changes the file.
+// FuzzOpen opens a file of any bytes, reads everything in it and checks it. It
+// must not panic, read without end, or change the file.
 func FuzzOpen(f *testing.F) {
 	at := filepath.Join(f.TempDir(), "c.db")
 	if err := Create(f.Context(), at); err != nil {
@@ -28,7 +28,7 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	// What is said of pages lies in the header and in their first bytes.
+	// The header and the first bytes of pages describe the structure.
 	f.Add(good, uint32(0), []byte{})
 	f.Add(good, uint32(16), []byte{2, 0})
 	f.Add(good, uint32(28), []byte{0xff, 0xff, 0xff, 0xff})
@@ -61,7 +61,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// readAll asks a catalogue everything. What it answers is an answer or an error.
+// readAll calls each method of a catalogue that reads. Each must return a
+// result or an error.
 func readAll(t *testing.T, c *Catalog) {
 	ctx := t.Context()
 	const enough = 10_000 // a page may lead to itself

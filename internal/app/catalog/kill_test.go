@@ -17,7 +17,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// What this program does instead of its tests if it is to be killed: see killed.
+// These are the tasks that this program runs instead of its tests, when it is
+// started to be killed: see killed.
 const (
 	killEnv      = "HOLDALL_CATALOG_KILL"
 	killPart     = "part"      // adds an archive, and waits before it commits
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		if err := beKilled(what, at); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-		os.Exit(3) // nobody killed us
+		os.Exit(3) // the program was not killed
 	}
 	os.Exit(m.Run())
 }
@@ -45,8 +46,8 @@ func killFiles(address string) Addition {
 	return Addition{Archive: Archive{Address: address, Size: 1 << 30}, Rows: files(paths...)}
 }
 
-// beKilled writes a line whenever there is something worth killing it for, until it
-// is, or whoever started it is gone.
+// beKilled does its work and writes a line at each point where a kill is of
+// interest. It ends when it is killed, or when its parent is gone.
 func beKilled(what, at string) error {
 	ctx := context.Background()
 	c, err := Open(ctx, at, Options{})
@@ -63,7 +64,7 @@ func beKilled(what, at string) error {
 	}
 	half := &batch{all: []Addition{killFiles("half")}}
 	return c.db.write(ctx, func(s session) error {
-		// So small a cache that what is not committed goes to the disk.
+		// The cache is so small that uncommitted pages are written to disk.
 		if err := sqlitex.ExecuteTransient(s.(*sqliteSession).conn, "PRAGMA cache_size = 10", nil); err != nil {
 			return err
 		}
@@ -78,8 +79,8 @@ func beKilled(what, at string) error {
 	})
 }
 
-// killed starts this program to do what on a catalogue, calls meanwhile when it has
-// written some lines, and kills it.
+// killed starts this program with a task on a catalogue, calls meanwhile once
+// it has written a number of lines, and kills it.
 func killed(t *testing.T, what, at string, lines int, meanwhile func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -152,7 +153,7 @@ func TestKilledAtAnyTimeLeavesWholeArchives(t *testing.T) {
 		c := open(t, at)
 		lines := 1 + rnd.IntN(4)
 		killed(t, killEndless, at, lines, func() {
-			for range rnd.IntN(300) { // a while that is another each time
+			for range rnd.IntN(300) { // a delay that differs each time
 				if _, err := c.Newest(t.Context(), fmt.Sprintf(killPathForm, fmt.Sprintf(killNew, 0), 0)); err != nil {
 					t.Error(err)
 				}

@@ -6,17 +6,20 @@ import (
 	"strings"
 )
 
-// A member that is packed would cost two rows for ever. Where the archive's location says all
-// that planning again needs, it has no row of its own any more once its chunk is done.
+// A member that is packed would otherwise take two rows for ever. If the
+// archive's location holds all that planning again needs, the member's own row
+// is removed when its chunk is done.
 
-// A span is paths from one on and before another; an empty before is no bound.
+// A span is the paths in [from, before). If before is empty, there is no upper
+// bound.
 type span struct {
 	origin       int
 	from, before string
 }
 
-// spans returns which of an archive's roots paths between two are from. It returns none where
-// that is not known, or is not worth it.
+// spans returns the ranges of paths between first and last that belong to the
+// archive's roots. It returns none if the roots are unknown, or if it is not
+// worth it.
 func (a Archive) spans(first, last string) (all []span) {
 	const most = 16
 	roots := a.Roots.All()
@@ -36,12 +39,14 @@ func (a Archive) spans(first, last string) (all []span) {
 	return all
 }
 
-// crowded is how many times as many files as its own an archive may have among others for its
-// locations to be read instead of members: who reads them goes past the others.
+// crowded limits the use of locations in place of members. An archive's files
+// may lie among at most this many times as many files of other archives,
+// because a reader has to skip those.
 const crowded = 4
 
-// leave removes members of chunks that are about to be done, which are what an archive has: in
-// the same size and version, and compared with the same as most.
+// leave removes the rows of members of chunks that are about to be done, if
+// the archive has the same: the same size and version, compared with the
+// checksum that most were compared with.
 func leave(ctx context.Context, s session, of []int64, a Archive) error {
 	type bounds struct{ first, last string }
 	b, err := one(ctx, s, func(b *bounds) []any { return []any{(*blob)(&b.first), (*blob)(&b.last)} }, nil, "SELECT first, last FROM archives WHERE id = $1", a.ID)
@@ -70,7 +75,7 @@ func leave(ctx context.Context, s session, of []int64, a Archive) error {
 	return err
 }
 
-// A lean chunk is one whose members are not all rows.
+// A lean chunk has members without rows.
 type lean struct {
 	chunk       int64
 	first, last string
@@ -83,8 +88,8 @@ func (l *lean) columns() []any {
 	return []any{&l.chunk, (*blob)(&l.first), (*blob)(&l.last), &l.in.ID, (*blob)(&l.in.Roots)}
 }
 
-// withLocations adds to rows, which are the first n members of a chunk from a path on, those
-// that only locations have.
+// withLocations merges rows, the first n members of a chunk from a path on,
+// with the members that only locations have.
 func withLocations(ctx context.Context, s session, chunk int64, from string, n int, rows []Member) ([]Member, error) {
 	of, err := rowsOf(ctx, s, (*lean).columns, leanColumns+"k.id = $1", chunk)
 	if err != nil || len(of) == 0 {
@@ -118,7 +123,8 @@ func withLocations(ctx context.Context, s session, chunk int64, from string, n i
 	return all, nil
 }
 
-// remember makes rows again of members that an archive has, which is about to be forgotten.
+// remember restores the rows of members that only an archive has, before the
+// archive is removed from the catalogue.
 func remember(ctx context.Context, s session, a Archive) error {
 	of, err := rowsOf(ctx, s, (*lean).columns, leanColumns+"a.id = $1", a.ID)
 	for _, k := range of {

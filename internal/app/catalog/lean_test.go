@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Of members that are packed the catalogue keeps what the archive's locations do not say.
+// For packed members the catalogue keeps only what the archive's locations do
+// not have.
 
 var twoRoots = RootsOf([]Root{{"a/", "s3://one/"}, {"b/", "s3://two/"}})
 
@@ -22,7 +23,7 @@ func etagged(paths ...string) (all []Member) {
 	return all
 }
 
-// as is an archive of a chunk that has members as they were planned.
+// as returns an archive with the members of a chunk as they were planned.
 func as(k Chunk, roots Roots, all ...Member) *Addition {
 	a := into(k)
 	a.Roots = roots
@@ -71,7 +72,7 @@ func TestPackedMembersAreNoRowsOfTheirOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// a/4444, b/left, b/proof; and what is not packed.
+		// a/4444, b/left, b/proof, and the members that are not packed.
 		if n := rowsLeft(t, c); n != 4 {
 			t.Errorf("%d rows", n)
 		}
@@ -97,7 +98,8 @@ func TestPackedMembersAreNoRowsOfTheirOwn(t *testing.T) {
 			}
 		}
 		totals(8)
-		// What is deleted was not planned; one is a row, one is not.
+		// A deleted path counts as not planned. One of the two has a row, the other
+		// has not.
 		if n, err := c.Delete(t.Context(), twoRoots, []string{"a/22", "a/4444", "a/none"}, 0); err != nil || n != 2 {
 			t.Error(n, err)
 		}
@@ -110,7 +112,7 @@ func TestPackedMembersAreNoRowsOfTheirOwn(t *testing.T) {
 		if got := planned(); !slices.Equal(got, want) {
 			t.Errorf("%+v", got)
 		}
-		// Its archive may be forgotten or replaced, and the plan knows what it had.
+		// Its archive may be removed or replaced; the plan still has its members.
 		other := done.Archive
 		other.Size++
 		add(t, c, other, files("x"))
@@ -140,7 +142,8 @@ func TestAnArchiveThatIsRemovedLeavesItsMembers(t *testing.T) {
 		if got := gather(t, c.Planned(t.Context(), p.ID)); !slices.Equal(got, packedAs(all)) {
 			t.Errorf("%+v", got)
 		}
-		// One of which nothing is seen any more does not.
+		// After its archive was dropped, as none of its files is visible, the plan has
+		// no members any more.
 		addChunks(t, c, p, NewChunk{Name: "1", Members: these(all...)})
 		k = claim(t, c, Request{})
 		if done, err = c.Finish(t.Context(), k, as(k, twoRoots, all...), nil); err != nil {
@@ -162,7 +165,8 @@ func TestAnArchiveThatIsRemovedLeavesItsMembers(t *testing.T) {
 	})
 }
 
-// A path that was left out is not any more when a later chunk has it, as a row or not.
+// TestWhatALaterChunkHasIsNotLeftOut checks that a path that was left out no
+// longer counts as left out when a later chunk has it, as a row or not.
 func TestWhatALaterChunkHasIsNotLeftOut(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
@@ -191,8 +195,9 @@ func TestWhatALaterChunkHasIsNotLeftOut(t *testing.T) {
 	})
 }
 
-// Who reads what was planned sees each member, though chunks are finished meanwhile, and none is
-// a row any more.
+// TestPlannedIsWholeWhileChunksAreFinished checks that a reader of planned
+// members sees each one, even while chunks are finished and all rows are
+// removed.
 func TestPlannedIsWholeWhileChunksAreFinished(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
@@ -229,7 +234,9 @@ func TestPlannedIsWholeWhileChunksAreFinished(t *testing.T) {
 	})
 }
 
-// Parts that have no path in common are as chunks with archives of their own; others keep their rows.
+// TestMembersOfPartsAreInTheArchiveOfTheLast checks that parts without common
+// paths lose their rows like chunks with their own archives, and that other
+// parts keep their rows.
 func TestMembersOfPartsAreInTheArchiveOfTheLast(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		for i, parts := range [][][]Member{
@@ -273,7 +280,8 @@ func TestMembersOfPartsAreInTheArchiveOfTheLast(t *testing.T) {
 	})
 }
 
-// Few files that lie among very many others are rows: who looks for them need not go past those.
+// TestMembersAmongManyOthersAreRows checks that a few files that lie among
+// very many others keep their rows, so that a reader need not skip the others.
 func TestMembersAmongManyOthersAreRows(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		var many []string
@@ -294,7 +302,8 @@ func TestMembersAmongManyOthersAreRows(t *testing.T) {
 	})
 }
 
-// The databases read of a location what we do.
+// TestETagsAreReadByTheDatabases checks that the databases decode locations as
+// the Go code does.
 func TestETagsAreReadByTheDatabases(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		seed := rand.Uint64()

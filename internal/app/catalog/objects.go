@@ -18,14 +18,14 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// A Root says that what has a path that begins with Prefix was packed from what lies at Address
-// and the rest of its path.
+// A Root maps the paths that begin with Prefix to the objects that they were
+// packed from, which are at Address followed by the rest of the path.
 type Root struct{ Prefix, Address string }
 
-// Roots are those of an archive, in words that are the same for the same ones.
+// Roots are the roots of an archive in a canonical text form.
 type Roots string
 
-// RootsOf returns the Roots that all are.
+// RootsOf returns the canonical form of roots.
 func RootsOf(all []Root) Roots {
 	b, err := json.Marshal(all)
 	if err != nil { // of strings
@@ -34,7 +34,7 @@ func RootsOf(all []Root) Roots {
 	return Roots(b)
 }
 
-// All returns the roots; none if they are not known.
+// All returns the roots, or none if they are not known.
 func (r Roots) All() (all []Root) {
 	if json.Unmarshal([]byte(r), &all) != nil {
 		return nil
@@ -42,16 +42,18 @@ func (r Roots) All() (all []Root) {
 	return all
 }
 
-// What the first byte of locations.object says is in it, in this order.
+// These are bits of the first byte of locations.object: they tell which fields
+// follow, in this order.
 const (
 	objectTime    = 1 << iota // seconds since 1970, as a varint
 	objectNanos               // of the second
 	objectHeaders             // 8 bytes
 	objectMD5                 // an ETag that is an MD5: 16 bytes
-	objectETag                // another, to the end
+	objectETag                // a different one, to the end
 )
 
-// appendObject appends what a bucket kept of a location, nothing if that is nothing.
+// appendObject appends the attributes that a bucket kept, or nothing if there
+// are none.
 func appendObject(b []byte, l Location) []byte {
 	has, start := byte(0), len(b)
 	b = append(b, 0)
@@ -80,7 +82,7 @@ func appendObject(b []byte, l Location) []byte {
 	return b
 }
 
-// plainMD5 returns the MD5 that an ETag is, if it is one.
+// plainMD5 returns the MD5 in an ETag, if it is one.
 func plainMD5(etag string) ([]byte, bool) {
 	const digits = 32
 	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ToLower(etag) != etag {
@@ -90,7 +92,7 @@ func plainMD5(etag string) ([]byte, bool) {
 	return sum, err == nil
 }
 
-// An object is a location as its column of that name says.
+// An object is a location in the form of its object column.
 type object Location
 
 func (o *object) ScanBytes(b []byte) error {
@@ -132,7 +134,8 @@ func (o *object) ScanBytes(b []byte) error {
 	return nil
 }
 
-// HeaderText is headers as Location.HeaderText has them: one text for the same headers.
+// HeaderText returns headers in the form of Location.HeaderText: equal headers
+// have equal texts.
 func HeaderText(headers map[string]string) string {
 	if len(headers) == 0 {
 		return ""
@@ -144,18 +147,19 @@ func HeaderText(headers map[string]string) string {
 	return string(b)
 }
 
-// headerSets collects the headers that the locations of one archive have. Most have the same few.
+// headerSets collects the headers of one archive's locations. Most locations
+// share a few sets.
 type headerSets struct {
 	seen   map[uint64]bool
 	sorted *sorter.Sorter
 }
 
-// mostSeen bounds what is remembered of header sets that are there already.
+// mostSeen bounds how many existing header sets are remembered.
 const mostSeen = 1 << 16
 
 func newHeaderSets() *headerSets { return &headerSets{seen: map[uint64]bool{}} }
 
-// add returns what stands for a set: 0 for none.
+// add returns the ID of a set, or 0 for none.
 func (h *headerSets) add(text string) (uint64, error) {
 	id := headersID(Location{HeaderText: text})
 	if id == 0 || h.seen[id] {
@@ -171,7 +175,7 @@ func (h *headerSets) add(text string) (uint64, error) {
 	return id, h.sorted.Add(binary.BigEndian.AppendUint64(nil, id), []byte(text))
 }
 
-// headersID is what stands for the headers of a location.
+// headersID returns the ID of a location's headers.
 func headersID(l Location) uint64 {
 	if l.HeaderText == "" {
 		return l.Headers
@@ -180,7 +184,7 @@ func headersID(l Location) uint64 {
 	return max(binary.BigEndian.Uint64(sum[:8]), 1)
 }
 
-// keep has the database know the sets.
+// keep stores the sets in the database.
 func (h *headerSets) keep(ctx context.Context, s session) error {
 	if h == nil || h.sorted == nil {
 		return nil
@@ -214,14 +218,14 @@ func (h *headerSets) close() {
 	}
 }
 
-// A headerMemory is the sets that were asked for lately.
+// A headerMemory caches recently used header sets.
 type headerMemory struct {
 	mu    sync.Mutex
 	known map[uint64]map[string]string
 }
 
-// Headers returns what Location.Headers stands for, by names in small letters. It must not be
-// changed.
+// Headers returns the headers with the ID in Location.Headers. Names are in
+// lower case. The caller must not change the map.
 func (c *Catalog) Headers(ctx context.Context, id uint64) (map[string]string, error) {
 	if id == 0 {
 		return nil, nil
@@ -259,7 +263,8 @@ func digestLen(d format.Digest) int {
 	return len(d.Algo) + 1 + len(d.Sum)
 }
 
-// Attributes are what an entry of a location has as Entry.Attr, with the headers that it stands for.
+// Attributes returns the attributes of a location for Entry.Attr, with the
+// given headers.
 func (l Location) Attributes(headers map[string]string) map[string]string {
 	if l.ETag == "" && len(headers) == 0 {
 		return nil

@@ -21,19 +21,19 @@ const (
 		attempts, owner, fence, due, started, finished, bytes_done, problem, archive, failures, damaged, proven`
 )
 
-// columns says where planColumns go.
+// columns returns pointers to the fields, in the order of planColumns.
 func (p *Plan) columns() []any {
 	return []any{&p.ID, &p.Name, &p.Format, (*blob)(&p.Target), &p.Settings, (*moment)(&p.Created), &p.Cancelled}
 }
 
-// columns says where chunkColumns go.
+// columns returns pointers to the fields, in the order of chunkColumns.
 func (c *Chunk) columns() []any {
 	return []any{&c.ID, &c.Plan, &c.Number, (*blob)(&c.Name), (*role)(c), &c.State, &c.Objects, &c.Bytes, (*blob)(&c.first), (*blob)(&c.last),
 		&c.Left.Vanished, &c.Left.Changed, &c.Left.SetAside, &c.Attempts, &c.Owner, &c.Fence, (*due)(c), (*moment)(&c.Started), (*moment)(&c.Finished),
 		&c.BytesDone, &c.Problem, &c.Archive, &c.Failures, &c.Left.Damaged, &c.Proven}
 }
 
-// What chunks.role says.
+// These are the bits of chunks.role.
 const (
 	roleWhole = iota
 	rolePart
@@ -42,7 +42,7 @@ const (
 	roleMends
 )
 
-// A role is a chunk as its column of that name says.
+// A role is a chunk in the form of its role column.
 type role Chunk
 
 func (r *role) ScanInt64(n pgtype.Int8) error {
@@ -64,7 +64,7 @@ func (n NewChunk) role() int {
 	return roleWhole
 }
 
-// due is a chunk, whose state is known, as its column of that name says.
+// due is a chunk in the form of its due column. Its state must be known.
 type due Chunk
 
 func (d *due) ScanInt64(n pgtype.Int8) error {
@@ -78,8 +78,8 @@ func (d *due) ScanInt64(n pgtype.Int8) error {
 	return nil
 }
 
-// AddPlan records a new plan, and returns it with what was added. A name that is
-// taken is an error that wraps fs.ErrExist.
+// AddPlan records a new plan, and returns it with its added fields. If the
+// name exists already, the error wraps fs.ErrExist.
 func (c *Catalog) AddPlan(ctx context.Context, p Plan) (Plan, error) {
 	if p.Name == "" || p.Name != words(p.Name) || p.Format != words(p.Format) {
 		return Plan{}, fmt.Errorf("plan %q of format %q: expected names of UTF-8", p.Name, p.Format)
@@ -107,7 +107,7 @@ func (c *Catalog) Plans(ctx context.Context) ([]Plan, error) {
 	return read(ctx, c, (*Plan).columns, "SELECT "+planColumns+" FROM plans ORDER BY id")
 }
 
-// AddChunks adds chunks to a plan, all or none. Their numbers go on from the
+// AddChunks adds chunks to a plan, all or none. Their numbers follow the
 // plan's last.
 func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]Chunk, error) {
 	for i, n := range all {
@@ -156,8 +156,8 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]
 	})
 }
 
-// list takes the members of a new chunk in: where their chunk has an ID, which nobody
-// else sees yet, into their table, else to wait.
+// list stores the members of a new chunk. If the chunk has an ID, which is not
+// visible to others yet, they go into its table; otherwise they wait.
 func (c *Chunk) list(ctx context.Context, s session, members iter.Seq2[Member, error]) error {
 	var m Member
 	table := "members"
@@ -176,7 +176,7 @@ func (c *Chunk) list(ctx context.Context, s session, members iter.Seq2[Member, e
 	return s.copy(ctx, table, []string{"chunk", "size", "origin", "path", "version"}, []any{&c.ID, &m.Size, &m.Origin, (*blob)(&m.Path), (*blob)(&m.Version)}, rows)
 }
 
-// insert adds a chunk whose members were taken in after others.
+// insert adds a chunk whose members were stored after others.
 func (c *Chunk) insert(ctx context.Context, s session, role int, after int64) error {
 	var given any
 	if c.ID != 0 {
@@ -193,7 +193,7 @@ func (c *Chunk) insert(ctx context.Context, s session, role int, after int64) er
 	return err
 }
 
-// checked yields the members, and what is wrong with them.
+// checked yields the members, and errors for those that are invalid.
 func (n NewChunk) checked(yield func(Member, error) bool) {
 	if n.Members == nil {
 		return
@@ -216,7 +216,8 @@ func (n NewChunk) checked(yield func(Member, error) bool) {
 	}
 }
 
-// Chunk returns a chunk as it is now, or an error that wraps fs.ErrNotExist.
+// Chunk returns the current state of a chunk, or an error that wraps
+// fs.ErrNotExist.
 func (c *Catalog) Chunk(ctx context.Context, id int64) (Chunk, error) {
 	return readOne(ctx, c, fmt.Sprintf("chunk %d", id), (*Chunk).columns, "SELECT "+chunkColumns+" FROM chunks WHERE id = $1", id)
 }
@@ -244,9 +245,9 @@ func (m *Member) columns() []any {
 	return []any{(*blob)(&m.Path), &m.Origin, &m.Size, (*blob)(&m.Version), &m.Outcome, &m.Note, &m.Proof}
 }
 
-// LeftOut yields the members of a plan that its archives do not have, for one of these reasons:
-// Vanished, Changed, SetAside, Damaged. Those that a later chunk has are not among them. They
-// come chunk by chunk.
+// LeftOut yields the members of a plan that are not in its archives, for one
+// of these reasons: Vanished, Changed, SetAside, Damaged. It omits those that
+// a later chunk has. They come chunk by chunk.
 func (c *Catalog) LeftOut(ctx context.Context, plan int64, why ...Outcome) iter.Seq2[Member, error] {
 	outcomes := make([]int64, len(why))
 	for i, o := range why {
@@ -277,9 +278,8 @@ func (c *Catalog) LeftOut(ctx context.Context, plan int64, why ...Outcome) iter.
 	}
 }
 
-// Members yields the members of a chunk, in byte order.
-// The database is asked for some of them at a time, so that who takes hours for them
-// holds nothing up.
+// Members yields the members of a chunk, in byte order. It reads them from the
+// database in pages, so a slow caller does not block anything.
 func (c *Catalog) Members(ctx context.Context, chunk int64) iter.Seq2[Member, error] {
 	return func(yield func(Member, error) bool) {
 		r := &run{chunk: Chunk{ID: chunk}}
@@ -301,11 +301,11 @@ func (c *Catalog) Members(ctx context.Context, chunk int64) iter.Seq2[Member, er
 	}
 }
 
-// Claim leases the oldest chunk that is due, or whose lease has ended; ErrNone if
-// there is none. No two claims that hold are of the same chunk.
+// Claim leases the oldest chunk that is due, or whose lease has ended. It
+// returns ErrNone if there is none. A chunk has at most one valid claim.
 func (c *Catalog) Claim(ctx context.Context, r Request) (Chunk, error) {
 	return write(ctx, c, nil, func(s session) (Chunk, error) {
-		// Another worker that claims at the same time skips the chunk that is locked here.
+		// A concurrent claim by another worker skips the chunk that is locked here.
 		return one(ctx, s, (*Chunk).columns, ErrNone, `UPDATE chunks SET state = $2, owner = $3, fence = fence+1, attempts = attempts+1, due = {clock} + $4, started = {clock}, bytes_done = 0
 			WHERE id = (SELECT id FROM chunks AS f WHERE state < 2 AND due <= {clock} AND (CAST($5 AS bigint) = 0 OR plan = $5) AND (CAST($6 AS bigint) = 0 OR id = $6) AND (NOT CAST($9 AS boolean) OR state = $2)
 				AND (role <> $7 OR NOT EXISTS (SELECT 1 FROM chunks WHERE plan = f.plan AND number < f.number AND state <> $8))
@@ -314,8 +314,8 @@ func (c *Catalog) Claim(ctx context.Context, r Request) (Chunk, error) {
 	})
 }
 
-// ifClaimed changes the chunk of a claim that holds, and calls then with it. $1 is for the
-// clock, what is given begins at $5.
+// ifClaimed changes the chunk of a claim if the claim is valid, and calls then
+// with the chunk. $1 is used for the clock; the given arguments begin at $5.
 func (c *Catalog) ifClaimed(ctx context.Context, claim Chunk, sql string, then func(s session, k Chunk) error, args ...any) error {
 	return c.db.write(ctx, nil, func(s session) error {
 		k, err := one(ctx, s, (*Chunk).columns, lost(claim), "UPDATE chunks SET "+sql+" WHERE id = $2 AND fence = $3 AND state = $4 RETURNING "+chunkColumns,
@@ -327,9 +327,10 @@ func (c *Catalog) ifClaimed(ctx context.Context, claim Chunk, sql string, then f
 	})
 }
 
-// Renew makes a claim last for lease from now, and records how far its chunk is.
-// A claim whose lease has ended can be renewed as long as nobody else has it. One that was
-// finished is not lost: its worker may not have been told yet.
+// Renew extends a claim by lease from now, and records the progress of its
+// chunk. A claim whose lease has ended can be renewed as long as no other
+// worker has claimed the chunk. Renewing a finished claim is not an error: its
+// worker may not have received the answer yet.
 func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, bytesDone int64) error {
 	err := c.ifClaimed(ctx, claim, "due = {clock} + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
 	if errors.Is(err, ErrLost) {
@@ -340,7 +341,8 @@ func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, b
 	return err
 }
 
-// Release gives a claim back: the chunk is due again after a while, or is set aside.
+// Release gives up a claim: the chunk is due again after a while, or is set
+// aside.
 func (c *Catalog) Release(ctx context.Context, claim Chunk, problem string, again time.Duration, setAside bool) error {
 	state := ChunkPlanned
 	if setAside {
@@ -354,15 +356,17 @@ func (c *Catalog) Release(ctx context.Context, claim Chunk, problem string, agai
 	}, again.Microseconds(), int(state), words(problem))
 }
 
-// Finish records at once that a chunk is done, the archive that it became and what
-// is in it, and what became of its members. left yields those that were not packed,
-// with their Outcome and Note; those that were packed in another version than was
-// planned may be among them, as Packed, with the Size and Version that they have. All others
-// are packed: each must be in the archive, and nothing else may be. A chunk of which
-// nothing was packed has no archive, nor has a part: then a is nil.
+// Finish records in one transaction that a chunk is done: its archive with the
+// contents, and the outcomes of its members. left yields the members that were
+// not packed, with their Outcome and Note. It may also yield members that were
+// packed in another version than planned, as Packed, with their actual Size
+// and Version. All other members count as packed: the archive must contain
+// each of them and nothing else. If nothing was packed, or if the chunk is a
+// part, there is no archive, and a is nil.
 //
-// If anything is wrong, nothing is recorded. A claim that was finished already
-// returns what was recorded then: so a Finish whose answer was lost may be tried again.
+// If there is an error, nothing is recorded. For a claim that was finished
+// already, Finish returns what was recorded then. So it can be called again if
+// its answer was lost.
 func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left iter.Seq2[Member, error]) (Added, error) {
 	f := &finishing{Catalog: c}
 	defer f.archive.close()
@@ -378,11 +382,11 @@ func (c *Catalog) Finish(ctx context.Context, claim Chunk, a *Addition, left ite
 
 type finishing struct {
 	*Catalog
-	archive batch // of one, or none
+	archive batch // of one row, or of none
 	left    int64 // members that the caller reports as left out, or as changed
 }
 
-// stage takes in what became of members, and the archive.
+// stage stores the outcomes of members, and the archive.
 func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member, error]) error {
 	var m Member
 	rows := given(left, &m, func() error {
@@ -463,7 +467,8 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	return done, err
 }
 
-// elsewhere takes members out of a chunk that rewrites, which are not to be in its archive.
+// elsewhere removes members from a rewriting chunk that are not to be in its
+// archive.
 func (f *finishing) elsewhere(ctx context.Context, s session, k Chunk) (Chunk, error) {
 	paths, err := rowsOf(ctx, s, pathIn, "SELECT path FROM staged_members WHERE outcome = $1", int(Elsewhere))
 	for _, path := range paths {
@@ -485,7 +490,7 @@ func (f *finishing) elsewhere(ctx context.Context, s session, k Chunk) (Chunk, e
 	return k, err
 }
 
-// settle makes the staged outcomes those of a chunk's members.
+// settle applies the staged outcomes to a chunk's members.
 func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err error) {
 	if f.left == 0 {
 		return l, nil
@@ -512,8 +517,8 @@ func (l *Left) columns() []any {
 	return []any{&l.Vanished, &l.Changed, &l.SetAside, &l.Damaged}
 }
 
-// account compares what was to be packed with what an archive has: neither may have
-// more than the other. The last chunk accounts for the parts before it, too.
+// account checks that an archive contains exactly the members that were to be
+// packed. For a last chunk this includes the parts before it.
 func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	if k.Part {
 		if a.ID != 0 {
@@ -539,8 +544,8 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 			return err
 		}
 	}
-	// All that were to be packed are there: if they are as many as there are paths,
-	// there is nothing else.
+	// All members that were to be packed are there. If their number equals the
+	// number of paths, the archive has nothing else.
 	if apart && due == a.Entries {
 		if err := leave(ctx, s, of, a); err != nil {
 			return err
@@ -572,20 +577,21 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	return fmt.Errorf("%s: expected %d planned paths in its archive, found %d", format.Escape(k.Name), due, a.Entries)
 }
 
-// CancelPlan ends the work on a plan: what is not done is cancelled, and no claim
-// of it holds any more.
+// CancelPlan ends the work on a plan: it cancels all chunks that are not done.
+// All claims of the plan become invalid.
 func (c *Catalog) CancelPlan(ctx context.Context, plan int64) error {
 	_, err := c.setPlan(ctx, plan, true, "state = $2", ChunkCancelled, ChunkPlanned, ChunkLeased)
 	return err
 }
 
-// RetryPlan makes chunks that were set aside or cancelled due again, as if they
-// were new, and returns their number.
+// RetryPlan makes chunks that were set aside or cancelled due again, as if
+// they were new. It returns their number.
 func (c *Catalog) RetryPlan(ctx context.Context, plan int64) (int, error) {
 	return c.setPlan(ctx, plan, false, "state = $2, due = 0, attempts = 0, failures = 0, bytes_done = 0", ChunkPlanned, ChunkSetAside, ChunkCancelled)
 }
 
-// setPlan makes a plan cancelled or not, and its chunks of two states those of another.
+// setPlan sets whether a plan is cancelled, and moves its chunks from two
+// states to another one.
 func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql string, to, one, other ChunkState) (int, error) {
 	return write(ctx, c, nil, func(s session) (int, error) {
 		changed, err := s.exec(ctx, "UPDATE plans SET cancelled = $2 WHERE id = $1", plan, cancelled)
@@ -603,9 +609,10 @@ func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql s
 	})
 }
 
-// ForgetPlan removes a plan on which nobody works any more, and all that is known of its
-// objects. Archives that it made stay, in the catalogue, too. A plan of which a part was
-// removed when that broke off is cancelled, and is removed by doing it again.
+// ForgetPlan removes a plan that no worker works on any more, with all records
+// of its objects. Its archives stay, also in the catalogue. If ForgetPlan is
+// interrupted, the plan is left partly removed and cancelled; calling it again
+// removes the rest.
 func (c *Catalog) ForgetPlan(ctx context.Context, plan int64) error {
 	chunks, err := read(ctx, c, numberIn, "SELECT id FROM chunks WHERE plan = $1 ORDER BY number DESC", plan)
 	if err != nil {
@@ -641,7 +648,7 @@ func (c *Catalog) ForgetPlan(ctx context.Context, plan int64) error {
 	return nil
 }
 
-// Totals says how far a plan is.
+// Totals returns the progress of a plan.
 func (c *Catalog) Totals(ctx context.Context, plan int64) (t Totals, err error) {
 	type sums struct {
 		state ChunkState

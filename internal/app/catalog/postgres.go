@@ -17,28 +17,29 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// defaultSchema is where a catalogue is in its database unless the address says
-// otherwise, in a parameter of that name that PostgreSQL does not have.
+// defaultSchema is the schema of a catalogue in its database, unless the
+// address has the parameter "schema", which is not one of PostgreSQL's own.
 const (
 	defaultSchema   = "holdall"
 	schemaParameter = "schema"
 )
 
-// migrating is the key of the lock that those hold who make or change a schema.
+// migrating is the key of the advisory lock that is held while a schema is
+// created or changed.
 const migrating = 0x686f6c6463617400 // "holdcat"
 
-// connections is how many a catalogue opens at most, unless the address says so
-// (pool_max_conns). Half of them may write: what reads while it adds needs another.
-// Who only reads has fewer.
+// connections is the maximum number of connections of a catalogue, unless the
+// address sets it (pool_max_conns). Half of them may write: code that reads
+// while it adds needs a second connection. A read-only catalogue has fewer.
 const (
 	connections = 16
 	forReading  = 4
 )
 
-// bounds are how many connections a catalogue opens at most, and how many of them may write
-// at once. Each worker may be in the transaction that ends its chunk for long: one connection
-// more is for claims that are renewed meanwhile, and one for reading. That on which River
-// listens is not among them.
+// bounds returns the maximum number of connections, and how many of them may
+// write at once. Each worker may spend a long time in the transaction that
+// ends its chunk. So there is one more connection for renewing claims, and one
+// for reading. The connection on which River listens is not counted.
 func (o Options) bounds() (most, writing int) {
 	switch {
 	case o.ReadOnly:
@@ -52,7 +53,7 @@ func (o Options) bounds() (most, writing int) {
 
 // A postgresDB is a catalogue in a schema of a PostgreSQL database.
 type postgresDB struct {
-	name     string // the address without what is secret
+	name     string // the address without secrets
 	pool     *pgxpool.Pool
 	readOnly bool
 	wait     time.Duration
@@ -62,8 +63,8 @@ type postgresDB struct {
 	now func() time.Time // by which leases end; nil is the database's clock
 }
 
-// postgresConfig reads an address. Errors do not repeat it: it may have a password
-// in it, and where, one cannot know of an address that cannot be read.
+// postgresConfig parses an address. Errors do not contain it, because it may
+// have a password, and in an invalid address its place is unknown.
 func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, name string, err error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -86,7 +87,7 @@ func postgresConfig(address string, o Options) (config *pgxpool.Config, schema, 
 		config.MaxConns = int32(most)
 	}
 	c := config.ConnConfig
-	// Names of ours are found without the schema, which may be called anything.
+	// Our names are found without the schema, which may have any name.
 	c.RuntimeParams["search_path"] = pgx.Identifier{schema}.Sanitize()
 	c.RuntimeParams["application_name"] = cmp.Or(c.RuntimeParams["application_name"], "holdall")
 	c.RuntimeParams["lock_timeout"] = strconv.FormatInt(max(o.Wait.Milliseconds(), 1), 10)
@@ -110,24 +111,25 @@ func connectPostgres(ctx context.Context, address string, o Options) (*postgresD
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	most, writing := o.bounds()
-	if int(config.MaxConns) != most { // the address says how many
+	if int(config.MaxConns) != most { // the address sets the number
 		writing = max(int(config.MaxConns)/2, 1)
 	}
 	db := &postgresDB{name: name, pool: pool, readOnly: o.ReadOnly, wait: o.Wait, queue: o.Queue, writing: tokens(writing)}
 	return db, schema, nil
 }
 
-// What is in the schema that a catalogue's address means.
+// These are the results of schemaVersion for a schema that is not a catalogue.
 const (
-	schemaAbsent = -3 // or has nothing in it
+	schemaAbsent = -3 // or is empty
 	schemaOthers = -2 // something else
 )
 
-// schemaVersion says what version of ours a schema is, or what else.
+// schemaVersion returns the version of a catalogue's schema, or one of the
+// constants above.
 func schemaVersion(ctx context.Context, q interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }, schema string) (version int, err error) {
-	// The column's name is what tells our table from others.
+	// The name of the column distinguishes our table from others.
 	const sql = `SELECT count(*), count(*) FILTER (WHERE c.relname = 'catalogue' AND EXISTS (
 			SELECT 1 FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'holdall_schema'))
 		FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1`
@@ -148,7 +150,8 @@ func schemaVersion(ctx context.Context, q interface {
 	return version, err
 }
 
-// lockedVersion is schemaVersion while nobody else makes or changes a schema.
+// lockedVersion is schemaVersion with a lock that keeps others from creating
+// or changing a schema.
 func lockedVersion(ctx context.Context, tx pgx.Tx, schema string) (int, error) {
 	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrating)); err != nil {
 		return 0, err
@@ -181,7 +184,7 @@ func createPostgres(ctx context.Context, address string) error {
 			return err
 		}
 		make := "CREATE TABLE catalogue (holdall_schema integer NOT NULL); INSERT INTO catalogue VALUES (0)"
-		if !there { // who may use a schema, may not always make one
+		if !there { // a role that may use a schema may not always create one
 			make = "CREATE SCHEMA " + pgx.Identifier{schema}.Sanitize() + "; " + make
 		}
 		if _, err := tx.Exec(ctx, make, pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -191,7 +194,7 @@ func createPostgres(ctx context.Context, address string) error {
 	})
 }
 
-// migratePostgres carries out what is missing from version at on.
+// migratePostgres carries out the migrations after version at.
 func migratePostgres(ctx context.Context, tx pgx.Tx, at int) error {
 	for ; at < len(postgresMigrations); at++ {
 		if _, err := tx.Exec(ctx, postgresMigrations[at]); err != nil {
@@ -236,14 +239,15 @@ func (db *postgresDB) upToDate(ctx context.Context, schema string) error {
 	}
 	return db.transact(ctx, func(tx pgx.Tx) error {
 		now, err := lockedVersion(ctx, tx, schema)
-		if err != nil || now != found { // somebody else was faster
+		if err != nil || now != found { // another process migrated it first
 			return err
 		}
 		return migratePostgres(ctx, tx, found)
 	})
 }
 
-// acquire takes a connection of the pool, and waits for one no longer than for a lock.
+// acquire takes a connection from the pool. It waits as long as it would for a
+// lock.
 func (db *postgresDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, db.wait, ErrBusy)
 	defer cancel()
@@ -257,7 +261,8 @@ func (db *postgresDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, nil
 }
 
-// write prepares in the transaction that then writes: what waits is the session's own.
+// write calls prepare in the same transaction as do: the staged rows are the
+// session's own.
 func (db *postgresDB) write(ctx context.Context, prepare, do func(s session) error) error {
 	return db.transact(ctx, func(tx pgx.Tx) error {
 		s := &postgresSession{db: db, q: tx, tx: tx}
@@ -273,7 +278,8 @@ func (db *postgresDB) write(ctx context.Context, prepare, do func(s session) err
 	})
 }
 
-// read has several statements see the same by a transaction, which begins with the first.
+// read runs several statements in one transaction, so that they read the same
+// snapshot. It begins with the first statement.
 func (db *postgresDB) read(ctx context.Context, several bool, do func(s session) error) error {
 	conn, err := db.acquire(ctx)
 	if err != nil {
@@ -281,7 +287,7 @@ func (db *postgresDB) read(ctx context.Context, several bool, do func(s session)
 	}
 	defer conn.Release()
 	if several {
-		// However do ends, the connection goes back without a transaction.
+		// However do ends, the connection is returned without a transaction.
 		defer conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
 	}
 	return db.failed(ctx, "read", away(conn, do(&postgresSession{db: db, q: conn, begin: several})))
@@ -294,8 +300,8 @@ func (db *postgresDB) clock() any {
 	return db.now().UnixMicro()
 }
 
-// PostgreSQL sends a client all that a query has, however few it reads: so a query of
-// many asks for few at first, for many want no more than one.
+// pages returns a small first page. PostgreSQL sends all rows of a query to
+// the client, even if it reads only a few, and many callers want only one row.
 func (db *postgresDB) pages() (first, most int) { return 16, 4096 }
 
 func (db *postgresDB) check(context.Context, session, func(string)) error { return nil }
@@ -319,7 +325,7 @@ func (db *postgresDB) transact(ctx context.Context, do func(tx pgx.Tx) error) er
 	return db.failed(ctx, "write", away(conn, pgx.BeginFunc(ctx, conn, do)))
 }
 
-// away tells an error of a connection that is no more from others.
+// away recognises the error of a lost connection.
 func away(conn *pgxpool.Conn, err error) error {
 	if err != nil && conn.Conn().IsClosed() {
 		return fmt.Errorf("%w: %w", ErrAway, err)
@@ -327,14 +333,14 @@ func away(conn *pgxpool.Conn, err error) error {
 	return err
 }
 
-// close waits for who is writing.
+// close waits for running writes.
 func (db *postgresDB) close() error {
 	db.pool.Close()
 	return nil
 }
 
-// failed gives an error of PostgreSQL the name of the database, and our words. What
-// the server says has no password in it.
+// failed converts an error of PostgreSQL: it adds the name of the database and
+// uses holdall's own errors. The server's messages contain no password.
 func (db *postgresDB) failed(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
@@ -351,14 +357,14 @@ func (db *postgresDB) failed(ctx context.Context, op string, err error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		code := e.Code
 		if op == "write" && strings.HasPrefix(code, "42P") {
-			code = "" // which may be said of a queue's own
+			code = "" // which can come from a queue's own errors
 		}
 		switch code {
 		case "57P01", "57P02", "57P03": // it ends, it died, it is about to begin
 			return fmt.Errorf("%s: %s: %w: %s", db.name, op, ErrAway, e.Message)
 		case "55P03", "40P01", "40001", "53300": // a lock, a deadlock, a conflict, too many connections
 			return fmt.Errorf("%s: %s: %w: %s", db.name, op, ErrBusy, e.Message)
-		case "XX001", "XX002", "42P01", "42703": // damaged, or a table or column of ours is missing
+		case "XX001", "XX002", "42P01", "42703": // damage, or a table or column of the catalogue is missing
 			return fmt.Errorf("%s: %s: it %w: %w", db.name, op, ErrBroken, err)
 		case "42501":
 			return fmt.Errorf("%s: %s: %w: %s", db.name, op, fs.ErrPermission, e.Message)

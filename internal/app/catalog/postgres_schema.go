@@ -1,15 +1,17 @@
 package catalog
 
-// postgresMigrations do in PostgreSQL what migrations do in SQLite. Each runs in a
-// schema that the search path leads to.
+// postgresMigrations do in PostgreSQL what migrations do in SQLite. Each runs
+// in a schema that is first on the search path.
 //
-// An index takes no more than 2704 bytes of a path, and paths have any length: so
-// indexes have the first 1024, and what looks by them compares the rest, too.
+// An index entry holds at most 2704 bytes, and paths may have any length. So
+// indexes contain the first 1024 bytes of a path, and queries that use them
+// also compare the rest.
 //
-// The text of a path that is no UTF-8 is as encode has it, with octal escapes: so no
-// path is an error. Nearly all paths are ASCII, and need no attempt that may fail.
-// The index of texts is one of hashes, for texts are of any length, too; and it is the
-// smallest that can find one. It is for the view only, and new catalogues do not have it.
+// The text of a path that is not UTF-8 is encoded by encode, with octal
+// escapes, so no path causes an error. Nearly all paths are ASCII and need no
+// attempt that may fail. The index of texts is a hash index: texts may have
+// any length, too, and it is the smallest index that can find one. Only the
+// view uses it, and new catalogues do not have it.
 var postgresMigrations = []string{`
 CREATE TABLE archives (
 	id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -12,13 +12,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A Queue takes part in the transactions in which chunks become due and are done, so
-// that a queue of jobs in the same PostgreSQL database always agrees with them. An error
-// takes everything back.
+// A Queue takes part in the transactions in which chunks become due and are
+// done. So a queue of jobs in the same PostgreSQL database always agrees with
+// them. An error rolls the transaction back.
 type Queue interface {
-	// Open is called first when a catalogue is opened for writing, and gets its
-	// connections. The queue may use them while the catalogue is open, and may create
-	// its own tables in the same schema.
+	// Open is called first when a catalogue is opened for writing, with its
+	// connections. The queue may use them while the catalogue is open, and may
+	// create its own tables in the same schema.
 	Open(ctx context.Context, pool *pgxpool.Pool) error
 	// Enqueue is called with chunks that are due now, or at their NotBefore.
 	Enqueue(ctx context.Context, tx pgx.Tx, chunks []Chunk) error
@@ -29,39 +29,40 @@ type Queue interface {
 // inPostgres is the dialect of PostgreSQL. Its indexes have the first bytes of paths.
 var inPostgres = &dialect{
 	words: map[string]string{
-		// That of the database, unless it was told one.
+		// The database's clock, unless a time is given.
 		"clock":        "coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
 		"address = $1": "sha256(address) = sha256($1)",
 		"lock address": "SELECT pg_advisory_xact_lock(hashtextextended(encode($1, 'hex') || current_schema(), 0))",
-		// Whoever adds what is newer has its number, and is seen, before the next.
+		// A newer addition gets its number, and becomes visible, before the next one.
 		"publishing":              "SELECT pg_advisory_xact_lock_shared(hashtextextended('publishing' || current_schema(), 0))",
 		"lock publishing":         "SELECT pg_advisory_xact_lock(hashtextextended('publishing' || current_schema(), 0))",
 		" FOR UPDATE":             " FOR UPDATE",
 		" FOR UPDATE SKIP LOCKED": " FOR UPDATE SKIP LOCKED",
-		// It knows nothing of new tables, and guesses badly.
+		// PostgreSQL has no statistics of new tables, and guesses badly.
 		"know what waits": "ANALYZE pg_temp.staged_members, pg_temp.staged",
-		// It may know nothing of members that were planned just now, either: then it would compare
-		// each of them with all that is listed.
+		// It may have no statistics of members that were planned just now, either. It
+		// would then compare each of them with each listed object.
 		"join at once": "SET LOCAL enable_nestloop = off",
 		"join as ever": "SET LOCAL enable_nestloop = on",
-		// Nor of new locations: it would sort all that come, for the first few.
+		// Nor of new locations: it would sort all rows to return the first few.
 		"in order": "SET LOCAL enable_sort = off",
-		// Where they are listed, but in a table that it knows.
+		// The listed objects, from a table that has statistics.
 		"listed by $3": "(SELECT path, size, object FROM staged WHERE $3::bigint > 0) AS l",
 		"etag of l.object": `CASE WHEN l.object IS NULL THEN '' WHEN get_byte(l.object, 0) & 8 <> 0
 			THEN convert_to('"' || encode(substr(l.object, length(l.object) - 15), 'hex') || '"', 'UTF8') ELSE object_etag(l.object) END`,
 	},
 	path: func(path string) string { return "substring(" + path + ", 1, 1024), " + path },
 	compare: func(path, operator, with string) string {
-		loose := strings.Replace(operator+"=", "==", "=", 1) // < is <= of what paths begin with
+		loose := strings.Replace(operator+"=", "==", "=", 1) // < becomes <= for the indexed beginnings of paths
 		return "substring(" + path + ", 1, 1024) " + loose + " substring(" + with + "::bytea, 1, 1024) AND " + path + " " + operator + " " + with
 	},
 	among:  func(number, list string) string { return number + " = ANY(" + list + ")" },
 	finish: func(sql string) string { return sql },
 }
 
-// Rows wait in tables of the connection's own: a path may come twice, and what is
-// published is locked for no longer than it must.
+// createStaged creates tables of the connection's own, in which rows are
+// staged: a path may occur twice, and the published tables should be locked
+// only briefly.
 const createStaged = `SET LOCAL client_min_messages = warning;
 CREATE TEMP TABLE IF NOT EXISTS staged (
 	row bigint NOT NULL, size bigint NOT NULL, "offset" bigint, kind smallint NOT NULL, path bytea NOT NULL, digest bytea, object bytea) ON COMMIT DELETE ROWS;
@@ -127,7 +128,7 @@ func (s *postgresSession) exec(ctx context.Context, sql string, args ...any) (in
 func (s *postgresSession) copy(ctx context.Context, table string, columns []string, values []any, rows iter.Seq[error]) error {
 	next, stop := iter.Pull(rows)
 	defer stop()
-	var broken error // which the server would tell us of, as a text
+	var broken error // the server would report it, but only as a text
 	_, err := s.q.CopyFrom(ctx, pgx.Identifier{table}, columns, pgx.CopyFromFunc(func() ([]any, error) {
 		err, more := next()
 		if !more || err != nil {

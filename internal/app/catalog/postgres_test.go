@@ -14,9 +14,10 @@ import (
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
-// What follows is about PostgreSQL.
+// The tests below are about PostgreSQL.
 
-// madePostgres makes a catalogue, and returns its address and a connection past it.
+// madePostgres creates a catalogue, and returns its address and a direct
+// connection.
 func madePostgres(t *testing.T) (string, *pgx.Conn) {
 	t.Helper()
 	at := pgtest.Database(t)
@@ -72,7 +73,7 @@ func TestPostgresSchemasOfOthersAreRefusedAndNotTouched(t *testing.T) {
 	if n := count(); n != things {
 		t.Errorf("%d tables and indexes, there were %d", n, things)
 	}
-	// One that is empty may be used.
+	// An empty schema may be used.
 	must(t, conn, `CREATE SCHEMA "a ""schema'"`)
 	if err := Create(t.Context(), at+"?schema=a+%22schema%27"); err != nil {
 		t.Error(err)
@@ -114,7 +115,8 @@ func TestPostgresReadOnlyWritesNothing(t *testing.T) {
 	}
 }
 
-// Queries as they stand find a path through an index, and no path breaks them.
+// TestPostgresQueriesOfOlderCataloguesRunAsTheyStand checks that unchanged
+// queries find a path through an index, and that no path breaks them.
 func TestPostgresQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
 	at, conn := madePostgres(t)
 	c := open(t, at)
@@ -126,7 +128,7 @@ func TestPostgresQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
 		many = append(many, fmt.Sprintf("many/%05d", i))
 	}
 	add(t, c, Archive{Address: "z"}, files(many...))
-	// As docs/catalog.md has it.
+	// This is the statement in docs/catalog.md.
 	must(t, conn, "CREATE INDEX locations_text ON holdall.locations USING hash (holdall.path_text(path))")
 	must(t, conn, "SET search_path = holdall; ANALYZE locations")
 	for path, text := range map[string]string{"dir/a": "dir/a", "dir/é": "dir/é", "back\\slash": "back\\slash", "bad\xff": "bad\\377", "nul\x00": "nul\\000", odd[5]: odd[5], "'": "'"} {
@@ -163,7 +165,8 @@ func TestPostgresRowsThatAreMissingAreFound(t *testing.T) {
 	}
 }
 
-// A job queue sees just what is committed, and can take it back.
+// TestPostgresAQueueTakesPartInWhatIsWritten checks that a job queue sees
+// exactly what is committed, and can roll it back.
 func TestPostgresAQueueTakesPartInWhatIsWritten(t *testing.T) {
 	at, conn := madePostgres(t)
 	must(t, conn, "CREATE TABLE public.jobs (chunk bigint, what text)")
@@ -227,7 +230,7 @@ func TestPostgresAQueueTakesPartInWhatIsWritten(t *testing.T) {
 	}
 }
 
-// jobs is a queue that keeps what it is told in a table.
+// jobs is a queue that records its calls in a table.
 type jobs struct {
 	err  error
 	pool *pgxpool.Pool
@@ -257,7 +260,8 @@ func (j *jobs) Finished(ctx context.Context, tx pgx.Tx, k Chunk) error {
 	return j.err
 }
 
-// No error repeats a password, wherever in the address it is.
+// TestPostgresAddressesAreNotRepeatedWithTheirPasswords checks that no error
+// contains a password, wherever in the address it is.
 func TestPostgresAddressesAreNotRepeatedWithTheirPasswords(t *testing.T) {
 	for _, bad := range []string{
 		"postgres://u:hush@127.0.0.1:1/d", "postgres://u@127.0.0.1:1/d?password=hush", "postgres://u:hush@127.0.0.1:x/d", "postgres://u:hu%zzhush@h/d",

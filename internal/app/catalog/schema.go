@@ -1,13 +1,14 @@
 package catalog
 
-// migrations bring a catalogue from one schema version to the next: the first
-// makes version 1 of an empty database. Those that were released never change.
+// migrations bring a catalogue from one schema version to the next. The first
+// creates version 1 in an empty database. Released migrations never change.
 //
-// A path is a BLOB, for names in archives have any bytes. The key of locations has
-// the newest archive of a path in front, so that finding it is one step in one
-// tree. There is no index by archive, which would be as large as the table itself:
-// first and last bound the paths of an archive, and archives that were packed from a
-// sorted listing lie between theirs alone.
+// A path is a BLOB, because names in archives may have any bytes. In the key
+// of locations, the newest archive of a path comes first, so finding it takes
+// one step in one tree. There is no index by archive, which would be as large
+// as the table itself. Instead, first and last bound the paths of an archive,
+// and archives packed from a sorted listing have that range almost to
+// themselves.
 var migrations = []string{`
 CREATE TABLE archives (
 	id       INTEGER PRIMARY KEY AUTOINCREMENT,

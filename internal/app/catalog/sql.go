@@ -15,61 +15,64 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// An engine is what differs between the kinds of databases. What is asked of them is
-// above it, and the same for all.
+// An engine is one kind of database. The code above it, with all queries, is
+// the same for each kind.
 type engine interface {
-	// read calls do with a session for reading: for one statement, or for several that
-	// see the same. Several such calls may be under way at the same time, also one
-	// within another.
+	// read calls do with a session for reading: for one statement, or, with
+	// several, for statements that read the same snapshot. Several calls may run
+	// at the same time, also nested.
 	read(ctx context.Context, several bool, do func(s session) error) error
-	// write calls do within a transaction. Before that it calls prepare, if that is not
-	// nil, for what is to wait in tables and files of the session's own: it may take
-	// as long as it takes, and nobody else waits for it.
+	// write calls do in a transaction. Before that it calls prepare, if not nil,
+	// to stage rows in tables and files of the session's own. prepare may take as
+	// long as it needs: it blocks no other writer.
 	write(ctx context.Context, prepare, do func(s session) error) error
-	// clock is the time by which leases end; nil is the database's own.
+	// clock returns the time by which leases end, or nil for the database's own
+	// clock.
 	clock() any
-	// pages is how many rows of a query of many are asked for at a time: -1 is all, where
-	// whoever reads few of them does not pay for the rest.
+	// pages returns how many rows of a large query to request first, and at most,
+	// at a time. -1 means all, for databases where rows that are not read cost
+	// nothing.
 	pages() (first, most int)
-	// check looks for damage that statements do not find.
+	// check looks for damage that ordinary statements do not find.
 	check(ctx context.Context, s session, report func(string)) error
 	close() error
 }
 
-// A session is where statements are carried out, one after the other. They are in
-// our dialect.
+// A session executes statements, one after the other. They are in our dialect.
 type session interface {
-	// rows carries out a statement, and yields nil for each row that it has when the
-	// row's columns are in what into points to. An error is the last that it yields.
+	// rows runs a statement. For each row it stores the columns through the
+	// pointers in into, and yields nil. An error is the last value that it yields.
 	rows(ctx context.Context, sql string, into []any, args ...any) iter.Seq[error]
-	// exec carries out a statement, and returns how many rows it changed. One that is
-	// empty in the database's dialect is no statement, and does nothing.
+	// exec runs a statement, and returns how many rows it changed. If a statement
+	// is empty in the database's dialect, exec does nothing.
 	exec(ctx context.Context, sql string, args ...any) (int64, error)
-	// copy adds rows to a table in which members wait. The columns of a row are in
-	// what values point to when rows yields nil.
+	// copy adds rows to a staging table of members. Each time rows yields nil,
+	// values point to the columns of a row.
 	copy(ctx context.Context, table string, columns []string, values []any, rows iter.Seq[error]) error
-	// nextChunk returns the ID of a chunk to be added, 0 where it has one only when it is.
+	// nextChunk returns the ID for a chunk to be added, or 0 if the database
+	// assigns it only on insertion.
 	nextChunk(ctx context.Context) (int64, error)
-	// stage takes the rows of one of several archives in.
+	// stage stores the rows of one of several archives.
 	stage(ctx context.Context, a Addition, of int) (*staging, error)
-	// publish makes staged rows those of an archive, and returns how many there are.
+	// publish turns staged rows into rows of an archive, and returns their number.
 	publish(ctx context.Context, archive int64, g *staging) (int64, error)
-	// due and finished tell a queue of chunks, if there is one.
+	// due and finished notify a queue of chunks, if there is one.
 	due(ctx context.Context, all []Chunk) error
 	finished(ctx context.Context, k Chunk) error
 }
 
-// A dialect makes statements of one kind of database from ours. Ours has what all
-// understand, parameters called $1, and in braces what they say differently: a
-// comparison of paths, {path >= $1}; a path to sort by, {path}; a number among others,
-// {id IN $1}; and words that each dialect has.
+// A dialect translates statements into those of one kind of database.
+// Statements are written in the common subset, with parameters called $1.
+// Anything that differs is in braces: a comparison of paths, {path >= $1}; a
+// path to sort by, {path}; a number in a list, {id IN $1}; and words that each
+// dialect defines.
 type dialect struct {
 	words   map[string]string
 	path    func(path string) string                 // to sort by
 	compare func(path, operator, with string) string // of paths
 	among   func(number, list string) string
 	finish  func(sql string) string
-	known   sync.Map // of ours, to theirs
+	known   sync.Map // translations of our statements
 }
 
 var braces = regexp.MustCompile(`\{([^{}]*)\}`)
@@ -97,7 +100,8 @@ func (d *dialect) of(sql string) string {
 	return s
 }
 
-// each yields what a statement has. columns says where in a T its columns go.
+// each yields the rows of a statement. columns returns pointers to the fields
+// of a T.
 func each[T any](ctx context.Context, s session, columns func(*T) []any, sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var x T
@@ -109,7 +113,7 @@ func each[T any](ctx context.Context, s session, columns func(*T) []any, sql str
 	}
 }
 
-// rowsOf returns what a statement of few rows has.
+// rowsOf returns the rows of a statement that has few.
 func rowsOf[T any](ctx context.Context, s session, columns func(*T) []any, sql string, args ...any) (found []T, err error) {
 	for x, err := range each(ctx, s, columns, sql, args...) {
 		if err != nil {
@@ -120,7 +124,8 @@ func rowsOf[T any](ctx context.Context, s session, columns func(*T) []any, sql s
 	return found, nil
 }
 
-// one returns the last row that a statement has, and none as its error if it has no row.
+// one returns the last row of a statement. If there is no row, it returns the
+// error none.
 func one[T any](ctx context.Context, s session, columns func(*T) []any, none error, sql string, args ...any) (x T, err error) {
 	found, err := rowsOf(ctx, s, columns, sql, args...)
 	if len(found) > 0 {
@@ -129,7 +134,7 @@ func one[T any](ctx context.Context, s session, columns func(*T) []any, none err
 	return x, cmp.Or(err, none)
 }
 
-// write returns what do returns in a transaction; see engine.
+// write returns the result of do in a transaction; see engine.
 func write[T any](ctx context.Context, c *Catalog, prepare func(s session) error, do func(s session) (T, error)) (x T, err error) {
 	err = c.db.write(ctx, prepare, func(s session) (err error) {
 		x, err = do(s)
@@ -142,7 +147,8 @@ func write[T any](ctx context.Context, c *Catalog, prepare func(s session) error
 	return x, nil
 }
 
-// given yields what a session's copy wants of rows: each is put into row, and taken in.
+// given adapts rows for a session's copy: it stores each value in row, and
+// calls take.
 func given[T any](all iter.Seq2[T, error], row *T, take func() error) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		if all == nil {
@@ -159,7 +165,7 @@ func given[T any](all iter.Seq2[T, error], row *T, take func() error) iter.Seq[e
 	}
 }
 
-// read returns what a query of few rows has.
+// read returns the rows of a query that has few.
 func read[T any](ctx context.Context, c *Catalog, columns func(*T) []any, sql string, args ...any) (found []T, err error) {
 	err = c.db.read(ctx, false, func(s session) error {
 		found, err = rowsOf(ctx, s, columns, sql, args...)
@@ -168,7 +174,8 @@ func read[T any](ctx context.Context, c *Catalog, columns func(*T) []any, sql st
 	return found, err
 }
 
-// readOne returns what a query of one row has, or that there is nothing of that name.
+// readOne returns the row of a query. If there is none, the error says that
+// there is nothing with the name.
 func readOne[T any](ctx context.Context, c *Catalog, name string, columns func(*T) []any, sql string, args ...any) (x T, err error) {
 	err = c.db.read(ctx, false, func(s session) error {
 		x, err = one(ctx, s, columns, absent(name), sql, args...)
@@ -177,10 +184,10 @@ func readOne[T any](ctx context.Context, c *Catalog, name string, columns func(*
 	return x, err
 }
 
-// paged yields the rows of a query of many, all as they were when it began. The query
-// is told in $1 where to begin, which next returns of a row for what is after it, and
-// in $2 how many rows to return at most. SQLite would plan again for each LIMIT $2: so it
-// stands within a CAST.
+// paged yields the rows of a large query, all from the state when it began.
+// The query gets in $1 the place to begin, which next returns for the place
+// after a row, and in $2 the maximum number of rows. SQLite would prepare the
+// query again for each LIMIT $2, so $2 is within a CAST.
 func paged[T any](ctx context.Context, c *Catalog, columns func(*T) []any, next func(T) any, sql string, from any, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := false
@@ -214,12 +221,14 @@ func paged[T any](ctx context.Context, c *Catalog, columns func(*T) []any, next 
 // A blob is a string of any bytes.
 type blob string
 
-// ScanBytes and ScanInt64 are how pgx, and our SQLite, give values of columns to types.
+// ScanBytes and ScanInt64 implement the interfaces by which pgx and our SQLite
+// code pass column values to types.
 func (b *blob) ScanBytes(v []byte) error { *b = blob(v); return nil }
 
 func (b blob) BytesValue() ([]byte, error) { return []byte(b), nil }
 
-// A moment is a time as databases keep it: microseconds since 1970; 0 is none, and so is NULL.
+// A moment is a time as databases store it: microseconds since 1970. Zero and
+// NULL mean no time.
 type moment time.Time
 
 func (m *moment) ScanInt64(n pgtype.Int8) error {
@@ -237,7 +246,8 @@ func textIn(s *string) []any { return []any{s} }
 
 func pathIn(p *string) []any { return []any{(*blob)(p)} }
 
-// isOurs reports whether an error says all that is to be said.
+// isOurs reports whether an error is one of this package's own, which need no
+// further explanation.
 func isOurs(err error) bool {
 	return slices.ContainsFunc([]error{fs.ErrNotExist, fs.ErrExist, ErrBroken, ErrBusy, ErrNone, ErrLost, ErrCancelled, ErrOpen}, func(ours error) bool { return errors.Is(err, ours) })
 }

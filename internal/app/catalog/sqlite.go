@@ -18,7 +18,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// Where the header of an SQLite file says what it is. See its file format, 1.3.
+// These are offsets in the header of an SQLite file and their values. See
+// SQLite's file format, 1.3.
 const (
 	headerLen   = 100
 	magic       = "SQLite format 3\x00"
@@ -33,8 +34,9 @@ const (
 	writerCache = 64 << 10
 )
 
-// A sqliteDB is a catalogue in an SQLite file: one connection writes, any number
-// read, each what was committed when its query began.
+// A sqliteDB is a catalogue in an SQLite file. One connection writes. Any
+// number of connections read, each from the state that was committed when its
+// query began.
 type sqliteDB struct {
 	name     string
 	readOnly bool
@@ -45,8 +47,8 @@ type sqliteDB struct {
 	closed bool
 
 	writing chan struct{}  // holds a token for each connection that may be opened for writing
-	staging chan struct{}  // the same for those who write much: the others get one at any time
-	turns   chan struct{}  // holds one token: whose turn it is, of all of them
+	staging chan struct{}  // the same for large writes: small ones may come in between at any time
+	turns   chan struct{}  // holds one token: the turn to write, for all writers
 	spare   []*sqlite.Conn // for writing
 
 	now  func() time.Time // by which leases end
@@ -67,8 +69,8 @@ func tokens(n int) chan struct{} {
 	return c
 }
 
-// inspect says what is wrong with a file before SQLite sees it: SQLite may write
-// to a file in order to read it, and it may not be ours.
+// inspect checks a file before SQLite opens it: SQLite may write to a file in
+// order to read it, and the file may not be a catalogue.
 func inspect(name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -108,8 +110,8 @@ func createFile(ctx context.Context, name string) (err error) {
 	if _, err := os.Lstat(name); err == nil {
 		return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
 	}
-	// Made beside its place, under a name of its own: two programs may make the
-	// same catalogue, and neither must see the other's half of one.
+	// Create the file under a temporary name beside its final one: two programs
+	// may create the same catalogue, and neither must see a partial one.
 	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".holdall-"+rand.Text()[:12])
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -134,7 +136,7 @@ func createFile(ctx context.Context, name string) (err error) {
 	if err == nil {
 		err = migrate(c, migrations)
 	}
-	// Closing the last connection takes the journal into the file and removes it.
+	// Closing the last connection merges the journal into the file and removes it.
 	if err = errors.Join(err, c.Close()); err != nil {
 		return failed(name, "create", err)
 	}
@@ -142,8 +144,8 @@ func createFile(ctx context.Context, name string) (err error) {
 		return context.Cause(ctx)
 	}
 	if err := os.Link(tmp, name); !errors.Is(err, fs.ErrExist) && err != nil {
-		// A file system without links. Then two who create it at the same moment
-		// are not told from one another, but each has a whole one.
+		// This file system has no links. If two programs create the file at the same
+		// moment, both succeed, but each gets a whole file.
 		if _, err := os.Lstat(name); err == nil {
 			return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
 		}
@@ -170,7 +172,7 @@ func openFile(ctx context.Context, name string, o Options) (engine, error) {
 	return db, nil
 }
 
-// upToDate compares the file's schema with ours, and brings it up to date.
+// upToDate compares the file's schema with ours, and migrates it.
 func (db *sqliteDB) upToDate(ctx context.Context) error {
 	c, err := db.reader()
 	if err != nil {
@@ -188,7 +190,7 @@ func (db *sqliteDB) upToDate(ctx context.Context) error {
 	}
 	return db.connected(ctx, func(c *sqlite.Conn) error {
 		return db.transact(ctx, c, func() error {
-			if now, err := schemaOf(c); err != nil || now != found { // somebody else was faster
+			if now, err := schemaOf(c); err != nil || now != found { // another process migrated it first
 				return err
 			}
 			return migrate(c, migrations)
@@ -204,8 +206,8 @@ func schemaOf(c *sqlite.Conn) (int, error) {
 	return n, err
 }
 
-// migrate carries out what is missing of steps, within the transaction that c is
-// in, or alone in a new file.
+// migrate carries out the missing steps, within the transaction that c is in,
+// or without one in a new file.
 func migrate(c *sqlite.Conn, steps []string) error {
 	at, err := schemaOf(c)
 	for ; err == nil && at < len(steps); at++ {
@@ -217,7 +219,7 @@ func migrate(c *sqlite.Conn, steps []string) error {
 }
 
 func (db *sqliteDB) connect(settings ...string) (*sqlite.Conn, error) {
-	// Never with OpenCreate: what is not there any more does not come back empty.
+	// Never with OpenCreate: a file that was removed must not come back empty.
 	c, err := sqlite.OpenConn(db.name, sqlite.OpenReadWrite)
 	if err != nil {
 		return nil, failed(db.name, "open", err)
@@ -283,8 +285,8 @@ func (db *sqliteDB) take(ctx context.Context, from chan struct{}) error {
 	}
 }
 
-// connected calls do with a connection for writing, and undoes at the end what is to
-// be undone of it by a script.
+// connected calls do with a connection for writing, and then runs the script
+// undo to clean up.
 func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error, undo string) error {
 	if db.readOnly {
 		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened read-only")}
@@ -300,8 +302,8 @@ func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error
 	}
 	db.mu.Unlock()
 	if c == nil {
-		// What is committed shall survive a loss of power: there is one commit for
-		// an archive, so that costs little.
+		// Commits must survive a loss of power. There is one commit for each archive,
+		// so this costs little.
 		var err error
 		c, err = db.connect("synchronous = full", "cache_size = -"+strconv.Itoa(writerCache), "journal_size_limit = 67108864")
 		if err != nil {
@@ -312,7 +314,7 @@ func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error
 	err := do(c)
 	c.SetInterrupt(nil)
 	if undo != "" && sqlitex.ExecuteScript(c, undo, nil) != nil {
-		c.Close() // whatever was done is done all the same
+		c.Close() // the result stays the same in any case
 	} else {
 		db.mu.Lock()
 		db.spare = append(db.spare, c)
@@ -324,7 +326,7 @@ func (db *sqliteDB) connected(ctx context.Context, do func(c *sqlite.Conn) error
 	return err
 }
 
-// write prepares on the connection that then writes: that locks nothing.
+// write calls prepare on the connection that then writes. This locks nothing.
 func (db *sqliteDB) write(ctx context.Context, prepare, do func(s session) error) error {
 	undo := ""
 	if prepare != nil {
@@ -390,7 +392,7 @@ func (db *sqliteDB) check(ctx context.Context, s session, report func(string)) e
 // it does.
 const turn = 50 * time.Millisecond
 
-// transact calls do with the file locked for writing, and commits what it did.
+// transact locks the file for writing, calls do, and commits.
 func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func() error) error {
 	if err := db.take(ctx, db.turns); err != nil {
 		return err
@@ -410,8 +412,8 @@ func (db *sqliteDB) transact(ctx context.Context, c *sqlite.Conn, do func() erro
 	return db.settle(c, failed(db.name, "write", do()))
 }
 
-// settle ends a transaction: it commits where there was no error, else it takes
-// everything back.
+// settle ends a transaction: it commits if there was no error, and otherwise
+// rolls back.
 func (db *sqliteDB) settle(c *sqlite.Conn, err error) error {
 	if err == nil {
 		if err = sqlitex.ExecuteTransient(c, "COMMIT", nil); err == nil {
@@ -419,8 +421,8 @@ func (db *sqliteDB) settle(c *sqlite.Conn, err error) error {
 		}
 		err = failed(db.name, "commit", err)
 	}
-	// Some errors have ended the transaction already; an interrupt must not keep
-	// the others from ending here.
+	// Some errors have ended the transaction already. An interrupt must not
+	// prevent the rollback of the others.
 	if !c.AutocommitEnabled() {
 		c.SetInterrupt(nil)
 		if rerr := sqlitex.ExecuteTransient(c, "ROLLBACK", nil); rerr != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// inSQLite is the dialect of SQLite. One connection writes, so nothing else is locked; and
-// it has no lists, so they are JSON.
+// inSQLite is the dialect of SQLite. Only one connection writes, so no other
+// locks are needed. SQLite has no lists, so lists are JSON.
 var inSQLite = &dialect{
 	words: map[string]string{
 		"clock":                   "$1",
@@ -42,8 +42,8 @@ var inSQLite = &dialect{
 	finish:  func(sql string) string { return strings.ReplaceAll(sql, "$", "?") }, // $2 is a name there
 }
 
-// Members wait in a table of the connection's own: what was listed
-// of a chunk, or what became of its members.
+// createStagedMembers creates a table of the connection's own, in which
+// members are staged: the listed members of a chunk, or their outcomes.
 const createStagedMembers = `CREATE TEMP TABLE IF NOT EXISTS staged_members (
 	row INTEGER PRIMARY KEY, chunk INTEGER, path BLOB NOT NULL, origin INTEGER, size INTEGER NOT NULL, version BLOB NOT NULL, outcome INTEGER, note TEXT, proof TEXT)`
 
@@ -100,7 +100,8 @@ func (s *sqliteSession) prepare(sql string, args []any) (*sqlite.Stmt, error) {
 	return stmt, err
 }
 
-// bind binds a parameter to a value, or to what a pointer points to.
+// bind binds a value to a parameter. If value is a pointer, bind uses what it
+// points to.
 func (s *sqliteSession) bind(stmt *sqlite.Stmt, i int, value any) error {
 	switch x := value.(type) {
 	case nil:
@@ -222,8 +223,8 @@ func (s *sqliteSession) copy(ctx context.Context, table string, columns []string
 
 func (s *sqliteSession) nextChunk(context.Context) (int64, error) { return 0, nil }
 
-// inMemory is how much of the rows of one call waits in memory. A set of archives may
-// have hundreds of them.
+// inMemory is how many bytes of rows one call stages in memory. One call may
+// add hundreds of archives.
 const inMemory = 32 << 20
 
 func (s *sqliteSession) stage(ctx context.Context, a Addition, of int) (_ *staging, err error) {
@@ -254,8 +255,9 @@ func (s *sqliteSession) stage(ctx context.Context, a Addition, of int) (_ *stagi
 	return g, nil
 }
 
-// A row waits as kind, size, its offset + 1 or 0 for none, the length of its digest, the digest,
-// and what its bucket kept.
+// appendRow appends a staged row: its kind, its size, its offset + 1 or 0 for
+// none, the length of its digest, the digest, and the attributes from its
+// bucket.
 func appendRow(b []byte, l Location) []byte {
 	off := uint64(0)
 	if l.Raw {
@@ -271,7 +273,8 @@ func appendRow(b []byte, l Location) []byte {
 	return appendObject(b, l)
 }
 
-// bindRow binds what appendRow wrote to the parameters from 3 on.
+// bindRow binds the columns in b, which appendRow wrote, to the parameters
+// from 3 on.
 func bindRow(s *sqlite.Stmt, b []byte) error {
 	for i := range 4 {
 		n, k := binary.Uvarint(b)
@@ -296,7 +299,7 @@ func bindRow(s *sqlite.Stmt, b []byte) error {
 	return nil
 }
 
-// bindSome binds bytes; none are NULL.
+// bindSome binds bytes. Empty bytes become NULL.
 func bindSome(s *sqlite.Stmt, i int, b []byte) {
 	if s.BindNull(i); len(b) > 0 {
 		s.BindBytes(i, b)
@@ -328,6 +331,6 @@ func (s *sqliteSession) publish(_ context.Context, archive int64, g *staging) (n
 	return n, nil
 }
 
-// There are no queues of others in a file.
+// A file has no queue.
 func (s *sqliteSession) due(context.Context, []Chunk) error    { return nil }
 func (s *sqliteSession) finished(context.Context, Chunk) error { return nil }

@@ -21,8 +21,8 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// policy lets the page load what is served here, and nothing else: no script that is not
-// ours runs, whatever an archive's names and contents are.
+// policy lets the page load only what this server serves. Only holdall's own
+// scripts run, whatever an archive's names and contents are.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -32,10 +32,10 @@ type question struct {
 	r *http.Request
 	q url.Values
 
-	asked context.Context // of the request itself, without limits of ours
-	held  []func()        // ends the uses of archives when it is answered
+	asked context.Context // of the request itself, without the limits added here
+	held  []func()        // called at the end to release archives
 	seen  []*view         // these archives
-	err   error           // the first thing that was wrong; what is asked for after it is not looked at
+	err   error           // the first error; later parameters are not checked
 }
 
 func (h *Handler) routes() {
@@ -73,7 +73,7 @@ func (h *Handler) routes() {
 	}
 }
 
-// ServeHTTP shows the page and answers what it asks.
+// ServeHTTP serves the page and answers its requests.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("X-Content-Type-Options", "nosniff")
@@ -105,7 +105,7 @@ func part(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, ui, "ui/"+name)
 }
 
-// A refusal is an answer of no, and what to say.
+// A refusal is an error response with its message.
 type refusal struct {
 	status     int
 	code, what string
@@ -113,18 +113,19 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.what }
 
-// bad is the asker's mistake.
+// bad returns an error for an invalid request.
 func bad(msg string, args ...any) error {
 	return &refusal{http.StatusBadRequest, "usage", fmt.Sprintf(msg, args...)}
 }
 
-// busy means that too much is under way.
+// busy returns the error for too much running work.
 func busy(what string) error { return &refusal{http.StatusTooManyRequests, "busy", what} }
 
 var errSlow = &refusal{http.StatusGatewayTimeout, "slow", "the request takes too long"}
 
-// answer makes a handler of what answers a question. Pages of other sites get none: a
-// browser says which site asks.
+// answer turns a function that answers a question into a handler. It refuses
+// requests from pages of other sites: the browser tells which site a request
+// is from.
 func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 	origin := http.NewCrossOriginProtection()
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -158,10 +159,10 @@ func (h *Handler) answer(f func(*question) error) http.HandlerFunc {
 	}
 }
 
-// unreadables are errors of an array whose words are for people.
+// unreadables are errors of an array whose messages are meant for people.
 var unreadables = []error{zarr.ErrCorrupt, zarr.ErrGroup, zarr.ErrLimit, errors.ErrUnsupported}
 
-// why is what keeps an array from being read, for people.
+// why explains, for people, why an array cannot be read.
 func why(err error) string {
 	if corrupt, ok := errors.AsType[*format.CorruptError](err); ok {
 		return format.Escape(corrupt.Message)
@@ -179,11 +180,11 @@ func why(err error) string {
 	return "cannot be read"
 }
 
-// fail answers that something went wrong. Errors may name paths of this machine: only
-// those that are about the archive are told.
+// fail responds with an error. Errors may name paths of this machine, so only
+// those about the archive are sent.
 func (q *question) fail(err error) {
 	if q.asked.Err() != nil {
-		panic(http.ErrAbortHandler) // nobody waits for it
+		panic(http.ErrAbortHandler) // the client is gone
 	}
 	no, refused := errors.AsType[*refusal](err)
 	corrupt, isCorrupt := errors.AsType[*format.CorruptError](err)
@@ -221,7 +222,7 @@ func (q *question) fail(err error) {
 	fail(q.w, no.status, no.code, no.what)
 }
 
-// fail answers in one line of JSON.
+// fail sends an error as one line of JSON.
 func fail(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -231,7 +232,7 @@ func fail(w http.ResponseWriter, status int, code, message string) {
 func writeJSON(w http.ResponseWriter, v any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // who is gone gets nothing
+	_ = e.Encode(v) // an error means that the client is gone
 }
 
 func (q *question) json(v any) error {
@@ -242,7 +243,8 @@ func (q *question) json(v any) error {
 
 func (q *question) ctx() context.Context { return q.r.Context() }
 
-// busy keeps a place among those that work, for a while at most, until done is called.
+// busy waits for a slot for expensive work, which done releases. It also sets
+// a time limit for the work.
 func (q *question) busy() (done func()) {
 	if q.err == nil {
 		select {
@@ -259,7 +261,8 @@ func (q *question) busy() (done func()) {
 	return func() {}
 }
 
-// view is the archive that is asked about, in the view that is; nil if something is wrong.
+// view returns the requested archive in the requested view, or nil after an
+// error.
 func (q *question) view() (v *view) {
 	if q.err == nil && !q.q.Has("a") {
 		q.err = bad("a: expected the name of an archive")
@@ -268,13 +271,13 @@ func (q *question) view() (v *view) {
 		v, q.err = q.use(q.q.Get("a"), "", nil)
 	}
 	if q.err == nil {
-		q.w.Header().Set("Holdall-Archive", v.id) // another one if it was replaced since
+		q.w.Header().Set("Holdall-Archive", v.id) // a different one if it was replaced since
 		v, q.err = q.inView(v, q.q.Get("view"))
 	}
 	return v
 }
 
-// path is the name that is asked about: as archives have it, any bytes.
+// path returns the requested name, which may be any bytes, as in archives.
 func (q *question) path() string {
 	if p := format.Unescape(q.q.Get("path")); p != "" || q.q.Get("empty") != "" {
 		return p
@@ -282,7 +285,7 @@ func (q *question) path() string {
 	return "."
 }
 
-// number is a number that is asked for, between bounds.
+// number returns a requested number, between bounds.
 func (q *question) number(key string, usual, least, most int64) int64 {
 	s := q.q.Get(key)
 	if s == "" || q.err != nil {

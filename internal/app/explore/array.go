@@ -22,14 +22,14 @@ func keyIn(dir, key string) string {
 	return dir + "/" + key
 }
 
-// limits of what is read of an array for a picture.
+// These limit how much of an array is read for a picture.
 const (
 	maxChunk   = 256 << 20 // bytes of a row of chunks, decoded
-	maxDecoded = 1 << 30   // bytes that are decoded for one answer
-	maxPoints  = 1 << 20   // elements of an answer
+	maxDecoded = 1 << 30   // bytes decoded for one response
+	maxPoints  = 1 << 20   // elements of a response
 )
 
-// zarr is the archive that is asked about, in the view of its arrays.
+// zarr returns the requested archive in the view of its arrays.
 func (q *question) zarr() *view {
 	v := q.view()
 	if q.err == nil && v.name != zarrView {
@@ -38,11 +38,12 @@ func (q *question) zarr() *view {
 	return v
 }
 
-// samePaths are views whose arrays and groups lie where the view of arrays has them.
+// samePaths are views in which arrays and groups have the same paths as in the
+// view of arrays.
 var samePaths = []string{"objects", "zarr3"}
 
-// arraysOf returns the view of its arrays, which may be another than the one that is looked at;
-// nil if it has none.
+// arraysOf returns the view of v's arrays, which may be another one than v. It
+// returns nil if there is none.
 func (q *question) arraysOf(v *view) (*view, error) {
 	if v.name == zarrView {
 		return v, nil
@@ -53,7 +54,7 @@ func (q *question) arraysOf(v *view) (*view, error) {
 	return q.inView(v, zarrView)
 }
 
-// arrayed is the archive that is asked about, in the view of its arrays.
+// arrayed returns the requested archive in the view of its arrays.
 func (q *question) arrayed() *view {
 	v := q.view()
 	if q.err == nil {
@@ -86,7 +87,7 @@ type arrayJSON struct {
 	Codecs   string     `json:"codecs"`
 	Elements int64      `json:"elements"`
 	Numbers  bool       `json:"numbers"`           // it can be drawn
-	Colours  bool       `json:"colours,omitempty"` // the last axis is red, green, blue, and perhaps how opaque
+	Colours  bool       `json:"colours,omitempty"` // the last axis is red, green, blue, and perhaps opacity
 	Text     string     `json:"text,omitempty"`
 	Cut      bool       `json:"cut,omitempty"`   // there is more text
 	Fault    string     `json:"fault,omitempty"` // why it cannot be read
@@ -94,7 +95,7 @@ type arrayJSON struct {
 	attributesJSON
 }
 
-// attributesJSON are attributes, or why they are not told.
+// attributesJSON are attributes, or the reason why they cannot be read.
 type attributesJSON struct {
 	Attrs json.RawMessage `json:"attrs,omitempty"`
 	Fault string          `json:"attrs_fault,omitempty"`
@@ -116,7 +117,7 @@ func attributesOf(attrs map[string]any) (j attributesJSON) {
 	return j
 }
 
-// speakable has NaN and infinities, which JSON lacks, as text.
+// speakable converts NaN and infinities, which JSON lacks, to text.
 func speakable(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -139,11 +140,11 @@ func speakable(v any) any {
 	return v
 }
 
-// scaleJSON says what elements mean, as NWB writes it with a time series. The first axis is time
-// if there is a rate, or timestamps.
+// scaleJSON is the meaning of elements, as NWB stores it with a time series.
+// If there is a rate or there are timestamps, the first axis is time.
 type scaleJSON struct {
 	Unit       string  `json:"unit,omitempty"`
-	Conversion float64 `json:"conversion"` // what an element is to be multiplied with
+	Conversion float64 `json:"conversion"` // the factor for each element
 	Offset     float64 `json:"offset,omitempty"`
 	Start      float64 `json:"start"` // seconds
 	Rate       float64 `json:"rate,omitempty"`
@@ -151,7 +152,7 @@ type scaleJSON struct {
 	Fault      string  `json:"fault,omitempty"` // why there is no time
 }
 
-// scale finds out what the elements of an array mean.
+// scale returns the meaning of an array's elements.
 func (q *question) scale(a *zarr.Array) *scaleJSON {
 	number := func(attrs map[string]any, key string, usual float64) float64 {
 		if n, ok := attrs[key].(json.Number); ok {
@@ -199,7 +200,7 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 	return &j
 }
 
-// coloured reports whether an array has images of colours, as far as it shows.
+// coloured reports whether an array seems to hold colour images.
 func coloured(a *zarr.Array) bool {
 	n := len(a.Shape)
 	if n < 3 || a.Shape[n-1] != 3 && a.Shape[n-1] != 4 || !a.Numeric() {
@@ -209,7 +210,8 @@ func coloured(a *zarr.Array) bool {
 	return a.DType.Kind == 'u' && a.DType.Size == 1 || typ == "RGBImage" || typ == "RGBAImage"
 }
 
-// array answers with what an array is; of one that is no numbers with the beginning of its text.
+// array responds with a description of an array. If its elements are not
+// numbers, the response includes the beginning of its text.
 func (q *question) array() error {
 	defer q.busy()()
 	a := q.opened()
@@ -235,7 +237,8 @@ func (q *question) array() error {
 	return q.json(j)
 }
 
-// firstBytes keeps the first bytes that are written, and then wants no more.
+// firstBytes keeps the first bytes that are written to it, and then returns an
+// error.
 type firstBytes struct {
 	b    []byte
 	most int
@@ -254,11 +257,11 @@ func (w *firstBytes) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// windowJSON says what elements an answer has.
+// windowJSON describes which elements a response contains.
 type windowJSON struct {
-	Kind  string  `json:"kind"` // "line": as they are; "range": least and largest in turn; "image": rows of columns; "colours": of these red, green and blue
+	Kind  string  `json:"kind"` // "line": the values; "range": least and largest alternately; "image": rows of columns; "colours": rows of columns of red, green and blue
 	From  []int64 `json:"from"`
-	Count []int64 `json:"count"` // elements that are answered, along each axis
+	Count []int64 `json:"count"` // elements in the response, along each axis
 	Step  []int64 `json:"step"`
 	Min   float64 `json:"min"`
 	Max   float64 `json:"max"`
@@ -283,10 +286,10 @@ func (q *question) numbers(key string, usual []int64, most []int64) []int64 {
 	return list
 }
 
-// arrayData answers with elements of an array as floats, least byte first. What they are is
-// told in the header Holdall-Window. An array of one axis is a line, of which each
-// stretch is told by its least and largest element; of others it is the last two axes
-// at an index of the axes before them.
+// arrayData responds with elements of an array as little-endian floats. The
+// header Holdall-Window describes them. An array with one axis is a line; each
+// stretch of it is represented by its least and largest element. Other arrays
+// are shown by their last two axes, at an index of the axes before them.
 func (q *question) arrayData() error {
 	defer q.busy()()
 	a := q.opened()
@@ -362,11 +365,12 @@ func (q *question) arrayData() error {
 	}
 	q.w.Header().Set("Holdall-Window", string(head))
 	q.w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = q.w.Write(out) // who is gone gets nothing
+	_, _ = q.w.Write(out) // an error means that the client is gone
 	return nil
 }
 
-// line reads a stretch of an array of one axis, and tells it in at most so many points.
+// line reads a stretch of an array with one axis, reduced to a limited number
+// of points.
 func (q *question) line(a *zarr.Array, w *windowJSON, points int64) ([]float64, error) {
 	w.Kind = "line"
 	if len(a.Shape) == 0 {
@@ -377,7 +381,8 @@ func (q *question) line(a *zarr.Array, w *windowJSON, points int64) ([]float64, 
 		return a.Sample(q.ctx(), w.From, w.Count, w.Step)
 	}
 	if most := maxDecoded / max(1, a.DType.Size); n > most {
-		// Too much to look at: elements far apart stand for the others.
+		// There are too many elements to read: some, at equal distances, represent the
+		// others.
 		w.Cut = true
 		w.Step[0] = (n + points - 1) / points
 		w.Count[0] = (n + w.Step[0] - 1) / w.Step[0]
@@ -416,8 +421,8 @@ func (q *question) line(a *zarr.Array, w *windowJSON, points int64) ([]float64, 
 	return values, nil
 }
 
-// image reads the last axes at an index of the others, in at most so many elements: two axes, or
-// three of which the last one is colours.
+// image reads the last axes at an index of the others, with a limit on the
+// number of elements: two axes, or three with colours as the last one.
 func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) ([]float64, error) {
 	y, x := len(w.Count)-axes, len(w.Count)-axes+1
 	if axes == 3 {
@@ -437,7 +442,7 @@ func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) (
 		if float64(chunks)*float64(size) <= maxDecoded || rows <= a.Chunks[y] && cols <= a.Chunks[x] {
 			break
 		}
-		w.Cut = true // no more than that is decoded: the beginning
+		w.Cut = true // only the beginning is decoded, up to this limit
 		if rows/a.Chunks[y] >= cols/a.Chunks[x] {
 			w.Count[y] = (rows + 1) / 2
 		} else {
@@ -452,7 +457,7 @@ func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) (
 	return a.Sample(q.ctx(), w.From, w.Count, w.Step)
 }
 
-// arrays answers with the arrays of an archive: the first ones, by name.
+// arrays responds with the first arrays of an archive, by name.
 func (q *question) arrays() error {
 	defer q.busy()()
 	v := q.zarr()
@@ -492,10 +497,11 @@ func (q *question) arrays() error {
 	return q.json(map[string]any{"arrays": list, "more": more})
 }
 
-// timed is how many series have their first and last time read.
+// timed is the number of series whose first and last times are read.
 const timed = 40
 
-// nwb answers with what a recording is about, nothing if the archive is none.
+// nwb responds with a description of a recording. The response is empty if the
+// archive is not one.
 func (q *question) nwb() error {
 	defer q.busy()()
 	v := q.zarr()

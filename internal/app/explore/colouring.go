@@ -7,14 +7,14 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A colouring tells runs of content on the byte map apart. Without classes all content has
-// one colour.
+// A colouring distinguishes runs of content on the byte map. Without classes,
+// all content has one colour.
 type colouring struct {
 	classes []string
 	of      func(m *spanMap, i int) int // the class of a run
 }
 
-// colourings are what a map may be coloured by.
+// colourings are the properties that can colour a map.
 var colourings = []string{"use", "kind", "age", "packing", "sharing", "proof"}
 
 var (
@@ -24,17 +24,17 @@ var (
 	proofs   = []string{"each part has a checksum", "a digest of the whole", "no checksum"}
 )
 
-// What is kept of each entry for it.
+// These are the values recorded for each entry.
 const (
 	partsProof = iota
 	wholeProof
 	noProof
 )
 
-// noAge stands for an entry without a time.
+// noAge is the age of an entry without a time.
 const noAge = 1<<16 - 1
 
-// dayOf is a time in days since 1970, as far as they are kept.
+// dayOf returns a time in days since 1970, within the recorded range.
 func dayOf(t time.Time) uint16 {
 	if t.IsZero() {
 		return noAge
@@ -54,7 +54,7 @@ func ageOf(day, today uint16) int {
 	return len(ages) - 2
 }
 
-// packedTo is the class of how small content was made.
+// packedTo returns the class of a compression ratio.
 func packedTo(x format.Extent) uint8 {
 	whole := max(x.Unit, x.Size)
 	if x.Codec == "" || x.Codec == codec.Raw || whole <= 0 {
@@ -71,8 +71,8 @@ func packedTo(x format.Extent) uint8 {
 	return 4
 }
 
-// colouring returns one by its name. Of entries beyond those that are kept nothing is known:
-// they are of the last class, as are those of a map that has no runs.
+// colouring returns a colouring by its name. Entries beyond the recorded ones
+// are unknown and get the last class, and so do those of a map without runs.
 func (d *surveyed) colouring(by string) *colouring {
 	entry := func(classes []string, of func(row int) int) *colouring {
 		return &colouring{classes, func(m *spanMap, i int) int {

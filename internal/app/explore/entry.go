@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// archiveJSON is what is known of an archive at once.
+// archiveJSON is what can be shown of an archive at once.
 type archiveJSON struct {
 	Name    string     `json:"name"`
 	Address string     `json:"address,omitempty"`
@@ -39,21 +39,21 @@ type archiveJSON struct {
 	Facts   []factJSON `json:"facts,omitempty"`
 	Notes   []string   `json:"notes,omitempty"`
 	ByIndex string     `json:"by_index,omitempty"`
-	Doubt   string     `json:"doubt,omitempty"`  // what is wrong with the index as a whole
-	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity made again
+	Doubt   string     `json:"doubt,omitempty"`  // the fault of the index as a whole
+	Healed  int64      `json:"healed,omitempty"` // damaged blocks that parity repaired
 	Parity  string     `json:"parity,omitempty"`
 	Tables  []Table    `json:"tables,omitempty"`
-	Made    []Table    `json:"made,omitempty"` // what it is made of: kinds of files, volumes
+	Made    []Table    `json:"made,omitempty"` // its composition: kinds of files, volumes
 }
 
-// A frontJSON is where people begin who know the format: a recording at what it is about, a
-// package at what it is.
+// A frontJSON is what a user of the format looks at first: the subject of a
+// recording, the description of a package.
 type frontJSON struct {
 	View string `json:"view,omitempty"` // if it is not the usual one
 	Tab  string `json:"tab,omitempty"`
 }
 
-// front is where to begin to look at an archive, nil for its list.
+// front returns where to begin with an archive, or nil for its list.
 func (v *view) front() *frontJSON {
 	f := v.in.Format()
 	switch {
@@ -99,7 +99,7 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 		j.Doubt = why(err)
 	}
 	if !v.in.IsDir() {
-		if volumes, err := v.in.Volumes(ctx); err != nil || len(volumes) > 0 { // else nothing could be drawn
+		if volumes, err := v.in.Volumes(ctx); err != nil || len(volumes) > 0 { // otherwise there is nothing to draw
 			j.Can = append(j.Can, "map")
 		}
 		j.Can = append(j.Can, "verify")
@@ -121,8 +121,9 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 
 const maxListed = 500
 
-// archives answers with the list of archives. Those that nobody looked at are names only: the
-// page asks for each of them as it shows it.
+// archives responds with the list of archives. For archives that were not
+// opened yet, it has only names: the page requests each of them when it shows
+// it.
 func (q *question) archives() error {
 	all, err := q.h.set.List(q.ctx())
 	if q.ctx().Err() == nil {
@@ -138,7 +139,8 @@ func (q *question) archives() error {
 	return q.json(map[string]any{"archives": list, "total": len(all)})
 }
 
-// cannotList logs why archives cannot be listed, once for as long as it is the same.
+// cannotList logs an error from listing archives, once until the error
+// changes.
 func (h *Handler) cannotList(err error) {
 	text := ""
 	if err != nil {
@@ -152,10 +154,10 @@ func (h *Handler) cannotList(err error) {
 	h.told = text
 }
 
-// soon is how long an answer waits for what a small archive has at once.
+// soon is how long a response waits for what a small archive has at once.
 const soon = 50 * time.Millisecond
 
-// archive answers with what is known of an archive, and has it gone through.
+// archive responds with a description of an archive, and starts its survey.
 func (q *question) archive() error {
 	v := q.view()
 	full := q.word("about", "no", "yes")
@@ -225,8 +227,8 @@ type entryJSON struct {
 	Series  bool              `json:"series,omitempty"`  // a group with data over time
 	Extents []extentJSON      `json:"extents,omitempty"`
 	More    bool              `json:"more_extents,omitempty"`
-	// Proof says what its content is compared with before it is handed on: checksums of its
-	// "parts", one of the "whole", or nothing.
+	// Proof is what the content is compared with before it is sent: checksums of
+	// its "parts", one of the "whole", or nothing.
 	Proof    string        `json:"proof,omitempty"`
 	Problems []problemJSON `json:"problems,omitempty"` // of the last check
 	healthJSON
@@ -293,7 +295,8 @@ func (q *question) entry() error {
 	return q.json(j)
 }
 
-// pictured says whether an entry is an array, or a group of arrays and of which kind.
+// pictured sets whether an entry is an array, or a group of arrays, and of
+// which kind.
 func (q *question) pictured(v *view, e holdall.Entry, j *entryJSON) error {
 	if e.Kind != format.Dir && (v.name == zarrView || e.Kind != format.File || strings.Contains(e.Name, "@")) {
 		return nil
@@ -328,8 +331,8 @@ func (q *question) pictured(v *view, e holdall.Entry, j *entryJSON) error {
 
 const maxContent = 1 << 20
 
-// content answers with some bytes of an entry, whatever it is called: for views and names that
-// no address below /f/ leads to.
+// content responds with some bytes of an entry. It serves views and names that
+// no address below /f/ can reach.
 func (q *question) content() error {
 	off := q.number("off", 0, 0, 1<<62)
 	n := q.number("n", 64<<10, 0, maxContent)
@@ -353,7 +356,7 @@ func (q *question) content() error {
 	head.Set("Content-Type", "application/octet-stream")
 	head.Set("Content-Length", strconv.Itoa(k))
 	head.Set("Content-Disposition", "attachment")
-	_, _ = q.w.Write(b[:k]) // who is gone gets nothing
+	_, _ = q.w.Write(b[:k]) // an error means that the client is gone
 	return nil
 }
 
@@ -396,7 +399,7 @@ func (q *question) history() error {
 	return q.json(map[string]any{"steps": steps})
 }
 
-// revisions answers which states of the archive can be compared.
+// revisions responds with the states of the archive that can be compared.
 func (q *question) revisions() error {
 	defer q.busy()()
 	v := q.view()
@@ -417,8 +420,9 @@ func (q *question) revisions() error {
 	return q.json(map[string]any{"revisions": all})
 }
 
-// changes answers what differs in a folder between two revisions. It is asked for each folder
-// that somebody opens, so what it takes depends on that folder.
+// changes responds with the differences in a folder between two revisions. The
+// page requests it for each folder that the user opens, so its cost depends on
+// that folder only.
 func (q *question) changes() error {
 	defer q.busy()()
 	v := q.view()

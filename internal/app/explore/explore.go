@@ -24,28 +24,31 @@ import (
 //go:embed ui
 var ui embed.FS
 
-// An Extra is what archives of some formats have besides entries.
+// An Extra is what archives of some formats have in addition to entries.
 type Extra struct {
-	// Node, if not nil, writes what a folder has besides entries as an object of JSON:
-	// the properties of a node, by type.
+	// Node, if not nil, writes a folder's data besides its entries as a JSON
+	// object: the properties of a node, by type.
 	Node func(ctx context.Context, w io.Writer, path string) error
-	// History, if not nil, yields what revisions did to a path, the newest first, as
-	// values of which JSON is made; at most so many.
+	// History, if not nil, yields the changes of a path by revision, the newest
+	// first, as values to be encoded as JSON. It yields at most that many.
 	History func(ctx context.Context, path string, most int) iter.Seq2[any, error]
-	// Revisions, if not nil, yields the states of the archive that can be compared, the newest
-	// first, at most so many, and then those that are kept by a name.
+	// Revisions, if not nil, yields the states of the archive that can be
+	// compared, the newest first, up to a limit. After them it yields those that
+	// are kept by a name.
 	Revisions func(ctx context.Context, most int) iter.Seq2[Revision, error]
-	// Changes, if not nil, yields what differs between two revisions in a folder: its
-	// properties, and which of its children. Of those it tells no more.
+	// Changes, if not nil, yields the differences between two revisions in a
+	// folder: changed properties, and which children differ. It does not descend
+	// into the children.
 	Changes func(ctx context.Context, path, from, to string) iter.Seq2[any, error]
-	// Sizes, if not nil, yields what each folder takes in the archive without those in it,
-	// a folder before what is in it. What several have counts for the first.
+	// Sizes, if not nil, yields the size of each folder in the archive without its
+	// subfolders. A folder comes before its subfolders. Data that several folders
+	// share counts for the first.
 	Sizes func(ctx context.Context) iter.Seq2[FolderSize, error]
-	// Tables, if not nil, returns what people want to see first of an archive.
+	// Tables, if not nil, returns tables that are shown first for an archive.
 	Tables func(ctx context.Context) ([]Table, error)
 }
 
-// A Table is shown with what is known of an archive.
+// A Table is shown with the description of an archive.
 type Table struct {
 	Title   string   `json:"title"`
 	Note    string   `json:"note,omitempty"`
@@ -53,52 +56,52 @@ type Table struct {
 	Rows    [][]any  `json:"rows"` // of cells: strings, numbers, a Place, or nil
 }
 
-// A Column has a name and says what its cells are: "" is text, "count" and "size" are numbers,
-// "bad" is a count that should be 0.
+// A Column has a name and the type of its cells: "" is text, "count" and
+// "size" are numbers, "bad" is a count that should be 0.
 type Column struct {
 	Name string `json:"name"`
 	Kind string `json:"kind,omitempty"`
 }
 
-// A Place is text that leads to a path.
+// A Place is text that links to a path.
 type Place struct {
 	Text string `json:"text"`
 	Path string `json:"path"`
 }
 
-// A FolderSize is what a folder by itself takes.
+// A FolderSize is the size of a folder by itself.
 type FolderSize struct {
 	Path     string // "" is the root
-	Records  int64  // bytes of the archive that are no binaries
+	Records  int64  // bytes of the archive that are not binaries
 	Binaries int64
-	Outside  int64 // bytes of binaries that are kept elsewhere
+	Outside  int64 // bytes of binaries that are stored elsewhere
 	Lost     int64 // places that damage hides
 }
 
 // A Revision is a state of an archive.
 type Revision struct {
-	ID     string `json:"id"`             // by which Changes knows it
-	Name   string `json:"name,omitempty"` // by which it is kept
-	Millis int64  `json:"millis"`         // since 1970, -1 if that is not known
+	ID     string `json:"id"`             // the ID for Changes
+	Name   string `json:"name,omitempty"` // the name that keeps it
+	Millis int64  `json:"millis"`         // since 1970, or -1 if unknown
 	Lost   string `json:"lost,omitempty"` // why it cannot be read
 }
 
-// Options are wishes for a handler; the zero value suits most.
+// Options are options for a handler; the zero value suits most callers.
 type Options struct {
-	// Log is told what went wrong on this side; nil is slog.Default().
+	// Log receives errors of the server; nil means slog.Default().
 	Log *slog.Logger
-	// Verifies is how many archives are verified at once; 0 is 2. VerifyTime is how long
-	// one may take; 0 is 6 hours.
+	// Verifies is how many archives are verified at once; 0 means 2. VerifyTime is
+	// how long one may take; 0 means 6 hours.
 	Verifies   int
 	VerifyTime time.Duration
-	// Near, if not nil, says whether only people at this machine see the page: they may
-	// know where archives lie.
+	// Near, if not nil, reports whether only people at this machine see the page.
+	// Then it may show where archives are.
 	Near func() bool
-	// Extra, if not nil, returns what an archive has besides entries.
+	// Extra, if not nil, returns the additional data of an archive.
 	Extra func(*holdall.Archive) Extra
 }
 
-// limits of what is held and answered.
+// These limit caches and responses.
 const (
 	maxFolders = 96 << 20        // bytes of listings that are kept
 	maxWork    = 8               // requests that work at the same time
@@ -106,8 +109,8 @@ const (
 	answerTime = 2 * time.Minute // for a request
 )
 
-// A Handler shows archives: the page at /, its parts below /ui/, and what it asks below
-// /api/. It must be closed.
+// A Handler shows archives: the page at /, its parts below /ui/, and its
+// requests below /api/. It must be closed.
 type Handler struct {
 	set *serve.Set
 	o   Options
@@ -122,8 +125,8 @@ type Handler struct {
 
 	mu      sync.Mutex
 	closed  bool
-	views   map[string]*view // by what stands for the open archive
-	told    string           // what was wrong when archives were listed last
+	views   map[string]*view // by a string that identifies the open archive
+	told    string           // the error of the last listing of archives
 	folders folderCache
 	verify  verifies
 }
@@ -143,7 +146,7 @@ func New(set *serve.Set, o Options) *Handler {
 	return h
 }
 
-// Close ends what is under way and waits for it. It may be called again.
+// Close ends all running work and waits for it. It may be called again.
 func (h *Handler) Close() {
 	h.mu.Lock()
 	h.closed = true

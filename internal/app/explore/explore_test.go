@@ -79,7 +79,7 @@ func serving(t testing.TB, list ...serve.Source) *site {
 	return exploring(t, set)
 }
 
-// exploring explores what is in a set.
+// exploring starts an explorer of a set.
 func exploring(t testing.TB, set *serve.Set) *site {
 	t.Helper()
 	h := explore.New(set, explore.Options{Log: slog.New(slog.DiscardHandler)})
@@ -93,7 +93,7 @@ func exploring(t testing.TB, set *serve.Set) *site {
 	return &site{t, h, srv}
 }
 
-// opened is an archive that is called x.
+// opened returns a source for an archive called x.
 func opened(st store.Store, name string, f *format.Format) serve.Source {
 	return serve.Source{Name: "x", Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		in, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{View: view, Formats: []*format.Format{f}})
@@ -119,7 +119,7 @@ func (s *site) get(path string, args ...string) (int, []byte, http.Header) {
 	return res.StatusCode, b, res.Header
 }
 
-// ask gets JSON.
+// ask requests JSON.
 func ask[T any](s *site, path string, args ...string) (v T) {
 	s.t.Helper()
 	code, b, _ := s.get(path, args...)
@@ -225,7 +225,7 @@ func TestFoldersAreSortedAndPaged(t *testing.T) {
 func TestPicturesAreListedWithTheirSamples(t *testing.T) {
 	m := packed(t, func(add func(string, string)) {
 		for i := range 600 {
-			for _, ext := range []string{"txt", "PNG", "json"} { // in another order than that of names
+			for _, ext := range []string{"txt", "PNG", "json"} { // in an order that is not that of names
 				add(fmt.Sprintf("d/%03d.%s", i, ext), strings.Repeat("x", 600-i))
 			}
 		}
@@ -266,7 +266,7 @@ func TestAMillionRowsTakeLittleMemory(t *testing.T) {
 		}
 	})
 	s := serving(t, opened(m, "x.caf", caf.Format))
-	ask[page](s, "/api/ls", "a", "x") // what the archive itself needs for names
+	ask[page](s, "/api/ls", "a", "x") // loads what the archive itself needs for names
 	before := testkit.Live()
 	if p := ask[page](s, "/api/ls", "a", "x", "path", "all", "sort", "size", "limit", "10"); p.Total != n {
 		t.Fatalf("found %d, expected %d", p.Total, n)
@@ -298,7 +298,7 @@ func TestSearchFindsWordsOfAnyCase(t *testing.T) {
 		}
 		return hits, found
 	}
-	for round := range 2 { // out of the archive, and then out of what was surveyed
+	for round := range 2 { // from the archive, and then from the survey
 		for q, want := range map[string]string{"TWO": "a/b/two.txt", "b thr": "a/b/three.bin", "àé": "ÀÉ.txt", `raw\xff`: `raw\xff\xfe`} {
 			if hits, n := search(q); len(hits) != 1 || hits[0] != want || n != 1 {
 				t.Errorf("round %d: %q finds %q, expected %q", round, q, hits, want)
@@ -368,7 +368,7 @@ func cells(t *testing.T, b []byte) (head struct {
 	return head, b[4+n:]
 }
 
-// The page says what parity protects an archive.
+// TestParityIsShown checks that the page shows an archive's parity.
 func TestParityIsShown(t *testing.T) {
 	m := oddArchive(t)
 	if _, err := holdall.ProtectStore(t.Context(), m, []string{"x.caf"}, m, "x.caf"+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
@@ -431,7 +431,7 @@ func TestTheMapAddsUp(t *testing.T) {
 			}
 		}
 	}
-	// Where an entry is, its name is.
+	// A name is found at its entry's place.
 	for name, c := range odd {
 		at := ask[struct{ Spans [][2]int64 }](s, "/api/map/of", "a", "x", "path", format.Escape(name)).Spans
 		if len(at) != 1 || at[0][1] != int64(len(c)) {
@@ -684,7 +684,8 @@ func TestArraysAreSampled(t *testing.T) {
 	}
 }
 
-// recording is a small NWB file; testdata/session.py tells what is in it.
+// recording returns a site with a small NWB file; testdata/session.py shows
+// its contents.
 func recording(t *testing.T) *site {
 	t.Helper()
 	m := &storetest.Mem{}
@@ -767,7 +768,7 @@ func TestACancelledQuestionEnds(t *testing.T) {
 		}
 		cancel()
 	}
-	// The places of those that went away are free again.
+	// The slots of disconnected clients are free again.
 	if p := ask[page](s, "/api/ls", "a", "x", "sort", "size"); p.Total != 100_000 {
 		t.Errorf("found %d", p.Total)
 	}
@@ -792,10 +793,11 @@ func FuzzQuestions(f *testing.F) {
 	})
 }
 
-// source is of archives that are open, and stay so.
+// source serves archives that are open and stay so.
 
-// What the page asks of an archive of a million entries: the treemap of all of it, and the
-// whole byte map, by the kinds of files.
+// BenchmarkAMillionEntries measures the page's requests for an archive of a
+// million entries: the treemap of all of it, and the whole byte map, by the
+// kinds of files.
 func BenchmarkAMillionEntries(b *testing.B) {
 	m := &storetest.Mem{}
 	w, err := caf.Format.Create(b.Context(), m, "x.caf", format.CreateOptions{})

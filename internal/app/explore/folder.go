@@ -15,9 +15,9 @@ import (
 	"github.com/holdall/holdall/internal/columns"
 )
 
-// A folder is what lies directly in a directory, in columns, so that a page of it can be
-// shown from anywhere and in any order. Somebody reads it; who asks meanwhile gets what
-// is there.
+// A folder holds the entries directly in a directory, in columns, so that a
+// page can start anywhere and have any order. One goroutine reads it; requests
+// get what has been read so far.
 type folder struct {
 	key folderKey
 	v   *view
@@ -27,18 +27,18 @@ type folder struct {
 	complete bool
 	err      error
 	waiting  int
-	idle     *time.Timer // ends the reading when nobody waits
+	idle     *time.Timer // ends the reading when no request waits
 
 	names names
 	size  columns.Rows[int64]
-	time  columns.Rows[int64] // in ms; noTime if there is none
+	time  columns.Rows[int64] // in ms; noTime if unknown
 	kind  columns.Rows[uint8]
 	dirs  int
 	shown int // pictures that browsers show
 	bytes int64
-	odd   bool // names came in another order than their own
+	odd   bool // names were not read in sorted order
 
-	orders map[folderOrder][]uint32 // nil is as they were read
+	orders map[folderOrder][]uint32 // nil means the order in which they were read
 	latest folderOrder
 	used   int64
 }
@@ -71,7 +71,8 @@ type folderCache struct {
 	clock int64
 }
 
-// folder returns the folder of a directory, which somebody reads or has read.
+// folder returns the folder of a directory, which has been read or is being
+// read.
 func (h *Handler) folder(v *view, dir string) *folder {
 	release, reading := v.Hold(), false
 	defer func() {
@@ -120,7 +121,7 @@ func (c *folderCache) forget(v *view) {
 	maps.DeleteFunc(c.list, func(key folderKey, _ *folder) bool { return key.v == v })
 }
 
-// trim forgets what was not asked for longest, while too much is kept.
+// trim removes the least recently used folders while the cache is too large.
 func (c *folderCache) trim(keep *folder) {
 	for {
 		var sum int64
@@ -139,7 +140,7 @@ func (c *folderCache) trim(keep *folder) {
 	}
 }
 
-// cost is how many bytes f takes, and whether it has been read.
+// cost returns how many bytes f takes, and whether it has been read.
 func (f *folder) cost() (n int64, ready bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -221,7 +222,8 @@ func (f *folder) row(prefix string, e holdall.Entry) {
 
 func (f *folder) isDir(i int) bool { return format.Kind(*f.kind.At(i)&kindMask) == format.Dir }
 
-// foldersFirst makes the usual order, by name, unless it is the one in which entries came.
+// foldersFirst computes the usual order, by name, unless the entries were read
+// in that order.
 func (f *folder) foldersFirst() {
 	var order, files []uint32
 	for i := range f.names.len() {
@@ -246,8 +248,8 @@ func (f *folder) foldersFirst() {
 	f.orders[folderOrder{by: "name"}] = order
 }
 
-// wait waits until f has row upTo, or all, or until a moment has passed and it has
-// something. all waits for all of it.
+// wait waits until f has row upTo, or is complete, or until a moment has
+// passed and it has something. With all, it waits until f is complete.
 func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
 	f.mu.Lock()
 	f.waiting++
@@ -277,7 +279,7 @@ func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
 	return f.err
 }
 
-// order returns the rows in an order. f is complete, and its lock held.
+// order returns the rows in an order. f must be complete, and its lock held.
 func (f *folder) order(o folderOrder) []uint32 {
 	if order, ok := f.orders[o]; ok {
 		return order
@@ -325,7 +327,7 @@ func (f *folder) order(o folderOrder) []uint32 {
 	return f.keep(o, order)
 }
 
-// keep keeps an order until another is asked for.
+// keep caches an order until another one is requested.
 func (f *folder) keep(o folderOrder, order []uint32) []uint32 {
 	if f.latest != (folderOrder{}) {
 		delete(f.orders, f.latest)
@@ -334,7 +336,8 @@ func (f *folder) keep(o folderOrder, order []uint32) []uint32 {
 	return order
 }
 
-// picturesOf leaves folders and pictures of an order; nil is the order of names as they came.
+// picturesOf filters an order to folders and pictures. nil is the order in
+// which they were read.
 func (f *folder) picturesOf(order []uint32) []uint32 {
 	some := make([]uint32, 0, f.dirs+f.shown)
 	for i := range f.names.len() {
@@ -349,10 +352,10 @@ func (f *folder) picturesOf(order []uint32) []uint32 {
 	return some
 }
 
-const maxWith = 12 // files that are told of with a picture
+const maxWith = 12 // files that are listed with a picture
 
-// with returns the files beside a picture that are called as it is up to the first dot: what
-// makes a sample of it.
+// with returns the files beside a picture that have the same name up to the
+// first dot: together they are a sample.
 func (f *folder) with(row int) (all []string) {
 	name := f.names.at(row)
 	stem, _, _ := strings.Cut(name, ".")
@@ -380,7 +383,7 @@ func (f *folder) with(row int) (all []string) {
 
 type rowJSON struct {
 	Name     string `json:"n"`
-	Kind     string `json:"k,omitempty"` // a file has none
+	Kind     string `json:"k,omitempty"` // empty for a file
 	Size     *int64 `json:"s,omitempty"`
 	Time     *int64 `json:"t,omitempty"`
 	Files    int64  `json:"c,omitempty"` // below a folder
@@ -388,12 +391,12 @@ type rowJSON struct {
 	Whole    bool   `json:"whole,omitempty"`
 	Internal bool   `json:"own,omitempty"`
 	Holds    kind   `json:"h,omitempty"` // of a file: what it holds
-	// With are the files beside a picture that are called as it is.
+	// With are the files beside a picture that share its name.
 	With []string `json:"with,omitempty"`
 	healthJSON
 }
 
-// path is the path of row i.
+// path returns the path of row i.
 func (f *folder) path(i int) string {
 	name := f.names.at(i)
 	if f.key.dir == "." || *f.kind.At(i)&wholeBit != 0 {
@@ -425,7 +428,7 @@ func (f *folder) rowJSON(i int, sums func(string) (bytes, files int64), health f
 	return r
 }
 
-// find returns where a path is in an order, -1 if it is not there.
+// find returns the position of a path in an order, or -1 if it is not in it.
 func (f *folder) find(path string, order []uint32) int {
 	row := -1
 	for i, c := 0, f.names.from(0); i < f.names.len() && row < 0; i++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/grep"
 )
 
-// foundJSON is a line of a file that has what is looked for.
+// foundJSON is a matching line of a file.
 type foundJSON struct {
 	Path  string `json:"p"`
 	Size  int64  `json:"s"`
@@ -27,9 +27,10 @@ const (
 	grepPause = 200 * time.Millisecond
 )
 
-// grep answers with lines of the contents below a path that have a text, whatever its case, as
-// they are found: a line of JSON for each, one now and then for how far it is, and one at
-// the end. It ends when nobody waits for it.
+// grep responds with the lines below a path that contain a text, ignoring
+// case, as they are found. Each is a line of JSON. There is another line now
+// and then for the progress, and one at the end. grep stops when the client is
+// gone.
 func (q *question) grep() error {
 	text := q.q.Get("q")
 	if len(text) > maxQuery || strings.TrimSpace(text) == "" {
@@ -60,7 +61,7 @@ func (q *question) grep() error {
 	}
 	last := time.Now()
 	tell := func() {
-		_ = lines.Encode(told) // who is gone gets nothing
+		_ = lines.Encode(told) // an error means that the client is gone
 		flush()
 		last = time.Now()
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A kind is what a file holds, as far as its name tells: maps are coloured by it, and lists
-// have an icon for it.
+// A kind is the type of a file's content as far as its name shows. It colours
+// maps, and lists have an icon for each.
 type kind uint8
 
 // The order is that of the page's colours.
@@ -29,7 +29,7 @@ const (
 
 var kindNames = [kinds]string{"other", "pictures", "sound", "film", "text", "code", "data", "documents", "packed", "arrays", "programs"}
 
-// extensions are the endings of names of each kind.
+// extensions are the file name extensions of each kind.
 var extensions = [kinds]string{
 	pictureKind:  "avif bmp cr2 dng exr gif heic ico jpeg jpg jxl nef png psd raw svg tga tif tiff webp dcm dzi",
 	soundKind:    "aac aif aiff flac m4a mid mp3 oga ogg opus wav wma",
@@ -53,7 +53,7 @@ var kindOfExtension = sync.OnceValue(func() map[string]kind {
 	return all
 })
 
-// kindOf returns what a file of this path holds.
+// kindOf returns the kind of the file with this path.
 func kindOf(name string) kind {
 	name = path.Base(name)
 	ext := name
@@ -72,7 +72,7 @@ func kindOf(name string) kind {
 	return otherKind
 }
 
-// isChunk reports whether name is what Zarr calls the chunks of an array: 0.12.3.
+// isChunk reports whether name has the form of Zarr's names of chunks: 0.12.3.
 func isChunk(name string) bool {
 	for n := range strings.SplitSeq(name, ".") {
 		if n == "" || strings.Trim(n, "0123456789") != "" {

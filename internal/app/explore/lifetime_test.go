@@ -22,10 +22,11 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// A shelf is a source of the archives in a folder. It counts what is opened.
+// A shelf is a source of the archives in a folder. It counts how many are
+// opened.
 type shelf struct {
 	dir    string
-	stale  bool // it is seen that files are replaced
+	stale  bool // the Mark of a source shows that its file was replaced
 	opened atomic.Int64
 }
 
@@ -47,7 +48,7 @@ func (s *shelf) list(context.Context) ([]serve.Source, error) {
 			in, err := holdall.OpenStore(ctx, local.New(s.dir), name, holdall.OpenOptions{View: view, Formats: []*format.Format{caf.Format}})
 			return in, s.mark(name), err
 		}}
-		if s.stale { // else only reads tell
+		if s.stale { // otherwise only reads show it
 			src.Mark = s.mark(name)
 		}
 		list = append(list, src)
@@ -55,7 +56,7 @@ func (s *shelf) list(context.Context) ([]serve.Source, error) {
 	return list, err
 }
 
-// put writes an archive of one file, whole or over what is there.
+// put writes an archive of one file: as a whole, or over the existing one.
 func (s *shelf) put(t *testing.T, name, file, content string, whole bool) {
 	t.Helper()
 	b := packed(t, func(add func(name, content string)) { add(file, content) }).Get("x.caf")
@@ -125,7 +126,7 @@ func TestAReplacedArchiveIsOpenedAgain(t *testing.T) {
 	testkit.Until(t, "it is released", func() bool { return descriptors(t, src.dir) == 0 })
 }
 
-// check has an archive checked to the end.
+// check runs a check of an archive to its end.
 func (s *site) check(name string) {
 	s.t.Helper()
 	res, err := http.Post(s.srv.URL+"/api/verify?a="+name, "", nil)
@@ -184,7 +185,8 @@ func TestArchivesThatNobodyAsksAboutAreReleased(t *testing.T) {
 	}
 	all.Wait()
 	testkit.Until(t, "all but a few are closed", func() bool { return descriptors(t, src.dir) <= most*each })
-	// Checks of what was released are known, since its bytes are the same.
+	// A check stays valid after the archive is released, because its bytes are the
+	// same.
 	s.check("01.caf")
 	for i := 10; i < 10+2*most; i++ {
 		s.content(fmt.Sprintf("%02d.caf", i), "a")
@@ -200,7 +202,8 @@ func TestArchivesThatNobodyAsksAboutAreReleased(t *testing.T) {
 	}
 }
 
-// descriptors is how many files below a folder are open, 0 where the system does not tell.
+// descriptors returns how many files below a folder are open, or 0 if the
+// system cannot report it.
 func descriptors(t *testing.T, dir string) (n int) {
 	if runtime.GOOS != "linux" {
 		return 0
@@ -229,7 +232,8 @@ func TestIdleArchivesAreReleased(t *testing.T) {
 	}
 }
 
-// What is replaced while it is checked is not said to be sound, or damaged.
+// TestACheckOfWhatIsReplacedFails checks that an archive that is replaced
+// during a check is reported neither sound nor damaged.
 func TestACheckOfWhatIsReplacedFails(t *testing.T) {
 	src, s := shelved(t, serve.SetOptions{})
 	src.stale = true

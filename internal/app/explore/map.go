@@ -14,18 +14,18 @@ import (
 	"github.com/holdall/holdall/internal/columns"
 )
 
-// A spanMap says what each byte of an archive is for. Its volumes lie one behind the
-// other: an address counts from the first byte of the first one.
+// A spanMap describes the use of each byte of an archive. Its volumes follow
+// each other: an address counts from the first byte of the first volume.
 type spanMap struct {
 	volumes []volume
-	held    []held // what each has
+	held    []held // the contents of each volume
 	base    map[string]int
 	size    int64
 
 	content, regions spans
 	words            columns.Words
 	coarse           *bytemap.Map // if there are too many spans to keep
-	parity           string       // what protects the archive
+	parity           string       // the archive's protection
 }
 
 type volume struct {
@@ -36,11 +36,11 @@ type volume struct {
 
 const (
 	maxSpans   = 6 << 20
-	maxVolumes = 2000 // that are told to the page
+	maxVolumes = 2000 // that the page gets
 	uses       = int(bytemap.Gap) + 1
 )
 
-// spans are runs of bytes in columns, in the order of their addresses.
+// spans are runs of bytes in columns, by address.
 type spans struct {
 	off    columns.Rows[int64]
 	len    columns.Rows[uint32]
@@ -77,7 +77,8 @@ func (s *spans) add(off, n int64, ref uint32, packed uint8) {
 	s.most = max(s.most, n)
 }
 
-// sort puts spans in the order of their addresses. What several entries share is one run.
+// sort sorts spans by address. Data that several entries share becomes one
+// run.
 func (s *spans) sort() {
 	if s.sorted {
 		return
@@ -143,7 +144,7 @@ func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
 	for _, name := range list {
 		size, err := in.VolumeSize(ctx, name)
 		if err != nil {
-			size = 0 // it is not there: verify says so
+			size = 0 // it is missing: verify reports that
 		}
 		if _, twice := m.base[name]; twice {
 			continue
@@ -159,7 +160,7 @@ func newSpanMap(ctx context.Context, in *holdall.Archive) (*spanMap, error) {
 	return m, nil
 }
 
-// place returns the address of a run of a volume, cut to it.
+// place returns the address of a run in a volume, clipped to the volume.
 func (m *spanMap) place(name string, off, n int64) (int64, int64) {
 	i, ok := m.base[name]
 	if !ok || off < 0 || n <= 0 {
@@ -173,7 +174,7 @@ func (m *spanMap) place(name string, off, n int64) (int64, int64) {
 }
 
 func (m *spanMap) addContent(x format.Extent, row uint32) {
-	// What is inline lies in the index, which has a region.
+	// Inline content is in the index, which has a region of its own.
 	if x.External || x.Codec == codec.Inline || m.content.Len() > maxSpans {
 		return
 	}
@@ -192,8 +193,8 @@ func (m *spanMap) addRegion(r format.Region) {
 	}
 }
 
-// finish sorts what was added. If that was too much, a map of a few thousand cells takes
-// its place.
+// finish sorts the added spans. If there were too many, they are replaced by a
+// map of a few thousand cells.
 func (m *spanMap) finish(ctx context.Context, in *holdall.Archive) error {
 	if m.content.Len()+m.regions.Len() > maxSpans {
 		m.content, m.regions = newSpans(), newSpans()
@@ -242,14 +243,14 @@ func newPicture(from, to int64, cells int, by *colouring) *picture {
 
 func (p *picture) cellSize() float64 { return float64(p.to-p.from) / float64(p.cells) }
 
-// where returns the cell of an address, and how far into it that is.
+// where returns the cell of an address, and the position in the cell.
 func (p *picture) where(at int64) (cell int, into float64) {
 	size := p.cellSize()
 	cell = min(int(float64(at-p.from)/size), p.cells-1)
 	return cell, float64(at-p.from) - float64(cell)*size
 }
 
-// add takes in a span in time that does not depend on its length.
+// add adds a span. Its time does not depend on the span's length.
 func (p *picture) add(use int, off, end int64, i int) {
 	begins := off >= p.from
 	off, end = max(off, p.from), min(end, p.to)
@@ -337,12 +338,12 @@ func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
 	return p
 }
 
-// cellLen is how many bytes a cell is told in:
+// cellLen is the number of bytes that encode a cell:
 //
 //	u8   the use that takes most of it, or classCode and the class of content
-//	u8   how much of it that is, of 255
-//	u8   1 an entry whose neighbours look otherwise, 2 a problem
-//	u8   what takes most of the rest, in the same way, 255 for nothing
+//	u8   the share of that, of 255
+//	u8   1 an entry that differs from its neighbours, 2 a problem
+//	u8   the use that takes most of the rest, in the same way, 255 for nothing
 //	u32  how many spans begin in it
 const (
 	cellLen   = 8
@@ -384,7 +385,8 @@ func (p *picture) bytes(out []byte) []byte {
 	return out
 }
 
-// totals returns how many bytes each use has, content of all classes as one, and each class.
+// totals returns how many bytes each use has, with all content as one use, and
+// how many each class has.
 func (p *picture) totals() (byUse, byClass map[string]int64) {
 	byUse, byClass = map[string]int64{}, map[string]int64{}
 	content := 0.0
@@ -411,11 +413,11 @@ func (p *picture) totals() (byUse, byClass map[string]int64) {
 	return byUse, byClass
 }
 
-// drawn returns the map of the archive that is asked about, and what is known of it.
+// drawn returns the requested archive's view for the map, and its survey.
 func (q *question) drawn() (v *view, d *surveyed) {
 	v = q.view()
 	if q.err == nil {
-		// Some formats show an archive as a whole in another view.
+		// Some formats show the whole archive in another view.
 		if over := v.in.Format().Overview; over != "" && v.in.Store() != nil {
 			v, q.err = q.inView(v, over)
 		}
@@ -434,7 +436,8 @@ func (q *question) span(m *spanMap) (from, to int64) {
 	return from, q.number("to", m.size, from+1, m.size)
 }
 
-// byteMap answers with cells: the length of a JSON object, that, and the cells.
+// byteMap responds with cells: the length of a JSON object, the object, and
+// the cells.
 func (q *question) byteMap() error {
 	defer q.busy()()
 	cells := q.number("cells", 4096, 1, 1<<16)
@@ -471,7 +474,7 @@ func (q *question) byteMap() error {
 	out := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(head)+p.cells*cellLen), uint32(len(head)))
 	out = p.bytes(append(out, head...))
 	q.w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = q.w.Write(out) // who is gone gets nothing
+	_, _ = q.w.Write(out) // an error means that the client is gone
 	return nil
 }
 
@@ -485,7 +488,7 @@ func useNames() (all []string) {
 // spanJSON is a span for people.
 type spanJSON struct {
 	Use    string `json:"use"`
-	Name   string `json:"name"` // of the entry, or what it is
+	Name   string `json:"name"` // the name of the entry, or a description
 	Entry  bool   `json:"entry,omitempty"`
 	At     int64  `json:"at"`
 	Len    int64  `json:"len"`
@@ -494,7 +497,8 @@ type spanJSON struct {
 	Files  int64  `json:"files,omitempty"` // that share it, if they are several
 }
 
-// mapAt answers with the spans that touch a part of the archive, and their number.
+// mapAt responds with the spans that touch a part of the archive, and their
+// number.
 func (q *question) mapAt() error {
 	limit := q.number("limit", 20, 1, maxPage)
 	_, d := q.drawn()

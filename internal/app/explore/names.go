@@ -6,19 +6,19 @@ import (
 	"github.com/holdall/holdall/internal/columns"
 )
 
-// nameBlock is how many names share one beginning: any of them is found by
-// decoding that many at most.
+// nameBlock is how many names form a block. To find a name, at most that many
+// are decoded.
 const nameBlock = 16
 
-// A names is a list of names that only grows. A name is kept as what it does not
-// share with the one before it: names in the order in which archives have them
-// take a fifth of their length.
+// A names is an append-only list of names. Each name is stored without the
+// beginning that it shares with the name before it. Names in an archive's
+// order take a fifth of their length.
 //
-// A block is kept whole, nameBlock names at a time:
+// A block, which is kept whole, has nameBlock names. Each is:
 //
-//	uvar  bytes shared with the name before it in the block
-//	uvar  bytes of its own
-//	...   these
+//	uvar  number of bytes shared with the name before it in the block
+//	uvar  number of its own bytes
+//	...   its own bytes
 type names struct {
 	text   columns.Strings
 	blocks columns.Rows[placed]
@@ -65,7 +65,7 @@ type nameCursor struct {
 	name []byte
 }
 
-// from returns a cursor whose next name is the i-th.
+// from returns a cursor at the i-th name.
 func (l *names) from(i int) *nameCursor {
 	c := &nameCursor{l: l, i: i - i%nameBlock}
 	for c.i < i {
@@ -74,7 +74,7 @@ func (l *names) from(i int) *nameCursor {
 	return c
 }
 
-// next returns the next name. It changes with the next call.
+// next returns the next name. The slice is valid until the next call.
 func (c *nameCursor) next() []byte {
 	if c.i%nameBlock == 0 {
 		if b := c.i / nameBlock; b < c.l.blocks.Len() {

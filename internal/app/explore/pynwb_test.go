@@ -31,7 +31,8 @@ func python(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// Tables are what pynwb reads of them, in HDF5 and in what LINDI's own package makes of it.
+// TestTablesAreWhatPynwbReads compares tables with those that pynwb reads, in
+// HDF5 and in the files that LINDI's own package makes of it.
 func TestTablesAreWhatPynwbReads(t *testing.T) {
 	dir, scripts := t.TempDir(), filepath.Join("..", "..", "..", "interop", "hdf5")
 	python(t, filepath.Join(scripts, "nwb.py"), dir)
@@ -63,7 +64,7 @@ func TestTablesAreWhatPynwbReads(t *testing.T) {
 				for i, c := range got.Columns {
 					values, ok := w.Columns[c.Name]
 					if !ok && strings.Contains(c.Name, " / ") {
-						continue // of a table that is beside it, which is compared itself
+						continue // this belongs to a table beside it, which is compared by itself
 					}
 					if !ok || len(values) != len(got.Cells[i]) || c.Fault != "" {
 						t.Errorf("%s: column %s of %s has %d cells, expected %d: %s", form.name, c.Name, at, len(got.Cells[i]), len(values), c.Fault)

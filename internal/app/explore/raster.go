@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// limits of a raster.
+// These limit a raster.
 const (
 	maxUnits  = 512      // of an answer
 	maxSpikes = 16 << 20 // that are read for an answer, once or twice
@@ -19,37 +19,39 @@ const (
 	maxBins   = 1 << 20  // counts of an answer
 )
 
-// rasterJSON is when units of a table spiked: how often in each of equal stretches of time.
+// rasterJSON shows when the units of a table spiked: how often in each of
+// equal intervals.
 type rasterJSON struct {
 	Units  int64   `json:"units"` // of the table
 	Spikes int64   `json:"spikes"`
-	From   int64   `json:"from"` // the first unit that is told
+	From   int64   `json:"from"` // the first unit in the response
 	Start  float64 `json:"start"`
 	End    float64 `json:"end"`
 	Bins   int64   `json:"bins"`
-	// Counts are bytes: of each unit its bins, from the first unit on. What is more than 255 is 255.
+	// Counts has a byte for each bin of each unit, from the first unit on. Values
+	// above 255 are stored as 255.
 	Counts []byte      `json:"counts"`
 	Told   []unitJSON  `json:"told"`            // of the units from From on
-	Every  int64       `json:"every,omitempty"` // of many spikes each so many was read
+	Every  int64       `json:"every,omitempty"` // if there are many spikes, one in so many was read
 	Faults []faultJSON `json:"faults,omitempty"`
 	More   int         `json:"more_faults,omitempty"`
 	Unit   string      `json:"unit"`
 }
 
-// unitJSON is one unit: how many spikes it has, and how many of those that were read are within
-// the time that is told.
+// unitJSON is one unit: how many spikes it has, and how many of those that
+// were read are in the requested time.
 type unitJSON struct {
 	Spikes int64 `json:"spikes"`
 	Within int64 `json:"within"`
 }
 
-// faultJSON is a unit that cannot be told.
+// faultJSON is a unit that cannot be read.
 type faultJSON struct {
 	Unit int64  `json:"unit"`
 	Why  string `json:"why"`
 }
 
-// raster answers with spikes of some units: those of a window of time, or all.
+// raster responds with the spikes of some units, in an interval or all.
 func (q *question) raster() error {
 	defer q.busy()()
 	first := q.number("from", 0, 0, math.MaxInt64-maxUnits)
@@ -111,7 +113,7 @@ func (q *question) raster() error {
 			return
 		}
 		j.Told[unit].Within++
-		// Both may be so far apart that their difference is none.
+		// The difference of the two may overflow, so each is halved.
 		b := int64(unit)*bins + min(bins-1, max(0, int64((t/2-start/2)/(end/2-start/2)*float64(bins))))
 		if j.Counts[b] < 255 {
 			j.Counts[b]++
@@ -123,7 +125,7 @@ func (q *question) raster() error {
 	return q.json(j)
 }
 
-// float is a number that is asked for; NaN if none is.
+// float returns a requested number, or NaN if there is none.
 func (q *question) float(key string) float64 {
 	s := q.q.Get(key)
 	if s == "" || q.err != nil {
@@ -136,7 +138,8 @@ func (q *question) float(key string) float64 {
 	return v
 }
 
-// each hands on the spikes of units, or of very many some, and notes what of them cannot be read.
+// each yields the spikes of units, or a sample if there are very many, and
+// records which of them cannot be read.
 func (j *rasterJSON) each(ctx context.Context, times *zarr.Array, units []span, spike func(unit int, t float64)) error {
 	room, total := int64(maxDecoded), int64(0)
 	p := &piece{array: times, room: &room}
@@ -175,7 +178,8 @@ func (j *rasterJSON) fault(unit int64, what string) {
 	j.Faults = append(j.Faults, faultJSON{j.From + unit, what})
 }
 
-// A piece is some times that were read together: those of several units may lie in one chunk.
+// A piece is a range of times that are read together. The times of several
+// units may be in one chunk.
 type piece struct {
 	array      *zarr.Array
 	room       *int64 // bytes that may still be decoded
@@ -185,7 +189,8 @@ type piece struct {
 	wrong      fault
 }
 
-// times hands on the elements in a span that can be read, and says what is wrong with the rest.
+// times yields the readable elements of a span, and returns the fault of the
+// rest.
 func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong fault, err error) {
 	for at := s.from; at < s.end; {
 		if at < p.from || at >= p.end || p.step > 1 {
@@ -211,13 +216,15 @@ func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong 
 	return wrong, nil
 }
 
-// length is how many elements are read together at most: those of a chunk, or of some small ones.
+// length returns how many elements are read together at most: those of a
+// chunk, or of several small ones.
 func (p *piece) length() int64 {
 	chunk := max(1, p.array.Chunks[0])
 	return min(max(1, (1<<16)/chunk)*chunk, 1<<20)
 }
 
-// read reads what begins at an element: up to the end of a chunk, or of some small ones.
+// read reads from an element to the end of its chunk, or of several small
+// chunks.
 func (p *piece) read(ctx context.Context, at, end int64) error {
 	n := p.length()
 	p.from, p.end = at, min(p.most, (at/n+1)*n)

@@ -26,7 +26,7 @@ type hitJSON struct {
 	healthJSON
 }
 
-// A pattern is words that a name must have, whatever their case.
+// A pattern is a list of words that a name must contain, ignoring case.
 type pattern struct {
 	words [][]byte
 	ascii bool
@@ -45,7 +45,7 @@ func newPattern(s string) *pattern {
 	return p
 }
 
-// lower appends name in small letters. Bytes that are no UTF-8 stay what they are.
+// lower appends name in lower case. Bytes that are not UTF-8 stay unchanged.
 func lower(to, name []byte) []byte {
 	for i := 0; i < len(name); {
 		r, n := utf8.DecodeRune(name[i:])
@@ -60,7 +60,7 @@ func lower(to, name []byte) []byte {
 }
 
 func (p *pattern) matches(name []byte) bool {
-	if p.ascii { // letters of others than ASCII are not asked for
+	if p.ascii { // other letters are not searched for
 		p.low = p.low[:0]
 		for _, c := range name {
 			if 'A' <= c && c <= 'Z' {
@@ -79,7 +79,7 @@ func (p *pattern) matches(name []byte) bool {
 	return true
 }
 
-// below is what names begin with that are in the folder that is asked about.
+// below returns the prefix of the names in the requested folder.
 func (q *question) below() string {
 	if dir := q.path(); dir != "." {
 		return dir + "/"
@@ -87,7 +87,7 @@ func (q *question) below() string {
 	return ""
 }
 
-// lines makes the answer one of lines of JSON, which are sent when flush is called.
+// lines starts a response of JSON lines, which are sent when flush is called.
 func (q *question) lines() (lines *json.Encoder, flush func()) {
 	q.w.Header().Set("Content-Type", "application/x-ndjson")
 	out := bufio.NewWriterSize(q.w, 16<<10)
@@ -99,8 +99,8 @@ func (q *question) lines() (lines *json.Encoder, flush func()) {
 	}
 }
 
-// search answers with names that have all the words of q, as they are found: a line of
-// JSON for each, and one at the end that says how many there are.
+// search responds with the names that contain all words of q, as they are
+// found. Each is a line of JSON; the last line has the number of matches.
 func (q *question) search() error {
 	text := q.q.Get("q")
 	if len(text) > maxQuery {
@@ -174,11 +174,11 @@ func (q *question) search() error {
 	end := map[string]any{"end": true, "seen": seen, "found": found}
 	if err != nil {
 		if q.r.Context().Err() != nil && q.ctx().Err() != nil {
-			return nil // typing went on
+			return nil // the user has typed on
 		}
 		end["error"] = surveyUnasked
 	}
-	_ = lines.Encode(end) // who is gone gets nothing
+	_ = lines.Encode(end) // an error means that the client is gone
 	flush()
 	return nil
 }

@@ -19,15 +19,17 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// staticPolicy is policy for a page that a server of others has, as the page says it itself.
+// staticPolicy is policy for a page on another server. The page contains it
+// itself.
 const staticPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 
-// regionsSuffix is what the name of a file ends in that has the [Regions] of an archive.
+// regionsSuffix is the suffix of a file with the [Regions] of an archive.
 const regionsSuffix = ".regions.json"
 
-// Static puts the files of a page that shows one archive, with no server of ours: it lies beside
-// the archive of that name and its index, NAME.holdall. The page itself comes last. With
-// [Regions] it has the byte map.
+// Static writes the files of a page that shows one archive without a holdall
+// server. The page belongs beside the archive of that name and its index,
+// NAME.holdall. The page itself is written last. With [Regions] it has the
+// byte map.
 func Static(archive string, regions []byte, put func(name string, content []byte) error) error {
 	names, err := fs.Glob(ui, "ui/*")
 	if err != nil {
@@ -57,15 +59,15 @@ func Static(archive string, regions []byte, put func(name string, content []byte
 	return put("index.html", []byte(page))
 }
 
-// A Part is a file that a page has within it.
+// A Part is a file that a page contains.
 type Part struct {
 	Name  string
 	Write func(io.Writer) error
 }
 
-// Single writes a page that shows one archive and has all in it: what its parts are is the
-// archive of that name, or what lies in it, and its index. It opens from a disk, and asks nobody
-// for anything.
+// Single writes a page that shows one archive and contains everything. parts
+// are the archive of that name, or the files in it, and its index. The page
+// can be opened from a disk, and sends no requests.
 func Single(w io.Writer, archive string, regions []byte, parts []Part) error {
 	if regions != nil {
 		parts = append(parts, Part{archive + regionsSuffix, func(w io.Writer) error { _, err := w.Write(regions); return err }})
@@ -120,15 +122,17 @@ func Single(w io.Writer, archive string, regions []byte, parts []Part) error {
 	return err
 }
 
-// maxStaticRegions is how many there may be where a page draws the byte map by itself.
+// maxStaticRegions is the maximum number of regions for a page that draws the
+// byte map itself.
 const maxStaticRegions = 250_000
 
-// Regions is what a page has to know of an archive besides its index to draw the byte map: its
-// volumes, and what is not content in them. It is nil where a page cannot draw one.
+// Regions returns the data that a page needs for the byte map, in addition to
+// the archive's index: its volumes, and the regions in them that are not
+// content. It returns nil if a page cannot draw one.
 func Regions(ctx context.Context, in *holdall.Archive) ([]byte, error) {
 	f := in.Format()
 	if f == nil || f.Overview != "" {
-		return nil, nil // it is drawn by what an index does not have
+		return nil, nil // drawing it requires data that is not in an index
 	}
 	m, err := newSpanMap(ctx, in)
 	if err != nil || m.size == 0 {
@@ -136,7 +140,7 @@ func Regions(ctx context.Context, in *holdall.Archive) ([]byte, error) {
 	}
 	for r, err := range in.Regions(ctx) {
 		if err != nil {
-			break // as far as they are known, as on a server
+			break // keep those that are known, as a server does
 		}
 		if m.addRegion(r); m.regions.Len() > maxStaticRegions {
 			return nil, nil
@@ -148,7 +152,7 @@ func Regions(ctx context.Context, in *holdall.Archive) ([]byte, error) {
 		Size    int64    `json:"size"`
 		Parity  string   `json:"parity,omitempty"`
 		Labels  []string `json:"labels"`
-		Regions []int64  `json:"regions"` // of each its use, its label, how far it is behind the one before, and its length
+		Regions []int64  `json:"regions"` // for each: its use, its label, its distance from the one before, and its length
 	}{Size: m.size, Parity: m.parity, Labels: []string{}, Regions: []int64{}}
 	for _, v := range m.volumes {
 		name, below := strings.CutPrefix(v.Name, in.Name())
@@ -171,13 +175,15 @@ func Regions(ctx context.Context, in *holdall.Archive) ([]byte, error) {
 	return json.Marshal(j)
 }
 
-// sourceHash is what a policy calls a script or a style within the page.
+// sourceHash returns the source expression by which a policy allows an inline
+// script or style.
 func sourceHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// staticPage is the page as it is without a server of ours, with what it loads replaced.
+// staticPage returns the page for use without a holdall server, with the files
+// that it loads replaced.
 func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (string, error) {
 	b, err := module("index.html")
 	if err != nil {
@@ -188,7 +194,7 @@ func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (s
 	return front + head + `<meta name="viewport"` + rest, nil
 }
 
-// kindsModule is a module that is made, and no file.
+// kindsModule is a generated module, not a file.
 const kindsModule = "kinds.js"
 
 // module returns a file of the page.
@@ -218,7 +224,8 @@ func module(name string) ([]byte, error) {
 `), nil
 }
 
-// The ways in which modules of the page import and export: a line each.
+// These match the import and export statements in the page's modules: one line
+// each.
 var (
 	importLine  = regexp.MustCompile(`(?m)^import \{ (.*) \} from '\./([^']+)';$`)
 	exportLine  = regexp.MustCompile(`(?m)^export ((?:async )?(?:function|class|const|var)\*? (\$|\w+))`)
@@ -227,8 +234,9 @@ var (
 	moduleLine  = regexp.MustCompile(`(?m)^(?:import|export)\b.*$`)
 )
 
-// joined is modules and all that they import as one script: each becomes a function that returns
-// what it exports. Variables that are exported change, so they stand before all modules.
+// joined returns modules and everything that they import as one script. Each
+// module becomes a function that returns its exports. Exported variables may
+// change, so they are declared before all modules.
 func joined(names ...string) (string, error) {
 	var front, out bytes.Buffer
 	done, shared := map[string]bool{}, map[string]bool{}
@@ -286,7 +294,7 @@ func joined(names ...string) (string, error) {
 			return "", err
 		}
 	}
-	// Within a page these would end the script, or keep it from ending.
+	// Within a page these sequences would end the script, or keep it from ending.
 	text := front.String() + out.String()
 	return strings.NewReplacer("<!--", `<\!--`, "</script", `<\/script`).Replace(text), nil
 }

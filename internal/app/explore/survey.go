@@ -16,10 +16,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A survey is one way through all entries of a view: how many there are, how much is below
-// each folder, and where everything lies. It goes on while the page shows already what it
-// has. What it found is forgotten if it takes too much beside that of others, and looked
-// for again when somebody asks.
+// A survey is one pass through all entries of a view. It collects how many
+// there are, how much is below each folder, and where everything is stored.
+// The page shows partial results while it runs. Results are removed from
+// memory if all surveys together take too much, and are computed again on
+// request.
 type survey struct {
 	mu    sync.Mutex
 	state string // "" before the first, "running", "complete", "failed"
@@ -30,7 +31,7 @@ type survey struct {
 	used  time.Time
 }
 
-// counts are what is told of a survey while it goes on.
+// counts are the partial results of a running survey.
 type counts struct {
 	Entries    int64 `json:"entries"`
 	Files      int64 `json:"files"`
@@ -39,15 +40,15 @@ type counts struct {
 	Unreadable int64 `json:"unreadable,omitempty"`
 }
 
-// surveyed is what a survey found. It does not change any more.
+// surveyed is the result of a survey. It is immutable.
 type surveyed struct {
 	count counts
 	names names // in stored order
 	size  columns.Rows[int64]
 	kind  columns.Rows[uint8]
-	// stored is what each takes in the archive, if that is known: see knowsStored.
+	// stored is the stored size of each entry, if that is known: see knowsStored.
 	stored columns.Rows[int64]
-	holds  columns.Rows[kind]   // these three as well
+	holds  columns.Rows[kind]   // these three are also known then
 	days   columns.Rows[uint16] // see dayOf
 	proofs columns.Rows[uint8]
 	full   bool // there were more names than are kept
@@ -59,15 +60,15 @@ type surveyed struct {
 	ofKind [kinds]int64 // files
 
 	spans *spanMap // nil if the view is not one to draw
-	// sized says that these are sizes in the archive: folders are known alone, and holds
-	// are sizeNames.
+	// sized reports that these are sizes in the archive. Then only folders are
+	// known, and holds are indexes of sizeNames.
 	sized bool
 }
 
-// A tally is how much there is of something.
+// A tally counts amounts.
 type tally struct {
 	bytes, files, stored int64
-	holds                [kinds]int64 // bytes by what they are
+	holds                [kinds]int64 // bytes by kind
 }
 
 func (t *tally) add(o *tally) {
@@ -84,7 +85,7 @@ func (t *tally) less(o *tally) {
 	}
 }
 
-// most returns what most of it is.
+// most returns the kind that takes most.
 func (t *tally) most() (k kind) {
 	for i, n := range t.holds {
 		if n > t.holds[k] {
@@ -94,11 +95,12 @@ func (t *tally) most() (k kind) {
 	return k
 }
 
-// knowsStored reports whether it is known how much is stored of a file: the view is one in
-// which places are looked at.
+// knowsStored reports whether the stored size of files is known: in this view,
+// the survey has read their places.
 func (s *surveyed) knowsStored() bool { return s.spans != nil || s.sized }
 
-// storedOf is what an extent takes: of a record that has more than the entry, its share.
+// storedOf returns the stored size of an extent. If its record is shared with
+// other entries, this is the entry's share.
 func storedOf(x format.Extent) int64 {
 	switch {
 	case x.Unit > x.Size:
@@ -112,13 +114,13 @@ func storedOf(x format.Extent) int64 {
 const (
 	maxNames      = 256 << 20 // bytes of names that are kept of a survey
 	maxSurveys    = 384 << 20 // bytes of all surveys
-	maxDirs       = 300_000   // what lies deeper counts for the folder above
+	maxDirs       = 300_000   // deeper folders count for the folder above
 	maxSurveying  = 4         // archives that are gone through at the same time
 	surveyStep    = 4096
 	surveyUnasked = "the archive was not read to its end"
 )
 
-// cost is about how many bytes s takes.
+// cost returns approximately how many bytes s takes.
 func (s *surveyed) cost() int64 {
 	n := s.names.bytes + 9*int64(s.size.Len()) + 12*int64(s.stored.Len()) + 216*int64(len(s.paths))
 	if s.spans != nil {
@@ -127,11 +129,12 @@ func (s *surveyed) cost() int64 {
 	return n
 }
 
-// A surveyor goes through a view, and tells the survey how far it is. Of what is damaged it
-// returns what it found as well.
+// A surveyor goes through a view, and reports its progress to the survey. For
+// a damaged archive it also returns what it found.
 type surveyor func(context.Context, *view) (*surveyed, error)
 
-// surveyed returns what a survey of v found; where none was made it is, and waited for.
+// surveyed returns the result of a survey of v. If there is none, it starts
+// one and waits for it.
 func (h *Handler) surveyed(ctx context.Context, v *view) (*surveyed, error) {
 	return h.await(ctx, v, &v.survey, h.makeSurvey)
 }
@@ -160,7 +163,7 @@ func (h *Handler) await(ctx context.Context, v *view, s *survey, f surveyor) (*s
 	}
 }
 
-// startSurvey goes through v, unless that is under way or done.
+// startSurvey starts a survey of v, unless it is running or done.
 func (h *Handler) startSurvey(v *view) { h.start(v, &v.survey, h.makeSurvey) }
 
 func (h *Handler) start(v *view, s *survey, f surveyor) {
@@ -202,7 +205,7 @@ func (h *Handler) start(v *view, s *survey, f surveyor) {
 	})
 }
 
-// trimSurveys forgets what surveys found that were not asked for longest.
+// trimSurveys removes the least recently used results from memory.
 func (h *Handler) trimSurveys(keep *survey) {
 	for {
 		var sum int64
@@ -236,18 +239,20 @@ func newSurveyed() *surveyed {
 	return &surveyed{ids: map[string]uint32{"": 0}, paths: []string{""}, parent: []uint32{0}, sums: make([]tally, 1)}
 }
 
-// addUp adds what is in folders to those that they are in.
+// addUp adds the sums of folders to those of their parents.
 func (d *surveyed) addUp() {
-	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is above that of the one it is in
+	for i := len(d.parent) - 1; i > 0; i-- { // a folder's number is larger than its parent's
 		d.sums[d.parent[i]].add(&d.sums[i])
 	}
 	d.count.Folders = int64(len(d.paths) - 1)
 }
 
-// sizeNames are what takes the room in an archive of nodes, in colours of the kinds of files.
+// sizeNames are the names of what takes space in an archive of nodes. They
+// have the colours of the kinds of files.
 var sizeNames = [kinds]string{pictureKind: "binaries", textKind: "nodes and texts"}
 
-// makeSizes adds up what folders take in the archive. Each counts as a file.
+// makeSizes adds up the sizes of folders in the archive. Each counts as a
+// file.
 func (h *Handler) makeSizes(ctx context.Context, v *view) (*surveyed, error) {
 	d := newSurveyed()
 	d.sized = true
@@ -276,7 +281,7 @@ func (h *Handler) makeSizes(ctx context.Context, v *view) (*surveyed, error) {
 	return d, nil
 }
 
-// makeSurvey goes through all entries of v, and places.
+// makeSurvey goes through all entries of v and their places.
 func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	d := newSurveyed()
 	if f := v.in.Format(); !v.in.IsDir() && (f.Overview == "" || f.Overview == v.name) {
@@ -284,7 +289,7 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		d.spans = m // of an archive that does not tell its volumes there is no map
+		d.spans = m // without a list of its volumes, an archive has no map
 	}
 	failed := d.gather(ctx, v)
 	if context.Cause(ctx) != nil {
@@ -309,7 +314,7 @@ func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	return d, failed
 }
 
-// gather takes in all entries, up to one that cannot be had.
+// gather reads all entries, up to one that cannot be read.
 func (d *surveyed) gather(ctx context.Context, v *view) error {
 	dir, id := "", uint32(0) // of the entry before
 	for e, err := range v.in.Entries(ctx) {
@@ -344,7 +349,7 @@ func (d *surveyed) gather(ctx context.Context, v *view) error {
 			last := -1
 			for x, err := range v.in.Extents(ctx, e) {
 				if err != nil {
-					break // verify says what is wrong with it
+					break // verify reports the error
 				}
 				stored += storedOf(x)
 				if i, ok := d.spans.base[x.Object]; ok && !x.External {
@@ -396,7 +401,8 @@ func parentOf(name string) string {
 	return ""
 }
 
-// placeOf is the folder that an entry is shown in: names that no path can be are in the root.
+// placeOf returns the folder in which an entry is shown. Names that cannot be
+// paths are in the root.
 func placeOf(name string) string {
 	if format.NameFault(name) != "" {
 		return ""
@@ -431,7 +437,8 @@ func (d *surveyed) folder(path string) uint32 {
 	return id
 }
 
-// sums returns what says how much is below the folders in dir, nil if that is not known.
+// sums returns a function that returns how much is below a folder in dir, or
+// nil if this is not known.
 func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 	s.mu.Lock()
 	d := s.data
@@ -453,7 +460,7 @@ func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 	}
 }
 
-// wait waits for a survey that is under way, for a while at most.
+// wait waits for a running survey, up to a limit.
 func (s *survey) wait(ctx context.Context, most time.Duration) {
 	s.mu.Lock()
 	done, runs := s.done, s.state == "running"
@@ -475,7 +482,8 @@ type surveyJSON struct {
 	counts
 }
 
-// kinds says what kinds of files there are, what takes most first; nothing before it is known.
+// kinds returns a table of the kinds of files, the largest first. It is empty
+// before the survey has a result.
 func (s *survey) kinds() Table {
 	t := Table{Title: "What is in it", Columns: []Column{{"Kind", ""}, {"Files", "count"}, {"Content", "size"}}, Rows: [][]any{}}
 	s.mu.Lock()

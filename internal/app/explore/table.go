@@ -18,16 +18,16 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// limits of what is told of a table.
+// These limit how much of a table is sent.
 const (
 	maxColumns = 200
 	maxRows    = 500  // of an answer
 	maxNested  = 3    // indexes of indexes
 	maxEnum    = 4096 // names of an enumeration
-	ofList     = 8    // elements of a list that are told
-	ofText     = 300  // bytes of a text that are told
+	ofList     = 8    // elements sent of a list
+	ofText     = 300  // bytes sent of a text
 	together   = 4096 // rows of a column that are read at once
-	apart      = 64   // rows that are read in between, of another chunk
+	apart      = 64   // rows of another chunk that are read in between
 )
 
 // tableJSON is a table of NWB (DynamicTable), and some of its rows.
@@ -37,14 +37,14 @@ type tableJSON struct {
 	About   string       `json:"description,omitempty"`
 	Rows    int64        `json:"rows"`
 	Columns []columnJSON `json:"columns"`
-	More    int          `json:"more,omitempty"` // columns that are not told
+	More    int          `json:"more,omitempty"` // number of columns that were left out
 	From    int64        `json:"from"`
 	IDs     []cellJSON   `json:"ids,omitempty"`
 	Cells   [][]cellJSON `json:"cells"` // by column
 	Fault   string       `json:"fault,omitempty"`
 }
 
-// columnJSON says what is in a column.
+// columnJSON describes the contents of a column.
 type columnJSON struct {
 	Name   string   `json:"name"`
 	Path   string   `json:"path,omitempty"`
@@ -53,7 +53,7 @@ type columnJSON struct {
 	Unit   string   `json:"unit,omitempty"`
 	Number bool     `json:"number,omitempty"`
 	Nested int      `json:"nested,omitempty"` // a cell is a list, of lists, and so on
-	Inner  []int64  `json:"inner,omitempty"`  // the shape of what is in a cell
+	Inner  []int64  `json:"inner,omitempty"`  // the shape of a cell's value
 	Fields []string `json:"fields,omitempty"` // of a compound
 	Table  string   `json:"table,omitempty"`  // numbers are rows of this table
 	Fault  string   `json:"fault,omitempty"`
@@ -62,7 +62,7 @@ type columnJSON struct {
 // cellJSON is a value for people.
 type cellJSON struct {
 	Text  string     `json:"t,omitempty"`
-	Ref   string     `json:"r,omitempty"` // the path of what it refers to
+	Ref   string     `json:"r,omitempty"` // the path of the value's target
 	List  []cellJSON `json:"l,omitempty"` // the first elements
 	Count *int64     `json:"n,omitempty"` // of a list: how many it has
 	Fault string     `json:"f,omitempty"`
@@ -80,20 +80,20 @@ type column struct {
 // A fault stands for a value that cannot be read.
 type fault string
 
-// A span is which elements are in a list, or why that is not known.
+// A span is the range of a list's elements, or the fault that hides it.
 type span struct {
 	from, end int64
 	fault     fault
 }
 
-// A group is a group of a hierarchy: soft links have been followed.
+// A group is a group of a hierarchy, after soft links have been followed.
 type group struct {
 	in    zarr.Source
 	path  string
 	attrs map[string]any
 }
 
-// groupAt returns what is known of a group.
+// groupAt returns a description of a group.
 func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 	for range 40 {
 		attrs, err := zarr.Attributes(ctx, in, at)
@@ -115,13 +115,13 @@ func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 
 func (g *group) text(key string) string { return words(g.attrs[key]) }
 
-// words is an attribute that is a text; "" if it is none.
+// words returns an attribute that is a text, or "" if it is not.
 func words(v any) string {
 	s, _ := v.(string)
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// names is an attribute that is a list of texts, or one text.
+// names returns an attribute that is a list of texts, or one text.
 func (g *group) names(key string) (list []string, ok bool) {
 	switch v := g.attrs[key].(type) {
 	case []any:
@@ -142,7 +142,7 @@ func (g *group) isTable() bool {
 	return ok
 }
 
-// isUnits reports whether a table has times of spikes.
+// isUnits reports whether a table has spike times.
 func (g *group) isUnits(ctx context.Context) bool {
 	return g.isTable() && g.open(ctx, "spike_times") != nil && g.open(ctx, "spike_times_index") != nil
 }
@@ -165,7 +165,7 @@ func (g *group) array(ctx context.Context, name string) (*zarr.Array, error) {
 	return a, err
 }
 
-// open is array for one that need not be there: nil.
+// open is array for an optional array: it returns nil if there is none.
 func (g *group) open(ctx context.Context, name string) *zarr.Array {
 	a, err := g.array(ctx, name)
 	if err != nil || len(a.Shape) == 0 {
@@ -174,7 +174,8 @@ func (g *group) open(ctx context.Context, name string) *zarr.Array {
 	return a
 }
 
-// refersTo is the path that an attribute refers to; "" if it refers to nothing.
+// refersTo returns the path that an attribute refers to, or "" if it is not a
+// reference.
 func refersTo(v any) string {
 	o, _ := v.(map[string]any)
 	r, _ := o["_REFERENCE"].(map[string]any)
@@ -238,7 +239,7 @@ func missing(err error) string {
 	return why(err)
 }
 
-// rows is how many rows the column has.
+// rows returns how many rows the column has.
 func (c *column) rows() int64 {
 	if len(c.index) > 0 {
 		return c.index[0].Shape[0]
@@ -246,7 +247,7 @@ func (c *column) rows() int64 {
 	return c.data.Shape[0]
 }
 
-// words reads the names that numbers stand for.
+// words reads the names for a column of numbers.
 func (c *column) words(ctx context.Context, in zarr.Source, at string) (list []string, err error) {
 	a, err := zarr.Open(ctx, in, at)
 	if err != nil {
@@ -266,7 +267,7 @@ func (c *column) words(ctx context.Context, in zarr.Source, at string) (list []s
 	return list, err
 }
 
-// table answers with a table and some of its rows.
+// table responds with a table and some of its rows.
 func (q *question) table() error {
 	defer q.busy()()
 	from := q.number("from", 0, 0, math.MaxInt64-maxRows)
@@ -310,7 +311,7 @@ func (q *question) table() error {
 	return q.json(j)
 }
 
-// group is the group that is asked about.
+// group returns the requested group.
 func (q *question) group() (g *group) {
 	v := q.arrayed()
 	at := q.path()
@@ -323,8 +324,9 @@ func (q *question) group() (g *group) {
 	return g
 }
 
-// columns are those of a table, and of the tables that it puts beside each other
-// (AlignedDynamicTable). Of a table without ids they say how many rows there are.
+// columns returns the columns of a table, and those of the tables that it puts
+// side by side (AlignedDynamicTable). If the table has no ids, the columns
+// determine the number of rows.
 func (g *group) columns(ctx context.Context, j *tableJSON, room *int64) (list []*column) {
 	add := func(from *group, prefix string) {
 		names, _ := from.names("colnames")
@@ -354,7 +356,7 @@ func (g *group) columns(ctx context.Context, j *tableJSON, room *int64) (list []
 	return list
 }
 
-// cells are the rows of a column from one on up to another.
+// cells returns the rows of a column in [from, end).
 func (c *column) cells(ctx context.Context, from, end int64) ([]cellJSON, error) {
 	lists, err := c.lists(ctx, 0, []span{{from: from, end: end}})
 	if err != nil {
@@ -363,12 +365,13 @@ func (c *column) cells(ctx context.Context, from, end int64) ([]cellJSON, error)
 	return lists[0], nil
 }
 
-// lists are the cells in spans of rows: those of an index, or in the end of the data.
+// lists returns the cells for spans of rows: those of an index or, at the
+// innermost level, of the data.
 func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJSON, error) {
 	if level == len(c.index) {
 		return c.values(ctx, spans)
 	}
-	rows := c.data.Shape[0] // of what the index leads to
+	rows := c.data.Shape[0] // of the array that the index refers to
 	if level+1 < len(c.index) {
 		rows = c.index[level+1].Shape[0]
 	}
@@ -408,8 +411,9 @@ func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJS
 	return out, nil
 }
 
-// bounds reads where lists begin and end: each at the end of the one before. Nothing that an
-// index says is believed: it may lead nowhere, or back.
+// bounds reads where lists begin and end: each begins at the end of the one
+// before. The values of an index are not trusted: they may be out of range, or
+// decrease.
 func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows int64) ([]span, error) {
 	if from >= end {
 		return nil, nil
@@ -448,7 +452,8 @@ func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows 
 	return out, nil
 }
 
-// values are the cells of spans of the data. Spans that lie near each other are read together.
+// values returns the cells for spans of the data. It reads adjacent spans
+// together.
 func (c *column) values(ctx context.Context, spans []span) ([][]cellJSON, error) {
 	out := make([][]cellJSON, len(spans))
 	chunk := max(1, c.data.Chunks[0])
@@ -489,7 +494,7 @@ func (c *column) values(ctx context.Context, spans []span) ([][]cellJSON, error)
 
 const tooMuch = fault("too much to read at once")
 
-// cost is how many bytes are decoded to read rows of an array.
+// cost returns how many bytes are decoded to read rows of an array.
 func cost(a *zarr.Array, from, end int64) int64 {
 	chunk := max(1, a.Chunks[0])
 	n, rows := max(1, a.DType.Size), (end-1)/chunk*chunk+chunk-from/chunk*chunk
@@ -508,7 +513,7 @@ func cost(a *zarr.Array, from, end int64) int64 {
 	return n
 }
 
-// inside is how many elements are read of a row, along each further axis.
+// inside returns how many elements of a row are read along each further axis.
 func inside(a *zarr.Array) []int64 {
 	count := make([]int64, len(a.Shape)-1)
 	for i, n := range a.Shape[1:] {
@@ -525,7 +530,7 @@ func inside(a *zarr.Array) []int64 {
 	return count
 }
 
-// told makes cells of what was read of rows.
+// told makes cells from the values of rows.
 func (c *column) told(values []any, rows int64) []cellJSON {
 	out := make([]cellJSON, rows)
 	per := int64(len(values)) / max(1, rows)
@@ -562,8 +567,9 @@ func first(list []any) any {
 	return list[0]
 }
 
-// read reads rows of an array, of each as many elements as inside says. What cannot be read is
-// a fault in its place; an error is of what is no fault of the array.
+// read reads rows of an array, each with as many elements as inside. A value
+// that cannot be read becomes a fault in its place. An error is one that is
+// not a fault of the array.
 func (c *column) read(ctx context.Context, a *zarr.Array, from, end int64) ([]any, error) {
 	inner := inside(a)
 	per := int64(1)
@@ -584,7 +590,7 @@ func (c *column) read(ctx context.Context, a *zarr.Array, from, end int64) ([]an
 	if err == nil {
 		return values, nil
 	}
-	// Rows of chunks that can be read are told.
+	// Return the rows of those chunks that can be read.
 	for at := from; at < end; {
 		next := end
 		if c := a.Chunks[0]; at/c < (end-1)/c {
@@ -606,7 +612,7 @@ func (c *column) read(ctx context.Context, a *zarr.Array, from, end int64) ([]an
 	return values, nil
 }
 
-// cell is a value of the column for people.
+// cell formats a value of the column for people.
 func (c *column) cell(v any) cellJSON {
 	if n, ok := v.(json.Number); ok && c.enum != nil {
 		i, err := strconv.ParseInt(string(n), 10, 64)
@@ -618,7 +624,7 @@ func (c *column) cell(v any) cellJSON {
 	return cellOf(v, 3)
 }
 
-// cellOf is a value for people; lists in it are told so deep.
+// cellOf formats a value for people. It shows nested lists down to a depth.
 func cellOf(v any, deep int) cellJSON {
 	switch v := v.(type) {
 	case fault:
@@ -639,7 +645,7 @@ func cellOf(v any, deep int) cellJSON {
 	return cellJSON{Text: plain(v)}
 }
 
-// plain is a value in few words.
+// plain formats a value in few words.
 func plain(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -662,7 +668,7 @@ func plain(v any) string {
 	return ""
 }
 
-// attributes answers with those of a group or an array.
+// attributes responds with the attributes of a group or an array.
 func (q *question) attributes() error {
 	defer q.busy()()
 	g := q.group()

@@ -19,7 +19,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// refs are keys of a hierarchy with their values, as LINDI has them in JSON.
+// refs are the keys of a hierarchy with their values, in LINDI's JSON form.
 type refs map[string]any
 
 func (r refs) group(at string, attrs map[string]any) {
@@ -40,7 +40,7 @@ func (r refs) meta(at, dtype string, shape, chunks []int64, attrs map[string]any
 	}
 }
 
-// numbers puts an array of numbers, in chunks of so many.
+// numbers adds an array of numbers, in chunks of the given length.
 func numbers[T any](r refs, at, dtype string, chunk int, attrs map[string]any, values ...T) {
 	r.meta(at, dtype, []int64{int64(len(values))}, []int64{int64(chunk)}, attrs)
 	for i := 0; i*chunk < len(values); i++ {
@@ -56,7 +56,7 @@ func numbers[T any](r refs, at, dtype string, chunk int, attrs map[string]any, v
 	}
 }
 
-// objects puts an array of JSON.
+// objects adds an array of JSON values.
 func objects(r refs, at string, attrs map[string]any, values ...any) {
 	r.meta(at, "|O", []int64{int64(len(values))}, []int64{int64(len(values))}, attrs)
 	text, err := json.Marshal(append(values, "|O", []int{len(values)}))
@@ -83,7 +83,7 @@ type cell struct {
 	N       *int64
 }
 
-// String has what lists are, and faults in braces.
+// String formats lists with their elements, and faults in braces.
 func (c cell) String() string {
 	switch {
 	case c.F != "":
@@ -211,11 +211,11 @@ func TestATableIsToldByRows(t *testing.T) {
 			t.Errorf("%q is answered with %d %s", path, code, body)
 		}
 	}
-	// In the view of its members nothing has these paths.
+	// In the view of its members, these paths do not exist.
 	if code, _, _ := s.get("/api/table", "a", "x", "view", "members", "path", "t"); code != 400 {
 		t.Errorf("members are answered with %d", code)
 	}
-	// What an entry can be shown as.
+	// An entry lists the ways in which an entry can be shown.
 	type entry struct{ Array, Grouped, Table, Units, Series bool }
 	for path, want := range map[string]entry{"t": {Grouped: true, Table: true}, "t/n": {Array: true}, "t/.zattrs": {}} {
 		if got := ask[entry](s, "/api/entry", "a", "x", "view", "zarr", "path", path); got != want {
@@ -224,7 +224,8 @@ func TestATableIsToldByRows(t *testing.T) {
 	}
 }
 
-// Nothing that an index or a shape says is believed.
+// TestDamagedTablesSayWhere checks that the values of an index or a shape are
+// not trusted.
 func TestDamagedTablesSayWhere(t *testing.T) {
 	r := refs{}
 	r.group("", nil)
@@ -237,7 +238,7 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 	data("list", 2, 1, 3, -1, 6, 6)
 	data("far", 1, 7, math.MaxInt64, math.MinInt64, 5, 6)
 	numbers(r, "t/hole", "<i8", 2, nil, int64(1), 2, 3, 4, 5, 6)
-	r["t/hole/1"] = "base64:AAAA" // a chunk that is too long for none, too short for one of a codec
+	r["t/hole/1"] = "base64:AAAA" // a chunk that is too long for no codec, and too short for one with a codec
 	r["t/hole/.zarray"].(map[string]any)["compressor"] = map[string]any{"id": "zlib", "level": 1}
 	r.meta("t/bad", "<i8", []int64{6}, []int64{math.MaxInt64 / 16}, nil)
 	numbers(r, "t/deep", "<i8", 6, nil, int64(1))
@@ -267,7 +268,7 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 	if got := a.column("huge"); !strings.Contains(got, "of 1125899906842624") {
 		t.Errorf("rows that are huge are %s", got)
 	}
-	// Most of a table can be read, if a chunk of it cannot.
+	// If a chunk cannot be read, most of a table still can.
 	r = refs{}
 	r.group("", nil)
 	r.group("t", map[string]any{"colnames": []string{"n"}})
@@ -294,7 +295,8 @@ func TestDamagedTablesSayWhere(t *testing.T) {
 	}
 }
 
-// A file has the same pictures in each of its views.
+// TestEachViewHasPictures checks that a file has the same pictures in each of
+// its views.
 func TestEachViewHasPictures(t *testing.T) {
 	m := &storetest.Mem{}
 	m.Put("tables.nwb", testkit.Read(t, "testdata/tables.nwb"))
@@ -327,7 +329,7 @@ func TestEachViewHasPictures(t *testing.T) {
 	if got := ask[entry](s, "/api/entry", "a", "x", "view", "objects", "path", "acquisition/movie/data@unit"); got.Array || got.Kind != "property" {
 		t.Errorf("an attribute is %+v", got)
 	}
-	// Of a million rows only the chunks are read that hold what is asked for.
+	// Of a million rows, only the chunks with the requested rows are read.
 	if n := testkit.Allocated(func() { s.tableOf("intervals/trials", "from", "999900") }); n > 8<<20 {
 		t.Errorf("the last rows of a million took %d bytes", n)
 	}
@@ -382,7 +384,7 @@ func TestSpikesAreCounted(t *testing.T) {
 	if a = r.serve(t).rasterOf("n", "1", "bins", "2"); !slices.Equal(a.Counts, []byte{0, 3}) {
 		t.Errorf("the last of all times is %+v", a)
 	}
-	// Nothing that its index or its shape says is believed.
+	// The values of its index and its shape are not trusted.
 	numbers(r, "units/spike_times", "<f8", 3, nil, 0, 1, 1.01, 2, 10, 4, 5, math.NaN())
 	index(r, "units/spike_times_index", 5, 3, math.MaxInt64, 8)
 	r["units/spike_times/1"] = "AAAA"
@@ -391,7 +393,7 @@ func TestSpikesAreCounted(t *testing.T) {
 	if len(a.Faults) != 4 || a.Faults[1].Why != "spike_times_index: row 1 ends at 3, before it begins at 5" || !strings.Contains(a.Faults[0].Why, "codec zlib") {
 		t.Errorf("faults are %+v", a.Faults)
 	}
-	// Of very many spikes some are read.
+	// If there are very many spikes, only some are read.
 	r.meta("units/spike_times", "<f8", []int64{1 << 50}, []int64{1 << 16}, nil)
 	for i := range 3 {
 		delete(r, fmt.Sprintf("units/spike_times/%d", i))
@@ -494,12 +496,12 @@ func TestImagesOfColours(t *testing.T) {
 	}
 }
 
-// FuzzTables asks for tables whose indexes and shapes are anything.
+// FuzzTables requests tables with arbitrary indexes and shapes.
 func FuzzTables(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8}, int64(5), int64(2), int64(1), uint16(0))
 	f.Add(bytes.Repeat([]byte{255}, 40), int64(1)<<60, int64(1)<<40, int64(7), uint16(3))
 	f.Add([]byte{9, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0}, int64(9), int64(3), int64(0), uint16(1))
-	f.Add([]byte("\xff\xff\xff\xe7\xff\xff"), int64(1)<<60, int64(1)<<40, int64(-57), uint16(36)) // took seconds
+	f.Add([]byte("\xff\xff\xff\xe7\xff\xff"), int64(1)<<60, int64(1)<<40, int64(-57), uint16(36)) // this once took seconds
 	f.Fuzz(func(t *testing.T, ends []byte, rows, chunk, from int64, kind uint16) {
 		if len(ends) > 4096 {
 			return

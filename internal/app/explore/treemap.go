@@ -15,19 +15,19 @@ const (
 	maxDepth = 64
 )
 
-// A box is something that takes room, with what takes it in there.
+// A box is something that takes space, with its contents that take space.
 type box struct {
 	Name   string `json:"n"`
 	Dir    bool   `json:"dir,omitempty"`
 	Bytes  int64  `json:"s"`
 	Stored *int64 `json:"z,omitempty"` // nil if it is not known
 	Files  int64  `json:"c,omitempty"`
-	Holds  kind   `json:"h,omitempty"` // what most of it is
+	Holds  kind   `json:"h,omitempty"` // the kind of most of it
 	Whole  bool   `json:"whole,omitempty"`
 	healthJSON
 
 	Boxes []*box `json:"boxes,omitempty"` // the largest first
-	// Rest is what is in there and too little to be a box of its own.
+	// Rest stands for the contents that are too small for boxes of their own.
 	Rest *box `json:"rest,omitempty"`
 
 	amount int64
@@ -35,9 +35,9 @@ type box struct {
 	depth  int
 }
 
-// treemap answers what takes the room in a folder, and in what is in it: whatever takes at
-// least one part in so many of it, by its size, by what is stored of it, or by how many
-// files it is.
+// treemap responds with what takes space in a folder and its subfolders. It
+// includes everything above a given share of the total, measured by size, by
+// stored size, or by the number of files.
 func (q *question) treemap() error {
 	defer q.busy()()
 	v := q.view()
@@ -47,7 +47,7 @@ func (q *question) treemap() error {
 		return q.err
 	}
 	sized := by == "stored" && v.Sizes != nil && v.isNode()
-	if sized { // it may take long, and says how far it is
+	if sized { // it may take long, so the response has its progress
 		q.h.start(v, &v.sizes, q.h.makeSizes)
 		v.sizes.wait(q.ctx(), time.Second)
 		if j := v.sizes.json(); j.State == "running" {
@@ -86,7 +86,7 @@ func (q *question) treemap() error {
 	return q.json(map[string]any{"box": top, "holds": totals, "kinds": names, "stored": d.knowsStored() || v.Sizes != nil && v.isNode(), "nodes": d.sized, "lost": d.sized && d.count.Unreadable > 0})
 }
 
-// amountBy is how much a treemap gives something.
+// amountBy returns an amount by the measure of a treemap.
 func (t *tally) amountBy(by string) int64 {
 	switch by {
 	case "stored":
@@ -97,9 +97,9 @@ func (t *tally) amountBy(by string) int64 {
 	return t.bytes
 }
 
-// boxes returns the folder that has number id in boxes. A folder's number is above that of
-// the one it is in, and a file's name is looked at only if it is large enough: that makes it
-// two runs through columns.
+// boxes returns the folder with number id as boxes. A folder's number is
+// larger than its parent's, and a file's name is read only if the file is
+// large enough. So two passes through the columns suffice.
 func (d *surveyed) boxes(id uint32, dir, by string, most int64, health func(string) healthJSON) *box {
 	known := d.knowsStored()
 	make := func(name string, isDir bool, t tally, h healthJSON) *box {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestModulesPointOneWay keeps each module of the page one that can be read alone: what it
-// imports does not import it, however far that goes, and nobody imports the page itself.
+// TestModulesPointOneWay checks that each module of the page can be read
+// alone: imports have no cycles, and no module imports the page itself.
 func TestModulesPointOneWay(t *testing.T) {
 	names, err := fs.Glob(ui, "ui/*.js")
 	if err != nil || len(names) < 10 {
@@ -52,8 +52,8 @@ func TestModulesPointOneWay(t *testing.T) {
 	}
 }
 
-// TestModulesAreJoined makes one script of all modules: nothing of it is left that a module has
-// and a script within a page has not.
+// TestModulesAreJoined joins all modules to one script. It must not contain
+// syntax that only modules have.
 func TestModulesAreJoined(t *testing.T) {
 	script, err := joined("static.js", "app.js")
 	if err != nil {

@@ -14,17 +14,19 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// maxProblems is how many problems of a check are kept; the others are counted.
+// maxProblems is how many problems of a check are kept. Further ones are only
+// counted.
 const maxProblems = 10_000
 
-// verifies are the checks of archives, the last one of each.
+// verifies holds the last check of each archive.
 type verifies struct {
 	mu      sync.Mutex
 	of      map[string]*verification
 	running int
 }
 
-// A verification is a check of an archive. It goes on when the page is left.
+// A verification is a check of an archive. It continues when the user leaves
+// the page.
 type verification struct {
 	cancel context.CancelCauseFunc
 	meter  holdall.Meter
@@ -37,7 +39,7 @@ type verification struct {
 	quick    bool
 	problems []problemJSON
 	counts   map[string]int64 // by severity
-	hurt     map[string]hurt  // by path: what has a problem, and the folders that it is in
+	hurt     map[string]hurt  // by path: entries with problems, and the folders that contain them
 	sum      holdall.Verified
 	why      string
 	ended    time.Time
@@ -56,16 +58,16 @@ type problemJSON struct {
 	spans  []mark // where it is
 }
 
-// hurt is what a check found wrong with an entry, and below a folder.
+// hurt describes what a check found wrong with an entry, and below a folder.
 type hurt struct {
-	own   format.Severity // the worst of its own, if any
+	own   format.Severity // the worst problem of the entry itself
 	below int             // how many entries below are damaged
 }
 
-// maxHurt is how many paths are remembered to have something wrong.
+// maxHurt is how many paths with problems are recorded.
 const maxHurt = 100_000
 
-// hurts remembers that a path has a problem. x.mu is held.
+// hurts records that a path has a problem. x.mu must be held.
 func (x *verification) hurts(path string, s format.Severity) {
 	was := x.hurt[path]
 	if s <= was.own || s == format.Note || len(x.hurt) >= maxHurt {
@@ -83,8 +85,8 @@ func (x *verification) hurts(path string, s format.Severity) {
 	}
 }
 
-// health is what the last check of an archive says of paths of a view: nothing of views
-// that the check did not go by.
+// health returns a function that gives the results of the last check for paths
+// of a view. For other views than the checked one, it gives nothing.
 func (h *Handler) health(v *view) func(path string) healthJSON {
 	x := h.verification(v.Name)
 	if x == nil || v.of != v {
@@ -108,13 +110,13 @@ func (h *Handler) health(v *view) func(path string) healthJSON {
 	}
 }
 
-// healthJSON is part of whatever names an entry.
+// healthJSON is embedded in everything that names an entry.
 type healthJSON struct {
 	Health string `json:"health,omitempty"` // "damaged", "odd"
 	Below  int    `json:"below,omitempty"`  // damaged entries below a folder
 }
 
-// problemsOf returns what the last check found wrong with an entry.
+// problemsOf returns the problems that the last check found in an entry.
 func (h *Handler) problemsOf(v *view, path string) (list []problemJSON) {
 	x := h.verification(v.Name)
 	if x == nil || v.of != v || h.health(v)(path).Health == "" {
@@ -141,11 +143,11 @@ var (
 	errReplaced  = errors.New("the archive was replaced or changed while it was checked")
 )
 
-// maxChecks is how many checks are remembered that have ended.
+// maxChecks is how many finished checks are kept.
 const maxChecks = 256
 
-// forget forgets what a check found in an archive that is another now. One that is under way
-// ends, and says why.
+// forget removes the results of a check of an archive that was replaced. A
+// running check ends with the reason.
 func (c *verifies) forget(archive string, is func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +160,7 @@ func (c *verifies) forget(archive string, is func(id string) bool) {
 	}
 }
 
-// trim forgets the check that ended first, if there are too many.
+// trim removes the check that ended first, if there are too many.
 func (c *verifies) trim() {
 	oldest, at := "", time.Time{}
 	for name, x := range c.of {
@@ -218,7 +220,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 		x.found(ctx, v, p)
 	})
 	if err == nil && !v.Current(ctx) {
-		err = store.ErrChanged // what was looked at last may be the new one
+		err = store.ErrChanged // the last bytes that were read may be from the new one
 	}
 	h.changed(err, v)
 	x.mu.Lock()
@@ -229,7 +231,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	case errors.Is(cause, errCancelled):
 		x.state = "cancelled"
 	case errors.Is(cause, errReplaced), errors.Is(err, store.ErrChanged):
-		// What was found is true of neither.
+		// The results are true of neither.
 		x.state, x.why, x.problems, x.counts, x.hurt = "failed", errReplaced.Error(), nil, map[string]int64{}, nil
 	case err == nil:
 		x.state = "complete"
@@ -246,13 +248,13 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	x.tell()
 }
 
-// tell wakes who waits. x.mu is held.
+// tell wakes waiting requests. x.mu must be held.
 func (x *verification) tell() {
 	close(x.changed)
 	x.changed = make(chan struct{})
 }
 
-// found takes a problem in, and finds out where it is on the map.
+// found records a problem, and finds its place on the map.
 func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 	j := problemJSON{Severity: p.Severity.String(), Code: string(p.Code), Class: string(p.Class), Message: format.Escape(p.Message), Volume: format.Escape(p.Volume), volume: p.Volume}
 	if p.HasEntry {
@@ -261,7 +263,7 @@ func (x *verification) found(ctx context.Context, v *view, p holdall.Problem) {
 	if p.Off >= 0 {
 		j.Off = new(p.Off)
 	}
-	if p.HasEntry { // all of its content is in doubt
+	if p.HasEntry { // all of its content may be affected
 		if e, err := v.in.Lookup(ctx, p.Entry); err == nil && e.Kind.HasContent() && e.Fault == nil {
 			for s, err := range v.in.Extents(ctx, e) {
 				if err != nil || len(j.spans) == 16 {
@@ -294,7 +296,7 @@ func (x *verification) is(state string) bool {
 }
 
 type verifyJSON struct {
-	State    string           `json:"state"` // "none": there was none
+	State    string           `json:"state"` // "none" if there was no check
 	Quick    bool             `json:"quick,omitempty"`
 	Begun    int64            `json:"begun,omitempty"`
 	Seconds  float64          `json:"seconds"`
@@ -374,8 +376,8 @@ func (h *Handler) marks(archive string, m *spanMap) (list [][2]int64) {
 	return list
 }
 
-// verifyEvents sends how a check goes on, as events: "progress", "problems" and at the
-// end "done".
+// verifyEvents sends the progress of a check as events: "progress", "problems"
+// and at the end "done".
 func (q *question) verifyEvents() error {
 	v := q.view()
 	if q.err != nil {

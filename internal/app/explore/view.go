@@ -12,24 +12,26 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A view is an archive in one of the ways to look at it, and what was found out about it.
-// It is forgotten when nobody has asked about the archive for a while. What asks, reads a
-// folder, surveys or verifies holds the archive.
+// A view is an archive in one of its views, and the cached results about it.
+// It is removed when there was no request for the archive for a while.
+// Requests, and the reading of a folder, a survey or a check, hold the archive
+// open.
 type view struct {
 	*serve.Archive
 	Extra
 	in   *holdall.Archive
 	of   *view  // the archive in its usual view
 	name string // of the view
-	id   string // tells the archive from others that were open by its name
+	id   string // distinguishes the archive from others that were open under its name
 
 	survey survey
-	sizes  survey // what folders take in the archive, if Extra.Sizes says so
+	sizes  survey // the sizes of folders in the archive, if Extra.Sizes gives them
 }
 
 var errMany = busy("too many archives are in use: try again later")
 
-// use holds an archive in a view until q is answered; of is the same in its usual one.
+// use holds an archive open in a view until q is answered. of is the archive
+// in its usual view.
 func (q *question) use(name, asked string, of *view) (*view, error) {
 	a, err := q.h.set.Use(q.ctx(), name, asked)
 	if err != nil {
@@ -43,11 +45,11 @@ func (q *question) use(name, asked string, of *view) (*view, error) {
 	return v, err
 }
 
-// viewOf returns what is known of an archive that is held.
+// viewOf returns the cached results about an archive that is held open.
 func (h *Handler) viewOf(a *serve.Archive, of *view) (*view, error) {
 	h.mu.Lock()
 	v, known := h.views[a.Once]
-	many := !known && len(h.views) >= maxInUse // what nobody holds is never so much
+	many := !known && len(h.views) >= maxInUse // archives that are not in use never reach this number
 	if !known && !many {
 		v = h.newView(a, of)
 		h.views[a.Once] = v
@@ -86,7 +88,8 @@ func (h *Handler) newView(a *serve.Archive, of *view) *view {
 	return v
 }
 
-// inView returns the archive of v in another view; "" is the one that it is served in.
+// inView returns the archive of v in another view; "" means the one that it is
+// served in.
 func (q *question) inView(v *view, name string) (*view, error) {
 	v = v.of
 	if name == "" || name == v.name {
@@ -98,7 +101,7 @@ func (q *question) inView(v *view, name string) (*view, error) {
 	return q.use(v.Name, name, v)
 }
 
-// changed has an archive opened again that a read found changed, if err says so.
+// changed reopens an archive if err reports that it has changed.
 func (h *Handler) changed(err error, seen ...*view) {
 	if !errors.Is(err, store.ErrChanged) {
 		return

@@ -10,8 +10,8 @@ import (
 
 const shownVolumes = 500
 
-// volumes says what the volumes of an archive have: how many entries, as far as it was gone
-// through, and what the last check found.
+// volumes describes the volumes of an archive: how many entries each has, as
+// far as the survey has got, and the result of the last check.
 func (h *Handler) volumes(ctx context.Context, v *view, names []string) Table {
 	t := Table{Title: fmt.Sprintf("%d volumes", len(names)), Columns: []Column{{"Volume", ""}, {"Size", "size"}}, Rows: [][]any{}}
 	if len(names) > shownVolumes {
@@ -66,11 +66,12 @@ func (h *Handler) volumes(ctx context.Context, v *view, names []string) Table {
 	return t
 }
 
-// held is what a volume holds: entries with content there, and stored bytes of it.
+// held is the contents of a volume: entries with content there, and their
+// stored bytes.
 type held struct{ entries, bytes int64 }
 
-// perVolume counts the errors of a check by the volume that they are in, and says what can be
-// said of the others.
+// perVolume counts the errors of a check by volume, and returns the word for
+// volumes without errors.
 func (x *verification) perVolume() (good string, found map[string]int64) {
 	found = map[string]int64{}
 	if x == nil {
@@ -87,7 +88,7 @@ func (x *verification) perVolume() (good string, found map[string]int64) {
 	case x.state != "complete":
 		return "not checked", found
 	case found[""] > 0 || len(x.problems) >= maxProblems:
-		return "", found // nobody knows where these are
+		return "", found // the volumes of some errors are unknown
 	case x.quick:
 		return "structure is sound", found
 	}

@@ -16,34 +16,35 @@ import (
 )
 
 const (
-	// lists is how many requests list at once.
+	// lists is how many list requests run at once.
 	lists = 16
 
-	// listPage is how many objects are handed over at a time: an answer of a bucket.
+	// listPage is how many objects are passed on at a time: one response of a
+	// bucket.
 	listPage = 1000
 
-	// listHeld is how many objects wait in memory for those that come before them; more
-	// of them wait in a file.
+	// listHeld is how many objects are held in memory until those before them are
+	// done. Further ones are held in a file.
 	listHeld = 100_000
 
-	// maxBranches is how much one prefix may have directly below it for that to be
-	// listed in parallel. It takes requests one after the other to know.
+	// maxBranches is the largest number of branches directly below one prefix for
+	// a parallel listing. Finding out takes sequential requests.
 	maxBranches = 10_000
 )
 
-// A forest lists a store in parallel, in byte order. It begins with one list of all there
-// is; whenever some of those who list have nothing to do, another, at the end of its
-// page, finds out what is directly below its prefix, goes on with the branch where it is,
-// and leaves the later ones to them.
+// A forest lists a store in parallel, in byte order. It begins with one
+// listing of everything. When a lister is idle, another one, at the end of its
+// page, finds the branches directly below its prefix. It continues with the
+// branch that it is in, and leaves the later ones to the idle listers.
 type forest struct {
-	can  store.Abilities // what is listed, by List and Level
+	can  store.Abilities // the store's List and Level
 	page int
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	first   *twig // that is not read to its end
+	first   *twig // that has not been read to its end
 	idle    int
-	waiting int // twigs that nobody has begun with
+	waiting int // twigs not yet started
 	active  int
 	ended   bool
 	held    int // objects in memory
@@ -53,12 +54,13 @@ type forest struct {
 	size    int64
 }
 
-// A twig is a part of the listing: objects that are known, or what begins with a prefix.
+// A twig is a part of the listing: known objects, or all objects with a
+// prefix.
 type twig struct {
 	next   *twig
 	prefix string
 	begun  bool
-	done   bool // all of it is in blocks
+	done   bool // all its objects are in blocks
 	blocks []block
 	err    error
 }
@@ -70,8 +72,8 @@ type block struct {
 	size int
 }
 
-// branches yields the objects of a store whose names begin with a prefix, in byte order, listed
-// in parallel where the store can tell what is directly below one.
+// branches yields the objects of a store whose names begin with a prefix, in
+// byte order. If the store can list one level, the listing runs in parallel.
 func branches(ctx context.Context, st store.Store, prefix string, page, most int) iter.Seq2[store.Info, error] {
 	can := st.Can()
 	if can.List == nil || can.Level == nil {
@@ -114,8 +116,8 @@ func branches(ctx context.Context, st store.Store, prefix string, page, most int
 	}
 }
 
-// take returns the first twig that nobody has begun with, and nil when there will be
-// none.
+// take returns the first twig that has not been started, or nil when there
+// will be no more.
 func (f *forest) take() *twig {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,17 +147,17 @@ func (f *forest) end() {
 	f.changed.Broadcast()
 }
 
-// hungry reports whether some have nothing to list.
+// hungry reports whether some listers are idle.
 func (f *forest) hungry() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.idle > 0 && f.waiting == 0
 }
 
-// list lists a twig, or what is left to it of it.
+// list lists a twig, or what is left of it after splits.
 func (f *forest) list(ctx context.Context, w *twig) {
 	var page []store.Info
-	end := w.prefix // what a name must begin with to be this twig's
+	end := w.prefix // the twig's objects are those with this prefix
 	whole := false  // it has no branches that others could list
 	var err error
 	for info, lerr := range f.can.List(ctx, w.prefix) {
@@ -192,13 +194,14 @@ func (f *forest) list(ctx context.Context, w *twig) {
 	f.changed.Broadcast()
 }
 
-// split leaves what comes after a name of a twig to others: it returns the prefix of the
-// branch that has the name, which is all that is left of the twig, or that nothing is.
-// The same prefix means that there is nothing to be left.
+// split gives the part of a twig after the name at to others. It returns the
+// prefix of the branch that contains the name, which is all that is left of
+// the twig, or over if nothing is left. If it returns the same prefix, there
+// was nothing to give away.
 func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below string, over bool) {
 	all, more, err := f.can.Level(ctx, prefix, maxBranches)
 	if more || err != nil {
-		return prefix, false // what is listed goes on, and tells what is wrong
+		return prefix, false // the listing continues, and reports the error
 	}
 	below = prefix
 	var twigs []*twig
@@ -277,7 +280,7 @@ func (f *forest) spill(page []store.Info) (block, error) {
 	return b, err
 }
 
-// read returns the next page, and whether there is more.
+// read returns the next page, and whether there are more.
 func (f *forest) read() (all []store.Info, err error, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

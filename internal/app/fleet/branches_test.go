@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// listing returns what a source lists.
+// listing returns the objects of a source.
 func listing(t *testing.T, all iter.Seq2[store.Info, error]) (infos []store.Info) {
 	t.Helper()
 	for info, err := range all {
@@ -28,7 +28,8 @@ func listing(t *testing.T, all iter.Seq2[store.Info, error]) (infos []store.Info
 	return infos
 }
 
-// Trees of any shape are listed in parallel as they are one after the other.
+// TestListingInParallelIsTheSame checks that parallel and sequential listings
+// of trees of any shape are equal.
 func TestListingInParallelIsTheSame(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -65,7 +66,8 @@ func TestListingInParallelIsTheSame(t *testing.T) {
 	}
 }
 
-// Where an answer takes its time, many are waited for at once.
+// TestListingInParallelAsksForSeveralAtOnce checks that slow requests run in
+// parallel.
 func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.S3.Page = 20
@@ -93,8 +95,9 @@ func TestListingInParallelAsksForSeveralAtOnce(t *testing.T) {
 	}
 }
 
-// A listing that fails in the midst has told all that comes before, and one that is left
-// leaves nothing behind.
+// TestListingInParallelEndsInOrder checks that a listing that fails midway
+// yields everything before the error, and that a listing that is stopped early
+// leaves nothing running.
 func TestListingInParallelEndsInOrder(t *testing.T) {
 	s := newSite(t)
 	s.S3.Page = 10

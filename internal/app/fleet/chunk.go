@@ -23,7 +23,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A poisonError means that an object could not be read, which more tries may change.
+// A poisonError reports that an object could not be read. Further tries may
+// succeed.
 type poisonError struct {
 	path string
 	err  error
@@ -38,7 +39,7 @@ func (e *poisonError) Error() string {
 
 func (e *poisonError) Unwrap() error { return e.err }
 
-// An entryError is what a format says of an entry that it has no place for.
+// An entryError reports an entry that a format cannot store.
 type entryError interface {
 	error
 	EntryName() string
@@ -68,7 +69,7 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 		return err
 	}
 	if k.Attempts > 1 {
-		// Whoever had it before may have got as far as this.
+		// An earlier claim may have got this far.
 		if err := adopt(); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -87,19 +88,21 @@ func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall
 	}
 	if err == nil {
 		e.Left, e.Bytes = missed(made.left), sum.Content
-		if k.Attempts > 1 { // else nobody had sent anything before
+		if k.Attempts > 1 { // otherwise no earlier claim has sent anything
 			j.tidy(ctx, name)
 		}
 	}
 	return err
 }
 
-// missed are those of members left out that somebody misses.
+// missed returns the members that were left out and are not in another
+// archive.
 func missed(left []catalog.Member) []catalog.Member {
 	return slices.DeleteFunc(slices.Clone(left), func(m catalog.Member) bool { return m.Outcome == catalog.Elsewhere })
 }
 
-// named wants a chunk to be called what this plan would call it.
+// named returns an error unless the chunk has the name that this plan gives
+// it.
 func (j *job) named(k catalog.Chunk, name string) error {
 	if store.AddressOf(j.target, name) != k.Name {
 		return fmt.Errorf("%s: expected a chunk of %s", format.Escape(k.Name), format.Escape(j.plan.Target))
@@ -107,18 +110,19 @@ func (j *job) named(k catalog.Chunk, name string) error {
 	return nil
 }
 
-// made is what became of a chunk's members.
+// made is the outcome of a chunk's members.
 type made struct {
 	left   []catalog.Member // that are not in its archive, in byte order
-	proven string           // as Chunk.Proven
-	// proofs has a byte for each of the others, in byte order: its index in kinds.
-	// There may be millions.
+	proven string           // in the form of Chunk.Proven
+	// proofs has one byte for each of the other members, in byte order: its index
+	// in kinds. There may be millions.
 	kinds  []string
 	proofs []byte
 }
 
-// all yields the members that the catalogue has to be told of: those that are not packed,
-// and those that were compared with another checksum than most.
+// all yields the members that must be reported to the catalogue: those that
+// are not packed, and those that were compared with another checksum than
+// most.
 func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Member, error] {
 	if len(m.kinds) < 2 {
 		return pipe.All(m.left)
@@ -131,7 +135,7 @@ func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Me
 			case err != nil:
 			case len(left) > 0 && left[0].Path == x.Path:
 				x, left = left[0], left[1:]
-			case len(proofs) == 0: // it is in no archive: Finish says so
+			case len(proofs) == 0: // it is in no archive: Finish reports it
 				continue
 			default:
 				x.Outcome, x.Proof, proofs = catalog.Packed, m.kinds[proofs[0]], proofs[1:]
@@ -146,7 +150,7 @@ func (m made) all(members iter.Seq2[catalog.Member, error]) iter.Seq2[catalog.Me
 	}
 }
 
-// counted returns counts as Chunk.Proven has them.
+// counted returns counts in the form of Chunk.Proven.
 func counted(proven map[string]int64) string {
 	kinds := slices.SortedFunc(maps.Keys(proven), func(a, b string) int {
 		return cmp.Or(cmp.Compare(proven[b], proven[a]), strings.Compare(a, b))
@@ -157,8 +161,9 @@ func counted(proven map[string]int64) string {
 	return strings.Join(kinds, " ")
 }
 
-// write packs the objects of a chunk, and returns what became of them.
-// formats has what writes a part of one, if it is one: that is there even if it is empty.
+// write packs the objects of a chunk, and returns the outcomes. If the chunk
+// is a part, formats has the format that writes the part. A part exists even
+// if it is empty.
 func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string, m *holdall.Meter, formats []*format.Format) (done made, sum pack.Summary, err error) {
 	last := k.Failures+1 >= w.o.Tries
 	var forbidden []catalog.Member
@@ -174,13 +179,13 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 			l.Outcome = catalog.Changed
 		case errors.Is(err, fs.ErrNotExist):
 			l.Outcome = catalog.Vanished
-		case wrong, k.Rewrites && errors.Is(err, format.ErrCorrupt): // archives do not get well
+		case wrong, k.Rewrites && errors.Is(err, format.ErrCorrupt): // further tries cannot repair an archive
 			l.Outcome = catalog.Damaged
 		case errors.Is(err, fs.ErrPermission) && !last && !k.Rewrites:
-			forbidden = append(forbidden, l) // it is asked for again when all others are there
+			forbidden = append(forbidden, l) // it is requested again after all the others are read
 		case !last && !refused && !errors.Is(err, fs.ErrInvalid):
-			// What the format has no place for it never has, and what cannot be asked
-			// for, as a key with a "..", never can be.
+			// Neither will ever succeed: an entry that the format cannot store, or a key
+			// that cannot be requested, such as one with "..".
 			return &poisonError{path, err}
 		}
 		done.left = append(done.left, l)
@@ -207,7 +212,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		Once: true, Keep: true, Resume: k.Attempts > 1, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error {
 			if k.Rewrites {
-				return nil // what it reads is in archives, most of it
+				return nil // most of its input is in archives
 			}
 			if err := j.believe(ctx, done.left); err != nil {
 				return err
@@ -223,8 +228,9 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 	return done, sum, nil
 }
 
-// stillForbidden says which object can be read that could not be, so that its chunk is tried
-// again as a whole. One that still cannot be is left out, and costs the others nothing.
+// stillForbidden returns an error if one of the objects that could not be read
+// can be read now, so that the whole chunk is tried again. Objects that are
+// still refused are left out, and do not affect the others.
 func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	for _, m := range all {
 		o, err := j.source(ctx, m)
@@ -239,24 +245,24 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	return nil
 }
 
-// source opens the object that a member is at its source.
+// source opens a member's object at its source.
 func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
 	from := j.origins[m.Origin]
 	name := strings.TrimPrefix(m.Path, from.prefix)
 	o, err := from.st.Open(ctx, name)
-	if errors.Is(err, fs.ErrInvalid) { // a key that may be asked for by its version only
+	if errors.Is(err, fs.ErrInvalid) { // a key that can be requested only with its version
 		return store.OpenAs(ctx, from.st, store.Info{Name: name, Size: m.Size, Version: m.Version})
 	}
 	return o, err
 }
 
-// originOf is the number of the source that a path is from.
+// originOf returns the number of the source that a path is from.
 func (j *job) originOf(path string) int {
 	return max(0, slices.IndexFunc(j.origins, func(o origin) bool { return strings.HasPrefix(path, o.prefix) }))
 }
 
-// believe says why objects that could not be read may not have vanished: a whole
-// source has.
+// believe returns an error if a whole source is gone: then unreadable objects
+// have not necessarily vanished.
 func (j *job) believe(ctx context.Context, left []catalog.Member) error {
 	asked := map[int]bool{}
 	for _, l := range left {
@@ -271,7 +277,8 @@ func (j *job) believe(ctx context.Context, left []catalog.Member) error {
 	return nil
 }
 
-// record has the catalogue know the archive as it is, and that the chunk is done.
+// record records the archive in the catalogue in its current state, and that
+// the chunk is done.
 func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name string, done made) error {
 	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
 	if err != nil {
@@ -282,8 +289,9 @@ func (w *worker) record(ctx context.Context, j *job, k catalog.Chunk, name strin
 	return w.finish(ctx, k, &s, done)
 }
 
-// finish has the catalogue know what became of a chunk; s is nil if there is no archive.
-// An answer that was lost may have been a yes, which another try is told.
+// finish reports the outcome of a chunk to the catalogue; s is nil if there is
+// no archive. If the answer to a success was lost, another try returns that
+// success.
 func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, done made) error {
 	k.Proven = done.proven
 	return w.steady(ctx, func(func()) error {
@@ -296,8 +304,9 @@ func (w *worker) finish(ctx context.Context, k catalog.Chunk, s *survey.Survey, 
 	})
 }
 
-// steady does something again for as long as the database is away or busy, and the
-// claim holds: what has been packed is worth waiting for. What gets on has its time anew.
+// steady repeats an action while the database is away or busy and the claim is
+// valid, because packed data is worth the wait. Each call of getsOn restarts
+// the time limit.
 func (w *worker) steady(ctx context.Context, do func(getsOn func()) error) error {
 	var end time.Time
 	getsOn := func() { end = time.Now().Add(patience) }
@@ -308,13 +317,13 @@ func (w *worker) steady(ctx context.Context, do func(getsOn func()) error) error
 	}
 }
 
-// passing reports whether an error of the catalogue may pass by itself.
+// passing reports whether an error of the catalogue may be temporary.
 func passing(err error) bool {
 	return errors.Is(err, catalog.ErrAway) || errors.Is(err, catalog.ErrBusy)
 }
 
-// members yields those of a chunk, and goes on where it was when the database comes
-// back.
+// members yields the members of a chunk. When the database comes back after an
+// outage, it continues at the same place.
 func (w *worker) members(ctx context.Context, k catalog.Chunk) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
 		last, some, enough := "", false, false
@@ -340,8 +349,8 @@ func (w *worker) members(ctx context.Context, k catalog.Chunk) iter.Seq2[catalog
 	}
 }
 
-// adopt records an archive that an earlier claim of the chunk made. Its error wraps
-// fs.ErrNotExist if there is none.
+// adopt records an archive that an earlier claim of the chunk made. If there
+// is none, its error wraps fs.ErrNotExist.
 func (w *worker) adopt(ctx context.Context, j *job, k catalog.Chunk, name string, e *Event) error {
 	s, err := survey.Open(ctx, j.target, name, catalog.Archive{}, holdall.OpenOptions{})
 	if err != nil {
@@ -355,8 +364,8 @@ func (w *worker) adopt(ctx context.Context, j *job, k catalog.Chunk, name string
 	return w.takeOver(ctx, j, k, name, e, s.In, &s)
 }
 
-// protected sees to it that an archive of an earlier claim has its parity, if the plan
-// wants that: who died between the two did not write it.
+// protected ensures that an archive of an earlier claim has its parity, if the
+// plan asks for it. A worker that died in between has not written it.
 func (j *job) protected(ctx context.Context, name string) error {
 	if j.set.Protect == 0 {
 		return nil
@@ -372,8 +381,8 @@ func (j *job) protected(ctx context.Context, name string) error {
 	return err
 }
 
-// takeOver records that a chunk is what an earlier claim made of it; s is nil if that is
-// a part.
+// takeOver records the result of an earlier claim as the result of the chunk;
+// s is nil if that is a part.
 func (w *worker) takeOver(ctx context.Context, j *job, k catalog.Chunk, name string, e *Event, in *holdall.Archive, s *survey.Survey) error {
 	left, bytes, err := w.compare(ctx, j, k, in)
 	if err == nil && s == nil {
@@ -389,8 +398,8 @@ func (w *worker) takeOver(ctx context.Context, j *job, k catalog.Chunk, name str
 	return err
 }
 
-// compare returns what an archive lacks of what a chunk was planned to have, and how
-// many bytes it has of it.
+// compare returns the chunk's planned members that an archive lacks, and how
+// many of their bytes it has.
 func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holdall.Archive) (left []catalog.Member, bytes int64, err error) {
 	for m, err := range w.members(ctx, k) {
 		if err != nil {
@@ -400,7 +409,7 @@ func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holda
 		case err == nil && is.Size == m.Size:
 			bytes += m.Size
 		case errors.Is(err, fs.ErrNotExist) && k.Rewrites:
-			m.Outcome = catalog.Elsewhere // or it is where it was
+			m.Outcome = catalog.Elsewhere // or it is still in its old archive
 			left = append(left, m)
 		case errors.Is(err, fs.ErrNotExist):
 			left = append(left, j.missing(ctx, m))
@@ -413,7 +422,8 @@ func (w *worker) compare(ctx context.Context, j *job, k catalog.Chunk, in *holda
 	return left, bytes, j.believe(ctx, left)
 }
 
-// missing says why an earlier claim did not pack an object.
+// missing returns the member with the reason why an earlier claim did not pack
+// it.
 func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 	m.Outcome, m.Note = catalog.SetAside, "an earlier attempt could not read it"
 	o, err := j.source(ctx, m)
@@ -430,12 +440,12 @@ func (j *job) missing(ctx context.Context, m catalog.Member) catalog.Member {
 	return m
 }
 
-// tidy takes away what others had sent of the archive: it is there now. Nothing depends
-// on it.
+// tidy removes uploads of the archive by other claims, as the archive now
+// exists. It is optional: nothing depends on it.
 func (j *job) tidy(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	// Other names may begin like ours.
+	// Other names may begin in the same way.
 	_, _ = store.Abandon(ctx, j.target, name, func(u store.Upload) bool { return strings.TrimSuffix(u.Name, parity.Suffix) == name })
 }
 

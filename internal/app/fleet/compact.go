@@ -22,34 +22,37 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CompactOptions are wishes for a compaction.
+// CompactOptions are options for a compaction.
 type CompactOptions struct {
-	// Dead is the share of an archive that nobody sees any more, from which on it is written
-	// anew; 0 is a fifth.
+	// Dead is the share of an archive's content that must be invisible before the
+	// archive is rewritten; 0 means a fifth.
 	Dead float64
-	// Expire, if it is not 0, deletes what was written longer ago.
+	// Expire, if not 0, deletes files that were written longer ago than that.
 	Expire time.Duration
-	// Unlisted does not list the sources for what is gone there.
+	// Unlisted skips the listing of the sources, so objects that are gone there
+	// are not found.
 	Unlisted bool
-	// Gone is the largest share of what is packed that may be gone at the sources; 0 is
-	// half. More is taken for a mistake.
+	// Gone is the largest share of packed files that may be gone at the sources; 0
+	// means half. A larger share is treated as a mistake.
 	Gone float64
-	// DryRun changes nothing.
+	// DryRun makes no changes.
 	DryRun bool
 }
 
-// Compacted says what a compaction found, and what is to be done.
+// Compacted is what a compaction found, and what remains to be done.
 type Compacted struct {
 	Gone    int64 // files that were deleted at the sources
 	Expired int64
-	// Archives are those of the plan, Live their files that are seen and their bytes.
+	// Archives counts the plan's archives. Live and LiveBytes count their visible
+	// files and the bytes of these.
 	Archives, Live, LiveBytes, Bytes int64
-	// Old are archives that are written anew, by Chunks.
+	// Old is the number of archives to be rewritten, by Chunks chunks.
 	Old, Chunks int
 	Rewritten   int64 // bytes
 }
 
-// A GoneError means that so much is gone at a plan's sources that it may be a mistake.
+// A GoneError reports that so much is gone at a plan's sources that it may be
+// a mistake.
 type GoneError struct {
 	Plan     string
 	Gone, Of int64
@@ -59,9 +62,9 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("plan %s: %d of %d files are gone at the source: more than allowed", format.Escape(e.Plan), e.Gone, e.Of)
 }
 
-// Compact deletes what is gone at a plan's sources, and plans chunks that rewrite archives of
-// which much is not seen any more, and small ones together. Who works on the plan packs them;
-// Tidy then removes the old archives.
+// Compact deletes files that are gone at a plan's sources, and plans chunks
+// that rewrite archives with many invisible files and merge small archives.
+// Workers on the plan pack these chunks; Tidy then removes the old archives.
 func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactOptions) (done Compacted, err error) {
 	j, err := open(ctx, p)
 	if err != nil {
@@ -103,15 +106,15 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 	return done, err
 }
 
-// A SharedError means that another plan packs the same sources: which of their archives are to stay,
-// nobody has said.
+// A SharedError reports that another plan packs the same sources. It is then
+// unclear which of their archives are to stay.
 type SharedError struct{ Plan, Other string }
 
 func (e *SharedError) Error() string {
 	return fmt.Sprintf("plan %s packs the same sources as plan %s, so no archive is removed: forget one of the plans", format.Escape(e.Other), format.Escape(e.Plan))
 }
 
-// shared says which other plan packs the same sources.
+// shared returns an error if another plan packs the same sources.
 func (j *job) shared(ctx context.Context, c *catalog.Catalog) error {
 	plans, err := c.Plans(ctx)
 	for _, p := range plans {
@@ -125,31 +128,33 @@ func (j *job) shared(ctx context.Context, c *catalog.Catalog) error {
 	return err
 }
 
-// owns reports whether an archive is called as those of a plan are: others are never removed.
+// owns reports whether an archive has a name of the plan's form. Others are
+// never removed.
 func (j *job) owns(a catalog.Archive) bool {
 	dir, _ := path.Split(j.name)
 	name := dir + a.Address[strings.LastIndexAny(a.Address, "/\\")+1:]
 	return j.number(name) >= 0 && store.AddressOf(j.target, name) == a.Address
 }
 
-// seenOf is how much of an archive is seen.
+// seenOf counts the visible part of an archive.
 type seenOf struct {
 	catalog.Archive
 	files, bytes int64
 	all          int64 // bytes of all its files
-	spread       bool  // something of it is no run of its bytes
-	own          bool  // the plan's
+	spread       bool  // some content is not a run of its bytes
+	own          bool  // it is one of the plan's
 }
 
-// dead is the share of an archive that is not seen: of its contents, and of its index, by files.
-// An archive of a few large files is not copied for many small ones that are gone.
+// dead returns the invisible share of an archive: of its contents, and of its
+// index by the number of files. So an archive of a few large files is not
+// copied because many small ones are gone.
 func (a *seenOf) dead() float64 {
 	size := max(a.Size, a.all) // files may share bytes
 	index := float64(size-a.all) * float64(a.Entries-a.files) / float64(max(a.Entries, 1))
 	return (float64(a.all-a.bytes) + index) / float64(max(size, 1))
 }
 
-// seen finds out how much of each archive of a plan is seen.
+// seen counts the visible part of each archive of a plan.
 func (j *job) seen(ctx context.Context, c *catalog.Catalog) (map[int64]*seenOf, error) {
 	scope, err := j.scope(ctx, c)
 	if err != nil {
@@ -180,8 +185,9 @@ func (j *job) seen(ctx context.Context, c *catalog.Catalog) (map[int64]*seenOf, 
 	return of, nil
 }
 
-// choose returns the archives that are worth being written anew: those with much that is not
-// seen, and small ones, if there are several that together are twice as large as the largest.
+// choose returns the archives that are worth rewriting: those with a large
+// invisible part, and small ones, if several of them together are twice as
+// large as the largest.
 func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf) {
 	var small []*seenOf
 	for _, a := range of {
@@ -189,7 +195,7 @@ func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf)
 		case a.files == 0 || a.spread || !a.own:
 		case a.dead() > dead:
 			chosen = append(chosen, a)
-		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // else its chunk is full, of either
+		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // otherwise its chunk is full, of bytes or of objects
 			small = append(small, a)
 		}
 	}
@@ -201,14 +207,15 @@ func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf)
 		}
 		sum += a.bytes
 	}
-	// What is written anew anyway has room for one more.
+	// A rewrite that is needed anyway has room for one more.
 	if len(chosen) > 0 && most == 0 && len(small) > 0 && small[0].bytes <= set.ChunkSize/16 {
 		most = 1
 	}
 	return append(chosen, small[:most]...)
 }
 
-// live yields what is seen of a plan's archives, with what was planned of it.
+// live yields the visible files of a plan's archives, with their planned
+// members.
 func (j *job) live(ctx context.Context, c *catalog.Catalog, in catalog.Scope) iter.Seq2[liveFile, error] {
 	return func(yield func(liveFile, error) bool) {
 		next, stop := iter.Pull2(c.Planned(ctx, j.plan.ID))
@@ -225,7 +232,7 @@ func (j *job) live(ctx context.Context, c *catalog.Catalog, in catalog.Scope) it
 				return
 			case more && m.Path == l.Path && m.Size == l.Size && (l.ETag == "" || m.Version == l.ETag):
 				f.m = m
-			default: // planned by another plan of the same, or forgotten
+			default: // planned by another plan of the same sources, or no longer recorded
 				f.m = catalog.Member{Path: l.Path, Origin: j.originOf(l.Path), Size: l.Size, Version: l.ETag}
 			}
 			if !yield(f, nil) {
@@ -235,14 +242,15 @@ func (j *job) live(ctx context.Context, c *catalog.Catalog, in catalog.Scope) it
 	}
 }
 
-// A liveFile is a file that is seen, and what was planned of it.
+// A liveFile is a visible file with its planned member.
 type liveFile struct {
 	catalog.Location
 	m catalog.Member
 }
 
-// rewrite plans chunks of what is seen of some archives. Where such chunks are left of a run that
-// was interrupted, these are gone on with, and no others are planned.
+// rewrite plans chunks from the visible files of some archives. If an
+// interrupted run left such chunks, rewrite continues with them and plans no
+// others.
 func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenOf, kind catalog.NewChunk) (int, error) {
 	number, left := 0, 0
 	for k, err := range c.Chunks(ctx, j.plan.ID) {
@@ -292,13 +300,15 @@ func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenO
 	return p.Chunks, err
 }
 
-// bury deletes what is gone at the sources, and what has expired.
+// bury deletes files that are gone at the sources, and files that have
+// expired.
 func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, done *Compacted) (err error) {
 	scope, err := j.scope(ctx, c)
 	if err != nil {
 		return err
 	}
-	// What is packed from here on was there when the sources were listed, or is newer.
+	// Files packed from here on existed when the sources were listed, or are
+	// newer.
 	last := int64(0)
 	for id := range scope {
 		last = max(last, id)
@@ -334,7 +344,7 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 			return err
 		}
 		expired := o.Expire > 0 && !l.Modified.IsZero() && l.Modified.Before(old)
-		// What is not to be planned is not listed, either.
+		// An excluded path is not listed either, so it does not count as missing.
 		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path) && !names.Excluded(l.Path)
 		if next != nil && l.Original == catalog.OriginalStays {
 			originals++
@@ -383,9 +393,10 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 	return flush()
 }
 
-// Tidy removes archives of a plan of which nothing was seen for a while, and what lies beside
-// them. It returns how many wait for that, and how many were removed. Until then whoever reads has
-// the time to notice that what was in them is elsewhere.
+// Tidy removes archives of a plan that have had no visible files for a while,
+// and the files beside them. It returns how many are still waiting, and how
+// many were removed. The wait gives readers time to notice that the files are
+// elsewhere.
 func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Duration) (dead, removed int, err error) {
 	j, err := open(ctx, p)
 	if err != nil {
@@ -415,12 +426,12 @@ func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Du
 	for _, id := range gone {
 		if err := c.Drop(ctx, id, grace); err == nil {
 			continue
-		} else if !errors.Is(err, fs.ErrNotExist) { // its time has not come
+		} else if !errors.Is(err, fs.ErrNotExist) { // it is not due yet
 			return dead, removed, err
 		}
 		dead++
 	}
-	// What an earlier run did not come to is among them.
+	// These include the ones that an earlier run did not reach.
 	all, err := c.Removals(ctx)
 	if err != nil {
 		return dead, removed, err
@@ -440,8 +451,9 @@ func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Du
 	return dead, removed, nil
 }
 
-// remove removes an archive and what lies beside it, and reports whether it was there. What has its
-// name by now, and is another, is somebody else's.
+// remove removes an archive and the files beside it, and reports whether it
+// existed. If the name now belongs to a different object, remove leaves that
+// alone.
 func remove(ctx context.Context, r catalog.Removal) (bool, error) {
 	st, name, err := store.OpenAddress(ctx, r.Address)
 	if err != nil {
@@ -449,7 +461,7 @@ func remove(ctx context.Context, r catalog.Removal) (bool, error) {
 	}
 	info, err := store.Briefly(st, name).Info(ctx)
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // an earlier try removed it, perhaps not what lies beside it
+	case errors.Is(err, fs.ErrNotExist): // an earlier try removed it, but perhaps not the files beside it
 	case err != nil:
 		return false, err
 	case !survey.Is(info, st.Can().Near, catalog.Archive{Size: r.Size, Version: r.Version}):

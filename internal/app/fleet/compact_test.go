@@ -24,13 +24,14 @@ import (
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
-// onEachSite runs a test with a catalogue in SQLite, and in PostgreSQL where there is one.
+// onEachSite runs a test with a catalogue in SQLite, and with one in
+// PostgreSQL if there is a server.
 func onEachSite(t *testing.T, do func(t *testing.T, s *site)) {
 	t.Run("sqlite", func(t *testing.T) { do(t, newSite(t)) })
 	t.Run("postgres", func(t *testing.T) { do(t, newSiteOn(t, pgtest.Database(t))) })
 }
 
-// reads compares what the bucket of the catalogue has with what there should be.
+// reads compares the bucket in the catalogue with the expected contents.
 func (s *site) reads() {
 	s.T.Helper()
 	ctx := s.T.Context()
@@ -64,7 +65,7 @@ func (s *site) reads() {
 	}
 }
 
-// compacted is what a compaction and what came after it did.
+// compacted is the result of a compaction and of the steps after it.
 type compacted struct {
 	Compacted
 	Dead, Removed int
@@ -87,7 +88,7 @@ func (s *site) compact(o CompactOptions) (done compacted) {
 	return done
 }
 
-// newer records an archive that has another version, of 7 bytes, of a file.
+// newer records an archive with a different version of a file, of 7 bytes.
 func (s *site) newer(old catalog.Found, etag string) {
 	a := old.In
 	a.Address = "s3://out/newer.caf"
@@ -98,7 +99,7 @@ func (s *site) newer(old catalog.Found, etag string) {
 	}
 }
 
-// stored is how many bytes the archives have.
+// stored returns the total size of the archives.
 func (s *site) stored() (n int64) {
 	for _, name := range s.S3.Keys("out") {
 		n += int64(len(s.S3.Get("out", name)))
@@ -150,7 +151,7 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 		if p := s.plan(spec); p.Objects != 0 {
 			t.Errorf("planned again %+v", p)
 		}
-		// What comes back is new.
+		// An object that comes back is new.
 		s.put(names[0], 100)
 		if p := s.plan(spec); p.Objects != 1 {
 			t.Errorf("what came back was planned as %+v", p)
@@ -160,7 +161,8 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 	})
 }
 
-// Small archives of many plans become few.
+// TestSmallArchivesAreJoined checks that small archives of many plans are
+// merged.
 func TestSmallArchivesAreJoined(t *testing.T) {
 	s := newSite(t)
 	for night := range 8 {
@@ -179,7 +181,8 @@ func TestSmallArchivesAreJoined(t *testing.T) {
 	s.reads()
 }
 
-// Archives that are small in bytes, since their chunks are full of objects, are not joined: that
+// TestArchivesThatAreFullOfObjectsAreNotJoined checks that archives that are
+// small in bytes, but whose chunks are full of objects, are not merged: that
 // would never end.
 func TestArchivesThatAreFullOfObjectsAreNotJoined(t *testing.T) {
 	s := newSite(t)
@@ -194,7 +197,8 @@ func TestArchivesThatAreFullOfObjectsAreNotJoined(t *testing.T) {
 	s.reads()
 }
 
-// An archive is not written anew for files of which it is hardly smaller.
+// TestALargeFileIsNotCopiedForSmallOnes checks that an archive is not
+// rewritten if that makes it only slightly smaller.
 func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 	s := newSite(t)
 	s.put("large", 60_000)
@@ -214,7 +218,8 @@ func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 	s.reads()
 }
 
-// Large objects are copied by the server again, and keep what was known of them.
+// TestLargeObjectsKeepWhatIsKnownOfThem checks that the server copies large
+// objects again, and that their records are kept.
 func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 	s := newSite(t)
 	one := spec
@@ -241,7 +246,8 @@ func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 	s.reads()
 }
 
-// A source of which most is gone is taken for a mistake.
+// TestASourceThatIsNearlyEmptyDeletesNothing checks that a source with most of
+// its objects gone is treated as a mistake.
 func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	s := newSite(t)
 	s.some(40, 1000)
@@ -265,7 +271,8 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	}
 }
 
-// What is deleted or replaced while an archive is written anew stays so.
+// TestWhatChangesDuringACompactionStays checks that files that are deleted or
+// replaced while an archive is rewritten stay so.
 func TestWhatChangesDuringACompactionStays(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
@@ -331,7 +338,9 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 	})
 }
 
-// What other plans packed of the same folder is not gone because this one does not list it.
+// TestWhatAPlanDoesNotListIsNotGone checks that files that other plans packed
+// from the same folder are not taken for gone because this plan does not list
+// them.
 func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -374,7 +383,8 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	s.reads()
 }
 
-// What has the name of an archive that is to be removed is removed only if it is that archive.
+// TestAnotherArchiveOfTheNameIsNotRemoved checks that an object with the name
+// of an archive to be removed is removed only if it is that archive.
 func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -400,7 +410,8 @@ func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 	if err := s.C.Drop(ctx, a.ID, 0); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever was to remove it was killed here, and the name is taken again.
+	// The process that was to remove it was killed here, and the name is in use
+	// again.
 	s.S3.Put("out", "set-00001.caf", []byte("another"))
 	p, err := s.C.Plan(ctx, spec.Target)
 	if err != nil {
@@ -417,7 +428,8 @@ func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 	}
 }
 
-// Archives may be files of this machine.
+// TestArchivesOfThisMachineAreCompacted compacts archives that are local
+// files.
 func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -444,7 +456,8 @@ func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	s.reads()
 }
 
-// Two plans of one source are two copies: neither is removed because of the other.
+// TestACopyOfAnotherPlanStays checks that two plans of one source make two
+// copies, and that neither is removed because of the other.
 func TestACopyOfAnotherPlanStays(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -491,7 +504,8 @@ func TestACopyOfAnotherPlanStays(t *testing.T) {
 	s.reads()
 }
 
-// What comes back, and is packed, while the sources are listed is not deleted.
+// TestWhatIsPackedWhileSourcesAreListedStays checks that an object that comes
+// back, and is packed, while the sources are listed is not deleted.
 func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -525,7 +539,8 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	}
 }
 
-// A compaction that breaks off anywhere is finished by the next one.
+// TestCompactionsThatBreakOffAreFinished checks that the next compaction
+// finishes one that was interrupted anywhere.
 func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 	testkit.Long(t)
 	s := newSite(t)

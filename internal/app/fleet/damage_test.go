@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// left are the paths that were damaged, and are not planned again.
+// left returns the paths that were damaged and are not planned again.
 func (s *site) left(p Planned) (left []string) {
 	s.T.Helper()
 	for _, m := range s.status(p).Damaged {
@@ -33,8 +33,10 @@ func (s *site) status(p Planned) Status {
 	return st
 }
 
-// A byte of three objects in sixty is not what the service vouches for: the others are
-// packed, these are named, and nothing says that they are packed until they are.
+// TestDamageAtTheSourceIsLeftOutAndNamed changes a byte of three objects in
+// sixty, so that they differ from the service's checksum. The others are
+// packed, these are reported, and nothing records them as packed until they
+// are.
 func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 	for _, k := range []struct {
 		name      string
@@ -43,7 +45,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 		noVerify  bool
 		postgres  bool
 		format    string
-		by        map[string]int64 // of what is packed
+		by        map[string]int64 // counts of packed objects
 		unnoticed bool
 	}{
 		{name: "md5", by: map[string]int64{"md5": 55, "md5_of_parts": 1, "size": 1, "nothing": 0}},
@@ -76,7 +78,7 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 				s.S3.PutParts("from", name, s.Want[name], 5<<20)
 			}
 			rotten := map[string][]byte{"07": s.Want["07"], "33": s.Want["33"], "parts": s.Want["parts"]}
-			rot := func() { // the second time it takes that back
+			rot := func() { // the second call undoes it
 				for name := range rotten {
 					s.S3.Rot("from", name, 4000)
 				}
@@ -132,10 +134,10 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 			for name := range rotten {
 				delete(s.Want, name)
 			}
-			s.Check() // what was left out is nowhere
+			s.Check() // the objects that were left out are in no archive
 
-			// Planned again as they are, they are left out again; once they are as they
-			// were, they are packed.
+			// If they are planned again unchanged, they are left out again. Once they are
+			// restored, they are packed.
 			if p := s.plan(spec); p.Objects != 3 {
 				t.Errorf("planned again %+v", p)
 			}
@@ -161,8 +163,8 @@ func TestDamageAtTheSourceIsLeftOutAndNamed(t *testing.T) {
 	}
 }
 
-// What the server copies is recorded as such, in the middle of what is read too, and when it is
-// tried again.
+// TestLargeObjectsAreCopied checks that objects that the server copies are
+// recorded as copied, also among objects that are read, and in a second try.
 func TestLargeObjectsAreCopied(t *testing.T) {
 	for _, noCopy := range []bool{false, true} {
 		s := newSite(t)
@@ -198,8 +200,9 @@ func TestLargeObjectsAreCopied(t *testing.T) {
 	}
 }
 
-// What most objects of a chunk were compared with is said by the chunk, and by each of
-// the others.
+// TestProofsAreRecordedOfEachObject checks that the chunk records the checksum
+// that most of its objects were compared with, and that each of the other
+// objects records its own.
 func TestProofsAreRecordedOfEachObject(t *testing.T) {
 	for _, db := range []func() string{func() string { return filepath.Join(t.TempDir(), "catalog.db") }, func() string { return pgtest.Database(t) }} {
 		s := newSiteOn(t, db())
@@ -263,8 +266,8 @@ func TestProofsAreRecordedOfEachObject(t *testing.T) {
 	}
 }
 
-// An object that is packed in an older version is not taken for packed when the newer
-// one is damaged.
+// TestADamagedVersionIsNotTakenForTheOneThatWasPacked checks an object that is
+// packed in an older version and whose newer version is damaged.
 func TestADamagedVersionIsNotTakenForTheOneThatWasPacked(t *testing.T) {
 	s := newSite(t)
 	s.some(10, 400)
@@ -290,7 +293,8 @@ func TestADamagedVersionIsNotTakenForTheOneThatWasPacked(t *testing.T) {
 	s.Check()
 }
 
-// What an earlier claim packed and did not record was compared with nobody knows what.
+// TestProofsOfAnEarlierClaimAreNotKnown checks that the proofs of an archive
+// that an earlier claim packed but did not record are unknown.
 func TestProofsOfAnEarlierClaimAreNotKnown(t *testing.T) {
 	s := newSite(t)
 	s.some(30, 3000)

@@ -17,29 +17,30 @@ import (
 	"github.com/holdall/holdall/store/bucket"
 )
 
-// What an estimate counts by. Where the code that does the work says so itself, it is
-// asked: pack.PieceSize, pack.LeastCopy, bucket.Parts, bucket.Copies.
+// These are the units of an estimate. Values that the working code defines are
+// taken from it: pack.PieceSize, pack.LeastCopy, bucket.Parts, bucket.Copies.
 const (
 	keysListed = 1000    // by one request
-	readAtOnce = 4 << 20 // of an archive, by one request, when much of it is read
-	gigabyte   = 1 << 30 // as services count what they keep
+	readAtOnce = 4 << 20 // bytes of an archive read by one request, when much of it is read
+	gigabyte   = 1 << 30 // the unit in which services count storage
 )
 
-// What a worker asks for besides when it has packed a chunk: the end of its archive and its
-// index, and uploads of its name that are left. A part has a list of what is in it, which is
-// read again when parts are made an archive.
+// These are a worker's further requests after it has packed a chunk: for the
+// end of its archive and its index, and for leftover uploads of its name. A
+// part also has a list of its contents, which is read again when the parts are
+// merged.
 var (
 	perChunk   = Requests{List: 2, Get: 3}
 	perPart    = Requests{List: 3, Get: 15, Put: 6}
 	perArchive = Requests{List: 3, Get: 30, Put: 12} // of parts
 )
 
-// Requests are counted as services charge for them.
+// Requests are counted in the way in which services charge for them.
 type Requests struct {
 	List int64 `json:"list"`
 	Get  int64 `json:"get"`  // and HEAD
-	Put  int64 `json:"put"`  // objects and parts that are sent, uploads that are begun and completed
-	Copy int64 `json:"copy"` // parts that the server copies
+	Put  int64 `json:"put"`  // objects and parts sent, uploads begun and completed
+	Copy int64 `json:"copy"` // parts copied by the server
 }
 
 func (r *Requests) add(more Requests) {
@@ -49,32 +50,34 @@ func (r *Requests) add(more Requests) {
 	r.Copy += more.Copy
 }
 
-// An Estimate says what a plan would come to, and what packing it would cost.
+// An Estimate is the size of a plan, and the work and cost of packing it.
 type Estimate struct {
 	Planned
-	// Of the objects, those that are long enough to be copied by the server, which then keeps
-	// both source and target, and all others.
+	// Copied counts the objects that are large enough to be copied by a server
+	// that holds both source and target. Small counts all others.
 	Copied, Small Share
 	Requests      Requests
 	Through       int64 // bytes that pass through the workers
-	// ReadBefore is how many requests it takes to read all objects once where they are,
-	// ReadAfter to read all that the archives have.
+	// ReadBefore is the number of requests to read all objects once at their
+	// sources. ReadAfter is the number of requests to read all contents of the
+	// archives.
 	ReadBefore, ReadAfter int64
-	// Sample is what was read to measure, if that was wished.
+	// Sample is what was read in order to measure, if requested.
 	Sample Sample
 
-	kept, out int64 // bytes in a bucket, and bytes that are read out of one
+	kept, out int64 // bytes kept in a bucket, and bytes read from one
 }
 
-// A Share is a part of what was listed.
+// A Share counts a part of the listed objects.
 type Share struct {
 	Objects int64 `json:"objects"`
 	Bytes   int64 `json:"bytes"`
 }
 
-// DryRun lists the sources and cuts them into chunks as Plan does, and records nothing. Without
-// a catalogue it is as if that were empty. measure has it read a sample of what it listed, with
-// so many requests at once; 0 reads nothing. Its memory does not depend on how much it lists.
+// DryRun lists the sources and cuts them into chunks as Plan does, but records
+// nothing. Without a catalogue, it assumes an empty one. measure is how many
+// requests at once read a sample of the listed objects; 0 reads nothing.
+// DryRun's memory does not depend on how much it lists.
 func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progress func(Planned)) (Estimate, error) {
 	r, err := ready(ctx, c, s)
 	e := Estimate{Planned: Planned{Plan: r.wish}}
@@ -146,21 +149,21 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 	return e, err
 }
 
-// A summer adds up what packing takes.
+// A summer adds up the work of packing.
 type summer struct {
 	e       *Estimate
 	from    []place  // by source
-	far     bool     // the target is no disk
+	far     bool     // the target is not a disk
 	besides Requests // for each chunk
 	picked  *reservoir
 	sent    int64 // bytes of the chunk that are sent
-	copied  int64 // parts of it that are copied
+	copied  int64 // parts of it that the server copies
 }
 
-// A place is what a source is to a target.
+// A place is the relation of a source to the target.
 type place struct {
 	far, s3 bool
-	copies  bool // the target's server copies from it
+	copies  bool // the target's server can copy from it
 }
 
 func (s *summer) object(m catalog.Member) {
@@ -173,7 +176,7 @@ func (s *summer) object(m catalog.Member) {
 	if from.copies && m.Size >= pack.LeastCopy {
 		e.Copied.add(m.Size)
 		s.copied += bucket.Copies(m.Size)
-		e.Requests.Get += 2 // what is kept with it, and whether it still is that version
+		e.Requests.Get += 2 // its attributes, and a check that it is still the same version
 		return
 	}
 	e.Small.add(m.Size)
@@ -185,7 +188,7 @@ func (s *summer) object(m catalog.Member) {
 		e.out += m.Size
 	}
 	if from.s3 && strings.Contains(m.Version, "-") {
-		e.Requests.Get += 2 // what its checksum is of: its header, and that of its first part
+		e.Requests.Get += 2 // the checksum of its header, and of its first part
 	}
 	if s.picked != nil && m.Size > 0 {
 		s.picked.offer(m, pieces)
@@ -197,14 +200,14 @@ func (t *Share) add(bytes int64) {
 	t.Bytes += bytes
 }
 
-// chunk ends one of so many bytes.
+// chunk ends a chunk of that many bytes.
 func (s *summer) chunk(bytes int64) {
 	r := &s.e.Requests
 	if !s.far {
 		return
 	}
 	parts := bucket.Parts(s.sent) + s.copied
-	if s.copied > 0 { // the index behind them is sent
+	if s.copied > 0 { // the index after them is sent
 		parts = max(parts, s.copied+1)
 	}
 	if parts == 0 {
@@ -219,9 +222,9 @@ func (s *summer) chunk(bytes int64) {
 	s.sent, s.copied = 0, 0
 }
 
-// Prices are what a service charges.
+// Prices are the prices of a service.
 type Prices struct {
-	Name     string `json:"name,omitempty"` // says whose they are, and of when
+	Name     string `json:"name,omitempty"` // the service and the date of the prices
 	Currency string `json:"currency"`
 	Per1000  struct {
 		Get  float64 `json:"get"`
@@ -233,17 +236,18 @@ type Prices struct {
 	PerGBOut   float64 `json:"per_gb_out"`
 }
 
-// ListPrices are Amazon's for S3 Standard, which are nobody's own.
+// ListPrices returns Amazon's list prices for S3 Standard, without any
+// discounts.
 func ListPrices() Prices {
 	p := Prices{Name: "Amazon's list prices of January 2025 for S3 Standard in us-east-1, read from the same region", Currency: "USD", PerGBMonth: 0.023}
 	p.Per1000.Get, p.Per1000.Put, p.Per1000.Copy, p.Per1000.List = 0.0004, 0.005, 0.005, 0.005
 	return p
 }
 
-// maxPrices is how long a file of prices may be.
+// maxPrices is the maximum size of a file of prices.
 const maxPrices = 1 << 20
 
-// ReadPrices reads prices as JSON. A price that is not there is 0, one that is not known is an
+// ReadPrices reads prices as JSON. A missing price is 0; an unknown one is an
 // error.
 func ReadPrices(r io.Reader) (p Prices, err error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxPrices+1))
@@ -277,12 +281,12 @@ type Cost struct {
 	Requests float64 `json:"requests"`
 	Out      float64 `json:"out"`
 	Month    float64 `json:"month"` // of keeping the content
-	// Of reading all once, as objects and as archives.
+	// These are the costs of reading everything once, as objects and as archives.
 	ReadBefore float64 `json:"read_before"`
 	ReadAfter  float64 `json:"read_after"`
 }
 
-// Cost is what an estimate costs at some prices.
+// Cost returns the cost of an estimate at some prices.
 func (p Prices) Cost(e Estimate) Cost {
 	k := p.Per1000
 	gb := func(n int64) float64 { return float64(n) / gigabyte }
@@ -299,8 +303,8 @@ func (p Prices) Cost(e Estimate) Cost {
 	}
 }
 
-// Hours is how long what passes through the workers takes at a rate in bytes a second; 0
-// if there is no rate.
+// Hours returns how long the data that passes through the workers takes at a
+// rate in bytes a second, or 0 if there is no rate.
 func (e Estimate) Hours(rate float64) float64 {
 	if rate <= 0 || math.IsInf(rate, 0) {
 		return 0

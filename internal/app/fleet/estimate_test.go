@@ -24,7 +24,8 @@ func (s *site) dry(c *catalog.Catalog, spec Spec, measure int) Estimate {
 	return e
 }
 
-// took counts the requests since it was called last, as they are charged for.
+// took returns the number of requests since its last call, as a service
+// charges for them.
 func (s *site) took() (r Requests) {
 	for _, line := range s.S3.Took() {
 		method, at, _ := strings.Cut(line, " ")
@@ -41,7 +42,8 @@ func (s *site) took() (r Requests) {
 	return r
 }
 
-// What a dry run says is what a plan does, and what its work asks a server for.
+// TestADryRunSaysWhatAPlanAndItsWorkWillDo checks that the results of a dry
+// run equal those of the plan, and the requests of its work.
 func TestADryRunSaysWhatAPlanAndItsWorkWillDo(t *testing.T) {
 	for _, f := range []string{"caf", "databundle"} {
 		t.Run(f, func(t *testing.T) {
@@ -102,7 +104,8 @@ func TestLongObjectsAreCountedAsCopiedByTheServerThatHasThem(t *testing.T) {
 	}
 }
 
-// What a dry run says of copies is what the work asks for.
+// TestCopiesAreCountedAsTheyAreMade checks that the number of copies in a dry
+// run equals the number of copy requests.
 func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
 	s := newSite(t)
 	s.put("a", 70<<20)
@@ -130,7 +133,8 @@ func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
 	}
 }
 
-// The sample is bounded, and reads what weighs most.
+// TestASampleIsRead checks that the sample is bounded, and favours the objects
+// that take longest.
 func TestASampleIsRead(t *testing.T) {
 	s := newSite(t)
 	s.some(500, 300)
@@ -157,7 +161,7 @@ func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
 	long := 0
 	for seed := range 400 {
 		r := newReservoir(10)
-		for range seed { // another place in the random numbers
+		for range seed { // a different position in the random numbers
 			r.rand.Float64()
 		}
 		for i := range 1000 {
@@ -168,7 +172,8 @@ func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
 			long++
 		}
 	}
-	// It has 100 of 1100 requests, and of 10 that are drawn one is it by 1-(10/11)^10.
+	// It has 100 of 1100 requests, so it is among 10 draws with probability
+	// 1-(10/11)^10.
 	if long < 200 || long > 300 {
 		t.Errorf("the long one was drawn %d times of 400", long)
 	}

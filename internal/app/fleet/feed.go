@@ -9,22 +9,23 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// A Feed tells workers of chunks when they are due, so that they need not look for them.
-// It decides nothing: a chunk is whose claim goes through. What a feed is late with, or
-// forgot, workers find without it.
+// A Feed notifies workers of chunks that are due, so that they need not poll
+// for them. It decides nothing: a chunk belongs to the worker whose claim
+// succeeds. Workers find chunks without the feed if it is late or has lost
+// them.
 type Feed interface {
-	// Feed has work called with the chunks of a plan, 0 being any, n at a time at
-	// most, until stop is called; that waits for the calls under way.
+	// Feed calls work with the chunks of a plan, n at a time at most, until stop
+	// is called. Plan 0 means any plan. stop waits for the running calls.
 	//
-	// Work returns when there is nothing more to do for the chunk, or, if again is
-	// not zero, nothing yet: then it is to be called again after that time. Its error
-	// says why the chunk is not done. One that shall be tried again is a matter of
-	// whom the catalogue told so. If ctx ends, work returns, but the chunk may be
-	// packed nevertheless.
+	// work returns when there is nothing more to do for the chunk. If again is not
+	// zero, the chunk is not finished, and work is to be called again after that
+	// time. The error says why the chunk is not done. The catalogue alone decides
+	// whether a chunk is tried again. If ctx ends, work returns, but the chunk may
+	// be packed nevertheless.
 	Feed(ctx context.Context, plan int64, n int, work func(ctx context.Context, chunk int64) (again time.Duration, err error)) (stop func(), err error)
 }
 
-// An offer is a chunk that a feed told of.
+// An offer is a chunk that a feed announced.
 type offer struct {
 	chunk  int64
 	answer chan answer // has room for one
@@ -35,19 +36,20 @@ type answer struct {
 	err   error
 }
 
-// end tells the feed what became of its chunk. Without a feed there is nobody to be told.
+// end reports the outcome of its chunk to the feed. Without a feed, it does
+// nothing.
 func (o *offer) end(again time.Duration, err error) {
 	if o != nil {
 		o.answer <- answer{again, err}
 	}
 }
 
-// offered is what the feed calls. It waits until the chunk is packed, for a feed has
-// somebody see who is at work on what.
+// offered is the function that the feed calls. It waits until the chunk is
+// packed, because a feed shows which worker is busy with what.
 func (w *worker) offered(ctx context.Context, chunk int64) (again time.Duration, err error) {
 	o := &offer{chunk: chunk, answer: make(chan answer, 1)}
-	// Who is free takes it at once. If nobody is, since they found something
-	// without the feed, other machines shall have it.
+	// An idle goroutine takes the offer at once. If there is none, because all
+	// found work without the feed, other machines should get the chunk.
 	t := time.NewTimer(w.o.Look / 5)
 	defer t.Stop()
 	select {
@@ -67,16 +69,16 @@ func (w *worker) offered(ctx context.Context, chunk int64) (again time.Duration,
 	}
 }
 
-// next claims a chunk. With a feed it waits for one, but not for long: it looks for those
-// whose worker died, since nobody is told of them, and finds what the feed does not
-// tell.
+// next claims a chunk. With a feed it waits for an offer, but only for a
+// limited time: it also looks for chunks of dead workers, which are not
+// announced, and for chunks that the feed missed.
 func (w *worker) next(ctx context.Context, owner string) (claim, *offer, error) {
 	r := catalog.Request{Owner: owner, Lease: w.o.Lease, Plan: w.plan}
 	if w.o.Feed == nil {
 		k, err := w.claim(ctx, r)
 		return k, nil, err
 	}
-	// Before others, for theirs is the oldest work.
+	// First, because those chunks are the oldest work.
 	if w.patrols() {
 		r.Lapsed = true
 		k, err := w.claim(ctx, r)
@@ -110,8 +112,8 @@ func (w *worker) next(ctx context.Context, owner string) (claim, *offer, error) 
 	}
 }
 
-// patrols reports whether it is time to look for chunks whose lease has ended, which
-// one of us does for all.
+// patrols reports whether it is time to look for chunks whose lease has ended.
+// One goroutine does this for all.
 func (w *worker) patrols() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +124,7 @@ func (w *worker) patrols() bool {
 	return false
 }
 
-// unclaimed says what is to become of an offer that could not be claimed.
+// unclaimed decides what happens with an offer that could not be claimed.
 func (w *worker) unclaimed(ctx context.Context, chunk int64) (again time.Duration, err error) {
 	k, err := w.c.Chunk(ctx, chunk)
 	if err != nil {
@@ -141,6 +143,6 @@ func (w *worker) unclaimed(ctx context.Context, chunk int64) (again time.Duratio
 	case catalog.ChunkPlanned:
 		until = k.NotBefore // zero for the last of parts that are not all done
 	}
-	// That is by the database's clock, which may be another.
+	// That time is by the database's clock, which may differ from ours.
 	return min(max(time.Until(until), w.o.Look), max(w.o.Lease, w.o.Look)), nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// A told is a feed that tells of chunks one after the other, and keeps what it is answered.
+// A told is a feed that announces chunks one after the other, and records the
+// answers.
 type told struct {
 	chunks  []int64
 	answers []answer
@@ -41,7 +42,7 @@ func TestWhatAFeedTellsOfIsPackedAtOnce(t *testing.T) {
 		}
 		ids = append(ids, k.ID)
 	}
-	slices.Reverse(ids) // which nobody does who looks for them
+	slices.Reverse(ids) // an order in which polling never finds them
 	ctx, stop := context.WithCancel(t.Context())
 	f := &told{chunks: append(slices.Clone(ids), ids[1]), then: stop}
 	var order []int64
@@ -54,7 +55,7 @@ func TestWhatAFeedTellsOfIsPackedAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v: packed %v of %v", sum, err, order, ids)
 	}
 	for i, a := range f.answers {
-		if a != (answer{}) { // nor to that which was done
+		if a != (answer{}) { // nor for the chunk that was done
 			t.Errorf("chunk %d: %+v", f.chunks[i], a)
 		}
 	}

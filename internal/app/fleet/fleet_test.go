@@ -33,7 +33,7 @@ func newSite(t *testing.T) *site { return newSiteOn(t, filepath.Join(t.TempDir()
 
 func newSiteOn(t *testing.T, db string) *site { return &site{fleettest.New(t, db, catalog.Options{})} }
 
-// put makes an object of a seed's bytes.
+// put stores an object with bytes from a seed.
 func (s *site) put(name string, n int) {
 	content := make([]byte, n)
 	seed := [32]byte{}
@@ -103,7 +103,8 @@ func TestEveryObjectIsPackedOnce(t *testing.T) {
 	}
 }
 
-// A source may be all keys that begin with a string, wherever that ends.
+// TestSourcesAreStringPrefixes checks that a source may be all keys with a
+// prefix that ends anywhere.
 func TestSourcesAreStringPrefixes(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"logs/2025-12/a", "logs/2026-01/a", "logs/2026-02/b", "logs/2026", "logs/20260", "other/x"} {
@@ -131,8 +132,8 @@ func TestSourcesAreStringPrefixes(t *testing.T) {
 	}
 }
 
-// Archives may go to a folder of the bucket that they are made of, by any plan: they are not
-// packed again.
+// TestArchivesBelowTheSourceAreNotPacked checks that plans may write archives
+// into a folder of their source bucket: no plan packs them again.
 func TestArchivesBelowTheSourceAreNotPacked(t *testing.T) {
 	s := newSite(t)
 	s.some(50, 5000)
@@ -165,7 +166,8 @@ func TestArchivesBelowTheSourceAreNotPacked(t *testing.T) {
 	}
 }
 
-// A source that grows is planned every night, and packed into a folder of its own.
+// TestArchivesOfThreeNightsAreNotPacked plans a growing source every night,
+// and packs it into a folder of its own.
 func TestArchivesOfThreeNightsAreNotPacked(t *testing.T) {
 	s := newSite(t)
 	nightly := Spec{Sources: []string{"s3://from"}, Target: "s3://from/packed/x%20y.caf", Protect: 0.1}
@@ -180,7 +182,8 @@ func TestArchivesOfThreeNightsAreNotPacked(t *testing.T) {
 	}
 	s.Check()
 
-	// Who forgot what the archives are is told of them, and does not pack them.
+	// A new catalogue has no record of the archives. They are recognised and are
+	// not packed.
 	db := filepath.Join(t.TempDir(), "fresh.db")
 	if err := catalog.Create(t.Context(), db); err != nil {
 		t.Fatal(err)
@@ -194,7 +197,7 @@ func TestArchivesOfThreeNightsAreNotPacked(t *testing.T) {
 		t.Errorf("planned over archives that are there: %v", err)
 	}
 	for i := range 3 {
-		s.S3.Remove("from", fmt.Sprintf("packed/x y-%05d.caf", i+1)) // and their parity stays
+		s.S3.Remove("from", fmt.Sprintf("packed/x y-%05d.caf", i+1)) // and their parity stays behind
 	}
 	nightly.Name = "again"
 	if p, err := Plan(t.Context(), fresh, nightly, nil); err != nil || p.Objects != 3 || p.Archives != 3 {
@@ -273,7 +276,7 @@ func TestWhatVanishedOrChangedIsRecordedAsSuch(t *testing.T) {
 	if o := s.totals().Outcomes; o[catalog.Vanished] != 1 || o[catalog.Changed] != 1 || o[catalog.Packed] != 48 {
 		t.Errorf("outcomes %v", o)
 	}
-	// What changed is packed by planning again.
+	// Planning again packs the changed objects.
 	s.Want[other] = changed
 	if p := s.plan(spec); p.Objects != 1 {
 		t.Errorf("planned again %+v", p)
@@ -337,7 +340,7 @@ func TestAnObjectThatCannotBeReadIsSetAsideInTheEnd(t *testing.T) {
 			var events []Event
 			sum := s.work(WorkOptions{Tries: 2, Tell: func(e Event) { events = append(events, e) }})
 			failed := 1
-			if status == http.StatusForbidden { // asked for again alone, it is still refused
+			if status == http.StatusForbidden { // it is requested again by itself, and is still refused
 				failed = 0
 			}
 			if sum.Failed != failed || sum.Done != 1 || sum.Objects != 19 || asked.Load() < 2 || failed == 0 && asked.Load() != 2 {
@@ -359,7 +362,7 @@ func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
 	s := newSite(t)
 	s.some(30, 3000)
 	s.plan(spec)
-	// The first claim gets as far as the archive, and no further.
+	// The first claim writes the archive, and nothing more.
 	k, err := s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -397,8 +400,9 @@ func TestAnArchiveOfAnEarlierClaimIsRecorded(t *testing.T) {
 	}
 }
 
-// Each archive has its parity before its chunk is done, which is written by who packs it
-// and not from what was packed.
+// TestChunksHaveTheirParity checks that each archive has its parity before its
+// chunk is done, and that the packing worker writes it without reading the
+// archive back.
 func TestChunksHaveTheirParity(t *testing.T) {
 	s := newSite(t)
 	s.some(200, 5000)
@@ -416,7 +420,7 @@ func TestChunksHaveTheirParity(t *testing.T) {
 	if sum.Done != p.Chunks || sum.Failed != 0 {
 		t.Errorf("worked %+v of %+v", sum, p)
 	}
-	if n := again.Load(); n > int64(p.Chunks) { // its index is, by the survey
+	if n := again.Load(); n > int64(p.Chunks) { // its index is read, by the survey
 		t.Errorf("%d reads of %d archives", n, p.Chunks)
 	}
 	s.Meet(nil)
@@ -443,7 +447,8 @@ func (s *site) wantParity(p Planned) {
 	}
 }
 
-// A chunk is not done while its parity is missing: who has it next writes that.
+// TestParityThatWasNotWrittenIsWrittenByTheNextClaim checks that a chunk is
+// not done while its parity is missing, and that the next claim writes it.
 func TestParityThatWasNotWrittenIsWrittenByTheNextClaim(t *testing.T) {
 	s := newSite(t)
 	s.some(100, 5000)
@@ -614,7 +619,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Small objects take one request each, and their chunk few besides.
+// TestAChunkTakesFewRequestsBesidesItsObjects checks that small objects take
+// one request each, and their chunk few more.
 func TestAChunkTakesFewRequestsBesidesItsObjects(t *testing.T) {
 	s := newSite(t)
 	for i := range 600 {

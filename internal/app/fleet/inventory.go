@@ -22,11 +22,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// maxManifest is how long the manifest of an inventory may be: it names a file for some
-// million objects.
+// maxManifest is the maximum size of an inventory's manifest, which names one
+// file per some million objects.
 const maxManifest = 64 << 20
 
-// A manifest says what an inventory of a bucket is: files, of rows, of columns.
+// A manifest describes an inventory of a bucket: its files, the format of
+// their rows, and the columns.
 type manifest struct {
 	Bucket string          `json:"sourceBucket"`
 	Format string          `json:"fileFormat"`
@@ -42,7 +43,8 @@ type inventoryFile struct {
 	MD5  string `json:"MD5checksum"`
 }
 
-// parseManifest reads a manifest, and says why an inventory cannot be read.
+// parseManifest parses a manifest. It returns an error if the inventory cannot
+// be read.
 func parseManifest(b []byte) (m manifest, err error) {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return m, fmt.Errorf("expected the manifest of an inventory: %w", err)
@@ -75,7 +77,7 @@ func parseManifest(b []byte) (m manifest, err error) {
 
 func (m manifest) column(name string) int { return slices.Index(m.columns, name) }
 
-// readInventory takes in what an inventory has.
+// readInventory adds the objects of an inventory to the list.
 func (l *list) readInventory(ctx context.Context, address string) error {
 	source, err := url.Parse(store.AddressOf(l.from.st, ""))
 	if err != nil || source.Scheme != "s3" {
@@ -112,8 +114,9 @@ func (l *list) readInventory(ctx context.Context, address string) error {
 	return nil
 }
 
-// beside is the address of a file that a manifest names: in the manifest's bucket; on a disk
-// below one of the folders that the manifest is in, or beside it.
+// beside returns the address of a file that a manifest names. It is in the
+// manifest's bucket or, on a disk, below one of the manifest's parent folders
+// or beside the manifest.
 func beside(manifest, key string) (string, error) {
 	if scheme := store.Scheme(manifest); scheme != "" {
 		u, err := url.Parse(manifest)
@@ -138,8 +141,8 @@ func beside(manifest, key string) (string, error) {
 	}
 }
 
-// readFile takes in one file of an inventory, of which what begins with a prefix is the
-// source's.
+// readFile adds the objects of one file of an inventory. Only keys that begin
+// with prefix belong to the source.
 func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, address, prefix string) error {
 	in, err := openWhole(ctx, address)
 	if err != nil {
@@ -175,7 +178,7 @@ func (l *list) readFile(ctx context.Context, m manifest, f inventoryFile, addres
 	return nil
 }
 
-// addRow takes in a row, if it is the newest version of an object of the source.
+// addRow adds a row if it is the newest version of an object of the source.
 func (l *list) addRow(m manifest, fields []string, prefix string) error {
 	if len(fields) != len(m.columns) {
 		return fmt.Errorf("expected %d columns, found %d", len(m.columns), len(fields))
@@ -219,8 +222,8 @@ func (l *list) addRow(m manifest, fields []string, prefix string) error {
 	return l.add(name, size, version)
 }
 
-// splitRow appends the fields of a row of CSV. Keys are escaped, so that no field has the
-// end of a line.
+// splitRow appends the fields of a CSV row. Keys are escaped, so no field
+// contains a line end.
 func splitRow(line string, fields []string) ([]string, error) {
 	for {
 		field := ""

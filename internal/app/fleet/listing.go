@@ -18,11 +18,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// archives are those that the catalogue knows, and those that plans make, by their addresses.
+// archives are the addresses of the archives that the catalogue records, and
+// of those that plans make.
 type archives map[string]bool
 
-// made returns the archives that may lie below a source: where packed objects go to a folder of
-// the bucket that they come from, they would be packed again.
+// made returns the archives that may be below a source. If objects are packed
+// into a folder of their own bucket, these would be packed again.
 func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 	made := archives{}
 	below := func(address string) {
@@ -45,7 +46,7 @@ func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 	}
 	for _, p := range plans {
 		if f := format.All().ByName(p.Format); f != nil && f.Parts != nil {
-			below(p.Target) // which is the archive
+			below(p.Target) // which is the archive itself
 		}
 		for k, err := range c.Chunks(ctx, p.ID) {
 			if err != nil {
@@ -57,7 +58,8 @@ func (j *job) made(ctx context.Context, c *catalog.Catalog) (archives, error) {
 	return made, nil
 }
 
-// has reports whether an object is an archive, a part of one, or beside one.
+// has reports whether an object is an archive, a part of one, or a file beside
+// one.
 func (a archives) has(address string) bool {
 	if len(a) == 0 {
 		return false
@@ -73,7 +75,8 @@ func (a archives) has(address string) bool {
 	return false
 }
 
-// ofArchive reports whether an address is that of an archive, or of what lies beside one.
+// ofArchive reports whether an address is that of an archive, or of a file
+// beside one.
 func ofArchive(address string, is func(string) bool) bool {
 	for _, beside := range []string{"", parity.Suffix, kept.Suffix} {
 		if name, ok := strings.CutSuffix(address, beside); ok && is(name) {
@@ -83,8 +86,9 @@ func ofArchive(address string, is func(string) bool) bool {
 	return false
 }
 
-// own returns what tells the archives that the plan may make, by their addresses. The catalogue
-// need not know them: parity may be left of one that was removed.
+// own returns a function that recognises the archives that the plan may make,
+// by their addresses. The catalogue need not have them: parity may be left
+// over from an archive that was removed.
 func (j *job) own() func(address string) bool {
 	whole := store.AddressOf(j.target, j.chunk(-1))
 	i := strings.LastIndex(whole, "00000")
@@ -102,13 +106,15 @@ func (j *job) own() func(address string) bool {
 	}
 }
 
-// listed yields what the sources have, in byte order of the paths. It counts what it skips.
+// listed yields the objects of the sources, in byte order of the paths. It
+// counts the objects that it skips.
 func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.Seq2[catalog.Member, error] {
 	order := make([]int, len(j.origins))
 	for i := range order {
 		order[i] = i
 	}
-	// No prefix begins with another, so whole sources lie one behind the other.
+	// No prefix begins with another one, so the sources follow each other as a
+	// whole.
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(j.origins[a].prefix, j.origins[b].prefix) })
 	own := j.own()
 	names, err := glob.NewFilter(nil, j.set.Exclude)
@@ -130,7 +136,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 				case names.Excluded(m.Path):
 					continue
 				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
-					skipped.Markers++ // it is implied by what is in it
+					skipped.Markers++ // its contents imply it
 					continue
 				case made.has(address) || ofArchive(address, own):
 					skipped.Archives++
@@ -154,14 +160,15 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 	}
 }
 
-// dotted finds out which keys with an element of dots cannot be asked for: the first of each
-// kind is.
+// dotted finds out which keys with an element of dots cannot be requested, by
+// requesting the first of each kind.
 type dotted struct {
 	from  origin
 	known map[string]bool // by kind: refused
 }
 
-// errDots says of a key why it cannot be asked for, nil if it has no such element.
+// errDots returns why a key cannot be requested, or nil if it has no such
+// element.
 func errDots(key string) error {
 	for e := range strings.SplitSeq(key, "/") {
 		if e == "." || e == ".." {
@@ -171,15 +178,17 @@ func errDots(key string) error {
 	return nil
 }
 
-// refused reports whether an object cannot be asked for. err is what says nothing of the key.
+// refused reports whether an object cannot be requested. It sets err to errors
+// that are not about the key.
 func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool {
 	if d.from.st.Can().Near || errDots(info.Name) == nil {
 		return false
 	}
 	if info.Size == 0 || info.Version == "" {
-		return true // nothing would tell it from another
+		return true // nothing would distinguish it from another one
 	}
-	// A path may be refused since it has "..", or "." only, or since it leads out of its bucket.
+	// A path may be refused because of "..", because of "." only, or because it
+	// leads out of its bucket.
 	kind := "."
 	depth := 0
 	for e := range strings.SplitSeq(info.Name, "/") {
@@ -212,7 +221,8 @@ func (d *dotted) refused(ctx context.Context, info store.Info, err *error) bool 
 	return oerr != nil
 }
 
-// objects yields what a source has, in byte order: what it lists, or is said to have.
+// objects yields the objects of a source, in byte order: from its listing, or
+// from the given list.
 func (o origin) objects(ctx context.Context) iter.Seq2[store.Info, error] {
 	if o.list != nil {
 		return o.list.infos(ctx)
@@ -220,8 +230,8 @@ func (o origin) objects(ctx context.Context) iter.Seq2[store.Info, error] {
 	return branches(ctx, o.st, o.begin, listPage, listHeld)
 }
 
-// fresh yields those of listed that are not planned in this version, or were planned
-// and could not be packed; it counts the others.
+// fresh yields those of listed that are not planned in this version, or that
+// were planned but could not be packed. It counts the others.
 func fresh(listed, planned iter.Seq2[catalog.Member, error], known *int64) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
 		next, stop := iter.Pull2(planned)
@@ -251,8 +261,8 @@ func same(a, b catalog.Member) bool {
 	return a.Size == b.Size && a.Version == b.Version && a.Origin == b.Origin
 }
 
-// reachable says why a source cannot be listed, nil if it can. Where it is gone as a
-// whole its objects did not vanish.
+// reachable returns why a source cannot be listed, or nil if it can. If the
+// whole source is gone, its objects have not vanished.
 func (o origin) reachable(ctx context.Context) error {
 	for _, err := range store.List(ctx, o.st, o.begin) {
 		return err

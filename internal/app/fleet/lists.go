@@ -23,22 +23,23 @@ import (
 )
 
 const (
-	// maxLine is how long a line of a list may be. A key has 1024 bytes at most, a path of
-	// a disk some 4096, and each may be escaped.
+	// maxLine is the maximum length of a line in a list. A key has at most 1024
+	// bytes, and a path on a disk about 4096, and each may be escaped.
 	maxLine = 64 << 10
 
-	// maxListed is how long an object of a list may be, far beyond what services keep.
+	// maxListed is the largest size that an object of a list may have, far above
+	// the limits of services.
 	maxListed = 1 << 50
 
-	// maxRefused is how many objects in a row may be refused to us. Where all are, it is
-	// not the objects.
+	// maxRefused is the maximum number of consecutive objects to which access is
+	// refused. If all are, the cause is not in the objects.
 	maxRefused = 100
 
-	listAhead = 1 << 20 // of a list, by one request
+	listAhead = 1 << 20 // bytes of a list read by one request
 )
 
-// A list is what a source is said to have, instead of its listing: sorted, and what is not
-// known of an object is asked for.
+// A list replaces the listing of a source. It is sorted, and attributes that
+// it lacks are requested for each object.
 type list struct {
 	from    origin
 	rows    *sorter.Sorter
@@ -51,7 +52,8 @@ type list struct {
 // listed reports whether a Spec has a list.
 func (s Spec) listed() bool { return s.List != "" || s.Inventory != "" }
 
-// takeList reads the list that a source has, if it has one. It is to be closed.
+// takeList reads the list of a source, if it has one. The caller must close
+// it.
 func (j *job) takeList(ctx context.Context, s Spec, skipped *Skipped) (l *list, err error) {
 	if !s.listed() {
 		return nil, nil
@@ -82,7 +84,8 @@ func (l *list) close() {
 	}
 }
 
-// add takes an object in. Without a version, or with a size below 0, it will be asked for.
+// add adds an object. If it has no version, or its size is below 0, these are
+// requested later.
 func (l *list) add(name string, size int64, version string) error {
 	if !strings.HasPrefix(name, l.from.begin) {
 		l.skipped.Outside++
@@ -157,7 +160,7 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 	})
 }
 
-// readLines reads a list: a key a line, or a line of JSON for each object.
+// readLines reads a list: one key per line, or one line of JSON per object.
 func (l *list) readLines(ctx context.Context, address string) error {
 	parse := parseKey
 	switch strings.ToLower(path.Ext(address)) {
@@ -199,7 +202,8 @@ func eachLine(r io.Reader, address string, do func(line []byte) error) error {
 	return nil
 }
 
-// splitLines is bufio.ScanLines, which takes all of a line of \r for the line's end.
+// splitLines is bufio.ScanLines, except that it keeps a \r at the end of a
+// line.
 func splitLines(data []byte, end bool) (advance int, line []byte, err error) {
 	if i := bytes.IndexByte(data, '\n'); i >= 0 {
 		return i + 1, data[:i], nil
@@ -210,7 +214,8 @@ func splitLines(data []byte, end bool) (advance int, line []byte, err error) {
 	return 0, nil, nil
 }
 
-// parseKey reads a line that is a key, empty if it has none.
+// parseKey parses a line that is a key. The name is empty if the line has
+// none.
 func parseKey(line []byte) (name string, size int64, version string, err error) {
 	return string(bytes.TrimSuffix(line, []byte("\r"))), -1, "", nil
 }
@@ -244,7 +249,7 @@ func parseObject(line []byte) (name string, size int64, version string, err erro
 	return *x.Key, size, version, err
 }
 
-// etag returns an ETag as listings have it, in quotes.
+// etag returns an ETag in the form of listings, in quotes.
 func etag(tag string) (string, error) {
 	tag = strings.TrimSuffix(strings.TrimPrefix(tag, `"`), `"`)
 	if tag == "" {
@@ -256,7 +261,7 @@ func etag(tag string) (string, error) {
 	return `"` + tag + `"`, nil
 }
 
-// A whole is an object that is read from its beginning to its end.
+// A whole is an object that is read from start to end.
 type whole struct {
 	*bufio.Reader
 	ctx  context.Context
@@ -265,7 +270,7 @@ type whole struct {
 	size int64
 }
 
-// openWhole opens what lies at an address to be read from its beginning.
+// openWhole opens the object at an address for reading from its start.
 func openWhole(ctx context.Context, address string) (*whole, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -286,7 +291,7 @@ func openWhole(ctx context.Context, address string) (*whole, error) {
 
 func (w *whole) Close() error { return w.o.Close() }
 
-// rest is what the buffer of a whole reads from.
+// rest is the reader below the buffer of a whole.
 type rest whole
 
 func (r *rest) Read(p []byte) (int, error) {

@@ -28,7 +28,8 @@ func (s *site) file(name, content string) string {
 	return path
 }
 
-// A list of keys need not be sorted; what is not there is named.
+// TestPlansAreMadeOfAListOfKeys checks that a list of keys need not be sorted,
+// and that missing objects are reported.
 func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 	s := newSite(t)
 	s.some(60, 3000)
@@ -59,7 +60,7 @@ func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 	}
 	s.work(WorkOptions{Workers: 2})
 	s.Check()
-	// Listed, these are the same versions, and the same plan.
+	// By listing, these are the same versions, and the same plan.
 	if p = s.plan(spec); p.Known != 61 || p.Objects != 1 {
 		t.Errorf("listed %+v", p)
 	}
@@ -107,7 +108,8 @@ func TestPlansAreMadeOfLinesOfJSON(t *testing.T) {
 	s.Check()
 }
 
-// What a list says is compared when the object is read.
+// TestListsAreNotBelieved checks that the values in a list are compared when
+// the object is read.
 func TestListsAreNotBelieved(t *testing.T) {
 	s := newSite(t)
 	s.put("x", 100)
@@ -132,7 +134,8 @@ func TestListsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// One object that is refused is named, and if all are, the plan is.
+// TestObjectsOfAListThatAreRefused checks that one object to which access is
+// refused is reported, and that the plan fails if all are.
 func TestObjectsOfAListThatAreRefused(t *testing.T) {
 	s := newSite(t)
 	s.some(150, 100)
@@ -161,7 +164,7 @@ func TestObjectsOfAListThatAreRefused(t *testing.T) {
 	}
 }
 
-// An inventoryOf is what S3 writes of a bucket.
+// inventory writes an inventory in the form that S3 uses.
 func (s *site) inventory(format, schema string, rows ...[]string) (manifest string) {
 	var files []string
 	for i, half := range [][][]string{rows[:len(rows)/2], rows[len(rows)/2:]} {
@@ -222,7 +225,7 @@ func TestPlansAreMadeOfAnInventory(t *testing.T) {
 	s.work(WorkOptions{})
 	s.Check()
 
-	// Of a folder of the bucket, and on a disk as it was fetched.
+	// For a folder of the bucket, and on a disk after it was downloaded.
 	dir := t.TempDir()
 	for _, name := range []string{"data/0.csv.gz", "data/1.csv.gz", "2026-05-01T01-00Z/manifest.json"} {
 		at := filepath.Join(dir, "lists/from/all", name)
@@ -276,7 +279,7 @@ func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
 		refused(bad, "data/1.csv.gz: line 3")
 	}
 	with.Inventory = s.inventory("CSV", schema, s.rows()...)
-	s.S3.Rot("out", "lists/from/all/data/1.csv.gz", 4) // the time that gzip has
+	s.S3.Rot("out", "lists/from/all/data/1.csv.gz", 4) // the time in gzip's header
 	refused("a damaged file", "md5")
 	with.Inventory = s.inventory("CSV", schema, s.rows()...)
 	s.S3.Put("out", "lists/from/all/data/1.csv.gz", s.S3.Get("out", "lists/from/all/data/1.csv.gz")[:50])

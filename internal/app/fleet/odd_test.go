@@ -23,7 +23,8 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// A folder that is taken away after it was planned is no reason to give up a chunk.
+// TestAnyNumberOfObjectsMayVanishOrChangeInARow checks that the removal of a
+// folder after planning does not fail a chunk.
 func TestAnyNumberOfObjectsMayVanishOrChangeInARow(t *testing.T) {
 	for _, what := range []string{"vanished", "changed"} {
 		t.Run(what, func(t *testing.T) {
@@ -49,8 +50,8 @@ func TestAnyNumberOfObjectsMayVanishOrChangeInARow(t *testing.T) {
 	}
 }
 
-// Keys that cannot be asked for are set aside at once, and hold up none of the others. All
-// others are packed as they are.
+// TestOddKeysHoldUpNoOthers checks that keys that cannot be requested are set
+// aside at once, and do not delay the others, which are packed unchanged.
 func TestOddKeysHoldUpNoOthers(t *testing.T) {
 	s := newSite(t)
 	s.some(50, 400)
@@ -77,7 +78,7 @@ func TestOddKeysHoldUpNoOthers(t *testing.T) {
 	}
 	s.Check()
 
-	// What a catalogue says is below a folder leads to what is in it.
+	// The names that a catalogue lists in a folder lead to its contents.
 	var walked []string
 	var walk func(prefix string)
 	walk = func(prefix string) {
@@ -99,8 +100,10 @@ func TestOddKeysHoldUpNoOthers(t *testing.T) {
 	}
 }
 
-// A server, or what is before it, may resolve such a path, or refuse it: this is found out by
-// the first one of each kind, and the keys are named when they are planned.
+// TestKeysWithDotsThatCannotBeAskedForAreNotPlanned checks keys with elements
+// of dots. A server, or a proxy before it, may resolve such a path or refuse
+// it. The first key of each kind shows this, and the keys are reported during
+// planning.
 func TestKeysWithDotsThatCannotBeAskedForAreNotPlanned(t *testing.T) {
 	for _, what := range []string{"refused", "resolved"} {
 		t.Run(what, func(t *testing.T) {
@@ -145,7 +148,8 @@ func TestKeysWithDotsThatCannotBeAskedForAreNotPlanned(t *testing.T) {
 	}
 }
 
-// An object whose key ends in a slash stands for a folder only if it is empty.
+// TestContentMayBeBelowASlash checks that an object whose key ends in a slash
+// represents a folder only if it is empty.
 func TestContentMayBeBelowASlash(t *testing.T) {
 	s := newSite(t)
 	s.put("a/", 100)
@@ -160,7 +164,8 @@ func TestContentMayBeBelowASlash(t *testing.T) {
 	s.Check()
 }
 
-// A slash at the beginning of a key is no end of the bucket's name.
+// TestASourceMayBeginWithASlash checks that a slash at the start of a key is
+// not taken for the end of the bucket's name.
 func TestASourceMayBeginWithASlash(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"/a", "//b", "/c/d", "e"} {
@@ -189,7 +194,8 @@ func TestASourceMayBeginWithASlash(t *testing.T) {
 	}
 }
 
-// An upload of somebody else, of a name that begins like ours, is not taken away.
+// TestUploadsOfOthersStay checks that another program's upload, whose name
+// begins like holdall's, is not removed.
 func TestUploadsOfOthersStay(t *testing.T) {
 	s := newSite(t)
 	s.some(10, 300)
@@ -216,7 +222,7 @@ func TestUploadsOfOthersStay(t *testing.T) {
 	s.Check()
 }
 
-// Folders are sources and targets as buckets are.
+// TestFoldersAreSourcesAndTargets checks that local folders work like buckets.
 func TestFoldersAreSourcesAndTargets(t *testing.T) {
 	s := newSite(t)
 	from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()
@@ -245,7 +251,8 @@ func TestFoldersAreSourcesAndTargets(t *testing.T) {
 	s.Check()
 }
 
-// Of two who make a plan of one name at once neither spoils what the other does.
+// TestTwoMayMakeAPlanAtOnce checks that two processes that make a plan of the
+// same name at once do not damage each other's work.
 func TestTwoMayMakeAPlanAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.some(400, 3000)
@@ -268,7 +275,8 @@ func TestTwoMayMakeAPlanAtOnce(t *testing.T) {
 	s.Check()
 }
 
-// What is planned while others are packed is packed, each version in one chunk.
+// TestPlanningWhileWorkersRun checks that objects planned while others are
+// packed are packed, each version in one chunk.
 func TestPlanningWhileWorkersRun(t *testing.T) {
 	s := newSite(t)
 	s.some(200, 2000)
@@ -295,7 +303,8 @@ func TestPlanningWhileWorkersRun(t *testing.T) {
 	}
 }
 
-// A database that is away for a while costs no chunk a try, whatever is done meanwhile.
+// TestADatabaseThatIsAwayIsWaitedFor checks that a database that is away for a
+// while costs no chunk a try, whatever the workers are doing.
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
 	s := newSiteOn(t, pgtest.Database(t))
 	s.some(4500, 100)

@@ -17,11 +17,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An archive that is written in parts has a chunk for each, and a last one, whose work
-// is to merge them. A plan that is planned again goes on with a further archive.
+// An archive that is written in parts has a chunk for each part, and a last
+// chunk that merges them. If such a plan is planned again, the new objects go
+// into a further archive.
 
-// whole names an archive of a plan that is written in parts: the first is called as the
-// target is, the others are numbered.
+// whole returns the name of an archive of a plan that is written in parts. The
+// first has the name of the target; the others have numbers.
 func (j *job) whole(archive int) string {
 	name := strings.TrimSuffix(j.name, "/")
 	if archive == 0 {
@@ -36,14 +37,15 @@ func (j *job) whole(archive int) string {
 	return pack.ChunkName(name, archive+1, ext)
 }
 
-// A seat is where a chunk belongs: the archive, and the parts of it that come before.
+// A seat is a chunk's place: its archive, and the earlier parts of that
+// archive.
 type seat struct {
 	archive int // from 0 on
 	name    string
 	parts   []catalog.Chunk
 }
 
-// next is the seat behind a chunk.
+// next returns the seat of the chunk after k.
 func (s seat) next(k catalog.Chunk) seat {
 	if k.Last {
 		return seat{archive: s.archive + 1}
@@ -51,8 +53,8 @@ func (s seat) next(k catalog.Chunk) seat {
 	return seat{archive: s.archive, parts: append(s.parts, k)}
 }
 
-// seatOf finds the seat of a chunk, or that of the next one that is planned if its
-// number is not there yet.
+// seatOf returns the seat of a chunk. If there is no chunk of that number yet,
+// it is the seat of the next one to be planned.
 func (j *job) seatOf(ctx context.Context, c *catalog.Catalog, number int) (s seat, err error) {
 	if j.format.Parts == nil {
 		return s, nil
@@ -70,17 +72,17 @@ func (j *job) seatOf(ctx context.Context, c *catalog.Catalog, number int) (s sea
 	return s, nil
 }
 
-// part is what a chunk writes of its archive, as this claim.
+// part returns the part that a chunk writes under the current claim.
 func (s seat) part(k catalog.Chunk) format.Part {
 	return format.Part{Archive: s.name, Number: len(s.parts), Try: k.Fence}
 }
 
-// creating are the options that parts are made with, and merged.
+// creating returns the options for writing parts and merging them.
 func (j *job) creating() format.CreateOptions {
 	return format.CreateOptions{NoDigests: j.set.Plain, Param: j.set.Param, Scratch: pack.NewScratch}
 }
 
-// writing is the format for the object of one part.
+// writing returns the format for the object of one part.
 func (j *job) writing(p format.Part) *format.Format {
 	f := *j.format
 	f.Create = func(ctx context.Context, st store.Store, _ string, o format.CreateOptions) (format.Writer, error) {
@@ -89,7 +91,7 @@ func (j *job) writing(p format.Part) *format.Format {
 	return &f
 }
 
-// openPart opens a part by the list of a try.
+// openPart opens a part with the list of a try.
 func (j *job) openPart(ctx context.Context, p format.Part) (*holdall.Archive, error) {
 	return holdall.OpenStore(ctx, j.target, j.format.Parts.Object(p.Archive, p.Number), j.readingPart(p))
 }
@@ -103,8 +105,8 @@ func (j *job) readingPart(p format.Part) holdall.OpenOptions {
 	return holdall.OpenOptions{Format: f.Name, Formats: []*format.Format{&f}}
 }
 
-// adoptPart takes over a part that an earlier claim of the chunk made. Its error wraps
-// fs.ErrNotExist if there is none.
+// adoptPart records a part that an earlier claim of the chunk made. If there
+// is none, its error wraps fs.ErrNotExist.
 func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p format.Part, e *Event) error {
 	name := j.format.Parts.Object(p.Archive, p.Number)
 	if err := isThere(ctx, j.target, name); err != nil {
@@ -126,8 +128,8 @@ func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p forma
 	return w.takeOver(ctx, j, k, name, e, in, nil)
 }
 
-// isThere asks for an object, and returns an error that wraps fs.ErrNotExist if it is
-// not there.
+// isThere requests an object. If the object does not exist, the error wraps
+// fs.ErrNotExist.
 func isThere(ctx context.Context, st store.Store, name string) error {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -138,9 +140,9 @@ func isThere(ctx context.Context, st store.Store, name string) error {
 	return err
 }
 
-// fitting returns the tries whose lists may be of the part that is there. Mostly that
-// is one: there are several where a claim ended between list and object, or came late
-// with its list.
+// fitting returns the tries whose lists may belong to the existing part. There
+// is usually one. There are several if a claim ended between writing the list
+// and the object, or wrote its list too late.
 func (j *job) fitting(ctx context.Context, archive string, number int) (fit []format.Part, err error) {
 	tries, err := j.format.Parts.Tries(ctx, j.target, archive, number)
 	if err != nil {
@@ -163,7 +165,8 @@ func (j *job) fitting(ctx context.Context, archive string, number int) (fit []fo
 	return fit, nil
 }
 
-// theOne returns the only one of those that fit, or which of several is right.
+// theOne returns the only fitting try or, if there are several, the one for
+// which is reports true.
 func theOne(fit []format.Part, none error, is func(format.Part) (bool, error)) (format.Part, error) {
 	if len(fit) == 1 {
 		return fit[0], nil
@@ -176,14 +179,15 @@ func theOne(fit []format.Part, none error, is func(format.Part) (bool, error)) (
 	return format.Part{}, none
 }
 
-// sound reports whether all is in a part that its list says: all that is in it is read.
+// sound reports whether a part is complete according to its list, by reading
+// everything in it.
 func (j *job) sound(ctx context.Context, p format.Part) (bool, error) {
 	name := j.format.Parts.Object(p.Archive, p.Number)
 	v, err := holdall.VerifyStore(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
 	return v.Errors == 0, err
 }
 
-// nothingElse wants an archive to have n entries.
+// nothingElse returns an error unless an archive has n entries.
 func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n int64) error {
 	found := int64(0)
 	for e, err := range in.Entries(ctx) {
@@ -200,8 +204,8 @@ func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n in
 	return nil
 }
 
-// recorded returns the try of a part that is done whose list has what the catalogue
-// says was packed. Two that do are alike.
+// recorded returns the try of a finished part whose list matches what the
+// catalogue records as packed. If two match, they are alike.
 func (w *worker) recorded(ctx context.Context, j *job, k catalog.Chunk, archive string, number int) (format.Part, error) {
 	fit, err := j.fitting(ctx, archive, number)
 	if err != nil {
@@ -232,7 +236,7 @@ func (w *worker) hasRecorded(ctx context.Context, j *job, k catalog.Chunk, p for
 	return true, nil
 }
 
-// merge makes an archive of the parts that come before a last chunk, and records it.
+// merge makes an archive of the parts before a last chunk, and records it.
 func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
 	s, err := j.seatOf(ctx, w.c, k.Number)
 	if err != nil {
@@ -256,7 +260,7 @@ func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	// Whoever merged it, what is recorded is compared with what was planned.
+	// Whichever claim merged it, what is recorded is compared with the plan.
 	if err := w.record(ctx, j, k, s.name, made{}); err != nil {
 		return err
 	}
@@ -264,8 +268,8 @@ func (w *worker) merge(ctx context.Context, j *job, k catalog.Chunk) error {
 	return nil
 }
 
-// clear takes away what is of no use beside an archive that is there. Nothing depends
-// on it.
+// clear removes leftovers beside a finished archive. It is optional: nothing
+// depends on it.
 func (j *job) clear(ctx context.Context, archive string) {
 	j.tidy(ctx, archive+"/")
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

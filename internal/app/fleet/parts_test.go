@@ -23,7 +23,8 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// bundle is packed in parts. Its plan is called as that of the other tests.
+// bundle is packed in parts. Its plan has the same name as that of the other
+// tests.
 var bundle = Spec{Name: spec.Target, Sources: []string{"s3://from"}, Target: "s3://out/set.bundle", ChunkSize: 100_000, Param: map[string]string{"level": "1"}}
 
 // out returns the names of the target's objects below a folder.
@@ -42,8 +43,8 @@ func (s *site) out(folder string) (names []string) {
 	return names
 }
 
-// checkBundles is check for bundles, of which there shall be some, without lists of
-// parts, and in which nothing is wrong.
+// checkBundles is check for bundles: there must be n, without lists of parts,
+// and without errors.
 func (s *site) checkBundles(n int) {
 	s.T.Helper()
 	s.Check()
@@ -90,7 +91,7 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A plan keeps no times.
+	// A plan stores no times.
 	if _, err := pack.Objects(t.Context(), target, name, func(yield func(pack.Object, error) bool) {
 		for info, err := range store.List(t.Context(), st, "") {
 			info.ModTime = time.Time{}
@@ -101,7 +102,7 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 	}, pack.Options{Param: map[string]string{"level": "1", "shard-size": fmt.Sprint(1 << 20)}}); err != nil {
 		t.Fatal(err)
 	}
-	// One chunk is one shard, whose name and length are those of the only one.
+	// One chunk makes one shard. Its name and length are those of a single shard.
 	large := bundle
 	large.Name, large.Target, large.ChunkSize = "large", "s3://out/large.bundle", 1<<20
 	s.plan(large)
@@ -164,7 +165,7 @@ func TestAPlanThatBrokeOffGetsOneBundle(t *testing.T) {
 	if all, err := s.C.Archives(t.Context()); len(all) != 0 || err != nil {
 		t.Errorf("an archive of half a plan: %v, %v", all, err)
 	}
-	// An object that is packed already is another now.
+	// An object that is packed already has changed.
 	s.put("data/000/00000", 50)
 	s.plan(bundle)
 	s.work(WorkOptions{Workers: 2})
@@ -221,7 +222,7 @@ func TestABundleWaitsForPartsThatWereSetAside(t *testing.T) {
 	s.checkBundles(1)
 }
 
-// recorded returns what the catalogue has, by path.
+// recorded returns the paths in the catalogue.
 func (s *site) recorded() map[string]bool {
 	s.T.Helper()
 	found := map[string]bool{}
@@ -240,8 +241,8 @@ func (s *site) recorded() map[string]bool {
 	return found
 }
 
-// dying works as a worker does that is killed when it makes a request, and never gives
-// anything back.
+// dying works like a worker that is killed during a request, and so never
+// releases its claims.
 func (s *site) dying(ctx context.Context, tries int) {
 	w := &worker{c: s.C, o: WorkOptions{Tries: tries}, jobs: map[int64]*job{}}
 	for ctx.Err() == nil {
@@ -273,14 +274,14 @@ func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 				return false
 			}
 			if r.Method == http.MethodDelete && removed.Add(1) > 2 {
-				return false // one list less is as another
+				return false // deleting each further list is the same case again
 			}
 			if made.Add(1) == n {
 				kill()
 				if n%2 == 1 {
 					panic(http.ErrAbortHandler)
 				}
-				// It is carried out, and nobody hears of it.
+				// It is carried out, but the answer is lost.
 			}
 			return false
 		})
@@ -288,7 +289,7 @@ func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 		killed := ctx.Err() != nil
 		kill()
 		s.Meet(nil)
-		for _, name := range empty { // who comes next finds less
+		for _, name := range empty { // the next claim finds fewer
 			s.S3.Remove("from", name)
 			delete(s.Want, name)
 		}
@@ -312,7 +313,8 @@ func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 	}
 }
 
-// Two tries of a part whose shards are the same, and which do not have the same files.
+// TestTheListThatCountsIsThatOfTheClaimThatWasRecorded makes two tries of a
+// part whose shards are equal but whose files differ.
 func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		t.Run(fmt.Sprint("dies ", dies), func(t *testing.T) {
@@ -341,7 +343,7 @@ func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
 			s.S3.Remove("from", "empty/a")
 			delete(s.Want, "empty/a")
 			if dies {
-				for err = catalog.ErrNone; errors.Is(err, catalog.ErrNone); { // the claim ends by the clock of the database
+				for err = catalog.ErrNone; errors.Is(err, catalog.ErrNone); { // the claim ends by the database's clock
 					k, err = s.C.Claim(t.Context(), catalog.Request{Owner: "dead", Lease: time.Millisecond, Chunk: k.ID})
 				}
 				if err != nil {
@@ -370,7 +372,8 @@ func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
 	}
 }
 
-// A worker that was taken for dead goes on while another has done everything.
+// TestWhoComesLateChangesNoBundle has a worker that was taken for dead
+// continue after another one has done everything.
 func TestWhoComesLateChangesNoBundle(t *testing.T) {
 	for _, late := range []string{"/out/set.bundle/parts/00000000.1/CURRENT", "/out/set.bundle/shard-00000000", "/out/set.bundle/index/000004.sst", "/out/set.bundle/index/CURRENT"} {
 		t.Run(path.Base(late), func(t *testing.T) {

@@ -13,41 +13,42 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Planned says what Plan did.
+// Planned is the result of Plan.
 type Planned struct {
 	Plan    catalog.Plan
 	Chunks  int   // that are new
 	Objects int64 // in them
 	Bytes   int64
 	Known   int64 // objects that were planned before
-	Skipped       // objects that are none of what is to be packed
+	Skipped       // objects that are not to be packed
 }
 
-// Skipped counts what is listed and not planned.
+// Skipped counts the listed objects that are not planned.
 type Skipped struct {
-	Archives int64 // objects of archives that the catalogue knows, or that a plan makes
-	Markers  int64 // empty objects that stand for folders
-	Refused  int64 // objects that are refused to us, or whose keys cannot be asked for
+	Archives int64 // objects of archives that the catalogue records, or that a plan makes
+	Markers  int64 // empty objects that represent folders
+	Refused  int64 // objects to which access is refused, or whose keys cannot be requested
 
-	// Of a list:
-	Vanished int64 // what is not there
-	Outside  int64 // what is not of the source
-	Deleted  int64 // marks of what was deleted
+	// These are only counted for lists.
+	Vanished int64 // objects that do not exist
+	Outside  int64 // objects outside the source
+	Deleted  int64 // delete markers
 	Older    int64 // versions that are not the newest
-	Doubles  int64 // names that are there several times: the last one counts
+	Doubles  int64 // further entries of the same name: the last one counts
 }
 
-// batch is how many members go into one transaction with others, and are held in
-// memory meanwhile. A chunk that has more gets a transaction of its own, and is listed
-// while it is written.
+// batch is how many members of small chunks are written in one transaction,
+// and held in memory until then. A larger chunk gets a transaction of its own,
+// and is listed while it is written.
 const batch = 100_000
 
-// Plan lists the sources and records the chunks that they make. Where the plan is
-// there already, only what is new is added, in chunks of its own: objects that were not
-// there, that are another version, or that could not be packed. A plan whose making
-// broke off is gone on with by making it again.
+// Plan lists the sources and records their chunks. If the plan exists already,
+// Plan adds only new objects, in chunks of their own: objects that did not
+// exist, that have another version, or that could not be packed. If making a
+// plan was interrupted, calling Plan again continues it.
 //
-// progress, if it is not nil, is told now and then how much has been listed.
+// If progress is not nil, it is called now and then with what has been listed
+// so far.
 func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned)) (Planned, error) {
 	r, err := ready(ctx, c, s)
 	p := Planned{Plan: r.wish}
@@ -77,7 +78,7 @@ func Plan(ctx context.Context, c *catalog.Catalog, s Spec, progress func(Planned
 	return p, err
 }
 
-// A readiness is a plan that may be made, or planned again.
+// A readiness is a plan that can be made, or planned again.
 type readiness struct {
 	*job
 	wish   catalog.Plan
@@ -85,8 +86,8 @@ type readiness struct {
 	number int  // of the next chunk
 }
 
-// ready finds out what there is of a plan, and why it cannot be made. Without a catalogue
-// there is nothing of it.
+// ready reads the existing state of a plan, and returns an error if the plan
+// cannot be made. Without a catalogue, the plan does not exist yet.
 func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err error) {
 	if r.wish, err = s.planned(); err != nil {
 		return r, err
@@ -101,10 +102,10 @@ func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err er
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// Else a name that was mistyped would become a plan of nothing.
+		// Otherwise a mistyped name would make an empty plan.
 		for _, o := range r.origins {
 			if s.listed() {
-				break // each object is asked for, and who does may not be allowed to list
+				break // each object is requested, and the user may not be allowed to list
 			}
 			if err := o.reachable(ctx); err != nil {
 				return r, err
@@ -129,7 +130,8 @@ func ready(ctx context.Context, c *catalog.Catalog, s Spec) (r readiness, err er
 	return r, nil
 }
 
-// planner cuts what is new into chunks. Without a catalogue everything is.
+// planner returns a planner, which cuts new objects into chunks. Without a
+// catalogue all objects are new.
 func (r *readiness) planner(ctx context.Context, c *catalog.Catalog, p *Planned) (pl *planner, stop func(), err error) {
 	begin := seat{name: r.whole(0)}
 	made, planned := archives{}, pipe.All[catalog.Member](nil)
@@ -151,8 +153,8 @@ func (r *readiness) planner(ctx context.Context, c *catalog.Catalog, p *Planned)
 	return pl, stop, nil
 }
 
-// vacant refuses to plan archives that could not be written: where there is no place
-// for them, or one is there already, which is not ours.
+// vacant returns an error if archives could not be written: if there is no
+// place for them, or if another archive is there already.
 func (j *job) vacant(ctx context.Context, number int, s seat) error {
 	if j.format.Parts != nil {
 		return j.vacantSeat(ctx, s)
@@ -205,13 +207,13 @@ type planner struct {
 	next     func() (catalog.Member, error, bool)
 	held     *catalog.Member // the first of the next chunk
 	number   int
-	archive  int // of a format that is written in parts, and how many it has
+	archive  int // the number of the archive that is written in parts, and of its parts
 	parts    int
 	progress func(Planned)
-	kind     catalog.NewChunk // what all of them are
+	kind     catalog.NewChunk // the kind of all its chunks
 }
 
-// chunk is the next chunk, without what is in it.
+// chunk returns the next chunk, without members.
 func (pl *planner) chunk() catalog.NewChunk {
 	if of := pl.j.format.Parts; of != nil {
 		pl.parts++
@@ -223,18 +225,18 @@ func (pl *planner) chunk() catalog.NewChunk {
 	return k
 }
 
-// last is the chunk that makes the parts an archive.
+// last returns the chunk that merges the parts.
 func (pl *planner) last() catalog.NewChunk {
 	pl.archive, pl.parts = pl.archive+1, 0
 	return catalog.NewChunk{Last: true, Name: store.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
 }
 
-// whole reports whether the parts that there are have to become an archive.
+// whole reports whether the current parts must now be merged.
 func (pl *planner) whole(end bool) bool {
 	return pl.parts > 0 && (end || pl.parts == pl.j.format.Parts.Most)
 }
 
-// run records chunk after chunk, several in one transaction.
+// run records the chunks, several in one transaction.
 func (pl *planner) run(ctx context.Context) error {
 	var ready []catalog.NewChunk
 	members := 0
@@ -259,7 +261,7 @@ func (pl *planner) run(ctx context.Context) error {
 		cut := &cutter{pl: pl}
 		begun, more, err := cut.take(batch)
 		if err != nil {
-			return errors.Join(err, flush()) // what is whole is worth keeping
+			return errors.Join(err, flush()) // complete chunks are worth keeping
 		}
 		if pl.whole(len(begun) == 0) {
 			ready = append(ready, pl.last())
@@ -287,11 +289,11 @@ func (pl *planner) run(ctx context.Context) error {
 	}
 }
 
-// A cutter takes the members of one chunk. It goes on to the next when an object would
-// take it over its size, unless that is its first.
+// A cutter yields the members of one chunk. The next chunk begins with the
+// object that would make this one too large, unless that is its first object.
 type cutter struct {
 	pl      *planner
-	meet    func(catalog.Member) // hears of each, if it is not nil
+	meet    func(catalog.Member) // called with each, if not nil
 	objects int64
 	bytes   int64
 }
@@ -329,7 +331,8 @@ func (c *cutter) take(n int) (some []catalog.Member, more bool, err error) {
 	return some, true, nil
 }
 
-// rest yields what was taken, and then the rest of the chunk.
+// rest yields the members that were already taken, and then the rest of the
+// chunk.
 func (c *cutter) rest(begun []catalog.Member) iter.Seq2[catalog.Member, error] {
 	return func(yield func(catalog.Member, error) bool) {
 		for _, m := range begun {

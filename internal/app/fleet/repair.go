@@ -17,26 +17,30 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// RepairOptions are wishes for a repair.
+// RepairOptions are options for a repair.
 type RepairOptions struct {
-	// Archives are the addresses of those to look at; none is all of the plan.
+	// Archives are the addresses of the archives to check; none means all of the
+	// plan.
 	Archives []string
-	// Contents reads all contents, too: else only what is lost, or replaced, is found.
+	// Contents also reads all contents. Otherwise only lost or replaced archives
+	// are found.
 	Contents bool
 	DryRun   bool
-	// Tell, if it is not nil, is told of each archive that is lost or damaged.
+	// Tell, if not nil, is called with each archive that is lost or damaged.
 	Tell func(a catalog.Archive, why string)
 }
 
-// Repaired says what a repair found, and what is to be done.
+// Repaired is what a repair found, and what remains to be done.
 type Repaired struct {
 	Archives, Damaged, Chunks int
 	Files                     int64 // in the damaged ones
 }
 
-// Repair plans chunks that make lost and damaged archives of a plan again: of the originals where
-// these are there in the version that was packed, and else of what can be read of the archives,
-// by their parity, too. Who works on the plan packs them; Tidy then removes the old ones.
+// Repair plans chunks that make a plan's lost and damaged archives again.
+// Their content comes from the originals, if these still exist in the packed
+// version, and otherwise from whatever can be read of the archives, also by
+// their parity. Workers on the plan pack the chunks; Tidy then removes the old
+// archives.
 func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOptions) (done Repaired, err error) {
 	j, err := open(ctx, p)
 	if err != nil {
@@ -50,7 +54,7 @@ func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOpt
 			return done, err
 		}
 	}
-	for _, address := range o.Archives { // else one that is mistyped would be found sound
+	for _, address := range o.Archives { // otherwise a mistyped address would count as sound
 		if _, err := c.Archive(ctx, address); err != nil {
 			return done, err
 		}
@@ -86,7 +90,7 @@ func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOpt
 	return done, err
 }
 
-// unsound says what is wrong with an archive, empty if nothing is.
+// unsound returns a description of an archive's fault, or "" if there is none.
 func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o RepairOptions) (string, error) {
 	st, name, err := store.OpenAddress(ctx, a.Address)
 	if err != nil {

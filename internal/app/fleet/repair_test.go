@@ -9,7 +9,8 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// repair repairs, works and tidies; it returns what was damaged, and what is left out.
+// repair repairs, works and tidies. It returns what was damaged, and what was
+// left out.
 func (s *site) repair(o RepairOptions) (done Repaired, left []string) {
 	s.T.Helper()
 	ctx := s.T.Context()
@@ -40,7 +41,7 @@ func TestLostAndDamagedArchivesAreMadeAgain(t *testing.T) {
 		s.S3.Remove("out", keys[0])
 		s.S3.Rot("out", keys[1], 100)
 		if done, _ := s.repair(RepairOptions{}); done.Damaged != 2 || done.Chunks == 0 {
-			// What rotted has another ETag in this server only if it was put again.
+			// A rotten object gets another ETag in this server only if it is put again.
 			if done.Damaged != 1 {
 				t.Errorf("%+v", done)
 			}
@@ -59,7 +60,9 @@ func TestLostAndDamagedArchivesAreMadeAgain(t *testing.T) {
 	})
 }
 
-// Where originals are gone, what the archive still has is taken, and what nobody has is named.
+// TestRepairWithoutOriginalsTakesWhatIsLeft checks that files without
+// originals are taken from the archive where it is readable, and that files
+// that are lost are reported.
 func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	s := newSite(t)
 	s.some(60, 3000)
@@ -68,7 +71,7 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	s.plan(one)
 	s.work(WorkOptions{})
 	ctx := t.Context()
-	// Retired originals are gone from the source, and not from the catalogue.
+	// Retired originals are gone from the source, but not from the catalogue.
 	var retired []catalog.Location
 	for l, err := range s.C.Below(ctx, "") {
 		if err != nil {
@@ -88,7 +91,8 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	if done.Damaged != 1 || !slices.Equal(left, []string{bad.Path + " damaged"}) {
 		t.Errorf("%+v, left %q", done, left)
 	}
-	// The damaged one is still seen, where it was; the others are where they are sound.
+	// The damaged file is still visible in its old place; the others are in sound
+	// archives.
 	found, err := s.C.Newest(ctx, bad.Path)
 	if err != nil || found.In.Address != "s3://out/set-00001.caf" {
 		t.Errorf("%+v, %v", found, err)
@@ -108,7 +112,9 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 	s.reads()
 }
 
-// What neither originals nor archives have is named at the first try: neither gets well.
+// TestWhatCannotBeRepairedIsNamedAtOnce checks that files that are neither in
+// originals nor in archives are reported at the first try: another try cannot
+// help.
 func TestWhatCannotBeRepairedIsNamedAtOnce(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.some(120, 5000)

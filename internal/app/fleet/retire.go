@@ -23,26 +23,26 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Reason says why an original is left where it is.
+// A Reason is why an original is not removed.
 type Reason string
 
 // Reasons.
 const (
-	NotPacked       Reason = "not packed"       // by the newest chunk that has it, in the version that the archive has
-	NoVersion       Reason = "no version"       // it is not known which version was packed
-	TooYoung        Reason = "too young"        // it was packed too lately
-	NoChecksum      Reason = "no checksum"      // its service has none, and it is not to be read again
-	OriginalChanged Reason = "original changed" // it is another by now
-	OriginalGone    Reason = "original gone"    // it is not there, and was not retired
-	Moved           Reason = "moved"            // its archive was written anew meanwhile
-	Refused         Reason = "refused"          // its service does not let us ask for it, or remove it
-	ArchiveChanged  Reason = "archive changed"  // it is not the one that the catalogue knows, or is gone
-	ArchiveDamaged  Reason = "archive damaged"  // what is packed is not what the catalogue says it is
+	NotPacked       Reason = "not packed"       // the newest chunk that has it did not pack it in the archive's version
+	NoVersion       Reason = "no version"       // the packed version is unknown
+	TooYoung        Reason = "too young"        // it was packed too recently
+	NoChecksum      Reason = "no checksum"      // its service has none, and it must not be read again
+	OriginalChanged Reason = "original changed" // it has changed
+	OriginalGone    Reason = "original gone"    // it does not exist, and was not retired
+	Moved           Reason = "moved"            // its archive was rewritten meanwhile
+	Refused         Reason = "refused"          // its service refuses to show or remove it
+	ArchiveChanged  Reason = "archive changed"  // it differs from the one that the catalogue records, or is gone
+	ArchiveDamaged  Reason = "archive damaged"  // the packed file differs from the catalogue's record
 	Unreadable      Reason = "unreadable"       // the archive cannot be read
-	Differs         Reason = "differs"          // what is packed is not what the original's service says it is
+	Differs         Reason = "differs"          // the packed file differs from the checksum of the original's service
 )
 
-// Fault reports whether a reason is one that somebody should look into.
+// Fault reports whether a reason needs a person's attention.
 func (r Reason) Fault() bool {
 	switch r {
 	case Refused, ArchiveChanged, ArchiveDamaged, Unreadable, Differs:
@@ -51,25 +51,27 @@ func (r Reason) Fault() bool {
 	return false
 }
 
-// RetireOptions are wishes for a retirement.
+// RetireOptions are options for a retirement.
 type RetireOptions struct {
-	// OlderThan leaves what was packed later than that long ago.
+	// OlderThan leaves files that were packed more recently than that.
 	OlderThan time.Duration
-	// Limit and LimitBytes bound what is retired; 0 is no bound.
+	// Limit and LimitBytes limit how much is retired; 0 means no limit.
 	Limit, LimitBytes int64
-	// NoReread leaves originals that have no checksum, which are read again otherwise.
+	// NoReread leaves originals without a checksum, which are otherwise read
+	// again.
 	NoReread bool
-	// Jobs is how many originals are asked for, or removed, at once; 0 is 16.
+	// Jobs is how many originals are requested or removed at once; 0 means 16.
 	Jobs int
-	// DryRun proves, and removes nothing.
+	// DryRun proves, but removes nothing.
 	DryRun bool
-	// Going hears of originals before they are removed. Its error keeps them.
+	// Going is called with originals before they are removed. If it returns an
+	// error, they are kept.
 	Going func([]Retirement) error
-	// Gone hears of each that was removed, Kept of each that was looked at and is left. Calls
-	// come one at a time.
+	// Gone is called with each original that was removed, and Kept with each that
+	// was checked and left. Calls are not concurrent.
 	Gone func(Retirement)
 	Kept func(Keeping)
-	// Meter counts what was looked at.
+	// Meter counts what was checked.
 	Meter *holdall.Meter
 }
 
@@ -78,30 +80,30 @@ type Retirement struct {
 	Path, Original string // Original is its address
 	Version        string
 	Size           int64
-	Archive        string // the address of that which has it
-	By             string // what it was proven by: a checksum, "bytes" or "size"
+	Archive        string // the address of the archive that has it
+	By             string // its proof: a checksum, "bytes" or "size"
 }
 
-// A Keeping is an original that is left, and why.
+// A Keeping is an original that is left, with the reason.
 type Keeping struct {
 	Retirement
 	Why   Reason
-	Err   error // says more, if it is not nil
-	Going bool  // Going had heard of it
+	Err   error // details, if not nil
+	Going bool  // it was passed to RetireOptions.Going
 }
 
-// Retired says what a retirement did.
+// Retired is the result of a retirement.
 type Retired struct {
 	Objects, Bytes int64 // that were removed
-	Finished       int64 // that an earlier run had removed, and not recorded
+	Finished       int64 // that an earlier run had removed but not recorded
 	Proven         map[string]int64
 	Left           map[Reason]int64
 	Limited        bool // there is more, beyond the limit
 }
 
 const (
-	// retireBatch is how many originals are proven and removed together, and retireBytes how
-	// much content they have, unless it is one alone.
+	// retireBatch is how many originals are proven and removed together, and
+	// retireBytes is their maximum total size. A single original may be larger.
 	retireBatch = 500
 	retireBytes = 64 << 20
 )
@@ -121,31 +123,32 @@ type original struct {
 	st    store.Store
 	name  string
 	young bool
-	sum   store.Sum // that its service vouches for
+	sum   store.Sum // the checksum of its service
 	has   bool
 	by    string
 	why   Reason // it is left
 	err   error
 
 	gone   bool
-	sure   bool // it is there, in this version or another
+	sure   bool // it exists, in this version or another one
 	marked bool // by this run
 	going  bool
 }
 
 func (x *original) leave(why Reason, err error) { x.why, x.err = why, err }
 
-// was reports whether an earlier run was about to remove it, and may have.
+// was reports whether an earlier run was about to remove the original, and may
+// have removed it.
 func (x *original) was() bool { return x.Original == catalog.OriginalLeaving }
 
 func (x *original) info() store.Info {
 	return store.Info{Name: x.name, Size: x.m.Size, Version: x.m.Version}
 }
 
-// Retire removes the originals of a plan that are proven: what is packed is read back, and
-// compared with the checksum that the original's service has of it now, or with the original.
-// What is not proven is left. Who is killed meanwhile leaves nothing undone that the next run
-// does not find.
+// Retire removes those originals of a plan that are proven. A proof reads the
+// packed file back, and compares it with the current checksum of the
+// original's service, or with the original. Originals without a proof are
+// left. If Retire is killed, the next run finds and finishes its work.
 func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOptions) (Retired, error) {
 	r := &retirer{c: c, o: o, done: Retired{Proven: map[string]int64{}, Left: map[Reason]int64{}}}
 	r.o.Jobs = cmp.Or(o.Jobs, 16)
@@ -158,7 +161,7 @@ func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOpt
 			return r.done, err
 		}
 	}
-	// Where a source cannot be listed its objects are not gone.
+	// If a source cannot be listed, its objects are not gone.
 	for _, origin := range r.j.origins {
 		for _, err := range store.List(ctx, origin.st, origin.begin) {
 			if err != nil {
@@ -227,12 +230,13 @@ func (r *retirer) run(ctx context.Context) error {
 	return flush()
 }
 
-// beyond reports whether one more than n would go beyond the limit, of which all have so many bytes.
+// beyond reports whether one more original after n would exceed the limits.
+// All of them together have the given number of bytes.
 func (r *retirer) beyond(n int, bytes int64) bool {
 	return r.o.Limit > 0 && r.done.Objects+int64(n) >= r.o.Limit || r.o.LimitBytes > 0 && r.done.Bytes+bytes > r.o.LimitBytes
 }
 
-// retire proves a batch, and removes what is proven.
+// retire proves a batch, and removes the proven originals.
 func (r *retirer) retire(ctx context.Context, batch []*original) error {
 	if len(batch) == 0 {
 		return nil
@@ -251,7 +255,8 @@ func (r *retirer) retire(ctx context.Context, batch []*original) error {
 		return nil
 	}
 	err := r.remove(ctx, batch)
-	// What was done is recorded, whoever ends the run: else the next one finds it.
+	// Record what was done, even if the run was ended: otherwise the next run has
+	// to find out.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	err = cmp.Or(err, r.record(ctx, batch))
@@ -259,7 +264,8 @@ func (r *retirer) retire(ctx context.Context, batch []*original) error {
 	return err
 }
 
-// ask asks for an original as it is now, and for what its service vouches for.
+// ask requests the current state of an original, and the checksum of its
+// service.
 func (r *retirer) ask(ctx context.Context, x *original) error {
 	o, err := x.st.Open(ctx, x.name)
 	var is store.Info
@@ -267,7 +273,7 @@ func (r *retirer) ask(ctx context.Context, x *original) error {
 		defer o.Close()
 		is, err = o.Info(ctx)
 	}
-	if err == nil && (is.Size != x.m.Size || x.m.Size > 0 && is.Version != x.m.Version) { // an answer about nothing may have no version
+	if err == nil && (is.Size != x.m.Size || x.m.Size > 0 && is.Version != x.m.Version) { // a response about an empty object may have no version
 		x.leave(OriginalChanged, nil)
 		return nil
 	}
@@ -294,7 +300,8 @@ func (r *retirer) ask(ctx context.Context, x *original) error {
 	return nil
 }
 
-// amiss leaves an original that cannot be asked for, unless that may be otherwise in a while.
+// amiss leaves an original that cannot be requested, unless the error may be
+// temporary.
 func (x *original) amiss(ctx context.Context, err error) error {
 	x.sure = false
 	switch {
@@ -313,7 +320,7 @@ func (x *original) amiss(ctx context.Context, err error) error {
 	return nil
 }
 
-// prove reads back what is packed of a batch, and compares it.
+// prove reads the packed files of a batch back, and compares them.
 func (r *retirer) prove(ctx context.Context, batch []*original) error {
 	var all []*original
 	of := map[string]*original{}
@@ -330,7 +337,8 @@ func (r *retirer) prove(ctx context.Context, batch []*original) error {
 	slices.SortFunc(all, func(a, b *original) int {
 		return cmp.Or(cmp.Compare(a.Archive, b.Archive), cmp.Compare(a.Off, b.Off), strings.Compare(a.Path, b.Path))
 	})
-	// Each batch opens the archives anew: one that is lost meanwhile proves nothing.
+	// Each batch opens the archives again: an archive that is lost meanwhile
+	// proves nothing.
 	sh, err := shelf.New(ctx, r.c, shelf.Options{})
 	if err != nil {
 		return err
@@ -367,7 +375,8 @@ func (r *retirer) prove(ctx context.Context, batch []*original) error {
 	return err
 }
 
-// judge leaves an original whose proof failed, unless that may be otherwise in a while.
+// judge leaves an original whose proof failed, unless the failure may be
+// temporary.
 func (x *original) judge(ctx context.Context, err error) error {
 	wrong, differs := errors.AsType[*differsError](err)
 	_, stale := errors.AsType[*shelf.StaleError](err)
@@ -390,15 +399,15 @@ func (x *original) judge(ctx context.Context, err error) error {
 	return nil
 }
 
-// A differsError says that what is packed is not what its original is.
+// A differsError reports that a packed file differs from its original.
 type differsError struct{ what string }
 
 func (e *differsError) Error() string { return e.what }
 
-// An originalError is one of an original, not of what is packed of it.
+// An originalError is an error of an original, not of its packed copy.
 type originalError struct{ error }
 
-// compare reads what is packed of an original to its end, and compares it with the checksum of
+// compare reads a packed file to its end, and compares it with the checksum of
 // the original's service, or with the original.
 func (x *original) compare(ctx context.Context, packed io.Reader) error {
 	var n int64
@@ -419,10 +428,10 @@ func (x *original) compare(ctx context.Context, packed io.Reader) error {
 	return cmp.Or(err, wrong)
 }
 
-// rereadBlock is how much of an original is read at once.
+// rereadBlock is how many bytes of an original are read at once.
 const rereadBlock = 1 << 20
 
-// reread compares what is packed with the original, byte by byte.
+// reread compares a packed file with the original, byte by byte.
 func (x *original) reread(ctx context.Context, packed io.Reader) (n int64, err error) {
 	o, err := store.OpenAs(ctx, x.st, x.info())
 	if err != nil {
@@ -452,7 +461,7 @@ func (x *original) reread(ctx context.Context, packed io.Reader) (n int64, err e
 	}
 }
 
-// remove removes what is proven of a batch.
+// remove removes the proven originals of a batch.
 func (r *retirer) remove(ctx context.Context, batch []*original) error {
 	going, err := r.mark(ctx, those(batch, func(x *original) bool { return x.why == "" }))
 	if err != nil || len(going) == 0 {
@@ -480,7 +489,8 @@ func (r *retirer) remove(ctx context.Context, batch []*original) error {
 	})
 }
 
-// mark records that originals are about to be removed, and returns those that may be.
+// mark records that originals are about to be removed, and returns those that
+// may be removed.
 func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -494,7 +504,8 @@ func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error
 		x.marked, unseen[x.Path] = true, x
 		first, last = min(first, x.Path), max(last, x.Path)
 	}
-	// Who writes archives anew takes the mark over from now on; what had none yet is seen here.
+	// From now on a rewrite copies the mark. This scan finds files that were
+	// rewritten before they had it.
 	for l, err := range r.c.Between(ctx, first, last+"\x00", r.scope.has) {
 		if err != nil {
 			return nil, err
@@ -509,15 +520,15 @@ func (r *retirer) mark(ctx context.Context, all []*original) ([]*original, error
 	return those(all, func(x *original) bool { return x.why == "" }), nil
 }
 
-// failed finds out what became of an original that was not removed. One of which nobody knows
-// stays marked, for the next run.
+// failed finds out what became of an original that was not removed. If that is
+// unknown, it stays marked for the next run.
 func (x *original) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil || store.Temporary(err) {
 		return err
 	}
 	_, is := store.Briefly(x.st, x.name).Info(ctx)
 	switch {
-	case errors.Is(is, fs.ErrNotExist): // the answer to an earlier try was lost
+	case errors.Is(is, fs.ErrNotExist): // the response to an earlier try was lost
 		x.gone = true
 	case errors.Is(err, store.ErrChanged):
 		x.leave(OriginalChanged, nil)
@@ -528,8 +539,9 @@ func (x *original) failed(ctx context.Context, err error) error {
 	return nil
 }
 
-// record records what became of a batch. What an earlier run was about to remove stays marked
-// unless it is gone: that may be on its way still.
+// record records the outcomes of a batch. An original that an earlier run was
+// about to remove stays marked unless it is gone: its removal may still be
+// under way.
 func (r *retirer) record(ctx context.Context, batch []*original) error {
 	gone := those(batch, func(x *original) bool { return x.gone })
 	stay := those(batch, func(x *original) bool { return x.marked && x.sure && !x.gone && !x.was() })
@@ -543,7 +555,7 @@ func (r *retirer) record(ctx context.Context, batch []*original) error {
 	return err
 }
 
-// tell counts a batch, and tells what became of it.
+// tell counts a batch, and reports its outcomes.
 func (r *retirer) tell(batch []*original) {
 	for _, x := range batch {
 		switch {
@@ -585,14 +597,15 @@ func locations(all []*original) (some []catalog.Location) {
 	return some
 }
 
-// Originals counts what became of the originals of the files that are seen of a plan's archives.
+// Originals counts the outcomes for the originals of the visible files in a
+// plan's archives.
 type Originals struct {
 	Stay    int64
-	Leaving int64 // a run that did not end was about to remove them, or did
+	Leaving int64 // an unfinished run was about to remove them, or has
 	Retired int64
 }
 
-// OriginalsOf looks at all files of a plan's archives.
+// OriginalsOf reads all files of a plan's archives.
 func OriginalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (n Originals, err error) {
 	j, err := open(ctx, p)
 	if err != nil {

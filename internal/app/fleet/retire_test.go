@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// retiring is what a retirement did, and told.
+// retiring is the result of a retirement and its reports.
 type retiring struct {
 	Retired
 	going, gone []string
@@ -53,7 +53,7 @@ func (s *site) retire(o RetireOptions) retiring {
 	return did
 }
 
-// packed is a site of which all is packed.
+// packed fills a site with n files of a size, and packs all of them.
 func (s *site) packed(n, size int) {
 	s.T.Helper()
 	s.some(n, size)
@@ -61,7 +61,7 @@ func (s *site) packed(n, size int) {
 	s.work(WorkOptions{})
 }
 
-// wantMarks compares what is recorded of the originals.
+// wantMarks compares the recorded marks of the originals.
 func (s *site) wantMarks(want Originals) {
 	s.T.Helper()
 	p, err := s.C.Plan(s.T.Context(), spec.Target)
@@ -73,7 +73,7 @@ func (s *site) wantMarks(want Originals) {
 	}
 }
 
-// wantOnly wants the source to have these objects and no others.
+// wantOnly requires the source to have exactly these objects.
 func (s *site) wantOnly(want ...string) {
 	s.T.Helper()
 	slices.Sort(want)
@@ -111,7 +111,7 @@ func TestProvenOriginalsGo(t *testing.T) {
 		s.wantMarks(Originals{Retired: 701})
 		s.reads()
 
-		// Nothing of that is new, or gone.
+		// None of these counts as new, or as gone.
 		if p := s.plan(spec); p.Objects != 0 {
 			t.Errorf("planned again %+v", p)
 		}
@@ -125,7 +125,8 @@ func TestProvenOriginalsGo(t *testing.T) {
 	})
 }
 
-// What archives that are written anew have keeps its marks, and what comes back is new.
+// TestRetiredOriginalsStayRetired checks that rewritten archives keep the
+// marks of their files, and that an object that comes back is new.
 func TestRetiredOriginalsStayRetired(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(100, 3000)
@@ -151,7 +152,7 @@ func TestRetiredOriginalsStayRetired(t *testing.T) {
 		if p := s.plan(spec); p.Objects != 1 {
 			t.Errorf("what came back was planned as %+v", p)
 		}
-		// The new version is proven by no archive yet.
+		// No archive proves the new version yet.
 		if did := s.retire(RetireOptions{Limit: 1}); did.Objects != 1 || slices.Contains(did.gone, names[3]) {
 			t.Errorf("%+v", did)
 		}
@@ -165,7 +166,7 @@ func TestRetiredOriginalsStayRetired(t *testing.T) {
 	})
 }
 
-// rot changes a byte of a file in its archive, and nothing else.
+// rot changes one byte of a file in its archive.
 func (s *site) rot(name string) {
 	s.T.Helper()
 	l, err := s.C.Newest(s.T.Context(), name)
@@ -215,7 +216,7 @@ func TestWhatIsNotProvenStays(t *testing.T) {
 		archive := s.S3.Get("out", key)
 		want := []string{rotten, replaced}
 		for _, name := range in[ids[1]] {
-			if len(s.Want[name]) > 0 { // nothing has to be read of the others
+			if len(s.Want[name]) > 0 { // the others need not be read
 				want = append(want, name)
 			}
 		}
@@ -250,7 +251,8 @@ func TestWhatIsNotProvenStays(t *testing.T) {
 	})
 }
 
-// What is packed is sound, but is not what the original's service says that it is.
+// TestACopyOfDamageIsNoProof checks a packed file that is sound but differs
+// from the checksum of the original's service.
 func TestACopyOfDamageIsNoProof(t *testing.T) {
 	s := newSite(t)
 	for i := range 4 {
@@ -266,7 +268,8 @@ func TestACopyOfDamageIsNoProof(t *testing.T) {
 	s.wantOnly("2")
 }
 
-// Of objects without a checksum the bytes are compared, or they stay.
+// TestOriginalsWithoutChecksumAreReadAgain checks that originals without a
+// checksum are compared byte by byte, or stay.
 func TestOriginalsWithoutChecksumAreReadAgain(t *testing.T) {
 	s := newSite(t)
 	s.S3.Encrypts = true
@@ -288,7 +291,8 @@ func TestOriginalsWithoutChecksumAreReadAgain(t *testing.T) {
 	s.wantOnly("3", "long")
 }
 
-// Files that the server copied have no digest: the original's checksum proves them.
+// TestCopiedOriginalsAreProven checks that files that the server copied, which
+// have no digest, are proven by the original's checksum.
 func TestCopiedOriginalsAreProven(t *testing.T) {
 	s := newSite(t)
 	for i, name := range []string{"sound", "rotten"} {
@@ -337,7 +341,8 @@ func TestRetirementsAreLimited(t *testing.T) {
 	s.wantOnly("3")
 }
 
-// Who is killed between the mark and the end of the removals leaves what the next run finishes.
+// TestARunThatIsKilledIsFinishedByTheNext checks that the next run finishes a
+// run that was killed between the mark and the end of the removals.
 func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(50, 3000)
@@ -367,7 +372,7 @@ func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 			t.Errorf("%+v", did)
 		}
 		s.Meet(nil)
-		for _, key := range late { // removed, but the answer did not come
+		for _, key := range late { // removed, but the response was lost
 			s.S3.Remove("from", key)
 		}
 		left := len(s.S3.Keys("from"))
@@ -385,7 +390,8 @@ func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 	})
 }
 
-// Who was about to be removed is proven again, and stays if that fails.
+// TestWhatAnEarlierRunLeftIsProvenAgain checks that an original that was about
+// to be removed is proven again, and stays if the proof fails.
 func TestWhatAnEarlierRunLeftIsProvenAgain(t *testing.T) {
 	s := newSite(t)
 	for i := range 3 {
@@ -417,7 +423,8 @@ func TestWhatAnEarlierRunLeftIsProvenAgain(t *testing.T) {
 	s.wantOnly("1", "2")
 }
 
-// A refused log keeps all, and nothing of that is forgotten.
+// TestOriginalsWaitForTheirLog checks that if the log fails, all originals
+// stay, and that none of them is forgotten.
 func TestOriginalsWaitForTheirLog(t *testing.T) {
 	s := newSite(t)
 	s.packed(5, 1000)
@@ -433,7 +440,8 @@ func TestOriginalsWaitForTheirLog(t *testing.T) {
 	s.wantMarks(Originals{Stay: 5})
 }
 
-// An object that is replaced after it was looked at stays, and so does one that we may not remove.
+// TestRefusedOriginalsStay checks that an original stays if it is replaced
+// after the check, or if removing it is refused.
 func TestRefusedOriginalsStay(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		for i := range 6 {
@@ -445,11 +453,11 @@ func TestRefusedOriginalsStay(t *testing.T) {
 			switch {
 			case r.Method != http.MethodDelete:
 			case r.URL.Path == "/from/2":
-				s.S3.Put("from", "2", []byte("another")) // behind what was asked
+				s.S3.Put("from", "2", []byte("another")) // after it was requested
 			case r.URL.Path == "/from/3":
 				s3test.Refuse(w, r, 403, "AccessDenied")
 				return true
-			case r.URL.Path == "/from/4": // an earlier try was heard
+			case r.URL.Path == "/from/4": // an earlier try succeeded
 				s.S3.Remove("from", "4")
 			}
 			return false
@@ -470,8 +478,9 @@ func TestRefusedOriginalsStay(t *testing.T) {
 	})
 }
 
-// An archive that is written anew while its originals are proven keeps them, or takes over that
-// they go.
+// TestArchivesAreWrittenAnewMeanwhile checks that if an archive is rewritten
+// while its originals are proven, they either stay or are marked in the new
+// archive.
 func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(40, 3000)
@@ -484,7 +493,7 @@ func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Proven of archives that are there until then.
+		// They are proven by archives that exist until then.
 		j, err := open(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
@@ -533,7 +542,8 @@ func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 	})
 }
 
-// A shard of a bundle is read by its own index.
+// TestOriginalsOfABundleAreRetired checks that a shard of a bundle is read by
+// its own index.
 func TestOriginalsOfABundleAreRetired(t *testing.T) {
 	s := newSite(t)
 	s.some(30, 3000)

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// packed is what a plan has packed, as a source of chunks that rewrite it.
+// packed is a plan's packed files, as the source of chunks that rewrite them.
 type packed struct {
 	w     *worker
 	j     *job
@@ -23,22 +23,22 @@ type packed struct {
 	known map[int64]*archive
 }
 
-// An archive is one that a chunk is rewritten from.
+// An archive is an archive that a chunk is rewritten from.
 type archive struct {
 	catalog.Archive
 	st   store.Store
 	name string
-	info store.Info  // as it is now
+	info store.Info  // its current state
 	err  error       // why it cannot be read
-	open store.Store // of one that is mended: its files
+	open store.Store // the files of an archive to be repaired
 }
 
-// A scope is archives that were packed from the same, by their IDs.
+// A scope is the archives with the same roots, by their IDs.
 type scope map[int64]catalog.Archive
 
 func (s scope) has(id int64) bool { _, ok := s[id]; return ok }
 
-// scope are the archives that were packed from the same as a plan's.
+// scope returns the archives with the same roots as a plan's.
 func (j *job) scope(ctx context.Context, c *catalog.Catalog) (scope, error) {
 	all, err := c.Archives(ctx)
 	of, roots := scope{}, j.roots()
@@ -67,7 +67,7 @@ func (p *packed) close() {
 	}
 }
 
-// find finds out where an archive lies, once.
+// find locates and opens an archive, once.
 func (a *archive) find(ctx context.Context) {
 	if a.st != nil || a.err != nil {
 		return
@@ -80,8 +80,8 @@ func (a *archive) find(ctx context.Context) {
 // rewriteBatch is how many members are looked up together.
 const rewriteBatch = 4096
 
-// objects yields the members of a chunk where they lie now. What is deleted by now, or is another,
-// is told to elsewhere.
+// objects yields the members of a chunk from their current places. Members
+// that were deleted or replaced since are passed to elsewhere.
 func (p *packed) objects(ctx context.Context, k catalog.Chunk, elsewhere func(catalog.Member)) iter.Seq2[pack.Object, error] {
 	return func(yield func(pack.Object, error) bool) {
 		var batch []catalog.Member
@@ -121,7 +121,7 @@ func (p *packed) objects(ctx context.Context, k catalog.Chunk, elsewhere func(ca
 	}
 }
 
-// located says where members are now.
+// located returns the current places of members.
 func (p *packed) located(ctx context.Context, batch []catalog.Member) (map[string]catalog.Location, error) {
 	wanted := make(map[string]bool, len(batch))
 	for _, m := range batch {
@@ -139,8 +139,9 @@ func (p *packed) located(ctx context.Context, batch []catalog.Member) (map[strin
 	return found, nil
 }
 
-// object is a member as what is packed: a range of the archive that has it, or, where that is
-// mended, its original if it is there, and else what can be read of it.
+// object returns a member as a packed object: a range of its archive. If that
+// is to be repaired, it is the original if this exists, and otherwise the
+// readable content of the archive.
 func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, l catalog.Location) (pack.Object, error) {
 	if k.Mends {
 		o := p.j.origins[m.Origin]
@@ -169,7 +170,7 @@ func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, 
 		if _, no := x.From.(lost); !no || !l.Raw || a.err != nil || l.Digest.Algo == "" {
 			return x, nil
 		}
-		// Its index is damaged: what the digest proves is good enough.
+		// Its index is damaged: the proof by its digest suffices.
 	} else if a.err == nil && !survey.Is(a.info, a.st.Can().Near, a.Archive) {
 		return x, &store.Error{Op: "read", Name: a.name, Off: -1, Err: store.ErrChanged}
 	}
@@ -177,7 +178,7 @@ func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, 
 	return x, nil
 }
 
-// files are those of an archive, which are healed by its parity as they are read.
+// files returns the files of an archive. Reads are repaired with its parity.
 func (a *archive) files(ctx context.Context) store.Store {
 	if a.err != nil {
 		return lost{a.err}
@@ -199,7 +200,7 @@ type lost struct{ err error }
 func (l lost) Can() store.Abilities                               { return store.Abilities{} }
 func (l lost) Open(context.Context, string) (store.Object, error) { return nil, l.err }
 
-// opened is an archive as a store of its files.
+// opened is an archive in the form of a store of its files.
 type opened struct{ in *holdall.Archive }
 
 func (o opened) Can() store.Abilities { return store.Abilities{} }
@@ -212,7 +213,7 @@ func (o opened) Open(ctx context.Context, name string) (store.Object, error) {
 	return &content{o.in, e}, nil
 }
 
-// content is a file of an archive as an object.
+// content is a file of an archive in the form of an object.
 type content struct {
 	in *holdall.Archive
 	e  format.Entry

@@ -19,20 +19,21 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Of samplePieces objects at most samplePiece bytes are read: 256 MiB.
+// At most samplePiece bytes are read of each of samplePieces objects: 256 MiB
+// in all.
 const (
 	samplePieces = 64
 	samplePiece  = 4 << 20
 )
 
-// A Sample is what was read of what was listed, to see how long that takes.
+// A Sample is what was read of the listed objects to measure the speed.
 type Sample struct {
 	Objects int64         `json:"objects"`
 	Bytes   int64         `json:"bytes"`
 	Took    time.Duration `json:"-"`
 }
 
-// Rate is in bytes a second; 0 if nothing was measured.
+// Rate returns the bytes read per second, or 0 if nothing was measured.
 func (s Sample) Rate() float64 {
 	if s.Bytes == 0 || s.Took <= 0 {
 		return 0
@@ -40,9 +41,9 @@ func (s Sample) Rate() float64 {
 	return float64(s.Bytes) / s.Took.Seconds()
 }
 
-// A reservoir keeps some of what it is offered. Each request of all objects is as likely to be
-// kept as any other, so that the few long objects, which have most of the bytes, count as much
-// as they will.
+// A reservoir keeps a sample of the objects that it is offered. Each request
+// has the same probability of being kept. So the few large objects, which have
+// most of the bytes, get their due weight.
 type reservoir struct {
 	most int
 	rand *rand.Rand
@@ -69,7 +70,7 @@ func newReservoir(most int) *reservoir {
 	return &reservoir{most: most, rand: rand.New(rand.NewPCG(1, 2))}
 }
 
-// offer is for an object that takes so many requests.
+// offer offers an object that takes pieces requests.
 func (r *reservoir) offer(m catalog.Member, pieces int64) {
 	x := lot{math.Log(1-r.rand.Float64()) / float64(pieces), m, pieces}
 	if len(r.heap) < r.most {
@@ -80,14 +81,14 @@ func (r *reservoir) offer(m catalog.Member, pieces int64) {
 	}
 }
 
-// all returns what was kept, in byte order.
+// all returns the selected objects in byte order.
 func (r *reservoir) all() []lot {
 	slices.SortFunc(r.heap, func(a, b lot) int { return strings.Compare(a.m.Path, b.m.Path) })
 	return r.heap
 }
 
-// read reads one piece of each, several at once. What has gone or has changed does not
-// count.
+// read reads one piece of each object, several at once. Objects that are gone
+// or have changed do not count.
 func (j *job) read(ctx context.Context, all []lot, jobs int) (Sample, error) {
 	var objects, bytes atomic.Int64
 	begun := time.Now()

@@ -20,50 +20,54 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Spec says what is to be packed, and into what.
+// A Spec describes what is to be packed, and into what.
 type Spec struct {
-	// Name is the plan's; empty is its target.
+	// Name is the plan's name; empty means the target.
 	Name string
-	// Sources are addresses of folders. An address that ends in * stands for all keys that begin
-	// with it. A single source gives its contents; of several, each is a folder of its last name.
+	// Sources are addresses of folders. An address that ends in * means all keys
+	// that begin with the part before it. A single source contributes its
+	// contents. With several, each becomes a folder with the last element of its
+	// name.
 	Sources []string
-	// Target is the address of an archive; those that are written are called
-	// TARGET-00001, TARGET-00002, … as chunks are. Of a format that is written in parts
-	// it is one archive, and each time that more is planned a further one: TARGET,
-	// TARGET-00002, …
+	// Target is the address of an archive. The archives are named like chunks:
+	// TARGET-00001, TARGET-00002, … In a format that is written in parts, the
+	// target is one archive. Each time that more is planned, there is one more
+	// archive: TARGET, TARGET-00002, …
 	Target string
-	// Format names the format; empty takes it from the target.
+	// Format is the name of the format; empty derives it from the target.
 	Format string
-	// ChunkSize is how much content an archive, or a part of one, should hold; 0 is
-	// 30 GB. None has more than ChunkObjects; 0 is 4,000,000.
+	// ChunkSize is how much content an archive, or a part of one, should hold; 0
+	// means 30 GB. No chunk has more than ChunkObjects objects; 0 means 4,000,000.
 	ChunkSize, ChunkObjects int64
 	Exclude                 []string
 	Plain                   bool
 	Param                   map[string]string
-	// Protect, if it is not 0, is the share of each archive that may be lost: parity of
-	// it is written beside it.
+	// Protect, if not 0, is the share of each archive that may be lost. Its parity
+	// is written beside it.
 	Protect float64
 
-	// List is the address of a list of the source's objects, by which they are planned rather
-	// than by a listing: names below the source, one a line, of which each is asked for; or, if
-	// it ends in .json, .jsonl or .ndjson, a line of JSON for each, with its key, and its size and
-	// etag, which are asked for if they are missing. Inventory is the address of the manifest of
-	// an S3 Inventory of the source's bucket. Either is for a single source.
+	// List is the address of a list of the source's objects, which replaces its
+	// listing. The list has one name below the source a line, and each object is
+	// requested. If the address ends in .json, .jsonl or .ndjson, each line is
+	// JSON with a key, a size and an etag; size and etag are requested if they are
+	// missing. Inventory is the address of the manifest of an S3 Inventory of the
+	// source's bucket. Both require a single source.
 	List, Inventory string
-	// Tell, if it is not nil, hears of each object that is not planned for a reason of its own.
+	// Tell, if not nil, is called with each object that is not planned because of
+	// an error of its own.
 	Tell func(path string, err error)
 }
 
 const (
 	defaultChunkSize = 30e9
 
-	// An index of four million names, with a digest each, is about 600 MB, and what
-	// its footer can say of it is 4 GiB.
+	// An index of four million names with a digest each has about 600 MB. The
+	// limit of its footer is 4 GiB.
 	defaultChunkObjects = 4_000_000
 )
 
-// settings are what the plan keeps of a Spec: what must not differ when it is planned
-// again.
+// settings are the parts of a Spec that a plan stores. They must not differ
+// when it is planned again.
 type settings struct {
 	Sources      []string          `json:"sources"`
 	ChunkSize    int64             `json:"chunk_size"`
@@ -73,11 +77,12 @@ type settings struct {
 	Param        map[string]string `json:"param,omitempty"`
 	Protect      float64           `json:"protect,omitempty"`
 
-	// List is what was listed by when the plan was made. It is how, not what, and may differ.
+	// List is the list that the plan was made from. It does not affect what is
+	// packed, so it may differ.
 	List string `json:"list,omitempty"`
 }
 
-// A DiffersError means that a plan of the name is there, for something else.
+// A DiffersError reports that a plan of the name exists with other properties.
 type DiffersError struct{ Name, What string }
 
 func (e *DiffersError) Error() string {
@@ -86,7 +91,7 @@ func (e *DiffersError) Error() string {
 
 func (e *DiffersError) Unwrap() error { return fs.ErrExist }
 
-// A job is a plan, ready to be worked on.
+// A job is an open plan.
 type job struct {
 	plan    catalog.Plan
 	set     settings
@@ -102,10 +107,10 @@ type origin struct {
 	prefix  string // of its paths, empty or ending in a slash
 	st      store.Store
 	begin   string // of the names of its objects
-	list    *list  // instead of a listing, nil if there is none
+	list    *list  // replaces a listing; nil if there is none
 }
 
-// cutStar returns the folder of a source, and how names in it begin that are the source.
+// cutStar splits a source into its folder and the prefix of the names in it.
 func cutStar(address string) (folder, begin string, err error) {
 	keys, star := strings.CutSuffix(address, "*")
 	if !star || store.Scheme(address) == "" {
@@ -114,7 +119,7 @@ func cutStar(address string) (folder, begin string, err error) {
 	i := strings.LastIndex(keys, "/")
 	folder = keys[:i+1]
 	for strings.HasSuffix(folder, "//") && !strings.HasSuffix(folder, "://") {
-		folder = folder[:len(folder)-1] // slashes at the end of a folder do not matter, and these do
+		folder = folder[:len(folder)-1] // trailing slashes of a folder are insignificant, but these are not
 	}
 	if i = len(folder) - 1; strings.HasSuffix(folder, "://") {
 		return "", "", fmt.Errorf("%s: expected a bucket, a slash and a prefix of keys", format.Escape(address))
@@ -122,7 +127,7 @@ func cutStar(address string) (folder, begin string, err error) {
 	return folder, keys[i+1:], nil
 }
 
-// planned is the plan that a Spec stands for.
+// planned returns the plan for a Spec.
 func (s Spec) planned() (catalog.Plan, error) {
 	if len(s.Sources) == 0 || s.Target == "" {
 		return catalog.Plan{}, errors.New("expected sources and a target")
@@ -161,7 +166,8 @@ func (s Spec) planned() (catalog.Plan, error) {
 	return catalog.Plan{Name: cmp.Or(s.Name, s.Target), Format: f.Name, Target: s.Target, Settings: b}, err
 }
 
-// differs says in what a plan is another than is wished, empty if in nothing.
+// differs returns the name of a property in which a plan differs from the
+// requested one, or "" if there is none.
 func differs(is, wish catalog.Plan) string {
 	switch {
 	case is.Format != wish.Format:
@@ -185,7 +191,7 @@ func differs(is, wish catalog.Plan) string {
 	return ""
 }
 
-// open finds the stores of a plan.
+// open opens the stores of a plan.
 func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	j := &job{plan: p}
 	err := json.Unmarshal(p.Settings, &j.set)
@@ -232,12 +238,14 @@ func open(ctx context.Context, p catalog.Plan) (*job, error) {
 	return j, nil
 }
 
-// chunk names the archive of a chunk, whose number in the plan counts from 0.
+// chunk returns the name of a chunk's archive. Numbers in the plan count from
+// 0.
 func (j *job) chunk(number int) string {
 	return pack.ChunkName(j.name, number+1, j.format.Extensions[0])
 }
 
-// number is that of a chunk whose archive has this name, -1 if none would have it.
+// number returns the number of the chunk whose archive has this name, or -1 if
+// no chunk's has.
 func (j *job) number(name string) int {
 	head, tail := j.around()
 	digits, ok := strings.CutPrefix(name, head)
@@ -251,15 +259,16 @@ func (j *job) number(name string) int {
 	return n - 1
 }
 
-// around is what a chunk's name has before and behind its number.
+// around returns the parts of a chunk's name before and after its number.
 func (j *job) around() (head, tail string) {
 	name := j.chunk(-1)
 	i := strings.LastIndex(name, "00000")
 	return name[:i], name[i+len("00000"):]
 }
 
-// roots are where what the plan's archives have was before. What begins with a string has a root of
-// its own: nothing else of its folder is the plan's.
+// roots returns the places that the plan's archives are packed from. A source
+// that is a prefix has a root of its own: the rest of its folder is not part
+// of the plan.
 func (j *job) roots() catalog.Roots {
 	var all []catalog.Root
 	for _, o := range j.origins {

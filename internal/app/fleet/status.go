@@ -12,26 +12,27 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Status says how far a plan is.
+// A Status is the progress of a plan.
 type Status struct {
 	Plan catalog.Plan
 	catalog.Totals
-	// Rate is how many bytes per second those pack who are at it now, and Left how
-	// long the rest takes at that rate; zero if nobody is.
+	// Rate is how many bytes per second the active workers pack, and Left is how
+	// long the rest takes at that rate. Both are zero if no worker is active.
 	Rate float64
 	Left time.Duration
-	// Running are the chunks that somebody has, and Problems those that failed the
-	// last time and those that were set aside.
+	// Running are the chunks that are claimed. Problems are those that failed the
+	// last time, and those that were set aside.
 	Running, Problems []catalog.Chunk
-	// Proven counts the packed objects by the checksum that they were compared with,
-	// as holdall.Summary does. "unknown" counts those of which it is not recorded.
+	// Proven counts the packed objects by the checksum that they were compared
+	// with, as holdall.Summary does. "unknown" counts those without a record of
+	// it.
 	Proven map[string]int64
-	// Damaged are objects that are damaged at the source and not planned again, at
-	// most a thousand.
+	// Damaged are objects that are damaged at the source and are not planned
+	// again, at most a thousand.
 	Damaged []catalog.Member
 }
 
-// StatusOf returns how far a plan is.
+// StatusOf returns the progress of a plan.
 func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, error) {
 	s := Status{Plan: p, Proven: map[string]int64{}}
 	var err error
@@ -76,8 +77,9 @@ func StatusOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (Status, 
 	return s, nil
 }
 
-// Cancel ends the work on a plan, and has the target forget what was sent of archives
-// that are not there. Those that are stay. It returns how many uploads these were.
+// Cancel ends the work on a plan, and aborts the uploads of archives that are
+// not complete. Complete archives stay. It returns the number of aborted
+// uploads.
 func Cancel(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (int, error) {
 	j, err := open(ctx, p)
 	if err != nil {
@@ -89,8 +91,8 @@ func Cancel(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (int, error
 	return j.sweep(ctx, c)
 }
 
-// sweep has the target forget what was sent of archives that nobody is at work on any
-// more, and returns how many uploads these were.
+// sweep aborts leftover uploads of archives that no worker is packing any
+// more, and returns how many there were.
 func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
 	over, err := j.over(ctx, c)
 	if err != nil {
@@ -103,8 +105,9 @@ func (j *job) sweep(ctx context.Context, c *catalog.Catalog) (int, error) {
 	return store.Abandon(ctx, j.target, head, func(u store.Upload) bool { return over(u.Name) })
 }
 
-// over returns what tells of a name whether it is of a chunk that nobody is at work on
-// any more. Of archives that are done it takes away what was written to merge them.
+// over returns a function that reports whether a name belongs to a chunk that
+// no worker is packing any more. It also removes leftovers of the merging of
+// finished archives.
 func (j *job) over(ctx context.Context, c *catalog.Catalog) (func(name string) bool, error) {
 	numbers, objects, folders := map[int]bool{}, map[string]bool{}, map[string]bool{}
 	s := seat{}

@@ -29,8 +29,9 @@ func beWorker(db string) error {
 	return err
 }
 
-// Workers are killed one after the other, at any moment, while the server refuses,
-// breaks off and forgets to answer.
+// TestWhateverIsKilledEachObjectIsInOneChunk kills workers one after the
+// other, at any moment, while the server refuses requests, breaks connections
+// and omits responses.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 	testkit.Long(t)
 	for what, replacing := range map[string]bool{"a bucket that creates once": false, "a bucket that replaces": true} {
@@ -50,8 +51,8 @@ func TestWhateverIsKilledABundleHasEachObjectOnce(t *testing.T) {
 	s.checkBundles(1)
 }
 
-// torture plans n objects and some large ones, and works on them by workers of which
-// some are killed.
+// torture plans n small objects and some large ones. It has workers pack them,
+// some of which it kills.
 func (s *site) torture(tortured Spec, n, kill int) {
 	t := s.T
 	s.some(n, 9000)

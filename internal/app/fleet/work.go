@@ -18,51 +18,53 @@ import (
 	"github.com/holdall/holdall/internal/meter"
 )
 
-// WorkOptions are wishes for a worker; the zero value suits most.
+// WorkOptions are options for a worker; the zero value suits most callers.
 type WorkOptions struct {
-	// Plan is the name of the only plan to work on; empty is all there are.
+	// Plan is the name of the only plan to work on; empty means all plans.
 	Plan string
-	// Workers is how many chunks are packed at once; 0 is 1.
+	// Workers is how many chunks are packed at once; 0 means 1.
 	Workers int
-	// Jobs is how many objects of a chunk are read at once; 0 is 16.
+	// Jobs is how many objects of a chunk are read at once; 0 means 16.
 	Jobs int
-	// Owner is what the claims are made in the name of; empty is the machine's
+	// Owner is the name under which chunks are claimed; empty means the machine's
 	// name and the process.
 	Owner string
-	// Lease is how long a claim lasts that is not renewed; 0 is 45 seconds.
+	// Lease is how long a claim lasts if it is not renewed; 0 means 45 seconds.
 	Lease time.Duration
-	// Tries is how often a chunk may fail before it is set aside, or an object that
-	// cannot be read is, while the others are packed; 0 is 5. The first further try
-	// comes after Pause, each other after four times as long as the one before; 0 is
-	// 5 seconds.
+	// Tries is how often a chunk may fail before it is set aside; 0 means 5. If
+	// one object cannot be read, only that object is set aside, and the others are
+	// packed. The second try comes after Pause, and each further one after four
+	// times the previous delay. A Pause of 0 means 5 seconds.
 	Tries int
 	Pause time.Duration
-	// Stay goes on looking for chunks when none is left.
+	// Stay keeps looking for chunks when none is left.
 	Stay bool
-	// Look is how often that is, or others are waited for; 0 is 2 seconds, 5 with a
-	// Feed.
+	// Look is how often to look for chunks, and to retry when waiting; 0 means 2
+	// seconds, or 5 with a Feed.
 	Look time.Duration
-	// Feed, if it is not nil, tells of chunks that are due.
+	// Feed, if not nil, announces chunks that are due.
 	Feed Feed
-	// Tell, if it is not nil, is told what becomes of chunks. Calls come one at a time.
+	// Tell, if not nil, is called with the outcomes of chunks. Calls are not
+	// concurrent.
 	Tell func(Event)
 	// Meter counts what is packed.
 	Meter *holdall.Meter
-	// NoVerify does not compare what is read with the checksums of its service.
+	// NoVerify turns off the comparison of objects with the checksums of their
+	// service.
 	NoVerify bool
-	// NoCopy reads everything. Otherwise the service copies large objects by itself, which
-	// are neither compared nor have a digest.
+	// NoCopy reads all objects. Otherwise the service itself copies large objects,
+	// which are then not compared and have no digest.
 	NoCopy bool
 }
 
-// An Event is what became of a chunk that was claimed.
+// An Event is the outcome of a claimed chunk.
 type Event struct {
 	Chunk  catalog.Chunk
 	What   What
-	Err    error // why it failed, was lost or was set aside
+	Err    error // why the chunk failed, was lost or was set aside
 	Took   time.Duration
 	Bytes  int64 // packed
-	Resent int64 // bytes that the store had from an earlier try
+	Resent int64 // bytes that the store still had from an earlier try
 	Left   []catalog.Member
 }
 
@@ -72,13 +74,13 @@ type What string
 const (
 	Claimed  What = "claimed"
 	Done     What = "done"
-	Failed   What = "failed"    // somebody tries again
-	Lost     What = "lost"      // somebody else has it
-	SetAside What = "set aside" // nobody tries again
-	Stopped  What = "stopped"   // the worker was told to end
+	Failed   What = "failed"    // it will be tried again
+	Lost     What = "lost"      // another worker has it
+	SetAside What = "set aside" // it will not be tried again
+	Stopped  What = "stopped"   // the worker was told to stop
 )
 
-// Worked counts what became of the chunks that a worker claimed.
+// Worked counts the outcomes of the chunks that a worker claimed.
 type Worked struct {
 	Done, Failed, Lost, SetAside int
 	Objects, Bytes               int64 // of those done
@@ -89,8 +91,8 @@ type worker struct {
 	o    WorkOptions
 	plan int64 // 0 is any
 
-	offers chan *offer     // from the feed to who is free
-	over   context.Context // ends when nobody takes offers any more
+	offers chan *offer     // from the feed to idle goroutines
+	over   context.Context // ends when no goroutine takes offers any more
 
 	mu     sync.Mutex
 	jobs   map[int64]*job
@@ -98,8 +100,8 @@ type worker struct {
 	patrol time.Time // when to look for chunks whose lease has ended
 }
 
-// Work claims chunks and packs them, until none is left that could be packed, by
-// anybody, or ctx ends. Chunks that fail are no error of Work.
+// Work claims chunks and packs them, until no chunk is left that any worker
+// could pack, or ctx ends. Failed chunks do not make Work fail.
 func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error) {
 	w := &worker{c: c, o: o, jobs: map[int64]*job{}}
 	if o.Plan != "" {
@@ -148,7 +150,7 @@ func Work(ctx context.Context, c *catalog.Catalog, o WorkOptions) (Worked, error
 	return w.sum, errors.Join(errs...)
 }
 
-// patience is how long a database may not answer before a worker gives up.
+// patience is how long a database may be unavailable before a worker gives up.
 const patience = 2 * time.Minute
 
 func (w *worker) loop(ctx context.Context, owner string) error {
@@ -183,7 +185,8 @@ func (w *worker) loop(ctx context.Context, owner string) error {
 	return nil
 }
 
-// later is when to look again: not all at the same time.
+// later returns a random delay, so that workers do not all look at the same
+// time.
 func (w *worker) later() time.Duration { return w.o.Look/2 + rand.N(w.o.Look) }
 
 func (w *worker) sleep(ctx context.Context, d time.Duration) {
@@ -192,8 +195,8 @@ func (w *worker) sleep(ctx context.Context, d time.Duration) {
 	<-ctx.Done()
 }
 
-// sweep sees to what those left behind who died between the last two things that they
-// had to do. Nothing depends on it.
+// sweep cleans up after workers that died between their last two steps. It is
+// optional: nothing depends on it.
 func (w *worker) sweep(ctx context.Context) {
 	plans, err := w.plans(ctx)
 	if err != nil {
@@ -206,14 +209,14 @@ func (w *worker) sweep(ctx context.Context) {
 	}
 }
 
-// plans returns those that are to be worked on.
+// plans returns the plans to work on.
 func (w *worker) plans(ctx context.Context) ([]catalog.Plan, error) {
 	all, err := w.c.Plans(ctx)
 	return slices.DeleteFunc(all, func(p catalog.Plan) bool { return w.plan != 0 && w.plan != p.ID }), err
 }
 
-// more reports whether there are chunks that are neither done nor given up: others may
-// have them, and die.
+// more reports whether there are chunks that are neither done nor given up.
+// Other workers may have them, and die.
 func (w *worker) more(ctx context.Context) (bool, error) {
 	plans, err := w.plans(ctx)
 	if err != nil {
@@ -237,8 +240,8 @@ func (w *worker) more(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// unblocked reports whether a plan has chunks that do not wait for one that was set
-// aside.
+// unblocked reports whether a plan has chunks that do not wait for one that
+// was set aside.
 func (w *worker) unblocked(ctx context.Context, plan int64) (bool, error) {
 	aside := false
 	for k, err := range w.c.Chunks(ctx, plan) {
@@ -299,8 +302,8 @@ func (w *worker) tell(e Event) {
 	}
 }
 
-// chunk packs a claimed chunk, and sees to what becomes of the claim. It returns why
-// the chunk is not done.
+// chunk packs a claimed chunk, and settles the claim. It returns why the chunk
+// is not done.
 func (w *worker) chunk(ctx context.Context, k claim) error {
 	w.tell(Event{Chunk: k.Chunk, What: Claimed})
 	begun := time.Now()
@@ -322,7 +325,8 @@ func (w *worker) chunk(ctx context.Context, k claim) error {
 	return e.Err
 }
 
-// release gives back a claim that came to nothing, and says what that makes of it.
+// release gives back a claim that was not finished, and returns the outcome
+// for the chunk.
 func (w *worker) release(ctx context.Context, k catalog.Chunk, err error) What {
 	if errors.Is(err, catalog.ErrLost) {
 		return Lost
@@ -330,23 +334,24 @@ func (w *worker) release(ctx context.Context, k catalog.Chunk, err error) What {
 	what, problem, again := Failed, err.Error(), time.Duration(0)
 	switch {
 	case ctx.Err() != nil:
-		what, problem = Stopped, "" // that is nobody's fault
+		what, problem = Stopped, "" // this is not a failure
 	case k.Failures+1 >= w.o.Tries:
 		what = SetAside
 	default:
 		again = w.o.Pause << (2 * min(k.Failures, 10))
 	}
-	// Who is told to end has this to do still.
+	// A worker that is told to stop still has to do this.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if rerr := w.c.Release(ctx, k, format.Escape(problem), again, what == SetAside); errors.Is(rerr, catalog.ErrLost) {
 		return Lost
 	}
-	return what // without the release, the lease ends by itself
+	return what // if the release failed, the lease ends by itself
 }
 
-// lost sees to what was sent of a chunk that is not ours any more. Who has it goes on
-// with it, but nobody does if its plan was cancelled.
+// lost handles the uploads of a chunk whose claim was lost. The new owner
+// continues with them. If the plan was cancelled there is none, so they are
+// removed.
 func (w *worker) lost(ctx context.Context, k catalog.Chunk) {
 	j, err := w.job(ctx, k.Plan)
 	if err != nil {
@@ -370,7 +375,8 @@ type lease struct {
 
 var errEnded = errors.New("done with the chunk")
 
-// A claim is a chunk that is ours until a time at least, and longer if it is renewed.
+// A claim is a chunk that this worker holds at least until a given time, and
+// longer if the claim is renewed.
 type claim struct {
 	catalog.Chunk
 	until time.Time
@@ -382,8 +388,8 @@ func (w *worker) claim(ctx context.Context, r catalog.Request) (claim, error) {
 	return claim{k, asked.Add(w.o.Lease)}, err
 }
 
-// hold renews a claim. Where that cannot be done, the work on it ends before others
-// may have it.
+// hold renews a claim. If it cannot be renewed, the work on it ends before
+// another worker may have it.
 func (w *worker) hold(ctx context.Context, k claim) *lease {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := &lease{ctx: ctx, meter: &holdall.Meter{}}

@@ -24,8 +24,8 @@ const (
 	maxTold = 256 << 20 // bytes that describe all of them
 )
 
-// A Hierarchy is what describes groups and arrays. It is a source for package zarr: what it
-// does not have itself the archive gives.
+// A Hierarchy holds the descriptions of groups and arrays. It is a source for
+// package zarr: anything else is read from the archive.
 type Hierarchy struct {
 	Arrays []Array // in the order of their paths
 
@@ -34,14 +34,15 @@ type Hierarchy struct {
 	array map[string]bool // by path; false of groups
 }
 
-// An Array is where an array is, and what it is, or why that cannot be told.
+// An Array is an array's path and description, or the error that prevents one.
 type Array struct {
 	Path string
 	Meta *zarr.Meta
 	Err  error
 }
 
-// told is the value of a key that describes something, or why it cannot be read.
+// told is the value of a key that describes a group or an array, or the error
+// from reading it.
 type told struct {
 	text []byte
 	err  error
@@ -57,7 +58,8 @@ func Is(ctx context.Context, in *holdall.Archive) bool {
 	return false
 }
 
-// Read reads what describes groups and arrays: many texts at once, neighbours together.
+// Read reads the descriptions of groups and arrays. It reads many texts at
+// once, adjacent ones together.
 func Read(ctx context.Context, in *holdall.Archive) (*Hierarchy, error) {
 	h := &Hierarchy{in: in, texts: map[string]told{}, array: map[string]bool{}}
 	err := in.ContentsOf(ctx, h.describing(ctx), func(e holdall.Entry, content io.Reader, err error) error {
@@ -82,7 +84,7 @@ func Read(ctx context.Context, in *holdall.Archive) (*Hierarchy, error) {
 	return h, nil
 }
 
-// describing yields the entries that describe something.
+// describing yields the entries that describe groups or arrays.
 func (h *Hierarchy) describing(ctx context.Context) iter.Seq2[holdall.Entry, error] {
 	return func(yield func(holdall.Entry, error) bool) {
 		room := int64(maxTold)
@@ -106,7 +108,7 @@ func describes(key string) bool {
 	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == zarr.MetaName
 }
 
-// parse notes the group or the array that a key's value describes.
+// parse records the group or the array that a key's value describes.
 func (h *Hierarchy) parse(key string, t told) {
 	at, parse, _ := zarr.MetaOf(key)
 	x := Array{Path: at, Err: t.err}
@@ -120,11 +122,11 @@ func (h *Hierarchy) parse(key string, t told) {
 	}
 }
 
-// Get gives the value of a key.
+// Get returns the value of a key.
 func (h *Hierarchy) Get(ctx context.Context, key string, limit int64) ([]byte, error) {
 	t, ok := h.texts[key]
 	switch {
-	case !ok && describes(key): // an archive may follow soft links, whose own attributes are others
+	case !ok && describes(key): // an archive may follow soft links, and the target has other attributes
 		return nil, &fs.PathError{Op: "get", Path: key, Err: fs.ErrNotExist}
 	case !ok:
 		return h.in.Get(ctx, key, limit)
@@ -134,7 +136,7 @@ func (h *Hierarchy) Get(ctx context.Context, key string, limit int64) ([]byte, e
 	return t.text, t.err
 }
 
-// GetRange gives part of the value of a key.
+// GetRange returns a part of the value of a key.
 func (h *Hierarchy) GetRange(ctx context.Context, key string, off, n int64) ([]byte, error) {
 	return h.in.GetRange(ctx, key, off, n)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// An NWB is what an NWB file (Neurodata Without Borders) is about.
+// An NWB describes an NWB file (Neurodata Without Borders).
 type NWB struct {
 	Version string   `json:"version"`
 	Session Session  `json:"session"`
@@ -24,10 +24,10 @@ type NWB struct {
 	Series  []Series `json:"series,omitempty"`
 	Tables  []Table  `json:"tables,omitempty"`
 
-	Err error `json:"-"` // what of it could not be read
+	Err error `json:"-"` // the error for parts that could not be read
 }
 
-// A Session is when, where and by whom something was recorded.
+// A Session is the time, the place and the people of a recording.
 type Session struct {
 	Identifier   string   `json:"identifier,omitempty"`
 	Description  string   `json:"description,omitempty"`
@@ -40,7 +40,7 @@ type Session struct {
 	Keywords     []string `json:"keywords,omitempty"`
 }
 
-// A Subject is who was looked at.
+// A Subject is the person or animal that was recorded.
 type Subject struct {
 	ID          string `json:"subject_id,omitempty"`
 	Species     string `json:"species,omitempty"`
@@ -53,7 +53,7 @@ type Subject struct {
 	Description string `json:"description,omitempty"`
 }
 
-// A Device is what something was recorded with.
+// A Device is a device used for the recording.
 type Device struct {
 	Name         string `json:"name"`
 	Type         string `json:"type"`
@@ -61,7 +61,7 @@ type Device struct {
 	Manufacturer string `json:"manufacturer,omitempty"`
 }
 
-// A Series is something that was recorded over time: first axis first.
+// A Series is a recording over time; the first axis is time.
 type Series struct {
 	Path       string   `json:"path"`
 	Type       string   `json:"type"`
@@ -78,7 +78,7 @@ type Series struct {
 	last *float64 // the last timestamp
 }
 
-// A Table has a row for each of something: units, electrodes, trials.
+// A Table is a table with a row for each unit, electrode, trial and so on.
 type Table struct {
 	Path    string   `json:"path"`
 	Type    string   `json:"type"`
@@ -87,13 +87,13 @@ type Table struct {
 }
 
 const (
-	textLimit = 1 << 20 // bytes of a text, or of a list of them
+	textLimit = 1 << 20 // bytes of a text, or of a list of texts
 	atOnce    = 32      // values that are read at a time
 )
 
-// NWB says what an NWB file is about; nil if the hierarchy is none. When series begin, and how
-// long those last that have timestamps, is read of the first ones: as many as timed says. It
-// takes the first and the last timestamp.
+// NWB returns the description of an NWB file, or nil if the hierarchy is not
+// one. For the first timed series it reads the start time, and for those with
+// timestamps also the duration, from the first and the last timestamp.
 func (h *Hierarchy) NWB(ctx context.Context, timed int) (*NWB, error) {
 	attrs, err := zarr.Attributes(ctx, h, "")
 	if text(attrs["neurodata_type"]) != "NWBFile" {
@@ -115,7 +115,7 @@ func (h *Hierarchy) NWB(ctx context.Context, timed int) (*NWB, error) {
 	return n, err
 }
 
-// add looks at a group.
+// add adds the data of a group.
 func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 	attrs, err := zarr.Attributes(ctx, h, at)
 	if err != nil {
@@ -141,7 +141,8 @@ func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 		}
 		n.Tables = append(n.Tables, t)
 	}
-	// What types extend is not looked up. A series shows two of three signs.
+	// The types that a type extends are not looked up. A series has two of three
+	// signs.
 	signs := 0
 	for _, sign := range []bool{has("data"), has("starting_time") || has("timestamps"), strings.HasSuffix(typ, "Series")} {
 		if sign {
@@ -153,7 +154,8 @@ func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 	}
 }
 
-// series says of a series what takes no reading of values.
+// series returns the description of a series, as far as it requires no reading
+// of values.
 func (h *Hierarchy) series(ctx context.Context, at, typ string) Series {
 	s := Series{Path: at, Type: typ}
 	if data := s.open(ctx, h, "data"); data != nil {
@@ -169,7 +171,7 @@ func (h *Hierarchy) series(ctx context.Context, at, typ string) Series {
 	return s
 }
 
-// open opens an array of a series; nil if there is none.
+// open opens an array of a series. It returns nil if there is none.
 func (s *Series) open(ctx context.Context, h *Hierarchy, name string) *zarr.Array {
 	if _, ok := h.array[s.Path+"/"+name]; !ok {
 		return nil
@@ -187,7 +189,7 @@ func (s *Series) fail(err error) {
 	}
 }
 
-// end is done when all has been read.
+// end completes a series after everything has been read.
 func (s *Series) end() {
 	switch {
 	case s.Rate != nil && *s.Rate > 0 && len(s.Shape) > 0:
@@ -197,7 +199,7 @@ func (s *Series) end() {
 	}
 }
 
-// A job reads a value. Who wants it is told if it cannot be read.
+// A job reads a value. If that fails, it calls failed.
 type job struct {
 	read   func(context.Context) error
 	failed func(error)
@@ -257,7 +259,7 @@ type place struct {
 	to *string
 }
 
-// texts are where texts are, and where they go to.
+// texts returns where texts are stored, and where they go.
 func (n *NWB) texts() []place {
 	s, who := &n.Session, &Subject{}
 	if n.Subject != nil {
@@ -301,7 +303,8 @@ func (h *Hierarchy) lines(ctx context.Context, at string) ([]string, error) {
 	return texts(values), err
 }
 
-// element reads an element of an array of one axis; nil if it is no number.
+// element reads an element of an array with one axis. It returns nil if it is
+// not a number.
 func (h *Hierarchy) element(ctx context.Context, at string, index int64) (*float64, error) {
 	a, err := zarr.Open(ctx, h, at)
 	if err != nil {
@@ -315,7 +318,7 @@ func (h *Hierarchy) element(ctx context.Context, at string, index int64) (*float
 	return finite(v[0]), nil
 }
 
-// finite is a number that JSON has; nil of others.
+// finite returns a number if JSON can represent it, and otherwise nil.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil
@@ -323,7 +326,7 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-// number is the value of an attribute, if it is a number.
+// number returns the value of an attribute, if it is a number.
 func number(v any) *float64 {
 	n, _ := v.(json.Number)
 	f, err := n.Float64()
@@ -333,13 +336,13 @@ func number(v any) *float64 {
 	return finite(f)
 }
 
-// text is the value of an attribute, if it is a text.
+// text returns the value of an attribute, if it is a text.
 func text(v any) string {
 	s, _ := v.(string)
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// texts are those among values.
+// texts returns the texts among values.
 func texts(values []any) []string {
 	var all []string
 	for _, v := range values {

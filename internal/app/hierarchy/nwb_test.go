@@ -16,12 +16,13 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// refs are the keys of an archive, with what they have: texts, or what becomes JSON.
+// refs are the keys of an archive with their values: texts, or values that are
+// encoded as JSON.
 type refs map[string]any
 
 const group = `{"zarr_format":2}`
 
-// numbers adds an array of one axis, of chunks of ten.
+// numbers adds an array with one axis, in chunks of ten.
 func (r refs) numbers(at string, n int, attrs string) refs {
 	r[at+"/.zarray"] = fmt.Sprintf(`{"zarr_format":2,"shape":[%d],"chunks":[10],"dtype":"|u1","order":"C","compressor":null,"filters":null,"fill_value":0}`, n)
 	if attrs != "" {
@@ -191,14 +192,15 @@ func TestWhatIsNoNWBIsNone(t *testing.T) {
 	}
 }
 
-// What is damaged is told where it is, and the rest is there.
+// TestNWBOfDamagedFiles checks that damage is reported with its place, and
+// that the rest is returned.
 func TestNWBOfDamagedFiles(t *testing.T) {
 	ok := func() refs {
 		return file().words("identifier", "id").group("a", `{"neurodata_type":"TimeSeries"}`).numbers("a/data", 20, "").numbers("a/timestamps", 20, "")
 	}
 	for name, damage := range map[string]struct {
 		do          func(refs)
-		of, session string // what the errors have
+		of, session string // parts of the errors' text
 	}{
 		"a text":         {do: func(r refs) { r["identifier/0"] = "[" }, session: "identifier"},
 		"what describes": {do: func(r refs) { r["identifier/.zarray"] = "[" }, session: "identifier"},
@@ -233,7 +235,8 @@ func TestNWBOfDamagedFiles(t *testing.T) {
 	}
 }
 
-// Of thousands of series, the times of the first ones are read.
+// TestTimesOfTheFirstSeries checks that of thousands of series, only the first
+// have their times read.
 func TestTimesOfTheFirstSeries(t *testing.T) {
 	r := file()
 	for i := range 3000 {
@@ -246,7 +249,8 @@ func TestTimesOfTheFirstSeries(t *testing.T) {
 	}
 }
 
-// An array that says that it has many elements, of which none is there, takes no memory.
+// TestNWBOfHugeTexts checks that an array that claims many elements, but has
+// none, takes no memory.
 func TestNWBOfHugeTexts(t *testing.T) {
 	r := file()
 	for _, dtype := range []string{"|O", "|S1", "<U1000000", "|u1"} {

@@ -22,7 +22,8 @@ import (
 	_ "github.com/holdall/holdall/store/all"
 )
 
-// about is what pynwb makes of a file, as interop/hdf5/about.py tells it.
+// about is the description that pynwb gives of a file, as
+// interop/hdf5/about.py prints it.
 type about struct {
 	Version string
 	Session hierarchy.Session
@@ -45,7 +46,8 @@ func python(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// What is said of NWB files is what pynwb says of them, whatever form they have, here or far away.
+// TestNWBIsWhatPynwbReads checks that the descriptions of NWB files equal
+// those by pynwb, in every form of the files, local and remote.
 func TestNWBIsWhatPynwbReads(t *testing.T) {
 	dir := t.TempDir()
 	scripts := filepath.Join("..", "..", "..", "interop", "hdf5")
@@ -80,10 +82,10 @@ func TestNWBIsWhatPynwbReads(t *testing.T) {
 	}
 }
 
-// theirs is how the name of what LINDI's own package makes of a file ends.
+// theirs is the end of the names of files that LINDI's own package made.
 const theirs = ".theirs.lindi.json"
 
-// formsOf are an NWB file in the forms that it can have.
+// formsOf returns an NWB file in all forms that it can have.
 func formsOf(t *testing.T, file string) []string {
 	t.Helper()
 	base := strings.TrimSuffix(file, ".nwb")
@@ -114,7 +116,7 @@ func say(t *testing.T, address string, asked *atomic.Int64) *hierarchy.NWB {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	// A zip has a header in front of each file, which is a request.
+	// In a zip, each file has a header before it, which takes a request.
 	if asked.Store(0); !strings.HasSuffix(address, ".zip") {
 		defer func() {
 			if requests := asked.Load(); requests > 6 {
@@ -133,7 +135,7 @@ func say(t *testing.T, address string, asked *atomic.Int64) *hierarchy.NWB {
 	return n
 }
 
-// same compares what is said with what is right.
+// same compares a description with the correct one.
 func same(t *testing.T, name string, got *hierarchy.NWB, want about) {
 	t.Helper()
 	if got.Version != want.Version || !reflect.DeepEqual(got.Session, want.Session) || !reflect.DeepEqual(got.Subject, want.Subject) {
@@ -156,7 +158,7 @@ func same(t *testing.T, name string, got *hierarchy.NWB, want about) {
 	}
 	for _, x := range got.Series {
 		w := want.Series[x.Path]
-		// Version 3 of Zarr has no order of bytes where there is one byte.
+		// Version 3 of Zarr records no byte order for types of one byte.
 		if x.DType = strings.TrimLeft(x.DType, "<|"); x.Error != "" || x.Type != w.Type || x.DType != strings.TrimLeft(w.DType, "<|") || !slices.Equal(x.Shape, w.Shape) || x.Unit != w.Unit ||
 			!near(x.Conversion, w.Conversion) || !near(x.Rate, w.Rate) || !near(x.Start, w.Start) || !near(x.Duration, w.Duration) || !reflect.DeepEqual(x.Timestamps, w.Timestamps) {
 			t.Errorf("%s: %s, expected %s", name, text(x), text(w))
@@ -169,7 +171,7 @@ func text(x hierarchy.Series) string {
 	return string(b)
 }
 
-// near compares what was computed in another order.
+// near compares numbers that were computed in different orders.
 func near(x, y *float64) bool {
 	if x == nil || y == nil {
 		return x == y

@@ -20,20 +20,22 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// maxRanges is how many ranges of one request are looked at: each may be a
-// round trip to where the archive is. A request for more gets everything.
+// maxRanges is the maximum number of ranges in one request: each may be a
+// round trip to the archive. A request with more gets the whole content.
 const maxRanges = 64
 
-// sniffMost is how long content may be for its type to be told by its first bytes: that much
-// is read as a whole in any case. Of more, nothing is read that was not asked for.
+// sniffMost is the largest content whose type is determined from its first
+// bytes: content of that size is read whole in any case. Of larger content,
+// only requested bytes are read.
 const sniffMost = 1 << 20
 
-// sniff tells the type of an entry by its first bytes. It is the same for each request.
+// sniff determines the type of an entry from its first bytes. The result is
+// the same for each request.
 func (h *handler) sniff(ctx context.Context, e holdall.Entry) string {
 	b := make([]byte, min(e.Size, 512))
 	n, err := h.a.ReadAt(ctx, e, b, 0)
 	if err != nil && err != io.EOF || n < len(b) {
-		return unknownType // what reads it says what is wrong
+		return unknownType // reading the content will report the error
 	}
 	return sniffed(b, e.Size == int64(n))
 }
@@ -86,15 +88,15 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 		h.fail(w, r, err)
 	default:
 		h.tell(r, err)
-		panic(http.ErrAbortHandler) // what was sent must not look whole
+		panic(http.ErrAbortHandler) // a partial response must not look complete
 	}
 }
 
-// maxExtents is how many pieces of an entry are looked at to make an ETag.
+// maxExtents is how many pieces of an entry are used to make an ETag.
 const maxExtents = 1000
 
-// etag returns a strong ETag for e's content, "" if nothing says which bytes
-// they are. A short checksum does not: others have the same.
+// etag returns a strong ETag for e's content, or "" if nothing identifies its
+// bytes. A short checksum does not: other content may have the same.
 func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
 	if d := e.Digest; len(d.Sum) >= 16 && !strings.ContainsFunc(d.Algo, func(r rune) bool { return r <= ' ' || r == '"' || r >= 0x7f }) {
 		return `"` + d.String() + `"`
@@ -104,7 +106,7 @@ func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
 	}
 	n := 0
 	for x, err := range h.a.Extents(ctx, e) {
-		// What lies outside the archive changes without its version.
+		// Content outside the archive changes without its version.
 		if n++; err != nil || x.External || n > maxExtents {
 			return ""
 		}
@@ -113,8 +115,8 @@ func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `"`
 }
 
-// A source is e's content, for http.ServeContent. It reads no more than it is
-// asked for. Its reads may go on after ServeContent has returned, so nothing of
+// A source is e's content, for http.ServeContent. It reads only the requested
+// bytes. Its reads may continue after ServeContent has returned, so nothing of
 // it is closed.
 type source struct {
 	h   *handler
@@ -123,7 +125,7 @@ type source struct {
 	off int64
 
 	mu  sync.Mutex
-	err error // the first that kept content from being had
+	err error // the first error that prevented reading content
 }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -158,8 +160,8 @@ func (s *source) failed() error {
 	return s.err
 }
 
-// An answer holds the status back until there is a byte to follow it, so that
-// content which cannot be had at all is no 200.
+// An answer delays the status until the first byte of content is there. So
+// content that cannot be read at all does not get a 200.
 type answer struct {
 	http.ResponseWriter
 	src      *source
@@ -200,8 +202,8 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom is how io.CopyN says how much it wants of what: with that, content
-// can be read in the way that suits it, and is never read beyond its range.
+// ReadFrom lets io.CopyN pass the source and the number of bytes. So the
+// content can be read in the best way, and never beyond its range.
 func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 	if l, ok := r.(*io.LimitedReader); ok && l.R == io.Reader(a.src) {
 		w := &counter{w: a}
@@ -218,13 +220,14 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{a}, r)
 }
 
-// handed is how much the system copies from a file to the network before the file is
-// looked at again, and the least that is worth it.
+// handed is how many bytes the system copies from a file to the network before
+// the file is checked again. It is also the minimum for which that is
+// worthwhile.
 const handed = 4 << 20
 
-// handOn has the system send the next n bytes of content, if they lie as they are in a file of
-// this machine and nothing is left to compare. It returns how many it sent: the rest has to be
-// read.
+// handOn has the system send the next n bytes of content, if they are stored
+// unchanged in a local file and nothing is left to verify. It returns how many
+// it sent. The caller must read the rest.
 func (a *answer) handOn(n int64) (sent int64, err error) {
 	s := a.src
 	if n < handed {
@@ -236,7 +239,7 @@ func (a *answer) handOn(n int64) (sent int64, err error) {
 			return 0, nil
 		}
 	}
-	var own *os.File // with a position of its own
+	var own *os.File // with a file position of its own
 	defer func() {
 		if own != nil {
 			own.Close()
@@ -270,7 +273,8 @@ func (a *answer) handOn(n int64) (sent int64, err error) {
 	return sent, nil
 }
 
-// again opens a file once more; nil if there is another one in its place.
+// again opens a file a second time. It returns nil if another file has
+// replaced it.
 func again(f *os.File) *os.File {
 	was, err := f.Stat()
 	if err != nil {
@@ -287,15 +291,15 @@ func again(f *os.File) *os.File {
 	return own
 }
 
-// step is how much is read at once of what is not read ahead.
+// step is how much is read at once if there is no reading ahead.
 const step = 1 << 20
 
-// checkedFirst is how much content WriteContent checks before it writes.
+// checkedFirst is how much content WriteContent verifies before it writes.
 const checkedFirst = 1 << 20
 
 var steps = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// writeTo writes n bytes from where s is.
+// writeTo writes n bytes from the current position of s.
 func (s *source) writeTo(w io.Writer, n int64) error {
 	switch {
 	case s.off == 0 && n == s.e.Size:
@@ -335,12 +339,12 @@ func (s *source) writeTo(w io.Writer, n int64) error {
 	return nil
 }
 
-// decoded reports whether content has to be decoded from the beginning of a
-// unit to wherever one wants to read: then piece by piece would be from that
-// beginning again and again.
+// decoded reports whether content must be decoded from the start of a unit up
+// to the requested place. Reading it in pieces would decode the start again
+// for each piece.
 func (s *source) decoded() bool {
 	for x, err := range s.h.a.Extents(s.ctx, s.e) {
-		return err == nil && x.Codec != "" // how formats call bytes as they are
+		return err == nil && x.Codec != "" // codec names for unchanged bytes
 	}
 	return false
 }
@@ -356,8 +360,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lastHeld writes left bytes but for the last of them, which waits for release:
-// without it the client knows that content is not whole.
+// lastHeld writes left bytes. It holds the last one back until release is
+// called: without it the client can tell that the content is incomplete.
 type lastHeld struct {
 	w    io.Writer
 	left int64

@@ -153,8 +153,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// Where an ETag comes from the archive's version, it is another for another
-// archive, name or size.
+// TestETagsDiffer checks that ETags made from the archive's version differ if
+// the archive, the name or the size differs.
 func TestETagsDiffer(t *testing.T) {
 	a := open(t, packed(t, tiny.Format), "x")
 	seen := map[string]string{}
@@ -174,8 +174,8 @@ func TestETagsDiffer(t *testing.T) {
 	}
 }
 
-// damaged is a store whose archive x has another byte in the content of name,
-// somewhere near its end.
+// damaged returns a store with an archive x that has one changed byte in the
+// content of name, near its end.
 func damaged(t *testing.T, name string) *storetest.Mem {
 	t.Helper()
 	m := packed(t, caf.Format)
@@ -234,7 +234,8 @@ func TestFaultyEntriesAreErrors(t *testing.T) {
 	}
 }
 
-// Every fixture is served as it is read, and none of them breaks the server.
+// TestFixturesAreServedAsTheyAreRead checks that each fixture is served with
+// the bytes that are read from it, and that none breaks the server.
 func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
 	dir := filepath.Join("..", "..", "..", "format", "caf", "testdata", "fixtures")
 	names, err := filepath.Glob(filepath.Join(dir, "*.caf"))
@@ -271,7 +272,8 @@ func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
 	}
 }
 
-// shaky fails each read of a far store once it is told to.
+// shaky returns a store that looks remote and, after a call of fail, returns
+// an error from each read.
 func shaky(t *testing.T, st store.Store) (_ store.Store, fail func(after int64, err error)) {
 	var armed atomic.Bool
 	var reads atomic.Int64
@@ -306,7 +308,7 @@ func TestSourceThatFailsIsNoWholeAnswer(t *testing.T) {
 		{"parts", "long.bin", "bytes=0-5,7-200000", 0, errors.New("disk on fire"), 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			m := packed(t, tiny.Format) // without digests: nothing else would notice
+			m := packed(t, tiny.Format) // without digests: nothing else would detect the damage
 			st, fail := shaky(t, near{m})
 			s := serving(t, open(t, st, "x"), options{})
 			fail(tt.after, tt.err)
@@ -329,7 +331,7 @@ func TestSourceThatFailsIsNoWholeAnswer(t *testing.T) {
 	}
 }
 
-// near makes a store near: nothing is kept of it.
+// near makes a store near, so that nothing of it is cached.
 type near struct{ store.Store }
 
 func (near) Can() store.Abilities { return store.Abilities{Near: true} }
@@ -356,8 +358,9 @@ func TestChangedArchiveIsAnError(t *testing.T) {
 	}
 }
 
-// Large content is compared when it is read as a whole for the first time. After that, and in
-// ranges, the system copies it from the file. Nothing of this changes what a client gets.
+// TestLargeContentOfAFile checks content that is verified when it is first
+// read as a whole. After that, and for ranges, the system copies it from the
+// file. The client must not see a difference.
 func TestLargeContentOfAFile(t *testing.T) {
 	want := make([]byte, 13<<20+17)
 	rand.NewChaCha8([32]byte{9}).Read(want)
@@ -413,7 +416,7 @@ func TestLargeContentOfAFile(t *testing.T) {
 }
 
 // huge is a store of one CAF with one entry of 10 GiB of zeros, which are not
-// kept anywhere.
+// stored anywhere.
 type huge struct {
 	tail []byte
 	far  bool
@@ -489,7 +492,8 @@ func TestNoMoreIsReadThanAskedFor(t *testing.T) {
 	}
 }
 
-// A client that leaves ends what is read for it.
+// TestNobodyReadsForAClientThatLeft checks that reading ends when the client
+// disconnects.
 func TestNobodyReadsForAClientThatLeft(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		h := newHuge(far)
@@ -515,7 +519,7 @@ func TestNobodyReadsForAClientThatLeft(t *testing.T) {
 		answer.Body.Close()
 		<-ended
 		h.mu.Lock()
-		if h.read > 256<<20 { // what buffers on the way take is not ours
+		if h.read > 256<<20 { // buffers on the way take some of it
 			t.Errorf("far is %v: %d bytes were read for a client that took 1 MiB", far, h.read)
 		}
 		h.mu.Unlock()
@@ -523,7 +527,7 @@ func TestNobodyReadsForAClientThatLeft(t *testing.T) {
 	}
 }
 
-// changedFormat is tiny with other extents.
+// changedFormat is tiny with changed extents.
 func changedFormat(change func(*format.Extent)) *format.Format {
 	f := *tiny.Format
 	f.Open = func(ctx context.Context, st store.Store, name string, o format.OpenOptions) (format.Reader, error) {
@@ -548,7 +552,8 @@ func (r changedReader) Extents(ctx context.Context, e format.Entry, off, n int64
 	}
 }
 
-// The version of an archive says nothing of bytes that lie elsewhere.
+// TestContentFromElsewhereHasNoETag checks content outside the archive, which
+// the archive's version does not cover.
 func TestContentFromElsewhereHasNoETag(t *testing.T) {
 	f := changedFormat(func(x *format.Extent) { x.External = true })
 	a, err := holdall.OpenStore(t.Context(), packed(t, tiny.Format), "x", holdall.OpenOptions{Formats: []*format.Format{f}})
@@ -562,7 +567,7 @@ func TestContentFromElsewhereHasNoETag(t *testing.T) {
 	}
 }
 
-// decoded counts what codec serve-test, which changes nothing, has been given.
+// decoded counts the bytes given to codec serve-test, which changes nothing.
 var decoded atomic.Int64
 
 func init() {
@@ -571,7 +576,8 @@ func init() {
 	}})
 }
 
-// A long range of what has to be decoded from its beginning is decoded once.
+// TestDecodedContentIsNotDecodedAgainAndAgain checks that a long range of
+// content that must be decoded from its start is decoded once.
 func TestDecodedContentIsNotDecodedAgainAndAgain(t *testing.T) {
 	f := changedFormat(func(x *format.Extent) { x.Codec = "serve-test" })
 	for _, far := range []bool{false, true} {

@@ -18,8 +18,9 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// Each byte of content is changed, one at a time: no answer that looks whole has a wrong
-// byte in it, whatever is asked for.
+// TestNoAnswerHasADamagedByte changes each byte of content, one at a time. No
+// response that looks complete may have a wrong byte in it, whatever the
+// request.
 func TestNoAnswerHasADamagedByte(t *testing.T) {
 	testkit.Long(t)
 	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 10), "d/c": "gamma" + strings.Repeat("\x00\x01\x02", 10)}
@@ -53,7 +54,7 @@ func TestNoAnswerHasADamagedByte(t *testing.T) {
 	}
 }
 
-// storedOf is where an archive stores contents, each place once.
+// storedOf returns where an archive stores contents, each place once.
 func storedOf(t *testing.T, st *storetest.Mem) (all []format.Extent) {
 	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
 	if err != nil {
@@ -78,7 +79,7 @@ func storedOf(t *testing.T, st *storetest.Mem) (all []format.Extent) {
 	return all
 }
 
-// askInEveryWay returns how many answers said no, or broke off.
+// askInEveryWay returns how many responses were errors or were broken off.
 func askInEveryWay(t *testing.T, damage string, src serve.Source, files map[string]string) (refused int) {
 	t.Helper()
 	site, set, at, _ := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, src)

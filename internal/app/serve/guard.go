@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// A guarded is an answer of which every piece has to be taken within a time, and that
-// is counted. Whoever reads slowly is waited for as long as he reads.
+// A guarded is a response that is counted, and whose client must take each
+// piece within a time. A slow client is served for as long as it continues to
+// read.
 type guarded struct {
 	http.ResponseWriter
 	ctl   *http.ResponseController
@@ -24,8 +25,8 @@ type guarded struct {
 	sent  int64
 }
 
-// piece is how much has to be taken within the time; handedPiece is that of a copy by the
-// system.
+// piece is how many bytes the client must take within the time. handedPiece is
+// the same for a copy by the system.
 const (
 	piece       = 256 << 10
 	handedPiece = 1 << 20
@@ -54,7 +55,7 @@ func (g *guarded) Write(p []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom lets the system copy from a file, a piece at a time.
+// ReadFrom lets the system copy from a file, one piece at a time.
 func (g *guarded) ReadFrom(r io.Reader) (n int64, err error) {
 	g.code = cmp.Or(g.code, http.StatusOK)
 	l, ok := r.(*io.LimitedReader)
@@ -74,15 +75,16 @@ func (g *guarded) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// extend moves the deadline. One that was just set will do: to set it takes a lock.
+// extend moves the deadline. If it was just set, it stays, because setting it
+// takes a lock.
 func (g *guarded) extend() {
 	if now := time.Now(); g.until.Sub(now) < g.stall*3/4 {
 		g.until = now.Add(g.stall)
-		_ = g.ctl.SetWriteDeadline(g.until) // what cannot have one has none
+		_ = g.ctl.SetWriteDeadline(g.until) // some connections have no deadline
 	}
 }
 
-// A door lets in who knows a token.
+// A door admits requests with a token.
 type door struct {
 	token  [sha256.Size]byte
 	name   string
@@ -90,8 +92,8 @@ type door struct {
 	secure bool
 }
 
-// cookieName begins the name of a cookie. Browsers keep those of all ports of a machine
-// together, so each token has a name of its own.
+// cookieName is the prefix of cookie names. Browsers share cookies between all
+// ports of a machine, so each token has a name of its own.
 const cookieName = "holdall-serve"
 
 func newDoor(token string, secure bool) *door {
@@ -101,14 +103,15 @@ func newDoor(token string, secure bool) *door {
 	return &door{token: sha256.Sum256([]byte(token)), name: cookieName + "-" + hex.EncodeToString(sum[len(sum)-4:]), cookie: hex.EncodeToString(sum[:len(sum)-4]), secure: secure}
 }
 
-// opensTo compares what somebody says in a time that tells nothing of it.
+// opensTo compares a given token in constant time.
 func (d *door) opensTo(token string) bool {
 	sum := sha256.Sum256([]byte(token))
 	return hmac.Equal(sum[:], d.token[:])
 }
 
-// admits reports whether a request may go on; else it is answered. A token in the query
-// becomes a cookie, so that it is in no link and no history.
+// admits reports whether a request may go on. Otherwise it responds to it. A
+// token in the query becomes a cookie, so that no link and no history contains
+// it.
 func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") && d.opensTo(strings.TrimSpace(token)) {
 		return true
@@ -137,10 +140,11 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// A gate lets so many requests in at a time.
+// A gate limits the number of concurrent requests.
 type gate chan struct{}
 
-// enter reports whether a request may go on, and asks others to come again.
+// enter reports whether a request may go on. Otherwise it tells the client to
+// retry later.
 func (g gate) enter(w http.ResponseWriter, m *meter) bool {
 	select {
 	case g <- struct{}{}:
@@ -154,8 +158,8 @@ func (g gate) enter(w http.ResponseWriter, m *meter) bool {
 
 func (g gate) leave() { <-g }
 
-// allows returns what Access-Control-Allow-Origin is to say to a page of that origin,
-// "" for nothing.
+// allows returns the value of Access-Control-Allow-Origin for a page of that
+// origin, or "" for none.
 func allows(cors []string, origin string) string {
 	for _, o := range cors {
 		if o == "*" {
@@ -170,7 +174,7 @@ func allows(cors []string, origin string) string {
 
 var errOrigin = errors.New("expected an origin such as https://example.org, or *")
 
-// CheckOrigin says what is wrong with an origin for Options.CORS.
+// CheckOrigin returns an error if an origin is not valid for Options.CORS.
 func CheckOrigin(o string) error {
 	if o == "*" {
 		return nil

@@ -9,9 +9,10 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// setKept gives an answer the headers that a bucket kept with an object. Content is what
-// was stored: clients of buckets are told that it is encoded, and what it is to be saved as.
-// Whoever reads files is not, and no cache is told to keep what not everybody may have.
+// setKept adds the headers that a bucket kept with an object to a response. S3
+// clients get the content as it was stored, with the headers for its encoding
+// and file name. Clients that read files get neither. If access is restricted,
+// they do not get the headers that let caches keep a response, either.
 func (h *handler) setKept(head http.Header, e holdall.Entry) {
 	n := 0
 	for name, value := range e.Attr {
@@ -30,7 +31,7 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 				continue
 			case "content-type":
 				if e.Attr["content-encoding"] != "" {
-					continue // it is that of the content without
+					continue // it is the type of the decoded content
 				}
 			case "cache-control", "expires":
 				if h.guarded {
@@ -41,11 +42,11 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 		head.Set(name, value)
 	}
 	if h.bucket && e.Attr["cache-control"] == "" && keptTag(e) != "" {
-		head.Del("Cache-Control") // the bucket said nothing of caches, and copies are to be as it was
+		head.Del("Cache-Control") // the bucket has no rule for caches, and copies should equal the original
 	}
 }
 
-// dropKept takes them away from an answer that says no.
+// dropKept removes these headers from an error response.
 func dropKept(head http.Header) {
 	for key := range head {
 		if store.IsHeader(strings.ToLower(key)) {
@@ -57,7 +58,8 @@ func dropKept(head http.Header) {
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// keptTag is the ETag that a bucket had of an object, "" if there is none that can be said.
+// keptTag returns the ETag that a bucket kept for an object, or "" if there is
+// no valid one.
 func keptTag(e holdall.Entry) string {
 	tag := e.Attr[format.ETagAttr]
 	if len(tag) < 2 || len(tag) > 1<<10 || tag[0] != '"' || tag[len(tag)-1] != '"' ||

@@ -22,20 +22,21 @@ import (
 	names "github.com/holdall/holdall/internal/listing"
 )
 
-// maxLimit is how many entries a page has at the most that was asked for in pages.
+// maxLimit is the largest number of entries on a page, if pages were
+// requested.
 const maxLimit = 10_000
 
-// htmlPage is how many a page for people has.
+// htmlPage is the number of entries on a page for people.
 const htmlPage = 1000
 
 type page struct {
 	json  bool
 	limit int    // 0 is all
 	after string // the place of the last entry of the page before
-	as    string // the folder's name where links are to be relative to that, "" if they are
+	as    string // the folder's name, if links are relative to its parent; "" if they are relative to the folder
 }
 
-// askedPage returns which page is asked for, or answers the request.
+// askedPage returns the requested page, or responds to the request.
 func askedPage(w http.ResponseWriter, r *http.Request) (p page, ok bool) {
 	p, err := parsePage(r.URL.RawQuery)
 	if err != nil {
@@ -47,7 +48,7 @@ func askedPage(w http.ResponseWriter, r *http.Request) (p page, ok bool) {
 		strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
 		p.json = true
 	}
-	// Programs that read HTML know nothing of pages.
+	// Only browsers get pages: programs that read HTML do not support them.
 	if !p.json && p.limit == 0 && strings.Contains(accept, "text/html") {
 		p.limit = htmlPage
 	}
@@ -78,12 +79,12 @@ func parsePage(query string) (p page, err error) {
 	return p, nil
 }
 
-// next is the word for what comes behind a place.
+// next returns the token for the entries after a place.
 func next(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
 
-// list shows what lies in dir, as it comes: a folder may have millions. A file
-// may have something below it, too, where nothing but names makes folders. As is what the client calls dir, if
-// that has no slash at its end.
+// list sends the entries in dir as they are read: a folder may have millions.
+// A file may also have entries below it, in archives where only names define
+// folders. as is the client's path for dir, if that has no slash at its end.
 func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry, as string) {
 	p, ok := askedPage(w, r)
 	if !ok {
@@ -142,17 +143,18 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, dir holdall.Entry
 	l.end(more)
 }
 
-// A listing is a page that grows entry by entry.
+// A listing is a page that is written entry by entry.
 type listing interface {
 	// title begins the page of a folder of an archive; "" is its root.
 	title(archive, dir string)
-	// entry adds e under the name that it has in the folder; it is at a path from there.
+	// entry adds e under its name in the folder. at is its path relative to the
+	// folder.
 	entry(name, at string, e holdall.Entry)
-	// end ends the page; more is the word for the next one, if there is one.
+	// end ends the page. more is the token for the next page, if there is one.
 	end(more string)
 }
 
-// listing returns the kind of listing that a request wants.
+// listing returns the kind of listing for a request.
 func (p page) listing(w http.ResponseWriter, r *http.Request) listing {
 	head := w.Header()
 	head.Add("Vary", "Accept")
@@ -169,7 +171,8 @@ func (p page) listing(w http.ResponseWriter, r *http.Request) listing {
 	return &htmlListing{out: bufio.NewWriter(out), limit: p.limit, as: p.as}
 }
 
-// jsonListing is one JSON object, so that half of it is none.
+// jsonListing writes one JSON object, so an incomplete listing is not valid
+// JSON.
 type jsonListing struct {
 	out   *bufio.Writer
 	comma bool

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// LocalOnly refuses requests that call this machine by another name than its
-// own to itself. A page of another site, whose name its owner lets lead here,
-// could otherwise read what is served to this machine only.
+// LocalOnly refuses requests that use a foreign host name for this machine.
+// Otherwise a page of another site, whose owner points its name to this
+// machine, could read what is served to this machine only.
 func LocalOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocal(r.Host) {
@@ -19,7 +19,8 @@ func LocalOnly(next http.Handler) http.Handler {
 	})
 }
 
-// isLocal reports whether hostport is this machine to itself, whatever the port.
+// isLocal reports whether hostport is a name of this machine for itself, with
+// any port.
 func isLocal(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

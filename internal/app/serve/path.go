@@ -14,8 +14,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// isPath reports whether name can be a name in an archive and a path of a URL
-// at the same time. It is fs.ValidPath, but for names of any bytes.
+// isPath reports whether name is valid both as a name in an archive and as a
+// path of a URL. It is fs.ValidPath, but accepts any bytes.
 func isPath(name string) bool {
 	for elem := range strings.SplitSeq(name, "/") {
 		if elem == "" || elem == "." || elem == ".." {
@@ -25,11 +25,12 @@ func isPath(name string) bool {
 	return true
 }
 
-// reference returns a name as a URL relative to the folder that it lies in. The
-// "./" keeps a colon from making a scheme of what is in front of it.
+// reference returns a name as a URL relative to its folder. Because of the
+// "./", a colon in the name does not make a scheme of the part before it.
 func reference(name string) string { return escaped([]byte("./"), name) }
 
-// escaped appends s to b with all but letters, digits, -._~ and slashes as %XX.
+// escaped appends s to b. It writes all bytes except letters, digits, -._~ and
+// slashes as %XX.
 func escaped(b []byte, s string) string {
 	const digits = "0123456789ABCDEF"
 	for i := 0; i < len(s); i++ {
@@ -43,11 +44,12 @@ func escaped(b []byte, s string) string {
 	return string(b)
 }
 
-// href returns a name as a link of a list: as it stands where browsers understand it, since
-// clients that read lists with a pattern, as fsspec does, take links for names. Those also
-// take what begins with "http" for an address, and "./" for a part of the name.
+// href returns a name as a link in a list. It leaves characters unescaped
+// where browsers accept that, because clients that parse lists with a pattern,
+// such as fsspec, use links as names. Such clients also treat a link that
+// begins with "http" as an address, and "./" as a part of the name.
 func href(name string) string {
-	first, _, _ := strings.Cut(name, "/") // where a colon would make a scheme of what is before it
+	first, _, _ := strings.Cut(name, "/") // a colon here would make a scheme of the part before it
 	b := make([]byte, 0, len(name)+8)
 	for i, n := 0, 0; i < len(name); i += n {
 		var c rune

@@ -22,18 +22,19 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// S3Options are wishes for an S3.
+// S3Options are options for an S3.
 type S3Options struct {
-	// Key is what requests have to be signed with. Without an ID all may read.
+	// Key must sign requests. If its ID is empty, everyone may read.
 	Key Key
-	// Region is what buckets are said to be in; empty is us-east-1.
+	// Region is the region that buckets report; empty means us-east-1.
 	Region string
-	// Clock is for tests; nil is the time.
+	// Clock is for tests; nil means the current time.
 	Clock func() time.Time
 }
 
-// An S3 is a server of the archives of a site that speaks as buckets do, read-only:
-// archives are buckets, paths are keys. Buckets are in the path, not in the host's name.
+// An S3 is a read-only server that presents the archives of a site as S3
+// buckets. Archives are buckets, and paths are keys. The bucket is in the
+// path, not in the host name.
 type S3 struct {
 	site *Site
 	o    S3Options
@@ -74,7 +75,7 @@ func (s *S3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// s3Codes are Amazon's words for what is wrong.
+// s3Codes maps errors to Amazon's codes.
 var s3Codes = map[string]struct {
 	status int
 	text   string
@@ -98,7 +99,8 @@ var s3Codes = map[string]struct {
 	"XAmzContentSHA256Mismatch":         {http.StatusBadRequest, "Expected a request without a body."},
 }
 
-// s3Error answers as S3 does when it says no; text is Amazon's usual one if it is empty.
+// s3Error sends an error response in S3's form. An empty text means Amazon's
+// usual one.
 func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 	c := s3Codes[code]
 	for _, key := range []string{"Content-Length", "Etag", "Last-Modified", "Accept-Ranges"} {
@@ -115,7 +117,7 @@ func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 
 func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
 	b, err := xml.Marshal(doc)
-	if err != nil { // of types of ours, all text
+	if err != nil { // of our own types, with text only
 		panic(err)
 	}
 	b = append([]byte(xml.Header), b...)
@@ -129,7 +131,8 @@ func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
 
 const s3Space = "http://s3.amazonaws.com/doc/2006-03-01/"
 
-// subresources are what buckets and objects have that archives have not.
+// subresources are resources that S3's buckets and objects have, but archives
+// do not.
 var subresources = []string{"accelerate", "acl", "analytics", "attributes", "cors", "encryption", "inventory", "lifecycle", "logging", "metrics", "notification",
 	"object-lock", "ownershipControls", "policy", "policyStatus", "publicAccessBlock", "replication", "requestPayment", "select", "tagging", "torrent", "uploads", "uploadId", "versions", "website"}
 
@@ -243,7 +246,7 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 	h.content(x, r, e)
 }
 
-// An s3Writer makes documents of answers that say no.
+// An s3Writer converts error responses to S3's documents.
 type s3Writer struct {
 	http.ResponseWriter
 	r    *http.Request
@@ -272,17 +275,17 @@ func (x *s3Writer) WriteHeader(status int) {
 
 func (x *s3Writer) Write(p []byte) (int, error) {
 	if x.said {
-		return len(p), nil // the same in other words
+		return len(p), nil // s3Error has sent the same in S3's form
 	}
 	return x.ResponseWriter.Write(p)
 }
 
-// ReadFrom is asked for content only, which is no answer that says no.
+// ReadFrom is called for content only, never for an error response.
 func (x *s3Writer) ReadFrom(r io.Reader) (int64, error) { return io.Copy(x.ResponseWriter, r) }
 
-// s3Tag is the ETag of an entry of a bucket. It does not look like an MD5, which clients
-// would compare with the content, unless it is one, or that of the bucket which the entry
-// was an object of.
+// s3Tag returns the ETag of an entry of a bucket. Clients compare an ETag that
+// looks like an MD5 with the content. So it looks like one only if it is one,
+// or if the original bucket kept it with the object.
 func s3Tag(a *Archive, e holdall.Entry) string {
 	if tag := keptTag(e); tag != "" {
 		return tag
@@ -301,7 +304,8 @@ func s3Tag(a *Archive, e holdall.Entry) string {
 	return `"` + hex.EncodeToString(sum[:16]) + `-1"`
 }
 
-// modTime is when an entry of a bucket was written, which has to be said of all.
+// modTime returns the time when an entry of a bucket was written. S3 requires
+// one for each entry.
 func modTime(a *Archive, e holdall.Entry) time.Time {
 	switch {
 	case !e.ModTime.IsZero():
@@ -312,11 +316,11 @@ func modTime(a *Archive, e holdall.Entry) time.Time {
 	return time.Unix(1, 0)
 }
 
-// A keysQuery is what a listing of keys is asked for.
+// A keysQuery is a request for a listing of keys.
 type keysQuery struct {
 	v2                bool
 	prefix, delimiter string
-	after             string // what is listed is behind this
+	after             string // list only keys after this
 	from              string // or from here
 	most              int
 	encode            bool
@@ -325,7 +329,8 @@ type keysQuery struct {
 
 const maxKeys = 1000
 
-// maxKeyLen bounds what is compared and sent back: no name in an archive is as long.
+// maxKeyLen limits the strings that are compared and sent back: no name in an
+// archive is as long.
 const maxKeyLen = 64 << 10
 
 func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
@@ -363,7 +368,7 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	} else {
 		k.after = q.Get("marker")
 		if k.delimiter != "" && strings.HasPrefix(k.after, k.prefix) && strings.HasSuffix(k.after, k.delimiter) && len(k.after) > len(k.prefix) {
-			// A marker that is a common prefix has all below it behind it.
+			// If the marker is a common prefix, the listing skips everything below it.
 			k.from, k.after = successor(k.after), ""
 		}
 	}
@@ -376,7 +381,8 @@ func parseKeysQuery(q url.Values) (k keysQuery, wrong string) {
 	return k, ""
 }
 
-// successor is the first string behind all that begin with s; "" if there is none.
+// successor returns the first string after all strings that begin with s, or
+// "" if there is none.
 func successor(s string) string {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] != 0xff {
@@ -390,11 +396,11 @@ func successor(s string) string {
 type found struct {
 	name   string
 	common bool
-	e      holdall.Entry // what the key stands for
+	e      holdall.Entry // the entry of the key
 }
 
-// findKeys lists keys. What is at next is where the listing goes on, "" if it is at its
-// end.
+// findKeys lists keys. next is the place where the listing continues, or "" at
+// its end.
 func (h *handler) findKeys(ctx context.Context, k keysQuery) (all []found, next string, err error) {
 	if k.most == 0 {
 		return nil, "", nil
@@ -438,13 +444,14 @@ again:
 	return all, "", nil
 }
 
-// isKey reports whether a name can be a key: any can where names are what keys were.
+// isKey reports whether a name can be a key. Every name can if the archive's
+// names were keys.
 func (h *handler) isKey(name string) bool {
 	return isPath(name) || h.a.Source().Reader.Can().Keys != nil
 }
 
-// asKey returns what a key stands for: its content, or that of what it links to. Other
-// entries are no keys.
+// asKey returns the content that a key stands for: the entry's own, or that of
+// its link's target. Other entries are not keys.
 func (h *handler) asKey(ctx context.Context, e holdall.Entry) (holdall.Entry, error) {
 	if !h.isKey(e.Name) {
 		return e, fs.ErrNotExist

@@ -50,7 +50,8 @@ func client(t *testing.T, at string, k serve.Key) *minio.Client {
 	return c
 }
 
-// odd are names in whose order directories and keys differ.
+// odd returns names for which the order of directories differs from that of
+// keys.
 func odd() (entries []holdall.Entry, keys []string) {
 	for _, name := range []string{"a-b", "a/x", "a.b", "a/y/z", "a", "a!", "b/c-d", "b/c/d", "b/c.e", "b/c", "ü/ö", "z z/+&%", "a0"} {
 		e := holdall.Entry{Name: "o/" + name}
@@ -114,13 +115,13 @@ func TestBucketsAsMinioSeesThem(t *testing.T) {
 							got = append(got, o.Key)
 							tags[o.Key] = o.ETag
 						}
-						// In a page keys come first, then prefixes: the client does not merge.
+						// In a page, keys come before prefixes: the client does not merge them.
 						slices.Sort(got)
 						if !slices.Equal(got, want) {
 							t.Fatalf("v1 %v, prefix %q, all below %v, by %d:\n%q\nwant\n%q", v1, prefix, deep, most, got, want)
 						}
 						for name, tag := range tags {
-							if strings.HasSuffix(name, "/") || most != 3 || name == "raw\xff\xfe" { // the client takes no other than UTF-8
+							if strings.HasSuffix(name, "/") || most != 3 || name == "raw\xff\xfe" { // the client accepts only UTF-8
 								continue
 							}
 							info, err := c.StatObject(t.Context(), "tiny.x", name, minio.StatObjectOptions{})
@@ -242,7 +243,8 @@ func TestSignaturesAreCompared(t *testing.T) {
 	}
 }
 
-// describedObjects are the objects of a bucket, as packed, and what it kept with them.
+// describedObjects returns the objects of a bucket as packed, with the
+// attributes that the bucket kept.
 func describedObjects(t *testing.T, kept map[string]map[string]string) (packed *storetest.Mem, tags map[string]string, at time.Time) {
 	t.Helper()
 	s3test.Setenv(t, "")
@@ -295,7 +297,7 @@ func TestBucketsAnswerAsThoseThatWerePacked(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, info, err)
 		}
 		if headers["content-type"] == "" {
-			headers["content-type"] = "binary/octet-stream" // the service's own
+			headers["content-type"] = "binary/octet-stream" // the service's default
 		}
 		for _, method := range []string{"GET", "HEAD"} {
 			answer, body, err := ask(t, method, url+"/one.caf/"+name, "Accept-Encoding", "identity")
@@ -319,7 +321,8 @@ func TestBucketsAnswerAsThoseThatWerePacked(t *testing.T) {
 	}
 }
 
-// Files are of the types that they had, and none of these lets a browser do more.
+// TestFilesOfBucketsHaveTheirTypesAndDoNoHarm checks that files have their
+// original types, and that no type lets a browser do more.
 func TestFilesOfBucketsHaveTheirTypesAndDoNoHarm(t *testing.T) {
 	kept := map[string]map[string]string{
 		"page": {"content-type": "TEXT/HTML"}, "xml.jpg": {"content-type": "application/xml"}, "mixed": {"content-type": "multipart/x-mixed-replace; boundary=x"},
@@ -350,7 +353,8 @@ func TestFilesOfBucketsHaveTheirTypesAndDoNoHarm(t *testing.T) {
 	}
 }
 
-// No word of a query breaks anything, and a page that was given is followed by the next.
+// FuzzQueries checks that no query breaks the server, and that each page is
+// followed by the next.
 func FuzzQueries(f *testing.F) {
 	for _, q := range []string{"", "format=json&limit=2&after=YQ", "list-type=2&max-keys=1&delimiter=/&prefix=a", "continuation-token=YQ&list-type=2", "marker=a/&delimiter=/", "encoding-type=url&start-after=%ff", "a;b", "limit=-1"} {
 		f.Add(q)
@@ -386,8 +390,8 @@ func FuzzSignatures(f *testing.F) {
 	})
 }
 
-// fuzzed are handlers of one archive of entries; that of buckets wants a signature where
-// there is but one.
+// fuzzed returns handlers of one archive with entries. The S3 handler requires
+// a signature if there is exactly one entry.
 func fuzzed(f *testing.F, entries format.Entries) (http.Handler, http.Handler) {
 	set := serve.NewSet(serve.SetOptions{})
 	f.Cleanup(set.Close)

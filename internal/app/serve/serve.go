@@ -16,18 +16,19 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A handler answers for one archive, read-only. Links are followed within it.
+// A handler serves one archive, read-only. It follows links within the
+// archive.
 //
-// What is asked for whole is compared with the archive's digest, if there is
-// one: up to 1 MiB before the first byte is sent, otherwise on the way, and
-// then the last byte is not sent before it is known to be right. Ranges are
-// sent as they are.
+// If the whole content is requested, it is compared with the archive's digest,
+// if there is one. Up to 1 MiB is compared before the first byte is sent.
+// Longer content is compared while it is sent, and its last byte is sent only
+// after the digest has matched. Ranges are sent without a comparison.
 type handler struct {
 	a        *Archive
 	log      *slog.Logger
 	hasLinks bool // that could lead to folders
 	bucket   bool // it answers for one
-	guarded  bool // not everybody is let in
+	guarded  bool // access is restricted
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +50,8 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// target returns the entry that a request is for, or answers it.
+// target returns the entry that a request is for. If there is none, it sends
+// the response.
 func (h *handler) target(w http.ResponseWriter, r *http.Request) (e holdall.Entry, wantsDir, ok bool) {
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	name, wantsDir = strings.CutSuffix(name, "/")
@@ -68,10 +70,10 @@ func (h *handler) target(w http.ResponseWriter, r *http.Request) (e holdall.Entr
 	return e, wantsDir, err == nil
 }
 
-// What pages may do that are not listed below: nothing.
+// strictPolicy forbids everything to pages that are not listed below.
 const strictPolicy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// secure sets what every answer has, whoever it is from.
+// secure sets the headers that every response has, from whichever handler.
 func secure(head http.Header, shared bool) {
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Content-Security-Policy", strictPolicy)
@@ -81,12 +83,12 @@ func secure(head http.Header, shared bool) {
 	} else {
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 	}
-	// The next archive that is served here may have other bytes under this path.
+	// The next archive served here may have other bytes at this path.
 	head.Set("Cache-Control", "no-cache")
 }
 
-// begin answers requests that no path matters for. It reports whether there is
-// something left to do.
+// begin handles requests that do not depend on the path. It reports whether
+// the request needs further work.
 func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 	head := w.Header()
 	allow := "GET, HEAD"
@@ -116,12 +118,13 @@ func begin(w http.ResponseWriter, r *http.Request, cors []string) bool {
 	return false
 }
 
-// isBrowser reports whether a request is one of a browser. Others are given the list of a folder without a slash
-// at the end, too: aiohttp, and so fsspec and zarr, does not follow relative links from paths with spaces.
+// isBrowser reports whether a request is from a browser. Other clients get the
+// list of a folder without a slash at the end, too: aiohttp, and so fsspec and
+// zarr, does not follow relative links from paths with spaces.
 func isBrowser(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
-// redirectToDir leads to the same path with a slash at its end, relative to
-// where the client thinks it is: what is in front of the path, it alone knows.
+// redirectToDir redirects to the same path with a slash at its end. The
+// redirect is relative: only the client knows the part before the path.
 func redirectToDir(w http.ResponseWriter, r *http.Request) {
 	to := reference(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]) + "/"
 	if r.URL.RawQuery != "" {
@@ -136,15 +139,16 @@ func notFound(w http.ResponseWriter) {
 	http.Error(w, "404: the archive has no entry with this name", http.StatusNotFound)
 }
 
-// unlessGone ends a request that nobody waits for: to return would send a 200.
+// unlessGone aborts a request whose client is gone: a plain return would send
+// a 200.
 func unlessGone(r *http.Request) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// fail answers a request of which nothing has been sent, and logs what is not
-// the client's business: errors may name paths of this machine.
+// fail responds with an error, if nothing has been sent yet. It logs details
+// that are not for the client: errors may name paths of this machine.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	unlessGone(r)
 	for _, key := range []string{"Accept-Ranges", "Content-Range", "Etag", "Last-Modified"} {
@@ -164,7 +168,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 func (h *handler) tell(r *http.Request, err error) {
 	if errors.Is(err, store.ErrChanged) {
-		h.a.Stale() // the next request opens what is there now
+		h.a.Stale() // the next request opens the current archive
 	}
 	h.log.Error("cannot be served", "archive", h.a.Archive.Name(), "path", format.Escape(r.URL.Path), "error", err)
 }

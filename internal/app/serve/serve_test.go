@@ -26,7 +26,7 @@ import (
 
 var (
 	kept = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
-	// long is longer than what is held in memory to be checked.
+	// long is longer than the content that is verified in memory.
 	long = strings.Repeat("0123456789abcdef", 200_000)
 )
 
@@ -36,7 +36,7 @@ var contents = map[string]string{
 	"both": "a file", "both/below": "and below it", "LOUD.PNG": "png",
 }
 
-// packed writes contents and more into an archive in memory.
+// packed writes contents and further entries into an archive in memory.
 func packed(t *testing.T, f *format.Format, more ...holdall.Entry) *storetest.Mem {
 	t.Helper()
 	m := &storetest.Mem{}
@@ -78,7 +78,7 @@ type site struct {
 	log *testkit.Text
 }
 
-// options are of an archive that is served, and of its site.
+// options are the options of a served archive and of its site.
 type options struct {
 	Version string
 	CORS    []string
@@ -120,7 +120,7 @@ func get(t *testing.T, url string, headers ...string) (*http.Response, string) {
 	return answer, body
 }
 
-// escape writes every byte of a name but its slashes as %XX.
+// escape writes every byte of a name except slashes as %XX.
 func escape(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -190,7 +190,7 @@ func TestWhatIsNotThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.URL.Opaque = strings.TrimPrefix(s.url, "http:") + path // as it is, not cleaned
+		r.URL.Opaque = strings.TrimPrefix(s.url, "http:") + path // unchanged, not cleaned
 		answer, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
@@ -259,7 +259,7 @@ func TestFoldersAreListed(t *testing.T) {
 	if _, page := get(t, s.url+"/dir/"); !strings.Contains(page, `<a href="../">../</a>`) || !strings.Contains(page, `<a href="a b%3F%23%25.txt">a b?#%.txt</a>`) {
 		t.Error(page)
 	}
-	// Each link leads to what it says.
+	// Each link leads to the entry that it names.
 	for _, name := range []string{"hello.txt", "raw%FF%FE", "a%3Ab/c", "%3Ci%3E%26%22", "dir/a b%3F%23%25.txt"} {
 		base, _ := url.Parse(s.url + "/")
 		ref, err := base.Parse(name)
@@ -308,7 +308,7 @@ func TestFoldersAreListed(t *testing.T) {
 	if answer, body, err := ask(t, "HEAD", s.url+"/"); err != nil || answer.StatusCode != 200 || body != "" {
 		t.Error(answer, err)
 	}
-	// What is a file and has something below it is both.
+	// A file with entries below it is both a file and a folder.
 	if answer, body := get(t, s.url+"/both"); answer.StatusCode != 200 || body != "a file" {
 		t.Error(answer.Status, body)
 	}
@@ -358,7 +358,7 @@ func TestOnlyThisMachineByItsOwnName(t *testing.T) {
 	}
 }
 
-// Many clients at once, of one archive far away.
+// TestManyClients has many concurrent clients of one remote archive.
 func TestManyClients(t *testing.T) {
 	s := serving(t, open(t, packed(t, caf.Format), "x"), options{})
 	var wg sync.WaitGroup

@@ -17,44 +17,45 @@ import (
 	"github.com/holdall/holdall"
 )
 
-// A Source is an archive that can be served: what is known of it before it is opened.
+// A Source is an archive that can be served, described before it is opened.
 type Source struct {
-	// Name is what it should be called in paths. Of two sources of one name the
+	// Name is its preferred name in paths. If two sources have the same name, the
 	// second is called NAME-2.
 	Name string
-	// Address is where it lies, for people: without secrets.
+	// Address is where it is, for people: without secrets.
 	Address string
-	// View is what it is opened in where a request does not say.
+	// View is the view that it is opened in if a request names none.
 	View string
-	// Keep has it stay open though nobody asks for it.
+	// Keep keeps it open even if there are no requests for it.
 	Keep bool
-	// Mark tells its states apart: a source that comes again with another is
-	// opened again.
+	// Mark identifies its state. If a source is listed again with another Mark, it
+	// is opened again.
 	Mark string
 	// ModTime is when it was written, if that is known.
 	ModTime time.Time
-	// State, if not nil, says what stands for its bytes now, "" if that is not known. It is
-	// asked when the archive is, but no more often than Every, 0 being 2 s; one that has
-	// changed is opened again.
+	// State, if not nil, returns a string that identifies the current bytes, or ""
+	// if that is unknown. It is called when the archive is requested, but at most
+	// once per Every, where 0 means 2 s. If the string has changed, the archive is
+	// opened again.
 	State func(ctx context.Context) string
 	Every time.Duration
 	// Open opens it in a view, and returns its Version.
 	Open func(ctx context.Context, view string) (*holdall.Archive, string, error)
 }
 
-// An Archive is one that is served, open until it is released.
+// An Archive is a served archive. It is open until it is released.
 type Archive struct {
 	*holdall.Archive
-	Name    string // what it is called in paths
-	Address string // where it lies, for people
-	View    string // the one it is open in, the format's usual one if none was asked for
+	Name    string // its name in paths
+	Address string // where it is, for people
+	View    string // the view that it is open in: the format's usual one if none was requested
 	ModTime time.Time
-	// Version stands for the bytes of all the archive's volumes, and for what
-	// else decides what its contents are, such as its view: the same Version is
-	// the same contents. Entries without a digest get their ETag from it, or
-	// none if it is empty.
+	// Version identifies the bytes of all the archive's volumes, and everything
+	// else that determines its contents, such as its view: the same Version means
+	// the same contents. It is the ETag's source for entries without a digest. If
+	// it is empty, they have no ETag.
 	Version string
-	Once    string // stands for its bytes while it is open
+	Once    string // identifies its bytes while it is open
 
 	set  *Set
 	o    *opened
@@ -64,7 +65,8 @@ type Archive struct {
 // Release ends the use of the archive.
 func (a *Archive) Release() { a.done.Do(func() { a.set.release(a.o) }) }
 
-// Hold is one more use of the archive, which release ends. Who asks for it must use it.
+// Hold adds one more use of the archive, which release ends. The caller must
+// have the archive in use.
 func (a *Archive) Hold() (release func()) {
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()
@@ -72,19 +74,20 @@ func (a *Archive) Hold() (release func()) {
 	return sync.OnceFunc(func() { a.set.release(a.o) })
 }
 
-// WhenIdle has forget called once, when the archive is closed or nobody has used it for a
-// while: for what was made of it, and takes memory. It must not ask the Set for anything.
+// WhenIdle arranges one call of forget when the archive is closed or has not
+// been used for a while. It is for data that was derived from the archive and
+// takes memory. forget must not call the Set.
 func (a *Archive) WhenIdle(forget func()) {
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()
 	a.o.whenIdle = append(a.o.whenIdle, forget)
 }
 
-// Current reports whether what is served by its name is still this archive.
+// Current reports whether its name still leads to this archive.
 func (a *Archive) Current(ctx context.Context) bool {
 	s := a.set
 	if s.isOld() {
-		_ = s.look(ctx, always) // what cannot be listed stays what it was
+		_ = s.look(ctx, always) // if a folder cannot be listed, its old list is kept
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,38 +95,38 @@ func (a *Archive) Current(ctx context.Context) bool {
 	return !a.o.retired
 }
 
-// Stale says that what was opened is not what is there any more.
+// Stale reports to the Set that the archive has changed since it was opened.
 func (a *Archive) Stale() {
 	a.set.mu.Lock()
 	defer a.set.mu.Unlock()
 	a.set.retire(a.o)
 }
 
-// A Listed is an archive in a list of them.
+// A Listed is an item in a list of archives.
 type Listed struct {
 	Name, Address string
 	ModTime       time.Time
-	// Err says why it could not be opened when that was last tried.
+	// Err is the error of the last attempt to open it.
 	Err error
 }
 
-// A Folder is a place whose archives are served, whichever these are at the time.
+// A Folder is a place whose archives are served. They may change at any time.
 type Folder struct {
-	// List returns what is there.
+	// List returns its current archives.
 	List func(ctx context.Context) ([]Source, error)
 	// Every is how long a list may be used.
 	Every time.Duration
 }
 
-// SetOptions are wishes for a Set; the zero value suits most.
+// SetOptions are options for a Set; the zero value suits most callers.
 type SetOptions struct {
-	MaxOpen int           // how many archives that nobody uses are held open; 0 is 32
-	Idle    time.Duration // after which such are closed; 0 is five minutes
+	MaxOpen int           // how many unused archives are kept open; 0 means 32
+	Idle    time.Duration // how long an archive may be unused before it is closed; 0 is five minutes
 	Log     *slog.Logger
 }
 
-// A Set is the archives of a server. They are opened when they are first asked for,
-// and closed when nobody has for a while.
+// A Set is the archives of a server. They are opened at the first request, and
+// closed when they have not been used for a while.
 type Set struct {
 	max  int
 	idle time.Duration
@@ -173,7 +176,7 @@ type opened struct {
 	looked time.Time
 }
 
-// rest forgets what was made of the archive. mu is held.
+// rest drops the data derived from the archive. mu must be held.
 func (o *opened) rest() {
 	for _, forget := range o.whenIdle {
 		forget()
@@ -183,7 +186,8 @@ func (o *opened) rest() {
 
 type setCounts struct{ opens, failures, hits, closes int64 }
 
-// errKept is how long an archive that could not be opened is not tried again.
+// errKept is how long to wait before an archive that could not be opened is
+// tried again.
 const errKept = 3 * time.Second
 
 // NewSet returns a set without archives.
@@ -197,7 +201,7 @@ func NewSet(o SetOptions) *Set {
 	return s
 }
 
-// Add adds a source and returns the name that it got.
+// Add adds a source and returns its name.
 func (s *Set) Add(src Source) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,14 +210,14 @@ func (s *Set) Add(src Source) string {
 	return s.names[len(s.fixed)-1]
 }
 
-// AddFolder adds all that is in a folder, now and later.
+// AddFolder adds all archives in a folder, now and later.
 func (s *Set) AddFolder(f Folder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folders = append(s.folders, &listedFolder{Folder: f})
 }
 
-// rebuild gives all sources their names. Those that were given by name keep theirs.
+// rebuild names all sources. Those that were added by name keep their names.
 func (s *Set) rebuild() {
 	s.known = map[string]Source{}
 	s.names = s.names[:0]
@@ -243,8 +247,8 @@ func (s *Set) rebuild() {
 	}
 }
 
-// look lists the folders whose lists are too old. Whoever waits here waits for who
-// lists them; requests for what is known do not come here.
+// look lists the folders whose lists are too old. Calls wait for each other.
+// Requests for listed archives do not come here.
 func (s *Set) look(ctx context.Context, most time.Duration) error {
 	s.looking.Lock()
 	defer s.looking.Unlock()
@@ -284,9 +288,9 @@ func (s *Set) isOld() bool {
 	return slices.ContainsFunc(s.folders, func(f *listedFolder) bool { return time.Since(f.at) > f.Every })
 }
 
-// List returns what is served, in the order in which it was added, that of a folder by
-// name. Where a folder cannot be listed, what it had before is in it, and the error
-// says why.
+// List returns the served archives, in the order in which they were added, and
+// those of a folder by name. If a folder cannot be listed, List returns its
+// earlier archives and an error.
 func (s *Set) List(ctx context.Context) ([]Listed, error) {
 	err := s.look(ctx, always)
 	s.mu.Lock()
@@ -302,7 +306,7 @@ func (s *Set) List(ctx context.Context) ([]Listed, error) {
 	return all, err
 }
 
-// ErrNoArchive means that none of the name is served.
+// ErrNoArchive reports that there is no archive with the name.
 var ErrNoArchive = fmt.Errorf("no archive with this name: %w", fs.ErrNotExist)
 
 func (s *Set) source(name string) (src Source, ok bool) {
@@ -312,13 +316,13 @@ func (s *Set) source(name string) (src Source, ok bool) {
 	return src, ok
 }
 
-// Use opens an archive in a view, "" for its usual one, unless it is open.
+// Use opens an archive in a view, unless it is open. "" means its usual view.
 func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	src, ok := s.source(name)
 	if !ok || s.isOld() {
 		most := always
 		if !ok {
-			most = time.Second // it may have come since
+			most = time.Second // the archive may be new
 		}
 		err := s.look(ctx, most)
 		if src, ok = s.source(name); !ok && err != nil {
@@ -346,12 +350,12 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 			return nil, context.Cause(s.ctx)
 		}
 		o = &opened{key: key, src: src, ready: make(chan struct{})}
-		// Others of its views are what somebody looked at.
+		// Its other views are open only because a user looked at them.
 		o.src.Keep = src.Keep && (key.view == src.View || key.view == zarrView || key.view == zarr3View)
 		s.open[key], s.all[o] = o, true
 		s.counts.opens++
 		s.makeRoom()
-		// Not by the context of this request: others wait for it, too.
+		// Not with the context of this request: others wait for the archive, too.
 		s.work.Go(func() { s.openOne(o) })
 	}
 	o.refs++
@@ -369,7 +373,7 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: viewOf(o.a), Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
 }
 
-// viewOf is the name of the view that an archive is open in.
+// viewOf returns the name of the view that an archive is open in.
 func viewOf(in *holdall.Archive) string {
 	if view := in.Options().View; view != "" {
 		return view
@@ -380,13 +384,13 @@ func viewOf(in *holdall.Archive) string {
 	return ""
 }
 
-// lookAgain retires what is open if its source has changed since. It holds mu, but not
-// while it asks.
+// lookAgain retires an open archive if its source has changed since. mu must
+// be held; it is released during the check.
 func (s *Set) lookAgain(ctx context.Context, o *opened) {
 	if o.src.State == nil || o.retired || !o.isReady() || o.err != nil || o.state == "" || time.Since(o.looked) < cmp.Or(o.src.Every, 2*time.Second) {
 		return
 	}
-	o.looked = time.Now() // who comes meanwhile does not wait
+	o.looked = time.Now() // requests that come meanwhile do not wait
 	s.mu.Unlock()
 	now := o.src.State(ctx)
 	s.mu.Lock()
@@ -423,9 +427,10 @@ func (s *Set) openOne(o *opened) {
 	s.mu.Unlock()
 	close(o.ready)
 	if err != nil {
-		return // who asked says so
+		return // the caller reports it
 	}
-	// The next start is not to take as long. Whoever is served now does not wait.
+	// Keep an index, so that the next start is faster. Current requests do not
+	// wait.
 	_, _ = a.KeepIndex(s.ctx, true)
 	s.release(o)
 }
@@ -444,8 +449,8 @@ func (s *Set) release(o *opened) {
 	s.makeRoom()
 }
 
-// retire lets nobody else have what is open. It is closed when the last one has let go
-// of it.
+// retire prevents further uses of an open archive. It is closed when its last
+// use ends.
 func (s *Set) retire(o *opened) {
 	if s.open[o.key] == o {
 		delete(s.open, o.key)
@@ -471,7 +476,7 @@ func (s *Set) drop(o *opened) {
 	}
 }
 
-// makeRoom closes what nobody has used for the longest time.
+// makeRoom closes the least recently used archives.
 func (s *Set) makeRoom() {
 	for len(s.open) > s.max {
 		var oldest *opened
@@ -498,7 +503,7 @@ func (s *Set) closeIdle() {
 		}
 		s.mu.Lock()
 		for _, o := range s.open {
-			// What could not be opened stays, so that lists say so.
+			// An archive that could not be opened stays, so that lists show the error.
 			switch {
 			case o.refs > 0 || !o.isReady() || o.err != nil || time.Since(o.last) <= s.idle:
 			case o.src.Keep:
@@ -511,7 +516,7 @@ func (s *Set) closeIdle() {
 	}
 }
 
-// Close closes all archives. Nobody may use them any more.
+// Close closes all archives. They must not be used any more.
 func (s *Set) Close() {
 	s.stop()
 	s.work.Wait()

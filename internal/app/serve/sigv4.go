@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A signature is what a request says of how it is signed: in its header, or in its query
-// where it was signed beforehand for whoever has the link.
+// A signature is the signature of a request: in its header, or in its query if
+// the link was signed in advance.
 type signature struct {
 	id, day, region string
 	signed          []string // names of headers
@@ -34,8 +34,8 @@ const (
 	maxExpires    = 7 * 24 * time.Hour
 )
 
-// parseSignature reads what a request says of its signature. The code is Amazon's word
-// for what is wrong, "" if nothing is.
+// parseSignature parses the signature of a request. code is Amazon's code for
+// an error, or "" if there is none.
 func parseSignature(head http.Header, q url.Values) (s signature, code string) {
 	if auth := head.Get("Authorization"); auth != "" {
 		rest, ok := strings.CutPrefix(auth, signAlgorithm+" ")
@@ -98,11 +98,11 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 	return ""
 }
 
-// A Key is what requests to a bucket are signed with.
+// A Key signs requests to a bucket.
 type Key struct{ ID, Secret string }
 
-// wrong says what is wrong with the signature of a request, in Amazon's words, "" if
-// nothing is.
+// wrong checks the signature of a request. It returns Amazon's code for an
+// error, or "" if there is none.
 func (k Key) wrong(r *http.Request, now time.Time) (code string) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -120,7 +120,7 @@ func (k Key) wrong(r *http.Request, now time.Time) (code string) {
 		return "AccessDenied"
 	}
 	for name := range r.Header {
-		// What could change the answer has to be signed.
+		// Headers that could change the response must be signed.
 		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-amz-") && !slices.Contains(s.signed, lower) {
 			return "AccessDenied"
 		}
@@ -131,7 +131,7 @@ func (k Key) wrong(r *http.Request, now time.Time) (code string) {
 	return ""
 }
 
-// sign is what the signature of a request should be.
+// sign returns the signature that a request should have.
 func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 	var b strings.Builder
 	b.WriteString(r.Method + "\n" + signedPath(r.URL.Path) + "\n")
@@ -169,8 +169,9 @@ func (k Key) sign(r *http.Request, s signature, q url.Values) []byte {
 	return key
 }
 
-// signedText escapes as signatures have it: all but letters, digits and -._~
+// signedText escapes text for signatures: all bytes except letters, digits and
+// -._~
 func signedText(s string) string { return strings.ReplaceAll(signedPath(s), "/", "%2F") }
 
-// signedPath is signedText that leaves slashes.
+// signedPath is signedText, except that it keeps slashes.
 func signedPath(s string) string { return escaped(nil, s) }

@@ -15,42 +15,44 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// SiteOptions are wishes for a Site; the zero value suits most.
+// SiteOptions are options for a Site; the zero value suits most callers.
 type SiteOptions struct {
-	// Page answers what is below /, /ui/ and /api/. Without one, / lists the archives.
+	// Page handles requests for /, /ui/ and /api/. If it is nil, / lists the
+	// archives.
 	Page http.Handler
-	// CORS are the origins whose pages may read what is served; "*" is all of them.
+	// CORS are the origins whose pages may read what is served; "*" means all.
 	CORS []string
-	// Token is what requests have to bring, if it is not empty.
+	// Token, if not empty, is required in requests.
 	Token string
-	// TLS says that what is served is encrypted, so that cookies may be kept to that.
+	// TLS reports that the connection is encrypted, so that cookies may be
+	// restricted to that.
 	TLS bool
-	// MaxRequests is how many requests are answered at a time; 0 is 512. What is
-	// beyond is told to come again.
+	// MaxRequests is how many requests are handled at a time; 0 means 512. Clients
+	// of further ones are told to retry later.
 	MaxRequests int
-	// Stall is how long a client may take nothing of an answer; 0 is a minute.
+	// Stall is how long a client may take nothing of a response; 0 means a minute.
 	Stall time.Duration
-	// Log is told what went wrong on this side; nil is slog.Default().
+	// Log receives errors of the server; nil means slog.Default().
 	Log *slog.Logger
 	// LogRequests logs every request.
 	LogRequests bool
-	// Version is that of the program, for the metrics.
+	// Version is the program's version, for the metrics.
 	Version string
 }
 
 // A Site is a server of archives:
 //
 //	/f/ARCHIVE/PATH    a file, or the list of a folder
-//	/z/ARCHIVE/KEY     the same of the view that Zarr clients read
-//	/z3/ARCHIVE/KEY    the same of the view of version 3 of Zarr
+//	/z/ARCHIVE/KEY     the same in the view that Zarr clients read
+//	/z3/ARCHIVE/KEY    the same in the view of version 3 of Zarr
 //	/zip/ARCHIVE/DIR/  a folder as a zip
 //	/metrics           for Prometheus
-//	/healthz           whether it answers at all
-//	/openapi.yaml      all of this, for programs
+//	/healthz           a check that the server responds
+//	/openapi.yaml      a description of all this, for programs
 type Site struct {
 	set   *Set
 	o     SiteOptions
-	door  *door // nil lets everybody in
+	door  *door // nil admits everyone
 	gate  gate
 	meter meter
 }
@@ -83,7 +85,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			return
 		}
-		// A browser asks whether it may before it asks, and brings no token then.
+		// A browser sends this request before the actual one, without a token.
 		if r.Method == http.MethodOptions && len(s.o.CORS) > 0 {
 			begin(w, r, s.o.CORS)
 			return
@@ -100,7 +102,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// answer has a request answered, watched and counted.
+// answer handles a request with the limits and metrics of the site.
 func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do http.HandlerFunc) {
 	start := time.Now()
 	s.meter.inFlight.Add(1)
@@ -120,7 +122,7 @@ func (s *Site) answer(w http.ResponseWriter, r *http.Request, route string, do h
 	}()
 	secure(g.Header(), allows(s.o.CORS, r.Header.Get("Origin")) != "")
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody && r.Method != http.MethodOptions {
-		// Nothing here takes one, and to read it would be to wait for it.
+		// No request here has a body, and reading one would mean waiting for it.
 		g.Header().Set("Connection", "close")
 		http.Error(g, "400: expected a request without a body", http.StatusBadRequest)
 	} else {
@@ -163,7 +165,7 @@ func (s *Site) route(w http.ResponseWriter, r *http.Request, route, rest string)
 	}
 }
 
-// archive answers a request for what is in an archive.
+// archive handles a request for something in an archive.
 func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string, do func(*handler, http.ResponseWriter, *http.Request)) {
 	name, below, slash := strings.Cut(rest, "/")
 	h, code, text := s.open(r, name, view)
@@ -171,7 +173,7 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 		http.Error(w, text, code)
 		return
 	}
-	below = strings.TrimLeft(below, "/") // fsspec asks for ".../NAME//" where it was given ".../NAME/"
+	below = strings.TrimLeft(below, "/") // fsspec requests ".../NAME//" if it was given ".../NAME/"
 	h = s.other(r, h, below)
 	defer h.a.Release()
 	if !slash && (isBrowser(r) || strings.HasPrefix(r.URL.Path, "/zip/")) {
@@ -187,8 +189,9 @@ func (s *Site) archive(w http.ResponseWriter, r *http.Request, rest, view string
 	do(h, w, &inner)
 }
 
-// open returns a handler for an archive, which must be released; or why it cannot be
-// opened, without names of this machine, and which status that is. The log has the rest.
+// open returns a handler for an archive, which must be released. If the
+// archive cannot be opened, it returns the status and an explanation without
+// names of this machine. The log has the details.
 func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, text string) {
 	a, err := s.set.Use(r.Context(), name, view)
 	if err == nil {
@@ -205,7 +208,7 @@ func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, t
 	return nil, http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
 }
 
-// outwardly is what may be told of an error to whoever is served.
+// outwardly returns the part of an error that clients may see.
 func outwardly(err error) string {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return format.Escape(c.Message)
@@ -221,7 +224,8 @@ func outwardly(err error) string {
 	return "the server's log has the reason"
 }
 
-// archives returns the archives that can be listed, and whether there is something to say.
+// archives returns the archives that can be listed, and whether there were
+// errors.
 func (s *Site) archives(r *http.Request) ([]Listed, bool) {
 	all, err := s.set.List(r.Context())
 	if err != nil {
@@ -236,7 +240,7 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 	if !ok {
 		return
 	}
-	p.limit = 0 // there are not so many
+	p.limit = 0 // there are few archives
 	all, ok := s.archives(r)
 	if !ok {
 		http.Error(w, "500: cannot list the archives; the server's log has the reason", http.StatusInternalServerError)

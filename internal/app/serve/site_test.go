@@ -33,7 +33,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// sourceOf is an archive in a store.
+// sourceOf returns a source for an archive in a store.
 func sourceOf(st store.Store, called string, opens *atomic.Int64) serve.Source {
 	return serve.Source{Name: called, Address: "mem:" + called, ModTime: kept, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		if opens != nil {
@@ -44,7 +44,7 @@ func sourceOf(st store.Store, called string, opens *atomic.Int64) serve.Source {
 	}}
 }
 
-// siteOf serves sources, and what more there is to a set.
+// siteOf serves sources, with further options for a set.
 func siteOf(t *testing.T, o serve.SiteOptions, so serve.SetOptions, sources ...serve.Source) (*serve.Site, *serve.Set, string, *testkit.Text) {
 	t.Helper()
 	log := &testkit.Text{}
@@ -90,7 +90,7 @@ func TestSiteRoutes(t *testing.T) {
 	if _, page := get(t, url+"/f/"); !strings.Contains(page, `<a href="a b%3Ac/">a b:c/</a>`) {
 		t.Error(page)
 	}
-	// Every answer, whoever gives it, lets pages do nothing.
+	// Every response, from whichever handler, forbids pages everything.
 	for _, path := range []string{"/", "/f/one.caf/", "/f/one.caf/hello.txt", "/f/one.caf/page.html", "/healthz", "/metrics", "/nothing", "/zip/one.caf/", "/f/one.caf/?limit=x"} {
 		answer, _ := get(t, url+path)
 		head := answer.Header
@@ -171,7 +171,8 @@ func TestFoldersComeInPages(t *testing.T) {
 	}
 }
 
-// A zip has all that is below a folder, and other programs read it.
+// TestFoldersAsZip checks that a zip has everything below a folder, and that
+// other programs can read it.
 func TestFoldersAsZip(t *testing.T) {
 	more := []holdall.Entry{
 		{Name: "dir", Kind: format.Dir, ModTime: kept, Mode: 0o750, HasMode: true}, {Name: "dir/vacant", Kind: format.Dir}, {Name: "dir/link", Kind: format.Symlink, Link: "../hello.txt"},
@@ -282,7 +283,8 @@ func TestATokenIsNeeded(t *testing.T) {
 	}
 }
 
-// What is beyond the limit is told to come again, and who is let in is not held up.
+// TestRequestsInFlightAreLimited checks that clients beyond the limit are told
+// to retry later, and that the requests within it are not delayed.
 func TestRequestsInFlightAreLimited(t *testing.T) {
 	held, release := make(chan bool), make(chan bool)
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -322,7 +324,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	}
 }
 
-// endless is an archive whose one file has a gibibyte of nothing.
+// endless is an archive with one file of a gibibyte of zeros.
 type endless struct{}
 
 func (endless) Can() store.Abilities { return store.Abilities{Near: true} }
@@ -340,7 +342,7 @@ func (nothing) ReadAt(_ context.Context, p []byte, _ int64) error {
 }
 func (nothing) Close() error { return nil }
 
-// pipes is a listener of connections in memory, on which time is that of a test.
+// pipes is a listener of connections in memory, which run on a test's clock.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -353,7 +355,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
-// dial asks for a path.
+// dial sends a request for a path.
 func (p pipes) dial(path string, header ...string) net.Conn {
 	ours, theirs := net.Pipe()
 	p <- theirs
@@ -361,7 +363,8 @@ func (p pipes) dial(path string, header ...string) net.Conn {
 	return ours
 }
 
-// Whoever reads slowly is waited for, and holds up nobody; whoever reads nothing is left.
+// TestSlowReaders checks that a slow client is served and delays no other, and
+// that a client that reads nothing is dropped.
 func TestSlowReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stall = 400 * time.Millisecond
@@ -396,7 +399,8 @@ func TestSlowReaders(t *testing.T) {
 	})
 }
 
-// indexed is an archive of what an index has, whose contents are zeros.
+// indexed is an archive with the entries of an index, whose contents are
+// zeros.
 func indexed(name string, x *format.Index) serve.Source {
 	f := *tiny.Format
 	f.Open = func(context.Context, store.Store, string, format.OpenOptions) (format.Reader, error) {
@@ -421,8 +425,9 @@ func (vast) Regions(context.Context) iter.Seq2[format.Region, error] {
 func (vast) About(context.Context) (format.About, error) { return format.About{}, nil }
 func (vast) Close() error                                { return nil }
 
-// Archives are opened once for all who ask, closed when nobody does, and again when they
-// changed; broken ones are listed with what is wrong.
+// TestArchivesAreOpenedWhenAskedFor checks that archives are opened once for
+// all requests, closed when they are not used, and opened again after a
+// change. Broken ones are listed with their errors.
 func TestArchivesAreOpenedWhenAskedFor(t *testing.T) {
 	var opens atomic.Int64
 	good := packed(t, caf.Format)
@@ -507,7 +512,7 @@ func TestArchivesAreOpenedWhenAskedFor(t *testing.T) {
 	}
 }
 
-// million is a list of as many names that takes no room.
+// million is a list of a million names that takes no memory.
 type million struct{}
 
 const lots = 1_000_000
@@ -518,7 +523,8 @@ func (m million) Entry(i int) format.Entry {
 	return format.Entry{Name: m.Name(i), Size: int64(i)}
 }
 
-// Pages of a million entries, and keys, take the memory of a page.
+// TestAMillionInPages checks that pages of a million entries, and of keys,
+// take the memory of one page.
 func TestAMillionInPages(t *testing.T) {
 	testkit.Long(t)
 	x := format.NewIndex(million{})
@@ -560,7 +566,7 @@ func TestAMillionInPages(t *testing.T) {
 	if !strings.Contains(body, "<KeyCount>499</KeyCount>") || !strings.Contains(body, "<IsTruncated>false</IsTruncated>") {
 		t.Errorf("%.500s", body)
 	}
-	answer, err := http.Get(url + "/f/x/d/?format=json") // all of it
+	answer, err := http.Get(url + "/f/x/d/?format=json") // everything
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -589,7 +595,8 @@ func TestTLSCookiesStayWithIt(t *testing.T) {
 	}
 }
 
-// An archive that has another's place is seen without a list: by what its source says.
+// TestAnArchiveThatWasReplacedIsOpenedAgain checks that a replaced archive is
+// noticed without a list, from its source's State.
 func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
 	var state atomic.Value
 	state.Store("one")
@@ -611,7 +618,7 @@ func TestAnArchiveThatWasReplacedIsOpenedAgain(t *testing.T) {
 	one := use()
 	defer one.Release()
 	use().Release()
-	state.Store("") // nobody knows: it stays what it was
+	state.Store("") // unknown: the open archive stays
 	use().Release()
 	if opens.Load() != 1 || !one.Current(t.Context()) {
 		t.Errorf("opened %d times, though nothing had changed", opens.Load())

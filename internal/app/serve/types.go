@@ -11,8 +11,8 @@ import (
 
 const unknownType = "application/octet-stream"
 
-// types are content types by extension. The system's table is not asked: the
-// same archive would be something else on every machine.
+// types are content types by extension. The system's table is not used,
+// because types would then differ between machines.
 var types = map[string]string{
 	".aac": "audio/aac", ".flac": "audio/flac", ".m4a": "audio/mp4", ".mp3": "audio/mpeg", ".oga": "audio/ogg", ".ogg": "audio/ogg", ".wav": "audio/wav",
 	".avi": "video/x-msvideo", ".mkv": "video/x-matroska", ".mov": "video/quicktime", ".mp4": "video/mp4", ".webm": "video/webm",
@@ -31,7 +31,8 @@ var types = map[string]string{
 
 const plainText = "text/plain; charset=utf-8"
 
-// texts are the endings of names that are text in some language, and names that are.
+// texts are extensions of text files in some language, and whole names of such
+// files.
 const texts = " adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
 	"authors changelog changes copying dockerfile install license makefile news notice readme todo version "
 
@@ -47,8 +48,8 @@ func typeOf(name string) string {
 	return unknownType
 }
 
-// sniffed returns the type of content that its name does not tell, by its first bytes: text
-// that can be nothing else, or not known.
+// sniffed determines the type of content from its first bytes, if its name
+// does not show it: text if it can be nothing else, or unknown.
 func sniffed(head []byte, whole bool) string {
 	for i := 0; i < len(head); {
 		r, n := utf8.DecodeRune(head[i:])
@@ -60,14 +61,14 @@ func sniffed(head []byte, whole bool) string {
 	return plainText
 }
 
-// runsScripts reports whether a browser may take content of that type for a
-// page, and do what it says. Of a type that is not known that is not known either.
+// runsScripts reports whether a browser may treat content of that type as a
+// page, and run scripts in it. For an unknown type this is assumed.
 func runsScripts(ctype string) bool {
 	ctype, _, err := mime.ParseMediaType(ctype)
 	return err != nil || !known()[ctype] || ctype == "text/html" || ctype == "text/xml" || strings.HasSuffix(ctype, "+xml")
 }
 
-// known are the types without their parameters.
+// known returns the types without their parameters.
 var known = sync.OnceValue(func() map[string]bool {
 	all := map[string]bool{unknownType: true, "binary/octet-stream": true}
 	for _, ctype := range types {
@@ -77,9 +78,9 @@ var known = sync.OnceValue(func() map[string]bool {
 	return all
 })
 
-// policyOf is what a browser may do with content of a type. A page in an archive must not
-// act for whoever looks at it: it gets an origin of its own, and neither runs a script
-// nor asks anybody for anything.
+// policyOf returns the policy for content of a type. A page in an archive must
+// not act in the user's name: it gets an origin of its own, runs no scripts
+// and sends no requests.
 func policyOf(ctype string) string {
 	if runsScripts(ctype) {
 		return "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -87,7 +88,8 @@ func policyOf(ctype string) string {
 	return "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 }
 
-// attachment has a browser save content under a name, whatever characters that has.
+// attachment returns a Content-Disposition that saves content under a name
+// with any characters.
 func attachment(name string) string {
 	var plain strings.Builder
 	whole := true

@@ -23,14 +23,16 @@ const (
 	zarr3View = "zarr3"
 )
 
-// forVersion3 are the requests for a view of version 2 that are answered by the one of version 3: a client that knows
-// both asks for zarr.json first, and no chunk of version 2 has a name of those that are made anew.
+// forVersion3 reports whether a request for a view of version 2 is for the
+// view of version 3: a client that supports both requests zarr.json first. No
+// chunk of version 2 has one of the names generated for version 3.
 func forVersion3(h *handler, key string) bool {
 	last := path.Base(key)
 	return h.a.View == zarrView && (last == zarr.MetaName || last == "c" || strings.HasPrefix(last, "c."))
 }
 
-// other returns the handler that answers for a key instead of h, which it releases then; or h.
+// other returns the handler for a key. This is h, or another one: then h is
+// released.
 func (s *Site) other(r *http.Request, h *handler, key string) *handler {
 	if !forVersion3(h, key) {
 		return h
@@ -51,17 +53,19 @@ const (
 	maxConsolidated  = 256 << 20
 )
 
-// made is the content of an entry that no archive has; it is its Ref.
+// made is the generated content of an entry that is not in the archive. It is
+// the entry's Ref.
 type made []byte
 
-// consolidated keeps the .zmetadata of an archive that has none.
+// consolidated caches the generated .zmetadata of an archive that has none.
 type consolidated struct {
 	making sync.Mutex
 	text   atomic.Pointer[made]
 }
 
-// consolidated gives the entry of .zmetadata, by which Zarr clients need one request for all metadata, if the
-// archive is a hierarchy and has none.
+// consolidated returns an entry for .zmetadata, with which Zarr clients need
+// one request for all metadata. It does so if the archive is a hierarchy
+// without one.
 func (h *handler) consolidated(ctx context.Context) (e holdall.Entry, ok bool) {
 	if h.a.View != zarrView {
 		return e, false
@@ -82,7 +86,7 @@ func (h *handler) consolidated(ctx context.Context) (e holdall.Entry, ok bool) {
 	return holdall.Entry{Name: consolidatedName, Size: int64(len(text)), Digest: format.Digest{Algo: "sha256", Sum: string(sum[:])}, Ref: text}, true
 }
 
-// consolidated makes the text, unless it was made and nobody has let it rest since.
+// consolidated returns the text. It generates it if it is not in memory.
 func (a *Archive) consolidated(ctx context.Context) (made, error) {
 	c := &a.o.consolidated
 	c.making.Lock()
@@ -100,7 +104,7 @@ func (a *Archive) consolidated(ctx context.Context) (made, error) {
 	return text, nil
 }
 
-// keys are the names of all entries.
+// keys yields the names of all entries.
 func (a *Archive) keys(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for e, err := range a.Entries(ctx) {
@@ -111,7 +115,8 @@ func (a *Archive) keys(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// withConsolidated adds .zmetadata to entries of the root, from a name on in the order of names.
+// withConsolidated adds .zmetadata to the entries of the root, at its place in
+// the order of names.
 func (h *handler) withConsolidated(ctx context.Context, entries iter.Seq2[holdall.Entry, error], from string) iter.Seq2[holdall.Entry, error] {
 	if h.a.View != zarrView || from > consolidatedName {
 		return entries

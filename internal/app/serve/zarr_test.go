@@ -24,7 +24,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// hierarchyOf is a LINDI archive, in a view where a request does not say.
+// hierarchyOf returns a LINDI archive, with the view for requests that name
+// none.
 func hierarchyOf(st store.Store, name, view string) serve.Source {
 	return serve.Source{Name: "rec", View: view, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 		a, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{View: view, Formats: []*format.Format{lindi.Format}})
@@ -90,7 +91,7 @@ func TestZarrViews(t *testing.T) {
 	}
 }
 
-// A .zmetadata that the archive has is the one that is served.
+// TestOwnZmetadata checks that an archive's own .zmetadata is served.
 func TestOwnZmetadata(t *testing.T) {
 	m := &storetest.Mem{}
 	w, err := lindi.Format.Create(t.Context(), m, "x.lindi.tar", format.CreateOptions{Param: map[string]string{"as": "zarr"}})
@@ -115,7 +116,8 @@ func TestOwnZmetadata(t *testing.T) {
 	}
 }
 
-// Many ask at a time, and archives are let rest meanwhile.
+// TestZmetadataIsMadeOnce has many concurrent requests, while idle archives
+// drop their data.
 func TestZmetadataIsMadeOnce(t *testing.T) {
 	_, set, url, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{Idle: 1}, fixture(t, ""))
 	_, want := get(t, url+"/z/rec/.zmetadata")
@@ -149,7 +151,8 @@ func TestZmetadataIsMadeOnce(t *testing.T) {
 	}
 }
 
-// The view that a format has usually is served as if it had been asked for.
+// TestTheUsualViewMayBeZarr checks that a format's usual view is served as if
+// it had been requested.
 func TestTheUsualViewMayBeZarr(t *testing.T) {
 	st := &storetest.Mem{}
 	st.Put("kinds.h5", testkit.Read(t, "../../../hdf5/testdata/kinds_latest.h5"))
@@ -173,7 +176,7 @@ func TestTheUsualViewMayBeZarr(t *testing.T) {
 	}
 }
 
-// Clients of S3 have the same keys.
+// TestZarrViewsAsBuckets checks that S3 clients get the same keys.
 func TestZarrViewsAsBuckets(t *testing.T) {
 	for view, want := range map[string][]string{"zarr": {".zattrs", ".zgroup", ".zmetadata"}, "zarr3": {"zarr.json"}} {
 		site, _, url, _ := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, fixture(t, view))

@@ -20,14 +20,15 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// zip sends what is below a folder as a zip. Once it has begun, what cannot be had
-// breaks the connection off, so that no part of a folder looks like all of it.
+// zip sends the contents of a folder as a zip. If something cannot be read
+// after it has begun, it aborts the connection, so that an incomplete folder
+// does not look complete.
 func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	dir, _, ok := h.target(w, r)
 	if !ok {
 		return
 	}
-	// Whether there is such a folder is known before anything is sent.
+	// Check that there is such a folder before anything is sent.
 	found := dir.Kind == format.Dir
 	for _, err := range h.a.Source().ReadDirFrom(r.Context(), dir.Name, "") {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && found {
@@ -68,7 +69,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sent is an answer that says why the client gets no more.
+// sent is a response that records why the client gets no more.
 type sent struct {
 	w    io.Writer
 	gone error
@@ -79,10 +80,10 @@ func (s *sent) Write(p []byte) (n int, err error) {
 	return n, s.gone
 }
 
-// maxOnly is how much of a folder can be named.
+// maxOnly is how many paths of a folder a request may name.
 const maxOnly = 1000
 
-// among reports whether a path is one of these, or below one.
+// among reports whether a path is one of the paths in only, or below one.
 func among(only map[string]bool, name string) bool {
 	for i := 0; i <= len(name); i++ {
 		if (i == len(name) || name[i] == '/') && only[name[:i]] {
@@ -92,16 +93,16 @@ func among(only map[string]bool, name string) bool {
 	return false
 }
 
-// sendZip sends what is in a folder, or only some of it.
+// sendZip sends the contents of a folder, or some of them.
 func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, only map[string]bool) (err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
 	z := zip.NewStream(out, func() (format.Scratch, error) { return sorter.TempFile() })
 	defer func() { err = errors.Join(err, z.Close()) }()
-	above := dir.Name + "/" // what is taken off names
+	above := dir.Name + "/" // removed from names
 	if dir.Name == "." {
 		above = ""
 	}
-	left := false // out: names that are no paths
+	left := false // entries were left out: their names are not paths
 	wanted := func(e holdall.Entry) bool {
 		if !strings.HasPrefix(e.Name, above) || e.Name == above || e.Internal || len(only) > 0 && !among(only, e.Name[len(above):]) {
 			return false
@@ -125,7 +126,7 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 			err = src.Fault(e)
 		}
 		if err == nil && e.Kind == format.HardLink {
-			// What it stands for is sent again: a zip has no links of this kind.
+			// The target is sent again: a zip has no links of this kind.
 			if e, err = a.Lookup(ctx, e.Link); err == nil {
 				if err = src.Fault(e); err == nil && !e.Kind.HasContent() {
 					err = fmt.Errorf("%s: is a %s", format.Escape(e.Name), e.Kind)

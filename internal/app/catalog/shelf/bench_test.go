@@ -33,7 +33,8 @@ func (f far) Open(_ context.Context, name string) (store.Object, error) {
 	return farObject{f, name}, nil
 }
 
-// A farObject knows of itself what came along with its first answer.
+// A farObject is a remote object whose size and version come with its first
+// response.
 type farObject struct {
 	far
 	name string

@@ -17,8 +17,8 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// A stem is what one root of archives is in a tree: names that begin with names are paths that
-// begin with paths, of some archives.
+// A stem maps one root of archives to a part of the tree: names with a given
+// prefix are paths with a given prefix, in some archives.
 type stem struct {
 	names, paths string
 	in           catalog.Scope
@@ -56,7 +56,7 @@ func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) 
 	return r, nil
 }
 
-// find returns the stems of the tree as they are now.
+// find returns the current stems of the tree.
 func (r *reader) find(ctx context.Context) ([]stem, error) {
 	if r.bucket == "" {
 		return []stem{{}}, nil
@@ -91,7 +91,7 @@ func (r *reader) find(ctx context.Context) ([]stem, error) {
 	r.stems, r.count = nil, count
 	for k, ids := range of {
 		c := stem{names: k.names, paths: k.paths}
-		if len(of) > 1 || len(ids) < len(all) { // else all count, which need not be asked
+		if len(of) > 1 || len(ids) < len(all) { // otherwise all archives count, and no filter is needed
 			c.in = func(id int64) bool { return ids[id] }
 		}
 		r.stems = append(r.stems, c)
@@ -99,8 +99,8 @@ func (r *reader) find(ctx context.Context) ([]stem, error) {
 	return r.stems, nil
 }
 
-// entry makes an entry of a location. What is asked for as a whole is told also what only the
-// archive's own index has.
+// entry makes an entry from a location. If whole is set, it adds the fields
+// that only the archive's own index has.
 func (r *reader) entry(ctx context.Context, name string, l catalog.Location, whole bool) (format.Entry, error) {
 	e := format.Entry{Name: name, Kind: l.Kind, Size: l.Size, Digest: l.Digest, ModTime: l.Modified, Ref: l}
 	headers, err := r.s.c.Headers(ctx, l.Headers)
@@ -124,7 +124,7 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 		if ctx.Err() != nil {
 			return e, err
 		}
-		return e, nil // who reads its content is told why that cannot be done
+		return e, nil // reading the content returns the error
 	}
 	e.Mode, e.HasMode, e.ModTime, e.Owner, e.Group, e.Link, e.Fault = own.Mode, own.HasMode, own.ModTime, own.Owner, own.Group, own.Link, own.Fault
 	return e, nil
@@ -179,7 +179,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// An item is what a stem yields.
+// An item is one result of a stem.
 type item struct {
 	name  string // of a folder with a slash at its end
 	where catalog.Location
@@ -187,7 +187,8 @@ type item struct {
 	at    *format.Entry // of one that is not packed
 }
 
-// keys yields what has a name that begins with prefix, by name, from one on.
+// keys yields the items whose names begin with prefix, by name, starting at
+// from.
 func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter.Seq2[format.Entry, error] {
 	return r.merged(ctx, whole, func(i int) iter.Seq2[item, error] {
 		return r.s.originals(ctx, i, prefix, from, false)
@@ -225,13 +226,14 @@ func (r *reader) keys(ctx context.Context, prefix, from string, whole bool) iter
 	})
 }
 
-// list yields what is directly below a folder, by name; that of a folder has a slash at its end.
+// list yields the items directly below a folder, by name. The name of a folder
+// ends in a slash.
 func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format.Entry, error] {
 	return r.merged(ctx, false, func(i int) iter.Seq2[item, error] {
 		return r.s.originals(ctx, i, folder, from, true)
 	}, func(c stem) iter.Seq2[item, error] {
 		if deeper, ok := strings.CutPrefix(c.names, folder); ok && deeper != "" {
-			// All of it is in one folder there.
+			// All of the stem is in one folder there.
 			name, _, _ := strings.Cut(deeper, "/")
 			if name = folder + name + "/"; name < from {
 				return nil
@@ -262,7 +264,7 @@ func (r *reader) list(ctx context.Context, folder, from string) iter.Seq2[format
 	})
 }
 
-// merged yields what all stems have, by name, of each the newest.
+// merged yields the items of all stems by name, and for each name the newest.
 func (r *reader) merged(ctx context.Context, whole bool, at func(source int) iter.Seq2[item, error], of func(stem) iter.Seq2[item, error]) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		stems, err := r.find(ctx)
@@ -299,7 +301,8 @@ func (r *reader) merged(ctx context.Context, whole bool, at func(source int) ite
 	}
 }
 
-// merge yields what several sequences have in order, of one name the newest.
+// merge merges several ordered sequences. For each name it yields the newest
+// item.
 func merge(all []iter.Seq2[item, error]) iter.Seq2[item, error] {
 	if len(all) == 1 {
 		return all[0]
@@ -352,7 +355,7 @@ func merge(all []iter.Seq2[item, error]) iter.Seq2[item, error] {
 	}
 }
 
-// Entries yields files only: folders are what names imply.
+// Entries yields files only: folders are implied by names.
 func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return r.keys(ctx, "", "", true)
 }
@@ -403,7 +406,7 @@ func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[fo
 	}
 }
 
-// noFolder says why there is nothing in a folder.
+// noFolder returns the error for a folder with no items.
 func (r *reader) noFolder(ctx context.Context, dir string) error {
 	if _, err := r.Lookup(ctx, dir); err != nil {
 		return err
@@ -424,7 +427,7 @@ func (r *reader) Can() format.Abilities {
 		}}
 }
 
-// Run says where a content lies, if its archive was looked at a moment ago.
+// Run returns the place of a content, if its archive was checked a moment ago.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 	l, ok := e.Ref.(catalog.Location)
 	if !ok || !l.Raw || l.Size == 0 || !l.Kind.HasContent() {
@@ -439,8 +442,8 @@ func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 
 func objectOf(archive int64) string { return archives + strconv.FormatInt(archive, 10) }
 
-// now returns where a content is now: archives that are compacted go, and others have what was
-// in them.
+// now returns the current place of a content: archives that are compacted
+// disappear, and their files are then in other archives.
 func (r *reader) now(ctx context.Context, e format.Entry) (catalog.Location, error) {
 	l, ok := e.Ref.(catalog.Location)
 	if !ok {
@@ -501,7 +504,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 		for x, err := range in.Source().Reader.Extents(ctx, own, off, n) {
 			if err == nil {
 				below := x.Object
-				if x.External { // which its own rules allow, or do not
+				if x.External { // the rules of the archive itself allow or refuse this
 					below = "/" + below
 				}
 				if x.Object = objectOf(l.Archive); x.External || below != in.Name() {
@@ -520,7 +523,7 @@ func (r *reader) Regions(context.Context) iter.Seq2[format.Region, error] {
 	return func(func(format.Region, error) bool) {}
 }
 
-// About names no volumes: the size of each would be asked for.
+// About names no volumes: it would have to request the size of each.
 func (r *reader) About(ctx context.Context) (format.About, error) {
 	all, err := r.s.archives(ctx)
 	var files, bytes int64

@@ -1,7 +1,8 @@
-// Package shelf presents a catalogue as one archive: the files of all its archives in one tree,
-// each in its newest version, or a bucket as it was before it was packed. Names are read from the
-// database in ranges, so millions of them need no memory. Contents are read from the archives
-// that contain them at that time.
+// Package shelf presents a catalogue as one archive: the files of all its
+// archives in one tree, each in its newest version, or a bucket in the layout
+// it had before it was packed. Names are read from the database in ranges, so
+// millions of them need no memory. Contents are read from the archives that
+// contain them at that time.
 package shelf
 
 import (
@@ -28,31 +29,34 @@ import (
 )
 
 const (
-	// Tree is the name in a Shelf of what has all files; below it are the archives.
+	// Tree is the name in a Shelf of the tree of all files. The archives are below
+	// it.
 	Tree = "catalog"
 
 	archives = "archives/" // NUMBER, or NUMBER/OBJECT of one that is several objects
 	buckets  = "buckets/"  // SCHEME/BUCKET
 
-	// magic is what the objects begin with that stand for trees.
+	// magic begins each object that represents a tree.
 	magic = "holdall catalogue\n"
 )
 
-// Options are wishes for a Shelf.
+// Options are options for a Shelf.
 type Options struct {
-	// Address is what the catalogue is called: without secrets.
+	// Address is the shown address of the catalogue, without secrets.
 	Address string
-	// Open finds where an archive lies; nil is store.OpenAddress.
+	// Open finds the store of an archive; nil means store.OpenAddress.
 	Open func(ctx context.Context, address string) (store.Store, string, error)
-	// Through are addresses of buckets, or of what is below a prefix there: what is not packed
-	// is shown as it is there.
+	// Through are addresses of buckets, or of prefixes in them. Objects there that
+	// are not packed are shown from there.
 	Through []string
-	// NoVerify has contents of archives' own readers not compared.
+	// NoVerify turns off the verification of contents that the archives' own
+	// readers read.
 	NoVerify bool
 }
 
-// A Shelf is a catalogue as a store: of trees, which package holdall opens as archives of Format,
-// and of the archives in which their contents are. It must be closed when nothing of it is open.
+// A Shelf is a catalogue in the form of a store. Its objects are trees, which
+// package holdall opens as archives of Format, and the archives that hold
+// their contents. It must be closed after everything in it is closed.
 type Shelf struct {
 	c *catalog.Catalog
 	o Options
@@ -60,9 +64,9 @@ type Shelf struct {
 	mu    sync.Mutex
 	known map[int64]*known
 	seen  time.Time // when all archives were last looked at
-	count int       // how often they had changed by then
+	count int       // number of changes to them by then
 	all   []catalog.Archive
-	used  list.List // of *held, what was used last in front
+	used  list.List // of *held, the most recently used first
 	held  map[string]*held
 	ins   map[int64]*inner
 	near  bool
@@ -70,18 +74,19 @@ type Shelf struct {
 	through []source
 }
 
-// known is what was found out about an archive.
+// known is cached information about an archive.
 type known struct {
 	catalog.Archive
 	at   time.Time // it was in the catalogue
 	gone bool      // it is not there any more
 }
 
-// fresh is for how long what is known of archives is believed: old archives stay for longer than
-// that when new ones have what was in them.
+// fresh is how long cached information about archives is used. Old archives
+// are kept for longer than that after new ones hold their files.
 const fresh = 2 * time.Second
 
-// New returns the shelf of a catalogue, which stays its owner's.
+// New returns the shelf of a catalogue. Closing the catalogue is up to the
+// caller.
 func New(ctx context.Context, c *catalog.Catalog, o Options) (*Shelf, error) {
 	if o.Open == nil {
 		o.Open = store.OpenAddress
@@ -99,7 +104,7 @@ func New(ctx context.Context, c *catalog.Catalog, o Options) (*Shelf, error) {
 	return s, err
 }
 
-// archives returns all archives as they were a moment ago.
+// archives returns all archives, from a cache that is at most fresh old.
 func (s *Shelf) archives(ctx context.Context) ([]catalog.Archive, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,8 +123,8 @@ func (s *Shelf) archives(ctx context.Context) ([]catalog.Archive, error) {
 	return all, nil
 }
 
-// archive returns what the catalogue knows of an archive now, or an error that wraps
-// fs.ErrNotExist.
+// archive returns the catalogue's current record of an archive, or an error
+// that wraps fs.ErrNotExist.
 func (s *Shelf) archive(ctx context.Context, id int64) (catalog.Archive, error) {
 	s.mu.Lock()
 	k := s.known[id]
@@ -139,7 +144,7 @@ func (s *Shelf) archive(ctx context.Context, id int64) (catalog.Archive, error) 
 	}
 	n := &known{Archive: a, at: time.Now(), gone: err != nil}
 	if n.gone && k != nil {
-		n.Archive = k.Archive // who has it open reads on
+		n.Archive = k.Archive // readers that have it open continue
 	}
 	s.known[id] = n
 	return n.Archive, n.err()
@@ -152,14 +157,14 @@ func (k *known) err() error {
 	return nil
 }
 
-// A Bucket is one that archives were packed from.
+// A Bucket is a bucket that archives were packed from.
 type Bucket struct {
 	Name    string
 	Address string // SCHEME://BUCKET
-	Of      string // what its tree is called in the Shelf
+	Of      string // the name of its tree in the Shelf
 }
 
-// Buckets returns those that archives were packed from, by their names.
+// Buckets returns the buckets that archives were packed from, by name.
 func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
 	all, err := s.archives(ctx)
 	for _, a := range all {
@@ -176,7 +181,7 @@ func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
 	return slices.Compact(found), err
 }
 
-// place returns which bucket an address is in, and what keys there begin with.
+// place returns the bucket of an address, and the prefix of the keys in it.
 func place(address string) (scheme, bucket, prefix string, ok bool) {
 	scheme = store.Scheme(address)
 	u, err := url.Parse(address)
@@ -191,13 +196,13 @@ func place(address string) (scheme, bucket, prefix string, ok bool) {
 	return scheme, u.Host, path, true
 }
 
-// Called is what the catalogue is called: without secrets.
+// Called returns the shown address of the catalogue, without secrets.
 func (s *Shelf) Called() string { return s.o.Address }
 
-// Can says that a shelf is as near as all its archives.
+// Can reports that a shelf is near if all its archives are.
 func (s *Shelf) Can() store.Abilities { return store.Abilities{Near: s.near, Address: s.address} }
 
-// address says where an object lies.
+// address returns the address of an object.
 func (s *Shelf) address(name string) string {
 	rest, ok := strings.CutPrefix(name, archives)
 	if !ok {
@@ -217,8 +222,9 @@ func (s *Shelf) address(name string) string {
 	return k.Address
 }
 
-// Open returns what stands for a tree, or an object of an archive. Such an object is opened when
-// it is read, and closed again when many others were.
+// Open returns the object of a tree, or an object of an archive. The latter is
+// opened when it is first read, and closed again after many others were
+// opened.
 func (s *Shelf) Open(ctx context.Context, name string) (store.Object, error) {
 	if name == Tree || strings.HasPrefix(name, buckets) {
 		return &root{s, name}, nil
@@ -236,7 +242,7 @@ func (s *Shelf) Open(ctx context.Context, name string) (store.Object, error) {
 	return &object{s: s, name: name, of: a}, nil
 }
 
-// Close closes what is open of archives.
+// Close closes all open archives.
 func (s *Shelf) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +257,7 @@ func (s *Shelf) Close() error {
 	return errors.Join(errs...)
 }
 
-// A root is an object that stands for a tree.
+// A root is an object that represents a tree.
 type root struct {
 	s    *Shelf
 	name string
@@ -271,7 +277,8 @@ func (r *root) ReadAt(_ context.Context, p []byte, off int64) error {
 func (r *root) Close() error               { return nil }
 func (r *root) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-// An object is one of an archive, in the version that the catalogue knows.
+// An object is an object of an archive, in the version that the catalogue
+// records.
 type object struct {
 	s    *Shelf
 	name string
@@ -286,7 +293,7 @@ type held struct {
 	same atomic.Bool // its version was compared
 	used int
 	elem *list.Element
-	gone bool // it is to be closed when nobody uses it
+	gone bool // close it when it is no longer in use
 }
 
 func (h *held) close() error {
@@ -296,10 +303,11 @@ func (h *held) close() error {
 	return h.o.Close()
 }
 
-// mostHeld is how many objects are open that nobody reads.
+// mostHeld is how many unused objects stay open.
 const mostHeld = 256
 
-// use returns the object, open, and who ends its use.
+// use opens the object if necessary, and returns it with a function that ends
+// the use.
 func (o *object) use(ctx context.Context) (*held, func(), error) {
 	s := o.s
 	s.mu.Lock()
@@ -330,10 +338,10 @@ func (o *object) use(ctx context.Context) (*held, func(), error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h = s.held[o.name]; h != nil { // somebody was faster
+	if h = s.held[o.name]; h != nil { // another goroutine opened it first
 		in.Close()
 	} else {
-		// What is one of several objects has no version of its own here.
+		// One of several objects of an archive has no version of its own here.
 		h = &held{name: o.name, o: in, near: st.Can().Near}
 		h.same.Store(several)
 		h.elem = s.used.PushFront(h)
@@ -344,7 +352,7 @@ func (o *object) use(ctx context.Context) (*held, func(), error) {
 	return h, func() { s.release(h) }, nil
 }
 
-// makeRoom lets go of what was not used for the longest time.
+// makeRoom closes the least recently used objects.
 func (s *Shelf) makeRoom() {
 	for e := s.used.Back(); e != nil && s.used.Len() > mostHeld; {
 		h := e.Value.(*held)
@@ -364,7 +372,7 @@ func (s *Shelf) drop(h *held) {
 	}
 	s.used.Remove(h.elem)
 	if h.gone = true; h.used == 0 {
-		_ = h.close() // it was read, and nothing else
+		_ = h.close() // it was only read
 	}
 }
 
@@ -385,8 +393,8 @@ func (o *object) Info(ctx context.Context) (store.Info, error) {
 	return h.o.Info(ctx)
 }
 
-// ReadAt compares the version of the archive with what comes along with the first answer, so that
-// it takes no request.
+// ReadAt compares the version of the archive with the one in the first
+// response, so the check takes no request of its own.
 func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	h, release, err := o.use(ctx)
 	if err != nil {
@@ -404,11 +412,11 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if ierr != nil {
 		return cmp.Or(err, ierr)
 	}
-	// An archive that is shorter now is no damaged one, so this is looked at even if the read
-	// failed.
+	// A shorter archive is a different one, not a damaged one, so check this even
+	// if the read failed.
 	if !survey.Is(info, h.near, o.of) {
 		o.s.mu.Lock()
-		o.s.drop(h) // it may be what it was when it is opened again
+		o.s.drop(h) // it may be the recorded version when it is opened again
 		o.s.mu.Unlock()
 		return &StaleError{o.of.Address, ShownVersion(o.of.Size, o.of.Version), ShownVersion(info.Size, survey.Version(info, h.near))}
 	}
@@ -416,7 +424,8 @@ func (o *object) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
-// lost says that the archive is not there, and has it opened anew by the next read.
+// lost returns the error for a missing archive, and has the next read open it
+// again.
 func (o *object) lost(h *held, err error) error {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
@@ -428,7 +437,7 @@ func (o *object) Close() error { return nil }
 
 func (o *object) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-// A LostError means that an archive that a catalogue knows is not there.
+// A LostError reports that an archive of a catalogue is missing.
 type LostError struct {
 	Address string
 	err     error
@@ -440,7 +449,8 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Unwrap() error { return e.err }
 
-// A StaleError means that an archive is not the one that a catalogue knows.
+// A StaleError reports that an archive is not the version that the catalogue
+// records.
 type StaleError struct {
 	Address      string
 	Known, Found string
@@ -474,10 +484,11 @@ func (in *inner) close() error {
 	return in.a.Close()
 }
 
-// mostInner is how many archives are open by their own index that nobody uses.
+// mostInner is how many unused archives stay open by their own index.
 const mostInner = 16
 
-// open opens an archive by its own index, for what the catalogue does not know of it.
+// open opens an archive by its own index, for information that the catalogue
+// does not have.
 func (s *Shelf) open(ctx context.Context, of catalog.Archive) (*holdall.Archive, func(), error) {
 	s.mu.Lock()
 	in := s.ins[of.ID]
@@ -542,7 +553,7 @@ func (s *Shelf) inside(ctx context.Context, of catalog.Archive, st store.Store, 
 
 var errNoShelf = errors.New("expected a catalogue: use the address catalog:FILE")
 
-// Format is what opens the trees of a Shelf.
+// Format opens the trees of a Shelf.
 var Format = &format.Format{
 	Name:  "catalog",
 	Title: "Catalogue of archives",

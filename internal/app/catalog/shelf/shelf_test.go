@@ -137,7 +137,8 @@ func TestABucketIsAsItWas(t *testing.T) {
 		if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
 		}
-		// What is replaced is seen as soon as it is packed, and what is deleted no more.
+		// A new version is visible as soon as it is packed, and a deleted file is not
+		// visible any more.
 		s.Put("a/2", []byte("newer"))
 		pack(t, s, fleet.Spec{Sources: []string{"s3://from"}, Target: "s3://out/x.caf", ChunkObjects: 3})
 		if got := read(t, open(t, s, shelf.Tree), "a/2"); got != "newer" {
@@ -152,7 +153,8 @@ func TestABucketIsAsItWas(t *testing.T) {
 	})
 }
 
-// Several plans pack parts of one bucket, others those of another: each is what it was.
+// TestBucketsOfSeveralPlans checks that each bucket is shown in its original
+// layout, when several plans pack parts of one bucket and others pack another.
 func TestBucketsOfSeveralPlans(t *testing.T) {
 	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
 	for i := range 20 {
@@ -182,7 +184,8 @@ func TestBucketsOfSeveralPlans(t *testing.T) {
 	}
 }
 
-// What is no run of its archive's bytes is read by the archive's own index.
+// TestArchivesThatAreNoRuns checks that content that is not a run of its
+// archive's bytes is read by the archive's own index.
 func TestArchivesThatAreNoRuns(t *testing.T) {
 	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
 	for i := range 50 {
@@ -197,7 +200,8 @@ func TestArchivesThatAreNoRuns(t *testing.T) {
 	}
 }
 
-// An archive that is another now is told, not read.
+// TestAnArchiveThatWasReplacedIsNotRead checks that reading from an archive
+// that was replaced returns an error.
 func TestAnArchiveThatWasReplacedIsNotRead(t *testing.T) {
 	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
 	s.Put("a", []byte("first"))
@@ -218,7 +222,8 @@ func TestAnArchiveThatWasReplacedIsNotRead(t *testing.T) {
 	}
 }
 
-// What is not packed yet is seen through the catalogue, if its source is named.
+// TestWhatIsNotPackedComesFromItsSource checks that objects that are not
+// packed yet are visible through the catalogue, if their source is named.
 func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
 	s := fleettest.New(t, filepath.Join(t.TempDir(), "catalog.db"), catalog.Options{})
 	for _, key := range []string{"a/1", "a/2", "b", "c/x/1"} {
@@ -270,7 +275,7 @@ func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
 	if _, err := in.Lookup(ctx, "absent"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	// What is another by now is not half of each.
+	// A file that was replaced is never read as half old, half new.
 	e, err := in.Lookup(ctx, "a/3")
 	if err != nil {
 		t.Fatal(err)

@@ -9,37 +9,39 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// A Summary is what a catalogue has.
+// A Summary describes the contents of a catalogue.
 type Summary struct {
 	Buckets []BucketSummary // by their addresses
 	Plans   []PlanSummary   // the oldest first
-	// Counted says that the marks of files were counted: of very many they are not.
+	// Counted reports that the marks of files were counted. With very many files
+	// they are not.
 	Counted bool
 }
 
-// A BucketSummary is what was packed from a bucket. An archive with files of several counts for each.
+// A BucketSummary describes the files packed from one bucket. An archive with
+// files from several buckets counts for each.
 type BucketSummary struct {
-	Address  string // SCHEME://BUCKET; "" is of archives that do not say
-	Prefix   string // what names in the tree begin with, if all begin with the same
+	Address  string // SCHEME://BUCKET; "" for archives without a recorded bucket
+	Prefix   string // the common prefix of the names in the tree, if there is one
 	Archives int
 	Verified int // archives that were found sound
-	Dead     int // archives of which nothing is seen any more
+	Dead     int // archives without visible files
 	Files    int64
 	Bytes    int64 // of the archives
 	Gone     int64 // files that were deleted
-	Left     int64 // files of which the original was removed
+	Left     int64 // files whose originals were removed
 }
 
-// A PlanSummary says how far a plan is.
+// A PlanSummary is the progress of a plan.
 type PlanSummary struct {
 	catalog.Plan
 	catalog.Totals
 }
 
-// mostCounted is of how many files marks are counted.
+// mostCounted is the largest number of files for which marks are counted.
 const mostCounted = 2_000_000
 
-// Summary says what the catalogue has.
+// Summary returns a summary of the catalogue.
 func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 	all, err := s.archives(ctx)
 	if err != nil {
@@ -98,7 +100,8 @@ func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 	return sum, nil
 }
 
-// rootsOf are the buckets that an archive was packed from, with what names begin with there.
+// rootsOf returns the buckets that an archive was packed from, with the
+// prefixes of the names there.
 func rootsOf(a catalog.Archive) map[string]string {
 	found := map[string]string{}
 	for _, r := range a.Roots.All() {

@@ -15,10 +15,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A source is a bucket through which a tree shows what is not packed yet.
+// A source is a bucket from which a tree shows objects that are not packed
+// yet.
 type source struct {
 	scheme, bucket, prefix string
-	st                     store.Store // of what has prefix
+	st                     store.Store // for names with prefix
 }
 
 func (s *Shelf) openSources(ctx context.Context) error {
@@ -40,7 +41,7 @@ func (s *Shelf) openSources(ctx context.Context) error {
 	return nil
 }
 
-// An original is what an entry is that is read from its source; it is the entry's Ref.
+// An original is an entry that is read from its source. It is the entry's Ref.
 type original struct {
 	source int // in Shelf.through
 	info   store.Info
@@ -49,8 +50,8 @@ type original struct {
 // piece is how much of an original is read at once.
 const piece = 8 << 20
 
-// extents yields the content of an original, piece by piece: who reads holds no object of the source
-// open, of which there may be millions.
+// extents yields the content of an original piece by piece. So readers hold no
+// objects of the source open: there may be millions.
 func (s *Shelf) extents(o original, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		for at := off / piece * piece; at < min(off+n, o.info.Size); at += piece {
@@ -132,8 +133,8 @@ func (r *reader) atSource(ctx context.Context, name string) (format.Entry, error
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// originals yields what a source has with names that begin with prefix, from one on. With folders
-// what is below a slash is one item.
+// originals yields the objects of a source whose names begin with prefix, by
+// name, starting at from. With folders, everything below a slash is one item.
 func (s *Shelf) originals(ctx context.Context, i int, prefix, from string, folders bool) iter.Seq2[item, error] {
 	x := s.through[i]
 	if !strings.HasPrefix(prefix, x.prefix) && !strings.HasPrefix(x.prefix, prefix) {
@@ -150,7 +151,7 @@ func (s *Shelf) originals(ctx context.Context, i int, prefix, from string, folde
 				}
 				name := x.prefix + info.Name
 				if strings.HasSuffix(name, "/") && info.Size == 0 {
-					continue // which stands for a folder
+					continue // which represents a folder
 				}
 				if rest, ok := strings.CutPrefix(name, prefix); folders && ok {
 					if first, _, deeper := strings.Cut(rest, "/"); deeper {

@@ -18,19 +18,19 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Survey is an archive as it is, to be added to a catalogue.
+// A Survey is the current state of an archive, to be added to a catalogue.
 type Survey struct {
 	catalog.Archive
-	// In is the archive itself, to be closed by who asked for it. It is nil where
-	// the catalogue knows this version already: nothing was read.
+	// In is the archive itself, which the caller of Open must close. It is nil if
+	// the catalogue has this version already: then nothing was read.
 	In *holdall.Archive
 
 	st   store.Store
 	name string
 }
 
-// Open opens an archive for a catalogue that knows known of its address, which is
-// nothing if that is zero.
+// Open opens an archive for a catalogue. known is the catalogue's record of
+// its address, or zero if there is none.
 func Open(ctx context.Context, st store.Store, name string, known catalog.Archive, o holdall.OpenOptions) (s Survey, err error) {
 	s = Survey{st: st, name: name}
 	if s.Address = store.AddressOf(st, name); s.Address == "" {
@@ -52,7 +52,7 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 	}
 	s.Format = s.In.Format().Name
 	if !single {
-		// What it was opened by tells.
+		// The opened archive has these already.
 		size, version, single = s.opened(ctx)
 	}
 	s.Size, s.Version = size, version
@@ -70,7 +70,8 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 	return s, nil
 }
 
-// opened is the size and version of an archive of one object, as it was when it was opened.
+// opened returns the size and version of an archive of one object at the time
+// it was opened.
 func (s Survey) opened(ctx context.Context) (size int64, version string, ok bool) {
 	volumes, err := s.In.Volumes(ctx)
 	if err != nil || len(volumes) != 1 || volumes[0] != s.name {
@@ -84,7 +85,7 @@ func (s Survey) opened(ctx context.Context) (size int64, version string, ok bool
 	return info.Size, Version(info, s.st.Can().Near), err == nil
 }
 
-// objectVersion asks for the size and version of one object.
+// objectVersion requests the size and version of one object.
 func objectVersion(ctx context.Context, st store.Store, name string) (int64, string, error) {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -95,8 +96,8 @@ func objectVersion(ctx context.Context, st store.Store, name string) (int64, str
 	return info.Size, Version(info, st.Can().Near), err
 }
 
-// version asks for the size and version of the archive. That of several objects
-// is a digest of all of theirs.
+// version requests the size and version of the archive. The version of several
+// objects is a digest of their versions.
 func (s Survey) version(ctx context.Context) (size int64, version string, err error) {
 	volumes, err := s.In.Volumes(ctx)
 	if err != nil {
@@ -117,8 +118,8 @@ func (s Survey) version(ctx context.Context) (size int64, version string, err er
 	return size, hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// Rows yields what the catalogue is to know of the archive's entries. An archive
-// that becomes another meanwhile is an error.
+// Rows yields the catalogue's rows for the archive's entries. If the archive
+// changes meanwhile, it yields an error.
 func (s Survey) Rows(ctx context.Context, m *holdall.Meter) iter.Seq2[catalog.Location, error] {
 	return func(yield func(catalog.Location, error) bool) {
 		for e, err := range s.In.Entries(ctx) {
@@ -148,12 +149,13 @@ func (s Survey) Rows(ctx context.Context, m *holdall.Meter) iter.Seq2[catalog.Lo
 	}
 }
 
-// Catalogued reports whether an entry is looked for by its name: folders are what
-// paths imply.
+// Catalogued reports whether an entry is recorded in catalogues. Folders are
+// not: paths imply them.
 func Catalogued(e holdall.Entry) bool { return e.Kind != format.Dir && !e.Internal }
 
-// Locate says where e is. Only a run of the archive's own object is kept: what is
-// spread, compressed or somewhere else its format finds again.
+// Locate returns the place of e. It records only a run of the archive's own
+// object. Content that is spread, compressed or elsewhere must be found again
+// through the format.
 func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, error) {
 	l := catalog.Location{Path: e.Name, Kind: e.Kind, Size: max(e.Size, 0), Digest: e.Digest, Modified: e.ModTime, ETag: e.Attr[format.ETagAttr]}
 	if e.HasObjectAttr() {
@@ -185,13 +187,15 @@ func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, 
 	return l, nil
 }
 
-// Is reports whether an object is an archive in the version that a catalogue knows.
+// Is reports whether an object is an archive in the version that a catalogue
+// records.
 func Is(info store.Info, near bool, a catalog.Archive) bool {
 	return info.Size == a.Size && Version(info, near) == a.Version
 }
 
-// Version is what a catalogue keeps of an object's version. A file's is its time:
-// what else a store tells of a file does not survive its being restored or copied.
+// Version returns the part of an object's version that a catalogue records.
+// For a file this is its time: the other information that a store has about a
+// file changes when the file is restored or copied.
 func Version(info store.Info, near bool) string {
 	if (near || info.Version == "") && !info.ModTime.IsZero() {
 		return info.ModTime.UTC().Format(time.RFC3339Nano)

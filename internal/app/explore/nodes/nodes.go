@@ -1,5 +1,6 @@
-// Package nodes adds to package explore what only Oak stores have: properties of nodes, and their
-// changes between revisions. Package explore itself knows no formats.
+// Package nodes adds to package explore the data that only Oak stores have:
+// properties of nodes, and their changes between revisions. Package explore
+// itself contains no code for particular formats.
 package nodes
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/holdall/holdall/internal/oak"
 )
 
-// Of returns what only the format of an archive has; of most that is nothing.
+// Of returns the additional data of an archive. For most formats there is
+// none.
 func Of(a *holdall.Archive) (x explore.Extra) {
 	if a.Format().Name != "oak" {
 		return x
@@ -67,7 +69,7 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 				}
 			}
 			kept, err := s.Checkpoints(ctx, time.Time{}, false)
-			if damage, ok := errors.AsType[*format.CorruptError](err); ok { // revisions can be compared all the same
+			if damage, ok := errors.AsType[*format.CorruptError](err); ok { // revisions can still be compared
 				yield(explore.Revision{Name: "checkpoints", Millis: -1, Lost: format.Escape(damage.Message)}, nil)
 				return
 			}
@@ -135,7 +137,7 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 	return x
 }
 
-// rooted is a path as a store knows it.
+// rooted converts a path to the form that a store uses.
 func rooted(path string) string {
 	if path == "." {
 		return "/"

@@ -30,7 +30,7 @@ const kind = "holdall_chunk"
 
 type arguments struct {
 	Chunk int64 `json:"chunk"`
-	// Fence is that of the claim before: so no two jobs of a chunk look the same.
+	// Fence is that of the claim before, so that no two jobs of a chunk are equal.
 	Fence int64  `json:"fence"`
 	Name  string `json:"name"` // of the archive, for people
 }
@@ -38,21 +38,22 @@ type arguments struct {
 func (arguments) Kind() string { return kind }
 
 const (
-	// longest is how long River waits for a chunk. It must have an end, and be longer
-	// than any takes: what River would do then is forget that somebody is at it.
+	// longest is how long River waits for a chunk. There must be a limit, and it
+	// must be longer than any chunk takes: beyond it River would assume that the
+	// worker is dead.
 	longest = 48 * time.Hour
-	// look is how often to look for what no notification told of.
+	// look is how often to look for chunks that no notification announced.
 	look = 5 * time.Second
-	// cooldown is how long River waits for more before it fetches jobs.
+	// cooldown is how long River waits for further jobs before it fetches them.
 	cooldown = 20 * time.Millisecond
-	// stopping is how long jobs have to end when everybody has been told to.
+	// stopping is how long running jobs have to end after all were told to stop.
 	stopping = 20 * time.Second
 )
 
-// A Queue is River's in a catalogue's schema. It is both a catalog.Queue and a fleet.Feed;
-// the zero value is one.
+// A Queue is a River queue in a catalogue's schema. It is both a catalog.Queue
+// and a fleet.Feed. Its zero value is ready to use.
 type Queue struct {
-	// Log, if it is not nil, is for what River has to say.
+	// Log, if not nil, receives River's log.
 	Log *slog.Logger
 
 	pool   *pgxpool.Pool
@@ -67,21 +68,22 @@ func (q *Queue) log() *slog.Logger {
 	return q.Log
 }
 
-// A VersionError means that River's tables are of another version than ours knows.
+// A VersionError reports that River's tables have another version than this
+// holdall supports.
 type VersionError struct{ Found, Known int }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("tables of River: expected at most version %d, found %d: written by a newer holdall", e.Known, e.Found)
 }
 
-// Open makes River's tables where they are missing, and brings older ones up to date.
+// Open creates River's tables if they are missing, and migrates older ones.
 func (q *Queue) Open(ctx context.Context, pool *pgxpool.Pool) error {
 	q.pool = pool
 	if err := pool.QueryRow(ctx, "SELECT current_schema()").Scan(&q.schema); err != nil {
 		return err
 	}
 	var err error
-	// What River cannot do with a schema of that name, it says here.
+	// River reports here if it cannot use a schema of that name.
 	if q.insert, err = river.NewClient(riverpgxv5.New(nil), &river.Config{Schema: q.schema, Logger: q.log()}); err != nil {
 		return fmt.Errorf("schema %s: River: %w", q.schema, err)
 	}
@@ -100,8 +102,8 @@ func (q *Queue) Open(ctx context.Context, pool *pgxpool.Pool) error {
 	if err != nil || found == known {
 		return err
 	}
-	// One at a time. Each of River's steps is a transaction of its own; who comes after
-	// one that was broken off goes on.
+	// Only one process migrates at a time. Each of River's steps is a transaction
+	// of its own, so the next process continues an interrupted migration.
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -112,7 +114,7 @@ func (q *Queue) Open(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	defer func() {
-		// A connection that cannot let go of it must not be used again.
+		// If the unlock fails, the connection must not be used again.
 		if _, err := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock("+lock+")"); err != nil {
 			_ = conn.Conn().Close(context.WithoutCancel(ctx))
 		}
@@ -124,7 +126,7 @@ func (q *Queue) Open(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
-// version is that of River's tables, 0 if there are none.
+// version returns the version of River's tables, or 0 if there are none.
 func version(ctx context.Context, pool *pgxpool.Pool) (v int, err error) {
 	var there bool
 	if err := pool.QueryRow(ctx, "SELECT to_regclass('river_migration') IS NOT NULL").Scan(&there); err != nil || !there {
@@ -134,11 +136,11 @@ func version(ctx context.Context, pool *pgxpool.Pool) (v int, err error) {
 	return v, err
 }
 
-// queueOf is the queue of a plan's jobs. Each has its own, for there are workers for one
-// plan only.
+// queueOf returns the name of the queue for a plan's jobs. Each plan has its
+// own, because some workers serve one plan only.
 func queueOf(plan int64) string { return "plan_" + strconv.FormatInt(plan, 10) }
 
-// Enqueue puts a job in for each chunk.
+// Enqueue inserts a job for each chunk.
 func (q *Queue) Enqueue(ctx context.Context, tx pgx.Tx, chunks []catalog.Chunk) error {
 	jobs := make([]river.InsertManyParams, len(chunks))
 	for i, k := range chunks {
@@ -149,8 +151,8 @@ func (q *Queue) Enqueue(ctx context.Context, tx pgx.Tx, chunks []catalog.Chunk) 
 	return err
 }
 
-// Finished ends whatever jobs there are of a chunk: that of who packed it, and of those
-// who died at it.
+// Finished ends all jobs of a chunk: the one of the worker that packed it, and
+// those of workers that died.
 func (q *Queue) Finished(ctx context.Context, tx pgx.Tx, k catalog.Chunk) error {
 	_, err := tx.Exec(ctx, `UPDATE river_job SET state = 'completed', finalized_at = now()
 		WHERE kind = $1 AND args @> jsonb_build_object('chunk', $2::bigint) AND finalized_at IS NULL`, kind, k.ID)
@@ -168,7 +170,7 @@ func (d *doer) Work(ctx context.Context, job *river.Job[arguments]) error {
 	again, err := d.work(ctx, job.Args.Chunk)
 	switch {
 	case errors.Is(err, catalog.ErrCancelled), errors.Is(err, catalog.ErrLost), errors.Is(err, context.Canceled):
-		return river.JobCancel(err) // nothing is wrong with it
+		return river.JobCancel(err) // the chunk has no fault
 	case err != nil:
 		return err
 	case again > 0:
@@ -177,14 +179,14 @@ func (d *doer) Work(ctx context.Context, job *river.Job[arguments]) error {
 	return nil
 }
 
-// Feed has work called with chunks as River tells of them.
+// Feed calls work with chunks as River announces them.
 func (q *Queue) Feed(ctx context.Context, plan int64, n int, work func(ctx context.Context, chunk int64) (again time.Duration, err error)) (stop func(), err error) {
 	workers := river.NewWorkers()
 	if err := river.AddWorkerSafely(workers, &doer{work: work}); err != nil {
 		return nil, err
 	}
-	// Who works on any plan gets their queues as there are jobs in them. River wants one to
-	// begin with, which may be that of a plan that cannot be.
+	// Workers for any plan add queues when they have jobs. River requires one to
+	// begin with, which may belong to a plan that cannot exist.
 	queues := map[string]river.QueueConfig{queueOf(plan): {MaxWorkers: n}}
 	c, err := river.NewClient(riverpgxv5.New(q.pool), &river.Config{
 		Schema: q.schema, Logger: q.log(), Workers: workers, Queues: queues,
@@ -194,7 +196,7 @@ func (q *Queue) Feed(ctx context.Context, plan int64, n int, work func(ctx conte
 	if err != nil {
 		return nil, err
 	}
-	// Who is told to end has jobs to end first.
+	// When a worker is told to stop, it has to end its jobs first.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	if err := c.Start(running); err != nil {
 		cancel()
@@ -208,7 +210,7 @@ func (q *Queue) Feed(ctx context.Context, plan int64, n int, work func(ctx conte
 		soon, done := context.WithTimeout(running, stopping)
 		defer done()
 		if c.Stop(soon) != nil {
-			_ = c.StopAndCancel(soon) // what they did not say, leases say by ending
+			_ = c.StopAndCancel(soon) // jobs that have not reported are found when their leases end
 		}
 		cancel()
 		wg.Wait()
@@ -221,7 +223,7 @@ func (q *Queue) join(ctx context.Context, c *river.Client[pgx.Tx], n int) {
 	t := time.NewTicker(look)
 	defer t.Stop()
 	for {
-		// No error is the last word: workers find chunks without us.
+		// Errors are ignored: workers find chunks without the feed.
 		rows, err := q.pool.Query(ctx, "SELECT DISTINCT queue FROM river_job WHERE state IN ('available', 'scheduled')")
 		if err == nil {
 			var all []string

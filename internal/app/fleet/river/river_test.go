@@ -47,7 +47,7 @@ func newSite(t testing.TB) *site {
 	return &site{fleettest.New(t, pgtest.Database(t), catalog.Options{Queue: q}), q}
 }
 
-// logged fails a test by what is written.
+// logged fails a test if anything is written to it.
 type logged struct{ t testing.TB }
 
 func (l logged) Write(b []byte) (int, error) {
@@ -82,7 +82,7 @@ func (s *site) work(o fleet.WorkOptions) fleet.Worked {
 	return sum
 }
 
-// counted calls then when it told of some chunks.
+// counted calls then after it has announced a number of chunks.
 type counted struct {
 	*Queue
 	left int64
@@ -100,7 +100,8 @@ func (c *counted) Feed(ctx context.Context, plan int64, n int, work func(ctx con
 	})
 }
 
-// jobs are what is in River's table, by chunk and then in the order they were put in.
+// jobs returns the contents of River's table, by chunk and then in the order
+// of insertion.
 func (s *site) jobs() (all []string) {
 	s.T.Helper()
 	rows, err := s.q.pool.Query(s.T.Context(), "SELECT args->>'chunk' || ' ' || (args->>'fence') || ' ' || state || coalesce(': ' || (errors[1]->>'error'), '') FROM river_job ORDER BY (args->>'chunk')::bigint, id")
@@ -113,7 +114,8 @@ func (s *site) jobs() (all []string) {
 	return all
 }
 
-// open jobs are those that River would have somebody do, or thinks that somebody does.
+// openJobs counts the jobs that River would hand out, or believes to be
+// running.
 func (s *site) openJobs() (n int) {
 	s.T.Helper()
 	if err := s.q.pool.QueryRow(s.T.Context(), "SELECT count(*) FROM river_job WHERE finalized_at IS NULL").Scan(&n); err != nil {
@@ -122,8 +124,8 @@ func (s *site) openJobs() (n int) {
 	return n
 }
 
-// Workers that hardly ever look for themselves are told of everything: by that, nobody has
-// found a chunk but by River.
+// TestChunksAreHandedOutByJobs checks that workers that hardly ever poll are
+// notified of all chunks: only River can have announced them.
 func TestChunksAreHandedOutByJobs(t *testing.T) {
 	s := newSite(t)
 	s.some(120, 3000)
@@ -185,7 +187,7 @@ func TestWhoWaitsIsToldOfANewPlan(t *testing.T) {
 		t.Error(err)
 	}
 	s.Check()
-	// Who works on one plan leaves the jobs of others to others.
+	// A worker on one plan leaves the jobs of other plans alone.
 	two := spec
 	two.Name, two.Target = "two", "s3://out/two.caf"
 	s.plan(two)
@@ -208,7 +210,8 @@ func TestAChunkThatFailsIsAnotherJobEachTime(t *testing.T) {
 		}
 		return false
 	})
-	// Told to end after the first try, since the next would wait for River's scheduler.
+	// It is told to stop after the first try, as the next would wait for River's
+	// scheduler.
 	ctx, stop := context.WithCancel(t.Context())
 	sum, err := fleet.Work(ctx, s.C, fleet.WorkOptions{Feed: s.q, Pause: time.Millisecond, Look: time.Hour, Tell: func(e fleet.Event) {
 		if e.What == fleet.Failed {
@@ -251,7 +254,8 @@ func TestJobsOfACancelledPlanEnd(t *testing.T) {
 	}
 }
 
-// The jobs are gone, were never there, or are of somebody who died.
+// TestWorkersFindWhatNoJobTellsOf covers jobs that are gone, that never
+// existed, or that belong to a dead worker.
 func TestWorkersFindWhatNoJobTellsOf(t *testing.T) {
 	s := newSite(t)
 	s.some(60, 3000)
@@ -271,7 +275,9 @@ func TestWorkersFindWhatNoJobTellsOf(t *testing.T) {
 	}
 }
 
-// A chunk whose worker died comes before those that nobody began, however many they are.
+// TestALapsedChunkDoesNotWaitForTheQueueToBeEmpty checks that a chunk whose
+// worker died comes before chunks that were never started, however many these
+// are.
 func TestALapsedChunkDoesNotWaitForTheQueueToBeEmpty(t *testing.T) {
 	s := newSite(t)
 	s.some(200, 3000)
@@ -329,8 +335,9 @@ func TestWhoIsToldToEndGivesItsJobsBack(t *testing.T) {
 	s.Check()
 }
 
-// Two dozen machines share a database of a hundred connections, some of which are kept for
-// its administrators.
+// TestTwoDozenProcessesTakeFewConnections has two dozen machines share a
+// database of a hundred connections, some of which are reserved for its
+// administrators.
 func TestTwoDozenProcessesTakeFewConnections(t *testing.T) {
 	s := newSite(t)
 	s.some(400, 3000)
@@ -387,7 +394,7 @@ func TestTablesOfANewerRiverAreRefused(t *testing.T) {
 	if v, ok := errors.AsType[*VersionError](err); !ok || v.Found != 99 || !strings.Contains(err.Error(), "written by a newer holdall") {
 		t.Error(err)
 	}
-	// Who needs no queue reads on.
+	// A reader, which needs no queue, continues.
 	c, err := catalog.Open(t.Context(), s.DB, catalog.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -412,7 +419,7 @@ func TestTablesAreMadeOnceWhoeverComes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Broken off between two of its steps, and gone on with.
+	// A migration that is interrupted between two steps is continued.
 	pool, err := pgxpool.New(t.Context(), db+"?search_path=holdall")
 	if err != nil {
 		t.Fatal(err)
@@ -470,7 +477,8 @@ func beWorker(db string) error {
 	return err
 }
 
-// Workers are killed at any moment, River's leader among them, and lose their connections.
+// TestWhateverIsKilledEachObjectIsInOneChunk kills workers at any moment,
+// including River's leader, and closes their connections.
 func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 	testkit.Long(t)
 	s := newSite(t)
@@ -520,7 +528,7 @@ func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 			kills++
 		}
 		workers[i] = start()
-		// That is all that workers see of a server that is started again.
+		// For workers, a restart of the server looks the same.
 		if _, err := s.q.pool.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'worker' AND $1", n == 2); err != nil {
 			t.Error(err)
 		}
@@ -542,7 +550,7 @@ func TestWhateverIsKilledEachObjectIsInOneChunk(t *testing.T) {
 	}
 }
 
-// How long a chunk takes beyond what is in it.
+// BenchmarkTinyChunks measures the time per chunk apart from its contents.
 func BenchmarkTinyChunks(b *testing.B) {
 	for _, workers := range []int{1, 4} {
 		for _, queue := range []string{"leases", "river"} {
