@@ -21,9 +21,11 @@ type Blob struct {
 	Uses   int64  `json:"uses"`   // by values of nodes; what trees share counts once
 	Path   string `json:"path"`   // of the first property that has it
 	Object string `json:"object,omitempty"`
-	// Problem says why the data store cannot give it: empty if it can, or was not asked.
+	// Problem is why the data store cannot return the blob. It is empty if the data store can, or
+	// was not checked.
 	Problem string `json:"problem,omitempty"`
-	// Modified is when the data store got what nothing uses, or was last asked to keep it.
+	// Modified is when the data store received an unused blob, or when a program last marked it
+	// to be kept.
 	Modified *time.Time `json:"modified,omitempty"`
 
 	info store.Info

@@ -50,13 +50,13 @@ func (s *Store) TreeNamed(ctx context.Context, said string) (*Tree, error) {
 }
 
 type ChangesOptions struct {
-	// Depth is how many levels of nodes are compared; 0 is all. A node below them that differs
-	// is a change without a property, and what differs in it is not told.
+	// Depth is how many levels of nodes are compared; 0 is all. A deeper node that differs is
+	// reported as one change without a property and without details.
 	Depth int
 }
 
-// Changes yields what changed of a node and below it from one tree to another of the
-// same store. What they share is not read.
+// Changes yields the differences of a node and everything below it between two trees of the same
+// store. Parts that both trees share are not read.
 func (t *Tree) Changes(ctx context.Context, to *Tree, name string, o ChangesOptions) iter.Seq2[Change, error] {
 	return pipe.Told(func(tell func(Change) error) error {
 		name = nodePath(name)

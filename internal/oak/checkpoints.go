@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// A Checkpoint is a tree that Oak keeps for somebody, most often an indexer.
+// A Checkpoint is a tree that Oak keeps for another program, usually an indexer.
 type Checkpoint struct {
 	Name       string            `json:"name"`
 	Created    *time.Time        `json:"created,omitempty"`
@@ -31,8 +31,8 @@ type Checkpoint struct {
 
 const asyncName = ":async"
 
-// Checkpoints lists those of the newest revision, the newest first. With sizes it reads
-// the trees, and else only what is said of them.
+// Checkpoints lists the checkpoints of the newest revision, the newest first. With sizes it reads
+// the trees; otherwise it reads only the descriptions of the checkpoints.
 func (s *Store) Checkpoints(ctx context.Context, now time.Time, sizes bool) ([]Checkpoint, error) {
 	t, err := s.Tree(ctx, map[string]string{superParam: "true"})
 	if err != nil {
@@ -113,7 +113,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// checkpointInfo reads what a checkpoint says of itself.
+// checkpointInfo reads the description of a checkpoint.
 func (t *treeReader) checkpointInfo(ctx context.Context, id segment.RecordID, c *Checkpoint, now time.Time) error {
 	n, err := t.records.Node(ctx, id)
 	if err != nil {

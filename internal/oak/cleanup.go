@@ -27,8 +27,8 @@ type CleanupOptions struct {
 	keep func(segment.ID) bool // whatever it is
 }
 
-// A Cleanup is what is garbage in a store, and what becomes of its tars. It can be
-// carried out while the store is open.
+// A Cleanup describes the garbage in a store and what a cleanup does with its tars. It can be
+// applied while the store is open.
 type Cleanup struct {
 	Tars   []TarCleanup `json:"tars"` // newest first
 	Before int64        `json:"before"`
@@ -50,8 +50,7 @@ type TarCleanup struct {
 	GarbageBytes int64  `json:"garbage_bytes"`
 }
 
-// PlanCleanup finds what is garbage, as Oak's own cleanup of a store that is not open
-// decides. It writes nothing.
+// PlanCleanup finds garbage by the rules of Oak's own offline cleanup. It writes nothing.
 func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
 	if s.r.single {
 		return nil, refuse("a cleanup needs the whole store: other tars may need the segments of this one")
@@ -159,7 +158,7 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 // maxLog is the longest gc.log that is brought in line.
 const maxLog = 64 << 20
 
-// log brings gc.log in line with what is left.
+// log removes lines from gc.log that do not match the tars that remain.
 func (c *Cleanup) log(ctx context.Context) error {
 	r := c.s.r
 	var old []byte

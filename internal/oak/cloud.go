@@ -43,8 +43,8 @@ func (s *Store) Fixed() error {
 	return nil
 }
 
-// complete finds out what reading nodes does not need: generations of segments that are
-// listed without them. Nobody may read meanwhile.
+// complete adds what reading nodes does not need: the generations of segments that are listed
+// without them. No other goroutine may read at the same time.
 func (r *repository) complete(ctx context.Context) error {
 	if r.list.Blobs == nil {
 		return nil
@@ -79,7 +79,7 @@ func (t *segmentTar) lies(pos int64) (object string, off int64) {
 	return t.path[:len(t.path)-len(t.Name)] + name, off
 }
 
-// liesAt is lies for a problem: of what is in no blob there is no place.
+// liesAt is lies for a problem. Something that is in no blob has no place.
 func (r *repository) liesAt(tar string, pos int64) (object string, off int64) {
 	for _, t := range r.tars {
 		if t.blobs != nil && t.Name == tar {
@@ -95,7 +95,7 @@ func (r *repository) liesAt(tar string, pos int64) (object string, off int64) {
 	return r.list.Path(tar), pos
 }
 
-// journalParts are what the journal is put together of, if it is.
+// journalParts returns the parts of the journal, if it is in parts.
 func (r *repository) journalParts() []cloud.File {
 	if r.list.Blobs == nil {
 		return nil

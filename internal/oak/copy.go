@@ -27,7 +27,7 @@ type CopyOptions struct {
 	Progress func(segments, bytes int64) // what was done since the last call
 }
 
-// Copied is what a copy did, or would do.
+// Copied is what a copy did or, in a dry run, would do.
 type Copied struct {
 	Head      string          `json:"head"`
 	Archives  []CopiedArchive `json:"archives"` // oldest first
@@ -164,7 +164,7 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 	return j, nil
 }
 
-// open looks at what is in the folder.
+// open examines what is in the folder.
 func (j *copyJob) open(ctx context.Context) error {
 	r, err := openSegments(ctx, j.to, j.dir.Dir, format.OpenOptions{Limits: j.s.r.limits})
 	if err == nil {
@@ -200,7 +200,7 @@ func (j *copyJob) close() error {
 	return r.close()
 }
 
-// plan finds out what is missing, and refuses what would destroy something.
+// plan finds out what is missing, and refuses a copy that would destroy something.
 func (j *copyJob) plan(ctx context.Context) error {
 	known := map[string]bool{}
 	j.c.Archives = make([]CopiedArchive, len(j.archives))
@@ -403,8 +403,8 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 	return err
 }
 
-// segmentOf reads a segment to be copied. One that is not what was written ends it: a copy
-// would vouch for it.
+// segmentOf reads a segment to be copied. A damaged segment is an error, because the copy would
+// record a correct checksum for it.
 func (s *Store) segmentOf(ctx context.Context, t *segmentTar, e tarfile.Entry) ([]byte, error) {
 	b, err := t.read(ctx, e, nil, s.r.trusting)
 	if err == nil && e.ID.IsData() && !s.r.trusting {
@@ -462,8 +462,8 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 	return binaries, graph, nil
 }
 
-// files reads one that lies beside the archives, here and there, and tells whether they say the
-// same: of a manifest, in which Java writes the time, the version.
+// files reads a file beside the archives from both stores, and reports whether both have the same
+// content. In a manifest only the version is compared, because Java writes the time into it.
 func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same bool, err error) {
 	if name == repo.GCLog {
 		b, err = j.s.gcLog(ctx)
@@ -489,7 +489,7 @@ func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same b
 	return b, old, bytes.Equal(b, old), nil
 }
 
-// file copies one that lies beside the archives.
+// file copies a file that is beside the archives.
 func (j *copyJob) file(ctx context.Context, name string) error {
 	b, old, same, err := j.files(ctx, name)
 	if err != nil || same {
@@ -563,8 +563,8 @@ func (j *copyJob) writeJournal(ctx context.Context) error {
 	if add == nil && len(parts) == 0 {
 		return j.put(ctx, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added), nil)
 	}
-	// Oak takes the last line of a part that it has written itself from its metadata: the
-	// next part is for what is written here.
+	// Oak finds the last line of a part that it has written itself in the part's metadata. So
+	// what is written here goes to the next part.
 	number, at, lines := 1, int64(0), 0
 	if n := len(parts); n > 0 {
 		last := parts[n-1]

@@ -95,7 +95,7 @@ type ExportOptions struct {
 	Depth int
 	// NoBinaries leaves out what binaries contain.
 	NoBinaries bool
-	// After is the path of a node behind which the export goes on.
+	// After is the path of a node. The export continues with the next one.
 	After string
 	// From is the path of a node with which the export goes on.
 	From string
@@ -181,7 +181,7 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 	return nil
 }
 
-// resume goes on with the node of a path, or behind it.
+// resume continues with the node of a path or, if behind is set, after it.
 func (x *exporter) resume(ctx context.Context, top spot, path string, behind bool) error {
 	name := nodePath(path)
 	rest, ok := name+"/", true
@@ -229,8 +229,8 @@ func (x *exporter) goOn(ctx context.Context, s spot, rest string, behind bool) (
 	return found, err
 }
 
-// ResumeExport finds in what an export has written so far the last node, which may
-// not have been written whole: at is where it begins. The path is empty if there is none.
+// ResumeExport finds the last node in an incomplete export. The node may be incomplete too; at is
+// the offset where it begins. The path is empty if there is no node.
 func ResumeExport(r io.ReaderAt, size int64) (path string, at int64, err error) {
 	return nodejson.LastNode(r, size)
 }
@@ -238,10 +238,9 @@ func ResumeExport(r io.ReaderAt, size int64) (path string, at int64, err error) 
 // mostListed is how many names of children are listed with a node.
 const mostListed = 1000
 
-// WriteJSON writes a node as an object with its properties, in the form of an export,
-// and its children: to a depth as objects, then by their names, of which there are at
-// most 1000. What of a property is longer than a megabyte is left out. The path of a
-// property writes that.
+// WriteJSON writes a node as an object with its properties, in the form of an export, and with
+// its children. Children down to depth are objects; below that only their names are written, at
+// most 1000. A value larger than a megabyte is omitted, unless name is the path of its property.
 func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth int) (lost int64, err error) {
 	name = nodePath(name)
 	paths := t.t.paths
@@ -337,7 +336,8 @@ func (o *objectWriter) children(ctx context.Context, s spot) error {
 	return nil
 }
 
-// A crowd writes nodes as JSON, several at once, in the order in which they are told.
+// A crowd encodes several nodes as JSON in parallel, and writes them in the order in which they
+// are passed to it.
 type crowd struct {
 	records *segment.Reader
 	how     nodejson.Options
@@ -434,7 +434,7 @@ func (c *crowd) encode(ctx context.Context, h *handful, to io.Writer) error {
 
 var errAhead = errors.New("too much data ahead of its turn")
 
-// Write takes what is encoded ahead.
+// Write receives what is encoded in advance.
 func (h *handful) Write(b []byte) (int, error) {
 	if len(h.b)+len(b) > exportPiece {
 		return 0, errAhead

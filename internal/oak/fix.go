@@ -49,9 +49,9 @@ const mostSteps = 100_000
 // mostDonors is how many older revisions are looked through.
 const mostDonors = 1000
 
-// PlanFix finds each damaged path of the newest revision, and for each the newest older
-// revision, or checkpoint, that has it whole. It writes nothing. With binaries it reads
-// what they contain, too.
+// PlanFix finds each damaged path of the newest revision and, for each, the newest older revision
+// or checkpoint in which it is intact. It writes nothing. With binaries it also reads their
+// contents.
 func (s *Store) PlanFix(ctx context.Context, binaries bool) (*Fix, error) {
 	v, err := s.reviser(ctx, true)
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []d
 	return all, nil
 }
 
-// node goes down to what is damaged. It is told of a node that can be found.
+// node descends to what is damaged. It must be called with a node that can be found.
 func (f *fixer) node(ctx context.Context, id segment.RecordID, names []string) error {
 	path := joinNames(names)
 	res, err := f.prover.Tree(ctx, id, path, nil)
@@ -240,7 +240,7 @@ func (f *fixer) broken(ctx context.Context, id segment.RecordID, names []string,
 	return cmp.Or(err, f.step(s, names, lost))
 }
 
-// root is one that cannot be read.
+// root handles a root that cannot be read.
 func (f *fixer) root(ctx context.Context, id segment.RecordID, lost *segment.Error) error {
 	s, ok, err := f.find(ctx, id, nil, f.whole(ctx, "/"))
 	if err == nil && !ok {
@@ -269,7 +269,7 @@ func (f *fixer) property(ctx context.Context, n segment.Node, names []string, na
 	return cmp.Or(err, f.step(s, names, lost))
 }
 
-// children puts back what a donor has of children whose names are lost.
+// children restores children whose names are lost from a donor.
 func (f *fixer) children(ctx context.Context, n segment.Node, names []string, lost *segment.Error) error {
 	if err := f.step(FixStep{Action: FixRemoveLost}, names, lost); err != nil {
 		return err

@@ -34,7 +34,7 @@ var Format = &format.Format{
 	Repair:   repair,
 }
 
-// detect knows a store by names in its folder, a tar by its name, an entry or an index.
+// detect identifies a store by names in its folder, and a tar by its name, an entry or an index.
 func detect(p format.Probe) format.Match {
 	if p.Size < 0 {
 		tars := slices.ContainsFunc(p.Names, isTar)

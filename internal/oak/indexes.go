@@ -9,7 +9,7 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A QueryIndex is the definition of an index, with what the index takes.
+// A QueryIndex is the definition of an index, with the space that the index needs.
 type QueryIndex struct {
 	Path         string `json:"path"`
 	Type         string `json:"type"`                    // lucene, property, counter and so on; disabled
@@ -79,7 +79,7 @@ func (t *Tree) describe(ctx context.Context, n segment.Node, x *QueryIndex) (err
 	if x.Type, err = textProperty(ctx, n, "type", mostWords); err != nil {
 		return err
 	}
-	// One lane, or several of which one is.
+	// The value is one lane, or a list that contains one.
 	p, ok, err := n.Property(ctx, "async")
 	if err == nil && ok && p.Len() > 0 {
 		v, verr := p.At(ctx, 0)

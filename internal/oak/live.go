@@ -14,14 +14,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A store may be written to while it is read. Oak writes segments first and the line of
-// the journal that needs them afterwards, and only ever at the end of a file; a cleanup
-// writes tars anew under another letter and removes those of before. So the journal is
-// looked at first, which settles the revision, and then the tars; what is open then stays
-// as it was. A tar that is not closed yet has no index: its segments are found by a scan,
-// as far as they are whole.
+// Other programs may write to a store while it is read. Oak writes segments first, and then the
+// line of the journal that needs them. It only appends to files. A cleanup writes tars again with
+// another letter, and removes the previous ones. So the journal is read first, which determines
+// the revision, and then the tars. What is open then does not change. A tar that is still being
+// written has no index; its complete segments are found by a scan.
 
-// mostTries is how often a store is opened anew because it has changed meanwhile.
+// mostTries is how often a store is reopened because it changed while it was opened.
 const mostTries = 16
 
 // mostListings is how often a store far away is listed for a revision whose segment was not
@@ -95,7 +94,7 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 func (r *repository) hold(ctx context.Context, name string) error {
 	o, err := store.OpenGrowing(ctx, r.st, r.list.Path(name))
 	if err == nil && !r.st.Can().Near {
-		// What is read next of it: no more than was to be asked for anyway.
+		// Read only what would be requested next in any case.
 		_, err = store.ReadTail(ctx, o, make([]byte, tailGuess))
 	}
 	if err != nil {
@@ -111,7 +110,7 @@ func (r *repository) hold(ctx context.Context, name string) error {
 	return nil
 }
 
-// holdParts opens a journal that is in parts, as it was listed, and remembers its end.
+// holdParts opens a journal that is in parts, as listed, and stores its end.
 func (r *repository) holdParts(ctx context.Context) error {
 	o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
 	if err != nil {
@@ -159,7 +158,7 @@ func (r *repository) holdShadowed(ctx context.Context) error {
 	return nil
 }
 
-// file opens a file beside the tars, as it was when the store was opened.
+// file opens a file beside the tars, in the state in which it was when the store was opened.
 func (r *repository) file(ctx context.Context, name string) (store.Object, error) {
 	if o := r.moment[name]; o != nil {
 		return lent{o}, nil
@@ -167,7 +166,8 @@ func (r *repository) file(ctx context.Context, name string) (store.Object, error
 	return store.OpenGrowing(ctx, r.st, r.list.Path(name))
 }
 
-// shownFile is file of those that are there. A store behind a network opens what is not.
+// shownFile is file for files that were listed. If the list is guessed, as in a remote store, it
+// opens others too.
 func (r *repository) shownFile(ctx context.Context, name string) (store.Object, error) {
 	if !r.list.Guessed && !slices.ContainsFunc(r.shown(), func(f repo.File) bool { return f.Name == name }) {
 		return nil, &fs.PathError{Op: "open", Path: r.list.Path(name), Err: fs.ErrNotExist}
@@ -175,7 +175,7 @@ func (r *repository) shownFile(ctx context.Context, name string) (store.Object, 
 	return r.file(ctx, name)
 }
 
-// lent is an object that another one closes.
+// lent is an object that its owner closes.
 type lent struct{ store.Object }
 
 func (l lent) Close() error { return nil }
@@ -186,7 +186,7 @@ func (l lent) Can() store.ObjectAbilities {
 	return can
 }
 
-// objectNamed returns what is open of the store.
+// objectNamed returns an open object of the store.
 func (r *repository) objectNamed(name string) store.Object {
 	if dir, base := path.Split(name); repo.Dir(dir) == r.list.Dir && r.moment[base] != nil {
 		return r.moment[base]
@@ -197,8 +197,8 @@ func (r *repository) objectNamed(name string) store.Object {
 	return nil
 }
 
-// lockedBy says who has the lock by which Oak keeps others from writing; empty is nobody,
-// or that this cannot be told.
+// lockedBy returns the owner of the lock by which Oak keeps other writers out. It returns "" if
+// there is none, or if that cannot be determined.
 func (r *repository) lockedBy(ctx context.Context) string {
 	locked := r.st.Can().Locked
 	if locked == nil {
@@ -214,9 +214,9 @@ func (r *repository) lockedBy(ctx context.Context) string {
 // anotherProgram writes, and nothing tells which.
 const anotherProgram = "another program"
 
-// settled reports whether what was opened is of one moment: no tar has gone meanwhile or
-// got another letter, and the newest revision is there. If nobody writes to the store, all
-// that is missing is lost.
+// settled reports whether everything was opened in the same state of the store: no tar was
+// removed or got another letter in between, and the newest revision exists. If no program writes
+// to the store, everything that is missing is lost.
 func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
 	now, err := repo.List(ctx, r.st, dir)
 	if err != nil {
@@ -255,8 +255,8 @@ func (r *repository) newestThere(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// cutLines takes the ends of lines for the ends of files of lines: what stands behind the
-// last one is being written.
+// cutLines makes each file of lines end after its last complete line. What follows is still being
+// written.
 func (r *repository) cutLines(ctx context.Context) error {
 	for _, f := range []*repo.File{r.list.Journal, r.list.GCLog} {
 		if f == nil || r.moment[f.Name] == nil {
@@ -324,8 +324,8 @@ func (r *repository) grown(now repo.Listing) bool {
 	return false
 }
 
-// writtenBy says who writes to the store right now; empty is nobody, as far as can be told.
-// Of a store that is not near only its growth tells.
+// writtenBy returns which program is writing to the store, or "" if none is known. In a remote
+// store only growth shows that.
 func (r *repository) writtenBy(ctx context.Context) (string, error) {
 	if r.writer != "" || r.list.Guessed || !slices.ContainsFunc(r.tars, func(t *segmentTar) bool { return t.none != nil }) {
 		return r.writer, nil
@@ -345,7 +345,7 @@ func (r *repository) writtenBy(ctx context.Context) (string, error) {
 	return r.writer, nil
 }
 
-// beingWritten is what is said of a store that somebody writes to; nil if nobody does.
+// beingWritten returns a problem if another program is writing to the store; otherwise nil.
 func (r *repository) beingWritten(ctx context.Context) (*format.Problem, error) {
 	by, err := r.writtenBy(ctx)
 	if by == "" || err != nil {
@@ -356,7 +356,7 @@ func (r *repository) beingWritten(ctx context.Context) (*format.Problem, error) 
 	return &c.Problem, nil
 }
 
-// again returns a tar that is open already, and as it was.
+// again returns a tar that is already open and has not changed.
 func (r *repository) again(l repo.Tar) *segmentTar {
 	t := r.had[l.Name]
 	if t == nil || t.file == nil || t.size != l.Size {
@@ -367,7 +367,7 @@ func (r *repository) again(l repo.Tar) *segmentTar {
 	return t
 }
 
-// before returns what an earlier scan of a tar has found, behind which this one begins.
+// before returns what an earlier scan of a tar found; the new scan begins after that.
 func (r *repository) before(t *segmentTar) (found []tarfile.Entry) {
 	was := r.had[t.Name]
 	if was == nil || was.file != nil || was.scanned == 0 || was.scanned > t.size {

@@ -48,8 +48,8 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	return &segmentReader{repository: r}, nil
 }
 
-// segmentReader shows segments as files, in a folder for each tar, and the files
-// beside the tars. Nothing is held for a segment but its row of the index.
+// segmentReader presents segments as files, in a folder for each tar, and the files beside the
+// tars. For each segment it keeps only its row of the index in memory.
 type segmentReader struct {
 	*repository
 
@@ -58,8 +58,8 @@ type segmentReader struct {
 	bytes  int                            // of them
 }
 
-// heldGraphs is how many bytes of graphs are held, those of a hundred tars, before the
-// next ones take their place.
+// heldGraphs is how many bytes of graphs are kept in memory, those of a hundred tars, before
+// others replace them.
 const heldGraphs = 32 << 20
 
 func (r *segmentReader) Close() error { return r.close() }
@@ -113,8 +113,8 @@ func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Gr
 	return g, nil
 }
 
-// targets are what a data segment refers to, as the graph of its tar says, or, where
-// there is none, the segment: none if it is damaged.
+// targets returns the segments that a data segment refers to, from the graph of its tar or, if
+// there is none, from the segment. It returns none if the segment is damaged.
 func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.Entry) (tarfile.IDs, error) {
 	g, err := r.graphOf(ctx, t)
 	switch {
@@ -292,7 +292,7 @@ func (r *segmentReader) Can() format.Abilities {
 	return can
 }
 
-// left returns what the scan of a tar without an index left out, if it did.
+// left returns what the scan of a tar without an index omitted, or nil.
 func (r *segmentReader) left() *format.Problem {
 	for _, t := range r.tars {
 		if p := t.left(); p != nil {
@@ -421,10 +421,10 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	return about, r.aboutTars(ctx, fact)
 }
 
-// mostTars is how many tars are told one by one.
+// mostTars is how many tars are listed one by one.
 const mostTars = 64
 
-// aboutTars says how much of each tar is garbage, as far as that can be told.
+// aboutTars reports how much of each tar is garbage, if that can be determined.
 func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, args ...any)) error {
 	var c *Cleanup
 	if !r.single {

@@ -76,8 +76,8 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	return j, nil
 }
 
-// Apply puts the journal in the place of the one that is there, which is kept as a
-// backup. The caller has the store's lock, and had it before the store was opened.
+// Apply replaces the existing journal, which is kept as a backup. The caller must hold the
+// store's lock, and must have held it since before the store was opened.
 func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
 	c := JournalChange{Head: j.Head.Revision, Notes: []string{}}
 	err := j.s.replaceJournal(ctx, &c, func() error {
@@ -279,17 +279,17 @@ func (f *finder) add(c candidate) {
 	}
 }
 
-// compareCandidates is the order of the reference: what a store did within a
-// millisecond nobody can tell.
+// compareCandidates has the order of the reference. The order of revisions within the same
+// millisecond cannot be determined.
 func compareCandidates(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.millis, b.millis), a.Segment.Compare(b.Segment), cmp.Compare(a.Number, b.Number))
 }
 
-// sorted are the candidates by time, and those without checkpoints that are older than
-// all with them: once a store has had a checkpoint it keeps the node for them.
+// sorted returns the candidates by time. Those without checkpoints that are older than all with
+// checkpoints are separate: once a store has had a checkpoint, it keeps the node for them.
 //
-// An index may have nodes that look like these. A root that has got its primary type
-// keeps it, by which some of those are told.
+// An index may contain nodes that look like these. A root that has received its primary type
+// keeps it, which distinguishes some of them.
 func (f *finder) sorted() (full, bare []candidate) {
 	slices.SortFunc(f.found, compareCandidates)
 	typed := false
@@ -417,10 +417,10 @@ func (s *Store) shorten(ctx context.Context, name string, n int64) error {
 	return err
 }
 
-// trimGCLog drops the last lines of gc.log whose roots are in no tar. By such a line
-// the next collection of a running Oak takes all that was compacted for garbage, among
-// which is what an older head needs. A root that is there and newer than the head does
-// no harm: only what was compacted after it is garbage then.
+// trimGCLog removes the last lines of gc.log whose roots are in no tar. Because of such a line,
+// the next collection of a running Oak would treat everything that was compacted as garbage,
+// including what an older head needs. A root that exists and is newer than the head does no harm:
+// only what was compacted after it is garbage then.
 func (s *Store) trimGCLog(ctx context.Context, c *JournalChange) error {
 	if s.r.list.GCLog == nil {
 		return nil

@@ -97,7 +97,7 @@ func (x *Referrers) direct(ctx context.Context, r *segmentReader, target segment
 // wayBytes is what finding a way holds of a segment.
 const wayBytes = 100
 
-// way finds a shortest way from one segment to another.
+// way finds a shortest path from one segment to another.
 func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segment.ID) error {
 	by := map[segment.ID]segment.ID{from: from}
 	for queue := []segment.ID{from}; len(queue) > 0; queue = queue[1:] {
@@ -142,7 +142,7 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 	return nil
 }
 
-// errEnough ends a walk that has found what it was for.
+// errEnough ends a walk that has found what it was looking for.
 var errEnough = errors.New("enough")
 
 type nodeFinder struct {

@@ -19,8 +19,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans which tars are written anew. It reads every segment. A store that somebody
-// writes to is refused.
+// repair plans which tars are rewritten. It reads every segment. It refuses a store that another
+// program is writing to.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (_ format.Plan, err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
@@ -130,8 +130,8 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		return err
 	}
 	if n.Action == rescue.Rewrite && n.Base >= 0 && !n.Gain {
-		// All that could be done is to leave out what is damaged, which somebody may
-		// still read some of.
+		// A rewritten tar would only omit what is damaged, and a program may still be able to
+		// read a part of that.
 		n.Action = rescue.Nothing
 		m.lose("%s: its damage cannot be repaired; kept unchanged", n.letters[n.Base].Name)
 	}
@@ -199,7 +199,7 @@ func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 	}
 }
 
-// look finds out what is to be done about the files beside the tars.
+// look determines what to do about the files beside the tars.
 func (m *mending) look(ctx context.Context) error {
 	if m.manifest = m.r.list.Manifest == nil; m.manifest {
 		m.notes = append(m.notes, "wrote a manifest, which Oak needs to open the store")
@@ -377,7 +377,7 @@ func (m *mending) lostNode(checkpoint string, l proof.Loss) {
 	m.lost = append(m.lost, fmt.Sprintf("%s: %v", where, l.Err))
 }
 
-// mostLostNodes is how many places are told.
+// mostLostNodes is how many places are reported.
 const mostLostNodes = 100
 
 // doubtful reports whether anything is known of a segment but this.
@@ -516,8 +516,8 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 	return rescue.Write(ctx, to, out, &p)
 }
 
-// backupName is the first free name that the reference would give a backup of a tar, or that
-// of one that is there: of a repair that was killed.
+// backupName returns the first free name that the reference would use for a backup of a tar, or
+// the name of an existing backup that a killed repair has left.
 func (m *mending) backupName(ctx context.Context, tar string) (name string, there bool, _ error) {
 	for i := 1; ; i++ {
 		name := tar + ".bak"

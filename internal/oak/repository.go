@@ -58,10 +58,10 @@ type segmentTar struct {
 	scanned        int64             // up to where it need not be scanned again
 }
 
-// fetchedAhead is how many tails are asked for at once.
+// fetchedAhead is how many tails are requested at once.
 const fetchedAhead = 32
 
-// openRepository opens the store in a folder, or a single tar, and knows all its files.
+// openRepository opens the store in a folder, or a single tar, and finds all its files.
 func openRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*repository, error) {
 	r, err := openSegments(ctx, st, name, o)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *repository) beside(ctx context.Context) (err error) {
 	return err
 }
 
-// openSegments opens what the segments are in, and knows only where those are.
+// openSegments opens what contains the segments, and only determines where they are.
 func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
 	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), trusting: o.NoVerify, release: func() {}}
 	defer func() {
@@ -108,7 +108,7 @@ func openSegments(ctx context.Context, st store.Store, name string, o format.Ope
 	return r, r.openMoment(ctx, dir)
 }
 
-// find lists the files of a store, and knows what is none.
+// find lists the files of a store. It returns an error if the folder is not a store.
 func (r *repository) find(ctx context.Context, dir string) (err error) {
 	if r.list, err = repo.List(ctx, r.st, dir); err != nil {
 		return err
@@ -199,7 +199,7 @@ func (r *repository) openNumbers(ctx context.Context, some [][]repo.Tar) (err er
 	return nil
 }
 
-// tailGuess is what is read of a tar's end at first.
+// tailGuess is how much of a tar's end is read first.
 const tailGuess = 64 << 10
 
 // openNumber opens the newest letter with a sound index, or else scans all of them.
@@ -251,7 +251,7 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err er
 	return nil
 }
 
-// mostNotes is how much of what a scan meets is remembered.
+// mostNotes is how many findings of a scan are kept.
 const mostNotes = 100
 
 // scan finds the segments of a tar without an index.
@@ -354,8 +354,8 @@ func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error]
 	}
 }
 
-// wholeFile reads a file beside the tars, as it was when the store was opened; nil if there
-// is none.
+// wholeFile reads a file beside the tars, in the state in which it was when the store was opened.
+// It returns nil if there is none.
 func (r *repository) wholeFile(ctx context.Context, name string, most int64) ([]byte, error) {
 	o, err := r.shownFile(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -376,9 +376,10 @@ func (r *repository) wholeFile(ctx context.Context, name string, most int64) ([]
 	return b, o.ReadAt(ctx, b, 0)
 }
 
-// gcLog is gc.log for a copy, without last lines whose revisions are not there: by such a line Oak
-// takes all that was compacted for garbage. If the last compaction has left no line, as long as
-// it cleans up, the copy gets one: else Oak would take what it wrote for leftovers.
+// gcLog returns gc.log for a copy, without last lines whose revisions do not exist. Because of
+// such a line Oak would treat everything that was compacted as garbage. If the last compaction
+// has not written a line yet because it is still cleaning up, the copy gets one. Otherwise Oak
+// would treat what the compaction wrote as leftovers.
 func (s *Store) gcLog(ctx context.Context) ([]byte, error) {
 	b, err := s.r.wholeFile(ctx, repo.GCLog, maxLog)
 	if err != nil {
@@ -476,7 +477,7 @@ var codes = map[string]format.Code{
 // fault is a CorruptError in the making.
 var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
 
-// storeFault makes a CorruptError of an error that says what is wrong with a tar.
+// storeFault converts an error about a tar to a CorruptError.
 func (r *repository) storeFault(err error) error {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
 		object, off := e.Object, e.Offset

@@ -24,7 +24,7 @@ type Revised struct {
 	Bytes    int64    `json:"bytes"` // of tars
 }
 
-// A change is what becomes of a node and of what is below it.
+// A change is what is done to a node and to everything below it.
 type change struct {
 	below map[string]*change // by the names of children
 	gone  bool               // with all below it
@@ -51,11 +51,11 @@ func (c *change) at(names ...string) *change {
 	return c
 }
 
-// A reviser writes one new revision of a store that nobody has open, as Oak writes one: its
-// segments are in a tar of the next number, of the generation of the head, and refer to
-// what is there. The tar appears whole, then the journal gets a line: before that line
-// the store is what it was, whatever happens. The caller has the store's lock, and had
-// it before the store was opened.
+// A reviser writes one new revision of a store that no other program has open, as Oak would: its
+// segments are in a tar of the next number, have the generation of the head, and refer to
+// existing segments. The complete tar appears first, then a line is added to the journal. Until
+// then the store is unchanged, whatever happens. The caller must hold the store's lock, and must
+// have held it since before the store was opened.
 type reviser struct {
 	s     *Store
 	head  repo.Head
@@ -153,7 +153,7 @@ func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err erro
 	return v.said, err
 }
 
-// appendRevision writes a line of the journal behind the last, which may be half of one.
+// appendRevision writes a line after the last one of the journal, which may be incomplete.
 func appendRevision(ctx context.Context, journal store.Amendment, id segment.RecordID, millis int64) error {
 	size := journal.Size()
 	var line []byte
@@ -205,7 +205,8 @@ func (v *reviser) apply(ctx context.Context, id segment.RecordID, c *change, nam
 	return is, v.s.r.corrupt(err, superPath(names))
 }
 
-// superPath is a path below the super root as it is told: of the tree, if it is in that.
+// superPath returns a path below the super root as it is shown: relative to the tree, if it is in
+// the tree.
 func superPath(names []string) string {
 	if len(names) > 0 && names[0] == rootName {
 		return cmp.Or(joinNames(names[1:]), "/")

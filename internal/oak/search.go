@@ -17,13 +17,13 @@ type FindOptions struct {
 	Where []Where
 	// Name, if there is one, says which names of nodes are looked for.
 	Name func(string) bool
-	// After is the path of a node behind which the search goes on.
+	// After is the path of a node. The search continues with the next one.
 	After string
 	// Properties are wanted, too.
 	Properties bool
 }
 
-// Found is a node that was found, or one of which nobody knows.
+// Found is a node that matches, or one that may match but cannot be read.
 type Found struct {
 	Path       string          `json:"path"`
 	Properties json.RawMessage `json:"properties,omitempty"` // as in an export, but for what is longer than a megabyte

@@ -23,7 +23,7 @@ type SizeNode struct {
 	Lost   int64 `json:"lost,omitempty"` // places that damage hid
 }
 
-// Total is what a tree takes in the store.
+// Total returns how many bytes a tree takes in the store.
 func (n *SizeNode) Total() int64 { return n.Records + n.Binaries }
 
 func (n *SizeNode) add(m *SizeNode) {
@@ -137,7 +137,7 @@ const (
 
 func aligned(n int64) int64 { return (n + 3) &^ 3 }
 
-// node adds what is a node's own.
+// node adds what belongs to the node itself.
 func (m *measure) node(ctx context.Context, n segment.Node, sum *SizeNode) error {
 	sum.Nodes++
 	shape := n.Template()

@@ -35,7 +35,7 @@ type kept struct {
 	bytes int
 }
 
-// parsedBytes is how much is held of segments: a few hundred.
+// parsedBytes is how many bytes of segments are kept in memory: a few hundred segments.
 const parsedBytes = 48 << 20
 
 // Segment reads a segment, of several copies the first that is sound.
@@ -72,7 +72,7 @@ func (p *parsed) keep(s *segment.Segment) {
 	}
 }
 
-// count counts what is in memory of a segment by now, and forgets others if need be.
+// count counts how much of a segment is in memory now, and removes others if necessary.
 func (p *parsed) count(k *kept) {
 	now := k.Held()
 	p.bytes += now - k.bytes
@@ -145,8 +145,8 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// read reads a segment into buf, or into a longer slice if that is too short. It must be
-// what was written, as far as its header says, unless it is trusted.
+// read reads a segment into buf, or into a longer slice if buf is too short. Unless the segment
+// is trusted, it must match its header.
 func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trusted bool) ([]byte, error) {
 	if !t.holds(e) {
 		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}

@@ -32,7 +32,7 @@ type Surgery struct {
 	Revised
 }
 
-// A place of the head that is to become another.
+// An operation is a place of the head that is to be changed.
 type operation struct {
 	v     *reviser
 	names []string // on the way to the node
@@ -259,15 +259,15 @@ func (s *Store) Remove(ctx context.Context, path string, o RemoveOptions) (Surge
 	return op.commit(ctx)
 }
 
-// lostProperties are those of a node of which something cannot be read.
+// lostProperties returns the properties of a node that cannot be read completely.
 func (s *Store) lostProperties(ctx context.Context, n segment.Node) (names []string, err error) {
 	tr := s.trees(true, 1)
 	err = tr.prover.Own(ctx, n, func(property string, _ *segment.Error) { names = append(names, property) })
 	return names, err
 }
 
-// A Donor is where a node is copied from: a tree of this store or another one, an
-// export, or a package.
+// A Donor is where a node is copied from: a tree of this store or another one, an export, or a
+// package.
 type Donor struct {
 	Tree    *Tree
 	Export  io.Reader
@@ -280,10 +280,10 @@ type ReplaceOptions struct {
 	DryRun   bool
 }
 
-// Replace puts a node of a donor, with all below it, in the place of the one at the same
-// path, which may be damaged or not there; its parent must be. What of the same store is
-// of the head's generation is referred to; all else is copied, for Oak's cleanup goes by
-// generations. Binaries in a data store stay there. A donor that is damaged is refused.
+// Replace copies a node of a donor, with everything below it, to the same path. The node at that
+// path may be damaged or missing, but its parent must exist. Records of the same store and of the
+// head's generation are referred to. Everything else is copied, because Oak's cleanup removes
+// segments by generation. Binaries in a data store stay there. A damaged donor is refused.
 func (s *Store) Replace(ctx context.Context, path string, from Donor, o ReplaceOptions) (Surgery, error) {
 	op, err := s.operation(ctx, "replace", path, o.Property, o.DryRun)
 	if err != nil {
@@ -397,7 +397,7 @@ func (o *operation) donated(ctx context.Context, c *compact.Copier, from *treeRe
 	return to, from.corrupt(err, o.said.Path)
 }
 
-// soundTree is an error about what is damaged below a node.
+// soundTree returns an error if anything below a node is damaged.
 func (t trees) soundTree(ctx context.Context, id segment.RecordID, path string) error {
 	res, err := t.prover.Tree(ctx, id, path, nil)
 	if err == nil && !res.Whole {

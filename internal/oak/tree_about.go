@@ -51,7 +51,8 @@ func (t *treeReader) About(ctx context.Context) (format.About, error) {
 	return about, nil
 }
 
-// mostCheckpoints is how many are listed. A store has a few, if nobody forgets them.
+// mostCheckpoints is how many are listed. A store has a few, unless programs fail to release
+// them.
 const mostCheckpoints = 100
 
 func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg string, args ...any)) error {
@@ -117,7 +118,7 @@ func (t *treeReader) checkpointTimes(ctx context.Context, id segment.RecordID) (
 	return said, nil
 }
 
-// timeOf is a time as text behind words, nothing if there is none.
+// timeOf returns words followed by a time as text, or "" if there is no time.
 func timeOf(words string, millis int64) string {
 	switch {
 	case millis < 0:

@@ -29,7 +29,7 @@ const (
 	mostWords    = 256 // bytes of a type or an encoding
 )
 
-// original is where an asset has what was uploaded.
+// original is the path of the uploaded file in an asset.
 var original = []string{jcrContent, "renditions", "original"}
 
 // Entries goes down the tree in its order.
@@ -59,7 +59,7 @@ func (f *filesReader) Can() format.Abilities {
 	return can
 }
 
-// find goes to what is shown by a path. The error is fs.ErrNotExist itself where there is none.
+// find finds what is shown at a path. If there is nothing, the error is fs.ErrNotExist itself.
 func (f *filesReader) find(ctx context.Context, name string) (at spot, e format.Entry, err error) {
 	at = spot{name: ".", id: f.top}
 	for rest, more := name, name != "."; ; {
@@ -109,7 +109,7 @@ func (t *treeReader) below(ctx context.Context, at spot, elem string) (spot, err
 	return spot{at.under(elem), id, at.depth + 1, lost}, err
 }
 
-// listed yields what is in a directory, and, if it goes on, what is in that.
+// listed yields what is in a directory and, if on is set, everything below it.
 func (f *filesReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		s, e, err := (&filesReader{f.paths}).find(ctx, dir)
@@ -135,8 +135,8 @@ func (f *filesReader) listed(ctx context.Context, dir string, on bool) iter.Seq2
 	})
 }
 
-// walk tells of what is in a node, which is shown as a kind. The content of a file is not, but
-// Oak lets other nodes be below one.
+// walk yields what is in a node, which is shown as the given kind. It omits the content of a
+// file, but Oak allows other nodes below a file.
 func (f *filesReader) walk(ctx context.Context, s spot, kind format.Kind, above []segment.RecordID, on bool, tell func(format.Entry) error) error {
 	above = append(above, s.id)
 	for c, err := range f.children(ctx, s) {
@@ -251,7 +251,7 @@ func (f *filesReader) file(ctx context.Context, e *format.Entry, n segment.Node,
 	return true, err
 }
 
-// contentType says what the content is, as the node says it, if that is fit to be said.
+// contentType sets the content type that the node has, if it is valid.
 func (f *filesReader) contentType(ctx context.Context, e *format.Entry, content segment.Node) error {
 	var words [2]string
 	for i, name := range []string{mimeName, encodingName} {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A target is what a path leads to: a node, a property of it, or one of the values of that.
+// A target is what a path leads to: a node, a property, or one of a property's values.
 type target struct {
 	spot     // of the node
 	name     string
@@ -69,7 +69,8 @@ func (t *treeReader) find(ctx context.Context, name string) (target, error) {
 	return target{spot: at, name: at.name}, nil
 }
 
-// mostMisnamed bounds what misnamed looks at: names that are not there are asked for often.
+// mostMisnamed limits how much misnamed examines, because names that do not exist are often
+// looked up.
 const mostMisnamed = 1024
 
 // misnamed finds a child by a damaged name, which is not where its hash says, but listed.
@@ -88,7 +89,7 @@ func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) 
 	return segment.RecordID{}, false, nil
 }
 
-// unlessDamage leaves out errors that only say what is damaged.
+// unlessDamage returns nil for errors that only report damage.
 func (t *treeReader) unlessDamage(err error) error {
 	if err != nil && t.damage(err) != nil {
 		return nil
@@ -96,7 +97,7 @@ func (t *treeReader) unlessDamage(err error) error {
 	return err
 }
 
-// lostChild finds a child of which not even the name is known.
+// lostChild finds a child whose name is lost.
 func (t *treeReader) lostChild(ctx context.Context, s spot, elem string) (spot, error) {
 	want := s.under(elem)
 	for c, err := range t.children(ctx, s) {
@@ -152,7 +153,7 @@ func (t *treeReader) property(ctx context.Context, n segment.Node, name string) 
 	return p, false, nil, nil
 }
 
-// Lookup reads what is on the way, and no list of children.
+// Lookup reads what is on the path, and no list of children.
 func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	t = t.paths
 	x, err := t.find(ctx, name)
@@ -190,7 +191,7 @@ func (t *treeReader) Can() format.Abilities {
 	}}
 }
 
-// listed yields what is in a directory, and, if it goes on, what is in that.
+// listed yields what is in a directory and, if on is set, everything below it.
 func (t *treeReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		x, err := t.paths.find(ctx, dir)

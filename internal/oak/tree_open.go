@@ -31,8 +31,8 @@ const (
 	checkpointsName = "checkpoints"
 )
 
-// treeDepth is how deep a tree may be where nobody says: deeper than the house's
-// limit of nested structures, for levels cost little here.
+// treeDepth is the default limit of a tree's depth. It is larger than holdall's general limit of
+// nested structures, because levels cost little here.
 const treeDepth = 1000
 
 func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
@@ -53,8 +53,8 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 	return t, nil
 }
 
-// choose finds the node that is shown as the root. It reads the journal and the super
-// root, and what is on the way to a checkpoint.
+// choose finds the node that is shown as the root. It reads the journal, the super root and, for
+// a checkpoint, the nodes on the path to it.
 func (t *treeReader) choose(ctx context.Context, param map[string]string) (err error) {
 	super := param[superParam] == "true"
 	if super && t.checkpoint != "" {
@@ -77,7 +77,7 @@ func (t *treeReader) choose(ctx context.Context, param map[string]string) (err e
 	return err
 }
 
-// errNoChild is what is missing on the way to what is shown.
+// errNoChild means that a node on the path to the shown root does not exist.
 var errNoChild = errors.New("no such child")
 
 // down goes from the top to a child of it, and to a child of that.
@@ -114,8 +114,8 @@ func (t *treeReader) revision(ctx context.Context, said string) (repo.Entry, err
 	return t.revisionAt(ctx, limit)
 }
 
-// revisionAt finds the newest revision that is not after a time, and is there. What a
-// line without a time says of that nobody knows.
+// revisionAt finds the newest revision that exists and is not after a time. The time of a line
+// without one is not known.
 func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entry, error) {
 	if t.list.Journal == nil {
 		_, err := t.head(ctx)
@@ -132,7 +132,7 @@ func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entr
 	return repo.Entry{}, fmt.Errorf("oak: %s: no revision at or before %s: %w", t.list.Path(repo.Journal), limit.Format(time.RFC3339), fs.ErrNotExist)
 }
 
-// journalFault makes a CorruptError of what is wrong with a journal.
+// journalFault converts an error about a journal to a CorruptError.
 func (t *treeReader) journalFault(err error) error {
 	if e, ok := errors.AsType[*repo.Error](err); ok {
 		code := format.Dangling
@@ -189,7 +189,7 @@ func (r *repository) damage(err error) *format.CorruptError {
 	return r.treeFault(class, e.Segment, e.Off, "%v", e)
 }
 
-// corrupt is damage as an error about an entry; other errors stay what they are.
+// corrupt converts damage to an error about an entry. It returns other errors unchanged.
 func (r *repository) corrupt(err error, entry string) error {
 	c := r.damage(err)
 	if c == nil {

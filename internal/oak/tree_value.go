@@ -36,7 +36,7 @@ type (
 // isBinaries reports whether a property is a directory of its values.
 func isBinaries(p segment.Property) bool { return p.Multi && p.Type == segment.Binary }
 
-// properties calls do with the entries of a node's properties, and what they are of.
+// properties calls do with the entry of each of a node's properties, and with the property.
 func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) error) error {
 	n, err := t.records.Node(ctx, s.id)
 	if err != nil {
@@ -136,7 +136,7 @@ func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Val
 	return err
 }
 
-// external says of a value in a data store what it is called, how long it is and where it is.
+// external returns the ID, the size and the place of a value in a data store.
 func (t *treeReader) external(ctx context.Context, v segment.Value) (id string, size int64, ref blobRef, err error) {
 	id, err = v.BlobID(ctx, mostBlobID)
 	if err != nil {
@@ -152,8 +152,8 @@ func (t *treeReader) external(ctx context.Context, v segment.Value) (id string, 
 	return id, size, blobRef(strings.TrimSuffix(t.datastore, "/") + "/" + object), nil
 }
 
-// Extents of a value are inline where it lies among records, which were read to find
-// it, and runs of a tar where it fills segments of its own.
+// Extents yields the extents of a value. They are inline where the value is stored in records,
+// which were read to find it, and runs of a tar where it fills segments of its own.
 func (t *treeReader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		off = max(off, 0)
@@ -211,8 +211,8 @@ func (t *treeReader) valueExtents(ctx context.Context, id segment.RecordID, size
 	return nil
 }
 
-// place says where a piece lies, from which a run of content comes. It is inline if it lies
-// among records, or if there are several copies, of which one may be damaged.
+// place sets where a piece is stored that a run of content comes from. It is inline if it is
+// stored in records, or if there are several copies, because one of them may be damaged.
 func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piece) error {
 	tar, e, ok := t.locate(p.Segment)
 	if !p.Segment.IsData() && !slices.ContainsFunc(t.tars, func(other *segmentTar) bool {

@@ -114,14 +114,14 @@ func (w *Watcher) Next(ctx context.Context) iter.Seq2[Arrival, error] {
 				return err
 			}
 		}
-		// Only now is all told of that the journal had.
+		// Only now has everything in the journal been reported.
 		w.size, err = w.s.journalSize(ctx)
 		return err
 	})
 }
 
-// news are the revisions behind the last one in the journal, the newest first. If that is
-// not found there, it is the newest alone.
+// news returns the revisions after the last reported one in the journal, the newest first. If
+// that one is not found, it returns only the newest.
 func (w *Watcher) news(ctx context.Context) (all []repo.Entry, found bool, err error) {
 	for e, err := range w.s.r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {

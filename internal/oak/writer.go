@@ -34,11 +34,11 @@ const (
 	mostTar  = 1 << 30 // Oak takes 2 GiB, and a tar gets longer by a segment and its end
 )
 
-// treeWriter writes a store of one revision. Names are as treeReader has them, and what
-// it yields becomes what it was; a file becomes an nt:file.
+// treeWriter writes a store with one revision. Names are those of treeReader. Nodes and
+// properties from a treeReader keep their types; a file becomes an nt:file.
 //
-// The root has no properties, like that of a store that Oak has just made. It is no
-// rep:root, which must have a jcr:system.
+// The root has no properties, as in a store that Oak has just made. It is not a rep:root, which
+// must have a jcr:system.
 type treeWriter struct {
 	below  *noting
 	stage  *store.Stage
@@ -76,7 +76,7 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 	return w, nil
 }
 
-// missingFolder is what a node is that something is below, and nothing more is known of.
+// missingFolder is a node that is only known because another one is below it.
 var missingFolder = []segment.NewProperty{nameProperty(primaryTypeName, folderType)}
 
 func noPlace(e format.Entry, why string, a ...any) error {
@@ -110,7 +110,7 @@ func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error
 }
 
 func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
-	// Of several binaries each follows the folder that stands for their property.
+	// If there are several binaries, each follows the folder that represents their property.
 	digits, below := strings.CutPrefix(e.Name, w.arrays+"/")
 	if i, ok := readIndex(digits); ok && below && w.arrays != "" && e.Kind == format.Property {
 		return w.addElement(ctx, e, i, r)
@@ -257,7 +257,7 @@ func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *s
 	return w.tree.SetElement(path[:last], path[last], i, v)
 }
 
-// addArray adds a property of several values, of which the content is a JSON array.
+// addArray adds a property of several values, whose content is a JSON array.
 func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string, p newtree.Property, r *sized) error {
 	values := &arrayReader{in: bufio.NewReader(r)}
 	n := 0
@@ -303,7 +303,7 @@ func (s *sized) Read(p []byte) (int, error) {
 	case err == nil && s.ctx.Err() != nil:
 		err = context.Cause(s.ctx)
 	case err == io.ErrUnexpectedEOF:
-		// Readers below take it for the end of what they read in parts.
+		// Functions that read content in parts would interpret this error as its end.
 		err = fmt.Errorf("%s: content: %w", format.Escape(s.e.Name), err)
 	}
 	if err != nil && err != io.EOF {
@@ -361,8 +361,8 @@ func (w *treeWriter) Abort() error {
 	return w.release()
 }
 
-// noting is a store that knows what it was given, so that of a store that cannot be
-// published whole nothing stays.
+// noting is a store that records what was written to it, so that nothing remains of a store that
+// cannot be published completely.
 type noting struct {
 	store.Store
 	open []store.Writer
@@ -380,7 +380,7 @@ func (n *noting) create(ctx context.Context, name string, wish store.Wishes) (st
 	return notingWriter{out, n, name}, err
 }
 
-// close gives back what writers may hold behind their Commit.
+// close releases what writers may keep after their Commit.
 func (n *noting) close() error {
 	var errs []error
 	for _, out := range n.open {
