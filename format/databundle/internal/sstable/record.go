@@ -26,8 +26,8 @@ const (
 // A logReader gives the records of a log, or of a manifest, which is one.
 type logReader struct {
 	w *window
-	// report hears of what is wrong, and decides whether it ends the reading,
-	// by returning it, or is skipped.
+	// report is called with each fault. If it returns the error, reading ends; otherwise the
+	// fault is skipped.
 	report func(*Error) error
 
 	record []byte // good until the next one

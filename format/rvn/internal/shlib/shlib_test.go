@@ -100,7 +100,7 @@ func TestNamesAreFoundInEveryClassAndByteOrder(t *testing.T) {
 	}
 }
 
-// debug/elf is believed of files that nobody damaged.
+// debug/elf is used as the reference for undamaged files.
 func TestNamesAgreeWithDebugELFOnFilesOfThisSystem(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

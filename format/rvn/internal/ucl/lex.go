@@ -248,7 +248,7 @@ func (p *parser) heredocWord() string {
 	return rest[:n]
 }
 
-// heredoc reads the lines up to one that word ends, without the last newline.
+// heredoc reads the lines up to the one that consists of word, and drops the last newline.
 func (p *parser) heredoc(word string) string {
 	opened := p.pos
 	start := p.pos + len("<<") + len(word) + len("\n")
@@ -274,8 +274,8 @@ func endsHeredoc(rest string) bool {
 	return rest == "" || rest[0] == '\n' || rest[0] == ';' || rest[0] == ','
 }
 
-// bare reads what stands without quotes: null, a boolean, a number or else a
-// string. Brackets within it are part of it in pairs.
+// bare reads a value without quotes: null, a boolean, a number or otherwise a string. Pairs of
+// brackets within it are part of it.
 func (p *parser) bare() Value {
 	start := p.pos
 	var braces, squares int
