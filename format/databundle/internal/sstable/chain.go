@@ -19,8 +19,8 @@ type chain struct {
 }
 
 const (
-	// usualBlock is how far the end of a block is searched for first. longest is the longest
-	// block that is found if its beginning is not known either.
+	// usualBlock is how far the end of a block is searched for first. It is also the size of
+	// the longest block that is found if its beginning is not known.
 	usualBlock = 64 << 10
 	searchRun  = 4 * usualBlock
 )

@@ -70,7 +70,7 @@ func slot(rows []row, v uint64) (*row, uint8) {
 func (f *finder) index(b []byte, to int) {
 	i := f.next
 	if to-i > 384 {
-		// In a long match, the places in the middle are also found through other matches.
+		// Skip the middle of a long match, which is also found elsewhere.
 		for end := i + 96; i < end; i++ {
 			r, tag := slot(f.rows, load64(b, i))
 			r.put(tag, i)

@@ -157,8 +157,8 @@ func (t *table) build() {
 	}
 }
 
-// begin returns the state from which the decoder reads the code s last. There are no bits before
-// it.
+// begin returns the encoder's first state, from which the decoder gets the code s. No bits
+// precede it.
 func (t *table) begin(s uint8) uint32 {
 	d := t.steps[s&63]
 	shed := (d.bits + 1<<15) >> 16

@@ -73,7 +73,7 @@ func (s *seeker) note(b []byte, i int) {
 func (s *seeker) index(b []byte, to int) {
 	i := s.next
 	if to-i > 384 {
-		// In a long match, the places in the middle are also found through other matches.
+		// Skip the middle of a long match, which is also found elsewhere.
 		for end := i + 96; i < end; i++ {
 			s.note(b, i)
 		}

@@ -81,8 +81,8 @@ func (t *tally) since(u *tally) int64 {
 		entropy(t.offset[:], u.offset[:], 5*bit)
 }
 
-// entropy returns the size of the codes that were counted in t but not in u, including their
-// table, in which each code takes each.
+// entropy returns the size of the codes that were counted in t but not in u, and of a table
+// in which every one of them takes each.
 func entropy(t, u []uint32, each int64) (sum int64) {
 	n := uint32(0)
 	u = u[:len(t)]

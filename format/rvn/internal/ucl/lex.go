@@ -248,7 +248,8 @@ func (p *parser) heredocWord() string {
 	return rest[:n]
 }
 
-// heredoc reads the lines up to the one that consists of word, and drops the last newline.
+// heredoc reads the lines up to the one that word begins and endsHeredoc accepts. It drops the
+// last newline.
 func (p *parser) heredoc(word string) string {
 	opened := p.pos
 	start := p.pos + len("<<") + len(word) + len("\n")
