@@ -104,7 +104,8 @@ type Decoder struct {
 	err     error
 }
 
-// due is what was announced: a value's content, or the values of an array from one on.
+// due is what was announced: a value's content, or the values of an array beginning with one of
+// them.
 type due struct {
 	property string
 	typ      segment.PropertyType
@@ -433,7 +434,7 @@ var propertyTypes = func() map[string]segment.PropertyType {
 // maxValues is how many values a property can have: a list of three levels.
 const maxValues = 255 * 255 * 255
 
-// property reads a property: first what is there, then what that makes of it.
+// property reads a property. It first reads all members, and then interprets them.
 func (p *parser) property(x *Property) error {
 	var m members
 	var count int64

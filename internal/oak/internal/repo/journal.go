@@ -112,7 +112,7 @@ func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (b
 			return Head{}, err
 		}
 		if ok {
-			// What is in a line besides may have been another one, whose revision is newer.
+			// Other text in the line may be a lost line with a newer revision.
 			if h.Entry = e; e.Text != e.Revision.String()+" root" && e.Text != strings.TrimSuffix(string(AppendLine(nil, e.Revision, e.Millis)), "\n") {
 				h.Bad++
 			}
@@ -135,9 +135,9 @@ type GC struct {
 	Text       string
 }
 
-// GCs gives the lines of a log of garbage collections, the newest first, which is the
-// one that counts. A line that is none is an [*Error], and others
-// follow; any other error is of the store and the last.
+// GCs yields the lines of a log of garbage collections, the newest first; that one counts. An
+// invalid line is an [*Error], and other lines follow it. Any other error comes from the store
+// and is the last.
 func GCs(ctx context.Context, log store.Object) iter.Seq2[GC, error] {
 	return func(yield func(GC, error) bool) {
 		for l, err := range backwards(ctx, log) {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Source is a tar, or what is left of one. The object stays the caller's, and has
-// to stay open for as long as the plan is used.
+// A Source is a tar, or what is left of one. The caller owns the object, and must keep it open
+// while the plan is used.
 type Source struct {
 	Name   string
 	Object store.Object
@@ -25,8 +25,8 @@ type Place struct {
 	Len int
 }
 
-// Copies enumerates where the tars of other numbers have a segment: it is asked for
-// what is damaged in these, and for the names of binaries.
+// Copies yields the places of a segment in the tars of other numbers. It is called for segments
+// that are damaged in these, and for the names of binaries.
 type Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
 
 // Proof is how much is known of a segment, from nothing to all.
@@ -59,7 +59,7 @@ type Segment struct {
 	again bool
 }
 
-// padded is how long n bytes are with the zeros behind them.
+// padded returns the length of n bytes with the zeros after them.
 func padded(n int32) int64 {
 	return (int64(n) + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
@@ -73,7 +73,8 @@ const (
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
 
-// A Plan says what a recovered tar will be: some 100 bytes a segment, and no contents.
+// A Plan describes a recovered tar. It takes some 100 bytes for each segment, and has no
+// contents.
 type Plan struct {
 	Action Action
 
@@ -93,9 +94,9 @@ type Plan struct {
 	Keep   int64
 	KeepOf int
 
-	// Gain says that the new tar has something that the base has not. Without it, all
-	// that writing it does is to leave out what is damaged: Oak then says that it is
-	// missing, where it has given wrong bytes or failed.
+	// Gain reports whether the new tar has something that the base does not have. Otherwise
+	// writing it would only omit what is damaged: Oak then reports it as missing, instead of
+	// returning wrong bytes or failing.
 	Gain bool
 
 	Counts Counts
@@ -153,7 +154,7 @@ const (
 	OtherCopy                    // a segment is taken from another file than the one it was damaged in
 )
 
-// Words says in a few lines what the plan comes to.
+// Words describes the plan in a few lines.
 func (p *Plan) Words() []string {
 	c := p.Counts
 	first := count(int64(len(p.Segments)), "segment") + " saved"

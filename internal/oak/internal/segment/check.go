@@ -81,7 +81,7 @@ func (c *checker) report(code Code, record int32, off int64, format string, a ..
 	c.out(Problem{code, c.s.id, record, off, fmt.Sprintf(format, a...)})
 }
 
-// err reports what a decoder of this segment says.
+// err reports an error of a decoder of this segment.
 func (c *checker) err(code Code, err error) {
 	if e, ok := err.(*Error); ok {
 		what := e.What

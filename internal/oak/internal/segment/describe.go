@@ -36,8 +36,8 @@ const (
 	describedBrief = 80   // of what is referred to
 )
 
-// Describe takes a record apart as its type says. Damage is said where it is;
-// only a record that is not there is an error.
+// Describe decodes a record by its type. Damage is described where it is. Only a missing record
+// is an error.
 func (r *Reader) Describe(ctx context.Context, id RecordID) (d Description, err error) {
 	rec, err := r.record(ctx, id, nil)
 	if err != nil {
@@ -178,7 +178,7 @@ func (d *Description) propertyTypes(rec Record) {
 	}
 }
 
-// describeSlot says what a record id refers to.
+// describeSlot describes what a record ID refers to.
 func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot, f *Field) error {
 	id, err := rec.id(s.off)
 	if err != nil {

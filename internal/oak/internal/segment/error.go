@@ -18,7 +18,7 @@ const (
 
 func (c Class) String() string { return Word("Class", c, "", "missing", "corrupt", "limit", "altered") }
 
-// Word is what a value of an enumeration is called: names has "" for what means nothing.
+// Word returns the name of a value of an enumeration. names has "" for values without a meaning.
 func Word[T ~uint8](of string, v T, names ...string) string {
 	if int(v) < len(names) && names[v] != "" {
 		return names[v]
@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap makes what is missing an fs.ErrNotExist.
+// Unwrap returns fs.ErrNotExist if something is missing.
 func (e *Error) Unwrap() []error {
 	var all []error
 	if e.Err != nil {
@@ -63,7 +63,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// sourceError makes of a source's error what it means for the record to be read.
+// sourceError converts an error of the source to one about the record to be read.
 func sourceError(id RecordID, err error) error {
 	if e, _ := errors.AsType[*Error](err); e == nil && errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {

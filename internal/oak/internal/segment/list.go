@@ -73,7 +73,7 @@ func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first 
 	return id, bucket{n: 1, each: 1, end: i + 1}, i, nil
 }
 
-// A cursor is a list of which elements near each other are asked for.
+// A cursor is a list whose elements are requested near each other.
 type cursor struct {
 	List
 	b     bucket
@@ -88,8 +88,8 @@ func (c *cursor) at(ctx context.Context, i int) (id RecordID, err error) {
 	return id, err
 }
 
-// A bucket holds n ids of lists of each elements, the last of which may have
-// fewer. What is said of it holds for the elements before end.
+// A bucket holds n IDs of lists with each elements; the last list may have fewer. These values
+// are valid for the elements before end.
 type bucket struct {
 	rec     Record // zero if it cannot be read
 	n, each int

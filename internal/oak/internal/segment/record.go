@@ -8,19 +8,19 @@ import (
 	"sync/atomic"
 )
 
-// A Source has the segments of a store. What it does not have is an
-// fs.ErrNotExist. It should keep the segments that are asked for often: decoders
-// ask for a segment each time that they follow a reference to another.
+// A Source returns the segments of a store, or fs.ErrNotExist for one that it does not have. It
+// should cache segments that are often requested, because decoders request a segment each time
+// they follow a reference to it.
 type Source interface {
 	Segment(ctx context.Context, id ID) (*Segment, error)
 }
 
-// A Sizer is a Source that knows how long a segment is without reading it.
+// A Sizer is a Source that returns the size of a segment without reading it.
 type Sizer interface {
 	Size(ctx context.Context, id ID) (int, error)
 }
 
-// A Recent is a Source for one goroutine that keeps the segments it was asked for last.
+// A Recent is a Source for one goroutine that keeps the most recently requested segments.
 type Recent struct {
 	Load    func(context.Context, ID) (*Segment, error)
 	Most    int      // how many are kept
@@ -28,7 +28,7 @@ type Recent struct {
 	kept    []*Segment
 }
 
-// Segment is for who decodes.
+// Segment returns a segment for decoding.
 func (r *Recent) Segment(ctx context.Context, id ID) (*Segment, error) {
 	if r.Current != nil && r.Current.id == id {
 		return r.Current, nil
@@ -125,7 +125,8 @@ type Reader struct {
 
 func NewReader(src Source) *Reader { return &Reader{src: src} }
 
-// segment asks the source, unless the segment was used just now, as by crowds in parallel.
+// segment requests a segment from the source, unless it was used recently, as is common when many
+// goroutines read in parallel.
 func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {
 	slot := &r.recent[int(id[len(id)-1])%len(r.recent)]
 	if s := slot.Load(); s != nil && s.id == id {

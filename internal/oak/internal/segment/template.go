@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// PropertyType is what a property's values are.
+// PropertyType is the type of a property's values.
 type PropertyType uint8
 
 const (
@@ -103,8 +103,7 @@ func (t *Template) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(t.Properties, PropertyName{Name: name, hash: javaHash(name)}, PropertyName.compareName)
 }
 
-// templateHead is what a template says without its names. Of its parts it is
-// known that they are there.
+// templateHead is a template without its names. Its parts have been checked to exist.
 type templateHead struct {
 	head       uint32
 	mixins     int

@@ -73,8 +73,8 @@ const (
 	NoLength                              // of an entry, or less than none
 )
 
-// NoIndex says that a tar has no index that Oak would take. It is what a tar is
-// like whose writer was killed: [Scan] reads it.
+// NoIndex means that a tar has no index that Oak would accept, as when its writer was killed.
+// [Scan] reads such tars.
 type NoIndex struct {
 	Object string
 	Reason Reason
@@ -86,7 +86,7 @@ func (e *NoIndex) Error() string {
 	return fmt.Sprintf("%s at %d: %s", e.Object, e.Offset, e.What)
 }
 
-// readError makes of a store's error what it means: a shorter object is damaged.
+// readError converts an error of the store. If the object is too short, that is damage.
 func readError(object string, off int64, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Class: Truncated, Object: object, Offset: off, What: "the file ends here", Err: err}

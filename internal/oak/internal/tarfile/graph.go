@@ -86,7 +86,7 @@ func (g *Graph) at(i int) (ID, IDs) {
 	return ID(b), IDs(b[nodeLen : nodeLen+n : nodeLen+n])
 }
 
-// Targets returns what a segment refers to; ok is false if it has no list.
+// Targets returns what a segment refers to. ok is false if it has no list.
 func (g *Graph) Targets(id ID) (targets IDs, ok bool) {
 	i, ok := slices.BinarySearchFunc(g.lists, id, func(at uint32, id ID) int { return compareIDs(g.b[at:], id[:]) })
 	if !ok {

@@ -30,8 +30,8 @@ type Tar struct {
 	place indexPlace
 }
 
-// Open reads the index of a tar: by one request, and another one if the index is
-// longer than the first is. name is for messages. The object stays the caller's.
+// Open reads the index of a tar with one request, or two if the index is longer than the first
+// request. name is for messages. The caller keeps ownership of the object.
 //
 // The error is a [*NoIndex] for a file that Oak would recover by a scan.
 func Open(ctx context.Context, obj store.Object, name string, o Options) (*Tar, error) {
@@ -131,7 +131,7 @@ type part struct {
 	f footer
 }
 
-// content is where what the footer counts begins.
+// content returns where the content begins, whose size is in the footer.
 func (p part) content() int64 { return p.end() - int64(p.f.size) }
 
 // A Span is a run of bytes.
@@ -139,7 +139,7 @@ type Span struct{ Off, Len int64 }
 
 func (s Span) end() int64 { return s.Off + s.Len }
 
-// window reads a file from its end: what is asked for comes with what is before it.
+// window reads a file from its end. Each read also returns what precedes the requested bytes.
 type window struct {
 	t   *Tar
 	b   []byte
@@ -183,7 +183,7 @@ func (w *window) locate(ctx context.Context, end int64, check func(footer, int64
 	return part{Span{end - n, n}, f}, nil
 }
 
-// content reads what is before a part's footer: a copy if the window is much longer.
+// content reads what precedes a part's footer. It returns a copy if the window is much longer.
 func (w *window) content(ctx context.Context, p part) ([]byte, error) {
 	n := int64(p.f.size) - footerLen
 	if n > w.t.o.MaxPart {
