@@ -296,7 +296,7 @@ func TestACopyOfTheIndexIsUsed(t *testing.T) {
 	}
 }
 
-// mendsAll wants all to be back after a repair.
+// mendsAll checks that a repair restores everything.
 func mendsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what string) {
 	t.Helper()
 	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})

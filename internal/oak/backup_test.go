@@ -51,8 +51,8 @@ func TestABackupHasWhatTheStoreHas(t *testing.T) {
 	}
 }
 
-// A compaction writes its line into gc.log when it has cleaned up. A backup or a copy that is made
-// before has the line, too: without it Oak would take what was compacted for leftovers.
+// A compaction writes its line into gc.log after it has cleaned up. A backup or copy that is made
+// before that has the line too. Without it Oak would treat what was compacted as leftovers.
 func TestWhatIsCopiedHasTheLineOfTheLastCompaction(t *testing.T) {
 	for name, copied := range map[string]func(st, to store.Store) error{
 		"backup": func(st, to store.Store) error {
@@ -85,7 +85,7 @@ func TestWhatIsCopiedHasTheLineOfTheLastCompaction(t *testing.T) {
 	}
 }
 
-// What is new is copied, what a cleanup removed goes.
+// New segments are copied, and segments that a cleanup removed are removed.
 func TestABackupFollowsItsStore(t *testing.T) {
 	st, to := fixture(t, "cleanup-pending"), &storetest.Mem{}
 	first, err := backUp(t.Context(), st, to, BackupOptions{})
@@ -188,7 +188,7 @@ func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 	}
 }
 
-// A store of which anything is damaged, or lost, is what its backup was.
+// A restore repairs a store in which anything is damaged or lost.
 func TestARestoreMendsAStore(t *testing.T) {
 	st := fixture(t, "multitar")
 	want := superTree(t, st)

@@ -25,7 +25,8 @@ func (e *enough) Write(p []byte) (int, error) {
 	return e.Buffer.Write(p)
 }
 
-// Damage anywhere ends in lines that say so, or errors; what is written is an export.
+// Damage anywhere is reported in lines of the export, or as errors. The output is always a valid
+// export.
 func FuzzWhatIsSaidOfDamagedTrees(f *testing.F) {
 	var first segment.RecordID
 	st := madeStore(f, func(m maker) segment.RecordID {

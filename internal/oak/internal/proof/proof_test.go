@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// A made store has segments in memory, and counts how often each is asked for.
+// made is a store with segments in memory. It counts how often each is requested.
 type made struct {
 	t testing.TB
 	*segment.Builder
@@ -86,7 +86,7 @@ func (m *made) flush() {
 	}
 }
 
-// record is the bytes of a record and all behind it.
+// record returns the bytes of a record and everything after it.
 func (m *made) record(id segment.RecordID) []byte {
 	m.t.Helper()
 	s, err := segment.Parse(id.Segment, m.data[id.Segment])

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// indexed gives a sample another index, which is sound for all that Oak looks at.
+// indexed gives a sample another index, in which everything that Oak checks is correct.
 func (s sample) indexed(t testing.TB, change func(e *tarfile.Entry), more ...tarfile.Entry) []byte {
 	t.Helper()
 	var tail tarfile.Tail
@@ -87,7 +87,7 @@ func TestAnIndexOfMoreThanTheFileIsNone(t *testing.T) {
 	for range 30 {
 		more = append(more, tarfile.Entry{ID: randomID(r, false), Pos: 512, Len: tarfile.MaxSegment})
 	}
-	// Bytes behind the segments make room for the count.
+	// Bytes after the segments make room for the count.
 	c := s
 	c.file = append(bytes.Clone(s.file[:s.segments]), make([]byte, 40<<10)...)
 	c.segments = int64(len(c.file))

@@ -178,7 +178,7 @@ func mustOpen(t testing.TB, b []byte) *Tar {
 	return x
 }
 
-// scanAll scans b; what is found is kept.
+// scanAll scans b, and returns everything that was found.
 func scanAll(t testing.TB, b []byte) (found []Found, problems []Problem) {
 	t.Helper()
 	for f, err := range Scan(t.Context(), object(t, b), int64(len(b)), func(p Problem) { problems = append(problems, p) }) {
