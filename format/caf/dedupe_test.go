@@ -126,7 +126,7 @@ func TestContentThatNobodyHasSeenStandsForNoOther(t *testing.T) {
 	}
 }
 
-// An archive with something in front, and without its footer, is mended, and files share
+// An archive with something in front, and without its footer, is repaired, and files share
 // their bytes still.
 func TestSharedContentsAreMended(t *testing.T) {
 	st := &storetest.Mem{}

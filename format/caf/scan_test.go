@@ -304,7 +304,7 @@ func bytesBefore(b []byte, c byte) int64 { return int64(bytes.IndexByte(b, c)) }
 type sparse struct {
 	size int64
 	end  []byte
-	read int64 // bytes asked for
+	read int64 // bytes requested
 }
 
 func (s *sparse) Can() store.Abilities                               { return store.Abilities{} }

@@ -92,7 +92,7 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	if all := said(st, name(1)); len(all) > 0 {
 		t.Errorf("of a plain set: %q", all)
 	}
-	// Mended it says the same, converted it is no chunk any more.
+	// A repaired chunk records the same, and a converted one is not a chunk any more.
 	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 	st = whole.Clone()
 	b := bytes.Clone(st.Get(name(6)))

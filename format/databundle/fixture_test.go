@@ -22,7 +22,7 @@ import (
 // expected is the description of a fixture's contents in the file beside it.
 type expected struct {
 	Compression string `json:"compression"`
-	Error       string `json:"error"` // classes of what opening says, with bars between
+	Error       string `json:"error"` // classes of the errors of opening, with bars between
 	Entries     []struct {
 		Path     string `json:"path"`
 		PathHex  string `json:"path_hex"`

@@ -243,7 +243,7 @@ func TestAHealthyBundleIsCopied(t *testing.T) {
 	}
 }
 
-// With a copy of the index nothing is lost with the index: it is read by the copy, and said so.
+// With a copy of the index nothing is lost with the index: it is read from the copy, and that is reported.
 func TestACopyOfTheIndexIsUsed(t *testing.T) {
 	for what, spoil := range map[string]func(st *storetest.Mem, name string, b []byte){
 		"gone": func(st *storetest.Mem, name string, _ []byte) { st.Can().Remove(t.Context(), name) },

@@ -329,7 +329,7 @@ func TestTheTextsOfAChangedArchiveAreProven(t *testing.T) {
 	}
 }
 
-// The torn tails that the reference and other tars leave are mended by the next
+// The torn tails that the reference and other tars leave are repaired by the next
 // change.
 func TestAmendMendsTails(t *testing.T) {
 	ctx := t.Context()

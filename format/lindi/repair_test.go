@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// mended carries out a plan on the only object that it changes.
+// mended applies a plan to the only object that it changes.
 func mended(t testing.TB, st *storetest.Mem, name string, p format.Plan) *storetest.Mem {
 	t.Helper()
 	b := st.Get(name)
@@ -48,7 +48,7 @@ func problems(t testing.TB, st *storetest.Mem, name string) (list []format.Probl
 	return list
 }
 
-// outcomes is what verify says of each damaged fixture: code and entry of its
+// outcomes is what verify reports for each damaged fixture: code and entry of its
 // errors and warnings.
 var outcomes = map[string][]string{
 	"x01_truncated_in_last_blob.lindi.tar": {"truncated blobs/s3/0", "truncated ", "truncated s3/0"},

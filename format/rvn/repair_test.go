@@ -194,7 +194,7 @@ func TestDamagedArchivesHaveTheirOutcome(t *testing.T) {
 }
 
 // wantSound checks that an archive has so many entries, nothing wrong with it
-// that could be mended, and contents that are what their digests say.
+// that could be repaired, and contents that match their digests.
 func wantSound(t *testing.T, b []byte, entries int) {
 	t.Helper()
 	st := &storetest.Mem{}

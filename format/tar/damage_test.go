@@ -252,7 +252,7 @@ func TestAHardLinkToItsOwnNameIsTheEntryBefore(t *testing.T) {
 	}
 }
 
-// mended repairs a tar, and returns what that makes of it.
+// mended repairs a tar, and returns the result.
 func mended(t testing.TB, name string, b []byte) ([]byte, format.Plan, error) {
 	t.Helper()
 	st := &storetest.Mem{}
@@ -405,7 +405,7 @@ func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
 			b := slices.Concat(all...)
 			got, plan, err := mended(t, "x.tar.zst", b)
 			if k == 0 && strings.Contains(what, "magic") || k == 0 && strings.Contains(what, "noise") {
-				continue // nobody knows what it is
+				continue // it is not known what it is
 			}
 			if err != nil || !plan.Partial {
 				t.Errorf("%s: %+v, %v", what, plan, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// mended repairs a zip, and returns what that makes of it.
+// mended repairs a zip, and returns the result.
 func mended(t testing.TB, b []byte) ([]byte, format.Plan, error) {
 	t.Helper()
 	st := &storetest.Mem{}

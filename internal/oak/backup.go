@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// BackupOptions are the wishes for a copy. The zero value is that of a backup.
+// BackupOptions are options of a backup. The zero value makes a plain backup.
 type BackupOptions struct {
 	// Check reads what the other store contains, and copies again what is damaged there.
 	Check bool
@@ -283,7 +283,7 @@ func (c *copying) journal(ctx context.Context) error {
 			for _, e := range slices.Backward(lines) {
 				w.Write(repo.AppendLine(w.AvailableBuffer(), e.Revision, max(e.Millis, 0)))
 			}
-			return w.Flush() // says what went wrong before, too
+			return w.Flush() // returns earlier errors too
 		})
 		c.wrote(repo.Journal, info.Size)
 		return err

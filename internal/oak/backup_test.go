@@ -30,7 +30,7 @@ func TestABackupHasWhatTheStoreHas(t *testing.T) {
 			first, err := backUp(t.Context(), st, to, BackupOptions{})
 			if err != nil {
 				if refused(err) && first.Segments == 0 {
-					return // it says what is wrong with the store
+					return // it reports what is wrong with the store
 				}
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestABackupFollowsItsStore(t *testing.T) {
 }
 
 // Wherever a copy is cut off, the other store has the old head or the new one, and the
-// next copy goes on.
+// next copy continues.
 func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 	testkit.Serial(t)
 	st := fixture(t, "gc-online")
@@ -169,7 +169,7 @@ func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 				}
 				if _, there := objects(t, to)["s/journal.log"]; there {
 					got := superTree(t, to)
-					// What was damaged may be mended before it is replaced.
+					// What was damaged may be repaired before it is replaced.
 					if got != c.was && got != now && got != mine {
 						t.Errorf("step %d: neither what was nor what was to be", steps)
 					}

@@ -160,7 +160,7 @@ func (t *treeReader) sameNode(ctx context.Context, a, b spot) (bool, error) {
 type propertyChange struct {
 	name          string
 	before, after *segment.Property
-	lost          error // why nobody knows whether they differ
+	lost          error // why it is not known whether they differ
 }
 
 // propertyChanges are the properties that differ between two nodes.

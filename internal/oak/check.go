@@ -25,7 +25,7 @@ type CheckOptions struct {
 	Head        bool
 	Checkpoints []string // names, or AllCheckpoints
 	Paths       []string // of nodes, as the tree shows them; none is the root
-	Binaries    bool     // read the content of binaries, too, but for external ones
+	Binaries    bool     // also read the content of binaries, except external ones
 	// Last is how many revisions are looked at; 0 is until one is good.
 	Last int
 	// Workers is how many goroutines read; 0 is one for each core.
@@ -346,7 +346,7 @@ func (r *CheckResult) Missing() (trees []CheckedTree) {
 	return trees
 }
 
-// damaged is what err says about damage of a segment, nil if it is of something else.
+// damaged returns the damage of a segment that err reports, nil if it reports something else.
 func damaged(err error) *segment.Error {
 	e, _ := errors.AsType[*segment.Error](err)
 	return e

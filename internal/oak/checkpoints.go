@@ -24,7 +24,7 @@ type Checkpoint struct {
 	// Bytes are of what neither the head nor a newer checkpoint has: if this one and all
 	// older ones go, the sum of theirs is garbage.
 	Bytes    int64  `json:"bytes"`
-	External int64  `json:"external"` // of binaries in a data store, likewise
+	External int64  `json:"external"` // of binaries in a data store, as above
 	Lost     int64  `json:"lost,omitempty"`
 	Problem  string `json:"problem,omitempty"` // why less is known of it
 }
@@ -204,7 +204,7 @@ func (t *treeReader) asyncReferences(ctx context.Context) (names []string, err e
 	return names, nil
 }
 
-// CheckpointChoice says which checkpoints are meant.
+// CheckpointChoice selects checkpoints.
 type CheckpointChoice struct {
 	Names        []string
 	Unreferenced bool // those that the state of asynchronous indexing does not name
@@ -228,7 +228,7 @@ func (s *Store) RemoveCheckpoints(ctx context.Context, o CheckpointChoice, now t
 	}
 	all, err := s.Checkpoints(ctx, now, dryRun)
 	if s.r.damage(err) != nil && o.All {
-		err = nil // nobody needs to know what goes
+		err = nil // what is removed need not be known
 	}
 	if err != nil {
 		return res, err

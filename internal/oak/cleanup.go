@@ -21,7 +21,7 @@ import (
 type CleanupOptions struct {
 	// Retain is how many generations are kept; 0 is 1. A running Oak keeps 2.
 	Retain int
-	// Tail says that the last compaction was of the tail only.
+	// Tail means that the last compaction was of the tail only.
 	Tail bool
 
 	keep func(segment.ID) bool // whatever it is
@@ -114,7 +114,7 @@ func (c *Cleanup) Changes() bool {
 	return slices.ContainsFunc(c.plan.Tars, func(t sweep.TarPlan) bool { return t.Action == sweep.Rewrite || t.Action == sweep.Drop })
 }
 
-// Apply carries out a cleanup: it writes tars anew, then gc.log, and then removes what
+// Apply applies a cleanup: it rewrites tars, then gc.log, and then removes what
 // has been replaced. Whenever it is cut off the store can be opened: of two letters
 // the newer one counts. The store that it was planned with must be closed and opened
 // again.

@@ -35,7 +35,7 @@ func (r *repository) openTar(ctx context.Context, obj store.Object, name, called
 // errBlobs is that nothing changes a store of blobs in its place.
 var errBlobs = fmt.Errorf("a store with one blob per segment cannot be changed in place: 'holdall oak copy' copies it to tars: %w", errors.ErrUnsupported)
 
-// Fixed says why the store is not changed in its place, nil if it can be.
+// Fixed returns why the store cannot be changed in place, or nil if it can.
 func (s *Store) Fixed() error {
 	if s.r.list.Blobs != nil {
 		return errBlobs
@@ -70,7 +70,7 @@ func (r *repository) complete(ctx context.Context) error {
 	return nil
 }
 
-// lies says where a place in the tar is: an object, and an offset in it.
+// lies returns where a place in the tar is: an object, and an offset in it.
 func (t *segmentTar) lies(pos int64) (object string, off int64) {
 	if t.blobs == nil {
 		return t.path, pos

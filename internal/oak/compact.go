@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CompactOptions are the wishes for a compaction. The zero value is for use.
+// CompactOptions are options of a compaction. The zero value is valid.
 type CompactOptions struct {
 	// History is how many revisions before the head are kept, too; -1 is all.
 	History int

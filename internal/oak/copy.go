@@ -427,7 +427,7 @@ func (s *Store) blobIDs(ctx context.Context, g *segment.Segment) (names []string
 	return names, nil
 }
 
-// parts are an archive's references to binaries and graph, which are made anew where it has none.
+// parts are an archive's references to binaries and graph, which are generated if it has none.
 func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byte, err error) {
 	if t.file != nil {
 		binaries, graph, err = t.file.Raw(ctx)

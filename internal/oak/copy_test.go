@@ -567,7 +567,7 @@ func TestANodeIsReadFromAfarInFewRounds(t *testing.T) {
 		}
 		// As many requests are no fewer rounds.
 		asked := slices.DeleteFunc(strings.Split(strings.TrimSpace(log.String()), "\n"), func(l string) bool {
-			return strings.HasPrefix(l, "open ") || strings.HasPrefix(l, "info ") || // which ask nobody
+			return strings.HasPrefix(l, "open ") || strings.HasPrefix(l, "info ") || // which make no request
 				strings.HasPrefix(l, "head s ") || strings.HasPrefix(l, "tail s ") // beside the list
 		})
 		if lists := to.Lists - before; lists != 1 || len(asked)+lists > 8 {

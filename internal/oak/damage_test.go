@@ -188,7 +188,7 @@ func TestNothingWrongIsHandedOut(t *testing.T) {
 				for way, want := range want {
 					got := read(st, way)
 					if got.old {
-						continue // as it says
+						continue // as reported
 					}
 					wrong := !got.said && len(got.all) != len(want.all)
 					for name, text := range got.all {

@@ -27,7 +27,7 @@ import (
 type Datastore struct {
 	Store store.Store
 	Dir   string
-	// Cloud says that it lies as S3DataStore and AzureDataStore have it, not as FileDataStore.
+	// Cloud means the layout of S3DataStore and AzureDataStore, not of FileDataStore.
 	Cloud bool
 }
 
@@ -258,7 +258,7 @@ func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell fun
 			}
 		}
 		if err != nil && s.r.damage(s.r.storeFault(err)) != nil && listed {
-			err = nil // its tar has told
+			err = nil // its tar has listed them
 		}
 		x.err = err
 	}

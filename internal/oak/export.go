@@ -97,7 +97,7 @@ type ExportOptions struct {
 	NoBinaries bool
 	// After is the path of a node. The export continues with the next one.
 	After string
-	// From is the path of a node with which the export goes on.
+	// From is the path of the node with which the export continues.
 	From string
 }
 

@@ -61,8 +61,8 @@ type history struct {
 	name string
 	out  func(Step) error
 
-	newer  *moment // of which it is not yet known what it did
-	gap    *Step   // revisions behind it that are lost
+	newer  *moment // whose changes are not known yet
+	gap    *Step   // lost revisions after it
 	folded *Step
 	told   int
 }

@@ -67,7 +67,7 @@ type importer struct {
 	has    map[string]*importedProperty // of that, by the names as they are written
 }
 
-// items are the parts of an export, or of what says the same.
+// items are the parts of an export, or of an equivalent source.
 type items = iter.Seq2[nodejson.Item, error]
 
 func lines(r io.Reader) items {

@@ -14,14 +14,14 @@ type QueryIndex struct {
 	Path         string `json:"path"`
 	Type         string `json:"type"`                    // lucene, property, counter and so on; disabled
 	Async        string `json:"async,omitempty"`         // the lane that keeps it up to date; none is at once
-	Reindex      bool   `json:"reindex,omitempty"`       // it is to be made anew
+	Reindex      bool   `json:"reindex,omitempty"`       // it is to be rebuilt
 	ReindexCount int64  `json:"reindex_count,omitempty"` // how often it was
 	Nodes        int64  `json:"nodes"`
 	Records      int64  `json:"records"`  // bytes of nodes, names and texts
 	Binaries     int64  `json:"binaries"` // bytes in the store
 	External     int64  `json:"external"` // bytes in a data store
 	Lost         int64  `json:"lost,omitempty"`
-	// Problem says why the definition cannot be read.
+	// Problem is why the definition cannot be read.
 	Problem string `json:"problem,omitempty"`
 }
 

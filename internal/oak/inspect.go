@@ -133,7 +133,7 @@ func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := t.read(ctx, e, nil, true) // Segment says what is wrong with them
+	b, err := t.read(ctx, e, nil, true) // Segment reports what is wrong with them
 	return b, s.r.storeFault(err)
 }
 

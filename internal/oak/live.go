@@ -58,7 +58,7 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 		names = append(names, repo.GCLog, repo.Manifest)
 		r.writer = r.lockedBy(ctx)
 	case can.List != nil:
-		names = nil // the list says whether there is a journal, and what kind
+		names = nil // the list shows whether there is a journal, and what kind
 	}
 	for _, name := range names {
 		if err := r.hold(ctx, name); err != nil {

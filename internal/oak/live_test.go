@@ -499,7 +499,7 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 	if got, last := next(open(WatchOptions{From: all[len(all)-1], Path: "/later"})); !slices.Equal(got, all[:1]) || last.Changes[0].Kind != NodeAdded {
 		t.Errorf("below a path: %q, %+v", got, last)
 	}
-	// What a journal that was written anew has had before is not known.
+	// The previous contents of a rewritten journal are not known.
 	mem.Put("s/"+repo.Journal, []byte(all[1]+" root 1\n"))
 	if got, last := next(w); !slices.Equal(got, all[1:2]) || !last.Gap {
 		t.Errorf("written anew: %q, %+v", got, last)
@@ -557,7 +557,7 @@ func TestAWatchReadsOnlyWhatIsNew(t *testing.T) {
 			t.Errorf("%s was opened again", path)
 		}
 	}
-	if read > 3*tailGuess { // the last tar's end, where the scan goes on
+	if read > 3*tailGuess { // the last tar's end, where the scan continues
 		t.Errorf("%d bytes for an empty line", read)
 	}
 	w.must(watch.Close())

@@ -22,7 +22,7 @@ type document struct {
 	above     map[segment.RecordID]bool
 	typesOnly bool
 	apart     int64           // children that are folders and files
-	lost      map[string]bool // binaries that were said to be lost, or are elsewhere: paths
+	lost      map[string]bool // binaries that were reported as lost, or are elsewhere: paths
 }
 
 func (p *packer) document() *document {
@@ -225,7 +225,7 @@ func (c *textCheck) end() error {
 func (d *document) binaries(ctx context.Context, s spot, dir string, top bool) error {
 	n, err := d.t.nodeBelow(ctx, s, d.above)
 	if err != nil {
-		return d.t.unlessDamage(err) // the document says so
+		return d.t.unlessDamage(err) // the document reports it
 	}
 	for p, lost := range n.Properties(ctx) {
 		path := s.under(writeTreeName(p.Name, false))

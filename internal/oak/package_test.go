@@ -292,7 +292,7 @@ func TestWhatAPackageCannotSayIsTold(t *testing.T) {
 
 func TestAPackageOfADamagedStoreHasTheRest(t *testing.T) {
 	const top = "/content/cq:site"
-	packages := 0 // of which something is lost, and something is there
+	packages := 0 // of which a part is lost, and a part exists
 	for _, harm := range []struct {
 		name string
 		do   func(*storetest.Mem)

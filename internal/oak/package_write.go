@@ -100,10 +100,10 @@ type packer struct {
 	to    format.Writer
 	o     PackageOptions
 	has   map[string]string // namespaces
-	ask   *vault.Writer     // knows which names can be said
+	ask   *vault.Writer     // checks which names can be represented
 	types map[string]bool   // of nodes that were written
 	said  Exported
-	done  map[string]bool // folders that are above what was asked for
+	done  map[string]bool // folders above the requested nodes
 	buf   []byte
 	seed  maphash.Seed
 }

@@ -31,7 +31,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err != nil {
 		return nil, err
 	}
-	// Of a tar by itself nothing says which tree.
+	// A single tar does not show which tree.
 	if o.View == treeView || o.View == filesView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
 		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trusting: r.trusting}), o)
 		if err != nil {
@@ -71,7 +71,7 @@ const (
 	fullAttr       = "full_generation"
 	compactedAttr  = "compacted"
 	positionAttr   = "position"
-	referencesAttr = "references" // how many segments it refers to, if the graph says
+	referencesAttr = "references" // how many segments it refers to, if the graph has that
 )
 
 // place is where an entry's content is.
@@ -395,7 +395,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 			about.Volumes = append(about.Volumes, r.list.Path(t.Name))
 		}
 	}
-	if r.list.Blobs != nil { // of which there are thousands: they were listed, and are not asked
+	if r.list.Blobs != nil { // there are thousands: they were listed, and are not requested
 		for _, f := range slices.Concat(r.blobs(), r.files()) {
 			about.Stored += f.Size
 		}
@@ -451,7 +451,7 @@ func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, a
 	return nil
 }
 
-// aboutStore says what journal and manifest say.
+// aboutStore reports what journal and manifest contain.
 func (r *repository) aboutStore(ctx context.Context, fact func(key, msg string, args ...any)) error {
 	p, err := r.manifest(ctx)
 	bad, damaged := errors.AsType[*repo.Error](err)

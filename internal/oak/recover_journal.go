@@ -25,7 +25,7 @@ import (
 type RecoveredJournal struct {
 	Head    JournalLine `json:"head"`    // the newest revision that is whole
 	Lines   int         `json:"lines"`   // of the journal
-	Dropped int         `json:"dropped"` // newer revisions, of which something is lost
+	Dropped int         `json:"dropped"` // newer revisions that are not intact
 	Losses  []Loss      `json:"losses"`  // of the newest of these
 	Skipped int         `json:"skipped"` // segments that are damaged, or have no time
 	Notes   []string    `json:"notes"`
@@ -86,7 +86,7 @@ func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
 			for _, f := range j.found {
 				lines.Write(repo.AppendLine(lines.AvailableBuffer(), f.Revision, f.millis))
 			}
-			return lines.Flush() // says what went wrong before, too
+			return lines.Flush() // returns earlier errors too
 		})
 		return err
 	})
@@ -340,7 +340,7 @@ type JournalChange struct {
 	Changed bool     `json:"changed"`
 }
 
-// ErrNothingGood says that no revision is whole.
+// ErrNothingGood means that no revision is intact.
 var ErrNothingGood = errors.New("none is intact")
 
 // FixJournal drops the lines of the journal that are newer than the newest good
@@ -406,7 +406,7 @@ func (s *Store) backupName(ctx context.Context) (name string, there bool, err er
 	return "", false, fmt.Errorf("oak: %s: expected a free name for a backup, found %s.bak.000 to 999: %w", s.r.name, repo.Journal, fs.ErrExist)
 }
 
-// shorten writes a file anew, of its first n bytes.
+// shorten rewrites a file with its first n bytes.
 func (s *Store) shorten(ctx context.Context, name string, n int64) error {
 	o, err := s.r.st.Open(ctx, s.r.list.Path(name))
 	if err != nil {

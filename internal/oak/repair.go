@@ -152,7 +152,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	for _, w := range n.Words() {
 		m.notes = append(m.notes, n.name+": "+w)
 	}
-	// Of what nothing proves something may be wrong, and goes on being so.
+	// Segments that nothing proves may be wrong, and stay so.
 	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
 		m.lose("%s: kept %d segments that could not be verified and may be damaged", n.name, d)
 	}
@@ -160,7 +160,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	return nil
 }
 
-// lose notes what cannot be mended.
+// lose records what cannot be repaired.
 func (m *mending) lose(msg string, args ...any) {
 	m.lost = append(m.lost, fmt.Sprintf(msg, args...))
 	m.partial = true
@@ -259,7 +259,7 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	return nil
 }
 
-// noRoot says why a revision leads to no root, unless its segment may be mended.
+// noRoot returns why a revision leads to no root, unless its segment may be repaired.
 func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
 	_, missing, err := segment.NewReader(&parsed{r: m.r}).Down(ctx, r, rootName)
 	lost := damaged(err)
@@ -430,7 +430,7 @@ func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*seg
 	}
 }
 
-// build writes the mended store: all of it, or in place what changes. What is replaced
+// build writes the repaired store: all of it, or in place what changes. What is replaced
 // there is kept beside it, as Oak's own recovery does.
 func (m *mending) build(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
 	if inPlace && m.r.list.Blobs != nil {

@@ -24,7 +24,7 @@ import (
 
 type repository struct {
 	st       store.Store
-	name     string // as it was given
+	name     string // as given
 	single   bool   // one tar
 	list     repo.Listing
 	tars     []*segmentTar // that count: as listed, newest number first
@@ -37,7 +37,7 @@ type repository struct {
 
 	moment map[string]store.Object // files besides the tars that count, as they were when the store was opened
 	had    map[string]*segmentTar  // of the same store, which may serve again
-	writer string                  // who writes to it right now, as far as is known
+	writer string                  // the program that is writing to it, if known
 
 	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest
 
@@ -300,7 +300,7 @@ func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 	return nil, tarfile.Entry{}, false
 }
 
-// head is the revision that reading begins with. A *repo.Error says that there is none.
+// head returns the revision that reading begins with. A *repo.Error means that there is none.
 func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	if r.list.Journal == nil {
 		return repo.Head{}, repo.NoHead("no journal")

@@ -61,7 +61,7 @@ type reviser struct {
 	head  repo.Head
 	super segment.RecordID
 	b     *segment.Builder
-	out   *newstore.Writer // nil if it is only to be said what would be
+	out   *newstore.Writer // nil in a dry run
 	said  Revised
 }
 

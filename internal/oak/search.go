@@ -15,7 +15,7 @@ import (
 type FindOptions struct {
 	// Where has conditions, which all must hold.
 	Where []Where
-	// Name, if there is one, says which names of nodes are looked for.
+	// Name, if not nil, selects the names of nodes.
 	Name func(string) bool
 	// After is the path of a node. The search continues with the next one.
 	After string
@@ -26,7 +26,7 @@ type FindOptions struct {
 // Found is a node that matches, or one that may match but cannot be read.
 type Found struct {
 	Path       string          `json:"path"`
-	Properties json.RawMessage `json:"properties,omitempty"` // as in an export, but for what is longer than a megabyte
+	Properties json.RawMessage `json:"properties,omitempty"` // as in an export, except what is longer than a megabyte
 	Lost       string          `json:"lost,omitempty"`       // what damage took
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A SizeNode says where a tree's bytes are. What nodes share counts where it is met first.
+// A SizeNode shows where a tree's bytes are. What nodes share is counted where it is first met.
 type SizeNode struct {
 	Path     string      `json:"path"`
 	Nodes    int64       `json:"nodes"`

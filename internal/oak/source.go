@@ -20,7 +20,7 @@ import (
 type parsed struct {
 	r        *repository
 	trusting bool                                                        // segments are not compared with their checksums
-	sparse   bool                                                        // of each segment only what is needed is held, for who has it at hand
+	sparse   bool                                                        // keep only the needed parts of each segment, for stores with cheap reads
 	load     func(context.Context, segment.ID) (*segment.Segment, error) // in the place of r, or nil
 
 	mu    sync.Mutex
@@ -124,7 +124,7 @@ func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*se
 				return nil, err
 			}
 		}
-		ctx = context.WithoutCancel(ctx) // for whoever needs more of it
+		ctx = context.WithoutCancel(ctx) // for other readers that need more of it
 		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
 			b := make([]byte, n)
 			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))

@@ -114,7 +114,7 @@ func (t *treeReader) modTime(ctx context.Context, n segment.Node) (time.Time, er
 	return t.date(ctx, n, created)
 }
 
-// date is the time that a property says, zero if there is none that can be read.
+// date returns the time in a property, zero if none can be read.
 func (t *treeReader) date(ctx context.Context, n segment.Node, name string) (time.Time, error) {
 	const longest = 64
 	for _, known := range n.Template().Properties {

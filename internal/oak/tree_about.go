@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// About says which revision is shown, and what else there is.
+// About returns which revision is shown, and what else there is.
 func (t *treeReader) About(ctx context.Context) (format.About, error) {
 	about, err := (&segmentReader{repository: t.repository}).About(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg st
 	return nil
 }
 
-// checkpointTimes says when a checkpoint was made and when it may go.
+// checkpointTimes returns when a checkpoint was made and when it may be removed.
 func (t *treeReader) checkpointTimes(ctx context.Context, id segment.RecordID) (string, error) {
 	n, err := t.records.Node(ctx, id)
 	if err != nil {

@@ -73,7 +73,7 @@ func (t *treeReader) find(ctx context.Context, name string) (target, error) {
 // looked up.
 const mostMisnamed = 1024
 
-// misnamed finds a child by a damaged name, which is not where its hash says, but listed.
+// misnamed finds a child by a damaged name, which is listed, but not where its hash belongs.
 func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) (segment.RecordID, bool, error) {
 	if count, err := n.ChildCount(ctx); err != nil || count > mostMisnamed {
 		return segment.RecordID{}, false, t.unlessDamage(err)
@@ -139,7 +139,7 @@ func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target,
 	return x, nil
 }
 
-// property finds a property, even if its values cannot be found: then lost says why.
+// property finds a property, even if its values cannot be found: then lost is the reason.
 func (t *treeReader) property(ctx context.Context, n segment.Node, name string) (p segment.Property, ok bool, lost, err error) {
 	p, ok, err = n.Property(ctx, name)
 	if err == nil || t.damage(err) == nil {
@@ -203,7 +203,7 @@ func (t *treeReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[
 			err = t.corrupt(x.propLost, x.name)
 		case x.prop != nil:
 			return t.binaries(ctx, x.name, *x.prop, tell)
-		case !on: // walk says it of itself
+		case !on: // walk reports it itself
 			_, err = t.node(ctx, x.spot)
 			err = t.corrupt(err, x.name)
 		}

@@ -28,7 +28,7 @@ type luceneRef struct {
 	away bool  // some of it is in a data store
 }
 
-// isLucene says by the names of properties whether a node is a file of an index.
+// isLucene reports, by the names of properties, whether a node is a file of an index.
 func isLucene(t *segment.Template) bool {
 	data, known := false, false
 	for _, p := range t.Properties {

@@ -459,7 +459,7 @@ func TestTreesThatNeverEndDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bytes.Clone(st.Get(tar.path))
-	const childAt = 12 // behind stable id and template
+	const childAt = 12 // after stable ID and template
 	binary.BigEndian.PutUint32(b[e.Pos+int64(rec.Pos())+childAt+2:], uint32(loop.Number))
 	st.Put(tar.path, b)
 	resum(t, st)

@@ -154,7 +154,7 @@ const (
 	missingSegment = "missing-segment" // that a record refers to
 	badRecord      = "bad-record"
 	badChecksum    = "checksum"      // of a segment
-	treeLimit      = "tree-limit"    // more than may be believed
+	treeLimit      = "tree-limit"    // more than may be trusted
 	externalBlob   = "external-blob" // content that is in a data store
 )
 

@@ -95,7 +95,7 @@ func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)
 		err = all.Add(binary.LittleEndian.AppendUint32(all.Buffer(), uint32(i)))
 	}
 	if ended := all.Close(); err == nil {
-		err = ended // of the blocks, all of which have been taken now
+		err = ended // of the blocks, which have all been received now
 	}
 	return err
 }

@@ -20,14 +20,14 @@ import (
 type Watcher struct {
 	s    *Store
 	path string
-	last repo.Entry // the newest revision that was told of
+	last repo.Entry // the newest revision that was reported
 	from string     // that it is compared with: the newest that could be read; empty is none
 	size int64      // of the journal when it was looked at; -1 is never
 }
 
 type WatchOptions struct {
-	Path string // of the node below which changes are told; empty is the root
-	From string // the revision or the time behind which to begin; empty is the head
+	Path string // of the node below which changes are reported; empty is the root
+	From string // the revision or the time after which to begin; empty is the head
 }
 
 // An Arrival is a revision that the journal has got.
@@ -38,7 +38,7 @@ type Arrival struct {
 	Changes  []Change   `json:"changes"`
 	More     bool       `json:"more,omitempty"` // there are more than are listed
 	Lost     string     `json:"lost,omitempty"` // why it cannot be compared
-	// Gap says that the journal was written anew: what came before this one is not known.
+	// Gap means that the journal was rewritten: what came before this revision is not known.
 	Gap bool `json:"gap,omitempty"`
 }
 
@@ -162,7 +162,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 		return lost(err)
 	}
 	before, err := w.s.TreeNamed(ctx, w.from)
-	if err != nil { // it has gone meanwhile
+	if err != nil { // it has been removed since
 		w.from = a.Revision
 		return lost(err)
 	}

@@ -68,7 +68,7 @@ func timeIn(s string) (at time.Time, err error) {
 	return at, err
 }
 
-// match says whether a node is such. What damage hides is an error.
+// match reports whether a node is such. What damage hides is an error.
 func (w Where) match(ctx context.Context, n segment.Node) (bool, error) {
 	p, ok, err := n.Property(ctx, w.name)
 	switch {
@@ -98,7 +98,7 @@ func (w Where) match(ctx context.Context, n segment.Node) (bool, error) {
 // mostCompared is how much of a text is compared by order, or searched.
 const mostCompared = 1 << 20
 
-// value says whether a value is such; of != whether it is equal.
+// value reports whether a value matches; for != whether it is equal.
 func (w Where) value(ctx context.Context, typ segment.PropertyType, v segment.Value) (bool, error) {
 	if typ == segment.Binary { // by its length
 		size := v.Len()

@@ -192,7 +192,7 @@ func (w *treeWriter) addFile(ctx context.Context, e format.Entry, path []string,
 	return w.tree.Set(content, newtree.Property{Name: dataName, Type: segment.Binary}, v)
 }
 
-// contentError says of content that is too much for Oak that it is about the entry.
+// contentError adds the entry to an error about content that is too large for Oak.
 func (w *treeWriter) contentError(e format.Entry, err error) error {
 	if s, ok := errors.AsType[*segment.Error](err); ok && s.Class == segment.Limit {
 		return noPlace(e, "%s", s.What)
@@ -282,7 +282,7 @@ func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string
 	return w.tree.SetElements(path, p, n)
 }
 
-// sized is content that must be as long as its entry says.
+// sized is content that must be as long as its entry's size.
 type sized struct {
 	ctx context.Context
 	e   format.Entry
@@ -369,7 +369,7 @@ type noting struct {
 	made []string
 }
 
-// Can says that objects are created, and that is all.
+// Can reports that objects can be created, and nothing else.
 func (n *noting) Can() store.Abilities { return store.Abilities{Create: n.create} }
 
 func (n *noting) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {

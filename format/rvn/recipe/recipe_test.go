@@ -198,7 +198,7 @@ ANY
 	for _, e := range want.Entries {
 		a := attr(t, e.Owner, e.Group, e.Mode)
 		usual := map[string]string{"directory": "0755", "regular": "0644", "symlink": "0777"}[e.Type]
-		switch { // the reference stores what an entry is in the end, not what was asked for
+		switch { // the reference stores what an entry finally is, not what was requested
 		case e.Owner == "root" && e.Mode == usual:
 			a = Attr{}
 		case e.Owner == "root":

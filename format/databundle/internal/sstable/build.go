@@ -132,7 +132,7 @@ type tableBuilder struct {
 
 	data     blockBuilder
 	index    blockBuilder
-	pending  handle // of the block behind which the next row comes
+	pending  handle // of the block after which the next row comes
 	key      []byte // internal
 	sep      []byte
 	place    []byte

@@ -102,7 +102,7 @@ func (c *tables) hold(t *table, mine *openTable) (*openTable, error) {
 	defer c.mu.Unlock()
 	o := c.get(t)
 	if mine != nil && (o != nil || c.closed) {
-		mine.obj.Close() // somebody else was faster
+		mine.obj.Close() // another goroutine was faster
 	}
 	switch {
 	case c.closed:

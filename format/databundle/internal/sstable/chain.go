@@ -77,7 +77,7 @@ func blockLength(b []byte) int {
 	return 0
 }
 
-// skip goes on to where a sound block begins, or to the end, and says that it did.
+// skip continues where an intact block begins, or at the end, and reports that it did.
 func (c *chain) skip(ctx context.Context) error {
 	from := c.at
 	c.at = c.end

@@ -53,7 +53,7 @@ type walk struct {
 	buf   []byte // decoded
 }
 
-// next returns the next block, good until the one after; nil at the end. An *Error says
+// next returns the next block, valid until the next call; nil at the end. An *Error means
 // that it cannot be read, and the next one may be.
 func (k *walk) next(ctx context.Context) (*block, error) {
 	if len(k.index.key) > 0 {

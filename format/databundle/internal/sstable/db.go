@@ -36,7 +36,7 @@ type DB struct {
 	groups []group
 	tables tables
 	blocks blockCache
-	files  []File // but for tables
+	files  []File // except tables
 	mem    mem
 	notes  []Problem
 	suffix atomic.Int32 // the index of the suffix that the last table was found with

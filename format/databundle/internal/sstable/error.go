@@ -12,9 +12,9 @@ type Class uint8
 
 const (
 	Corrupt     Class = iota + 1 // bytes that break the format
-	Unsupported                  // sound, as far as can be told, but of another program
+	Unsupported                  // intact as far as can be determined, but written by another program
 	Missing                      // a file that is named and not there
-	Limit                        // more than may be believed or held in memory
+	Limit                        // more than may be trusted or kept in memory
 	Torn                         // a log that ends within a record: its writer was cut off
 )
 

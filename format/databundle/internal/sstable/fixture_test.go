@@ -77,7 +77,7 @@ func mustScan(t testing.TB, db *DB) []kv {
 	return all
 }
 
-// digest is what testdata/list_rows.py says of rows.
+// digest is what testdata/list_rows.py prints about rows.
 func digest(rows []kv) string {
 	h := sha256.New()
 	for _, r := range rows {

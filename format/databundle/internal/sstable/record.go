@@ -88,7 +88,7 @@ func (r *logReader) next(ctx context.Context) bool {
 }
 
 // fragment returns the next fragment with its header. Where there is none, or it cannot
-// be read, it returns nil and goes on to the next block.
+// be read, it returns nil and continues with the next block.
 func (r *logReader) fragment(ctx context.Context) []byte {
 	at, start := r.at, r.at-r.at%logBlock
 	block, err := r.w.at(ctx, start, logBlock)

@@ -232,7 +232,7 @@ type tableIter struct {
 	n     int   // blocks met
 	own   block // memory for blocks that do not go to the cache
 	w     window
-	grown int // what the last read asked for
+	grown int // what the last read requested
 }
 
 // iterate opens a table for a merge.

@@ -20,7 +20,7 @@ const (
 // sequence is a run of literals followed by a copy.
 type sequence struct {
 	literals, match uint32
-	// offset is how far back the copy lies; once coded, the number that says it.
+	// offset is the distance of the copy; once coded, the number of its code.
 	offset uint32
 	// The codes of the three.
 	lc, mc, oc uint8
@@ -283,7 +283,7 @@ func (c *coder) appendLiterals(dst, src []byte) []byte {
 		c.treeKnown = false
 		return append(appendLiteralsHeader(dst, literalsRLE, len(src)), src[0])
 	case err != nil:
-		c.treeKnown = false // who knows which tree huff holds now
+		c.treeKnown = false // huff may hold any tree now
 		return append(appendLiteralsHeader(dst, literalsRaw, len(src)), src...)
 	}
 	how := literalsTree

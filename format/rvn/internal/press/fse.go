@@ -26,7 +26,7 @@ type step struct {
 // table is a table of one kind of codes, as an encoder uses it.
 type table struct {
 	log     int
-	symbols int // those behind have no states
+	symbols int // later ones have no states
 	weight  [mostSymbols]int16
 	steps   [64]step // of mostSymbols, but any index below 64 is one
 	next    [1 << mostLog]uint16

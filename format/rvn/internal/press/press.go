@@ -91,8 +91,8 @@ func (e *Encoder) Frame(dst, src []byte) []byte {
 	return dst
 }
 
-// appendFrameHeader appends the header of a frame that says its length and has no
-// checksum. A short one says that its window is as long as itself.
+// appendFrameHeader appends the header of a frame that has its length and no
+// checksum. The window of a short frame is as long as the frame.
 func appendFrameHeader(dst []byte, n uint64) []byte {
 	const single = 1 << 5
 	dst = append(dst, 0x28, 0xB5, 0x2F, 0xFD)

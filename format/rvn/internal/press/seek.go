@@ -8,7 +8,7 @@ import (
 // candidate is a match that may be taken, or the first part of it.
 type candidate struct {
 	length, offset uint32
-	code           uint8 // of the number that says the offset
+	code           uint8 // of the number of the offset
 }
 
 const (

@@ -140,7 +140,7 @@ func (f *file) name(strs elf.Section64, at uint64) string {
 	return string(name)
 }
 
-// holds says whether n bytes at off are within the file.
+// holds reports whether n bytes at off are within the file.
 func (f *file) holds(off, n uint64) bool { return off <= f.size && n <= f.size-off }
 
 // read returns the n bytes at off, at most a name's, until it is called again.

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A ValueError says why a tree cannot be written.
+// A ValueError reports why a tree cannot be written.
 type ValueError struct {
 	Path  []string // keys down to it
 	Fault string   // "expected …, found …"
@@ -148,7 +148,7 @@ func (e *emitter) fault(format string, args ...any) {
 	}
 }
 
-// fitsHeredoc says whether s is text of several lines that reads back as it is
+// fitsHeredoc reports whether s is text of several lines that reads back as it is
 // when written between <<EOD and EOD.
 func fitsHeredoc(s string) bool {
 	if !strings.Contains(s, "\n") || strings.HasSuffix(s, "\n") {

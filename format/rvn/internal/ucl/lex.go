@@ -39,7 +39,7 @@ func (p *parser) space() {
 	}
 }
 
-// separator reads over space, commas and semicolons, and says whether there was
+// separator skips space, commas and semicolons, and reports whether there was
 // more than blanks.
 func (p *parser) separator() (found bool) {
 	for {
@@ -125,7 +125,7 @@ func (p *parser) key() string {
 	return key
 }
 
-// skipQuoted reads over a string between double quotes, and says whether it ends
+// skipQuoted skips a string between double quotes, and reports whether it ends
 // on its line.
 func (p *parser) skipQuoted() bool {
 	for p.pos++; !p.atEnd(); p.pos++ {
@@ -269,7 +269,7 @@ func (p *parser) heredoc(word string) string {
 	}
 }
 
-// endsHeredoc says whether rest, after the word at the beginning of a line, makes
+// endsHeredoc reports whether rest, after the word at the beginning of a line, makes
 // that the end.
 func endsHeredoc(rest string) bool {
 	return rest == "" || rest[0] == '\n' || rest[0] == ';' || rest[0] == ','

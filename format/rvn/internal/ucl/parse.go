@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A SyntaxError says where a text stops being UCL.
+// A SyntaxError reports where a text stops being UCL.
 type SyntaxError struct {
 	Line, Col       int // from 1; Col in bytes
 	Expected, Found string
@@ -136,7 +136,7 @@ func (p *parser) assignment() (assigned bool) {
 	}
 }
 
-// moreKeys says whether nothing but further keys stand before the bracket that
+// moreKeys reports whether only further keys precede the bracket that
 // opens the value: section name {.
 func (p *parser) moreKeys() bool {
 	look := parser{src: p.src, pos: p.pos}
@@ -211,7 +211,7 @@ func (p *parser) elems() Value {
 	}
 }
 
-// closing says whether a container ends here, rightly or not.
+// closing reports whether a container ends here, rightly or not.
 func (p *parser) closing() bool { return p.atEnd() || p.peek() == '}' || p.peek() == ']' }
 
 // delimiter reads over what separates v from what follows. Nothing need stand
@@ -270,7 +270,7 @@ func (b *objectBuilder) add(m Member) {
 	}
 }
 
-// fault says that something else was expected at the present place.
+// fault reports that something else was expected at the current place.
 func (p *parser) fault(expected string, args ...any) { p.faultAt(p.pos, expected, args...) }
 
 func (p *parser) faultAt(pos int, expected string, args ...any) *SyntaxError {

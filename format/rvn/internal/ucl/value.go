@@ -57,7 +57,7 @@ func String(s string) Value       { return Value{v: s} }
 func Array(elems ...Value) Value  { return Value{v: elems} }
 func Object(list ...Member) Value { return Value{v: list} }
 
-// Kind says what v is.
+// Kind returns the type of v.
 func (v Value) Kind() Kind {
 	switch v.v.(type) {
 	case bool:

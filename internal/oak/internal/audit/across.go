@@ -122,7 +122,7 @@ func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 // of the newest compaction. It treats newer compacted segments as leftovers of a failed
 // compaction.
 func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
-	if a.src.Listing.GCLog == nil { // who opens it from afar would hear of that later
+	if a.src.Listing.GCLog == nil { // opening it in a remote store would fail later
 		return nil
 	}
 	obj, err := a.open(ctx, repo.GCLog)
@@ -184,7 +184,7 @@ type reach struct {
 	a       *Audit
 	t       *teller
 	needed  []bits     // of each tar
-	next    [][]uint32 // data segments of each tar of which the references are to be followed
+	next    [][]uint32 // data segments of each tar whose references are to be followed
 	missing map[tarfile.ID]*referrer
 	order   []tarfile.ID // of missing
 	more    int          // missing references that are not kept

@@ -32,7 +32,7 @@ type Source struct {
 type Audit struct {
 	src     Source
 	tars    []*unit   // that count, newest first
-	numbers [][]*unit // and those of which only Directory tells
+	numbers [][]*unit // and those that only Directory reports
 	known   table     // segments by the indexes; for Across with those that were found
 }
 

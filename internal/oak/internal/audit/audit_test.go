@@ -159,7 +159,7 @@ func TestUnitsRunInParallel(t *testing.T) {
 }
 
 func TestEveryClassHasAMeaningAndIsProvoked(t *testing.T) {
-	provoked := map[string]bool{UnknownFile.name: true} // by a tar that changes meanwhile
+	provoked := map[string]bool{UnknownFile.name: true} // by a tar that changes during the check
 	for _, c := range plants {
 		for _, want := range c.want {
 			class, _, _ := strings.Cut(want, " ")

@@ -204,7 +204,7 @@ func (m made) parts(name string) (all []part) {
 	return all
 }
 
-// write writes a tar anew.
+// write rewrites a tar.
 func (m made) write(name string, all []part) {
 	m.t.Helper()
 	var b bytes.Buffer

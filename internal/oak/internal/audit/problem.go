@@ -91,7 +91,7 @@ const ofAClass = 1000
 type teller struct {
 	report func(Problem)
 	told   map[key]int
-	over   []Problem // the first of each kind that was not told
+	over   []Problem // the first of each kind that was not reported
 }
 
 type key struct {

@@ -51,7 +51,7 @@ type Archive struct {
 	Ignored int
 
 	segments         []blob
-	end              int64            // behind the last of them, in the tar
+	end              int64            // after the last of them, in the tar
 	sizes            map[string]int64 // of other blobs, by name
 	deleted          bool
 	lacksGenerations bool
@@ -296,7 +296,7 @@ func (a *Archive) readIndex(ctx context.Context, st store.Store, dir string) err
 	b := make([]byte, size)
 	err := readAt(ctx, st, dir+a.Name+"/"+a.Name+Index, b, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrChanged) {
-		return nil // its writer has just written it anew: the segments themselves tell
+		return nil // its writer has just rewritten it: the segments have the generations
 	}
 	if err != nil {
 		return err

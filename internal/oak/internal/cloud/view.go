@@ -150,7 +150,7 @@ func (a *Archive) Size() int64 {
 	return end + int64(a.TailLen())
 }
 
-// plan returns a function that says what ranges of the tar are made of.
+// plan returns a function that returns the pieces of a range of the tar.
 func (a *Archive) plan(dir string) func(off, n int64) []piece {
 	return func(off, n int64) (all []piece) {
 		for i := a.at(off); i < len(a.segments) && a.segments[i].Pos-tarfile.BlockSize < off+n; i++ {

@@ -18,7 +18,7 @@ import (
 // Options of New. The zero value is for use.
 type Options struct {
 	Depth    int               // how deep a tree may be; 0 is 1000
-	Progress func(nodes int64) // if not nil, is told of nodes that have been written
+	Progress func(nodes int64) // if not nil, is called as nodes are written
 	// Shared reports whether records of a segment are in the other store, too, and are
 	// to be referred to there. Nil is that none are.
 	Shared func(segment.ID) bool
@@ -54,9 +54,9 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 
 func (c *Copier) Nodes() int64 { return c.nodes }
 
-// An Error says which node could not be copied.
+// An Error reports which node could not be copied.
 type Error struct {
-	Path string // from the node that was asked for, "" for itself
+	Path string // from the requested node, "" for that node
 	Err  error
 }
 

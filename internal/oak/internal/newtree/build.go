@@ -63,7 +63,7 @@ func (w *build) at(prefix []byte) bool {
 // node writes the node of a path, whose rows are next, with all below it.
 func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 	var p gathered
-	known := len(path) == 0 // the root is nobody's folder: it is bare
+	known := len(path) == 0 // the root is in no folder: it is bare
 	for ; w.at(path) && w.row.Key[len(path)] != rowChild && len(p.all) <= mostProperties; known = true {
 		switch kind := w.row.Key[len(path)]; {
 		case kind == rowProperty:

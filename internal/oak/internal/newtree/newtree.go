@@ -57,14 +57,14 @@ func New(b *segment.Builder, o Options) *Tree {
 // The byte after the path of a node is the kind of a row. All rows of a node precede those of
 // what is below it.
 const (
-	rowFallback = iota // properties that it has if nobody gives it any
-	rowNode            // followed by when it was told: it is there, with some properties
+	rowFallback = iota // properties that it has if none are set
+	rowNode            // followed by its number: the node exists, with some properties
 	rowProperty        // followed by the name's key, then rowHead or rowElement
 	rowChild           // followed by the name's key: it is about a node below
 )
 
 const (
-	rowHead    = iota // when it was told, the property's type and kind, what belongs to it
+	rowHead    = iota // its number, the property's type and kind, what belongs to it
 	rowElement        // followed by a number u64: a value of several
 )
 

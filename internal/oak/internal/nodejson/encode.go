@@ -19,7 +19,7 @@ const (
 	arrayValues = 10_000
 )
 
-// Lost says what damage took.
+// Lost describes what is lost because of damage.
 type Lost struct {
 	What    string
 	Segment string // empty if it is of none
@@ -32,7 +32,7 @@ func (l *Lost) Error() string { return l.What }
 type Options struct {
 	// Name is how the name of a property is written, as UTF-8.
 	Name func(string) string
-	// Lost says what damage an error is of. Any other error ends the writing.
+	// Lost returns the damage that an error reports. Any other error ends the writing.
 	Lost func(error) (Lost, bool)
 	// NoBinaries leaves out what binaries contain.
 	NoBinaries bool
@@ -178,7 +178,7 @@ func (e *Encoder) lose(l Lost) {
 	e.b = l.AppendMembers(e.b)
 }
 
-// damage appends what an error says is lost. Others end the writing.
+// damage appends what an error reports as lost. Other errors end the writing.
 func (e *Encoder) damage(err error) {
 	if l, ok := e.o.Lost(err); ok {
 		e.lose(l)

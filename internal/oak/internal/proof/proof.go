@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Options are wishes for a proof.
+// Options are options of a Prover.
 type Options struct {
 	// Binaries means that each block of a binary is read. Otherwise only the existence of the
 	// segments that should contain the blocks is checked.
@@ -127,7 +127,7 @@ func (p *Prover) mark(m *marks, id segment.RecordID, s state) {
 	m.set(id, s)
 }
 
-// damage is what err says about damage, nil if it is of something else.
+// damage returns the damage that err reports, nil if it reports something else.
 func damage(err error) *segment.Error {
 	e, _ := errors.AsType[*segment.Error](err)
 	return e

@@ -25,7 +25,7 @@ type made struct {
 
 	mu     sync.Mutex
 	asks   map[segment.ID]int
-	parsed map[segment.ID]*segment.Segment // once they are asked for
+	parsed map[segment.ID]*segment.Segment // once they are requested
 }
 
 func newMade(t testing.TB) *made {
@@ -141,7 +141,7 @@ func TestNodeThatIsItsOwnDescendantIsALoss(t *testing.T) {
 		m.flush()
 		binary.BigEndian.PutUint32(m.record(end)[childAt+2:], uint32(chain[above].Number))
 		p := New(segment.NewReader(m), Options{})
-		for range 2 { // what is remembered says the same
+		for range 2 { // the second time from marks
 			_, losses := m.prove(p, root)
 			want := "/c1" + strings.Repeat("/c0", above+1)
 			if got := paths(losses); !slices.Equal(got, []string{want}) {

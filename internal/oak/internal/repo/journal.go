@@ -84,7 +84,7 @@ func parseEntry(text string, off int64) (Entry, error) {
 	return e, nil
 }
 
-// NoHead says why there is no revision to begin with.
+// NoHead is why there is no revision to begin with.
 func NoHead(what string) *Error { return &Error{Object: Journal, Offset: -1, What: what} }
 
 // A Head is where reading a store begins.
@@ -95,7 +95,7 @@ type Head struct {
 }
 
 // FindHead returns the newest entry whose segment is there, as has says: Oak looks
-// for it in the indexes and reads nothing. An [*Error] says that there is none;
+// for it in the indexes and reads nothing. An [*Error] means that there is none;
 // Oak, if it may write, then begins a new repository.
 func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (bool, error)) (Head, error) {
 	var h Head
@@ -199,7 +199,7 @@ func parseGC(text string, off int64) (GC, error) {
 	return g, nil
 }
 
-// An Error says where a file breaks its format, and how. Errors of the store are
+// An Error reports where a file violates its format, and how. Errors of the store are
 // returned as they come.
 type Error struct {
 	Object string

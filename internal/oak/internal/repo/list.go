@@ -63,7 +63,7 @@ type Listing struct {
 	// presents.
 	Blobs *cloud.Listing
 
-	// Guessed says that the store cannot list: what [Listing.Beside] looks for is not
+	// Guessed means that the store cannot list: what [Listing.Beside] looks for is not
 	// known yet, and tars after a long gap are not found.
 	Guessed bool
 	held    []store.Object
@@ -230,7 +230,7 @@ func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err erro
 			g.l.Release()
 		}
 	}()
-	names, end, known := []string{Journal}, 0, false // end is behind the last that has an a
+	names, end, known := []string{Journal}, 0, false // end is after the last that has an a
 	var hasA []bool
 	for some := 2; len(hasA) < min(end+guessGap, mostNumbers) && !known; some = min(2*some, atOnce) {
 		for i := range some {

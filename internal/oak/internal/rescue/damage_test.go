@@ -62,7 +62,7 @@ func TestADamagedByteCostsItsSegmentAtMost(t *testing.T) {
 			x := recovered(t, map[string][]byte{s.name: b}, nil)
 			id, header := s.at(off)
 			if header && indexed {
-				x.compare(t, s) // the index knows what the header is of
+				x.compare(t, s) // the index has the header's segment
 			} else {
 				x.compare(t, s, id)
 			}

@@ -108,13 +108,13 @@ func TestThereMayBeNothingToGain(t *testing.T) {
 	if x.plan.Gain || x.plan.Action != Nothing || !x.kept(s.order[3]) {
 		t.Error(x.plan.Words())
 	}
-	clear(b[s.place(s.order[3]):][:600]) // nobody can read that
+	clear(b[s.place(s.order[3]):][:600]) // unreadable
 	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	x.compare(t, s, s.order[3])
 	if x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}
-	b[len(b)-1100] ^= 1 // of the index: now it has to be made anew
+	b[len(b)-1100] ^= 1 // of the index, which must now be rebuilt
 	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	if !x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())

@@ -21,7 +21,7 @@ type judge struct {
 	from int
 	id   tarfile.ID
 	pos  int64
-	gen  *tarfile.Generation // by the index, if that says so
+	gen  *tarfile.Generation // from the index, if it is known
 }
 
 func (j *judge) wrong(c tarfile.Class, off, n int64, format string, a ...any) {
@@ -160,7 +160,7 @@ func (j *judge) parses(data []byte) bool {
 	return err == nil
 }
 
-// sane reports whether the records of a segment are where its table says. Of damage in
+// sane reports whether the records of a segment are where its table has them. Of damage in
 // many places one in some thousands looks as if it were one bit: then most often they are not.
 func (j *judge) sane(data []byte) bool {
 	g, err := segment.Parse(j.id, data)

@@ -18,7 +18,7 @@ type Source struct {
 	Object store.Object
 }
 
-// A Place is where an index says that a segment is. Its header is a block before.
+// A Place is where a segment is according to an index. Its header is a block before.
 type Place struct {
 	Source
 	Pos int64
@@ -34,11 +34,11 @@ type Proof uint8
 
 const (
 	Lost     Proof = iota // it was there; no copy of it is any good
-	Foreign               // it is what was written; it is of a version that nobody knows
+	Foreign               // it is what was written, but of an unknown version
 	Kept                  // it is damaged; Oak reads what is left of it, so it stays, with its header
 	Doubtful              // nothing shows whether id and bytes are right
 	Mended                // after one bit of it was turned it is what was written
-	Stray                 // it is what was written, though maybe into a tar that somebody stored in this one
+	Stray                 // it is what was written, but may belong to a tar that is stored in this one
 	Proven                // it is what was written, by its checksum
 )
 
@@ -49,13 +49,13 @@ type Segment struct {
 	From  int32 // which of the plan's sources
 	Len   int32
 	CRC   uint32 // of what will be written
-	bit   int32  // where the byte is of which a bit is turned
+	bit   int32  // where the byte with the flipped bit is
 	mask  byte   // which bit; 0 is none
 	Proof Proof
 
-	// intact says that header and zeros are as they should be, too.
+	// intact means that header and zeros are correct too.
 	intact bool
-	// again says that an earlier copy was worse.
+	// again means that an earlier copy was worse.
 	again bool
 }
 
@@ -127,11 +127,11 @@ type Counts struct {
 	Replaced int // segments whose first copy was worse than the one that was taken
 
 	LostBytes    int64 // of segments that are lost
-	UnknownBytes int64 // that nobody knows what they were of
+	UnknownBytes int64 // whose purpose is not known
 	BlankBytes   int64 // zeros, or entries of no segment, where segments may have been
 }
 
-// ErrNothing says that there are no segments to write.
+// ErrNothing means that there are no segments to write.
 var ErrNothing = errors.New("no segment could be recovered")
 
 // An Event is one thing that a survey came by. Only damage has a class.
@@ -141,12 +141,12 @@ type Event struct {
 	tarfile.Problem
 }
 
-// Kind says what an event means for the new tar.
+// A Kind is what an event means for the new tar.
 type Kind uint8
 
 const (
 	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
-	SegmentLost                  // a segment was there of which no good copy is left
+	SegmentLost                  // there was a segment, but no good copy is left
 	LeftOut                      // a segment of an unknown version is not taken
 	StaysDamaged                 // a segment is damaged, and stays as it is
 	InDoubt                      // a segment is taken that nothing proves

@@ -50,7 +50,7 @@ func (s *survey) run(ctx context.Context) error {
 		}
 	}
 	if base := p.Base; base >= 0 {
-		// All that there is besides segments is written anew.
+		// Everything except segments is rewritten.
 		s.sound = true
 		if _, err := s.tars[base].CheckLayout(ctx, func(x tarfile.Problem) {
 			s.sound = s.sound && x.Class == tarfile.Gap

@@ -90,7 +90,7 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 		}
 	}
 	if c.Proof == Kept {
-		// What the base says of it is sound.
+		// What the base records about it is intact.
 		if i, ok := w.base.Index().Find(c.ID); ok {
 			gen = w.base.Index().At(i).Generation
 		}

@@ -18,7 +18,7 @@ type Finished struct {
 	BlobIDs    []string // of external values, in the order of writing
 }
 
-// BuilderOptions says what all segments of a Builder have in common.
+// BuilderOptions are the common properties of all segments of a Builder.
 type BuilderOptions struct {
 	Generation Generation
 	// NewID returns 16 random bytes. The Builder sets the bits that identify the kind of ID. If

@@ -37,7 +37,7 @@ type Problem struct {
 
 // Check looks at the whole segment, and at no other: its tables, and of each
 // record what can be known without others. Its time grows with the size of the
-// segment, whatever it says.
+// segment, whatever it contains.
 func (s *Segment) Check(report func(Problem)) {
 	if s.version == 0 {
 		return
@@ -200,7 +200,7 @@ func (c *checker) record(i int) {
 	c.slots = e.slots
 }
 
-// node adds to a node what its template says, or else what there is room for.
+// node adds the parts in a node's template or, if that is unknown, all for which there is room.
 func (c *checker) node(rec Record, e extent, end int) extent {
 	id, err := rec.id(nodeTemplateAt)
 	if err != nil {

@@ -209,7 +209,7 @@ func (c *comparison) leaves(a, b mapRecord) bool {
 			if err != nil {
 				return c.yield(ChildChange{}, err)
 			}
-			if !same { // of names with one hash, or built anew: by the names
+			if !same { // names with one hash, or a rebuilt map: compare the names
 				return c.merge(c.all(a), c.all(b))
 			}
 			note(key, a.seg, before, after)

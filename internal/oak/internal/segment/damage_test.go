@@ -59,7 +59,7 @@ func exercise(ctx context.Context, r *Reader, id RecordID, budget *int) {
 				break
 			}
 		}
-		// Whatever the damage, a walk that is left goes on as if it had not been.
+		// Whatever the damage, a walk that was stopped resumes as if it had not been.
 		var again []string
 		for e, err := range inSteps(ctx, m, 3) {
 			if again = append(again, fmt.Sprint(e, err)); len(again) == len(all) {

@@ -10,7 +10,7 @@ import (
 // records that it is, and is not looked at.
 type Edit struct {
 	Children   []Child       // in the place of those of their names, or new; the zero id takes one away
-	Properties []NewProperty // likewise
+	Properties []NewProperty // as above
 	Without    []string      // properties that are taken away
 	// Readable leaves out the children that cannot be read.
 	Readable bool

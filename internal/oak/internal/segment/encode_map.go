@@ -176,7 +176,7 @@ func (w *mapWriter) look(n int) {
 	}
 }
 
-// follows says why a child cannot be the next.
+// follows returns why a child cannot be the next.
 func (w *mapWriter) follows(h hashedChild) error {
 	order := -1
 	if w.n > 0 {

@@ -12,7 +12,7 @@ type Class uint8
 const (
 	Missing Class = iota + 1 // a segment, or a record, that is referred to and not there
 	Corrupt                  // bytes that break the format
-	Limit                    // more than may be believed or held in memory
+	Limit                    // more than may be trusted or kept in memory
 	Altered                  // bytes that are not those that were written
 )
 
@@ -26,7 +26,7 @@ func Word[T ~uint8](of string, v T, names ...string) string {
 	return fmt.Sprintf("%s(%d)", of, uint8(v))
 }
 
-// An Error says which record breaks the format, where, and how.
+// An Error reports which record violates the format, where, and how.
 type Error struct {
 	Class   Class
 	Segment ID

@@ -129,7 +129,7 @@ func (l List) Range(ctx context.Context, from, to int) iter.Seq2[RecordID, error
 	}
 }
 
-// listOf reads a record of type list, which says how long it is.
+// listOf reads a record of type list, which contains its length.
 func (r *Reader) listOf(ctx context.Context, id RecordID, near *Segment) (List, error) {
 	rec, err := r.typed(ctx, id, near, ListRecord, ListRecord, 4, "list")
 	if err != nil {

@@ -136,7 +136,7 @@ func (n Node) Children(ctx context.Context) iter.Seq2[Entry, error] {
 	return n.children(ctx, Map.All)
 }
 
-// ChildrenFrom goes on where a walk of the children was left: see [Map.From].
+// ChildrenFrom resumes an iteration over the children; see [Map.From].
 func (n Node) ChildrenFrom(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	if n.t.Rule == OneChild {
 		if at.begun {

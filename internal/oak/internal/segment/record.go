@@ -24,7 +24,7 @@ type Sizer interface {
 type Recent struct {
 	Load    func(context.Context, ID) (*Segment, error)
 	Most    int      // how many are kept
-	Current *Segment // that is looked at, and asked first; or nil
+	Current *Segment // the current one, which is tried first; or nil
 	kept    []*Segment
 }
 
@@ -50,7 +50,7 @@ func (r Record) errorf(c Class, off int, format string, a ...any) *Error {
 	return r.seg.errorf(c, r.num, int64(r.pos+off), format, a...)
 }
 
-// need says whether the record has n bytes from off.
+// need checks whether the record has n bytes from off.
 func (r Record) need(off, n int, what string) error {
 	if left := r.left() - off; n < 0 || n > left || left < 0 {
 		return r.errorf(Corrupt, off, "%s: expected %d bytes, found %d to the segment's end", what, n, max(0, left))
@@ -105,7 +105,7 @@ func (r Record) ids(off int, to ...*RecordID) (err error) {
 	return nil
 }
 
-// expect says whether a record is of one of two types, and has n bytes.
+// expect checks whether a record is of one of two types, and has n bytes.
 func (r Record) expect(a, b Type, n int, what string) error {
 	switch {
 	case r.typ == a || r.typ == b:
@@ -120,7 +120,7 @@ func (r Record) expect(a, b Type, n int, what string) error {
 type Reader struct {
 	src       Source
 	templates templateCache
-	recent    [32]atomic.Pointer[Segment] // each where its id says
+	recent    [32]atomic.Pointer[Segment] // each at a place from its ID
 }
 
 func NewReader(src Source) *Reader { return &Reader{src: src} }

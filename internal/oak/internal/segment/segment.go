@@ -60,7 +60,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// A Generation says which garbage collection wrote a segment.
+// A Generation is the garbage collection that wrote a segment.
 type Generation struct {
 	Gen, Full int32
 	Compacted bool
@@ -91,7 +91,7 @@ const (
 	scattered              // as no writer leaves them
 )
 
-// A Segment is the bytes of a segment, and what its header says. It never changes.
+// A Segment is the bytes of a segment, and its decoded header. It never changes.
 type Segment struct {
 	id      ID
 	b       []byte // all of it, or the beginning: see sparse
@@ -363,7 +363,7 @@ func (s *Segment) Bound(n int32) (int, error) {
 	return end, nil
 }
 
-// Info is what record 0 says about the segment's making, for journal recovery.
+// Info returns what record 0 contains about the segment's writer, for journal recovery.
 type Info struct {
 	Writer string `json:"wid"`
 	Number int64  `json:"sno"`

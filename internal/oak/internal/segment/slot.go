@@ -225,7 +225,7 @@ func (x *measure) ofNode() error {
 	if err := x.need(0, nodeChildAt, "node"); err != nil {
 		return err
 	}
-	x.len, x.exact = nodeChildAt, false // which of the last two ids there are, the template knows
+	x.len, x.exact = nodeChildAt, false // the template has which of the last two IDs there are
 	x.one(0, stableRole, anyStable)
 	x.one(nodeTemplateAt, templateRole, anyTemplate)
 	return nil

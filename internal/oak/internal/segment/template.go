@@ -48,7 +48,7 @@ const (
 	templateLimit = 16 << 20 // bytes of all names together
 )
 
-// ChildRule says how a node's children are stored.
+// A ChildRule is how a node's children are stored.
 type ChildRule uint8
 
 const (
@@ -243,7 +243,7 @@ func (rec Record) propertyType(off int) (typ PropertyType, multi bool, err error
 	return PropertyType(n), v < 0, nil
 }
 
-// A templateCache keeps templates, which many nodes share. When full it begins anew.
+// A templateCache keeps templates, which many nodes share. When it is full, it starts again.
 type templateCache struct {
 	mu    sync.RWMutex
 	byID  map[RecordID]*Template

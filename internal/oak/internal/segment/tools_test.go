@@ -110,7 +110,7 @@ func (b *Builder) Map(ctx context.Context, children []Child) (RecordID, error) {
 // Map opens the map at id.
 func (r *Reader) Map(ctx context.Context, id RecordID) (Map, error) { return r.openMap(ctx, id, nil) }
 
-// ListOf reads a record of type list, which says how long it is.
+// ListOf reads a record of type list, which contains its length.
 func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
 	return r.listOf(ctx, id, nil)
 }

@@ -283,7 +283,7 @@ func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, err
 			return nil, err
 		}
 	}
-	// A [Sizer] may have said something else.
+	// A [Sizer] may have returned another length.
 	if p.Off+p.Len > near.Size() {
 		return nil, near.errorf(Corrupt, -1, int64(p.Off), "segment: expected %d bytes, found %d", p.Off+p.Len, near.Size())
 	}

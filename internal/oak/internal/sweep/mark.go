@@ -50,7 +50,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	return p, nil
 }
 
-// Refused says why a store is not cleaned up; other errors of [Mark] are of tar or store.
+// Refused is why a store is not cleaned up; other errors of [Mark] are of tar or store.
 type Refused struct{ Err error }
 
 func (e *Refused) Error() string { return e.Err.Error() }

@@ -85,7 +85,7 @@ type TarPlan struct {
 	Before, After    int64
 
 	// Why there is no graph, or there are no binary references, that Oak would take;
-	// nil if they are sound. A Rewrite makes them anew.
+	// nil if they are intact. A Rewrite makes new ones.
 	GraphDamage, BinariesDamage *tarfile.Error
 
 	garbage bitmap

@@ -194,7 +194,7 @@ func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs t
 	}
 	if w.graph != nil {
 		refs, _ = w.graph.Targets(e.ID)
-	} else if h, ok := segment.ParseHead(w.buf); ok { // or else it was told before
+	} else if h, ok := segment.ParseHead(w.buf); ok { // otherwise it was reported before
 		refs = h.Refs
 		if w.refs += int64(len(refs)) + int64(len(e.ID)) + 4; w.refs > maxPart {
 			return nil, nil, tooLong(w.t, e, "graph")

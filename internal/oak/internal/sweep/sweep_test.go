@@ -415,7 +415,7 @@ func TestMarkRefusesWhatWouldLoseAll(t *testing.T) {
 	}
 }
 
-// What a gc.log says that was not brought in line must not remove the head.
+// A gc.log that was not adapted must not remove the head.
 func TestARootThatWouldRemoveTheHeadIsRefused(t *testing.T) {
 	s := newSample(testkit.Rand(t))
 	s.head.gen = at(2, 2, true)

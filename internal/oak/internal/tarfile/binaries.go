@@ -25,7 +25,7 @@ type BinaryRefs struct {
 	segments int
 }
 
-// checkBinaries says why a footer is not that of binary references that end at end.
+// checkBinaries returns why a footer is not that of binary references that end at end.
 func checkBinaries(f footer, end int64) *Error {
 	bad := func(off int64, format string, a ...any) *Error { return badBinaries(end+off, format, a...) }
 	switch {

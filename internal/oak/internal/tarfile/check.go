@@ -187,7 +187,7 @@ func (t *Tar) checkHead(e Entry, data []byte, report func(Problem)) {
 	}
 }
 
-// A Layout says where a tar's parts are, headers and zeros included. None has no length.
+// A Layout has the places of a tar's parts, with headers and zeros. A missing part has length 0.
 type Layout struct {
 	Segments, Binaries, Graph, Index, Trailer Span
 }

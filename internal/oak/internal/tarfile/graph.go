@@ -13,7 +13,7 @@ const (
 	minGraphStep = 34 // what Oak asks of each list, and 4 in all
 )
 
-// A Graph says which segments the data segments of a tar refer to. It holds the
+// A Graph lists which segments the data segments of a tar refer to. It holds the
 // bytes of the file, and four more for each list.
 type Graph struct {
 	b     []byte
@@ -21,7 +21,7 @@ type Graph struct {
 	twice int      // lists that are not there for that reason
 }
 
-// checkGraph says why a footer is not that of a graph that ends at end; the graph
+// checkGraph returns why a footer is not that of a graph that ends at end; the graph
 // may be shorter than its size says.
 func checkGraph(f footer, end int64) *Error {
 	bad := func(off int64, format string, a ...any) *Error { return badGraph(end+off, format, a...) }

@@ -95,7 +95,7 @@ func fit(data []byte, crc uint32, step int) (n int, ok bool) {
 	return 0, false
 }
 
-// mended is what could be made of a damaged header.
+// mended is what could be recovered from a damaged header.
 type mended struct {
 	name   EntryName
 	size   int64

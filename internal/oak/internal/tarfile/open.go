@@ -14,7 +14,7 @@ type Options struct {
 	Tail    int   // how much of the end to read at first; 0 is 64 KiB
 	MaxPart int64 // what graph and binary references may be long; 0 is 256 MiB
 
-	// Blobs says that the tar is a view of an archive that keeps each segment by itself:
+	// Blobs means that the tar is a view of an archive that keeps each segment by itself:
 	// headers are made, and say nothing of segments, and nothing is read with a
 	// part that lies before it.
 	Blobs bool
@@ -236,13 +236,13 @@ func (w *window) binaries(ctx context.Context) (*BinaryRefs, part, error) {
 	return read(ctx, w, end, checkBinaries, parseBinaries)
 }
 
-// Graph reads the graph. An [*Error] says that Oak would take none: its cleanup fails.
+// Graph reads the graph. An [*Error] means that Oak would accept none: its cleanup fails.
 func (t *Tar) Graph(ctx context.Context) (*Graph, error) {
 	g, _, err := (&window{t: t}).graph(ctx)
 	return g, err
 }
 
-// Binaries reads the binary references. An [*Error] says that there are none: Oak
+// Binaries reads the binary references. An [*Error] means that there are none: Oak
 // then goes as if the segments had none, and loses their binaries in the collection
 // of garbage. Behind a damaged graph Oak does not find any; this does if the size
 // of the graph is right.
@@ -252,7 +252,7 @@ func (t *Tar) Binaries(ctx context.Context) (*BinaryRefs, error) {
 }
 
 // Raw returns references to binaries and graph with their footers, as they stand in the tar. An
-// [*Error] says that either is damaged.
+// [*Error] means that either is damaged.
 func (t *Tar) Raw(ctx context.Context) (binaries, graph []byte, err error) {
 	w := &window{t: t}
 	raw := func(p part, err error) ([]byte, error) {

@@ -26,7 +26,7 @@ type Found struct {
 type Doubt uint8
 
 const (
-	// DoubtID says that the header's checksum is wrong and that the damage may be in
+	// DoubtID means that the header's checksum is wrong and that the damage may be in
 	// the id. The bytes are right.
 	DoubtID Doubt = 1 << iota
 	// DoubtPlace means that the segment was found after a lost header, so near that it may be
@@ -200,7 +200,7 @@ func (s *scan) follows(w []byte, end int64) bool {
 	return err == nil && h.ChecksumOK
 }
 
-// spend takes n bytes of the effort; false says that there is none left.
+// spend takes n bytes of the effort. It returns false if none is left.
 func (s *scan) spend(n int) bool {
 	if s.effort < 0 {
 		return false
@@ -236,7 +236,7 @@ func (s *scan) skip(block []byte, p Problem) (none Found, no bool) {
 	p.Off = s.at
 	blank := isZero(block)
 	if s.lost >= 0 && p.HasSegment {
-		s.flush() // each segment that is lost is told
+		s.flush() // each lost segment is reported
 	}
 	if s.lost < 0 {
 		s.lost, s.reason, s.blank = s.at, p, true

@@ -69,7 +69,7 @@ func TestSegmentsWithoutAChecksumInTheNameAreFound(t *testing.T) {
 			t.Errorf("%d: %v", i, f)
 		}
 	}
-	// Where the header is not sound either, nothing says that it is a segment.
+	// If the header is damaged too, nothing shows that it is a segment.
 	file[modeAt]++
 	if found, problems = scanAll(t, file); len(found) != 2 || len(problems) != 1 || !problems[0].HasSegment || problems[0].Segment != a {
 		t.Error(found, problems)

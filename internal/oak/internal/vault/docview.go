@@ -12,7 +12,7 @@ import (
 
 // An attribute is the value of an attribute, which represents a property.
 type attribute struct {
-	Type      segment.PropertyType // 0 if it is not said
+	Type      segment.PropertyType // 0 if it is not given
 	Multi     bool
 	Reference bool // the values name binaries that the repository has
 	Values    []string

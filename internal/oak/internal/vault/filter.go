@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Filter says which paths a package is about.
+// A Filter selects the paths that a package covers.
 type Filter struct{ sets []filterSet }
 
 type filterSet struct {

@@ -121,7 +121,7 @@ const (
 	documentFile kind = iota + 1 // nodes
 	binaryFile                   // a property
 	plainFile                    // an nt:file
-	folder                       // an nt:folder, unless a document says what it is
+	folder                       // an nt:folder, unless a document has its type
 )
 
 // A place is what a file represents.
@@ -549,7 +549,7 @@ func (r *Reader) node(s *scanner, open []frame, f *frame, path string, x element
 	item.Properties = append(types, item.Properties...)
 	if Orderable(primary, r.types) {
 		r.add(f.names, "", 0)
-		// Of no children, unless the end says otherwise.
+		// It has no children, unless the end shows otherwise.
 		item.Properties = append(item.Properties, nodejson.Property{Name: childOrder, Type: segment.Name, Multi: true, Kind: nodejson.Here})
 	}
 	return r.tell(item)

@@ -27,7 +27,7 @@ type plain struct {
 	r     *bufio.Reader
 	state int
 	seen  [3]byte // before the next one
-	left  int     // what may be read before somebody sets it again
+	left  int     // what may be read before it is set again
 }
 
 // States of a plain.

@@ -128,7 +128,7 @@ func (w *Writer) Value() {
 	w.some, w.first = true, true
 }
 
-// Empty says that the value is empty, and the only one.
+// Empty records that the value is empty, and the only one.
 func (w *Writer) Empty() {
 	if w.multi {
 		w.w.WriteString(`\0`)
