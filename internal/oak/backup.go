@@ -171,8 +171,8 @@ func (c *copying) has(id segment.ID) bool {
 	return false
 }
 
-// segments copies those that are not there, in the order in which they were written: what
-// one refers to comes before it.
+// segments copies the missing segments in the order in which they were written, so that each
+// comes after the segments that it refers to.
 func (c *copying) segments(ctx context.Context) (err error) {
 	next := 0
 	for _, t := range c.list.Tars {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Blob is content that is in a data store.
+// A Blob is content in a data store.
 type Blob struct {
 	ID     string `json:"id"`     // empty if nothing uses it
 	Length int64  `json:"length"` // -1 if the id does not say
@@ -37,8 +37,8 @@ type BlobOptions struct {
 	Datastore
 }
 
-// Blobs yields all blobs that the tree uses, and the checkpoints of its revision
-// unless it is of one itself, by id. Lost is how many nodes damage hid.
+// Blobs yields all blobs that the tree uses, by ID, and those that the checkpoints of its
+// revision use, unless the tree is a checkpoint itself. lost is how many nodes damage hid.
 func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})

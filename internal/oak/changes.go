@@ -25,8 +25,8 @@ const (
 	NodeLost    = "lost" // damage keeps it from being compared
 )
 
-// A Change is what differs between two trees: a node that only one of them has, with
-// all that is below it, or a property.
+// A Change is a difference between two trees: a node that only one of them has, with everything
+// below it, or a property.
 type Change struct {
 	Kind     string          `json:"change"`
 	Path     string          `json:"path"`               // of the node
@@ -163,7 +163,7 @@ type propertyChange struct {
 	lost          error // why it is not known whether they differ
 }
 
-// propertyChanges are the properties that differ between two nodes.
+// propertyChanges returns the properties that differ between two nodes.
 func (t *treeReader) propertyChanges(ctx context.Context, pair [2]segment.RecordID) (all []propertyChange, err error) {
 	type found struct {
 		p    segment.Property
@@ -208,7 +208,7 @@ func (t *treeReader) propertyChanges(ctx context.Context, pair [2]segment.Record
 	return all, nil
 }
 
-// shownOfChange is how long a value is that is shown with a change.
+// shownOfChange limits the length of a value that is shown with a change.
 const shownOfChange = 4096
 
 func (d *difference) property(path string, p propertyChange) error {

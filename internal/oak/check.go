@@ -26,7 +26,7 @@ type CheckOptions struct {
 	Checkpoints []string // names, or AllCheckpoints
 	Paths       []string // of nodes, as the tree shows them; none is the root
 	Binaries    bool     // also read the content of binaries, except external ones
-	// Last is how many revisions are looked at; 0 is until one is good.
+	// Last is how many revisions are checked. If it is 0, the check stops at the first good one.
 	Last int
 	// Workers is how many goroutines read; 0 is one for each core.
 	Workers int
@@ -39,7 +39,7 @@ const (
 	PathNotThere = "not-there"
 )
 
-// A CheckResult is which revisions of a store can be read whole.
+// A CheckResult reports which revisions of a store are intact.
 type CheckResult struct {
 	// Whole reports whether the newest line of the journal leads to a revision in which nothing
 	// that was to be checked is lost.
@@ -51,7 +51,7 @@ type CheckResult struct {
 	Revisions []CheckedRevision `json:"revisions"` // newest first, the first 1,000
 	Looked    int               `json:"looked"`    // how many there are of these
 	Trees     []CheckedTree     `json:"trees"`
-	// Losses are those of the newest revision that can be opened.
+	// Losses are the losses of the newest revision that can be opened.
 	LossesOf string `json:"losses_of,omitempty"`
 	Losses   []Loss `json:"losses"` // the first 10,000
 	Lost     int64  `json:"lost"`   // how many there are of these
@@ -69,7 +69,7 @@ type JournalLine struct {
 	Newer    int        `json:"newer"` // lines after it
 }
 
-// A CheckedRevision is a line of the journal and what became of it.
+// A CheckedRevision is a line of the journal and the result of its check.
 type CheckedRevision struct {
 	JournalLine
 	Whole   bool   `json:"whole"`
@@ -102,8 +102,8 @@ type Loss struct {
 // mostRevisions is how many are listed.
 const mostRevisions = 1000
 
-// Check finds the newest revision of the journal that can be read whole, and says what
-// is lost of the newest one. It changes nothing.
+// Check finds the newest intact revision of the journal, and reports what is lost of the newest
+// one. It changes nothing.
 func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 	if s.r.single {
 		return CheckResult{}, fmt.Errorf("oak: %s: a single tar has no journal to check: %w", s.r.name, errors.ErrUnsupported)
@@ -142,7 +142,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 	return c.res, err
 }
 
-// eachLine goes through the journal, the newest line first, until look has seen enough.
+// eachLine calls look with the lines of the journal, the newest first, until look ends it.
 func (s *Store) eachLine(ctx context.Context, look func(repo.Entry, *repo.Error) (more bool, err error)) error {
 	if s.r.list.Journal == nil {
 		return repo.NoHead("no journal: 'holdall oak recover-journal' rebuilds it")
@@ -228,7 +228,7 @@ func (c *checker) begin(ctx context.Context) error {
 	})
 }
 
-// nodeNames are the names on the way to a node, of a path as the tree shows it.
+// nodeNames returns the names on the path to a node, which is a path as the tree shows it.
 func nodeNames(p string) (names []string, err error) {
 	for elem := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
 		if elem == "" || elem == "." {
@@ -401,8 +401,8 @@ func (t trees) prove(ctx context.Context, super segment.RecordID, checkpoint str
 	return PathWhole, res, nil
 }
 
-// whole reports whether the root and all checkpoints of a super root are whole, and how
-// many nodes could be read.
+// whole reports whether the root and all checkpoints of a super root are intact, and how many
+// nodes could be read.
 func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(checkpoint string, l proof.Loss)) (whole bool, nodes int64, err error) {
 	names, lost, err := t.checkpoints(ctx, super)
 	if err != nil {
@@ -429,7 +429,7 @@ func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(chec
 	return whole, nodes, nil
 }
 
-// mostNames is how many checkpoints may be checked.
+// mostNames limits how many checkpoints are checked.
 const mostNames = 10_000
 
 // checkpoints returns the names of a super root's checkpoints, and what is lost of them.
@@ -473,7 +473,7 @@ func asDamage(id segment.ID, err error) error {
 	return err
 }
 
-// checkBulk reads a segment of bare bytes, of several copies until one is sound.
+// checkBulk reads the copies of a segment of bare bytes until one is intact.
 func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
 	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.trusting) })
 	if errors.Is(err, fs.ErrNotExist) {

@@ -137,8 +137,8 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		if t.Action != sweep.Rewrite && t.Action != sweep.Drop {
 			continue
 		}
-		// Letters that did not count would count again without this one. Those of
-		// tars that stay may be damaged, and have what can be saved.
+		// Without this tar, letters that were not used would be used again. Letters of tars that
+		// stay may be needed to recover damage in them.
 		for _, l := range r.shadowed {
 			var err error
 			if l.Number == t.Number {
@@ -155,7 +155,7 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 	return nil
 }
 
-// maxLog is the longest gc.log that is brought in line.
+// maxLog is the size of the longest gc.log that is rewritten.
 const maxLog = 64 << 20
 
 // log removes lines from gc.log that do not match the tars that remain.

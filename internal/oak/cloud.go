@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// showBlobs has archives of blobs read as tars.
+// showBlobs makes archives of blobs readable as tars.
 func (r *repository) showBlobs() {
 	if r.list.Blobs != nil {
 		r.st = cloud.View(r.st, r.list.Path(""), r.list.Blobs)
@@ -32,7 +32,7 @@ func (r *repository) openTar(ctx context.Context, obj store.Object, name, called
 	return tarfile.Open(ctx, obj, called, tarfile.Options{Tail: a.TailLen(), Blobs: true})
 }
 
-// errBlobs is that nothing changes a store of blobs in its place.
+// errBlobs means that a store of blobs cannot be changed in place.
 var errBlobs = fmt.Errorf("a store with one blob per segment cannot be changed in place: 'holdall oak copy' copies it to tars: %w", errors.ErrUnsupported)
 
 // Fixed returns why the store cannot be changed in place, or nil if it can.
@@ -103,7 +103,7 @@ func (r *repository) journalParts() []cloud.File {
 	return r.list.Blobs.Parts
 }
 
-// blobs are the objects of archives that are shown as tars.
+// blobs returns the objects of archives that are presented as tars.
 func (r *repository) blobs() (all []repo.File) {
 	for _, l := range r.list.Tars {
 		if a := r.list.Blobs.Archive(l.Name); a != nil {
@@ -115,7 +115,7 @@ func (r *repository) blobs() (all []repo.File) {
 	return all
 }
 
-// blobRegions are the blobs of an archive that are no segments.
+// blobRegions yields the blobs of an archive that are not segments.
 func (t *segmentTar) blobRegions(tell func(format.Region) error) error {
 	dir := t.path[:len(t.path)-len(t.Name)]
 	for _, f := range t.blobs.Beside() {
@@ -129,14 +129,14 @@ func (t *segmentTar) blobRegions(tell func(format.Region) error) error {
 	return nil
 }
 
-// What can be wrong with an archive of blobs, besides what can be with a tar.
+// Faults of an archive of blobs, besides those of a tar.
 const (
 	unseenBlobs  = "unseen-blobs"
 	ignoredBlobs = "ignored-blobs"
 	missingBlobs = "missing-blobs"
 )
 
-// blobProblems tells what Oak makes of names and metadata of blobs.
+// blobProblems reports how Oak interprets the names and metadata of blobs.
 func (r *repository) blobProblems(report func(format.Problem)) {
 	for _, l := range r.list.Tars {
 		a := r.list.Blobs.Archive(l.Name)

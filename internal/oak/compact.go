@@ -18,7 +18,7 @@ import (
 
 // CompactOptions are options of a compaction. The zero value is valid.
 type CompactOptions struct {
-	// History is how many revisions before the head are kept, too; -1 is all.
+	// History is how many revisions before the head are kept too; -1 is all.
 	History int
 	// NoCheckpoints leaves out the checkpoints.
 	NoCheckpoints bool
@@ -78,7 +78,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	return c, nil
 }
 
-// revisionsBefore are the last revisions up to the head that are there, oldest first.
+// revisionsBefore returns the last existing revisions up to the head, the oldest first.
 func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) (some []repo.Entry, err error) {
 	for e, err := range s.r.revisions(ctx) {
 		if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Datastore is where stores have binaries that are not in their segments. The zero value
-// is none.
+// A Datastore is where stores keep binaries that are not in their segments. The zero value means
+// no data store.
 type Datastore struct {
 	Store store.Store
 	Dir   string
@@ -74,7 +74,7 @@ func (d Datastore) Found(ctx context.Context) error {
 	return fmt.Errorf("oak: data store %s: empty: %w", store.AddressOf(d.Store, d.Dir), fs.ErrNotExist)
 }
 
-// blobID is the inverse of blobPlace: of an object that is none of a binary it is empty.
+// blobID is the inverse of blobPlace. It returns "" for an object that is not a binary's.
 func (d Datastore) blobID(object string) string {
 	id := path.Base(object)
 	if d.Cloud {
@@ -114,7 +114,7 @@ func (d Datastore) ask(ctx context.Context, b *Blob) error {
 	return nil
 }
 
-// GarbageOptions say what of a data store is garbage.
+// GarbageOptions specify what is garbage in a data store.
 type GarbageOptions struct {
 	Datastore
 	// Scratch opens temporary room for ids that do not fit in memory.
@@ -189,8 +189,8 @@ func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
 	return err == nil, err
 }
 
-// uses tells of the ids of all binaries that segments of a store refer to, some of them again
-// and again.
+// uses calls tell with the IDs of all binaries that segments of a store refer to, with some of
+// them repeatedly.
 func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
 	if s.r.single {
 		return fmt.Errorf("oak: %s: one tar of a store does not show what the others use: %w", s.r.name, errors.ErrUnsupported)
@@ -210,7 +210,7 @@ func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
 	return nil
 }
 
-// listed tells of the ids that the tar has a list of, if that is sound.
+// listed calls tell with the IDs in the list of the tar, if it has an intact one.
 func (t *segmentTar) listed(ctx context.Context, tell func(id string) error) (bool, error) {
 	if t.file == nil {
 		return false, nil
@@ -346,8 +346,8 @@ func (s *Store) RepositoryID(ctx context.Context) (string, error) {
 	return text, s.r.corrupt(err, clusterNode)
 }
 
-// Strangers are the repositories that say of themselves, in the data store, that they use it,
-// and are none of the stores.
+// Strangers returns the repositories that are registered in the data store as its users, but are
+// none of the stores.
 func (d Datastore) Strangers(ctx context.Context, stores []*Store) ([]string, error) {
 	strange := map[string]bool{}
 	for _, prefix := range []string{d.path(repositoryMark), d.path("META/" + repositoryMark)} {

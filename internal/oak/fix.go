@@ -12,7 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// A Fix is what makes the newest revision whole again: the least that is known to do it.
+// A Fix makes the newest revision intact again, with the smallest changes that are known to do
+// it.
 type Fix struct {
 	Steps   []FixStep `json:"steps"`
 	Revised           // of all steps together
@@ -28,7 +29,7 @@ const (
 	FixRemoveCheckpoint = "remove-checkpoint"
 )
 
-// A FixStep is about one damaged path.
+// A FixStep repairs one damaged path.
 type FixStep struct {
 	Action     string     `json:"action"`
 	Path       string     `json:"path,omitempty"`
@@ -46,7 +47,7 @@ type FixStep struct {
 // mostSteps is how many damaged paths a fix may have.
 const mostSteps = 100_000
 
-// mostDonors is how many older revisions are looked through.
+// mostDonors is how many older revisions are searched.
 const mostDonors = 1000
 
 // PlanFix finds each damaged path of the newest revision and, for each, the newest older revision
@@ -76,7 +77,7 @@ func (s *Store) PlanFix(ctx context.Context, binaries bool) (*Fix, error) {
 	return f.fix, f.checkpointsOf(ctx, v.super)
 }
 
-// A donor may have a path whole: a revision or a checkpoint.
+// A donor is a revision or a checkpoint in which a path may be intact.
 type donor struct {
 	from   string
 	millis int64
@@ -92,7 +93,7 @@ type fixer struct {
 	fix    *Fix
 }
 
-// candidates are the older revisions and the checkpoints, the newest first.
+// candidates returns the older revisions and the checkpoints, the newest first.
 func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []donor, err error) {
 	for e, err := range f.s.r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {
@@ -231,7 +232,7 @@ func (f *fixer) whole(ctx context.Context, path string) func(segment.RecordID) (
 	}
 }
 
-// broken is a node that cannot be read.
+// broken handles a node that cannot be read.
 func (f *fixer) broken(ctx context.Context, id segment.RecordID, names []string, lost *segment.Error) error {
 	s, ok, err := f.find(ctx, id, names, f.whole(ctx, joinNames(names)))
 	if !ok {
@@ -317,7 +318,7 @@ func (f *fixer) children(ctx context.Context, n segment.Node, names []string, lo
 	return nil
 }
 
-// checkpointsOf are the damaged ones, which nothing can bring back.
+// checkpointsOf returns the damaged checkpoints, which cannot be restored.
 func (f *fixer) checkpointsOf(ctx context.Context, super segment.RecordID) error {
 	names, lost, err := f.checkpoints(ctx, super)
 	if err != nil {
@@ -338,8 +339,8 @@ func (f *fixer) checkpointsOf(ctx context.Context, super segment.RecordID) error
 	return nil
 }
 
-// Apply carries out all steps as one new revision. The caller has the store's lock, and
-// had it before the store was opened.
+// Apply applies all steps as one new revision. The caller must hold the store's lock, and must
+// have held it since before the store was opened.
 func (x *Fix) Apply(ctx context.Context) error {
 	if len(x.Steps) == 0 {
 		return nil

@@ -108,7 +108,7 @@ func (h *history) run(ctx context.Context) error {
 
 func (h *history) full() bool { return h.o.Last > 0 && h.told >= h.o.Last }
 
-// entry takes the next older revision.
+// entry moves to the next older revision.
 func (h *history) entry(ctx context.Context, e repo.Entry) error {
 	if h.newer != nil && h.newer.Revision == e.Revision {
 		return nil // it was written again
@@ -194,7 +194,7 @@ func (h *history) compare(ctx context.Context, older *moment) (Step, error) {
 	return step, nil
 }
 
-// compare fills in what differs between two nodes.
+// compare records the differences between two nodes.
 func (s *Step) compare(ctx context.Context, t *treeReader, before, after spot) error {
 	properties, err := t.propertyChanges(ctx, [2]segment.RecordID{before.id, after.id})
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *Step) note(to *[]NameChange, name, kind string) {
 	*to = append(*to, NameChange{name, kind})
 }
 
-// add makes a step one of one more revision.
+// add extends a step by one more revision.
 func (s *Step) add(revision string) {
 	if s.Revisions++; s.Revisions > 1 {
 		s.Oldest = revision

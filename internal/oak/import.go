@@ -56,7 +56,7 @@ func importItems(ctx context.Context, from items, bare bool, to store.Store, nam
 	return in.res, err
 }
 
-// An importer tells a tree of what an export has.
+// An importer adds the contents of an export to a tree.
 type importer struct {
 	tree  *newtree.Tree
 	below []string // what is taken; other nodes are passed over
@@ -78,7 +78,7 @@ func lines(r io.Reader) items {
 	}
 }
 
-// all takes an export to its end.
+// all imports a whole export.
 func (in *importer) all(ctx context.Context, from items) error {
 	for item, err := range from {
 		if err == nil {
@@ -158,7 +158,7 @@ func (in *importer) checkedPath(said string) ([]string, error) {
 	return path, nil
 }
 
-// element takes one of several values of a node, which is not the last one.
+// element adds one of several values of a node. It is not the last one.
 func (in *importer) element(ctx context.Context, item nodejson.Item) error {
 	path, err := in.checkedPath(item.Path)
 	if err != nil || !in.takes(path) {
@@ -181,7 +181,7 @@ func (in *importer) takes(path []string) bool {
 	return len(path) >= len(in.below) && slices.Equal(path[:len(in.below)], in.below)
 }
 
-// endNode takes the properties with several values, which are all known by now.
+// endNode adds the properties with several values, which are all known by now.
 func (in *importer) endNode() error {
 	for _, name := range slices.Sorted(maps.Keys(in.has)) {
 		p := in.has[name]
@@ -225,7 +225,7 @@ func (in *importer) properties(ctx context.Context, item nodejson.Item) error {
 	return in.tree.Node(ctx, in.path, texts)
 }
 
-// value takes a value, unless it follows.
+// value adds a value, unless its content follows.
 func (in *importer) value(ctx context.Context, p *importedProperty, i int, v nodejson.Value) error {
 	switch v.Kind {
 	case nodejson.Here:

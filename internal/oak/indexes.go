@@ -25,7 +25,7 @@ type QueryIndex struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// IndexesPath is where most definitions of indexes are.
+// IndexesPath is the path of most definitions of indexes.
 const IndexesPath = "/oak:index"
 
 const definitionType = "oak:QueryIndexDefinition"

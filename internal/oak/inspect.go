@@ -151,7 +151,7 @@ func (s *Store) find(id string) (*segmentTar, tarfile.Entry, error) {
 
 type RecordInfo = segment.Description
 
-// Record takes a record apart, which is named UUID:NUMBER.
+// Record describes the record with the name UUID:NUMBER.
 func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
 	x, err := segment.ParseRecordID(id)
 	if err != nil {
@@ -170,8 +170,9 @@ type Edges struct {
 	To   []string `json:"to"`
 }
 
-// Graph yields what all data segments refer to, as they were written: by the graphs
-// of the tars, or, where one is damaged or missing, by the segments themselves.
+// Graph yields the references of all data segments, in the order in which they were written. They
+// come from the graphs of the tars or, if one is damaged or missing, from the segments
+// themselves.
 func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 	return pipe.Told(func(tell func(Edges) error) error {
 		r := &segmentReader{repository: s.r}

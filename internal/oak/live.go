@@ -23,11 +23,11 @@ import (
 // mostTries is how often a store is reopened because it changed while it was opened.
 const mostTries = 16
 
-// mostListings is how often a store far away is listed for a revision whose segment was not
-// there: its journal is from later than the list, or than the first of the pages of that.
+// mostListings is how often a remote store is listed for a revision whose segment was not found.
+// Its journal may be newer than the list, or than the first pages of the list.
 const mostListings = 3
 
-// openMoment opens the store in a folder as it is at one moment.
+// openMoment opens the store in a folder in a single consistent state.
 func (r *repository) openMoment(ctx context.Context, dir string) error {
 	st := r.st
 	for try := 1; ; try++ {
@@ -90,7 +90,8 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 	return r.openTars(ctx)
 }
 
-// hold opens a file besides the tars that count, if it is there, and settles what of it is looked at.
+// hold opens a file besides the tars that are used, if it exists, and fixes how much of it is
+// read.
 func (r *repository) hold(ctx context.Context, name string) error {
 	o, err := store.OpenGrowing(ctx, r.st, r.list.Path(name))
 	if err == nil && !r.st.Can().Near {
@@ -139,8 +140,8 @@ func (m *remembered) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 func (m *remembered) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-// holdShadowed opens the tars that do not count, where that costs nothing: they may go any
-// time. Those that have are forgotten.
+// holdShadowed opens the tars that are not used, if that costs nothing, because they may be
+// removed at any time. It drops those that have been removed.
 func (r *repository) holdShadowed(ctx context.Context) error {
 	if !r.st.Can().Near || len(r.shadowed) == 0 {
 		return nil
@@ -211,7 +212,7 @@ func (r *repository) lockedBy(ctx context.Context) string {
 	return by
 }
 
-// anotherProgram writes, and nothing tells which.
+// anotherProgram is the writer's name if it is not known.
 const anotherProgram = "another program"
 
 // settled reports whether everything was opened in the same state of the store: no tar was
@@ -243,7 +244,7 @@ func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
 	return r.newestThere(ctx)
 }
 
-// newestThere reports whether the newest line of the journal leads to a segment that is there.
+// newestThere reports whether the newest line of the journal leads to an existing segment.
 func (r *repository) newestThere(ctx context.Context) (bool, error) {
 	for e, err := range r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {
@@ -275,7 +276,7 @@ func (r *repository) cutLines(ctx context.Context) error {
 	return nil
 }
 
-// beginning is an object as far as some size.
+// beginning is an object that ends at some size.
 type beginning struct {
 	store.Object
 	size int64
@@ -289,8 +290,8 @@ func (b *beginning) Info(ctx context.Context) (store.Info, error) {
 
 func (b *beginning) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-// changed reports whether tars have gone, or were written anew. That there are newer ones
-// is no change: the revision that is looked at does not need them.
+// changed reports whether tars were removed or rewritten. Newer tars are not a change, because
+// the revision that is read does not need them.
 func (r *repository) changed(now repo.Listing) bool {
 	newest := -1
 	for _, t := range r.list.Tars {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Package is the archive that a package of FileVault is.
+// A Package is the archive of a FileVault package.
 type Package = vault.Files
 
 // Namespaces, and properties with the types of nodes.

@@ -127,7 +127,7 @@ func (d *document) below(ctx context.Context, s spot, ordered, apart bool) error
 	return nil
 }
 
-// isFileItself reports whether a node is a file, whose children are with it.
+// isFileItself reports whether a node is a file. The children of a file are written with it.
 func isFileItself(n segment.Node) bool {
 	return n.Template().Primary != nil && n.Template().Primary.Text == fileType
 }
@@ -211,7 +211,7 @@ func (c *textCheck) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mostName is how much of a name or path is looked at for prefixes.
+// mostName limits how much of a name or path is searched for prefixes.
 const mostName = 64 << 10
 
 func (c *textCheck) end() error {

@@ -108,7 +108,7 @@ func (c *typeWriter) add(ctx context.Context, all segment.Node, name string) err
 	return nil
 }
 
-// texts are the properties of a definition.
+// texts returns the properties of a definition.
 func (c *typeWriter) texts(ctx context.Context, n segment.Node) (map[string][]string, error) {
 	has := map[string][]string{}
 	for p, err := range n.Properties(ctx) {

@@ -113,7 +113,7 @@ func (p *packer) lose(path, what string) {
 	p.o.Lost(path, what)
 }
 
-// lost is lose for damage. Other errors stay.
+// lost is lose for damage. It returns other errors unchanged.
 func (p *packer) lost(path string, err error) error {
 	if l, ok := p.t.lostAsJSON(err); ok {
 		p.lose(path, l.What)
@@ -135,7 +135,7 @@ func (p *packer) uri(prefix string) (string, bool) {
 	return uri, ok
 }
 
-// storedNames are those of a path.
+// storedNames returns the stored names of a path.
 func storedNames(name string) ([]string, error) { return importPath(shownPath(name)) }
 
 func platformPath(names []string) string {
@@ -242,8 +242,8 @@ func (p *packer) top(ctx context.Context, top spot) error {
 	return p.folder(ctx, top, dir)
 }
 
-// folder writes a node that is a folder of the package: binaries of all that is in its
-// document, that, and then what are folders and files by themselves.
+// folder writes a node that is a folder of the package: first the binaries in its document, then
+// the document, and then the folders and files that are written separately.
 func (p *packer) folder(ctx context.Context, s spot, dir string) error {
 	d := p.document()
 	if err := d.binaries(ctx, s, dir, true); err != nil {
@@ -369,7 +369,7 @@ func (p *packer) isFile(ctx context.Context, n segment.Node, name string) bool {
 	return err == nil && !vault.IsDocument(b)
 }
 
-// file writes an nt:file: its content, and beside it all else that it has.
+// file writes an nt:file: its content, and beside it everything else that it has.
 func (p *packer) file(ctx context.Context, s spot, name string) error {
 	d := p.document()
 	content := s.under(jcrContent)
@@ -476,7 +476,7 @@ func (p *packer) write(ctx context.Context, dir string, d *document, s spot) err
 	return p.lost(shownPath(s.name), p.add(ctx, dir+"/"+vault.ContentXML, p.at(), size, content))
 }
 
-// errNothing is that of a document of a node that cannot be read.
+// errNothing means that the node of a document cannot be read.
 var errNothing = errors.New("nothing to write")
 
 // placeable reports whether folders of a package can be called as a node is, and those above it.
@@ -487,8 +487,8 @@ func placeable(s spot) bool {
 
 const childOrderName = ":childOrder"
 
-// children goes through the children of a node as content: in the order that the node
-// has of them, then the others, without hidden ones.
+// children yields the children of a node in content: those in the node's own order, then the
+// others, without hidden ones.
 func (p *packer) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 	return pipe.Told(func(tell func(spot) error) error {
 		n, err := p.t.records.Node(ctx, s.id)
@@ -521,7 +521,7 @@ func (p *packer) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 
 func (p *packer) hash(name string) uint64 { return maphash.String(p.seed, name) }
 
-// ordered tells of the children that a node has in order. An order that is damaged is none.
+// ordered yields the names in the order of a node's children. It ignores a damaged order.
 func (p *packer) ordered(ctx context.Context, s spot, told map[uint64]struct{}, tell func(spot) error) error {
 	for i, more := 0, true; more; {
 		// No segment stays in memory while a callback runs.

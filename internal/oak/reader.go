@@ -90,7 +90,7 @@ func kindOf(id tarfile.ID) string {
 	return "neither"
 }
 
-// graphOf returns the graph of a tar, nil if it has none that is sound.
+// graphOf returns the graph of a tar, or nil if it has no intact one.
 func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,12 +153,12 @@ func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.En
 	return e, err
 }
 
-// holds reports whether a segment lies in its tar.
+// holds reports whether a segment is within its tar.
 func (t *segmentTar) holds(x tarfile.Entry) bool {
 	return x.Pos >= tarfile.BlockSize && x.Len <= tarfile.MaxSegment && x.Pos+int64(x.Len) <= t.size
 }
 
-// files are those beside the tars, as they lie in the store.
+// files returns the files beside the tars, as stored.
 func (r *repository) files() (all []repo.File) {
 	parts := r.journalParts()
 	for _, f := range parts {
@@ -172,7 +172,8 @@ func (r *repository) files() (all []repo.File) {
 	return all
 }
 
-// shown are the files beside the tars: of parts of a journal, the journal.
+// shown returns the files beside the tars as they are shown: instead of parts of a journal, the
+// journal.
 func (r *repository) shown() (all []repo.File) {
 	for _, f := range []*repo.File{r.list.GCLog, r.list.Journal, r.list.Manifest} {
 		if f != nil {
@@ -186,7 +187,8 @@ func (r *repository) fileEntry(f repo.File) format.Entry {
 	return format.Entry{Name: f.Name, Size: f.Size, Ref: place{r.list.Path(f.Name), 0}}
 }
 
-// Entries yields the files beside the tars, and the segments as they were written.
+// Entries yields the files beside the tars, then the segments in the order in which they were
+// written.
 func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		for _, f := range r.files() {
@@ -311,13 +313,13 @@ func (t *segmentTar) left() *format.Problem {
 	return nil
 }
 
-// Run returns where e lies, if it is not compared with a checksum.
+// Run returns where e is stored, if it is not compared with a checksum.
 func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 	x, ok := r.extentOf(e)
 	return x, ok && x.Codec == codec.Raw
 }
 
-// extentOf returns where e lies, which is one run, or a segment with its header.
+// extentOf returns where e is stored: one run, or a segment with its header.
 func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(place)
 	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {

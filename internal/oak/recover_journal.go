@@ -20,8 +20,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A RecoveredJournal is a journal as the segments say that it was. It can be written
-// while the store is open.
+// A RecoveredJournal is a journal that was derived from the segments. It can be written while the
+// store is open.
 type RecoveredJournal struct {
 	Head    JournalLine `json:"head"`    // the newest revision that is whole
 	Lines   int         `json:"lines"`   // of the journal
@@ -42,11 +42,11 @@ type candidate struct {
 	typed  bool // then: the root has a primary type
 }
 
-// PlanJournal looks through all data segments for revisions. It writes nothing.
+// PlanJournal searches all data segments for revisions. It writes nothing.
 //
-// A node with the children root and checkpoints is a revision; its time is that of its
-// segment. Before a store has its first checkpoint its revisions have a root alone:
-// those count if there are no others, or none that is whole.
+// A node with the children root and checkpoints is a revision; its time is that of its segment.
+// Before a store has its first checkpoint, its revisions have only the child root. These are used
+// if there are no others, or if none of the others is intact.
 func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	if s.r.single {
 		return nil, fmt.Errorf("oak: %s: a single tar has no journal: %w", s.r.name, errors.ErrUnsupported)
@@ -107,7 +107,7 @@ type finder struct {
 	skipped   int
 }
 
-// findRevisions looks through all data segments that are in no newer tar.
+// findRevisions searches all data segments that are in no newer tar.
 func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 	all := finder{s: s, trees: s.trees(true, 0)}
 	const handful = 16
@@ -222,7 +222,8 @@ func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) er
 	return nil
 }
 
-// mayBeSuper judges a template: super roots have children and nothing else.
+// mayBeSuper reports whether a template may be a super root's, which have children and nothing
+// else.
 func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, error) {
 	may, known := f.shapes[id]
 	if known {
@@ -305,7 +306,7 @@ func (f *finder) sorted() (full, bare []candidate) {
 	return full, bare
 }
 
-// choose keeps the candidates up to the newest that is whole.
+// choose keeps the candidates up to the newest intact one.
 func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candidate) error {
 	for len(some) > 0 {
 		last := some[len(some)-1]
@@ -331,7 +332,7 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 	return nil
 }
 
-// A JournalChange is what became of the journal.
+// A JournalChange describes a change of the journal.
 type JournalChange struct {
 	Head    string   `json:"head"`             // the newest revision of the new journal
 	Lines   int      `json:"lines"`            // that were dropped from the old journal
@@ -343,10 +344,9 @@ type JournalChange struct {
 // ErrNothingGood means that no revision is intact.
 var ErrNothingGood = errors.New("none is intact")
 
-// FixJournal drops the lines of the journal that are newer than the newest good
-// revision which a check has found. The old journal is kept as a backup, which is
-// written first; the new one takes its place at once. The caller has the store's lock,
-// and had it before the store was opened.
+// FixJournal drops the lines of the journal that are newer than the newest good revision that a
+// check has found. It first writes the old journal as a backup, and then replaces it in one step.
+// The caller must hold the store's lock, and must have held it since before the store was opened.
 func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, error) {
 	if r.Good == nil {
 		return JournalChange{}, fmt.Errorf("oak: %s: %w", s.r.list.Path(repo.Journal), ErrNothingGood)
@@ -359,9 +359,8 @@ func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, e
 	return c, err
 }
 
-// replaceJournal keeps the journal as a backup, brings gc.log in line, and puts a new
-// journal in its place. Whenever that is cut off, there is a journal, the old one or
-// the new one.
+// replaceJournal keeps the journal as a backup, updates gc.log, and replaces the journal. If it
+// is interrupted at any time, there is a journal, the old one or the new one.
 func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func() error) error {
 	backup, err := s.keepJournal(ctx)
 	if c.Backup = backup; err == nil {
@@ -374,8 +373,8 @@ func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func
 	return err
 }
 
-// keepJournal copies the journal, if there is one, and returns the copy's name. One that is
-// alike is of a run that was killed, and serves.
+// keepJournal copies the journal, if it exists, and returns the copy's name. It uses an equal
+// copy that a killed run has left.
 func (s *Store) keepJournal(ctx context.Context) (backup string, err error) {
 	if s.r.list.Journal == nil {
 		return "", nil
@@ -387,8 +386,8 @@ func (s *Store) keepJournal(ctx context.Context) (backup string, err error) {
 	return backup, formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil)
 }
 
-// backupName is the first that is free of the names that Oak's own recovery gives, or that of
-// a backup that is there, and like the journal.
+// backupName returns the first free name that Oak's own recovery would use, or the name of an
+// existing backup that is equal to the journal.
 func (s *Store) backupName(ctx context.Context) (name string, there bool, err error) {
 	taken := map[string]bool{}
 	for _, b := range s.r.list.Backups {

@@ -84,7 +84,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return plan, nil
 }
 
-// mending is a store as it should be.
+// mending is a store as it should be after the repair.
 type mending struct {
 	r       *repository
 	numbers []number
@@ -102,14 +102,14 @@ type mending struct {
 	places   int64  // that will be lost
 }
 
-// number is what becomes of the tars of one number.
+// number is what is done with the tars of one number.
 type number struct {
 	*rescue.Plan
 	letters []repo.Tar // ascending
 	name    string     // of the tar that there will be
 }
 
-// stays reports whether a letter is right as it is.
+// stays reports whether a letter needs no change.
 func (n *number) stays(l repo.Tar) bool { return n.Action == rescue.Nothing && l.Name == n.name }
 
 func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(format.Problem)) error {
@@ -274,9 +274,9 @@ func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err
 	return "", nil
 }
 
-// account counts the nodes of the newest revision and its checkpoints that can be read as
-// the store is, and as it will be, and says which will be lost. A plan is worse than none
-// if it leaves fewer: it is not carried out.
+// account counts the nodes of the newest revision and its checkpoints that can be read before and
+// after the repair, and reports which will be lost. A plan that leaves fewer nodes than before is
+// not applied.
 func (m *mending) account(ctx context.Context) (worse bool, err error) {
 	if m.head == nil || !m.doubtful(rescue.Proven, rescue.Stray) && !slices.ContainsFunc(m.numbers, func(n number) bool { return n.Action != rescue.Nothing }) {
 		return false, nil
@@ -332,7 +332,7 @@ func (m *mending) account(ctx context.Context) (worse bool, err error) {
 	return worse, nil
 }
 
-// counted is what can be read, compared with checksums and without.
+// counted is what can be read, with and without comparing checksums.
 type counted [2]read
 
 type read struct {
@@ -392,7 +392,7 @@ func (m *mending) doubtful(good ...rescue.Proof) bool {
 	return false
 }
 
-// planned has the segments that the store will have.
+// planned returns the segments that the store will have.
 type planned struct {
 	provable
 	m *mending
@@ -407,7 +407,8 @@ func (p planned) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// segment reads a segment as it will be, of several copies one that is sound.
+// segment returns a function that reads segments as they will be after the repair. If there are
+// several copies, it reads an intact one.
 func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*segment.Segment, error) {
 	return func(ctx context.Context, id segment.ID) (_ *segment.Segment, err error) {
 		first := fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)

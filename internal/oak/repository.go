@@ -128,7 +128,7 @@ func (r *repository) find(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// missing tells nothing of that name from something else.
+// missing distinguishes a missing store from something else.
 func (r *repository) missing(ctx context.Context, dir string) error {
 	if len(r.list.Others)+len(r.list.Ignored)+len(r.list.Backups) > 0 {
 		return nil
@@ -202,7 +202,8 @@ func (r *repository) openNumbers(ctx context.Context, some [][]repo.Tar) (err er
 // tailGuess is how much of a tar's end is read first.
 const tailGuess = 64 << 10
 
-// openNumber opens the newest letter with a sound index, or else scans all of them.
+// openNumber opens the newest letter with an intact index. If there is none, it scans all
+// letters.
 func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err error) {
 	var opened []*segmentTar // which r does not have yet
 	defer func() {
@@ -287,7 +288,7 @@ func (r *repository) scan(ctx context.Context, t *segmentTar) error {
 	return nil
 }
 
-// scannedLen is what an entry takes in memory that a scan found.
+// scannedLen is how much memory an entry takes that a scan has found.
 const scannedLen = 56
 
 // locate finds a segment: of several tars that have it, in the newest.
@@ -320,15 +321,15 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	return h, err
 }
 
-// rewound notes how many lines of the journal lead nowhere, of those after that of a
-// revision that is read.
+// rewound records how many lines of the journal after the revision that is read lead to no
+// segment.
 func (r *repository) rewound(lines int) {
 	if lines > 0 {
 		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision: reads may return an older state", lines).Problem)
 	}
 }
 
-// journal gives the lines of the journal as [repo.Entries] does.
+// journal yields the lines of the journal, as [repo.Entries] does.
 func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
 		o, err := r.file(ctx, repo.Journal)
@@ -341,7 +342,7 @@ func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	}
 }
 
-// revisions are the lines that can be read.
+// revisions yields the lines that can be read.
 func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
 		for e, err := range r.journal(ctx) {
@@ -443,7 +444,7 @@ func (r *repository) close() error {
 	return errors.Join(errs...)
 }
 
-// Classes of what can be wrong, and the general words for them.
+// Classes of faults, and the general words for them.
 const (
 	notAStore    = "not-a-store"
 	indexLimit   = "index-limit"
@@ -474,7 +475,7 @@ var codes = map[string]format.Code{
 	externalBlob:   format.Dangling,
 }
 
-// fault is a CorruptError in the making.
+// fault makes a CorruptError.
 var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
 
 // storeFault converts an error about a tar to a CorruptError.

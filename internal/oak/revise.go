@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Revised is a revision that was written, or would be.
+// A Revised is a revision that was written or, in a dry run, would be.
 type Revised struct {
 	Before   string   `json:"before"`             // the head until now
 	Revision string   `json:"revision,omitempty"` // none if nothing was written
@@ -35,7 +35,7 @@ type change struct {
 	readable   bool // children that cannot be read are left out
 }
 
-// at is the change of a node below, by names.
+// at returns the change of the node at the path names below.
 func (c *change) at(names ...string) *change {
 	for _, name := range names {
 		next := c.below[name]
@@ -65,7 +65,7 @@ type reviser struct {
 	said  Revised
 }
 
-// reviser refuses stores that Oak would not write to, or not go on with.
+// reviser refuses stores that Oak would not write to, or could not continue with.
 func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 	r := s.r
 	if r.single {
@@ -118,7 +118,7 @@ func (v *reviser) write(ctx context.Context, f segment.Finished) error {
 	return v.out.Write(ctx, f)
 }
 
-// commit writes what becomes of the super root, and makes it the newest revision.
+// commit writes the changed super root, and makes it the newest revision.
 func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err error) {
 	r := v.s.r
 	if v.out == nil {
@@ -128,7 +128,7 @@ func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err erro
 		return v.said, err
 	}
 	defer func() { err = errors.Join(err, v.out.Abort()) }()
-	// First, since nothing is to be written that no line can be written for.
+	// This comes first, because nothing should be written if no line can be added.
 	journal, err := store.Amend(ctx, r.st, r.list.Path(repo.Journal))
 	if err != nil {
 		return v.said, err
@@ -172,8 +172,8 @@ func appendRevision(ctx context.Context, journal store.Amendment, id segment.Rec
 	return journal.Sync(ctx)
 }
 
-// apply writes a node anew with its change, after those below it. names are those on the
-// way from the super root.
+// apply rewrites a node with its change, after the nodes below it. names is the path from the
+// super root.
 func (v *reviser) apply(ctx context.Context, id segment.RecordID, c *change, names []string) (segment.RecordID, error) {
 	if c.put != nil {
 		return *c.put, nil

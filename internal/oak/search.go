@@ -13,13 +13,13 @@ import (
 )
 
 type FindOptions struct {
-	// Where has conditions, which all must hold.
+	// Where has conditions that must all be true.
 	Where []Where
 	// Name, if not nil, selects the names of nodes.
 	Name func(string) bool
 	// After is the path of a node. The search continues with the next one.
 	After string
-	// Properties are wanted, too.
+	// Properties requests the properties too.
 	Properties bool
 }
 
@@ -30,8 +30,8 @@ type Found struct {
 	Lost       string          `json:"lost,omitempty"`       // what damage took
 }
 
-// Find yields the nodes of a tree, in stored order, that conditions hold of, and those
-// that damage hides.
+// Find yields the nodes of a tree that match the conditions, in stored order, and those that
+// damage hides.
 func (t *Tree) Find(ctx context.Context, name string, o FindOptions) iter.Seq2[Found, error] {
 	type some struct {
 		nodes []told

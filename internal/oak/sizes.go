@@ -18,7 +18,7 @@ type SizeNode struct {
 	Binaries int64       `json:"binaries"` // bytes of binaries in the store
 	External int64       `json:"external"` // bytes of binaries in a data store, as their ids say
 	Children []*SizeNode `json:"children,omitempty"`
-	// Others is how many children are not listed, which are smaller.
+	// Others is how many smaller children are not listed.
 	Others int64 `json:"others,omitempty"`
 	Lost   int64 `json:"lost,omitempty"` // places that damage hid
 }
@@ -48,8 +48,8 @@ func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNod
 	return m.tree(ctx, top)
 }
 
-// NodeSizes yields what each node takes without its children, parents first. A node that was
-// met before is left out, with all that is below it.
+// NodeSizes yields the size of each node without its children, parents first. A node that was met
+// before is omitted, with everything below it.
 func (t *Tree) NodeSizes(ctx context.Context, name string) iter.Seq2[SizeNode, error] {
 	return pipe.Told(func(tell func(SizeNode) error) error {
 		top, err := t.t.findNode(ctx, nodePath(name))
@@ -127,7 +127,7 @@ func (n *SizeNode) keep(top int) {
 	}
 }
 
-// What records take, by the format: sizes are not stored.
+// Sizes of records, derived from the format, because they are not stored.
 const (
 	idBytes     = 6
 	nodeBytes   = 2 * idBytes

@@ -38,7 +38,7 @@ type kept struct {
 // parsedBytes is how many bytes of segments are kept in memory: a few hundred segments.
 const parsedBytes = 48 << 20
 
-// Segment reads a segment, of several copies the first that is sound.
+// Segment reads a segment. If there are several copies, it returns the first intact one.
 func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	p.mu.Lock()
 	if e := p.m[id]; e != nil {
@@ -137,7 +137,7 @@ func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*se
 	return segment.Parse(e.ID, b)
 }
 
-// Size is how long a segment is, by the index.
+// Size returns the size of a segment from the index.
 func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	if _, e, ok := p.r.locate(id); ok {
 		return e.Len, nil
@@ -170,7 +170,7 @@ func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trus
 // buffers have room for a segment with its header.
 var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
 
-// check reads a segment, and keeps nothing of it.
+// check reads a segment without keeping it in memory.
 func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) error {
 	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
 	defer buffers.Put(buf)
@@ -178,7 +178,8 @@ func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) e
 	return err
 }
 
-// wholeSegment is the codec of a segment with its header, which it is compared with.
+// wholeSegment is the codec of a segment with its header. It compares the segment with the
+// header.
 const wholeSegment = "oak-segment"
 
 func init() {
@@ -204,7 +205,7 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 	return append(dst, data...), nil
 }
 
-// extent is where n bytes from off on of a segment lie, which are content from at on.
+// extent returns where n bytes of a segment from off are stored. They are the content from at.
 func (r *repository) extent(tar string, pos int64, size, off, n int, at int64) format.Extent {
 	x := format.Extent{At: at, Size: int64(n), Object: tar, Off: pos + int64(off), Len: int64(n)}
 	if !r.trusting && pos > 0 { // else it is a blob of its own, without a header

@@ -33,7 +33,7 @@ type treeReader struct {
 
 func (t *treeReader) Close() error { return t.close() }
 
-// A spot is a node and where it is in the tree.
+// A spot is a node and its place in the tree.
 type spot struct {
 	name  string // path, "." at the top
 	id    segment.RecordID
@@ -73,7 +73,7 @@ func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.Re
 	return n, err
 }
 
-// nodeEntry is the entry of a node. One that cannot be read has a fault.
+// nodeEntry returns the entry of a node. If the node cannot be read, the entry has a fault.
 func (t *treeReader) nodeEntry(ctx context.Context, s spot) (format.Entry, error) {
 	e := format.Entry{Name: s.name, Kind: format.Dir}
 	n, err := t.node(ctx, s)
@@ -128,7 +128,7 @@ func (t *treeReader) date(ctx context.Context, n segment.Node, name string) (tim
 	return time.Time{}, nil
 }
 
-// textProperty is the text of a property of one value, empty if there is none.
+// textProperty returns the text of a property with one value, or "" if there is none.
 func textProperty(ctx context.Context, n segment.Node, name string, longest int) (string, error) {
 	p, ok, err := n.Property(ctx, name)
 	if err != nil || !ok || p.Multi {
@@ -258,8 +258,8 @@ func belowItself(id segment.RecordID) error {
 	return &segment.Error{Class: segment.Corrupt, Segment: id.Segment, Record: id.Number, Off: -1, What: "node: expected a new one, found an ancestor of itself"}
 }
 
-// recordSet is a set of records: a bit for each, in pages, since a damaged segment can
-// have numbers that are far apart.
+// recordSet is a set of records: a bit for each, in pages, because the numbers in a damaged
+// segment can be far apart.
 type recordSet map[recordPage][pageWords]uint64
 
 type recordPage struct {
@@ -291,8 +291,8 @@ type walker struct {
 	lost  int64
 }
 
-// all goes through the tree that is shown, and then, if that is the content of a
-// revision, through what else the revision has: paths of that begin with superName.
+// all walks the tree that is shown. If that is the content of a revision, it then walks
+// everything else in the revision, whose paths begin with superName.
 func (w *walker) all(ctx context.Context) error {
 	w.seen = recordSet{}
 	if err := w.walk(ctx, spot{name: ".", id: w.t.top}); err != nil || w.t.checkpoint != "" || w.t.top == w.t.super {

@@ -20,7 +20,7 @@ import (
 // Paths are those of the tree.
 type filesReader struct{ *treeReader }
 
-// folderTypes are folders though there is nothing in them.
+// folderTypes are folders even if they are empty.
 var folderTypes = []string{folderType, "sling:Folder", "sling:OrderedFolder"}
 
 const (
@@ -32,7 +32,7 @@ const (
 // original is the path of the uploaded file in an asset.
 var original = []string{jcrContent, "renditions", "original"}
 
-// Entries goes down the tree in its order.
+// Entries walks the tree in its order.
 func (f *filesReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return f.listed(ctx, ".", true)
 }
@@ -83,7 +83,7 @@ func (f *filesReader) find(ctx context.Context, name string) (at spot, e format.
 	}
 }
 
-// below goes to a child by its name in a path.
+// below returns a child by its name in a path.
 func (t *treeReader) below(ctx context.Context, at spot, elem string) (spot, error) {
 	said, ok := readFileName(elem, at.depth == 0)
 	if !ok || said.property || said.lost == 0 && fileName(at, at.under(writeTreeName(said.name, at.depth == 0))) != at.under(elem) {
@@ -167,7 +167,8 @@ func (f *filesReader) walk(ctx context.Context, s spot, kind format.Kind, above 
 	return nil
 }
 
-// fileName is the path of a child of a node, so that the name which is packed is shown.
+// fileName returns the path of a child of a node, with its unescaped name if readFileName reads
+// that back as the same name.
 func fileName(s spot, child string) string {
 	elem := strings.TrimPrefix(child, s.under(""))
 	if !strings.Contains(elem, "%") {
@@ -181,7 +182,8 @@ func fileName(s spot, child string) string {
 	return s.under(elem)
 }
 
-// entry is that of a node, if it is shown. What of it cannot be read is its fault.
+// entry returns the entry of a node, if it is shown. If a part of the node cannot be read, the
+// entry has a fault.
 func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown bool, err error) {
 	e = format.Entry{Name: s.name, Kind: format.Dir}
 	n, err := f.node(ctx, s)

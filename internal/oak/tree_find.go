@@ -111,8 +111,8 @@ func (t *treeReader) lostChild(ctx context.Context, s spot, elem string) (spot, 
 	return spot{}, fs.ErrNotExist
 }
 
-// findProperty finds a property of a node, and a value of it if more of the path
-// follows. The error is fs.ErrNotExist itself where there is none.
+// findProperty finds a property of a node, or one of its values if more of the path follows. If
+// there is none, the error is fs.ErrNotExist itself.
 func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target, name, rest string, more bool) (target, error) {
 	p, ok, lost, err := t.property(ctx, n, name)
 	if err != nil {
@@ -176,7 +176,7 @@ func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.E
 	return t.listed(ctx, dir, false)
 }
 
-// EntriesBelow goes down from a node, or yields the values of a property.
+// EntriesBelow walks everything below a node, or yields the values of a property.
 func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return t.listed(ctx, dir, true)
 }

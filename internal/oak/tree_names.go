@@ -25,14 +25,14 @@ const (
 	lostMark     = "%lost"
 )
 
-// treeName is an element of a path that was read.
+// treeName is a parsed element of a path.
 type treeName struct {
 	name     string // in the store
 	property bool   // it has the mark of a property
 	lost     int    // number of a lost child, else 0
 }
 
-// readTreeName is the inverse of writeTreeName, and of the marks, and accepts nothing else.
+// readTreeName is the inverse of writeTreeName and of the marks, and accepts nothing else.
 func readTreeName(elem string, top bool) (n treeName, ok bool) {
 	if digits, ok := strings.CutPrefix(elem, lostMark); ok {
 		n.lost, ok = readIndex(digits)
@@ -46,8 +46,8 @@ func readTreeName(elem string, top bool) (n treeName, ok bool) {
 	return n, writeTreeName(n.name, top) == text
 }
 
-// readFileName reads an element of a path of files, which is as the tree has it or, where
-// it has a % that means nothing there, the name itself.
+// readFileName reads an element of a path of files. It is escaped as in the tree or, if it has a
+// % that escapes nothing, the name itself.
 func readFileName(elem string, top bool) (treeName, bool) {
 	said, ok := readTreeName(elem, top)
 	if !ok && strings.ReplaceAll(writeTreeName(elem, top), "%25", "%") == elem {

@@ -13,16 +13,16 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// What chooses the tree that is shown.
+// Parameters that select the tree that is shown.
 const (
 	// revisionParam is UUID:NUMBER, or a time: the newest revision not after it.
 	revisionParam = "revision"
-	// checkpointParam is the name of one.
+	// checkpointParam is the name of a checkpoint.
 	checkpointParam = "checkpoint"
-	// superParam, if "true", shows what Oak keeps above the tree: root and checkpoints.
+	// superParam, if "true", shows what Oak stores above the tree: root and checkpoints.
 	superParam = "super"
-	// datastoreParam is where the content of external binaries is: a FileDataStore,
-	// by an address, or by a path from the folder that the store lies in.
+	// datastoreParam is where the contents of external binaries are: a FileDataStore, given by an
+	// address or by a path relative to the folder that contains the store.
 	datastoreParam = "datastore"
 )
 
@@ -80,7 +80,7 @@ func (t *treeReader) choose(ctx context.Context, param map[string]string) (err e
 // errNoChild means that a node on the path to the shown root does not exist.
 var errNoChild = errors.New("no such child")
 
-// down goes from the top to a child of it, and to a child of that.
+// down descends from the top to a child of it, then to a child of that, and so on.
 func (t *treeReader) down(ctx context.Context, names ...string) error {
 	var missing string
 	var err error
@@ -146,7 +146,7 @@ func (t *treeReader) journalFault(err error) error {
 	return err
 }
 
-// Classes of what can be wrong with a tree.
+// Classes of faults of a tree.
 const (
 	noHead         = "no-head"         // the journal leads nowhere
 	headRewound    = "head-rewound"    // it leads to an older revision than it should
@@ -158,7 +158,7 @@ const (
 	externalBlob   = "external-blob" // content that is in a data store
 )
 
-// treeFault is a CorruptError about a place in a segment.
+// treeFault makes a CorruptError about a place in a segment.
 func (r *repository) treeFault(class string, id segment.ID, off int64, msg string, args ...any) *format.CorruptError {
 	c := fault(class, r.list.Dir, -1, msg, args...)
 	if tar, e, ok := r.locate(id); ok {
@@ -168,8 +168,8 @@ func (r *repository) treeFault(class string, id segment.ID, off int64, msg strin
 	return c
 }
 
-// damage makes a CorruptError of an error that says that a part of the tree is
-// damaged. It returns nil if the error is of something else: the store, or the caller.
+// damage converts an error about a damaged part of the tree to a CorruptError. It returns nil for
+// any other error, of the store or the caller.
 func (r *repository) damage(err error) *format.CorruptError {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return c
@@ -200,7 +200,7 @@ func (r *repository) corrupt(err error, entry string) error {
 	return &about
 }
 
-// lost notes that damage hides an entry. It returns errors that are of something else.
+// lost records that damage hides an entry. It returns other errors.
 func (t *treeReader) lost(e *format.Entry, err error) error {
 	err = t.corrupt(err, e.Name)
 	c, ok := err.(*format.CorruptError)

@@ -22,8 +22,8 @@ const (
 	blobAttr     = "blob"     // the name of content that is in a data store
 )
 
-// What the content of an entry is made of. Handles name records and hold none: who
-// keeps entries keeps no segments.
+// What the content of an entry is made of. Handles contain names of records, not segments, so
+// keeping entries does not keep segments in memory.
 type (
 	valueRef segment.RecordID // a value in the segments
 	blobRef  string           // an object of the data store
@@ -62,9 +62,8 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 	return nil
 }
 
-// propertyEntry is the entry of a node's property. A single value is a file, several
-// are a file with a JSON array of them as text, whatever they are, and several
-// binaries are a directory.
+// propertyEntry returns the entry of a node's property. A single value is a file. Several values,
+// of any type, are a file with a JSON array of their texts. Several binaries are a directory.
 func (t *treeReader) propertyEntry(ctx context.Context, name string, node segment.RecordID, p segment.Property, lost error) (format.Entry, error) {
 	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: p.Type.String()}}
 	if p.Multi {
@@ -94,7 +93,7 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 	return e, err
 }
 
-// binaries tells of the values of a property that is a directory of them.
+// binaries yields the values of a property that is a directory.
 func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property, tell func(format.Entry) error) error {
 	i := 0
 	for v, err := range p.Values(ctx) {
@@ -235,7 +234,7 @@ func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piec
 	return err
 }
 
-// pieceBytes are those of a piece among records, not to be changed.
+// pieceBytes returns the bytes of a piece within records. They must not be changed.
 func (t *treeReader) pieceBytes(ctx context.Context, p segment.Piece) ([]byte, error) {
 	s, err := t.records.Segment(ctx, p.Segment)
 	if err != nil {
@@ -247,7 +246,7 @@ func (t *treeReader) pieceBytes(ctx context.Context, p segment.Piece) ([]byte, e
 	return s.Slice(p.Off, p.Len)
 }
 
-// inlineRun is how much of an array is made at once.
+// inlineRun is how many bytes of an array are generated at once.
 const inlineRun = 64 << 10
 
 // arrayExtents makes the bytes of an array, and yields those from off to end.
@@ -286,9 +285,9 @@ func (t *treeReader) arrayExtents(ctx context.Context, ref arrayRef, off, end in
 	return err
 }
 
-// array calls do with the parts of a JSON array of a property's values, until it
-// returns false. All are strings with the text that is stored, as only that is the
-// same in every type; bytes that are not UTF-8 stay as they are.
+// array calls do with the parts of a JSON array of a property's values, until it returns false.
+// All values are strings with the stored text, because only that is the same in every type. Bytes
+// that are not UTF-8 are unchanged.
 func (t *treeReader) array(ctx context.Context, p segment.Property, do func([]byte) bool) error {
 	before := []byte(`["`)
 	i := 0
@@ -322,7 +321,7 @@ func (t *treeReader) array(ctx context.Context, p segment.Property, do func([]by
 	return nil
 }
 
-// escapeJSON calls do with b as it is within a JSON string.
+// escapeJSON calls do with the parts of b, escaped for a JSON string.
 func escapeJSON(b []byte, do func([]byte) bool) bool {
 	for len(b) > 0 {
 		i := 0

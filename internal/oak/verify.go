@@ -100,7 +100,7 @@ func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)
 	return err
 }
 
-// problemOf puts what an audit found into the house's words.
+// problemOf converts a problem of an audit to holdall's general form.
 func (r *repository) problemOf(p audit.Problem) format.Problem {
 	out := format.Problem{Code: p.Class.Code, Class: p.Class.String(), Severity: p.Severity, Volume: r.list.Dir, Off: p.Off, Message: p.What + ": " + p.Class.Meaning}
 	if p.Tar != "" {

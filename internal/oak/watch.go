@@ -16,7 +16,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Watcher follows the head of a store that is being written. It belongs to one goroutine.
+// A Watcher follows the head of a store that another program writes to. It must be used by one
+// goroutine.
 type Watcher struct {
 	s    *Store
 	path string
@@ -30,7 +31,7 @@ type WatchOptions struct {
 	From string // the revision or the time after which to begin; empty is the head
 }
 
-// An Arrival is a revision that the journal has got.
+// An Arrival is a new revision in the journal.
 type Arrival struct {
 	Revision string     `json:"revision"`
 	Time     *time.Time `json:"time,omitempty"`
@@ -80,13 +81,12 @@ func (w *Watcher) begin(ctx context.Context, from string) error {
 	return nil
 }
 
-// Doubt is that of the store when the watch began.
+// Doubt returns the Doubt of the store when the watch began.
 func (w *Watcher) Doubt() *format.Problem { return w.s.Doubt() }
 
 func (w *Watcher) Close() error { return w.s.Close() }
 
-// Next yields the revisions that have come since it was called, the oldest first; none if
-// there are none.
+// Next yields the revisions that are new since the last call, the oldest first, if there are any.
 func (w *Watcher) Next(ctx context.Context) iter.Seq2[Arrival, error] {
 	return pipe.Told(func(tell func(Arrival) error) error {
 		info, err := store.Briefly(w.s.r.st, w.s.r.list.Path(repo.Journal)).Info(ctx)
@@ -183,7 +183,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 	return a, nil
 }
 
-// journalSize is how long the journal was when the store was opened.
+// journalSize returns the size of the journal when the store was opened.
 func (s *Store) journalSize(ctx context.Context) (int64, error) {
 	o, err := s.r.file(ctx, repo.Journal)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Store) journalSize(ctx context.Context) (int64, error) {
 	return info.Size, errors.Join(err, o.Close())
 }
 
-// renew opens a store again, as it is now. Tars that are as they were are not read again.
+// renew reopens a store in its present state. It does not read unchanged tars again.
 func (s *Store) renew(ctx context.Context) error {
 	was := s.r
 	r := &repository{st: was.st, name: was.name, limits: was.limits, trusting: was.trusting, release: func() {}, had: map[string]*segmentTar{}}

@@ -130,7 +130,7 @@ func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
 	return noPlace(e, "a %s cannot be stored in a tree", e.Kind)
 }
 
-// path takes a name apart into those of nodes, and of a property at the end.
+// path splits a name into those of nodes, and of a property at the end.
 func (w *treeWriter) path(e format.Entry) ([]string, error) {
 	if class := format.NameFault(e.Name); class != "" && class != "name-too-long" {
 		return nil, noPlace(e, "%s", format.NameAdvice(class))
@@ -172,7 +172,7 @@ func dated(to []segment.NewProperty, name string, at time.Time) []segment.NewPro
 	return append(to, textOf(name, segment.Date, at.Format("2006-01-02T15:04:05.000Z")))
 }
 
-// addFile adds what Jackrabbit's tools make of a file.
+// addFile adds a file as Jackrabbit's tools do.
 func (w *treeWriter) addFile(ctx context.Context, e format.Entry, path []string, r io.Reader) error {
 	content := append(path[:len(path):len(path)], jcrContent)
 	if err := w.tree.CheckPath(content); err != nil {
@@ -229,7 +229,8 @@ func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []str
 	return w.tree.Set(path, p, v)
 }
 
-// value is a single property's, or of several binaries. What a data store has stays there.
+// value adds the value of a single property, or one of several binaries. Contents in a data store
+// stay there.
 func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtree.Value, error) {
 	if id, ok := e.Attr[blobAttr]; ok && len(id) <= mostBlobID {
 		return newtree.External(id), nil
