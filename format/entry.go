@@ -25,7 +25,7 @@ type Entry struct {
 	Digest  Digest            // of the content, if the archive has one
 	Attr    map[string]string // other attributes that the format stores; for objects of buckets see IsObjectAttr
 
-	// Fault says why the content cannot be read. It is nil if nothing is known to prevent that.
+	// Fault is why the content cannot be read. It is nil if nothing is known to prevent that.
 	Fault *Problem
 
 	// Internal marks entries that a format uses for its own purposes, such as a tar member that

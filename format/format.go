@@ -265,7 +265,7 @@ type Writer interface {
 }
 
 // An Amender changes an archive in place. No change takes effect before Commit returns nil. If
-// the program is killed at any time, even during Commit, the archive is left as it was before or
+// the program is killed at any time, even during Commit, the archive is left as before or
 // as it is after. After Commit the Amender can be used for further changes. It keeps other
 // writers out until it is closed.
 //

@@ -70,7 +70,7 @@ func (s Severity) String() string {
 // ErrCorrupt is wrapped by every [CorruptError], except by those with the code Unsupported.
 var ErrCorrupt = errors.New("archive is damaged")
 
-// A CorruptError means that an archive violates its format or exceeds a limit, and says where. It
+// A CorruptError means that an archive violates its format or exceeds a limit, and where. It
 // wraps [ErrCorrupt], or [errors.ErrUnsupported] if its code is Unsupported.
 type CorruptError struct {
 	Format string // "caf"

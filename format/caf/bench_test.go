@@ -103,7 +103,7 @@ func BenchmarkLoad(b *testing.B) {
 	})
 }
 
-// BenchmarkLookup asks an open archive for one name after another.
+// BenchmarkLookup looks up one name after another in an open archive.
 func BenchmarkLookup(b *testing.B) {
 	r, err := open(b.Context(), million()["plain"], "x.caf", format.OpenOptions{})
 	if err != nil {

@@ -98,7 +98,8 @@ func TestEqualContentsAreStoredOnce(t *testing.T) {
 	}
 }
 
-// Nobody has seen what a store copied: what is right is not given up for it.
+// Content that the store copied has not been read, so content that has been read must not be
+// replaced by it.
 func TestContentThatNobodyHasSeenStandsForNoOther(t *testing.T) {
 	st, wrong, right := &storetest.Mem{}, []byte("damaged"), []byte("content")
 	if err := storetest.Put(t.Context(), st, "source", wrong); err != nil {
@@ -125,7 +126,7 @@ func TestContentThatNobodyHasSeenStandsForNoOther(t *testing.T) {
 	}
 }
 
-// An archive with something in front, and without its footer, is mended, and files share
+// An archive with something in front, and without its footer, is repaired, and files share
 // their bytes still.
 func TestSharedContentsAreMended(t *testing.T) {
 	st := &storetest.Mem{}
@@ -190,8 +191,8 @@ func TestEqualContentsFitAChunkTogether(t *testing.T) {
 	}
 }
 
-// What breaks off in a store that takes nothing back leaves a byte that is no content, behind
-// which only shared contents come.
+// A failed write to a store that cannot undo it leaves a byte that is not content, and only
+// shared contents follow it.
 func TestSharedContentsBehindAGapAreRead(t *testing.T) {
 	st := noRewind{&storetest.Mem{}}
 	w, err := create(t.Context(), st, "x.caf", format.CreateOptions{Param: map[string]string{"dedupe": "true"}})

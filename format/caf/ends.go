@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ends says whether end_byte is the offset after the last byte of a file, or that of the last
+// ends reports whether end_byte is the offset after the last byte of a file, or that of the last
 // byte.
 type ends uint8
 

@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// expect is what the notes beside a fixture say of it.
+// expect is what the notes beside a fixture specify.
 type expect struct {
 	Open       string   `json:"open"`
 	ErrorClass string   `json:"error_class"`
@@ -212,7 +212,7 @@ func TestFixturesVerifyNamesWhatIsWrong(t *testing.T) {
 	})
 }
 
-// apply makes what a plan describes.
+// apply returns the archive with a plan applied.
 func apply(t *testing.T, archive []byte, p format.Plan) []byte {
 	t.Helper()
 	var out bytes.Buffer

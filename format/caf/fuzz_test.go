@@ -285,7 +285,7 @@ func FuzzRepair(f *testing.F) {
 		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":9},"b":{"start_byte":11,"end_byte":10}}}`,
 		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":4},"c":{"start_byte":5,"end_byte":9},"b":{"start_byte":11,"end_byte":10}}}`,
 		`{"format_version":"1.0","files":{"a":{"start_byte":0,"end_byte":9},"b":{"start_byte":9,"end_byte":10},"b":{"start_byte":0,"end_byte":4}}}`,
-		// What is kept as it is must not be what is repaired.
+		// What is kept unchanged must not be what is repaired.
 		`{"format_version":"1.0","writer":"me","x":1,"x":[2,],"files":{"a":{"start_byte":0,"end_byte":10,"blake3":"` + digest + `"}}}`,
 		`{"format_version":"1.0","writer":5,"files":{"a":{"start_byte":0,"end_byte":10,"blake3":"` + digest + `","q":[1,],},}}`,
 		// Broken off, and broken within.
@@ -396,8 +396,8 @@ func TestRepairSearchesWithinBounds(t *testing.T) {
 	}
 }
 
-// FuzzWriter writes entries of random names and sizes, some of which fail, to a
-// store that can take back or not.
+// FuzzWriter writes entries of random names and sizes, some of which fail, to stores that can and
+// cannot undo writes.
 func FuzzWriter(f *testing.F) {
 	f.Add(uint64(1), "a\nb/c\nb\n\nü\n\xff\n\xfe\n\ufffd\n<&>\n\u2028", true, false)
 	f.Add(uint64(2), "../x\nC:\\y\n\x00\n\x1f\n\x7f\na\na\n\"\\\n", false, true)

@@ -18,7 +18,7 @@ const someObject = `,"object":{"modified":"2026-05-01T10:00:00.5Z","etag":"\"a\\
 
 var someAttr = map[string]string{"etag": "\"a\\\a\"", "content-type": "image/jpeg", "x-amz-meta-a": "b\"ü"}
 
-// rewritten is an archive of what another has.
+// rewritten returns an archive with the contents of another one.
 func rewritten(t *testing.T, archive []byte, o format.CreateOptions) []byte {
 	t.Helper()
 	r, err := open(t.Context(), mem(archive), "x.caf", format.OpenOptions{})
@@ -49,7 +49,7 @@ func rewritten(t *testing.T, archive []byte, o format.CreateOptions) []byte {
 	return m.Get("x.caf")
 }
 
-// Rows of objects say so, and others are what they were.
+// Rows of objects record them, and other rows are unchanged.
 func TestRowsSayWhatObjectsTheyWere(t *testing.T) {
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	m := &storetest.Mem{}
@@ -131,7 +131,7 @@ func TestObjectsOfOthersAreKeptAsTheyAre(t *testing.T) {
 	}
 }
 
-// A repair keeps what rows say of objects, but the ETag of one that is cut.
+// A repair keeps what rows record about objects, except the ETag of one that is truncated.
 func TestRepairKeepsWhatIsSaidOfObjects(t *testing.T) {
 	index := `{"format_version":"1.0","files":{"c":{"start_byte":5,"end_byte":19` + someObject + `},"a":{"start_byte":0,"end_byte":5` + someObject + `},}}`
 	archive := appendFooter([]byte("0123456789"+index), int64(len(index)))
@@ -148,7 +148,7 @@ func TestRepairKeepsWhatIsSaidOfObjects(t *testing.T) {
 	}
 }
 
-// objectsOf has n rows of objects, each of which has headers of its own if own.
+// objectRows returns n rows of objects. If own is set, each has different headers.
 func objectRows(n int, own bool) *sparse {
 	b := appendHead(nil, "", false)
 	for i := range n {

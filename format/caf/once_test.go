@@ -58,8 +58,7 @@ func TestStreamedRowsAreTheLoadedOnes(t *testing.T) {
 	}
 }
 
-// What is gone through once takes as much memory behind the last row as behind the
-// first few.
+// Sequential reading takes as much memory after the last row as after the first few.
 func TestStreamedRowsAreNotKept(t *testing.T) {
 	testkit.Serial(t)
 	const n = 200_000

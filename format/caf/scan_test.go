@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// scanned is what a scan gave.
+// scanned is the result of a scan.
 type scanned struct {
 	rows []scannedRow
 	top  topLevel
@@ -300,11 +300,11 @@ func TestScanSurfacesFetchErrors(t *testing.T) {
 
 func bytesBefore(b []byte, c byte) int64 { return int64(bytes.IndexByte(b, c)) }
 
-// sparse is a store of one object, zeros but for its end.
+// sparse is a store of one object that consists of zeros except for its end.
 type sparse struct {
 	size int64
 	end  []byte
-	read int64 // bytes asked for
+	read int64 // bytes requested
 }
 
 func (s *sparse) Can() store.Abilities                               { return store.Abilities{} }

@@ -122,7 +122,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 	return nil
 }
 
-// said returns the head of another chunk's index.
+// said returns the top-level members of the index of another chunk.
 func said(ctx context.Context, st store.Store, name string, o format.OpenOptions) (topLevel, error) {
 	r, err := openReader(ctx, st, name, o)
 	if err != nil {

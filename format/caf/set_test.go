@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// If chunks of a set are missing, verify of each of the others says so.
+// If chunks of a set are missing, verify reports that for each of the others.
 func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	files := map[string]string{}
 	for i := range 6 {
@@ -78,8 +78,8 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	if all := said(st, name(1)); len(all) != 1 || !strings.HasSuffix(all[0], "any after 1") {
 		t.Errorf("of 1 alone: %q", all)
 	}
-	// One that has another name is by itself, as one that says nothing, and one in a store that
-	// cannot be listed.
+	// A chunk with another name is independent, as are one that records no set and one in a store
+	// that cannot be listed.
 	st.Put("other.caf", st.Get(name(1)))
 	if all := said(st, "other.caf"); len(all) > 0 {
 		t.Errorf("of a chunk with another name: %q", all)
@@ -92,7 +92,7 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	if all := said(st, name(1)); len(all) > 0 {
 		t.Errorf("of a plain set: %q", all)
 	}
-	// Mended it says the same, converted it is no chunk any more.
+	// A repaired chunk records the same, and a converted one is not a chunk any more.
 	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 	st = whole.Clone()
 	b := bytes.Clone(st.Get(name(6)))

@@ -172,7 +172,7 @@ func TestReferenceReadsWhatWeWrite(t *testing.T) {
 	}
 }
 
-// set is what the notes beside a set of chunks say.
+// set is what the notes beside a set of chunks specify.
 type set struct {
 	Limit  int64
 	Inputs []struct {
@@ -327,7 +327,7 @@ func TestChunkMaxBoundsTheWholeChunk(t *testing.T) {
 	}
 }
 
-// A name that others would take for another is refused, and only that one.
+// A name that other readers would confuse with another one is refused, and only that one.
 func TestWriterRefusesNamesThatReadersConfuse(t *testing.T) {
 	for _, tt := range []struct{ first, second string }{
 		{"a", "a"}, {"", ""}, {"\xff", "\xfe"}, {"\xff", "\ufffd"}, {"\ufffd", "\xff"}, {"x\xffy", "x\xfey"}, {"\xff\xff", "\ufffd\ufffd"},
@@ -465,7 +465,7 @@ func TestRowsInScratchMakeTheSameBytes(t *testing.T) {
 	}
 }
 
-// A digest that the source knows is taken over, not computed again.
+// A digest that the source provides is used, not computed again.
 func TestWriterBelievesDigests(t *testing.T) {
 	told := format.Digest{Algo: "blake3", Sum: strings.Repeat("d", digestLen)}
 	for what, c := range map[string]struct {

@@ -19,10 +19,10 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// expected is what is written beside a fixture of what is in it.
+// expected is the description of a fixture's contents in the file beside it.
 type expected struct {
 	Compression string `json:"compression"`
-	Error       string `json:"error"` // classes of what opening says, with bars between
+	Error       string `json:"error"` // classes of the errors of opening, with bars between
 	Entries     []struct {
 		Path     string `json:"path"`
 		PathHex  string `json:"path_hex"`
@@ -64,7 +64,7 @@ func expectation(t testing.TB, name string) (x expected) {
 	return x
 }
 
-// classOf is the expectations' word for what is wrong.
+// classOf returns the word that expectations use for an error.
 func classOf(err error) string {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return strings.ReplaceAll(c.Class, "-", "_")

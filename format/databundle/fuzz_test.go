@@ -14,8 +14,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// FuzzMessages decodes messages: what comes out of one goes into another, and comes
-// out of that again.
+// FuzzMessages decodes messages, encodes the result, and decodes that again.
 func FuzzMessages(f *testing.F) {
 	f.Add(config{version: versionMagic, blockSize: 4096, recordSize: 1 << 18, compression: zlib, shards: 3}.append(nil))
 	f.Add(header{shard: 1, align: 512, compression: snappy, hasInline: true, inline: []byte{10, 0}}.append(nil))
@@ -62,7 +61,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// FuzzKeys decodes keys, and wants what it finds to encode to them again.
+// FuzzKeys decodes keys, and checks that the result is encoded to the same keys.
 func FuzzKeys(f *testing.F) {
 	f.Add(appendFileKey(nil, "a/b\xff/c"))
 	f.Add(appendRecordKey(nil, 1<<40, 1<<60))

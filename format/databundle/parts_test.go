@@ -20,8 +20,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// apart cuts what is to be packed at some places. A further name of a file stays with
-// it.
+// apart divides the entries to be packed at random places. A further name of a file stays with
+// the file.
 func apart(all []added, r *rand.Rand) (parts [][]added) {
 	for _, x := range all {
 		switch {
@@ -40,7 +40,7 @@ func apart(all []added, r *rand.Rand) (parts [][]added) {
 	return parts
 }
 
-// inOne writes them by one writer that is told where to begin a shard.
+// inOne writes the parts with one writer, which is given the places where shards begin.
 func inOne(t *testing.T, parts [][]added, param map[string]string) map[string][]byte {
 	t.Helper()
 	param = maps.Clone(param)
@@ -159,7 +159,7 @@ func TestPartsBecomeWhatOneWriterWrites(t *testing.T) {
 	}
 }
 
-// Cut by content, parts are what one writer makes that is told how long shards are.
+// Parts that are divided by content equal the output of one writer with the same size of shards.
 func TestPartsCutByContentAreThoseOfAShardSize(t *testing.T) {
 	testkit.Long(t)
 	const size = 2_000_000

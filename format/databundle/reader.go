@@ -240,7 +240,7 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 		if !ok || err != nil {
 			return err
 		}
-		// behind returns the prefix followed by rest.
+		// behind returns prefix followed by rest.
 		behind := func(rest ...byte) []byte { return append(bytes.Clone(prefix), rest...) }
 		rest := row.Key[len(prefix):]
 		i := bytes.IndexByte(rest, '/')

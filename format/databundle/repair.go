@@ -206,7 +206,7 @@ func (m *mending) emptied(ctx context.Context, i uint64) (bool, error) {
 	}
 	s, err := m.shard(ctx, i)
 	if err == nil && s.decode != nil && m.ends[i] == 0 {
-		err = s.decode // a program that knows more may still read its content
+		err = s.decode // another program may still read its content
 	}
 	if c, damaged := err.(*format.CorruptError); damaged {
 		return c.Class != shardMissing, nil

@@ -501,7 +501,7 @@ func (r *recordReader) check(ctx context.Context, e format.Entry, row sstable.Ro
 	return err
 }
 
-// storeError is an error of the store, which says nothing about the bundle.
+// storeError is an error of the store, and not about the bundle.
 type storeError struct{ error }
 
 func (r *recordReader) read(ctx context.Context, e format.Entry, take func([]byte)) error {

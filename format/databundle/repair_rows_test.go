@@ -30,7 +30,7 @@ func crowd() []added {
 	return all
 }
 
-// mend repairs b of st, and wants the result to be sound.
+// mend repairs b of st, and checks that the result is intact.
 func mend(t *testing.T, st *storetest.Mem, out *storetest.Mem) *holdall.RepairPlan {
 	t.Helper()
 	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: only})
@@ -63,8 +63,8 @@ func contentOf(t *testing.T, a *holdall.Archive, e holdall.Entry) []byte {
 	return b.Bytes()
 }
 
-// A block of the index that is lost takes the names of some files with it, and
-// nothing else: what they had is in lost+found, and all others are there.
+// If a block of the index is lost, the names of some files are lost, but nothing else: their
+// contents are in lost+found, and all other files are there.
 func TestContentOfLostRowsIsFound(t *testing.T) {
 	testkit.Serial(t)
 	all := crowd()
@@ -222,7 +222,7 @@ func TestABundleOutlivesAnyFileOfItsIndex(t *testing.T) {
 	if n := len(whole.Get(table)); files < 3 || n < 3*4096 {
 		t.Fatalf("an index of %d files, a table of %d bytes", files, n)
 	}
-	// A bit in each block of its table, the largest of which are not much over 4 KiB.
+	// Flip a bit in each block of its table. The largest blocks are little over 4 KiB.
 	for at := int64(0); at < int64(len(whole.Get(table))); at += 1 << 10 {
 		st := whole.Clone()
 		b := bytes.Clone(st.Get(table))

@@ -243,7 +243,7 @@ func TestAHealthyBundleIsCopied(t *testing.T) {
 	}
 }
 
-// With a copy of the index nothing is lost with the index: it is read by the copy, and said so.
+// With a copy of the index nothing is lost with the index: it is read from the copy, and that is reported.
 func TestACopyOfTheIndexIsUsed(t *testing.T) {
 	for what, spoil := range map[string]func(st *storetest.Mem, name string, b []byte){
 		"gone": func(st *storetest.Mem, name string, _ []byte) { st.Can().Remove(t.Context(), name) },
@@ -296,7 +296,7 @@ func TestACopyOfTheIndexIsUsed(t *testing.T) {
 	}
 }
 
-// mendsAll wants all to be back after a repair.
+// mendsAll checks that a repair restores everything.
 func mendsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what string) {
 	t.Helper()
 	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})

@@ -86,7 +86,7 @@ func TestDamagedFilesAreReadAsFarAsTheyGo(t *testing.T) {
 	t.Logf("of %d contents %d were read", all, read)
 }
 
-// Whatever a file says, all views of it end, and agree with themselves.
+// Whatever a file contains, all views of it end, and are consistent.
 func FuzzViews(f *testing.F) {
 	names, err := filepath.Glob("../../hdf5/testdata/*.h5.gz")
 	if err != nil || len(names) == 0 {

@@ -125,8 +125,8 @@ func plain(t *testing.T, b []byte) string {
 	return string(p)
 }
 
-// TestDamageIsToldOf flips bits of a file: whatever is read is as it was, or not said to be
-// sound.
+// TestDamageIsToldOf flips bits of a file. Everything that is read must be unchanged, or not be
+// reported as intact.
 func TestDamageIsToldOf(t *testing.T) {
 	file := testkit.Read(t, "../../hdf5/testdata/filters_latest.h5")
 	problems := func(b []byte) (all []string) {

@@ -289,7 +289,7 @@ const (
 	slabMost = 64 << 20
 )
 
-// cut says which elements of an array are read together: step positions along one dimension, at
+// cut specifies which elements of an array are read together: step positions along one dimension, at
 // one position of the dimensions before it, and all of those after it.
 type cut struct {
 	axis      int

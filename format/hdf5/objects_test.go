@@ -85,8 +85,8 @@ func refers(t *h5.Datatype) bool {
 		slices.ContainsFunc(t.Fields, func(f h5.Field) bool { return refers(f.Type) })
 }
 
-// TestObjectsAreTheElements compares what the view has of each dataset with what package hdf5
-// reads of it, which is compared with h5py.
+// TestObjectsAreTheElements compares each dataset in the view with what package hdf5 reads, which
+// is compared with h5py elsewhere.
 func TestObjectsAreTheElements(t *testing.T) {
 	names, err := filepath.Glob("../../hdf5/testdata/*.h5.gz")
 	if err != nil || len(names) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
-// unsupportedError says what cannot be represented.
+// unsupportedError reports what cannot be represented.
 type unsupportedError string
 
 func (e unsupportedError) Error() string { return string(e) }

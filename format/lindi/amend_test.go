@@ -60,7 +60,7 @@ func put(ctx context.Context, m format.Amender, name string, content []byte) err
 // noise is content that does not compress.
 func noise(seed uint64, n int) []byte { return testkit.Noise(rand.New(rand.NewPCG(seed, 1)), n) }
 
-// sessions are what the crash tests do: each is one amendment with a commit.
+// sessions are the amendments in the crash tests, each with one commit.
 var sessions = []struct {
 	name string
 	view string
@@ -103,8 +103,8 @@ func session(ctx context.Context, st store.Store, name, view string, do func(con
 	return errors.Join(err, m.Close())
 }
 
-// The promise: whatever a crash leaves, the archive opens as it was or as it was
-// to be, and can be changed further.
+// After a crash at any write, the archive opens in the old or the new state, and can be amended
+// again.
 func TestAmendIsSafeAtEveryWrite(t *testing.T) {
 	seed := testkit.Seed(t)
 	for _, name := range []string{"p02_few_blobs.lindi.tar", "p01_empty.lindi.tar", "p05_rewritten.lindi.tar"} {
@@ -154,7 +154,7 @@ func TestAmendIsSafeAtEveryWrite(t *testing.T) {
 	}
 }
 
-// goesOn changes what a crash left, and checks that nothing of the crash is left.
+// goesOn amends the archive after a crash, and checks that nothing of the crash is left.
 func goesOn(t *testing.T, st *storetest.Mem, name, label string, was map[string]string) {
 	t.Helper()
 	ctx := t.Context()
@@ -329,7 +329,7 @@ func TestTheTextsOfAChangedArchiveAreProven(t *testing.T) {
 	}
 }
 
-// The torn tails that the reference and other tars leave are mended by the next
+// The torn tails that the reference and other tars leave are repaired by the next
 // change.
 func TestAmendMendsTails(t *testing.T) {
 	ctx := t.Context()

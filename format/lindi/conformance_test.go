@@ -11,7 +11,7 @@ import (
 
 func TestFormat(t *testing.T) { formattest.Run(t, Format) }
 
-// The suite's reading half on what the reference wrote.
+// Run the reading half of the suite on archives of the reference.
 func TestFixturesConform(t *testing.T) {
 	for _, name := range []string{"p01_empty.lindi.tar", "p06_attrs_groups_links.lindi.tar", "p08_from_hdf5.lindi.json"} {
 		t.Run(name, func(t *testing.T) {
@@ -21,7 +21,7 @@ func TestFixturesConform(t *testing.T) {
 	}
 }
 
-// The view of version 3 keeps what a reader promises.
+// The view of version 3 conforms as a reader.
 func TestVersion3Conforms(t *testing.T) {
 	f := *Format
 	f.Views, f.Repair = nil, nil // which are about all of an archive

@@ -21,7 +21,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// expect is what the notes beside a fixture say of it.
+// expect is what the notes beside a fixture specify.
 type expect struct {
 	Opens     bool                 `json:"reference_opens"`
 	Members   []expectMember       `json:"members"`
@@ -62,8 +62,8 @@ type expectKey struct {
 	ReadError    string `json:"read_error"`
 }
 
-// fixtures calls test for each archive of testdata with its notes and a store
-// that has the archive, and what it leads to, under its name.
+// fixtures calls test for each archive of testdata, with its notes and a store that contains the
+// archive under its name, and the objects that it refers to.
 func fixtures(t *testing.T, test func(t *testing.T, st *storetest.Mem, name string, want expect)) {
 	for _, name := range testkit.Names(t, "testdata", ".expect.json", 22) {
 		t.Run(name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// seeds adds what is in the fixtures: all of those that are short, or the part
-// of them that pick gives.
+// seeds adds the contents of the fixtures: those that are short completely, or the part that pick
+// returns.
 func seeds(f *testing.F, pick func(name string, b []byte) []byte) {
 	names, err := filepath.Glob("testdata/*.lindi.*")
 	if err != nil || len(names) < 22 {
@@ -66,7 +66,7 @@ func FuzzIndex(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is read fast is what is read slowly.
+		// The fast parser must return the same as the slow one.
 		for _, r := range x.rows {
 			s := &scanner{b: b, i: int(r.at), depth: 50}
 			slow, ok, err := s.row()

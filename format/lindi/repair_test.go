@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// mended carries out a plan on the only object that it changes.
+// mended applies a plan to the only object that it changes.
 func mended(t testing.TB, st *storetest.Mem, name string, p format.Plan) *storetest.Mem {
 	t.Helper()
 	b := st.Get(name)
@@ -48,7 +48,7 @@ func problems(t testing.TB, st *storetest.Mem, name string) (list []format.Probl
 	return list
 }
 
-// outcomes is what verify says of each damaged fixture: code and entry of its
+// outcomes is what verify reports for each damaged fixture: code and entry of its
 // errors and warnings.
 var outcomes = map[string][]string{
 	"x01_truncated_in_last_blob.lindi.tar": {"truncated blobs/s3/0", "truncated ", "truncated s3/0"},
@@ -221,7 +221,7 @@ func TestAnArrayWithoutADescriptionIsChecked(t *testing.T) {
 	}
 }
 
-// A server that does not answer is not asked for each of its many sources.
+// A server that does not answer is not requested for each of its many sources.
 func TestServersThatDoNotAnswerAreAskedFew(t *testing.T) {
 	const many = 1000
 	var text strings.Builder
@@ -347,7 +347,7 @@ func TestRepairBelievesTheMajorityOfALength(t *testing.T) {
 	}
 }
 
-// A row that is right counts where only the header says another length.
+// A correct row is used if only the header has another length.
 func TestRepairBelievesARowWhoseDigestFits(t *testing.T) {
 	const name = "x.lindi.tar"
 	st := twoBlobs(t, name)
@@ -363,8 +363,8 @@ func TestRepairBelievesARowWhoseDigestFits(t *testing.T) {
 	wantChunk(t, fixed, name, 0, 1547)
 }
 
-// What damages an index, or what lies behind its text, takes no digest away: a damaged
-// member is still told after the repair.
+// Damage of an index, or after its text, must not lose a digest: a damaged member is still
+// reported after the repair.
 func TestRepairKeepsTheDigestsOfADamagedIndex(t *testing.T) {
 	const name = "x.lindi.tar"
 	for what, spoil := range map[string]func(a *archive, b []byte){

@@ -34,7 +34,7 @@ func TestNumbersInKeysAreComparedByValue(t *testing.T) {
 
 const oneAxis = `{"chunks":[500],"compressor":{"id":"zlib","level":1},"dtype":"|u1","fill_value":0,"filters":null,"order":"C","shape":[5000000],"zarr_format":2}`
 
-// hierarchy is keys of small chunks, and what is not to be joined with them.
+// hierarchy returns keys of small chunks, and some that must not be joined with them.
 func hierarchy(t *testing.T) (keys []string, content map[string][]byte) {
 	rnd := testkit.Rand(t)
 	content = map[string][]byte{".zgroup": []byte(`{"zarr_format": 2}`), "x/.zarray": []byte(oneAxis), "deep/x/.zarray": []byte(oneAxis), "one/.zarray": []byte(oneAxis), "other/.zgroup": []byte(`{"zarr_format": 2}`)}
@@ -132,7 +132,7 @@ func TestSmallChunksAreJoined(t *testing.T) {
 	}
 }
 
-// sameKeys wants an archive to be sound, and to have these keys.
+// sameKeys checks that an archive is intact and has exactly these keys.
 func sameKeys(t *testing.T, st *storetest.Mem, name string, content map[string][]byte) {
 	t.Helper()
 	err := verify(t.Context(), st, name, format.OpenOptions{}, func(p format.Problem) {
@@ -174,8 +174,8 @@ func sameKeys(t *testing.T, st *storetest.Mem, name string, content map[string][
 	}
 }
 
-// A chunk that is replaced or removed leaves the run; what is left of it goes when the last
-// chunk does.
+// A chunk that is replaced or removed leaves the run. The rest of the run is removed with its
+// last chunk.
 func TestRunsStayWhileKeysLeadThere(t *testing.T) {
 	keys, content := hierarchy(t)
 	for _, name := range []string{"x.lindi.tar", "x.lindi.d"} {

@@ -39,7 +39,7 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 			t.Fatalf("byte %d: %v", at, err)
 		}
 		if !plan.Changes() {
-			continue // a bit that nobody reads
+			continue // a bit that is never read
 		}
 		if plan.Partial || len(plan.Lost) > 0 {
 			t.Errorf("byte %d: lost %q", at, plan.Lost)
@@ -57,7 +57,7 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 	}
 }
 
-// Each wrong bit of the frame's last block is mended, whatever it makes of that.
+// Each wrong bit of the frame's last block is repaired, whatever its effect.
 func TestTheLastBlockIsMadeAgain(t *testing.T) {
 	whole := fixture(t, "ext-sections")
 	for at := len(whole) - len(lastBlock); at < len(whole); at++ {

@@ -13,10 +13,10 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// testedCompress is the version of the encoder for which the condition at
-// openFrame was found to hold, on what this file makes and more. Before another
-// is allowed here, its encoders must be read again: they may use repeated offsets
-// in a sequence only after the first three of a block (canRepeat).
+// testedCompress is the version of the encoder for which the condition at openFrame was verified,
+// with the contents in this file and others. Before you allow another version, read its encoders
+// again: they may use repeated offsets in a sequence only after the first three of a block
+// (canRepeat).
 const testedCompress = "v1.20.3"
 
 func TestTheEncoderIsTheOneThatWasTested(t *testing.T) {
@@ -78,7 +78,7 @@ func adversarial(rnd *rand.Rand) (all [][]byte) {
 	return all
 }
 
-// Whatever stands before it, a section decodes to what it was made of.
+// A section is decoded correctly whatever precedes it.
 func TestSectionsStandBehindAnyOthers(t *testing.T) {
 	rnd := testkit.Rand(t)
 	all := adversarial(rnd)

@@ -8,7 +8,7 @@ import (
 
 func TestFormat(t *testing.T) { formattest.Run(t, Format) }
 
-// The suite's reading half on what the reference wrote.
+// Run the reading half of the suite on archives of the reference.
 func TestFixturesConform(t *testing.T) {
 	for _, name := range []string{"basic", "empty-tree", "links", "edge262145", "ext-sections", "ext-skip-b3-end", "ext-multiframe-small"} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ type contents interface {
 	// mark records where the next file begins; its expected size is n.
 	mark(n int64) error
 	write(p []byte) error
-	// back takes back what was written since mark.
+	// back discards what was written since mark.
 	back() error
 	// end ends the block.
 	end() error

@@ -19,7 +19,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// expected is what the reference reads of an archive.
+// expected is what the reference reads from an archive.
 type expected struct {
 	Header   map[string]any             `json:"header"`
 	Groups   []string                   `json:"groups"`

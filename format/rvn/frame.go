@@ -87,7 +87,7 @@ func parseFrame(b []byte) (frameInfo, error) {
 }
 
 // withChecksum adds the checksum of its content to a frame without one. Contents have digests,
-// but for metadata and index only the checksum shows damage.
+// but metadata and index only have the checksum to show damage.
 func withChecksum(frame, content []byte) []byte {
 	frame[4] |= 4
 	return binary.LittleEndian.AppendUint32(frame, uint32(xxhash.Sum64(content)))

@@ -16,8 +16,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// outcomes says of each damaged fixture what a check finds ("" is nothing, "!"
-// that it does not open), and how many entries a repair saves.
+// outcomes has, for each damaged fixture, what a check finds ("" is nothing, "!" that it does not
+// open), and how many entries a repair recovers.
 var outcomes = map[string]struct {
 	classes string
 	saved   int
@@ -135,7 +135,7 @@ func check(ctx context.Context, t *testing.T, st *storetest.Mem, name string) (c
 	return classes
 }
 
-// apply makes of an archive what a plan says.
+// apply returns an archive with a plan applied.
 func apply(t *testing.T, b []byte, p format.Plan) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -194,7 +194,7 @@ func TestDamagedArchivesHaveTheirOutcome(t *testing.T) {
 }
 
 // wantSound checks that an archive has so many entries, nothing wrong with it
-// that could be mended, and contents that are what their digests say.
+// that could be repaired, and contents that match their digests.
 func wantSound(t *testing.T, b []byte, entries int) {
 	t.Helper()
 	st := &storetest.Mem{}
@@ -223,8 +223,8 @@ func wantSound(t *testing.T, b []byte, entries int) {
 	}
 }
 
-// desync makes what the reference's writer does when it drops files: their names
-// stay among the names of the others.
+// desync does what the reference's writer does when it drops files: their names stay among the
+// names of the others.
 func desync(t *testing.T, names []string, dropped map[string]bool) []byte {
 	t.Helper()
 	w := newBuilder()
@@ -305,7 +305,7 @@ func TestNamesOfDroppedFilesAreTakenOut(t *testing.T) {
 			i++
 		}
 	}
-	// Of several files that were dropped, which ones cannot always be told.
+	// If several files were dropped, it cannot always be determined which ones.
 	if unsure > 40 || wrong > 6 {
 		t.Errorf("%d of 60 cannot be told, %d are wrong", unsure, wrong)
 	}
@@ -359,7 +359,7 @@ func TestALostPrefixOfContentsKeepsWhatIsBehindIt(t *testing.T) {
 		t.Errorf("lost %q, want %d files", plan.Lost, lost)
 	}
 	wantSound(t, apply(t, damaged, plan), 40-lost)
-	// Cut off in the third: what is in the first two stays.
+	// Truncated in the third section: the contents of the first two are kept.
 	cut := b[:a.block[contentBlock].off+sections[2].comp+50]
 	st.Put("z.rvn", cut)
 	if plan, err = repair(t.Context(), st, "z.rvn", format.OpenOptions{}, func(format.Problem) {}); err != nil {
@@ -409,7 +409,8 @@ func made(t *testing.T, text string, names, contents []string) []byte {
 	return append(prefix, block...)
 }
 
-// Of equal paths the one that is read keeps its name, the other one goes to lost+found.
+// If several paths are equal, the one that is read keeps its name, and the other goes to
+// lost+found.
 func TestOfEqualPathsRepairKeepsTheOneThatIsRead(t *testing.T) {
 	b := made(t, "", []string{"a", "b", "a", "c", "a"}, []string{"first", "other", "second", "third", "the last"})
 	st := &storetest.Mem{}
@@ -441,7 +442,8 @@ func TestOfEqualPathsRepairKeepsTheOneThatIsRead(t *testing.T) {
 	want(lostFound+"/2", "second")
 }
 
-// Metadata that is no UCL becomes a description; too much of it stays, and repair says so.
+// Metadata that is not UCL becomes a description. Metadata that is too large is kept, and repair
+// reports that.
 func TestRepairMendsMetadata(t *testing.T) {
 	for what, k := range map[string]struct {
 		text    string

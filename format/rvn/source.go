@@ -23,7 +23,7 @@ type source struct {
 	end   int64         // where r ends; -1 if that is not known
 	fault error         // an error of a frame without sections: everything after it is lost
 
-	broken error // an error of the store, which says nothing about the archive
+	broken error // an error of the store, not about the archive
 	in     *formatkit.RangeReader
 	buf    []byte
 	hash   *blake3.Hasher

@@ -135,7 +135,7 @@ func TestMetadataIsWhatItIsGiven(t *testing.T) {
 	}
 }
 
-// A file is found alone, by decoding no more than its section.
+// A single file is read by decoding only its section.
 func TestSectionsEndBetweenFiles(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	st := &storetest.Mem{}

@@ -106,7 +106,7 @@ func ours(t *testing.T, b []byte) (list []string, err error) {
 
 var digits = strings.Repeat("0123456789", 10)
 
-// otherwise are the tars that are not listed as archive/tar does, with what is listed.
+// otherwise has the tars whose listing differs from archive/tar, with their entries.
 var otherwise = map[string]struct {
 	list  []string
 	doubt bool

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// files is a tar of twenty files, each of another length.
+// files returns a tar of twenty files, each of another length.
 func files(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -45,7 +45,7 @@ func headerAt(t testing.TB, b []byte, name string) int {
 	return 0
 }
 
-// names returns what is listed, and what is said of the archive.
+// names returns the listed names, and what is reported about the archive.
 func names(t testing.TB, name string, b []byte, once bool) (list []string, doubt *format.Problem) {
 	t.Helper()
 	r := mustOpen(t, name, b, format.OpenOptions{Once: once})
@@ -114,8 +114,8 @@ func TestTheFirstHeaderMayBeDamaged(t *testing.T) {
 	}
 }
 
-// A tar within a tar has headers, too. They are not taken for those of the tar around it,
-// where what the damaged header says of its content leads behind it.
+// A tar within a tar has headers too. They are not used as headers of the outer tar if the size
+// in the damaged header leads to another header after them.
 func TestATarWithinATarIsNotLookedInto(t *testing.T) {
 	inner := files(t)
 	var out bytes.Buffer
@@ -252,7 +252,7 @@ func TestAHardLinkToItsOwnNameIsTheEntryBefore(t *testing.T) {
 	}
 }
 
-// mended repairs a tar, and returns what that makes of it.
+// mended repairs a tar, and returns the result.
 func mended(t testing.TB, name string, b []byte) ([]byte, format.Plan, error) {
 	t.Helper()
 	st := &storetest.Mem{}
@@ -382,8 +382,8 @@ func TestRepairOfCompressedTarsKeepsWhatDecodes(t *testing.T) {
 	}
 }
 
-// A frame that cannot be decoded does not take those behind it away, wherever files begin
-// in them. What decodes and does not match its checksum is kept, and said.
+// If a frame cannot be decoded, those after it are kept, wherever files begin in them. Contents
+// that are decoded but do not match their checksum are kept and reported.
 func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
 	whole := files(t)
 	const n = 7001
@@ -405,7 +405,7 @@ func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
 			b := slices.Concat(all...)
 			got, plan, err := mended(t, "x.tar.zst", b)
 			if k == 0 && strings.Contains(what, "magic") || k == 0 && strings.Contains(what, "noise") {
-				continue // nobody knows what it is
+				continue // it is not known what it is
 			}
 			if err != nil || !plan.Partial {
 				t.Errorf("%s: %+v, %v", what, plan, err)
@@ -507,7 +507,7 @@ func TestATarThatIsCutBehindItsFirstHeaderIsListed(t *testing.T) {
 	}
 }
 
-// In incremental backups GNU's tar lists what is in a folder behind its header.
+// In incremental backups, GNU tar lists the contents of a folder after its header.
 func TestFoldersOfIncrementalBackupsAreFolders(t *testing.T) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

@@ -92,7 +92,7 @@ type frames struct {
 	tries   int     // at places without a frame
 }
 
-// errTorn means that something is lost. After a call of pass, reading continues behind it.
+// errTorn means that something is lost. After a call of pass, reading continues after the loss.
 var errTorn = errors.New("a piece cannot be decoded")
 
 // filler is neither a header nor the zeros that end a tar.

@@ -83,8 +83,8 @@ func manyMembers(t testing.TB, n int) store.Store {
 	return local.New(dir)
 }
 
-// What is gone through once takes as much memory behind the last entry as behind the
-// first few, and extents that are asked for meanwhile are those of a loaded archive.
+// Sequential reading takes as much memory after the last entry as after the first few. Extents
+// that are requested meanwhile equal those of a loaded archive.
 func TestStreamedEntriesAreNotKept(t *testing.T) {
 	testkit.Serial(t)
 	const n = 60_000

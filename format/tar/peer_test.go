@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// fixture returns a tar of GNU's, as it was before it was compressed.
+// fixture returns a tar of GNU tar, decompressed.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
 	return testkit.Read(t, "testdata/"+name+".tar")

@@ -23,7 +23,7 @@ import (
 
 func TestFormat(t *testing.T) { formattest.Run(t, Format) }
 
-// sample is a tar as another program writes it, in each of the formats.
+// sample returns a tar as another program writes it, in the given format.
 func sample(t testing.TB, f tar.Format) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -174,7 +174,7 @@ func TestEntriesAreWhatTheirHeadersSay(t *testing.T) {
 	}
 }
 
-// A block of zstd that is longer than what a probe has of it cannot be looked into.
+// A zstd block that is longer than the bytes that a probe has cannot be decoded.
 func TestALongFirstBlockIsBelievedByItsName(t *testing.T) {
 	noise := make([]byte, 4*format.ProbeSize)
 	rand.NewChaCha8([32]byte{}).Read(noise)

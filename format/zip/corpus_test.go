@@ -83,7 +83,7 @@ func ours(t *testing.T, b []byte) (list []string, err error) {
 	return list, err
 }
 
-// otherwise are the zips that are not listed as archive/zip does, with what is listed.
+// otherwise has the zips whose listing differs from archive/zip, with their entries.
 var otherwise = map[string]struct {
 	list []string
 	why  string

@@ -198,7 +198,7 @@ func FuzzPeer(f *testing.F) {
 		defer x.Close()
 		r := x.(*reader)
 		if r.doubt != nil {
-			return // reading goes on behind damage
+			return // reading continues after damage
 		}
 		if r.table.Len() != len(z.File) {
 			t.Fatalf("%d entries, archive/zip has %d", r.table.Len(), len(z.File))

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// mended repairs a zip, and returns what that makes of it.
+// mended repairs a zip, and returns the result.
 func mended(t testing.TB, b []byte) ([]byte, format.Plan, error) {
 	t.Helper()
 	st := &storetest.Mem{}
@@ -145,8 +145,8 @@ func readable(t testing.TB, b []byte) (files []string) {
 	return files
 }
 
-// hostile is a zip with a row that claims the content of another row. The header that is
-// not there would be made within a sound content, of which there is a row, or none.
+// hostile returns a zip with a row that claims the content of another row. The missing header
+// would be made within intact content, which has a row or none.
 func hostile(t testing.TB, listed bool) []byte {
 	t.Helper()
 	var b []byte

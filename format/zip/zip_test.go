@@ -25,7 +25,7 @@ func TestFormat(t *testing.T) { formattest.Run(t, Format) }
 
 var when = time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
 
-// sample is a zip as another program writes it.
+// sample returns a zip as another program writes it.
 func sample(t testing.TB, front string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -182,7 +182,7 @@ func TestDamageIsSaid(t *testing.T) {
 	}
 }
 
-// listed returns the names that are listed, and what is said of the archive.
+// listed returns the listed names, and what is reported about the archive.
 func listed(t testing.TB, b []byte) (list []string, notes []format.Problem, doubt *format.Problem) {
 	t.Helper()
 	r := opened(t, b)

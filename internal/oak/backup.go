@@ -17,18 +17,18 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// BackupOptions are the wishes for a copy. The zero value is that of a backup.
+// BackupOptions are options of a backup. The zero value makes a plain backup.
 type BackupOptions struct {
-	// Check reads what the other store has, and copies anew what is damaged there.
+	// Check reads what the other store contains, and copies again what is damaged there.
 	Check bool
-	// Restore is for a store that is to become what a backup was: it may be of any
-	// origin, its journal is kept as a backup, and nothing of it is removed.
+	// Restore is for a store that is to become a copy of a backup. The store may have any origin.
+	// Its journal is kept as a backup, and nothing is removed from it.
 	Restore bool
-	// Progress, if there is one, is told of segments that have been copied.
+	// Progress, if not nil, is called as segments are copied.
 	Progress func(segments, bytes int64)
 }
 
-// A BackedUp is what a copy has come to.
+// A BackedUp is the result of a backup.
 type BackedUp struct {
 	Head      string   `json:"head"`      // of both
 	Revisions int      `json:"revisions"` // in the journal
@@ -42,13 +42,14 @@ type BackedUp struct {
 	Notes     []string `json:"notes"`
 }
 
-// Backup copies the store into the store name of to, as of its newest revision, which may
-// be written meanwhile: of the segments those that are not there, compared with their
-// checksums, as tars of the next numbers. So the other one is a store by itself at any
-// time, with the old head until its journal is replaced, and a copy that was cut off goes
-// on with the next. The caller has the lock of the other store.
+// Backup copies the newest revision of the store into the store name of to. Other programs may
+// write to the store while it is copied. Backup copies only segments that the other store does
+// not have, after comparing them with their checksums, and writes them as tars of the next
+// numbers. So the other store is complete at any time: it has the old head until its journal is
+// replaced. The next backup resumes an interrupted one. The caller must hold the lock of the
+// other store.
 //
-// What a compaction has made garbage goes from a backup once it has gone from the store.
+// Garbage that was removed from the store after a compaction is removed from the backup too.
 func (s *Store) Backup(ctx context.Context, to store.Store, name string, o BackupOptions) (BackedUp, error) {
 	c := &copying{s: s, o: o, st: to, said: BackedUp{Files: []string{}, Aside: []string{}, Notes: []string{}}}
 	err := c.run(ctx, name)
@@ -109,7 +110,7 @@ func (c *copying) run(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// open opens the other store, if it is there, and refuses one of another origin.
+// open opens the other store, if it exists, and refuses one of another origin.
 func (c *copying) open(ctx context.Context, name string) (err error) {
 	if c.list, err = repo.List(ctx, c.st, name); err != nil {
 		return err
@@ -170,8 +171,8 @@ func (c *copying) has(id segment.ID) bool {
 	return false
 }
 
-// segments copies those that are not there, in the order in which they were written: what
-// one refers to comes before it.
+// segments copies the missing segments in the order in which they were written, so that each
+// comes after the segments that it refers to.
 func (c *copying) segments(ctx context.Context) (err error) {
 	next := 0
 	for _, t := range c.list.Tars {
@@ -210,7 +211,7 @@ func (c *copying) segments(ctx context.Context) (err error) {
 	return err
 }
 
-// read reads a segment that is what was written, and what its tar has to say of it.
+// read reads an intact segment, and what its tar records about it.
 func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, err error) {
 	f.ID = id
 	err = c.s.r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) (err error) {
@@ -238,8 +239,8 @@ func (c *copying) read(ctx context.Context, id segment.ID) (f segment.Finished, 
 	return f, nil
 }
 
-// file writes a file beside the tars, if it is another one than is there. One that is to
-// have nothing is not written, unless there is one.
+// file writes a file beside the tars if its content differs from the existing one. An empty file
+// is written only to replace an existing one.
 func (c *copying) file(ctx context.Context, name string, content []byte) error {
 	var old []byte
 	if c.d != nil {
@@ -260,7 +261,7 @@ func (c *copying) wrote(name string, bytes int64) {
 	c.said.Bytes += bytes
 }
 
-// journal writes the lines up to the head that lead to what is there.
+// journal writes the lines of the journal up to the head whose revisions exist in the store.
 func (c *copying) journal(ctx context.Context) error {
 	var lines []repo.Entry // the newest first
 	for e, err := range c.s.r.journal(ctx) {
@@ -282,7 +283,7 @@ func (c *copying) journal(ctx context.Context) error {
 			for _, e := range slices.Backward(lines) {
 				w.Write(repo.AppendLine(w.AvailableBuffer(), e.Revision, max(e.Millis, 0)))
 			}
-			return w.Flush() // says what went wrong before, too
+			return w.Flush() // returns earlier errors too
 		})
 		c.wrote(repo.Journal, info.Size)
 		return err
@@ -301,8 +302,9 @@ func (c *copying) journal(ctx context.Context) error {
 	return err
 }
 
-// setAside renames tars that were not relied on, as Oak's recovery does: what the store
-// needs of them has been written anew. Their other letters would count in their place.
+// setAside renames tars that were not used, as Oak's recovery does. The segments that the store
+// needs from them have been written again. Otherwise other letters of these tars would be used
+// instead.
 func (c *copying) setAside(ctx context.Context) error {
 	if c.d == nil {
 		return nil
@@ -336,7 +338,8 @@ func (c *copying) setAside(ctx context.Context) error {
 	return nil
 }
 
-// proof opens the other store as it is now. From a backup goes what is garbage.
+// proof opens the other store in its present state, and checks that its newest revision is the
+// one that was copied. From a backup it removes garbage.
 func (c *copying) proof(ctx context.Context, name string) (err error) {
 	s, err := OpenStore(ctx, c.st, name, format.OpenOptions{})
 	if err != nil {

@@ -30,7 +30,7 @@ func TestABackupHasWhatTheStoreHas(t *testing.T) {
 			first, err := backUp(t.Context(), st, to, BackupOptions{})
 			if err != nil {
 				if refused(err) && first.Segments == 0 {
-					return // it says what is wrong with the store
+					return // it reports what is wrong with the store
 				}
 				t.Fatal(err)
 			}
@@ -51,8 +51,8 @@ func TestABackupHasWhatTheStoreHas(t *testing.T) {
 	}
 }
 
-// A compaction writes its line into gc.log when it has cleaned up. A backup or a copy that is made
-// before has the line, too: without it Oak would take what was compacted for leftovers.
+// A compaction writes its line into gc.log after it has cleaned up. A backup or copy that is made
+// before that has the line too. Without it Oak would treat what was compacted as leftovers.
 func TestWhatIsCopiedHasTheLineOfTheLastCompaction(t *testing.T) {
 	for name, copied := range map[string]func(st, to store.Store) error{
 		"backup": func(st, to store.Store) error {
@@ -85,7 +85,7 @@ func TestWhatIsCopiedHasTheLineOfTheLastCompaction(t *testing.T) {
 	}
 }
 
-// What is new is copied, what a cleanup removed goes.
+// New segments are copied, and segments that a cleanup removed are removed.
 func TestABackupFollowsItsStore(t *testing.T) {
 	st, to := fixture(t, "cleanup-pending"), &storetest.Mem{}
 	first, err := backUp(t.Context(), st, to, BackupOptions{})
@@ -121,7 +121,7 @@ func TestABackupFollowsItsStore(t *testing.T) {
 }
 
 // Wherever a copy is cut off, the other store has the old head or the new one, and the
-// next copy goes on.
+// next copy continues.
 func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 	testkit.Serial(t)
 	st := fixture(t, "gc-online")
@@ -169,7 +169,7 @@ func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 				}
 				if _, there := objects(t, to)["s/journal.log"]; there {
 					got := superTree(t, to)
-					// What was damaged may be mended before it is replaced.
+					// What was damaged may be repaired before it is replaced.
 					if got != c.was && got != now && got != mine {
 						t.Errorf("step %d: neither what was nor what was to be", steps)
 					}
@@ -188,7 +188,7 @@ func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 	}
 }
 
-// A store of which anything is damaged, or lost, is what its backup was.
+// A restore repairs a store in which anything is damaged or lost.
 func TestARestoreMendsAStore(t *testing.T) {
 	st := fixture(t, "multitar")
 	want := superTree(t, st)

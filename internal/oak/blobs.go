@@ -14,16 +14,18 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Blob is content that is in a data store.
+// A Blob is content in a data store.
 type Blob struct {
 	ID     string `json:"id"`     // empty if nothing uses it
 	Length int64  `json:"length"` // -1 if the id does not say
 	Uses   int64  `json:"uses"`   // by values of nodes; what trees share counts once
 	Path   string `json:"path"`   // of the first property that has it
 	Object string `json:"object,omitempty"`
-	// Problem says why the data store cannot give it: empty if it can, or was not asked.
+	// Problem is why the data store cannot return the blob. It is empty if the data store can, or
+	// was not checked.
 	Problem string `json:"problem,omitempty"`
-	// Modified is when the data store got what nothing uses, or was last asked to keep it.
+	// Modified is when the data store received an unused blob, or when a program last marked it
+	// to be kept.
 	Modified *time.Time `json:"modified,omitempty"`
 
 	info store.Info
@@ -35,8 +37,8 @@ type BlobOptions struct {
 	Datastore
 }
 
-// Blobs yields all blobs that the tree uses, and the checkpoints of its revision
-// unless it is of one itself, by id. Lost is how many nodes damage hid.
+// Blobs yields all blobs that the tree uses, by ID, and those that the checkpoints of its
+// revision use, unless the tree is a checkpoint itself. lost is how many nodes damage hid.
 func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})

@@ -124,7 +124,7 @@ func TestSizesAreOfWhatNodesHaveOnce(t *testing.T) {
 	}
 }
 
-// What nodes take by themselves adds up to what the tree takes, of damaged trees, too.
+// The sizes of all nodes add up to the size of the tree, for damaged trees too.
 func TestSizesOfNodesAddUpToThoseOfTheTree(t *testing.T) {
 	for _, name := range []string{"types", "datastore", "checkpoints", "corrupt-segment-magic", "missing-tar"} {
 		tree := treeOf(t, openStoreOf(t, fixture(t, name)), nil)

@@ -25,8 +25,8 @@ const (
 	NodeLost    = "lost" // damage keeps it from being compared
 )
 
-// A Change is what differs between two trees: a node that only one of them has, with
-// all that is below it, or a property.
+// A Change is a difference between two trees: a node that only one of them has, with everything
+// below it, or a property.
 type Change struct {
 	Kind     string          `json:"change"`
 	Path     string          `json:"path"`               // of the node
@@ -50,13 +50,13 @@ func (s *Store) TreeNamed(ctx context.Context, said string) (*Tree, error) {
 }
 
 type ChangesOptions struct {
-	// Depth is how many levels of nodes are compared; 0 is all. A node below them that differs
-	// is a change without a property, and what differs in it is not told.
+	// Depth is how many levels of nodes are compared; 0 is all. A deeper node that differs is
+	// reported as one change without a property and without details.
 	Depth int
 }
 
-// Changes yields what changed of a node and below it from one tree to another of the
-// same store. What they share is not read.
+// Changes yields the differences of a node and everything below it between two trees of the same
+// store. Parts that both trees share are not read.
 func (t *Tree) Changes(ctx context.Context, to *Tree, name string, o ChangesOptions) iter.Seq2[Change, error] {
 	return pipe.Told(func(tell func(Change) error) error {
 		name = nodePath(name)
@@ -160,10 +160,10 @@ func (t *treeReader) sameNode(ctx context.Context, a, b spot) (bool, error) {
 type propertyChange struct {
 	name          string
 	before, after *segment.Property
-	lost          error // why nobody knows whether they differ
+	lost          error // why it is not known whether they differ
 }
 
-// propertyChanges are the properties that differ between two nodes.
+// propertyChanges returns the properties that differ between two nodes.
 func (t *treeReader) propertyChanges(ctx context.Context, pair [2]segment.RecordID) (all []propertyChange, err error) {
 	type found struct {
 		p    segment.Property
@@ -208,7 +208,7 @@ func (t *treeReader) propertyChanges(ctx context.Context, pair [2]segment.Record
 	return all, nil
 }
 
-// shownOfChange is how long a value is that is shown with a change.
+// shownOfChange limits the length of a value that is shown with a change.
 const shownOfChange = 4096
 
 func (d *difference) property(path string, p propertyChange) error {

@@ -17,16 +17,16 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// AllCheckpoints in the place of a checkpoint's name stands for all of them.
+// AllCheckpoints, instead of a checkpoint's name, means all checkpoints.
 const AllCheckpoints = "all"
 
 type CheckOptions struct {
-	// Head and Checkpoints are what is checked; if there is neither, all is.
+	// Head and Checkpoints select what is checked. If neither is set, everything is checked.
 	Head        bool
 	Checkpoints []string // names, or AllCheckpoints
 	Paths       []string // of nodes, as the tree shows them; none is the root
-	Binaries    bool     // read the content of binaries, too, but for external ones
-	// Last is how many revisions are looked at; 0 is until one is good.
+	Binaries    bool     // also read the content of binaries, except external ones
+	// Last is how many revisions are checked. If it is 0, the check stops at the first good one.
 	Last int
 	// Workers is how many goroutines read; 0 is one for each core.
 	Workers int
@@ -39,23 +39,24 @@ const (
 	PathNotThere = "not-there"
 )
 
-// A CheckResult is which revisions of a store can be read whole.
+// A CheckResult reports which revisions of a store are intact.
 type CheckResult struct {
-	// Whole says that the newest line of the journal leads to a revision in which
-	// nothing is lost of what was asked for.
+	// Whole reports whether the newest line of the journal leads to a revision in which nothing
+	// that was to be checked is lost.
 	Whole bool `json:"whole"`
-	// Good is the newest revision of which that is true, and which has some of it.
+	// Good is the newest revision that contains some of what was to be checked and has lost none
+	// of it.
 	Good      *JournalLine      `json:"good"`
 	Newest    *JournalLine      `json:"newest"`
 	Revisions []CheckedRevision `json:"revisions"` // newest first, the first 1,000
 	Looked    int               `json:"looked"`    // how many there are of these
 	Trees     []CheckedTree     `json:"trees"`
-	// Losses are those of the newest revision that can be opened.
+	// Losses are the losses of the newest revision that can be opened.
 	LossesOf string `json:"losses_of,omitempty"`
 	Losses   []Loss `json:"losses"` // the first 10,000
 	Lost     int64  `json:"lost"`   // how many there are of these
 	Nodes    int64  `json:"nodes"`  // that were read, each once for all revisions
-	// BeingWritten says that another program writes to the store right now, and By which.
+	// BeingWritten reports whether another program is writing to the store. By is that program.
 	BeingWritten bool   `json:"being_written,omitempty"`
 	By           string `json:"by,omitempty"`
 
@@ -68,7 +69,7 @@ type JournalLine struct {
 	Newer    int        `json:"newer"` // lines after it
 }
 
-// A CheckedRevision is a line of the journal and what became of it.
+// A CheckedRevision is a line of the journal and the result of its check.
 type CheckedRevision struct {
 	JournalLine
 	Whole   bool   `json:"whole"`
@@ -85,7 +86,7 @@ type CheckedTree struct {
 	names []string
 }
 
-// A Loss is a damaged place and what is lost by it.
+// A Loss is a damaged place and what is lost because of it.
 type Loss struct {
 	Checkpoint string `json:"checkpoint,omitempty"` // none is the head
 	Path       string `json:"path"`
@@ -101,8 +102,8 @@ type Loss struct {
 // mostRevisions is how many are listed.
 const mostRevisions = 1000
 
-// Check finds the newest revision of the journal that can be read whole, and says what
-// is lost of the newest one. It changes nothing.
+// Check finds the newest intact revision of the journal, and reports what is lost of the newest
+// one. It changes nothing.
 func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 	if s.r.single {
 		return CheckResult{}, fmt.Errorf("oak: %s: a single tar has no journal to check: %w", s.r.name, errors.ErrUnsupported)
@@ -141,7 +142,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 	return c.res, err
 }
 
-// eachLine goes through the journal, the newest line first, until look has seen enough.
+// eachLine calls look with the lines of the journal, the newest first, until look ends it.
 func (s *Store) eachLine(ctx context.Context, look func(repo.Entry, *repo.Error) (more bool, err error)) error {
 	if s.r.list.Journal == nil {
 		return repo.NoHead("no journal: 'holdall oak recover-journal' rebuilds it")
@@ -227,7 +228,7 @@ func (c *checker) begin(ctx context.Context) error {
 	})
 }
 
-// nodeNames are the names on the way to a node, of a path as the tree shows it.
+// nodeNames returns the names on the path to a node, which is a path as the tree shows it.
 func nodeNames(p string) (names []string, err error) {
 	for elem := range strings.SplitSeq(strings.Trim(p, "/"), "/") {
 		if elem == "" || elem == "." {
@@ -281,7 +282,7 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 	}
 	for i := range c.res.Trees {
 		t := &c.res.Trees[i]
-		// Who asks for so many revisions wants to know all of each.
+		// With Last, all trees are checked in each revision.
 		if c.o.Last == 0 && t.Good != nil && c.res.Good != nil {
 			continue
 		}
@@ -335,7 +336,7 @@ func (s *Store) loss(checkpoint string, l proof.Loss) Loss {
 	return out
 }
 
-// Missing are the trees that were asked for and are in no revision that was looked at.
+// Missing returns the requested trees that are in none of the checked revisions.
 func (r *CheckResult) Missing() (trees []CheckedTree) {
 	for _, t := range r.Trees {
 		if t.State == PathNotThere && t.Good == nil {
@@ -345,13 +346,13 @@ func (r *CheckResult) Missing() (trees []CheckedTree) {
 	return trees
 }
 
-// damaged is what err says about damage of a segment, nil if it is of something else.
+// damaged returns the damage of a segment that err reports, nil if it reports something else.
 func damaged(err error) *segment.Error {
 	e, _ := errors.AsType[*segment.Error](err)
 	return e
 }
 
-// trees finds its way in super roots, and proves what is below them.
+// trees finds nodes in super roots, and verifies everything below them.
 type trees struct {
 	records *segment.Reader
 	prover  *proof.Prover
@@ -364,7 +365,8 @@ func (s *Store) trees(binaries bool, workers int) trees {
 	})}
 }
 
-// down goes to a child, and to a child of that. It is damage if nobody knows of one.
+// down goes to a child, then to a child of that, and so on. It returns damage if it is not known
+// whether a child exists.
 func (t trees) down(ctx context.Context, id segment.RecordID, names ...string) (_ segment.RecordID, ok bool, lost *segment.Error, err error) {
 	id, missing, err := t.records.Down(ctx, id, names...)
 	return id, err == nil && missing == "", damaged(err), unlessDamaged(err)
@@ -399,8 +401,8 @@ func (t trees) prove(ctx context.Context, super segment.RecordID, checkpoint str
 	return PathWhole, res, nil
 }
 
-// whole reports whether the root and all checkpoints of a super root are whole, and how
-// many nodes could be read.
+// whole reports whether the root and all checkpoints of a super root are intact, and how many
+// nodes could be read.
 func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(checkpoint string, l proof.Loss)) (whole bool, nodes int64, err error) {
 	names, lost, err := t.checkpoints(ctx, super)
 	if err != nil {
@@ -427,10 +429,10 @@ func (t trees) whole(ctx context.Context, super segment.RecordID, tell func(chec
 	return whole, nodes, nil
 }
 
-// mostNames is how many checkpoints may be checked.
+// mostNames limits how many checkpoints are checked.
 const mostNames = 10_000
 
-// checkpoints are the names of a super root's checkpoints, and what is lost of them.
+// checkpoints returns the names of a super root's checkpoints, and what is lost of them.
 func (t trees) checkpoints(ctx context.Context, super segment.RecordID) (names []string, lost *segment.Error, err error) {
 	id, ok, lost, err := t.down(ctx, super, checkpointsName)
 	if err != nil || lost != nil || !ok {
@@ -454,7 +456,8 @@ func (t trees) checkpoints(ctx context.Context, super segment.RecordID) (names [
 	return names, lost, nil
 }
 
-// provable has the segments of a store. What is wrong with one that is there is damage.
+// provable has the segments of a store. If an existing segment cannot be read correctly, that is
+// damage.
 type provable struct{ *parsed }
 
 func (p provable) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
@@ -462,7 +465,7 @@ func (p provable) Segment(ctx context.Context, id segment.ID) (*segment.Segment,
 	return g, asDamage(id, err)
 }
 
-// asDamage makes damage of a segment of what is wrong with its tar.
+// asDamage converts an error about a tar to damage of a segment in it.
 func asDamage(id segment.ID, err error) error {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return &segment.Error{Class: segment.Corrupt, Segment: id, Record: -1, Off: -1, What: c.Message}
@@ -470,7 +473,7 @@ func asDamage(id segment.ID, err error) error {
 	return err
 }
 
-// checkBulk reads a segment of bare bytes, of several copies until one is sound.
+// checkBulk reads the copies of a segment of bare bytes until one is intact.
 func (r *repository) checkBulk(ctx context.Context, id segment.ID) error {
 	err := r.anyCopy(ctx, id, func(t *segmentTar, e tarfile.Entry) error { return t.check(ctx, e, r.trusting) })
 	if errors.Is(err, fs.ErrNotExist) {

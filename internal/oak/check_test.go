@@ -20,7 +20,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// expectedCheck is what the reference says of the revisions of a fixture.
+// expectedCheck is what the reference reports about the revisions of a fixture.
 type expectedCheck struct {
 	JournalNewestFirst [][2]any
 	Check              struct{ LastGoodHead, LastGoodOverall string }
@@ -61,7 +61,7 @@ func mustCheck(t testing.TB, st store.Store, o CheckOptions) CheckResult {
 	return r
 }
 
-// The reference, if it may not write, reads another letter of this fixture.
+// In read-only mode, the reference uses another letter of this fixture.
 const twoLetters = "two-letters"
 
 func TestCheckFindsTheRevisionThatTheReferenceFinds(t *testing.T) {
@@ -126,8 +126,8 @@ func TestLossesAreThoseThatReadingTheTreeMeets(t *testing.T) {
 	}
 }
 
-// isSum reports whether a problem is that the numbers of a map do not add up: that is
-// found only by who goes through the map without a stop, as the tree does not.
+// isSum reports whether a problem is that the numbers of a map do not add up. Only an
+// uninterrupted iteration over the map finds that, and the tree does not do one.
 func isSum(problem string) bool {
 	return strings.HasPrefix(problem, "map branch: expected ") || strings.HasPrefix(problem, "map: expected at most ")
 }
@@ -150,7 +150,8 @@ func plantFlips(t *testing.T, st *storetest.Mem, rnd *rand.Rand) {
 	}
 }
 
-// met is which damage reading all of a tree meets: segments and what is wrong there.
+// met returns the damage that is found when a whole tree is read: segments, and what is wrong
+// with them.
 func met(t *testing.T, st store.Store, revision string) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

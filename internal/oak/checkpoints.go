@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// A Checkpoint is a tree that Oak keeps for somebody, most often an indexer.
+// A Checkpoint is a tree that Oak keeps for another program, usually an indexer.
 type Checkpoint struct {
 	Name       string            `json:"name"`
 	Created    *time.Time        `json:"created,omitempty"`
@@ -21,18 +21,18 @@ type Checkpoint struct {
 	Expired    bool              `json:"expired"`
 	Referenced bool              `json:"referenced"` // by the state of asynchronous indexing
 	Properties map[string]string `json:"properties"`
-	// Bytes are of what neither the head nor a newer checkpoint has: if this one and all
-	// older ones go, the sum of theirs is garbage.
+	// Bytes is the size of what neither the head nor a newer checkpoint contains. If this
+	// checkpoint and all older ones are removed, the sum of their Bytes is garbage.
 	Bytes    int64  `json:"bytes"`
-	External int64  `json:"external"` // of binaries in a data store, likewise
+	External int64  `json:"external"` // of binaries in a data store, as above
 	Lost     int64  `json:"lost,omitempty"`
 	Problem  string `json:"problem,omitempty"` // why less is known of it
 }
 
 const asyncName = ":async"
 
-// Checkpoints lists those of the newest revision, the newest first. With sizes it reads
-// the trees, and else only what is said of them.
+// Checkpoints lists the checkpoints of the newest revision, the newest first. With sizes it reads
+// the trees; otherwise it reads only the descriptions of the checkpoints.
 func (s *Store) Checkpoints(ctx context.Context, now time.Time, sizes bool) ([]Checkpoint, error) {
 	t, err := s.Tree(ctx, map[string]string{superParam: "true"})
 	if err != nil {
@@ -113,7 +113,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// checkpointInfo reads what a checkpoint says of itself.
+// checkpointInfo reads the description of a checkpoint.
 func (t *treeReader) checkpointInfo(ctx context.Context, id segment.RecordID, c *Checkpoint, now time.Time) error {
 	n, err := t.records.Node(ctx, id)
 	if err != nil {
@@ -154,7 +154,7 @@ func (t *treeReader) checkpointInfo(ctx context.Context, id segment.RecordID, c 
 // maxMillis is the end of the year 9999.
 const maxMillis = 253402300800000
 
-// mostText is how long texts are that matter here.
+// mostText limits the length of texts.
 const mostText = 64 << 10
 
 func (t *treeReader) textProperty(ctx context.Context, n segment.Node, name string) (string, bool, error) {
@@ -165,7 +165,7 @@ func (t *treeReader) textProperty(ctx context.Context, n segment.Node, name stri
 	return t.textOf(ctx, p)
 }
 
-// textOf is the text of a property that has one value.
+// textOf returns the text of a property that has one value.
 func (t *treeReader) textOf(ctx context.Context, p segment.Property) (string, bool, error) {
 	if p.Multi || p.Type == segment.Binary {
 		return "", false, nil
@@ -178,8 +178,8 @@ func (t *treeReader) textOf(ctx context.Context, p segment.Property) (string, bo
 	return text, err == nil, err
 }
 
-// asyncReferences are the checkpoints that the indexers go on from, which Oak's tools take
-// from the same properties: those of one text whose names end in async.
+// asyncReferences returns the checkpoints from which the indexers continue. Oak's tools read them
+// from the same properties: those with one text, whose names end in async.
 func (t *treeReader) asyncReferences(ctx context.Context) (names []string, err error) {
 	id, missing, err := t.records.Down(ctx, t.super, rootName, asyncName)
 	if err != nil || missing != "" {
@@ -204,7 +204,7 @@ func (t *treeReader) asyncReferences(ctx context.Context) (names []string, err e
 	return names, nil
 }
 
-// CheckpointChoice says which checkpoints are meant.
+// CheckpointChoice selects checkpoints.
 type CheckpointChoice struct {
 	Names        []string
 	Unreferenced bool // those that the state of asynchronous indexing does not name
@@ -212,14 +212,15 @@ type CheckpointChoice struct {
 	All          bool
 }
 
-// RemovedCheckpoints are those that a new revision does without.
+// RemovedCheckpoints are the checkpoints that a new revision omits.
 type RemovedCheckpoints struct {
 	Revised
 	Removed []Checkpoint `json:"removed"`
 }
 
-// RemoveCheckpoints writes a revision without some checkpoints: one is gone if any wish
-// is for it. What they hold on to becomes garbage. See [reviser] for the rest.
+// RemoveCheckpoints writes a revision without some checkpoints. It removes each checkpoint that
+// any of the choices selects. What only these refer to becomes garbage. See [reviser] for the
+// rest.
 func (s *Store) RemoveCheckpoints(ctx context.Context, o CheckpointChoice, now time.Time, dryRun bool) (RemovedCheckpoints, error) {
 	res := RemovedCheckpoints{Removed: []Checkpoint{}}
 	v, err := s.reviser(ctx, dryRun)
@@ -228,7 +229,7 @@ func (s *Store) RemoveCheckpoints(ctx context.Context, o CheckpointChoice, now t
 	}
 	all, err := s.Checkpoints(ctx, now, dryRun)
 	if s.r.damage(err) != nil && o.All {
-		err = nil // nobody needs to know what goes
+		err = nil // what is removed need not be known
 	}
 	if err != nil {
 		return res, err

@@ -21,14 +21,14 @@ import (
 type CleanupOptions struct {
 	// Retain is how many generations are kept; 0 is 1. A running Oak keeps 2.
 	Retain int
-	// Tail says that the last compaction was of the tail only.
+	// Tail means that the last compaction was of the tail only.
 	Tail bool
 
 	keep func(segment.ID) bool // whatever it is
 }
 
-// A Cleanup is what is garbage in a store, and what becomes of its tars. It can be
-// carried out while the store is open.
+// A Cleanup describes the garbage in a store and what a cleanup does with its tars. It can be
+// applied while the store is open.
 type Cleanup struct {
 	Tars   []TarCleanup `json:"tars"` // newest first
 	Before int64        `json:"before"`
@@ -50,8 +50,7 @@ type TarCleanup struct {
 	GarbageBytes int64  `json:"garbage_bytes"`
 }
 
-// PlanCleanup finds what is garbage, as Oak's own cleanup of a store that is not open
-// decides. It writes nothing.
+// PlanCleanup finds garbage by the rules of Oak's own offline cleanup. It writes nothing.
 func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
 	if s.r.single {
 		return nil, refuse("a cleanup needs the whole store: other tars may need the segments of this one")
@@ -115,7 +114,7 @@ func (c *Cleanup) Changes() bool {
 	return slices.ContainsFunc(c.plan.Tars, func(t sweep.TarPlan) bool { return t.Action == sweep.Rewrite || t.Action == sweep.Drop })
 }
 
-// Apply carries out a cleanup: it writes tars anew, then gc.log, and then removes what
+// Apply applies a cleanup: it rewrites tars, then gc.log, and then removes what
 // has been replaced. Whenever it is cut off the store can be opened: of two letters
 // the newer one counts. The store that it was planned with must be closed and opened
 // again.
@@ -138,8 +137,8 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 		if t.Action != sweep.Rewrite && t.Action != sweep.Drop {
 			continue
 		}
-		// Letters that did not count would count again without this one. Those of
-		// tars that stay may be damaged, and have what can be saved.
+		// Without this tar, letters that were not used would be used again. Letters of tars that
+		// stay may be needed to recover damage in them.
 		for _, l := range r.shadowed {
 			var err error
 			if l.Number == t.Number {
@@ -156,10 +155,10 @@ func (c *Cleanup) Apply(ctx context.Context) error {
 	return nil
 }
 
-// maxLog is the longest gc.log that is brought in line.
+// maxLog is the size of the longest gc.log that is rewritten.
 const maxLog = 64 << 20
 
-// log brings gc.log in line with what is left.
+// log removes lines from gc.log that do not match the tars that remain.
 func (c *Cleanup) log(ctx context.Context) error {
 	r := c.s.r
 	var old []byte

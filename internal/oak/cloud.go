@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// showBlobs has archives of blobs read as tars.
+// showBlobs makes archives of blobs readable as tars.
 func (r *repository) showBlobs() {
 	if r.list.Blobs != nil {
 		r.st = cloud.View(r.st, r.list.Path(""), r.list.Blobs)
@@ -32,10 +32,10 @@ func (r *repository) openTar(ctx context.Context, obj store.Object, name, called
 	return tarfile.Open(ctx, obj, called, tarfile.Options{Tail: a.TailLen(), Blobs: true})
 }
 
-// errBlobs is that nothing changes a store of blobs in its place.
+// errBlobs means that a store of blobs cannot be changed in place.
 var errBlobs = fmt.Errorf("a store with one blob per segment cannot be changed in place: 'holdall oak copy' copies it to tars: %w", errors.ErrUnsupported)
 
-// Fixed says why the store is not changed in its place, nil if it can be.
+// Fixed returns why the store cannot be changed in place, or nil if it can.
 func (s *Store) Fixed() error {
 	if s.r.list.Blobs != nil {
 		return errBlobs
@@ -43,8 +43,8 @@ func (s *Store) Fixed() error {
 	return nil
 }
 
-// complete finds out what reading nodes does not need: generations of segments that are
-// listed without them. Nobody may read meanwhile.
+// complete adds what reading nodes does not need: the generations of segments that are listed
+// without them. No other goroutine may read at the same time.
 func (r *repository) complete(ctx context.Context) error {
 	if r.list.Blobs == nil {
 		return nil
@@ -70,7 +70,7 @@ func (r *repository) complete(ctx context.Context) error {
 	return nil
 }
 
-// lies says where a place in the tar is: an object, and an offset in it.
+// lies returns where a place in the tar is: an object, and an offset in it.
 func (t *segmentTar) lies(pos int64) (object string, off int64) {
 	if t.blobs == nil {
 		return t.path, pos
@@ -79,7 +79,7 @@ func (t *segmentTar) lies(pos int64) (object string, off int64) {
 	return t.path[:len(t.path)-len(t.Name)] + name, off
 }
 
-// liesAt is lies for a problem: of what is in no blob there is no place.
+// liesAt is lies for a problem. Something that is in no blob has no place.
 func (r *repository) liesAt(tar string, pos int64) (object string, off int64) {
 	for _, t := range r.tars {
 		if t.blobs != nil && t.Name == tar {
@@ -95,7 +95,7 @@ func (r *repository) liesAt(tar string, pos int64) (object string, off int64) {
 	return r.list.Path(tar), pos
 }
 
-// journalParts are what the journal is put together of, if it is.
+// journalParts returns the parts of the journal, if it is in parts.
 func (r *repository) journalParts() []cloud.File {
 	if r.list.Blobs == nil {
 		return nil
@@ -103,7 +103,7 @@ func (r *repository) journalParts() []cloud.File {
 	return r.list.Blobs.Parts
 }
 
-// blobs are the objects of archives that are shown as tars.
+// blobs returns the objects of archives that are presented as tars.
 func (r *repository) blobs() (all []repo.File) {
 	for _, l := range r.list.Tars {
 		if a := r.list.Blobs.Archive(l.Name); a != nil {
@@ -115,7 +115,7 @@ func (r *repository) blobs() (all []repo.File) {
 	return all
 }
 
-// blobRegions are the blobs of an archive that are no segments.
+// blobRegions yields the blobs of an archive that are not segments.
 func (t *segmentTar) blobRegions(tell func(format.Region) error) error {
 	dir := t.path[:len(t.path)-len(t.Name)]
 	for _, f := range t.blobs.Beside() {
@@ -129,14 +129,14 @@ func (t *segmentTar) blobRegions(tell func(format.Region) error) error {
 	return nil
 }
 
-// What can be wrong with an archive of blobs, besides what can be with a tar.
+// Faults of an archive of blobs, besides those of a tar.
 const (
 	unseenBlobs  = "unseen-blobs"
 	ignoredBlobs = "ignored-blobs"
 	missingBlobs = "missing-blobs"
 )
 
-// blobProblems tells what Oak makes of names and metadata of blobs.
+// blobProblems reports how Oak interprets the names and metadata of blobs.
 func (r *repository) blobProblems(report func(format.Problem)) {
 	for _, l := range r.list.Tars {
 		a := r.list.Blobs.Archive(l.Name)

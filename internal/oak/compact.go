@@ -16,13 +16,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CompactOptions are the wishes for a compaction. The zero value is for use.
+// CompactOptions are options of a compaction. The zero value is valid.
 type CompactOptions struct {
-	// History is how many revisions before the head are kept, too; -1 is all.
+	// History is how many revisions before the head are kept too; -1 is all.
 	History int
 	// NoCheckpoints leaves out the checkpoints.
 	NoCheckpoints bool
-	// Progress, if there is one, is told of nodes that have been written.
+	// Progress, if not nil, is called as nodes are written.
 	Progress func(nodes int64)
 }
 
@@ -38,9 +38,9 @@ type Compaction struct {
 	Notes     []string `json:"notes"`
 }
 
-// Compact writes what the newest revision holds, checkpoints included, as a new store
-// in the folder name of to. What is read is compared with its checksum: damage ends
-// it, for a new store would vouch for what is wrong. Let to be a [store.Stage].
+// Compact writes the newest revision, including checkpoints, as a new store in the folder name of
+// to. It compares everything that it reads with its checksum. Damage is an error, because the new
+// store would have correct checksums of wrong content. to should be a [store.Stage].
 func (s *Store) Compact(ctx context.Context, to store.Store, name string, o CompactOptions) (c Compaction, err error) {
 	if s.r.single {
 		return c, fmt.Errorf("%s is one tar of a store: the newest revision is only in the journal: %w", s.r.name, errors.ErrUnsupported)
@@ -78,7 +78,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	return c, nil
 }
 
-// revisionsBefore are the last revisions up to the head that are there, oldest first.
+// revisionsBefore returns the last existing revisions up to the head, the oldest first.
 func (s *Store) revisionsBefore(ctx context.Context, head repo.Entry, most int) (some []repo.Entry, err error) {
 	for e, err := range s.r.revisions(ctx) {
 		if err != nil {

@@ -41,8 +41,8 @@ func compacted(t testing.TB, st store.Store, o CompactOptions) (*storetest.Mem, 
 	return out, c, err
 }
 
-// A new store on a disk has its name only once all of it is there; what is given up
-// leaves nothing.
+// A new store on a disk gets its name only when it is complete. If it is aborted, nothing is
+// left.
 func TestANewStoreAppearsWhole(t *testing.T) {
 	for name, write := range map[string]func(store.Store) error{
 		"compact": func(to store.Store) error {
@@ -102,7 +102,7 @@ func mustBeSound(t testing.TB, st store.Store) {
 	}
 }
 
-// damagedFixtures have damage in what the newest revision holds.
+// damagedFixtures have damage in the contents of the newest revision.
 var damagedFixtures = []string{"corrupt-segment-magic", "corrupt-value", "missing-tar", "truncated-old-tar", "unclean-truncated"}
 
 func TestACompactedStoreHasTheSameTree(t *testing.T) {
@@ -133,7 +133,7 @@ func TestACompactedStoreHasTheSameTree(t *testing.T) {
 func TestDamageIsNotCompacted(t *testing.T) {
 	for _, name := range damagedFixtures {
 		if _, _, err := compacted(t, fixture(t, name), CompactOptions{}); err == nil {
-			// What is damaged may be behind the newest revision that is there.
+			// The damage may be after the newest existing revision.
 			mustBeWholeTree(t, fixture(t, name))
 		}
 	}
@@ -205,8 +205,7 @@ func TestCheckpointsAreLeftOutOnRequest(t *testing.T) {
 	}
 }
 
-// What is in a revision that nobody can reach any more is not copied, nor what two
-// nodes share twice.
+// What no revision reaches any more is not copied, and what two nodes share is copied once.
 func TestACompactionCopiesWhatIsReachedOnce(t *testing.T) {
 	big := noise(3 << 20)
 	st := madeStore(t, func(m maker) segment.RecordID {

@@ -19,7 +19,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CopyOptions of [Store.Copy]. The zero value copies all.
+// CopyOptions are options of [Store.Copy]. The zero value copies everything.
 type CopyOptions struct {
 	Last   int  // how many revisions the journal is given at most; 0 is all
 	DryRun bool // write nothing
@@ -27,7 +27,7 @@ type CopyOptions struct {
 	Progress func(segments, bytes int64) // what was done since the last call
 }
 
-// Copied is what a copy did, or would do.
+// Copied is what a copy did or, in a dry run, would do.
 type Copied struct {
 	Head      string          `json:"head"`
 	Archives  []CopiedArchive `json:"archives"` // oldest first
@@ -46,15 +46,16 @@ type CopiedArchive struct {
 	Bytes    int64  `json:"bytes"` // of these
 }
 
-// copiesAtOnce is how many segments are under way, of at most 256 KiB each.
+// copiesAtOnce is how many segments are copied concurrently, of at most 256 KiB each.
 const copiesAtOnce = 16
 
-// mostJournal bounds a journal that is copied: some ten million revisions.
+// mostJournal limits the size of a journal that is copied: some ten million revisions.
 const mostJournal = 1 << 30
 
-// Copy copies the store to the folder name of to: as tars where that is near, else as a blob
-// for each segment. What is there already is not copied again; the journal comes last. A
-// store that has what this one does not is left as it is, with an error.
+// Copy copies the store to the folder name of to: as tars if that is local, otherwise with a blob
+// for each segment. Existing segments are not copied again. The journal is written last. If the
+// destination has anything that the store does not have, Copy leaves it unchanged and returns an
+// error.
 func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOptions) (_ *Copied, err error) {
 	j, err := s.copyJob(ctx, to, name, o)
 	if err != nil {
@@ -93,7 +94,7 @@ func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOpt
 	return &j.c, j.writeJournal(ctx)
 }
 
-// A copyJob is a copy under way.
+// A copyJob is a copy in progress.
 type copyJob struct {
 	s  *Store
 	to store.Store
@@ -123,7 +124,7 @@ type copiedArchive struct {
 
 func (a *copiedArchive) at(i int) tarfile.Entry { return plain(a.from.At(int(a.order[i]))) }
 
-// plain is an entry as Oak writes it since 1.8: only data segments have a generation.
+// plain returns an entry as Oak writes it since 1.8: only data segments have a generation.
 func plain(e tarfile.Entry) tarfile.Entry {
 	if !e.ID.IsData() {
 		e.Generation = tarfile.Generation{}
@@ -164,7 +165,7 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 	return j, nil
 }
 
-// open looks at what is in the folder.
+// open examines what is in the folder.
 func (j *copyJob) open(ctx context.Context) error {
 	r, err := openSegments(ctx, j.to, j.dir.Dir, format.OpenOptions{Limits: j.s.r.limits})
 	if err == nil {
@@ -200,7 +201,7 @@ func (j *copyJob) close() error {
 	return r.close()
 }
 
-// plan finds out what is missing, and refuses what would destroy something.
+// plan finds out what is missing, and refuses a copy that would destroy something.
 func (j *copyJob) plan(ctx context.Context) error {
 	known := map[string]bool{}
 	j.c.Archives = make([]CopiedArchive, len(j.archives))
@@ -228,7 +229,7 @@ func (j *copyJob) plan(ctx context.Context) error {
 	return j.planJournal(ctx)
 }
 
-// missing finds what of an archive is to be copied.
+// missing finds the segments of an archive that are to be copied.
 func (j *copyJob) missing(a *copiedArchive) error {
 	var have map[int]tarfile.Entry
 	if j.there != nil {
@@ -290,7 +291,7 @@ func (j *copyJob) missing(a *copiedArchive) error {
 	return nil
 }
 
-// unmade looks for what an archive of blobs has besides segments.
+// unmade looks for what an archive of blobs contains besides segments.
 func (j *copyJob) unmade(a *copiedArchive) {
 	b := a.there.blobs
 	a.whole = a.whole && b.SizeOf(cloud.Binaries) > 0 && b.SizeOf(cloud.Graph) > 0 && (j.to.Can().ListHeaders != nil || b.SizeOf(cloud.Index) > 0)
@@ -403,8 +404,8 @@ func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 	return err
 }
 
-// segmentOf reads a segment to be copied. One that is not what was written ends it: a copy
-// would vouch for it.
+// segmentOf reads a segment to be copied. A damaged segment is an error, because the copy would
+// record a correct checksum for it.
 func (s *Store) segmentOf(ctx context.Context, t *segmentTar, e tarfile.Entry) ([]byte, error) {
 	b, err := t.read(ctx, e, nil, s.r.trusting)
 	if err == nil && e.ID.IsData() && !s.r.trusting {
@@ -415,7 +416,7 @@ func (s *Store) segmentOf(ctx context.Context, t *segmentTar, e tarfile.Entry) (
 	return b, s.r.corrupt(s.r.storeFault(err), "")
 }
 
-// blobIDs are the names of the binaries in a data store that a segment has.
+// blobIDs returns the names of the binaries in a data store that a segment refers to.
 func (s *Store) blobIDs(ctx context.Context, g *segment.Segment) (names []string, err error) {
 	for record := range g.External() {
 		name, err := s.records.BlobID(ctx, record, mostBlobID)
@@ -427,7 +428,7 @@ func (s *Store) blobIDs(ctx context.Context, g *segment.Segment) (names []string
 	return names, nil
 }
 
-// parts are an archive's references to binaries and graph, which are made anew where it has none.
+// parts are an archive's references to binaries and graph, which are generated if it has none.
 func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byte, err error) {
 	if t.file != nil {
 		binaries, graph, err = t.file.Raw(ctx)
@@ -462,8 +463,8 @@ func (s *Store) parts(ctx context.Context, t *segmentTar) (binaries, graph []byt
 	return binaries, graph, nil
 }
 
-// files reads one that lies beside the archives, here and there, and tells whether they say the
-// same: of a manifest, in which Java writes the time, the version.
+// files reads a file beside the archives from both stores, and reports whether both have the same
+// content. In a manifest only the version is compared, because Java writes the time into it.
 func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same bool, err error) {
 	if name == repo.GCLog {
 		b, err = j.s.gcLog(ctx)
@@ -489,7 +490,7 @@ func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same b
 	return b, old, bytes.Equal(b, old), nil
 }
 
-// file copies one that lies beside the archives.
+// file copies a file that is beside the archives.
 func (j *copyJob) file(ctx context.Context, name string) error {
 	b, old, same, err := j.files(ctx, name)
 	if err != nil || same {
@@ -514,7 +515,7 @@ func (j *copyJob) planJournal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// What comes after the head leads to no segment that was listed.
+	// Lines after the head lead to no segment that was listed.
 	end := min(int64(len(all)), j.head.Offset+int64(len(j.head.Text)))
 	all = append(all[:end:end], '\n')
 	if j.there != nil {
@@ -539,7 +540,7 @@ func (j *copyJob) planJournal(ctx context.Context) error {
 	return nil
 }
 
-// lastLine is the last line that is not empty.
+// lastLine returns the last line that is not empty.
 func lastLine(b []byte) string {
 	b = bytes.TrimRight(b, "\r\n")
 	return string(b[bytes.LastIndexByte(b, '\n')+1:])
@@ -563,8 +564,8 @@ func (j *copyJob) writeJournal(ctx context.Context) error {
 	if add == nil && len(parts) == 0 {
 		return j.put(ctx, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added), nil)
 	}
-	// Oak takes the last line of a part that it has written itself from its metadata: the
-	// next part is for what is written here.
+	// Oak finds the last line of a part that it has written itself in the part's metadata. So
+	// what is written here goes to the next part.
 	number, at, lines := 1, int64(0), 0
 	if n := len(parts); n > 0 {
 		last := parts[n-1]

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CopyCheck is how a copy differs from its source.
+// CopyCheck reports how a copy differs from its source.
 type CopyCheck struct {
 	Segments    int64        `json:"segments"` // that were compared
 	Bytes       int64        `json:"bytes"`
@@ -25,7 +25,7 @@ type CopyCheck struct {
 	Stay        []string     `json:"stay"`
 }
 
-// A Difference is one thing that a copy lacks or has differently.
+// A Difference is something that is missing or different in a copy.
 type Difference struct {
 	Archive string `json:"archive,omitempty"`
 	Segment string `json:"segment,omitempty"`

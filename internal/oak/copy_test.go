@@ -176,8 +176,8 @@ func grown(t *testing.T) (before, after *storetest.Mem) {
 	return before, after
 }
 
-// A copy that has become old is brought up to date: what is there stays, a tar that has
-// grown is gone on with, revisions are added.
+// An old copy is updated: what exists stays, a tar that has grown is continued, and revisions are
+// added.
 func TestACopyIsBroughtUpToDate(t *testing.T) {
 	before, after := grown(t)
 	for name, to := range map[string]store.Store{"container": &storetest.Container{}, "bucket": &storetest.Mem{}, "disk": local.New(t.TempDir())} {
@@ -218,8 +218,8 @@ func TestAnotherStoreIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// A copy that is cut off wherever it may be leaves what was there before, or all of the new;
-// and the next one ends it.
+// A copy that is interrupted anywhere leaves the old store or the complete new one, and the next
+// copy completes it.
 func TestACopyThatIsCutOffIsGoneOnWith(t *testing.T) {
 	testkit.Long(t)
 	before, after := grown(t)
@@ -263,7 +263,7 @@ func TestACopyThatIsCutOffIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// A lock that another program holds is respected, and one that is lost ends a copy.
+// A lock of another program is respected, and a copy whose lock is lost ends.
 func TestTheLeaseOfTheDestinationIsHeld(t *testing.T) {
 	src, to := fixture(t, "multitar"), &storetest.Container{}
 	s := opened(t, src, "s")
@@ -300,8 +300,8 @@ func TestTheLeaseOfTheDestinationIsHeld(t *testing.T) {
 	same(t, src, "s", to, "c")
 }
 
-// The journal has the newest revisions that are asked for, in parts as Oak makes them; what is
-// added goes into the next part where Oak keeps the last line among a part's metadata.
+// The journal has the newest revisions that were requested, in parts as Oak makes them. New lines
+// go into the next part if Oak keeps the last line in a part's metadata.
 func TestTheJournalIsCopiedInParts(t *testing.T) {
 	src := fixture(t, "multitar")
 	lines := bytes.SplitAfter(src.Get("s/journal.log"), []byte{'\n'})
@@ -343,8 +343,8 @@ func TestTheJournalIsCopiedInParts(t *testing.T) {
 	same(t, more, "s", to, "c")
 }
 
-// Names and generations: what was listed without metadata is read out of segments, what has
-// others is not seen by Oak, and a copy puts it right.
+// Names and generations: what was listed without metadata is read from the segments. Oak does not
+// see blobs with other names, and a copy corrects that.
 func TestGenerationsComeFromWhereTheyAre(t *testing.T) {
 	src := fixture(t, "gc-online")
 	want := opened(t, src, "s")
@@ -365,7 +365,7 @@ func TestGenerationsComeFromWhereTheyAre(t *testing.T) {
 		}
 	}
 	same(t, src, "s", bucket, "c")
-	// Capitals, as azcopy makes them, and none at all.
+	// Metadata with capital letters, as azcopy writes it, and without any.
 	some := ""
 	for name := range objects(t, &container.Mem) {
 		if _, _, ok := cloud.ParseBlobName(name[strings.LastIndexByte(name, '/')+1:]); ok && some == "" {
@@ -392,8 +392,8 @@ func TestGenerationsComeFromWhereTheyAre(t *testing.T) {
 	}
 }
 
-// An archive that is not closed is read, as Oak's recovery would; one without a first segment
-// is none; what is missing is told.
+// An archive that is not closed is read as by Oak's recovery. One without a first segment is not
+// an archive. Missing segments are reported.
 func TestArchivesThatAreNotClosed(t *testing.T) {
 	src, to := fixture(t, "multitar"), &storetest.Container{}
 	want, _ := exported(t, treeOf(t, opened(t, src, "s"), nil), "/", wholeTree)
@@ -431,8 +431,8 @@ func TestArchivesThatAreNotClosed(t *testing.T) {
 	same(t, src, "s", to, "c")
 }
 
-// Whoever writes to Azure sends several segments at once: one that is missing may come after those
-// behind it, and a copy that was made before is gone on with.
+// A program that writes to Azure sends several segments at once. A missing one may appear after
+// those that follow it, and an earlier copy is then continued.
 func TestASegmentThatComesLateIsCopied(t *testing.T) {
 	src, all := fixture(t, "multitar"), &storetest.Container{}
 	copied(t, src, "s", all, "c", CopyOptions{})
@@ -509,7 +509,7 @@ func TestBlobsAreNotChangedInTheirPlace(t *testing.T) {
 	}
 }
 
-// late opens what is not there, as a store does that asks nobody to open.
+// late is a store in which objects that do not exist can be opened; reading them fails.
 type late struct{ *storetest.Container }
 
 func (l late) Open(ctx context.Context, name string) (store.Object, error) {
@@ -535,9 +535,9 @@ func (m missing) Close() error { return nil }
 
 func (m missing) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-// A node is read from far away by few requests one after the other: for the list, the journal,
-// and segments on the way to it. Where nobody says what it is, both ends of what has the name are
-// asked for beside the list, which is made once.
+// A node in a remote store is read with few consecutive requests: for the list, the journal, and
+// segments on the path. If the format is not given, both ends of the object with that name are
+// requested together with the list, which is requested once.
 func TestANodeIsReadFromAfarInFewRounds(t *testing.T) {
 	src, to := fixture(t, "multitar"), &storetest.Container{}
 	copied(t, src, "s", to, "s", CopyOptions{})
@@ -567,7 +567,7 @@ func TestANodeIsReadFromAfarInFewRounds(t *testing.T) {
 		}
 		// As many requests are no fewer rounds.
 		asked := slices.DeleteFunc(strings.Split(strings.TrimSpace(log.String()), "\n"), func(l string) bool {
-			return strings.HasPrefix(l, "open ") || strings.HasPrefix(l, "info ") || // which ask nobody
+			return strings.HasPrefix(l, "open ") || strings.HasPrefix(l, "info ") || // which make no request
 				strings.HasPrefix(l, "head s ") || strings.HasPrefix(l, "tail s ") // beside the list
 		})
 		if lists := to.Lists - before; lists != 1 || len(asked)+lists > 8 {
@@ -576,8 +576,8 @@ func TestANodeIsReadFromAfarInFewRounds(t *testing.T) {
 	}
 }
 
-// A copy has gc.log as it was when the source was opened, and no last line of it that names a
-// revision which the copy lacks: Oak would take all for garbage.
+// A copy has gc.log as it was when the source was opened. Its last line never names a revision
+// that the copy lacks, because Oak would treat everything as garbage.
 func TestACopyHasTheLogThatFitsIt(t *testing.T) {
 	for name, before := range map[string]bool{"a line is added while it is open": false, "a line leads nowhere": true} {
 		dir := filepath.Join(testkit.Unpacked(t, "testdata/gc-online.tar.gz"), "segmentstore")

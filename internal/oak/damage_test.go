@@ -37,8 +37,8 @@ func (r *readout) failed(t *testing.T, err error) {
 	}
 }
 
-// shown is what is said of an entry besides its content. What is in a data store is not
-// there; how many references a segment has a graph says, if that is sound.
+// shown returns what is reported about an entry besides its content. Contents in a data store are
+// missing here. The graph has the number of references of a segment, if it is intact.
 func shown(e holdall.Entry) string {
 	if e.Fault != nil {
 		return e.Attr[blobAttr]
@@ -142,8 +142,8 @@ var ways = map[string]func(t *testing.T, st store.Store, view string, r *readout
 	},
 }
 
-// TestNothingWrongIsHandedOut turns a bit, or sets a byte, of a store, and reads all of it
-// in each way: what is handed out is what was there, and what is not is said.
+// TestNothingWrongIsHandedOut flips a bit or sets a byte of a store, and reads everything in each
+// way. Everything that is returned must be correct, and everything else must be reported.
 func TestNothingWrongIsHandedOut(t *testing.T) {
 	testkit.Serial(t)
 	stores := map[string]int{"written": 30, "types": 5, "checkpoints": 60, "v12": 10, "two-letters": 20, "unclean-open": 15, "empty-store": 100}
@@ -188,7 +188,7 @@ func TestNothingWrongIsHandedOut(t *testing.T) {
 				for way, want := range want {
 					got := read(st, way)
 					if got.old {
-						continue // as it says
+						continue // as reported
 					}
 					wrong := !got.said && len(got.all) != len(want.all)
 					for name, text := range got.all {

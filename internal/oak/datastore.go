@@ -22,12 +22,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Datastore is where stores have binaries that are not in their segments. The zero value
-// is none.
+// A Datastore is where stores keep binaries that are not in their segments. The zero value means
+// no data store.
 type Datastore struct {
 	Store store.Store
 	Dir   string
-	// Cloud says that it lies as S3DataStore and AzureDataStore have it, not as FileDataStore.
+	// Cloud means the layout of S3DataStore and AzureDataStore, not of FileDataStore.
 	Cloud bool
 }
 
@@ -40,9 +40,9 @@ func IsCloud(address string) bool {
 	return false
 }
 
-// blobPlace is where a data store has what is named ID#LENGTH: a FileDataStore in
-// ID[0:2]/ID[2:4]/ID[4:6]/ID, one in objects in ID[0:4]-ID[4:]. If it cannot have it, what
-// says why.
+// blobPlace returns where a data store has the blob named ID#LENGTH: a FileDataStore in
+// ID[0:2]/ID[2:4]/ID[4:6]/ID, a data store of objects in ID[0:4]-ID[4:]. If the data store cannot
+// have it, what is the reason.
 func blobPlace(name string, cloud bool) (size int64, object, what string) {
 	id, length, ok := strings.Cut(name, "#")
 	size, err := strconv.ParseInt(length, 10, 64)
@@ -59,8 +59,8 @@ func blobPlace(name string, cloud bool) (size int64, object, what string) {
 	return size, path.Join(id[:2], id[2:4], id[4:6], id), ""
 }
 
-// Found says that there is no data store, where that can be told by listing it: nothing of
-// what is asked for would be there.
+// Found returns an error if listing shows that there is no data store. Every blob would then seem
+// to be missing.
 func (d Datastore) Found(ctx context.Context) error {
 	if d.Store.Can().Near {
 		return nil // an empty folder may be one
@@ -74,7 +74,7 @@ func (d Datastore) Found(ctx context.Context) error {
 	return fmt.Errorf("oak: data store %s: empty: %w", store.AddressOf(d.Store, d.Dir), fs.ErrNotExist)
 }
 
-// blobID is the inverse of blobPlace: of an object that is none of a binary it is empty.
+// blobID is the inverse of blobPlace. It returns "" for an object that is not a binary's.
 func (d Datastore) blobID(object string) string {
 	id := path.Base(object)
 	if d.Cloud {
@@ -93,7 +93,7 @@ func (d Datastore) path(object string) string {
 	return object
 }
 
-// ask says of a blob that is used where it is, and what keeps the data store from giving it.
+// ask records where a used blob is, and why the data store cannot return it.
 func (d Datastore) ask(ctx context.Context, b *Blob) error {
 	size, object, what := blobPlace(b.ID, d.Cloud)
 	if b.Problem = what; object == "" {
@@ -114,19 +114,19 @@ func (d Datastore) ask(ctx context.Context, b *Blob) error {
 	return nil
 }
 
-// GarbageOptions say what of a data store is garbage.
+// GarbageOptions specify what is garbage in a data store.
 type GarbageOptions struct {
 	Datastore
 	// Scratch opens temporary room for ids that do not fit in memory.
 	Scratch func() (format.Scratch, error)
-	// Before is a time: what the data store got later, or was asked for later, is no garbage.
+	// Before is a time. A blob that was stored or requested after it is not garbage.
 	Before time.Time
 }
 
-// Garbage yields what a data store has and none of the stores uses: no revision, no
-// checkpoint, and no segment that waits for a cleanup. It goes by all segments, and by what
-// tars say of those that are damaged. If anything could be used of which nobody can know, it
-// is an error.
+// Garbage yields what is in a data store but used by none of the stores: by no revision, no
+// checkpoint, and no segment that a cleanup has yet to remove. It examines all segments; for
+// damaged ones it uses the lists in their tars. If it cannot determine everything that is used,
+// it returns an error.
 func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
@@ -179,8 +179,8 @@ func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[B
 	})
 }
 
-// Delete takes garbage out of the data store, if it still is what was listed. Whoever uses it
-// meanwhile has touched it: then it stays, and gone is false.
+// Delete removes garbage from the data store, if it is still the object that was listed. A
+// program that begins to use it touches it; then Delete keeps it, and gone is false.
 func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
 	err = store.RemoveAs(ctx, d.Store, b.info)
 	if errors.Is(err, store.ErrChanged) || errors.Is(err, fs.ErrNotExist) {
@@ -189,8 +189,8 @@ func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
 	return err == nil, err
 }
 
-// uses tells of the ids of all binaries that segments of a store refer to, some of them again
-// and again.
+// uses calls tell with the IDs of all binaries that segments of a store refer to, with some of
+// them repeatedly.
 func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
 	if s.r.single {
 		return fmt.Errorf("oak: %s: one tar of a store does not show what the others use: %w", s.r.name, errors.ErrUnsupported)
@@ -210,7 +210,7 @@ func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
 	return nil
 }
 
-// listed tells of the ids that the tar has a list of, if that is sound.
+// listed calls tell with the IDs in the list of the tar, if it has an intact one.
 func (t *segmentTar) listed(ctx context.Context, tell func(id string) error) (bool, error) {
 	if t.file == nil {
 		return false, nil
@@ -232,7 +232,7 @@ func (t *segmentTar) listed(ctx context.Context, tell func(id string) error) (bo
 	return true, nil
 }
 
-// usesOf is uses of the records of a tar. Listed says that the tar has a list of its own.
+// usesOf is uses for the records of a tar. listed reports whether the tar has a list of its own.
 func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell func(id string) error) error {
 	type some struct {
 		e   tarfile.Entry
@@ -258,7 +258,7 @@ func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell fun
 			}
 		}
 		if err != nil && s.r.damage(s.r.storeFault(err)) != nil && listed {
-			err = nil // its tar has told
+			err = nil // its tar has listed them
 		}
 		x.err = err
 	}
@@ -282,8 +282,8 @@ func (s *Store) usesOf(ctx context.Context, t *segmentTar, listed bool, tell fun
 	}, func(*some) {})
 }
 
-// allThere is an error if the newest revision needs a segment that is in no tar: it may have
-// used binaries of which nobody knows.
+// allThere returns an error if the newest revision needs a segment that is in no tar, because
+// that segment may use unknown binaries.
 func (s *Store) allThere(ctx context.Context) error {
 	head, err := s.r.head(ctx)
 	if err != nil {
@@ -324,8 +324,8 @@ const (
 	repositoryMark  = "repository-"
 )
 
-// RepositoryID is what a store is called in a data store that it shares, empty if it is not
-// called anything.
+// RepositoryID returns the store's ID in a data store that several stores share, or "" if it has
+// none.
 func (s *Store) RepositoryID(ctx context.Context) (string, error) {
 	head, err := s.r.head(ctx)
 	if err != nil {
@@ -346,8 +346,8 @@ func (s *Store) RepositoryID(ctx context.Context) (string, error) {
 	return text, s.r.corrupt(err, clusterNode)
 }
 
-// Strangers are the repositories that say of themselves, in the data store, that they use it,
-// and are none of the stores.
+// Strangers returns the repositories that are registered in the data store as its users, but are
+// none of the stores.
 func (d Datastore) Strangers(ctx context.Context, stores []*Store) ([]string, error) {
 	strange := map[string]bool{}
 	for _, prefix := range []string{d.path(repositoryMark), d.path("META/" + repositoryMark)} {

@@ -85,7 +85,7 @@ func TestGarbageIsWhatNoSegmentUses(t *testing.T) {
 	if got, _, err := garbage(t, in, later, s, openStoreOf(t, other)); err != nil || slices.Contains(got, "ff/ff/ff/ffffffff") || len(got) != len(unused)-1 {
 		t.Errorf("with another store: %q, %v", got, err)
 	}
-	// What was touched meanwhile stays.
+	// A blob that was touched in the meantime is kept.
 	st.Put("datastore/"+all[0].Object, []byte("another"))
 	for i, b := range all {
 		if gone, err := in.Delete(t.Context(), b); err != nil || gone != (i > 0) {
@@ -124,7 +124,7 @@ func TestRepositoriesThatAreNotNamedAreFound(t *testing.T) {
 	}
 }
 
-// Nobody is told what is unused by a store of which something is lost.
+// No garbage is reported if a part of a store is lost.
 func TestGarbageIsNotSaidOfADamagedStore(t *testing.T) {
 	var gone segment.ID
 	root := func(m maker) segment.RecordID {

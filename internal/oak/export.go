@@ -17,8 +17,8 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A Tree is the tree of nodes of one revision of a Store, or of a checkpoint. Paths
-// are those of the view tree, with or without a slash before them.
+// A Tree is the tree of nodes of one revision of a Store, or of a checkpoint. Paths are those of
+// the view tree, with or without a leading slash.
 type Tree struct{ t *treeReader }
 
 // Tree chooses a tree by the parameters revision, checkpoint and super.
@@ -35,7 +35,7 @@ func (s *Store) Tree(ctx context.Context, param map[string]string) (*Tree, error
 
 func (t *Tree) Revision() string { return t.t.shown.Revision.String() }
 
-// nodePath is a path as treeReader has them.
+// nodePath returns a path in the form of treeReader.
 func nodePath(said string) string {
 	if said = strings.Trim(said, "/"); said == "" {
 		return "."
@@ -43,7 +43,7 @@ func nodePath(said string) string {
 	return said
 }
 
-// shownPath is how a path is printed.
+// shownPath returns a path in its printed form.
 func shownPath(name string) string {
 	if name == "." {
 		return "/"
@@ -59,7 +59,7 @@ func (t *treeReader) findNode(ctx context.Context, name string) (spot, error) {
 	return s, err
 }
 
-// nodeIfThere is findNode where it is no error that there is none.
+// nodeIfThere is findNode for nodes that may be missing without an error.
 func (t *treeReader) nodeIfThere(ctx context.Context, name string) (spot, bool, error) {
 	x, err := t.find(ctx, name)
 	if err == fs.ErrNotExist {
@@ -93,11 +93,11 @@ func (r *repository) lostAsJSON(err error) (l nodejson.Lost, ok bool) {
 type ExportOptions struct {
 	// Depth is how many levels below the first node are written; -1 is all.
 	Depth int
-	// NoBinaries leaves out what binaries contain.
+	// NoBinaries omits the contents of binaries.
 	NoBinaries bool
-	// After is the path of a node behind which the export goes on.
+	// After is the path of a node. The export continues with the next one.
 	After string
-	// From is the path of a node with which the export goes on.
+	// From is the path of the node with which the export continues.
 	From string
 }
 
@@ -106,7 +106,7 @@ type Exported struct {
 	Lost  int64 `json:"lost"` // places where damage took something
 }
 
-// Export writes a node and all below it as lines of JSON, parents first, in stored order.
+// Export writes a node and everything below it as lines of JSON, parents first, in stored order.
 func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOptions) (Exported, error) {
 	if o.After != "" && o.From != "" {
 		return Exported{}, fmt.Errorf("expected one of after and from: %w", fs.ErrInvalid)
@@ -181,7 +181,7 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 	return nil
 }
 
-// resume goes on with the node of a path, or behind it.
+// resume continues with the node of a path or, if behind is set, after it.
 func (x *exporter) resume(ctx context.Context, top spot, path string, behind bool) error {
 	name := nodePath(path)
 	rest, ok := name+"/", true
@@ -201,7 +201,7 @@ func (x *exporter) resume(ctx context.Context, top spot, path string, behind boo
 	return err
 }
 
-// goOn is resume for a node on the way, from which rest leads on.
+// goOn is resume for a node on the path; rest is the remaining path.
 func (x *exporter) goOn(ctx context.Context, s spot, rest string, behind bool) (found bool, err error) {
 	if rest == "" && !behind {
 		return true, x.node(ctx, s)
@@ -229,8 +229,8 @@ func (x *exporter) goOn(ctx context.Context, s spot, rest string, behind bool) (
 	return found, err
 }
 
-// ResumeExport finds in what an export has written so far the last node, which may
-// not have been written whole: at is where it begins. The path is empty if there is none.
+// ResumeExport finds the last node in an incomplete export. The node may be incomplete too; at is
+// the offset where it begins. The path is empty if there is no node.
 func ResumeExport(r io.ReaderAt, size int64) (path string, at int64, err error) {
 	return nodejson.LastNode(r, size)
 }
@@ -238,10 +238,9 @@ func ResumeExport(r io.ReaderAt, size int64) (path string, at int64, err error) 
 // mostListed is how many names of children are listed with a node.
 const mostListed = 1000
 
-// WriteJSON writes a node as an object with its properties, in the form of an export,
-// and its children: to a depth as objects, then by their names, of which there are at
-// most 1000. What of a property is longer than a megabyte is left out. The path of a
-// property writes that.
+// WriteJSON writes a node as an object with its properties, in the form of an export, and with
+// its children. Children down to depth are objects; below that only their names are written, at
+// most 1000. A value larger than a megabyte is omitted, unless name is the path of its property.
 func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth int) (lost int64, err error) {
 	name = nodePath(name)
 	paths := t.t.paths
@@ -337,7 +336,8 @@ func (o *objectWriter) children(ctx context.Context, s spot) error {
 	return nil
 }
 
-// A crowd writes nodes as JSON, several at once, in the order in which they are told.
+// A crowd encodes several nodes as JSON in parallel, and writes them in the order in which they
+// are passed to it.
 type crowd struct {
 	records *segment.Reader
 	how     nodejson.Options
@@ -353,8 +353,8 @@ type told struct {
 	lost *nodejson.Lost
 }
 
-// A handful of nodes is encoded by one goroutine, ahead of its turn as far as
-// exportPiece bytes go. The nodes after those are written when it is its turn.
+// A handful of nodes is encoded by one goroutine. It encodes up to exportPiece bytes ahead of its
+// turn, and writes the nodes after those when it is its turn.
 type handful struct {
 	nodes []told
 	b     []byte
@@ -399,7 +399,7 @@ func (c *crowd) write(ctx context.Context, walk func(tell func(told) error) erro
 		}, func(*handful) {})
 }
 
-// next returns a handful of no nodes yet.
+// next returns an empty handful.
 func (c *crowd) next() *handful {
 	h, _ := c.spare.Get().(*handful)
 	if h == nil {
@@ -434,7 +434,7 @@ func (c *crowd) encode(ctx context.Context, h *handful, to io.Writer) error {
 
 var errAhead = errors.New("too much data ahead of its turn")
 
-// Write takes what is encoded ahead.
+// Write receives what is encoded in advance.
 func (h *handful) Write(b []byte) (int, error) {
 	if len(h.b)+len(b) > exportPiece {
 		return 0, errAhead

@@ -25,7 +25,8 @@ func (e *enough) Write(p []byte) (int, error) {
 	return e.Buffer.Write(p)
 }
 
-// Damage anywhere ends in lines that say so, or errors; what is written is an export.
+// Damage anywhere is reported in lines of the export, or as errors. The output is always a valid
+// export.
 func FuzzWhatIsSaidOfDamagedTrees(f *testing.F) {
 	var first segment.RecordID
 	st := madeStore(f, func(m maker) segment.RecordID {
@@ -131,7 +132,7 @@ func fuzzTree(t *testing.T, tree *Tree, whole bool, ids []string, allowed func(e
 	allowed(err)
 	sum, err := tree.Sizes(t.Context(), "/", SizesOptions{Depth: 2})
 	allowed(err)
-	if err == nil && whole && sum.Binaries != 17_000 { // what a damaged length says is believed
+	if err == nil && whole && sum.Binaries != 17_000 { // a damaged length is trusted
 		t.Errorf("%+v", sum)
 	}
 	lost := int64(0)

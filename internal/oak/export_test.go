@@ -115,7 +115,7 @@ func shownBytes(b []byte) any {
 	return map[string]any{"len": float64(len(b)), "sha256": hex.EncodeToString(sum[:])}
 }
 
-// withoutBlobs are expectations without what is in a data store.
+// withoutBlobs returns the expectations without contents in a data store.
 func withoutBlobs(nodes []expectedNode) []expectedNode {
 	for _, n := range nodes {
 		for _, p := range n.Props {
@@ -158,7 +158,7 @@ func TestExportsAreWhatTheReferenceReads(t *testing.T) {
 	}
 }
 
-// An export has what a walk of the view finds, and names with their tar what that names.
+// An export has what a walk of the view finds. Lost items name their tar if the walk does.
 func TestDamageInAnExportIsNamedAndSiblingsAreThere(t *testing.T) {
 	st := fixture(t, "corrupt-segment-magic")
 	s := openStoreOf(t, st)

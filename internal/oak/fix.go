@@ -12,7 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// A Fix is what makes the newest revision whole again: the least that is known to do it.
+// A Fix makes the newest revision intact again, with the smallest changes that are known to do
+// it.
 type Fix struct {
 	Steps   []FixStep `json:"steps"`
 	Revised           // of all steps together
@@ -28,7 +29,7 @@ const (
 	FixRemoveCheckpoint = "remove-checkpoint"
 )
 
-// A FixStep is about one damaged path.
+// A FixStep repairs one damaged path.
 type FixStep struct {
 	Action     string     `json:"action"`
 	Path       string     `json:"path,omitempty"`
@@ -46,12 +47,12 @@ type FixStep struct {
 // mostSteps is how many damaged paths a fix may have.
 const mostSteps = 100_000
 
-// mostDonors is how many older revisions are looked through.
+// mostDonors is how many older revisions are searched.
 const mostDonors = 1000
 
-// PlanFix finds each damaged path of the newest revision, and for each the newest older
-// revision, or checkpoint, that has it whole. It writes nothing. With binaries it reads
-// what they contain, too.
+// PlanFix finds each damaged path of the newest revision and, for each, the newest older revision
+// or checkpoint in which it is intact. It writes nothing. With binaries it also reads their
+// contents.
 func (s *Store) PlanFix(ctx context.Context, binaries bool) (*Fix, error) {
 	v, err := s.reviser(ctx, true)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Store) PlanFix(ctx context.Context, binaries bool) (*Fix, error) {
 	return f.fix, f.checkpointsOf(ctx, v.super)
 }
 
-// A donor may have a path whole: a revision or a checkpoint.
+// A donor is a revision or a checkpoint in which a path may be intact.
 type donor struct {
 	from   string
 	millis int64
@@ -92,7 +93,7 @@ type fixer struct {
 	fix    *Fix
 }
 
-// candidates are the older revisions and the checkpoints, the newest first.
+// candidates returns the older revisions and the checkpoints, the newest first.
 func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []donor, err error) {
 	for e, err := range f.s.r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {
@@ -132,7 +133,7 @@ func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []d
 	return all, nil
 }
 
-// node goes down to what is damaged. It is told of a node that can be found.
+// node descends to what is damaged. It must be called with a node that can be found.
 func (f *fixer) node(ctx context.Context, id segment.RecordID, names []string) error {
 	path := joinNames(names)
 	res, err := f.prover.Tree(ctx, id, path, nil)
@@ -231,7 +232,7 @@ func (f *fixer) whole(ctx context.Context, path string) func(segment.RecordID) (
 	}
 }
 
-// broken is a node that cannot be read.
+// broken handles a node that cannot be read.
 func (f *fixer) broken(ctx context.Context, id segment.RecordID, names []string, lost *segment.Error) error {
 	s, ok, err := f.find(ctx, id, names, f.whole(ctx, joinNames(names)))
 	if !ok {
@@ -240,7 +241,7 @@ func (f *fixer) broken(ctx context.Context, id segment.RecordID, names []string,
 	return cmp.Or(err, f.step(s, names, lost))
 }
 
-// root is one that cannot be read.
+// root handles a root that cannot be read.
 func (f *fixer) root(ctx context.Context, id segment.RecordID, lost *segment.Error) error {
 	s, ok, err := f.find(ctx, id, nil, f.whole(ctx, "/"))
 	if err == nil && !ok {
@@ -269,7 +270,7 @@ func (f *fixer) property(ctx context.Context, n segment.Node, names []string, na
 	return cmp.Or(err, f.step(s, names, lost))
 }
 
-// children puts back what a donor has of children whose names are lost.
+// children restores children whose names are lost from a donor.
 func (f *fixer) children(ctx context.Context, n segment.Node, names []string, lost *segment.Error) error {
 	if err := f.step(FixStep{Action: FixRemoveLost}, names, lost); err != nil {
 		return err
@@ -317,7 +318,7 @@ func (f *fixer) children(ctx context.Context, n segment.Node, names []string, lo
 	return nil
 }
 
-// checkpointsOf are the damaged ones, which nothing can bring back.
+// checkpointsOf returns the damaged checkpoints, which cannot be restored.
 func (f *fixer) checkpointsOf(ctx context.Context, super segment.RecordID) error {
 	names, lost, err := f.checkpoints(ctx, super)
 	if err != nil {
@@ -338,8 +339,8 @@ func (f *fixer) checkpointsOf(ctx context.Context, super segment.RecordID) error
 	return nil
 }
 
-// Apply carries out all steps as one new revision. The caller has the store's lock, and
-// had it before the store was opened.
+// Apply applies all steps as one new revision. The caller must hold the store's lock, and must
+// have held it since before the store was opened.
 func (x *Fix) Apply(ctx context.Context) error {
 	if len(x.Steps) == 0 {
 		return nil

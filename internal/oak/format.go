@@ -34,7 +34,7 @@ var Format = &format.Format{
 	Repair:   repair,
 }
 
-// detect knows a store by names in its folder, a tar by its name, an entry or an index.
+// detect identifies a store by names in its folder, and a tar by its name, an entry or an index.
 func detect(p format.Probe) format.Match {
 	if p.Size < 0 {
 		tars := slices.ContainsFunc(p.Names, isTar)
@@ -74,14 +74,14 @@ func isTar(name string) bool {
 	return ok && !strings.Contains(name, "/")
 }
 
-// isBlob reports whether a name below a folder is that of a segment that is kept by itself.
+// isBlob reports whether a name below a folder is that of a segment in an object of its own.
 func isBlob(name string) bool {
 	dir, base, _ := strings.Cut(name, "/")
 	_, _, ok := cloud.ParseBlobName(base)
 	return ok && isTar(dir)
 }
 
-// IsTar takes the name of a tar of a store apart.
+// IsTar parses the name of a store's tar.
 func IsTar(name string) (number int, letter byte, ok bool) { return tarfile.ParseName(name) }
 
 // Views of a store.

@@ -19,7 +19,7 @@ const (
 	StepFirst  = "first" // there is no older revision to compare with
 )
 
-// A Step is what a revision did to a node, or several of them that did nothing.
+// A Step is what a revision changed in a node, or several revisions that changed nothing.
 type Step struct {
 	Revision   string       `json:"revision"`
 	Millis     int64        `json:"millis"` // since 1970, -1 if the journal does not say
@@ -46,8 +46,8 @@ type HistoryOptions struct {
 // mostChanged is how many names a step lists of each kind.
 const mostChanged = 100
 
-// History yields what the revisions of the journal did to a node, the newest first:
-// each is compared with the next older one that can be read.
+// History yields what the revisions of the journal changed in a node, the newest first. Each
+// revision is compared with the next older one that can be read.
 func (s *Store) History(ctx context.Context, name string, o HistoryOptions) iter.Seq2[Step, error] {
 	return pipe.Told(func(tell func(Step) error) error {
 		h := &history{s: s, o: o, name: nodePath(name), out: tell}
@@ -61,8 +61,8 @@ type history struct {
 	name string
 	out  func(Step) error
 
-	newer  *moment // of which it is not yet known what it did
-	gap    *Step   // revisions behind it that are lost
+	newer  *moment // whose changes are not known yet
+	gap    *Step   // lost revisions after it
 	folded *Step
 	told   int
 }
@@ -108,7 +108,7 @@ func (h *history) run(ctx context.Context) error {
 
 func (h *history) full() bool { return h.o.Last > 0 && h.told >= h.o.Last }
 
-// entry takes the next older revision.
+// entry moves to the next older revision.
 func (h *history) entry(ctx context.Context, e repo.Entry) error {
 	if h.newer != nil && h.newer.Revision == e.Revision {
 		return nil // it was written again
@@ -168,7 +168,7 @@ func (h *history) step(kind string) Step {
 	return Step{Revision: h.newer.Revision.String(), Millis: h.newer.Millis, Change: kind, Revisions: 1}
 }
 
-// compare says what the newer revision did.
+// compare returns what the newer revision changed.
 func (h *history) compare(ctx context.Context, older *moment) (Step, error) {
 	newer := h.newer
 	switch {
@@ -194,7 +194,7 @@ func (h *history) compare(ctx context.Context, older *moment) (Step, error) {
 	return step, nil
 }
 
-// compare fills in what differs between two nodes.
+// compare records the differences between two nodes.
 func (s *Step) compare(ctx context.Context, t *treeReader, before, after spot) error {
 	properties, err := t.propertyChanges(ctx, [2]segment.RecordID{before.id, after.id})
 	if err != nil {
@@ -243,7 +243,7 @@ func (s *Step) note(to *[]NameChange, name, kind string) {
 	*to = append(*to, NameChange{name, kind})
 }
 
-// add makes a step one of one more revision.
+// add extends a step by one more revision.
 func (s *Step) add(revision string) {
 	if s.Revisions++; s.Revisions > 1 {
 		s.Oldest = revision
@@ -272,7 +272,7 @@ func (h *history) tell(s Step) error {
 	return h.out(s)
 }
 
-// Time is when the revision was made, empty if nobody knows.
+// Time returns when the revision was made, or "" if that is not known.
 func (s Step) Time() string {
 	if s.Millis < 0 {
 		return ""

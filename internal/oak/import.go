@@ -26,14 +26,14 @@ type Imported struct {
 	Files   []string `json:"files"`
 }
 
-// Import makes a store of what Export wrote, in the folder name of to: lines may come
-// in any order, as long as what follows a node is behind it. What is above the nodes
-// of a part of a tree has no properties.
+// Import makes a store from an export, in the folder name of to. Lines may be in any order, as
+// long as the parts of a node follow its line. If the export is a part of a tree, the nodes above
+// it have no properties.
 func Import(ctx context.Context, from io.Reader, to store.Store, name string, o format.CreateOptions) (Imported, error) {
 	return importItems(ctx, lines(from), true, to, name, o)
 }
 
-// importItems makes a store of nodes. If it is bare, what nobody told of has no type.
+// importItems makes a store of nodes. If bare is set, nodes that are only implied have no type.
 func importItems(ctx context.Context, from items, bare bool, to store.Store, name string, o format.CreateOptions) (_ Imported, err error) {
 	out, err := create(ctx, to, name, o)
 	if err != nil {
@@ -56,7 +56,7 @@ func importItems(ctx context.Context, from items, bare bool, to store.Store, nam
 	return in.res, err
 }
 
-// An importer tells a tree of what an export has.
+// An importer adds the contents of an export to a tree.
 type importer struct {
 	tree  *newtree.Tree
 	below []string // what is taken; other nodes are passed over
@@ -67,7 +67,7 @@ type importer struct {
 	has    map[string]*importedProperty // of that, by the names as they are written
 }
 
-// items are the parts of an export, or of what says the same.
+// items are the parts of an export, or of an equivalent source.
 type items = iter.Seq2[nodejson.Item, error]
 
 func lines(r io.Reader) items {
@@ -78,7 +78,7 @@ func lines(r io.Reader) items {
 	}
 }
 
-// all takes an export to its end.
+// all imports a whole export.
 func (in *importer) all(ctx context.Context, from items) error {
 	for item, err := range from {
 		if err == nil {
@@ -94,7 +94,7 @@ func (in *importer) all(ctx context.Context, from items) error {
 	return in.endNode()
 }
 
-// An importedProperty is one of which more may follow.
+// An importedProperty is a property that more values may follow.
 type importedProperty struct {
 	newtree.Property
 	several bool
@@ -105,7 +105,7 @@ type importedProperty struct {
 func (in *importer) item(ctx context.Context, item nodejson.Item) error {
 	switch item.Kind {
 	case nodejson.LostItem:
-		// One of which not even the name is known could be any.
+		// A lost item without a readable path could be anywhere.
 		if path, err := importPath(item.Path); err != nil || in.takes(path) {
 			in.res.Lost++
 		}
@@ -158,7 +158,7 @@ func (in *importer) checkedPath(said string) ([]string, error) {
 	return path, nil
 }
 
-// element takes one of several values of a node, which is not the last one.
+// element adds one of several values of a node. It is not the last one.
 func (in *importer) element(ctx context.Context, item nodejson.Item) error {
 	path, err := in.checkedPath(item.Path)
 	if err != nil || !in.takes(path) {
@@ -175,12 +175,13 @@ func (in *importer) element(ctx context.Context, item nodejson.Item) error {
 	return in.tree.SetElement(path[len(in.below):], name, item.From, v)
 }
 
-// takes reports whether a path is at or below what is taken.
+// takes reports whether a path is to be imported: whether it is at or below one that was
+// selected.
 func (in *importer) takes(path []string) bool {
 	return len(path) >= len(in.below) && slices.Equal(path[:len(in.below)], in.below)
 }
 
-// endNode takes the properties with several values, which are all known by now.
+// endNode adds the properties with several values, which are all known by now.
 func (in *importer) endNode() error {
 	for _, name := range slices.Sorted(maps.Keys(in.has)) {
 		p := in.has[name]
@@ -224,7 +225,7 @@ func (in *importer) properties(ctx context.Context, item nodejson.Item) error {
 	return in.tree.Node(ctx, in.path, texts)
 }
 
-// value takes a value, unless it follows.
+// value adds a value, unless its content follows.
 func (in *importer) value(ctx context.Context, p *importedProperty, i int, v nodejson.Value) error {
 	switch v.Kind {
 	case nodejson.Here:

@@ -21,8 +21,8 @@ func linesOf(t testing.TB, st store.Store) []byte {
 	return lines
 }
 
-// sampleLines are those of a tree with all kinds of values and names, but for names
-// that Oak would not take.
+// sampleLines returns the lines of a tree with all kinds of values and names, except for names
+// that Oak refuses.
 func sampleLines(t testing.TB) []byte {
 	t.Helper()
 	var lines []byte

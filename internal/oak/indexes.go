@@ -9,23 +9,23 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A QueryIndex is the definition of an index, with what the index takes.
+// A QueryIndex is the definition of an index, with the space that the index needs.
 type QueryIndex struct {
 	Path         string `json:"path"`
 	Type         string `json:"type"`                    // lucene, property, counter and so on; disabled
 	Async        string `json:"async,omitempty"`         // the lane that keeps it up to date; none is at once
-	Reindex      bool   `json:"reindex,omitempty"`       // it is to be made anew
+	Reindex      bool   `json:"reindex,omitempty"`       // it is to be rebuilt
 	ReindexCount int64  `json:"reindex_count,omitempty"` // how often it was
 	Nodes        int64  `json:"nodes"`
 	Records      int64  `json:"records"`  // bytes of nodes, names and texts
 	Binaries     int64  `json:"binaries"` // bytes in the store
 	External     int64  `json:"external"` // bytes in a data store
 	Lost         int64  `json:"lost,omitempty"`
-	// Problem says why the definition cannot be read.
+	// Problem is why the definition cannot be read.
 	Problem string `json:"problem,omitempty"`
 }
 
-// IndexesPath is where most definitions of indexes are.
+// IndexesPath is the path of most definitions of indexes.
 const IndexesPath = "/oak:index"
 
 const definitionType = "oak:QueryIndexDefinition"
@@ -79,7 +79,7 @@ func (t *Tree) describe(ctx context.Context, n segment.Node, x *QueryIndex) (err
 	if x.Type, err = textProperty(ctx, n, "type", mostWords); err != nil {
 		return err
 	}
-	// One lane, or several of which one is.
+	// The value is one lane, or a list that contains one.
 	p, ok, err := n.Property(ctx, "async")
 	if err == nil && ok && p.Len() > 0 {
 		v, verr := p.At(ctx, 0)

@@ -15,8 +15,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Store is an open segment store for those who want to see more of it than an
-// archive has: records, references, garbage. Its methods may be called in parallel.
+// A Store is an open segment store. It shows more than an archive does: records, references and
+// garbage. Its methods may be called in parallel.
 type Store struct {
 	r       *repository
 	records *segment.Reader
@@ -35,11 +35,10 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 
 func (s *Store) Close() error { return s.r.close() }
 
-// Doubt returns what is wrong with the choice of the revisions that were read, as far as
-// the journal tells; nil if nothing is known.
+// Doubt returns what the journal shows to be wrong with the revisions that were chosen, or nil.
 func (s *Store) Doubt() *format.Problem { return s.r.doubt.Load() }
 
-// SegmentInfo is what a segment says of itself, and its tar of it.
+// SegmentInfo is what a segment contains about itself, and what its tar contains about it.
 type SegmentInfo struct {
 	ID         string         `json:"id"`
 	Kind       string         `json:"kind"` // data, bulk or neither
@@ -71,7 +70,7 @@ type RecordRow struct {
 	Position int    `json:"position"` // in the segment; -1 if the row is damaged
 }
 
-// Segment tells all of a segment. What is wrong with it is among what it tells.
+// Segment describes a segment, including what is wrong with it.
 func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 	t, e, err := s.find(id)
 	if err != nil {
@@ -134,7 +133,7 @@ func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := t.read(ctx, e, nil, true) // Segment says what is wrong with them
+	b, err := t.read(ctx, e, nil, true) // Segment reports what is wrong with them
 	return b, s.r.storeFault(err)
 }
 
@@ -152,7 +151,7 @@ func (s *Store) find(id string) (*segmentTar, tarfile.Entry, error) {
 
 type RecordInfo = segment.Description
 
-// Record takes a record apart, which is named UUID:NUMBER.
+// Record describes the record with the name UUID:NUMBER.
 func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
 	x, err := segment.ParseRecordID(id)
 	if err != nil {
@@ -171,8 +170,9 @@ type Edges struct {
 	To   []string `json:"to"`
 }
 
-// Graph yields what all data segments refer to, as they were written: by the graphs
-// of the tars, or, where one is damaged or missing, by the segments themselves.
+// Graph yields the references of all data segments, in the order in which they were written. They
+// come from the graphs of the tars or, if one is damaged or missing, from the segments
+// themselves.
 func (s *Store) Graph(ctx context.Context) iter.Seq2[Edges, error] {
 	return pipe.Told(func(tell func(Edges) error) error {
 		r := &segmentReader{repository: s.r}

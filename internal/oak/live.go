@@ -14,21 +14,20 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A store may be written to while it is read. Oak writes segments first and the line of
-// the journal that needs them afterwards, and only ever at the end of a file; a cleanup
-// writes tars anew under another letter and removes those of before. So the journal is
-// looked at first, which settles the revision, and then the tars; what is open then stays
-// as it was. A tar that is not closed yet has no index: its segments are found by a scan,
-// as far as they are whole.
+// Other programs may write to a store while it is read. Oak writes segments first, and then the
+// line of the journal that needs them. It only appends to files. A cleanup writes tars again with
+// another letter, and removes the previous ones. So the journal is read first, which determines
+// the revision, and then the tars. What is open then does not change. A tar that is still being
+// written has no index; its complete segments are found by a scan.
 
-// mostTries is how often a store is opened anew because it has changed meanwhile.
+// mostTries is how often a store is reopened because it changed while it was opened.
 const mostTries = 16
 
-// mostListings is how often a store far away is listed for a revision whose segment was not
-// there: its journal is from later than the list, or than the first of the pages of that.
+// mostListings is how often a remote store is listed for a revision whose segment was not found.
+// Its journal may be newer than the list, or than the first pages of the list.
 const mostListings = 3
 
-// openMoment opens the store in a folder as it is at one moment.
+// openMoment opens the store in a folder in a single consistent state.
 func (r *repository) openMoment(ctx context.Context, dir string) error {
 	st := r.st
 	for try := 1; ; try++ {
@@ -59,7 +58,7 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 		names = append(names, repo.GCLog, repo.Manifest)
 		r.writer = r.lockedBy(ctx)
 	case can.List != nil:
-		names = nil // the list says whether there is a journal, and what kind
+		names = nil // the list shows whether there is a journal, and what kind
 	}
 	for _, name := range names {
 		if err := r.hold(ctx, name); err != nil {
@@ -91,11 +90,12 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 	return r.openTars(ctx)
 }
 
-// hold opens a file besides the tars that count, if it is there, and settles what of it is looked at.
+// hold opens a file besides the tars that are used, if it exists, and fixes how much of it is
+// read.
 func (r *repository) hold(ctx context.Context, name string) error {
 	o, err := store.OpenGrowing(ctx, r.st, r.list.Path(name))
 	if err == nil && !r.st.Can().Near {
-		// What is read next of it: no more than was to be asked for anyway.
+		// Read only what would be requested next in any case.
 		_, err = store.ReadTail(ctx, o, make([]byte, tailGuess))
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *repository) hold(ctx context.Context, name string) error {
 	return nil
 }
 
-// holdParts opens a journal that is in parts, as it was listed, and remembers its end.
+// holdParts opens a journal that is in parts, as listed, and stores its end.
 func (r *repository) holdParts(ctx context.Context) error {
 	o, err := r.st.Open(ctx, r.list.Path(repo.Journal))
 	if err != nil {
@@ -140,8 +140,8 @@ func (m *remembered) ReadAt(ctx context.Context, p []byte, off int64) error {
 
 func (m *remembered) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-// holdShadowed opens the tars that do not count, where that costs nothing: they may go any
-// time. Those that have are forgotten.
+// holdShadowed opens the tars that are not used, if that costs nothing, because they may be
+// removed at any time. It drops those that have been removed.
 func (r *repository) holdShadowed(ctx context.Context) error {
 	if !r.st.Can().Near || len(r.shadowed) == 0 {
 		return nil
@@ -159,7 +159,7 @@ func (r *repository) holdShadowed(ctx context.Context) error {
 	return nil
 }
 
-// file opens a file beside the tars, as it was when the store was opened.
+// file opens a file beside the tars, in the state in which it was when the store was opened.
 func (r *repository) file(ctx context.Context, name string) (store.Object, error) {
 	if o := r.moment[name]; o != nil {
 		return lent{o}, nil
@@ -167,7 +167,8 @@ func (r *repository) file(ctx context.Context, name string) (store.Object, error
 	return store.OpenGrowing(ctx, r.st, r.list.Path(name))
 }
 
-// shownFile is file of those that are there. A store behind a network opens what is not.
+// shownFile is file for files that were listed. If the list is guessed, as in a remote store, it
+// opens others too.
 func (r *repository) shownFile(ctx context.Context, name string) (store.Object, error) {
 	if !r.list.Guessed && !slices.ContainsFunc(r.shown(), func(f repo.File) bool { return f.Name == name }) {
 		return nil, &fs.PathError{Op: "open", Path: r.list.Path(name), Err: fs.ErrNotExist}
@@ -175,7 +176,7 @@ func (r *repository) shownFile(ctx context.Context, name string) (store.Object, 
 	return r.file(ctx, name)
 }
 
-// lent is an object that another one closes.
+// lent is an object that its owner closes.
 type lent struct{ store.Object }
 
 func (l lent) Close() error { return nil }
@@ -186,7 +187,7 @@ func (l lent) Can() store.ObjectAbilities {
 	return can
 }
 
-// objectNamed returns what is open of the store.
+// objectNamed returns an open object of the store.
 func (r *repository) objectNamed(name string) store.Object {
 	if dir, base := path.Split(name); repo.Dir(dir) == r.list.Dir && r.moment[base] != nil {
 		return r.moment[base]
@@ -197,8 +198,8 @@ func (r *repository) objectNamed(name string) store.Object {
 	return nil
 }
 
-// lockedBy says who has the lock by which Oak keeps others from writing; empty is nobody,
-// or that this cannot be told.
+// lockedBy returns the owner of the lock by which Oak keeps other writers out. It returns "" if
+// there is none, or if that cannot be determined.
 func (r *repository) lockedBy(ctx context.Context) string {
 	locked := r.st.Can().Locked
 	if locked == nil {
@@ -211,12 +212,12 @@ func (r *repository) lockedBy(ctx context.Context) string {
 	return by
 }
 
-// anotherProgram writes, and nothing tells which.
+// anotherProgram is the writer's name if it is not known.
 const anotherProgram = "another program"
 
-// settled reports whether what was opened is of one moment: no tar has gone meanwhile or
-// got another letter, and the newest revision is there. If nobody writes to the store, all
-// that is missing is lost.
+// settled reports whether everything was opened in the same state of the store: no tar was
+// removed or got another letter in between, and the newest revision exists. If no program writes
+// to the store, everything that is missing is lost.
 func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
 	now, err := repo.List(ctx, r.st, dir)
 	if err != nil {
@@ -243,7 +244,7 @@ func (r *repository) settled(ctx context.Context, dir string) (bool, error) {
 	return r.newestThere(ctx)
 }
 
-// newestThere reports whether the newest line of the journal leads to a segment that is there.
+// newestThere reports whether the newest line of the journal leads to an existing segment.
 func (r *repository) newestThere(ctx context.Context) (bool, error) {
 	for e, err := range r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {
@@ -255,8 +256,8 @@ func (r *repository) newestThere(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// cutLines takes the ends of lines for the ends of files of lines: what stands behind the
-// last one is being written.
+// cutLines makes each file of lines end after its last complete line. What follows is still being
+// written.
 func (r *repository) cutLines(ctx context.Context) error {
 	for _, f := range []*repo.File{r.list.Journal, r.list.GCLog} {
 		if f == nil || r.moment[f.Name] == nil {
@@ -275,7 +276,7 @@ func (r *repository) cutLines(ctx context.Context) error {
 	return nil
 }
 
-// beginning is an object as far as some size.
+// beginning is an object that ends at some size.
 type beginning struct {
 	store.Object
 	size int64
@@ -289,8 +290,8 @@ func (b *beginning) Info(ctx context.Context) (store.Info, error) {
 
 func (b *beginning) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-// changed reports whether tars have gone, or were written anew. That there are newer ones
-// is no change: the revision that is looked at does not need them.
+// changed reports whether tars were removed or rewritten. Newer tars are not a change, because
+// the revision that is read does not need them.
 func (r *repository) changed(now repo.Listing) bool {
 	newest := -1
 	for _, t := range r.list.Tars {
@@ -324,8 +325,8 @@ func (r *repository) grown(now repo.Listing) bool {
 	return false
 }
 
-// writtenBy says who writes to the store right now; empty is nobody, as far as can be told.
-// Of a store that is not near only its growth tells.
+// writtenBy returns which program is writing to the store, or "" if none is known. In a remote
+// store only growth shows that.
 func (r *repository) writtenBy(ctx context.Context) (string, error) {
 	if r.writer != "" || r.list.Guessed || !slices.ContainsFunc(r.tars, func(t *segmentTar) bool { return t.none != nil }) {
 		return r.writer, nil
@@ -345,7 +346,7 @@ func (r *repository) writtenBy(ctx context.Context) (string, error) {
 	return r.writer, nil
 }
 
-// beingWritten is what is said of a store that somebody writes to; nil if nobody does.
+// beingWritten returns a problem if another program is writing to the store; otherwise nil.
 func (r *repository) beingWritten(ctx context.Context) (*format.Problem, error) {
 	by, err := r.writtenBy(ctx)
 	if by == "" || err != nil {
@@ -356,7 +357,7 @@ func (r *repository) beingWritten(ctx context.Context) (*format.Problem, error) 
 	return &c.Problem, nil
 }
 
-// again returns a tar that is open already, and as it was.
+// again returns a tar that is already open and has not changed.
 func (r *repository) again(l repo.Tar) *segmentTar {
 	t := r.had[l.Name]
 	if t == nil || t.file == nil || t.size != l.Size {
@@ -367,7 +368,7 @@ func (r *repository) again(l repo.Tar) *segmentTar {
 	return t
 }
 
-// before returns what an earlier scan of a tar has found, behind which this one begins.
+// before returns what an earlier scan of a tar found; the new scan begins after that.
 func (r *repository) before(t *segmentTar) (found []tarfile.Entry) {
 	was := r.had[t.Name]
 	if was == nil || was.file != nil || was.scanned == 0 || was.scanned > t.size {

@@ -25,9 +25,9 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// A replay writes a store of the reference once more, in the order in which that does it:
-// bytes at the ends of files, a line of the journal when all that it needs is there, and
-// now and then a tar under another letter in the place of one that is closed.
+// A replay writes a store of the reference again, in the order in which the reference does it:
+// bytes at the ends of files, a line of the journal when everything that it needs is there, and
+// sometimes a tar with another letter in place of a closed one.
 type replay struct {
 	t     *testing.T
 	dir   string
@@ -155,7 +155,7 @@ func (w *replay) step() bool {
 	return true
 }
 
-// between is the store of a replay that goes on whenever it is asked for something.
+// between is the store of a replay that continues with each request.
 type between struct {
 	store.Store
 	meanwhile func()
@@ -288,8 +288,8 @@ func readBeside(t *testing.T, w *replay, st store.Store, seen map[string]bool) {
 	}
 }
 
-// Who writes to a store that nobody has locked is seen by its growth; if nothing grows it
-// was left so.
+// A program that writes to a store without a lock is noticed by its growth. If nothing grows, the
+// store was left like that.
 func TestATarWithoutIndexIsOfAWriterOnlyIfThereIsOne(t *testing.T) {
 	w := newReplay(t, "checkpoints", testkit.Rand(t))
 	for w.rows == 0 {
@@ -365,7 +365,8 @@ func TestARevisionThatCameAfterTheListIsRead(t *testing.T) {
 	}
 }
 
-// An archive goes on showing what it had when it was opened, though tars have gone since.
+// An open archive continues to show what it had when it was opened, even if tars have been
+// removed since.
 func TestWhatIsOpenStaysAsItWas(t *testing.T) {
 	dir := filepath.Join(testkit.Unpacked(t, "testdata/multitar.tar.gz"), "segmentstore")
 	for _, view := range Format.Views {
@@ -399,7 +400,7 @@ func TestWhatIsOpenStaysAsItWas(t *testing.T) {
 	}
 }
 
-// A watch tells each revision once, whenever it looks, with what a diff has.
+// A watch reports each revision once, whenever it looks, with the same changes as a diff.
 func TestAWatchTellsEachRevisionOnce(t *testing.T) {
 	rnd := testkit.Rand(t)
 	for _, name := range []string{"checkpoints", "multitar"} {
@@ -498,7 +499,7 @@ func TestAWatchBeginsWhereItIsTold(t *testing.T) {
 	if got, last := next(open(WatchOptions{From: all[len(all)-1], Path: "/later"})); !slices.Equal(got, all[:1]) || last.Changes[0].Kind != NodeAdded {
 		t.Errorf("below a path: %q, %+v", got, last)
 	}
-	// What a journal that was written anew has had before is not known.
+	// The previous contents of a rewritten journal are not known.
 	mem.Put("s/"+repo.Journal, []byte(all[1]+" root 1\n"))
 	if got, last := next(w); !slices.Equal(got, all[1:2]) || !last.Gap {
 		t.Errorf("written anew: %q, %+v", got, last)
@@ -556,7 +557,7 @@ func TestAWatchReadsOnlyWhatIsNew(t *testing.T) {
 			t.Errorf("%s was opened again", path)
 		}
 	}
-	if read > 3*tailGuess { // the last tar's end, where the scan goes on
+	if read > 3*tailGuess { // the last tar's end, where the scan continues
 		t.Errorf("%d bytes for an empty line", read)
 	}
 	w.must(watch.Close())

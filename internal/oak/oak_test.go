@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// What is written is another test's: TestStoresOfFilesConform.
+// TestStoresOfFilesConform tests writing.
 func TestFormat(t *testing.T) {
 	f := *Format
 	f.Create = nil
@@ -32,8 +32,8 @@ func fixture(t testing.TB, name string) *storetest.Mem {
 	return st
 }
 
-// readableFixture is a fixture of which all can be read that the reference reads, which
-// does not look at the checksums of segments.
+// readableFixture returns a fixture in which everything that the reference reads can be read. The
+// reference does not check the checksums of segments.
 func readableFixture(t testing.TB, name string) *storetest.Mem {
 	t.Helper()
 	st := fixture(t, name)
@@ -43,7 +43,7 @@ func readableFixture(t testing.TB, name string) *storetest.Mem {
 	return st
 }
 
-// resum puts right the checksums of segments, as if whoever wrote them had made them so.
+// resum corrects the checksums of segments, as if they had been written like that.
 func resum(t testing.TB, st *storetest.Mem) {
 	t.Helper()
 	for name, b := range objects(t, st) {
@@ -155,7 +155,7 @@ func TestStoresAreRepaired(t *testing.T) {
 			if again := mendAll(t, out, &storetest.Mem{}); again.Changes() {
 				t.Errorf("it needs another repair: %q", again.Notes)
 			}
-			// In place, the same, with what was replaced beside it.
+			// The same in place, with the replaced files kept beside it.
 			mendAll(t, st, st)
 			for info, err := range out.List(t.Context(), "") {
 				if err != nil {
@@ -222,8 +222,8 @@ func TestAHeadThatIsNotAboveTheTreeIsAnError(t *testing.T) {
 	}
 }
 
-// A cleanup removes what it replaces, and no letter of a tar that stays: a repair may
-// yet find something in it.
+// A cleanup removes what it replaces, but no letter of a tar that is kept, because a repair may
+// still find something in it.
 func TestACleanupLeavesLettersOfTarsThatStay(t *testing.T) {
 	st := fixture(t, "cleanup-pending")
 	damaged := st.Get("s/data00003a.tar")[:5000]

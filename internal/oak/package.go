@@ -12,10 +12,10 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Package is the archive that a package of FileVault is.
+// A Package is the archive of a FileVault package.
 type Package = vault.Files
 
-// Namespaces, and where nodes say what they are.
+// Namespaces, and properties with the types of nodes.
 const (
 	systemName     = "jcr:system"
 	namespacesName = "rep:namespaces"
@@ -32,8 +32,8 @@ var namespaces = map[string]string{
 	"granite": "http://www.adobe.com/jcr/granite/1.0",
 }
 
-// ImportPackage makes a store of the nodes of a package. What is above its roots has
-// types, if the package says so, and is a folder otherwise.
+// ImportPackage makes a store from the nodes of a package. Nodes above its roots have the types
+// that the package specifies; otherwise they are folders.
 func ImportPackage(ctx context.Context, from Package, to store.Store, name string, o format.CreateOptions) (Imported, error) {
 	r, err := packageReader(ctx, from, namespaces, false, nil, o.Scratch)
 	if err != nil {
@@ -42,8 +42,8 @@ func ImportPackage(ctx context.Context, from Package, to store.Store, name strin
 	return importItems(ctx, r.Items(ctx), false, to, name, o)
 }
 
-// packageReader reads a package for a tree that has namespaces, by prefix. If it has no
-// others, one that a package needs is an error.
+// packageReader reads a package for a tree whose namespaces, by prefix, are has. If noOthers is
+// set, a package that needs another namespace is an error.
 func packageReader(ctx context.Context, from Package, has map[string]string, noOthers bool, types map[string]bool, scratch func() (format.Scratch, error)) (*vault.Reader, error) {
 	prefixes, uris := map[string]string{}, map[string]string{}
 	for prefix, uri := range has {

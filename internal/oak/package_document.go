@@ -15,14 +15,14 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/vault"
 )
 
-// A document is the XML of a folder's node with what is below it, but for folders and files.
+// A document is the XML of a folder's node and everything below it, except for folders and files.
 type document struct {
 	*packer
 	w         *vault.Writer
 	above     map[segment.RecordID]bool
 	typesOnly bool
 	apart     int64           // children that are folders and files
-	lost      map[string]bool // binaries that were said to be lost, or are elsewhere: paths
+	lost      map[string]bool // binaries that were reported as lost, or are elsewhere: paths
 }
 
 func (p *packer) document() *document {
@@ -92,7 +92,8 @@ func (p *packer) isLost(d *document, s spot, prop segment.Property) bool {
 	return prop.Type == segment.Binary && d.lost[s.under(writeTreeName(prop.Name, false))]
 }
 
-// below writes the children of a node, but for those of the folder's that are by themselves.
+// below writes the children of a node, except for children of the folder that are written
+// separately.
 func (d *document) below(ctx context.Context, s spot, ordered, apart bool) error {
 	d.above[s.id] = true
 	defer delete(d.above, s.id)
@@ -126,12 +127,12 @@ func (d *document) below(ctx context.Context, s spot, ordered, apart bool) error
 	return nil
 }
 
-// isFileItself reports whether a node is a file, whose children are with it.
+// isFileItself reports whether a node is a file. The children of a file are written with it.
 func isFileItself(n segment.Node) bool {
 	return n.Template().Primary != nil && n.Template().Primary.Text == fileType
 }
 
-// property writes a property, of which it first looks whether all can be read, and said.
+// property writes a property. It first checks whether it can be read completely and represented.
 func (d *document) property(ctx context.Context, p segment.Property) error {
 	if err := d.w.Check(p.Name); err != nil {
 		return err
@@ -184,7 +185,7 @@ func (d *document) text(ctx context.Context, v segment.Value, to io.Writer) erro
 	return err
 }
 
-// A textCheck refuses what is not UTF-8, and knows what names begin with.
+// A textCheck refuses text that is not UTF-8, and records the prefixes of names.
 type textCheck struct {
 	torn []byte
 	head []byte // of a name or path
@@ -210,7 +211,7 @@ func (c *textCheck) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// mostName is how much of a name or path is looked at for prefixes.
+// mostName limits how much of a name or path is searched for prefixes.
 const mostName = 64 << 10
 
 func (c *textCheck) end() error {
@@ -220,11 +221,11 @@ func (c *textCheck) end() error {
 	return nil
 }
 
-// binaries writes binaries of what is in the document as files.
+// binaries writes the binaries in the document as files.
 func (d *document) binaries(ctx context.Context, s spot, dir string, top bool) error {
 	n, err := d.t.nodeBelow(ctx, s, d.above)
 	if err != nil {
-		return d.t.unlessDamage(err) // the document says so
+		return d.t.unlessDamage(err) // the document reports it
 	}
 	for p, lost := range n.Properties(ctx) {
 		path := s.under(writeTreeName(p.Name, false))

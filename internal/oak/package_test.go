@@ -26,7 +26,7 @@ func (p testPackage) Open(ctx context.Context, e format.Entry) (io.ReadCloser, e
 	return p.OpenEntry(ctx, e)
 }
 
-// packed writes nodes of a store as a package, and returns what it said is lost.
+// packed writes nodes of a store as a package, and returns what it reported as lost.
 func packed(t testing.TB, st store.Store, d Datastore, paths ...string) (testPackage, []string, Exported) {
 	t.Helper()
 	to := &storetest.Mem{}
@@ -197,7 +197,7 @@ func TestAPackageIsADonor(t *testing.T) {
 	}
 }
 
-// A store that knows its namespaces takes no others, and maps prefixes by them.
+// A store that has namespaces accepts no others, and maps prefixes by them.
 func TestNamespacesOfAPackageAreTheStores(t *testing.T) {
 	registered := func(m maker) segment.RecordID {
 		has := m.node([]segment.NewProperty{single("jcr", segment.String, text("http://www.jcp.org/jcr/1.0")), single("nt", segment.String, text("http://www.jcp.org/jcr/nt/1.0")), single("own", segment.String, text("http://my"))})
@@ -248,7 +248,7 @@ func putZip(t testing.TB, st store.Store, files ...string) {
 	}
 }
 
-// What a package cannot say is said, and the rest is there.
+// What a package cannot represent is reported, and the rest is there.
 func TestWhatAPackageCannotSayIsTold(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	st := madeStore(t, func(m maker) segment.RecordID {
@@ -292,7 +292,7 @@ func TestWhatAPackageCannotSayIsTold(t *testing.T) {
 
 func TestAPackageOfADamagedStoreHasTheRest(t *testing.T) {
 	const top = "/content/cq:site"
-	packages := 0 // of which something is lost, and something is there
+	packages := 0 // of which a part is lost, and a part exists
 	for _, harm := range []struct {
 		name string
 		do   func(*storetest.Mem)

@@ -10,8 +10,9 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/vault"
 )
 
-// nodeTypesFile defines the types of nodes that were written, and those that they need,
-// but for those that every repository has. It is empty if the tree does not say.
+// nodeTypesFile returns definitions of the types of nodes that were written and of the types that
+// these need, except for those that every repository has. It is empty if the tree has no
+// definitions.
 func (p *packer) nodeTypesFile(ctx context.Context) ([]byte, error) {
 	c := typeWriter{packer: p, prefixes: map[string]bool{}, done: map[string]bool{}}
 	top, missing, err := p.t.records.Down(ctx, p.t.top, systemName, nodeTypesName)
@@ -107,7 +108,7 @@ func (c *typeWriter) add(ctx context.Context, all segment.Node, name string) err
 	return nil
 }
 
-// texts are the properties of a definition.
+// texts returns the properties of a definition.
 func (c *typeWriter) texts(ctx context.Context, n segment.Node) (map[string][]string, error) {
 	has := map[string][]string{}
 	for p, err := range n.Properties(ctx) {

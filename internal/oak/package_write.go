@@ -25,12 +25,12 @@ import (
 type PackageOptions struct {
 	Datastore
 	Scratch func() (format.Scratch, error)
-	// Lost hears of what damage took, and of what a package cannot say.
+	// Lost is called for everything that is damaged, or that a package cannot represent.
 	Lost func(path, what string)
 }
 
-// packageFolders are those of nodes that are a folder of a package each, so that who installs
-// it need not take all at once. Other nodes are with the folder that they are in.
+// packageFolders are the types of nodes that become a folder of a package each, so that they can
+// be installed one by one. Other nodes are written with the folder that contains them.
 var packageFolders = map[string]bool{"nt:folder": true, "sling:Folder": true, "sling:OrderedFolder": true, "cq:Page": true, "dam:Asset": true}
 
 // Package writes nodes with all below them as a package of FileVault. It commits to.
@@ -91,7 +91,7 @@ func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o 
 	return p.said, err
 }
 
-// within reports whether a path is at or below another.
+// within reports whether name is top or below it.
 func within(name, top string) bool { return name == top || strings.HasPrefix(name, top+"/") }
 
 // A packer writes a package.
@@ -100,10 +100,10 @@ type packer struct {
 	to    format.Writer
 	o     PackageOptions
 	has   map[string]string // namespaces
-	ask   *vault.Writer     // knows which names can be said
+	ask   *vault.Writer     // checks which names can be represented
 	types map[string]bool   // of nodes that were written
 	said  Exported
-	done  map[string]bool // folders that are above what was asked for
+	done  map[string]bool // folders above the requested nodes
 	buf   []byte
 	seed  maphash.Seed
 }
@@ -113,7 +113,7 @@ func (p *packer) lose(path, what string) {
 	p.o.Lost(path, what)
 }
 
-// lost is lose for damage. Other errors stay.
+// lost is lose for damage. It returns other errors unchanged.
 func (p *packer) lost(path string, err error) error {
 	if l, ok := p.t.lostAsJSON(err); ok {
 		p.lose(path, l.What)
@@ -135,7 +135,7 @@ func (p *packer) uri(prefix string) (string, bool) {
 	return uri, ok
 }
 
-// storedNames are those of a path.
+// storedNames returns the stored names of a path.
 func storedNames(name string) ([]string, error) { return importPath(shownPath(name)) }
 
 func platformPath(names []string) string {
@@ -150,10 +150,10 @@ func (p *packer) add(ctx context.Context, name string, at time.Time, size int64,
 	return p.to.Add(ctx, format.Entry{Name: name, Size: size, ModTime: at}, r)
 }
 
-// at is when the revision was written, if it says so.
+// at returns when the revision was written, if that is recorded.
 func (p *packer) at() time.Time { return time.UnixMilli(max(p.t.shown.Millis, 0)).UTC() }
 
-// about writes what a package says of itself.
+// about writes the package's own description.
 func (p *packer) about(ctx context.Context, tops []spot) error {
 	var roots []string
 	for _, s := range tops {
@@ -187,7 +187,7 @@ func (p *packer) about(ctx context.Context, tops []spot) error {
 	b = append(b, "</properties>\n"...)
 	var manifest []byte
 	for _, line := range []string{"Manifest-Version: 1.0", "Content-Package-Id: holdall:" + name + ":" + version, "Content-Package-Roots: " + strings.Join(roots, ",")} {
-		// A line has at most 72 bytes with its end, and goes on behind a blank.
+		// A line has at most 72 bytes with its end. It is continued after a space.
 		for n := 70; len(line) > n; n = 69 {
 			for !utf8.RuneStart(line[n]) {
 				n--
@@ -212,7 +212,7 @@ func (p *packer) about(ctx context.Context, tops []spot) error {
 	return nil
 }
 
-// top writes a node that was asked for, and the types of what is above it.
+// top writes a requested node, and the types of the nodes above it.
 func (p *packer) top(ctx context.Context, top spot) error {
 	names, err := storedNames(top.name)
 	if err != nil {
@@ -242,8 +242,8 @@ func (p *packer) top(ctx context.Context, top spot) error {
 	return p.folder(ctx, top, dir)
 }
 
-// folder writes a node that is a folder of the package: binaries of all that is in its
-// document, that, and then what are folders and files by themselves.
+// folder writes a node that is a folder of the package: first the binaries in its document, then
+// the document, and then the folders and files that are written separately.
 func (p *packer) folder(ctx context.Context, s spot, dir string) error {
 	d := p.document()
 	if err := d.binaries(ctx, s, dir, true); err != nil {
@@ -284,8 +284,8 @@ const (
 	asFile
 )
 
-// kind says what a child of a folder's node is in a package. Of what cannot be read that
-// is for the document to say.
+// kind returns what a child of a folder's node is in a package. If it cannot be read, the
+// document reports that.
 func (p *packer) kind(ctx context.Context, parent, c spot) (kind int, name string, err error) {
 	n, err := p.t.node(ctx, c)
 	if err != nil {
@@ -320,8 +320,8 @@ func lastName(s spot) (string, error) {
 	return importName(s.name[strings.LastIndexByte(s.name, '/')+1:], s.depth == 1)
 }
 
-// fits reports whether a file or folder of a package can be called as a node is, and
-// whether the reference understands that: an escape behind an underscore it does not.
+// fits reports whether a node's name can be the name of a file or folder in a package, and
+// whether the reference decodes it. It does not decode an escape after an underscore.
 func fits(name string) bool {
 	file := vault.PlatformName(name)
 	misread := len(name) > 1 && name[0] == '_' && strings.IndexByte("\\<>|\"/?%:", name[1]) >= 0
@@ -329,8 +329,8 @@ func fits(name string) bool {
 		format.NameFault(vault.Root+"/"+file) == "" && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-// isFile reports whether a node is what a file of a package says: an nt:file with all that
-// would be made up if it was not said.
+// isFile reports whether a node can be written as a file of a package: it must be an nt:file with
+// everything that an installation adds to such a file if it is missing.
 func (p *packer) isFile(ctx context.Context, n segment.Node, name string) bool {
 	shape := n.Template()
 	if shape.Primary == nil || shape.Primary.Text != fileType || strings.HasSuffix(name, ".binary") {
@@ -369,7 +369,7 @@ func (p *packer) isFile(ctx context.Context, n segment.Node, name string) bool {
 	return err == nil && !vault.IsDocument(b)
 }
 
-// file writes an nt:file: its content, and beside it all else that it has.
+// file writes an nt:file: its content, and beside it everything else that it has.
 func (p *packer) file(ctx context.Context, s spot, name string) error {
 	d := p.document()
 	content := s.under(jcrContent)
@@ -476,7 +476,7 @@ func (p *packer) write(ctx context.Context, dir string, d *document, s spot) err
 	return p.lost(shownPath(s.name), p.add(ctx, dir+"/"+vault.ContentXML, p.at(), size, content))
 }
 
-// errNothing is that of a document of a node that cannot be read.
+// errNothing means that the node of a document cannot be read.
 var errNothing = errors.New("nothing to write")
 
 // placeable reports whether folders of a package can be called as a node is, and those above it.
@@ -487,8 +487,8 @@ func placeable(s spot) bool {
 
 const childOrderName = ":childOrder"
 
-// children goes through the children of a node as content: in the order that the node
-// has of them, then the others, without hidden ones.
+// children yields the children of a node in content: those in the node's own order, then the
+// others, without hidden ones.
 func (p *packer) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 	return pipe.Told(func(tell func(spot) error) error {
 		n, err := p.t.records.Node(ctx, s.id)
@@ -521,10 +521,10 @@ func (p *packer) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 
 func (p *packer) hash(name string) uint64 { return maphash.String(p.seed, name) }
 
-// ordered tells of the children that a node has in order. An order that is damaged is none.
+// ordered yields the names in the order of a node's children. It ignores a damaged order.
 func (p *packer) ordered(ctx context.Context, s spot, told map[uint64]struct{}, tell func(spot) error) error {
 	for i, more := 0, true; more; {
-		// No segment is held while something is told.
+		// No segment stays in memory while a callback runs.
 		n, err := p.t.records.Node(ctx, s.id)
 		if err != nil {
 			return err

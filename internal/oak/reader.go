@@ -31,7 +31,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	if err != nil {
 		return nil, err
 	}
-	// Of a tar by itself nothing says which tree.
+	// A single tar does not show which tree.
 	if o.View == treeView || o.View == filesView || o.View == "" && (!r.single || o.Param[revisionParam] != "") {
 		t, err := newTree(ctx, r, segment.NewReader(&parsed{r: r, trusting: r.trusting}), o)
 		if err != nil {
@@ -48,8 +48,8 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 	return &segmentReader{repository: r}, nil
 }
 
-// segmentReader shows segments as files, in a folder for each tar, and the files
-// beside the tars. Nothing is held for a segment but its row of the index.
+// segmentReader presents segments as files, in a folder for each tar, and the files beside the
+// tars. For each segment it keeps only its row of the index in memory.
 type segmentReader struct {
 	*repository
 
@@ -58,8 +58,8 @@ type segmentReader struct {
 	bytes  int                            // of them
 }
 
-// heldGraphs is how many bytes of graphs are held, those of a hundred tars, before the
-// next ones take their place.
+// heldGraphs is how many bytes of graphs are kept in memory, those of a hundred tars, before
+// others replace them.
 const heldGraphs = 32 << 20
 
 func (r *segmentReader) Close() error { return r.close() }
@@ -71,7 +71,7 @@ const (
 	fullAttr       = "full_generation"
 	compactedAttr  = "compacted"
 	positionAttr   = "position"
-	referencesAttr = "references" // how many segments it refers to, if the graph says
+	referencesAttr = "references" // how many segments it refers to, if the graph has that
 )
 
 // place is where an entry's content is.
@@ -90,7 +90,7 @@ func kindOf(id tarfile.ID) string {
 	return "neither"
 }
 
-// graphOf returns the graph of a tar, nil if it has none that is sound.
+// graphOf returns the graph of a tar, or nil if it has no intact one.
 func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Graph, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,8 +113,8 @@ func (r *segmentReader) graphOf(ctx context.Context, t *segmentTar) (*tarfile.Gr
 	return g, nil
 }
 
-// targets are what a data segment refers to, as the graph of its tar says, or, where
-// there is none, the segment: none if it is damaged.
+// targets returns the segments that a data segment refers to, from the graph of its tar or, if
+// there is none, from the segment. It returns none if the segment is damaged.
 func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.Entry) (tarfile.IDs, error) {
 	g, err := r.graphOf(ctx, t)
 	switch {
@@ -153,12 +153,12 @@ func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.En
 	return e, err
 }
 
-// holds reports whether a segment lies in its tar.
+// holds reports whether a segment is within its tar.
 func (t *segmentTar) holds(x tarfile.Entry) bool {
 	return x.Pos >= tarfile.BlockSize && x.Len <= tarfile.MaxSegment && x.Pos+int64(x.Len) <= t.size
 }
 
-// files are those beside the tars, as they lie in the store.
+// files returns the files beside the tars, as stored.
 func (r *repository) files() (all []repo.File) {
 	parts := r.journalParts()
 	for _, f := range parts {
@@ -172,7 +172,8 @@ func (r *repository) files() (all []repo.File) {
 	return all
 }
 
-// shown are the files beside the tars: of parts of a journal, the journal.
+// shown returns the files beside the tars as they are shown: instead of parts of a journal, the
+// journal.
 func (r *repository) shown() (all []repo.File) {
 	for _, f := range []*repo.File{r.list.GCLog, r.list.Journal, r.list.Manifest} {
 		if f != nil {
@@ -186,7 +187,8 @@ func (r *repository) fileEntry(f repo.File) format.Entry {
 	return format.Entry{Name: f.Name, Size: f.Size, Ref: place{r.list.Path(f.Name), 0}}
 }
 
-// Entries yields the files beside the tars, and the segments as they were written.
+// Entries yields the files beside the tars, then the segments in the order in which they were
+// written.
 func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		for _, f := range r.files() {
@@ -292,7 +294,7 @@ func (r *segmentReader) Can() format.Abilities {
 	return can
 }
 
-// left returns what the scan of a tar without an index left out, if it did.
+// left returns what the scan of a tar without an index omitted, or nil.
 func (r *segmentReader) left() *format.Problem {
 	for _, t := range r.tars {
 		if p := t.left(); p != nil {
@@ -311,13 +313,13 @@ func (t *segmentTar) left() *format.Problem {
 	return nil
 }
 
-// Run returns where e lies, if it is not compared with a checksum.
+// Run returns where e is stored, if it is not compared with a checksum.
 func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 	x, ok := r.extentOf(e)
 	return x, ok && x.Codec == codec.Raw
 }
 
-// extentOf returns where e lies, which is one run, or a segment with its header.
+// extentOf returns where e is stored: one run, or a segment with its header.
 func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
 	at, ok := e.Ref.(place)
 	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
@@ -395,7 +397,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 			about.Volumes = append(about.Volumes, r.list.Path(t.Name))
 		}
 	}
-	if r.list.Blobs != nil { // of which there are thousands: they were listed, and are not asked
+	if r.list.Blobs != nil { // there are thousands: they were listed, and are not requested
 		for _, f := range slices.Concat(r.blobs(), r.files()) {
 			about.Stored += f.Size
 		}
@@ -421,10 +423,10 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	return about, r.aboutTars(ctx, fact)
 }
 
-// mostTars is how many tars are told one by one.
+// mostTars is how many tars are listed one by one.
 const mostTars = 64
 
-// aboutTars says how much of each tar is garbage, as far as that can be told.
+// aboutTars reports how much of each tar is garbage, if that can be determined.
 func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, args ...any)) error {
 	var c *Cleanup
 	if !r.single {
@@ -451,7 +453,7 @@ func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, a
 	return nil
 }
 
-// aboutStore says what journal and manifest say.
+// aboutStore reports what journal and manifest contain.
 func (r *repository) aboutStore(ctx context.Context, fact func(key, msg string, args ...any)) error {
 	p, err := r.manifest(ctx)
 	bad, damaged := errors.AsType[*repo.Error](err)

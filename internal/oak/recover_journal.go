@@ -20,12 +20,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A RecoveredJournal is a journal as the segments say that it was. It can be written
-// while the store is open.
+// A RecoveredJournal is a journal that was derived from the segments. It can be written while the
+// store is open.
 type RecoveredJournal struct {
 	Head    JournalLine `json:"head"`    // the newest revision that is whole
 	Lines   int         `json:"lines"`   // of the journal
-	Dropped int         `json:"dropped"` // newer revisions, of which something is lost
+	Dropped int         `json:"dropped"` // newer revisions that are not intact
 	Losses  []Loss      `json:"losses"`  // of the newest of these
 	Skipped int         `json:"skipped"` // segments that are damaged, or have no time
 	Notes   []string    `json:"notes"`
@@ -42,11 +42,11 @@ type candidate struct {
 	typed  bool // then: the root has a primary type
 }
 
-// PlanJournal looks through all data segments for revisions. It writes nothing.
+// PlanJournal searches all data segments for revisions. It writes nothing.
 //
-// A node with the children root and checkpoints is a revision; its time is that of its
-// segment. Before a store has its first checkpoint its revisions have a root alone:
-// those count if there are no others, or none that is whole.
+// A node with the children root and checkpoints is a revision; its time is that of its segment.
+// Before a store has its first checkpoint, its revisions have only the child root. These are used
+// if there are no others, or if none of the others is intact.
 func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	if s.r.single {
 		return nil, fmt.Errorf("oak: %s: a single tar has no journal: %w", s.r.name, errors.ErrUnsupported)
@@ -76,8 +76,8 @@ func (s *Store) PlanJournal(ctx context.Context) (*RecoveredJournal, error) {
 	return j, nil
 }
 
-// Apply puts the journal in the place of the one that is there, which is kept as a
-// backup. The caller has the store's lock, and had it before the store was opened.
+// Apply replaces the existing journal, which is kept as a backup. The caller must hold the
+// store's lock, and must have held it since before the store was opened.
 func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
 	c := JournalChange{Head: j.Head.Revision, Notes: []string{}}
 	err := j.s.replaceJournal(ctx, &c, func() error {
@@ -86,7 +86,7 @@ func (j *RecoveredJournal) Apply(ctx context.Context) (JournalChange, error) {
 			for _, f := range j.found {
 				lines.Write(repo.AppendLine(lines.AvailableBuffer(), f.Revision, f.millis))
 			}
-			return lines.Flush() // says what went wrong before, too
+			return lines.Flush() // returns earlier errors too
 		})
 		return err
 	})
@@ -107,7 +107,7 @@ type finder struct {
 	skipped   int
 }
 
-// findRevisions looks through all data segments that are in no newer tar.
+// findRevisions searches all data segments that are in no newer tar.
 func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 	all := finder{s: s, trees: s.trees(true, 0)}
 	const handful = 16
@@ -222,7 +222,8 @@ func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) er
 	return nil
 }
 
-// mayBeSuper judges a template: super roots have children and nothing else.
+// mayBeSuper reports whether a template may be a super root's, which have children and nothing
+// else.
 func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, error) {
 	may, known := f.shapes[id]
 	if known {
@@ -279,17 +280,17 @@ func (f *finder) add(c candidate) {
 	}
 }
 
-// compareCandidates is the order of the reference: what a store did within a
-// millisecond nobody can tell.
+// compareCandidates has the order of the reference. The order of revisions within the same
+// millisecond cannot be determined.
 func compareCandidates(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.millis, b.millis), a.Segment.Compare(b.Segment), cmp.Compare(a.Number, b.Number))
 }
 
-// sorted are the candidates by time, and those without checkpoints that are older than
-// all with them: once a store has had a checkpoint it keeps the node for them.
+// sorted returns the candidates by time. Those without checkpoints that are older than all with
+// checkpoints are separate: once a store has had a checkpoint, it keeps the node for them.
 //
-// An index may have nodes that look like these. A root that has got its primary type
-// keeps it, by which some of those are told.
+// An index may contain nodes that look like these. A root that has received its primary type
+// keeps it, which distinguishes some of them.
 func (f *finder) sorted() (full, bare []candidate) {
 	slices.SortFunc(f.found, compareCandidates)
 	typed := false
@@ -305,7 +306,7 @@ func (f *finder) sorted() (full, bare []candidate) {
 	return full, bare
 }
 
-// choose keeps the candidates up to the newest that is whole.
+// choose keeps the candidates up to the newest intact one.
 func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candidate) error {
 	for len(some) > 0 {
 		last := some[len(some)-1]
@@ -331,7 +332,7 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 	return nil
 }
 
-// A JournalChange is what became of the journal.
+// A JournalChange describes a change of the journal.
 type JournalChange struct {
 	Head    string   `json:"head"`             // the newest revision of the new journal
 	Lines   int      `json:"lines"`            // that were dropped from the old journal
@@ -340,13 +341,12 @@ type JournalChange struct {
 	Changed bool     `json:"changed"`
 }
 
-// ErrNothingGood says that no revision is whole.
+// ErrNothingGood means that no revision is intact.
 var ErrNothingGood = errors.New("none is intact")
 
-// FixJournal drops the lines of the journal that are newer than the newest good
-// revision which a check has found. The old journal is kept as a backup, which is
-// written first; the new one takes its place at once. The caller has the store's lock,
-// and had it before the store was opened.
+// FixJournal drops the lines of the journal that are newer than the newest good revision that a
+// check has found. It first writes the old journal as a backup, and then replaces it in one step.
+// The caller must hold the store's lock, and must have held it since before the store was opened.
 func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, error) {
 	if r.Good == nil {
 		return JournalChange{}, fmt.Errorf("oak: %s: %w", s.r.list.Path(repo.Journal), ErrNothingGood)
@@ -359,9 +359,8 @@ func (s *Store) FixJournal(ctx context.Context, r CheckResult) (JournalChange, e
 	return c, err
 }
 
-// replaceJournal keeps the journal as a backup, brings gc.log in line, and puts a new
-// journal in its place. Whenever that is cut off, there is a journal, the old one or
-// the new one.
+// replaceJournal keeps the journal as a backup, updates gc.log, and replaces the journal. If it
+// is interrupted at any time, there is a journal, the old one or the new one.
 func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func() error) error {
 	backup, err := s.keepJournal(ctx)
 	if c.Backup = backup; err == nil {
@@ -374,8 +373,8 @@ func (s *Store) replaceJournal(ctx context.Context, c *JournalChange, write func
 	return err
 }
 
-// keepJournal copies the journal, if there is one, and returns the copy's name. One that is
-// alike is of a run that was killed, and serves.
+// keepJournal copies the journal, if it exists, and returns the copy's name. It uses an equal
+// copy that a killed run has left.
 func (s *Store) keepJournal(ctx context.Context) (backup string, err error) {
 	if s.r.list.Journal == nil {
 		return "", nil
@@ -387,8 +386,8 @@ func (s *Store) keepJournal(ctx context.Context) (backup string, err error) {
 	return backup, formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil)
 }
 
-// backupName is the first that is free of the names that Oak's own recovery gives, or that of
-// a backup that is there, and like the journal.
+// backupName returns the first free name that Oak's own recovery would use, or the name of an
+// existing backup that is equal to the journal.
 func (s *Store) backupName(ctx context.Context) (name string, there bool, err error) {
 	taken := map[string]bool{}
 	for _, b := range s.r.list.Backups {
@@ -406,7 +405,7 @@ func (s *Store) backupName(ctx context.Context) (name string, there bool, err er
 	return "", false, fmt.Errorf("oak: %s: expected a free name for a backup, found %s.bak.000 to 999: %w", s.r.name, repo.Journal, fs.ErrExist)
 }
 
-// shorten writes a file anew, of its first n bytes.
+// shorten rewrites a file with its first n bytes.
 func (s *Store) shorten(ctx context.Context, name string, n int64) error {
 	o, err := s.r.st.Open(ctx, s.r.list.Path(name))
 	if err != nil {
@@ -417,10 +416,10 @@ func (s *Store) shorten(ctx context.Context, name string, n int64) error {
 	return err
 }
 
-// trimGCLog drops the last lines of gc.log whose roots are in no tar. By such a line
-// the next collection of a running Oak takes all that was compacted for garbage, among
-// which is what an older head needs. A root that is there and newer than the head does
-// no harm: only what was compacted after it is garbage then.
+// trimGCLog removes the last lines of gc.log whose roots are in no tar. Because of such a line,
+// the next collection of a running Oak would treat everything that was compacted as garbage,
+// including what an older head needs. A root that exists and is newer than the head does no harm:
+// only what was compacted after it is garbage then.
 func (s *Store) trimGCLog(ctx context.Context, c *JournalChange) error {
 	if s.r.list.GCLog == nil {
 		return nil

@@ -24,8 +24,8 @@ func journalOf(t *testing.T, b []byte) (revisions []string) {
 	return revisions
 }
 
-// What a segment with a wrong checksum has is not believed: neither revisions in it, nor
-// that a revision is whole that needs it.
+// Contents of a segment with a wrong checksum are not trusted: neither revisions in it, nor that
+// a revision that needs it is intact.
 func TestNoJournalIsMadeOfWhatIsNotAsItWasWritten(t *testing.T) {
 	st := fixture(t, "corrupt-value")
 	was := journalOf(t, st.Get("s/journal.log"))
@@ -136,7 +136,7 @@ func TestRevisionsWithoutCheckpointsCountIfNoOtherIsWhole(t *testing.T) {
 func TestDamagedSegmentIsNoSourceOfRevisions(t *testing.T) {
 	st := madeStore(t, func(m maker) segment.RecordID { return m.node(nil) })
 	b := bytes.Clone(st.Get("s/data00000a.tar"))
-	// A bit of the text of the segment info, which harms nothing that is asked for.
+	// Flip a bit in the text of the segment info, which affects nothing that is read.
 	b[bytes.Index(b, []byte(`"wid"`))+1] ^= 1
 	st.Put("s/data00000a.tar", b)
 	j, err := checkedStore(t, st).PlanJournal(t.Context())

@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Referrers say what keeps a segment alive.
+// Referrers show what keeps a segment from being garbage.
 type Referrers struct {
 	Segment string    `json:"segment"`
 	Tar     string    `json:"tar,omitempty"` // empty if it is not there
@@ -35,9 +35,9 @@ type NodeUse struct {
 // mostReferrers is how many referrers are listed.
 const mostReferrers = 1000
 
-// Referrers finds the segments that refer to one, and a way to it from the segment of
-// a tree's revision, by the graphs of the tars. With nodes it looks for as many nodes
-// whose records are there, which takes a walk through the tree.
+// Referrers finds the segments that refer to one, and a path to it from the segment of a tree's
+// revision, using the graphs of the tars. If nodes is greater than 0, it also walks the tree to
+// find up to that many nodes with records in the segment.
 func (t *Tree) Referrers(ctx context.Context, id string, nodes int) (x Referrers, err error) {
 	target, err := segment.ParseID(id)
 	if err != nil {
@@ -94,10 +94,10 @@ func (x *Referrers) direct(ctx context.Context, r *segmentReader, target segment
 	return ctx.Err()
 }
 
-// wayBytes is what finding a way holds of a segment.
+// wayBytes is how many bytes the search for a path keeps for each segment.
 const wayBytes = 100
 
-// way finds a shortest way from one segment to another.
+// way finds a shortest path from one segment to another.
 func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segment.ID) error {
 	by := map[segment.ID]segment.ID{from: from}
 	for queue := []segment.ID{from}; len(queue) > 0; queue = queue[1:] {
@@ -142,7 +142,7 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 	return nil
 }
 
-// errEnough ends a walk that has found what it was for.
+// errEnough ends a walk that has found what it was looking for.
 var errEnough = errors.New("enough")
 
 type nodeFinder struct {
@@ -167,7 +167,7 @@ func (f *nodeFinder) node(ctx context.Context, s spot, n segment.Node) error {
 	return nil
 }
 
-// what says which record of a node lies in the segment.
+// what returns which record of a node is in the segment.
 func (f *nodeFinder) what(ctx context.Context, n segment.Node) (string, error) {
 	switch f.target {
 	case n.ID().Segment:
@@ -191,7 +191,7 @@ func (f *nodeFinder) what(ctx context.Context, n segment.Node) (string, error) {
 	return "", damage
 }
 
-// has reports whether a value of a property lies in the segment, or a part of one.
+// has reports whether a value of a property, or a part of one, is in the segment.
 func (f *nodeFinder) has(ctx context.Context, p segment.Property) (bool, error) {
 	for v, err := range p.Values(ctx) {
 		if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// Regions are, in each tar, headers and zeros around segments, what is between them
-// and of nobody, and the parts at the end. A letter that does not count is trash.
+// Regions yields, for each tar, headers and zeros around segments, what is between segments and
+// belongs to none, and the parts at the end. A letter that is not used is trash.
 func (r *segmentReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return pipe.Told(func(tell func(format.Region) error) error {
 		return r.regions(ctx, tell, func(*segmentTar, tarfile.Entry) bool { return !r.trusting })
 	})
 }
 
-// regions tells of all but segments, and the headers of those that are read with theirs.
+// regions yields everything except segments, and the headers of segments that are read with them.
 func (r *repository) regions(ctx context.Context, tell func(format.Region) error, headed func(*segmentTar, tarfile.Entry) bool) error {
 	for _, t := range r.tars {
 		if err := t.regions(ctx, tell, headed); err != nil {
@@ -91,9 +91,9 @@ func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error
 	return err
 }
 
-// Regions of this view are all that is no value's run: data segments count as index,
-// for they hold the nodes, whatever small values they hold too. Which segments have
-// runs of values only a walk of the whole tree tells.
+// Regions of this view are everything that is not a run of a value. Data segments count as index,
+// because they contain the nodes, even if they also contain small values. Only a walk through the
+// whole tree would show which segments have runs of values.
 func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return pipe.Told(func(tell func(format.Region) error) error {
 		used, err := t.used(ctx)
@@ -153,7 +153,7 @@ func (t *treeReader) used(ctx context.Context) (map[string]formatkit.Ranges, err
 		if err != nil {
 			return nil, err
 		}
-		// Shorter values lie among records.
+		// Shorter values are stored within records.
 		if _, ok := e.Ref.(valueRef); !ok || e.Size < segment.BlockSize {
 			continue
 		}

@@ -19,8 +19,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// repair plans which tars are written anew. It reads every segment. A store that somebody
-// writes to is refused.
+// repair plans which tars are rewritten. It reads every segment. It refuses a store that another
+// program is writing to.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (_ format.Plan, err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
@@ -84,7 +84,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return plan, nil
 }
 
-// mending is a store as it should be.
+// mending is a store as it should be after the repair.
 type mending struct {
 	r       *repository
 	numbers []number
@@ -102,14 +102,14 @@ type mending struct {
 	places   int64  // that will be lost
 }
 
-// number is what becomes of the tars of one number.
+// number is what is done with the tars of one number.
 type number struct {
 	*rescue.Plan
 	letters []repo.Tar // ascending
 	name    string     // of the tar that there will be
 }
 
-// stays reports whether a letter is right as it is.
+// stays reports whether a letter needs no change.
 func (n *number) stays(l repo.Tar) bool { return n.Action == rescue.Nothing && l.Name == n.name }
 
 func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(format.Problem)) error {
@@ -130,8 +130,8 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		return err
 	}
 	if n.Action == rescue.Rewrite && n.Base >= 0 && !n.Gain {
-		// All that could be done is to leave out what is damaged, which somebody may
-		// still read some of.
+		// A rewritten tar would only omit what is damaged, and a program may still be able to
+		// read a part of that.
 		n.Action = rescue.Nothing
 		m.lose("%s: its damage cannot be repaired; kept unchanged", n.letters[n.Base].Name)
 	}
@@ -152,7 +152,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	for _, w := range n.Words() {
 		m.notes = append(m.notes, n.name+": "+w)
 	}
-	// Of what nothing proves something may be wrong, and goes on being so.
+	// Segments that nothing proves may be wrong, and stay so.
 	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
 		m.lose("%s: kept %d segments that could not be verified and may be damaged", n.name, d)
 	}
@@ -160,7 +160,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	return nil
 }
 
-// lose notes what cannot be mended.
+// lose records what cannot be repaired.
 func (m *mending) lose(msg string, args ...any) {
 	m.lost = append(m.lost, fmt.Sprintf(msg, args...))
 	m.partial = true
@@ -199,7 +199,7 @@ func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 	}
 }
 
-// look finds out what is to be done about the files beside the tars.
+// look determines what to do about the files beside the tars.
 func (m *mending) look(ctx context.Context) error {
 	if m.manifest = m.r.list.Manifest == nil; m.manifest {
 		m.notes = append(m.notes, "wrote a manifest, which Oak needs to open the store")
@@ -259,7 +259,7 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	return nil
 }
 
-// noRoot says why a revision leads to no root, unless its segment may be mended.
+// noRoot returns why a revision leads to no root, unless its segment may be repaired.
 func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
 	_, missing, err := segment.NewReader(&parsed{r: m.r}).Down(ctx, r, rootName)
 	lost := damaged(err)
@@ -274,9 +274,9 @@ func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err
 	return "", nil
 }
 
-// account counts the nodes of the newest revision and its checkpoints that can be read as
-// the store is, and as it will be, and says which will be lost. A plan is worse than none
-// if it leaves fewer: it is not carried out.
+// account counts the nodes of the newest revision and its checkpoints that can be read before and
+// after the repair, and reports which will be lost. A plan that leaves fewer nodes than before is
+// not applied.
 func (m *mending) account(ctx context.Context) (worse bool, err error) {
 	if m.head == nil || !m.doubtful(rescue.Proven, rescue.Stray) && !slices.ContainsFunc(m.numbers, func(n number) bool { return n.Action != rescue.Nothing }) {
 		return false, nil
@@ -332,7 +332,7 @@ func (m *mending) account(ctx context.Context) (worse bool, err error) {
 	return worse, nil
 }
 
-// counted is what can be read, compared with checksums and without.
+// counted is what can be read, with and without comparing checksums.
 type counted [2]read
 
 type read struct {
@@ -377,7 +377,7 @@ func (m *mending) lostNode(checkpoint string, l proof.Loss) {
 	m.lost = append(m.lost, fmt.Sprintf("%s: %v", where, l.Err))
 }
 
-// mostLostNodes is how many places are told.
+// mostLostNodes is how many places are reported.
 const mostLostNodes = 100
 
 // doubtful reports whether anything is known of a segment but this.
@@ -392,7 +392,7 @@ func (m *mending) doubtful(good ...rescue.Proof) bool {
 	return false
 }
 
-// planned has the segments that the store will have.
+// planned returns the segments that the store will have.
 type planned struct {
 	provable
 	m *mending
@@ -407,7 +407,8 @@ func (p planned) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// segment reads a segment as it will be, of several copies one that is sound.
+// segment returns a function that reads segments as they will be after the repair. If there are
+// several copies, it reads an intact one.
 func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*segment.Segment, error) {
 	return func(ctx context.Context, id segment.ID) (_ *segment.Segment, err error) {
 		first := fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
@@ -430,7 +431,7 @@ func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*seg
 	}
 }
 
-// build writes the mended store: all of it, or in place what changes. What is replaced
+// build writes the repaired store: all of it, or in place what changes. What is replaced
 // there is kept beside it, as Oak's own recovery does.
 func (m *mending) build(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
 	if inPlace && m.r.list.Blobs != nil {
@@ -516,8 +517,8 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 	return rescue.Write(ctx, to, out, &p)
 }
 
-// backupName is the first free name that the reference would give a backup of a tar, or that
-// of one that is there: of a repair that was killed.
+// backupName returns the first free name that the reference would use for a backup of a tar, or
+// the name of an existing backup that a killed repair has left.
 func (m *mending) backupName(ctx context.Context, tar string) (name string, there bool, _ error) {
 	for i := 1; ; i++ {
 		name := tar + ".bak"

@@ -52,7 +52,7 @@ func TestARepairKeepsWhatIsDamaged(t *testing.T) {
 	b := bytes.Clone(st.Get("s/data00001a.tar"))
 	b[602] ^= 0x5a
 	st.Put("s/data00001a.tar", b)
-	// A tar beside it has to be written anew.
+	// A tar beside it must be rewritten.
 	other := st.Get("s/data00002a.tar")
 	st.Put("s/data00002a.tar", other[:len(other)-3000])
 	before := harvestOf(t, st, true, "").nodes

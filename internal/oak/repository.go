@@ -24,7 +24,7 @@ import (
 
 type repository struct {
 	st       store.Store
-	name     string // as it was given
+	name     string // as given
 	single   bool   // one tar
 	list     repo.Listing
 	tars     []*segmentTar // that count: as listed, newest number first
@@ -37,7 +37,7 @@ type repository struct {
 
 	moment map[string]store.Object // files besides the tars that count, as they were when the store was opened
 	had    map[string]*segmentTar  // of the same store, which may serve again
-	writer string                  // who writes to it right now, as far as is known
+	writer string                  // the program that is writing to it, if known
 
 	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest
 
@@ -58,10 +58,10 @@ type segmentTar struct {
 	scanned        int64             // up to where it need not be scanned again
 }
 
-// fetchedAhead is how many tails are asked for at once.
+// fetchedAhead is how many tails are requested at once.
 const fetchedAhead = 32
 
-// openRepository opens the store in a folder, or a single tar, and knows all its files.
+// openRepository opens the store in a folder, or a single tar, and finds all its files.
 func openRepository(ctx context.Context, st store.Store, name string, o format.OpenOptions) (*repository, error) {
 	r, err := openSegments(ctx, st, name, o)
 	if err != nil {
@@ -84,7 +84,7 @@ func (r *repository) beside(ctx context.Context) (err error) {
 	return err
 }
 
-// openSegments opens what the segments are in, and knows only where those are.
+// openSegments opens what contains the segments, and only determines where they are.
 func openSegments(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *repository, err error) {
 	r := &repository{st: st, name: name, limits: o.Limits.OrDefault(), trusting: o.NoVerify, release: func() {}}
 	defer func() {
@@ -108,7 +108,7 @@ func openSegments(ctx context.Context, st store.Store, name string, o format.Ope
 	return r, r.openMoment(ctx, dir)
 }
 
-// find lists the files of a store, and knows what is none.
+// find lists the files of a store. It returns an error if the folder is not a store.
 func (r *repository) find(ctx context.Context, dir string) (err error) {
 	if r.list, err = repo.List(ctx, r.st, dir); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (r *repository) find(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// missing tells nothing of that name from something else.
+// missing distinguishes a missing store from something else.
 func (r *repository) missing(ctx context.Context, dir string) error {
 	if len(r.list.Others)+len(r.list.Ignored)+len(r.list.Backups) > 0 {
 		return nil
@@ -199,10 +199,11 @@ func (r *repository) openNumbers(ctx context.Context, some [][]repo.Tar) (err er
 	return nil
 }
 
-// tailGuess is what is read of a tar's end at first.
+// tailGuess is how much of a tar's end is read first.
 const tailGuess = 64 << 10
 
-// openNumber opens the newest letter with a sound index, or else scans all of them.
+// openNumber opens the newest letter with an intact index. If there is none, it scans all
+// letters.
 func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err error) {
 	var opened []*segmentTar // which r does not have yet
 	defer func() {
@@ -251,7 +252,7 @@ func (r *repository) openNumber(ctx context.Context, letters []repo.Tar) (err er
 	return nil
 }
 
-// mostNotes is how much of what a scan meets is remembered.
+// mostNotes is how many findings of a scan are kept.
 const mostNotes = 100
 
 // scan finds the segments of a tar without an index.
@@ -287,7 +288,7 @@ func (r *repository) scan(ctx context.Context, t *segmentTar) error {
 	return nil
 }
 
-// scannedLen is what an entry takes in memory that a scan found.
+// scannedLen is how much memory an entry takes that a scan has found.
 const scannedLen = 56
 
 // locate finds a segment: of several tars that have it, in the newest.
@@ -300,7 +301,7 @@ func (r *repository) locate(id tarfile.ID) (*segmentTar, tarfile.Entry, bool) {
 	return nil, tarfile.Entry{}, false
 }
 
-// head is the revision that reading begins with. A *repo.Error says that there is none.
+// head returns the revision that reading begins with. A *repo.Error means that there is none.
 func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	if r.list.Journal == nil {
 		return repo.Head{}, repo.NoHead("no journal")
@@ -320,15 +321,15 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 	return h, err
 }
 
-// rewound notes how many lines of the journal lead nowhere, of those after that of a
-// revision that is read.
+// rewound records how many lines of the journal after the revision that is read lead to no
+// segment.
 func (r *repository) rewound(lines int) {
 	if lines > 0 {
 		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision: reads may return an older state", lines).Problem)
 	}
 }
 
-// journal gives the lines of the journal as [repo.Entries] does.
+// journal yields the lines of the journal, as [repo.Entries] does.
 func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
 		o, err := r.file(ctx, repo.Journal)
@@ -341,7 +342,7 @@ func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	}
 }
 
-// revisions are the lines that can be read.
+// revisions yields the lines that can be read.
 func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
 		for e, err := range r.journal(ctx) {
@@ -354,8 +355,8 @@ func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error]
 	}
 }
 
-// wholeFile reads a file beside the tars, as it was when the store was opened; nil if there
-// is none.
+// wholeFile reads a file beside the tars, in the state in which it was when the store was opened.
+// It returns nil if there is none.
 func (r *repository) wholeFile(ctx context.Context, name string, most int64) ([]byte, error) {
 	o, err := r.shownFile(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -376,9 +377,10 @@ func (r *repository) wholeFile(ctx context.Context, name string, most int64) ([]
 	return b, o.ReadAt(ctx, b, 0)
 }
 
-// gcLog is gc.log for a copy, without last lines whose revisions are not there: by such a line Oak
-// takes all that was compacted for garbage. If the last compaction has left no line, as long as
-// it cleans up, the copy gets one: else Oak would take what it wrote for leftovers.
+// gcLog returns gc.log for a copy, without last lines whose revisions do not exist. Because of
+// such a line Oak would treat everything that was compacted as garbage. If the last compaction
+// has not written a line yet because it is still cleaning up, the copy gets one. Otherwise Oak
+// would treat what the compaction wrote as leftovers.
 func (s *Store) gcLog(ctx context.Context) ([]byte, error) {
 	b, err := s.r.wholeFile(ctx, repo.GCLog, maxLog)
 	if err != nil {
@@ -442,7 +444,7 @@ func (r *repository) close() error {
 	return errors.Join(errs...)
 }
 
-// Classes of what can be wrong, and the general words for them.
+// Classes of faults, and the general words for them.
 const (
 	notAStore    = "not-a-store"
 	indexLimit   = "index-limit"
@@ -473,10 +475,10 @@ var codes = map[string]format.Code{
 	externalBlob:   format.Dangling,
 }
 
-// fault is a CorruptError in the making.
+// fault makes a CorruptError.
 var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
 
-// storeFault makes a CorruptError of an error that says what is wrong with a tar.
+// storeFault converts an error about a tar to a CorruptError.
 func (r *repository) storeFault(err error) error {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
 		object, off := e.Object, e.Offset

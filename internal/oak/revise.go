@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Revised is a revision that was written, or would be.
+// A Revised is a revision that was written or, in a dry run, would be.
 type Revised struct {
 	Before   string   `json:"before"`             // the head until now
 	Revision string   `json:"revision,omitempty"` // none if nothing was written
@@ -24,7 +24,7 @@ type Revised struct {
 	Bytes    int64    `json:"bytes"` // of tars
 }
 
-// A change is what becomes of a node and of what is below it.
+// A change is what is done to a node and to everything below it.
 type change struct {
 	below map[string]*change // by the names of children
 	gone  bool               // with all below it
@@ -35,7 +35,7 @@ type change struct {
 	readable   bool // children that cannot be read are left out
 }
 
-// at is the change of a node below, by names.
+// at returns the change of the node at the path names below.
 func (c *change) at(names ...string) *change {
 	for _, name := range names {
 		next := c.below[name]
@@ -51,21 +51,21 @@ func (c *change) at(names ...string) *change {
 	return c
 }
 
-// A reviser writes one new revision of a store that nobody has open, as Oak writes one: its
-// segments are in a tar of the next number, of the generation of the head, and refer to
-// what is there. The tar appears whole, then the journal gets a line: before that line
-// the store is what it was, whatever happens. The caller has the store's lock, and had
-// it before the store was opened.
+// A reviser writes one new revision of a store that no other program has open, as Oak would: its
+// segments are in a tar of the next number, have the generation of the head, and refer to
+// existing segments. The complete tar appears first, then a line is added to the journal. Until
+// then the store is unchanged, whatever happens. The caller must hold the store's lock, and must
+// have held it since before the store was opened.
 type reviser struct {
 	s     *Store
 	head  repo.Head
 	super segment.RecordID
 	b     *segment.Builder
-	out   *newstore.Writer // nil if it is only to be said what would be
+	out   *newstore.Writer // nil in a dry run
 	said  Revised
 }
 
-// reviser refuses stores that Oak would not write to, or not go on with.
+// reviser refuses stores that Oak would not write to, or could not continue with.
 func (s *Store) reviser(ctx context.Context, dryRun bool) (*reviser, error) {
 	r := s.r
 	if r.single {
@@ -118,7 +118,7 @@ func (v *reviser) write(ctx context.Context, f segment.Finished) error {
 	return v.out.Write(ctx, f)
 }
 
-// commit writes what becomes of the super root, and makes it the newest revision.
+// commit writes the changed super root, and makes it the newest revision.
 func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err error) {
 	r := v.s.r
 	if v.out == nil {
@@ -128,7 +128,7 @@ func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err erro
 		return v.said, err
 	}
 	defer func() { err = errors.Join(err, v.out.Abort()) }()
-	// First, since nothing is to be written that no line can be written for.
+	// This comes first, because nothing should be written if no line can be added.
 	journal, err := store.Amend(ctx, r.st, r.list.Path(repo.Journal))
 	if err != nil {
 		return v.said, err
@@ -153,7 +153,7 @@ func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err erro
 	return v.said, err
 }
 
-// appendRevision writes a line of the journal behind the last, which may be half of one.
+// appendRevision writes a line after the last one of the journal, which may be incomplete.
 func appendRevision(ctx context.Context, journal store.Amendment, id segment.RecordID, millis int64) error {
 	size := journal.Size()
 	var line []byte
@@ -172,8 +172,8 @@ func appendRevision(ctx context.Context, journal store.Amendment, id segment.Rec
 	return journal.Sync(ctx)
 }
 
-// apply writes a node anew with its change, after those below it. names are those on the
-// way from the super root.
+// apply rewrites a node with its change, after the nodes below it. names is the path from the
+// super root.
 func (v *reviser) apply(ctx context.Context, id segment.RecordID, c *change, names []string) (segment.RecordID, error) {
 	if c.put != nil {
 		return *c.put, nil
@@ -205,7 +205,8 @@ func (v *reviser) apply(ctx context.Context, id segment.RecordID, c *change, nam
 	return is, v.s.r.corrupt(err, superPath(names))
 }
 
-// superPath is a path below the super root as it is told: of the tree, if it is in that.
+// superPath returns a path below the super root as it is shown: relative to the tree, if it is in
+// the tree.
 func superPath(names []string) string {
 	if len(names) > 0 && names[0] == rootName {
 		return cmp.Or(joinNames(names[1:]), "/")

@@ -46,7 +46,7 @@ func onStore(ctx context.Context, st store.Store, do func(*Store) error) error {
 	return errors.Join(do(s), s.Close())
 }
 
-// mustBeWhole wants the newest revision to have lost nothing.
+// mustBeWhole checks that the newest revision has lost nothing.
 func mustBeWhole(t testing.TB, st store.Store) {
 	t.Helper()
 	err := onStore(t.Context(), st, func(s *Store) error {
@@ -107,7 +107,7 @@ var revisions = map[string]struct {
 	}},
 }
 
-// oldest stands for the oldest revision that is there.
+// oldest stands for the oldest existing revision.
 const oldest = "oldest"
 
 func replaceFrom(ctx context.Context, s *Store, path, revision string) error {
@@ -125,8 +125,8 @@ func replaceFrom(ctx context.Context, s *Store, path, revision string) error {
 	return err
 }
 
-// Wherever the power fails, the store is what it was, or what it was to become, and the
-// same work makes that of it.
+// After a power failure at any point, the store is in the old or the new state, and repeating the
+// operation completes it.
 func TestARevisionThatIsCutOffIsThereOrNot(t *testing.T) {
 	testkit.Serial(t)
 	for name, verb := range revisions {
@@ -279,7 +279,7 @@ func TestARevisionNeedsASoundStore(t *testing.T) {
 	}
 }
 
-// A line behind a half one begins anew.
+// A revision after an incomplete line begins a new line.
 func TestARevisionComesBehindHalfALine(t *testing.T) {
 	st := fixture(t, "checkpoints")
 	half := []byte("486aa03b-5c65-4d55-ad28-722")

@@ -13,25 +13,25 @@ import (
 )
 
 type FindOptions struct {
-	// Where has conditions, which all must hold.
+	// Where has conditions that must all be true.
 	Where []Where
-	// Name, if there is one, says which names of nodes are looked for.
+	// Name, if not nil, selects the names of nodes.
 	Name func(string) bool
-	// After is the path of a node behind which the search goes on.
+	// After is the path of a node. The search continues with the next one.
 	After string
-	// Properties are wanted, too.
+	// Properties requests the properties too.
 	Properties bool
 }
 
-// Found is a node that was found, or one of which nobody knows.
+// Found is a node that matches, or one that may match but cannot be read.
 type Found struct {
 	Path       string          `json:"path"`
-	Properties json.RawMessage `json:"properties,omitempty"` // as in an export, but for what is longer than a megabyte
+	Properties json.RawMessage `json:"properties,omitempty"` // as in an export, except what is longer than a megabyte
 	Lost       string          `json:"lost,omitempty"`       // what damage took
 }
 
-// Find yields the nodes of a tree, in stored order, that conditions hold of, and those
-// that damage hides.
+// Find yields the nodes of a tree that match the conditions, in stored order, and those that
+// damage hides.
 func (t *Tree) Find(ctx context.Context, name string, o FindOptions) iter.Seq2[Found, error] {
 	type some struct {
 		nodes []told

@@ -111,7 +111,7 @@ func TestNodesAreFoundByTheirProperties(t *testing.T) {
 	}
 }
 
-// What is found is what the lines of an export say, from any node on.
+// A search finds what the lines of an export contain, from any node on.
 func TestASearchGoesOnWhereItEnded(t *testing.T) {
 	tree := openNodes(t, fixture(t, "checkpoints"), nil)
 	all := find(t, tree, "/", FindOptions{})

@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A SizeNode says where a tree's bytes are. What nodes share counts where it is met first.
+// A SizeNode shows where a tree's bytes are. What nodes share is counted where it is first met.
 type SizeNode struct {
 	Path     string      `json:"path"`
 	Nodes    int64       `json:"nodes"`
@@ -18,12 +18,12 @@ type SizeNode struct {
 	Binaries int64       `json:"binaries"` // bytes of binaries in the store
 	External int64       `json:"external"` // bytes of binaries in a data store, as their ids say
 	Children []*SizeNode `json:"children,omitempty"`
-	// Others is how many children are not listed, which are smaller.
+	// Others is how many smaller children are not listed.
 	Others int64 `json:"others,omitempty"`
 	Lost   int64 `json:"lost,omitempty"` // places that damage hid
 }
 
-// Total is what a tree takes in the store.
+// Total returns how many bytes a tree takes in the store.
 func (n *SizeNode) Total() int64 { return n.Records + n.Binaries }
 
 func (n *SizeNode) add(m *SizeNode) {
@@ -48,8 +48,8 @@ func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNod
 	return m.tree(ctx, top)
 }
 
-// NodeSizes yields what each node takes without its children, parents first. A node that was
-// met before is left out, with all that is below it.
+// NodeSizes yields the size of each node without its children, parents first. A node that was met
+// before is omitted, with everything below it.
 func (t *Tree) NodeSizes(ctx context.Context, name string) iter.Seq2[SizeNode, error] {
 	return pipe.Told(func(tell func(SizeNode) error) error {
 		top, err := t.t.findNode(ctx, nodePath(name))
@@ -127,7 +127,7 @@ func (n *SizeNode) keep(top int) {
 	}
 }
 
-// What records take, by the format: sizes are not stored.
+// Sizes of records, derived from the format, because they are not stored.
 const (
 	idBytes     = 6
 	nodeBytes   = 2 * idBytes
@@ -137,7 +137,7 @@ const (
 
 func aligned(n int64) int64 { return (n + 3) &^ 3 }
 
-// node adds what is a node's own.
+// node adds what belongs to the node itself.
 func (m *measure) node(ctx context.Context, n segment.Node, sum *SizeNode) error {
 	sum.Nodes++
 	shape := n.Template()

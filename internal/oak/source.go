@@ -20,7 +20,7 @@ import (
 type parsed struct {
 	r        *repository
 	trusting bool                                                        // segments are not compared with their checksums
-	sparse   bool                                                        // of each segment only what is needed is held, for who has it at hand
+	sparse   bool                                                        // keep only the needed parts of each segment, for stores with cheap reads
 	load     func(context.Context, segment.ID) (*segment.Segment, error) // in the place of r, or nil
 
 	mu    sync.Mutex
@@ -35,10 +35,10 @@ type kept struct {
 	bytes int
 }
 
-// parsedBytes is how much is held of segments: a few hundred.
+// parsedBytes is how many bytes of segments are kept in memory: a few hundred segments.
 const parsedBytes = 48 << 20
 
-// Segment reads a segment, of several copies the first that is sound.
+// Segment reads a segment. If there are several copies, it returns the first intact one.
 func (p *parsed) Segment(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 	p.mu.Lock()
 	if e := p.m[id]; e != nil {
@@ -72,7 +72,7 @@ func (p *parsed) keep(s *segment.Segment) {
 	}
 }
 
-// count counts what is in memory of a segment by now, and forgets others if need be.
+// count counts how much of a segment is in memory now, and removes others if necessary.
 func (p *parsed) count(k *kept) {
 	now := k.Held()
 	p.bytes += now - k.bytes
@@ -124,7 +124,7 @@ func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*se
 				return nil, err
 			}
 		}
-		ctx = context.WithoutCancel(ctx) // for whoever needs more of it
+		ctx = context.WithoutCancel(ctx) // for other readers that need more of it
 		return segment.ParseSparse(e.ID, e.Len, func(off, n int) ([]byte, error) {
 			b := make([]byte, n)
 			return b, p.r.storeFault(t.obj.ReadAt(ctx, b, e.Pos+int64(off)))
@@ -137,7 +137,7 @@ func (p *parsed) parse(ctx context.Context, t *segmentTar, e tarfile.Entry) (*se
 	return segment.Parse(e.ID, b)
 }
 
-// Size is how long a segment is, by the index.
+// Size returns the size of a segment from the index.
 func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	if _, e, ok := p.r.locate(id); ok {
 		return e.Len, nil
@@ -145,8 +145,8 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 	return 0, fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 }
 
-// read reads a segment into buf, or into a longer slice if that is too short. It must be
-// what was written, as far as its header says, unless it is trusted.
+// read reads a segment into buf, or into a longer slice if buf is too short. Unless the segment
+// is trusted, it must match its header.
 func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trusted bool) ([]byte, error) {
 	if !t.holds(e) {
 		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
@@ -170,7 +170,7 @@ func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trus
 // buffers have room for a segment with its header.
 var buffers = sync.Pool{New: func() any { return new([tarfile.BlockSize + tarfile.MaxSegment]byte) }}
 
-// check reads a segment, and keeps nothing of it.
+// check reads a segment without keeping it in memory.
 func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) error {
 	buf := buffers.Get().(*[tarfile.BlockSize + tarfile.MaxSegment]byte)
 	defer buffers.Put(buf)
@@ -178,7 +178,8 @@ func (t *segmentTar) check(ctx context.Context, e tarfile.Entry, trusted bool) e
 	return err
 }
 
-// wholeSegment is the codec of a segment with its header, which it is compared with.
+// wholeSegment is the codec of a segment with its header. It compares the segment with the
+// header.
 const wholeSegment = "oak-segment"
 
 func init() {
@@ -204,7 +205,7 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 	return append(dst, data...), nil
 }
 
-// extent is where n bytes from off on of a segment lie, which are content from at on.
+// extent returns where n bytes of a segment from off are stored. They are the content from at.
 func (r *repository) extent(tar string, pos int64, size, off, n int, at int64) format.Extent {
 	x := format.Extent{At: at, Size: int64(n), Object: tar, Off: pos + int64(off), Len: int64(n)}
 	if !r.trusting && pos > 0 { // else it is a blob of its own, without a header

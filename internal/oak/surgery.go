@@ -21,7 +21,7 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// A Surgery is what became of a path, by a new revision.
+// A Surgery is what a new revision changed at a path.
 type Surgery struct {
 	Action   string `json:"action"` // set, remove, replace
 	Path     string `json:"path"`
@@ -32,7 +32,7 @@ type Surgery struct {
 	Revised
 }
 
-// A place of the head that is to become another.
+// An operation is a place of the head that is to be changed.
 type operation struct {
 	v     *reviser
 	names []string // on the way to the node
@@ -61,7 +61,7 @@ func (o *operation) commit(ctx context.Context) (Surgery, error) {
 	return o.said, err
 }
 
-// node is the one at the path, or above it at the parent.
+// node returns the node of the newest revision at the path names, or an error if there is none.
 func (o *operation) node(ctx context.Context, names []string) (segment.Node, error) {
 	s := o.v.s
 	id, missing, err := s.records.Down(ctx, o.v.super, append([]string{rootName}, names...)...)
@@ -75,7 +75,7 @@ func (o *operation) node(ctx context.Context, names []string) (segment.Node, err
 	return n, s.r.corrupt(err, joinNames(names))
 }
 
-// propertyName is a name as the tree shows it.
+// propertyName returns a name as the tree shows it.
 func propertyName(said string) (string, error) {
 	n, ok := readTreeName(said, false)
 	if !ok || n.lost > 0 || n.name == "" {
@@ -90,8 +90,8 @@ type SetOptions struct {
 	DryRun   bool
 }
 
-// Set gives a node of the newest revision a property. Nothing else that Oak does in a
-// commit is done: types of nodes are not looked at, and indexes stay as they are.
+// Set sets a property of a node in the newest revision. It does nothing else that Oak does in a
+// commit: it does not check types of nodes, and does not update indexes.
 func (s *Store) Set(ctx context.Context, path, property string, values []string, o SetOptions) (Surgery, error) {
 	name, err := propertyName(property)
 	if err != nil {
@@ -176,7 +176,7 @@ var (
 	decimalText = regexp.MustCompile(`^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$`)
 )
 
-// valueText is a value as Oak stores it, if it is one of a type.
+// valueText returns a value as Oak stores it, if it is valid for its type.
 func valueText(t segment.PropertyType, s string) (string, bool) {
 	switch t {
 	case segment.Binary:
@@ -205,14 +205,13 @@ func valueText(t segment.PropertyType, s string) (string, bool) {
 
 type RemoveOptions struct {
 	Property string // this alone; none is the node, with all below it
-	// Lost takes from the node what cannot be read of it: properties, and children whose
-	// names are not known. What is below children stays as it is.
+	// Lost removes what cannot be read from a node: properties, and children whose names are
+	// lost. It does not change anything below the children.
 	Lost   bool
 	DryRun bool
 }
 
-// Remove takes a node, or a property of it, out of the newest revision. What is removed
-// may be damaged.
+// Remove removes a node or a property from the newest revision. What is removed may be damaged.
 func (s *Store) Remove(ctx context.Context, path string, o RemoveOptions) (Surgery, error) {
 	op, err := s.operation(ctx, "remove", path, o.Property, o.DryRun)
 	if err != nil {
@@ -259,15 +258,15 @@ func (s *Store) Remove(ctx context.Context, path string, o RemoveOptions) (Surge
 	return op.commit(ctx)
 }
 
-// lostProperties are those of a node of which something cannot be read.
+// lostProperties returns the properties of a node that cannot be read completely.
 func (s *Store) lostProperties(ctx context.Context, n segment.Node) (names []string, err error) {
 	tr := s.trees(true, 1)
 	err = tr.prover.Own(ctx, n, func(property string, _ *segment.Error) { names = append(names, property) })
 	return names, err
 }
 
-// A Donor is where a node is copied from: a tree of this store or another one, an
-// export, or a package.
+// A Donor is where a node is copied from: a tree of this store or another one, an export, or a
+// package.
 type Donor struct {
 	Tree    *Tree
 	Export  io.Reader
@@ -280,10 +279,10 @@ type ReplaceOptions struct {
 	DryRun   bool
 }
 
-// Replace puts a node of a donor, with all below it, in the place of the one at the same
-// path, which may be damaged or not there; its parent must be. What of the same store is
-// of the head's generation is referred to; all else is copied, for Oak's cleanup goes by
-// generations. Binaries in a data store stay there. A donor that is damaged is refused.
+// Replace copies a node of a donor, with everything below it, to the same path. The node at that
+// path may be damaged or missing, but its parent must exist. Records of the same store and of the
+// head's generation are referred to. Everything else is copied, because Oak's cleanup removes
+// segments by generation. Binaries in a data store stay there. A damaged donor is refused.
 func (s *Store) Replace(ctx context.Context, path string, from Donor, o ReplaceOptions) (Surgery, error) {
 	op, err := s.operation(ctx, "replace", path, o.Property, o.DryRun)
 	if err != nil {
@@ -378,7 +377,7 @@ func (o *operation) fromTree(ctx context.Context, from *treeReader, wish Replace
 	return nil
 }
 
-// donated copies a property that is whole.
+// donated copies an intact property.
 func (o *operation) donated(ctx context.Context, c *compact.Copier, from *treeReader, n segment.Node, said string) (to segment.NewProperty, err error) {
 	name, err := propertyName(said)
 	if err != nil {
@@ -397,7 +396,7 @@ func (o *operation) donated(ctx context.Context, c *compact.Copier, from *treeRe
 	return to, from.corrupt(err, o.said.Path)
 }
 
-// soundTree is an error about what is damaged below a node.
+// soundTree returns an error if anything below a node is damaged.
 func (t trees) soundTree(ctx context.Context, id segment.RecordID, path string) error {
 	res, err := t.prover.Tree(ctx, id, path, nil)
 	if err == nil && !res.Whole {
@@ -429,7 +428,7 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 			if err == nil || ctx.Err() != nil {
 				return err
 			}
-			// It is not there, or damaged: of two the newer counts.
+			// It is missing or damaged. If there are two copies, the newer one counts.
 			b, err := source.source.read(ctx, id)
 			if err != nil {
 				return err

@@ -122,8 +122,8 @@ func TestWhatIsPutBackStaysBehindACleanup(t *testing.T) {
 	}
 }
 
-// A node comes back from another store, and from an export, with long binaries and with
-// those in a data store.
+// A node is restored from another store and from an export, with long binaries and with binaries
+// in a data store.
 func TestANodeComesBackFromADonor(t *testing.T) {
 	testkit.Serial(t)
 	for _, c := range [][2]string{{"multitar", "content"}, {"types", "types"}, {"datastore", "assets"}, {"wide", "wide"}} {
@@ -243,8 +243,7 @@ func TestADamagedDonorIsRefused(t *testing.T) {
 	}
 }
 
-// spoilRecords damages what a chance says of the segments that the head's tree has, but
-// not that of the super root.
+// spoilRecords damages random segments of the head's tree, but not the one of the super root.
 func spoilRecords(t testing.TB, st *storetest.Mem, every int) {
 	t.Helper()
 	err := onStore(t.Context(), st, func(s *Store) error {

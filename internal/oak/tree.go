@@ -13,11 +13,10 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// treeReader shows a revision as a tree: nodes are directories, properties are in them
-// as files of kind Property. Names are as tree_names.go has it, content as
-// tree_value.go.
+// treeReader presents a revision as a tree. Nodes are directories; their properties are files of
+// kind Property in them. tree_names.go defines the names, tree_value.go the contents.
 //
-// Nothing of the tree is held but the segments read last.
+// Only the segments that were read last are kept in memory.
 type treeReader struct {
 	*repository
 	records    *segment.Reader
@@ -27,13 +26,14 @@ type treeReader struct {
 	checkpoint string           // that it is of, or empty
 	depth      int
 	datastore  string // or empty
-	// paths is the same for who follows a path: it reads parts of segments if that costs less.
+	// paths is the same reader for following a path. It reads parts of segments if that costs
+	// less.
 	paths *treeReader
 }
 
 func (t *treeReader) Close() error { return t.close() }
 
-// A spot is a node and where it is in the tree.
+// A spot is a node and its place in the tree.
 type spot struct {
 	name  string // path, "." at the top
 	id    segment.RecordID
@@ -41,7 +41,7 @@ type spot struct {
 	lost  error // why it is not known which node it is
 }
 
-// under is the path of what a node has by a name that is written.
+// under returns the path of a child or property whose name is already escaped.
 func (s spot) under(elem string) string {
 	if s.depth == 0 {
 		return elem
@@ -64,7 +64,7 @@ func (t *treeReader) node(ctx context.Context, s spot) (segment.Node, error) {
 	return t.records.Node(ctx, s.id)
 }
 
-// nodeBelow is node for who goes down: what is below itself is damage.
+// nodeBelow is node for descending. A node that is below itself is damage.
 func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.RecordID]bool) (segment.Node, error) {
 	n, err := t.node(ctx, s)
 	if err == nil && above[s.id] {
@@ -73,7 +73,7 @@ func (t *treeReader) nodeBelow(ctx context.Context, s spot, above map[segment.Re
 	return n, err
 }
 
-// nodeEntry is the entry of a node. One that cannot be read has a fault.
+// nodeEntry returns the entry of a node. If the node cannot be read, the entry has a fault.
 func (t *treeReader) nodeEntry(ctx context.Context, s spot) (format.Entry, error) {
 	e := format.Entry{Name: s.name, Kind: format.Dir}
 	n, err := t.node(ctx, s)
@@ -91,8 +91,8 @@ const (
 	fileType     = "nt:file"
 )
 
-// modTime is when a node changed, if it says so: of a file its content says it, which
-// is read if that costs no other segment.
+// modTime returns when a node changed, if that is recorded. For a file it is recorded in the
+// content node, which is only read if no other segment is needed.
 func (t *treeReader) modTime(ctx context.Context, n segment.Node) (time.Time, error) {
 	at, err := t.date(ctx, n, lastModified)
 	if !at.IsZero() || err != nil {
@@ -114,7 +114,7 @@ func (t *treeReader) modTime(ctx context.Context, n segment.Node) (time.Time, er
 	return t.date(ctx, n, created)
 }
 
-// date is the time that a property says, zero if there is none that can be read.
+// date returns the time in a property, zero if none can be read.
 func (t *treeReader) date(ctx context.Context, n segment.Node, name string) (time.Time, error) {
 	const longest = 64
 	for _, known := range n.Template().Properties {
@@ -128,7 +128,7 @@ func (t *treeReader) date(ctx context.Context, n segment.Node, name string) (tim
 	return time.Time{}, nil
 }
 
-// textProperty is the text of a property of one value, empty if there is none.
+// textProperty returns the text of a property with one value, or "" if there is none.
 func textProperty(ctx context.Context, n segment.Node, name string, longest int) (string, error) {
 	p, ok, err := n.Property(ctx, name)
 	if err != nil || !ok || p.Multi {
@@ -141,15 +141,15 @@ func textProperty(ctx context.Context, n segment.Node, name string, longest int)
 	return v.Text(ctx, longest)
 }
 
-// Bounds of what is held of a node's children while what is below them is shown.
+// Limits of what is kept in memory of a node's children while the nodes below them are shown.
 const (
 	batchChildren = 256
 	batchBytes    = 64 << 10 // of names
 )
 
-// children goes through the children of a node. It holds no segment meanwhile, so
-// that a walk costs no more memory the deeper it is. Of a child whose name is lost
-// the spot has a number for a name.
+// children yields the children of a node. It keeps no segment in memory between them, so the
+// memory that a walk needs does not grow with the depth. If the name of a child is lost, the spot
+// has a number as its name.
 func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error] {
 	return pipe.Told(func(tell func(spot) error) error {
 		var at segment.Place
@@ -187,8 +187,8 @@ func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error
 	})
 }
 
-// childNamed finds a child. If a part of the children is lost, it may be that nobody
-// knows whether there is one: then lost says why.
+// childNamed finds a child. If some of the children are lost, it may not be known whether the
+// child exists; then lost is the reason.
 func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string) (id segment.RecordID, ok bool, lost, err error) {
 	id, ok, err = n.Child(ctx, name)
 	if err != nil && t.damage(err) != nil {
@@ -198,8 +198,8 @@ func (t *treeReader) childNamed(ctx context.Context, n segment.Node, name string
 	return id, ok, nil, err
 }
 
-// Entries goes down the tree in the reference's order: a node, its properties, its
-// children. What cannot be read is an entry with a fault, and what is beside it follows.
+// Entries walks the tree in the reference's order: a node, its properties, its children. An entry
+// that cannot be read has a fault, and its siblings follow.
 func (t *treeReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		top := spot{name: ".", id: t.top}
@@ -214,8 +214,8 @@ func (t *treeReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error]
 	})
 }
 
-// walk tells of what is in a node, which is below others: properties, then children. If
-// it goes on it also tells of what is in these.
+// walk yields what is in a node at s, whose ancestors are above: properties, then children. If on
+// is set, it also yields what is in the children.
 func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID, on bool, tell func(format.Entry) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -258,8 +258,8 @@ func belowItself(id segment.RecordID) error {
 	return &segment.Error{Class: segment.Corrupt, Segment: id.Segment, Record: id.Number, Off: -1, What: "node: expected a new one, found an ancestor of itself"}
 }
 
-// recordSet is a set of records: a bit for each, in pages, since a damaged segment can
-// have numbers that are far apart.
+// recordSet is a set of records: a bit for each, in pages, because the numbers in a damaged
+// segment can be far apart.
 type recordSet map[recordPage][pageWords]uint64
 
 type recordPage struct {
@@ -282,8 +282,8 @@ func (s recordSet) add(id segment.RecordID) bool {
 	return true
 }
 
-// A walker goes through trees, and to each node once, by the first path that leads to
-// it: trees of one store share most of what they have.
+// A walker walks trees and visits each node once, by the first path that leads to it. Trees of
+// one store share most of their nodes.
 type walker struct {
 	t     *treeReader
 	seen  recordSet
@@ -291,8 +291,8 @@ type walker struct {
 	lost  int64
 }
 
-// all goes through the tree that is shown, and then, if that is the content of a
-// revision, through what else the revision has: paths of that begin with superName.
+// all walks the tree that is shown. If that is the content of a revision, it then walks
+// everything else in the revision, whose paths begin with superName.
 func (w *walker) all(ctx context.Context) error {
 	w.seen = recordSet{}
 	if err := w.walk(ctx, spot{name: ".", id: w.t.top}); err != nil || w.t.checkpoint != "" || w.t.top == w.t.super {

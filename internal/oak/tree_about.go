@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// About says which revision is shown, and what else there is.
+// About returns which revision is shown, and what else there is.
 func (t *treeReader) About(ctx context.Context) (format.About, error) {
 	about, err := (&segmentReader{repository: t.repository}).About(ctx)
 	if err != nil {
@@ -51,7 +51,8 @@ func (t *treeReader) About(ctx context.Context) (format.About, error) {
 	return about, nil
 }
 
-// mostCheckpoints is how many are listed. A store has a few, if nobody forgets them.
+// mostCheckpoints is how many are listed. A store has a few, unless programs fail to release
+// them.
 const mostCheckpoints = 100
 
 func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg string, args ...any)) error {
@@ -97,7 +98,7 @@ func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg st
 	return nil
 }
 
-// checkpointTimes says when a checkpoint was made and when it may go.
+// checkpointTimes returns when a checkpoint was made and when it may be removed.
 func (t *treeReader) checkpointTimes(ctx context.Context, id segment.RecordID) (string, error) {
 	n, err := t.records.Node(ctx, id)
 	if err != nil {
@@ -117,7 +118,7 @@ func (t *treeReader) checkpointTimes(ctx context.Context, id segment.RecordID) (
 	return said, nil
 }
 
-// timeOf is a time as text behind words, nothing if there is none.
+// timeOf returns words followed by a time as text, or "" if there is no time.
 func timeOf(words string, millis int64) string {
 	switch {
 	case millis < 0:

@@ -20,7 +20,7 @@ import (
 // Paths are those of the tree.
 type filesReader struct{ *treeReader }
 
-// folderTypes are folders though there is nothing in them.
+// folderTypes are folders even if they are empty.
 var folderTypes = []string{folderType, "sling:Folder", "sling:OrderedFolder"}
 
 const (
@@ -29,10 +29,10 @@ const (
 	mostWords    = 256 // bytes of a type or an encoding
 )
 
-// original is where an asset has what was uploaded.
+// original is the path of the uploaded file in an asset.
 var original = []string{jcrContent, "renditions", "original"}
 
-// Entries goes down the tree in its order.
+// Entries walks the tree in its order.
 func (f *filesReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return f.listed(ctx, ".", true)
 }
@@ -59,7 +59,7 @@ func (f *filesReader) Can() format.Abilities {
 	return can
 }
 
-// find goes to what is shown by a path. The error is fs.ErrNotExist itself where there is none.
+// find finds what is shown at a path. If there is nothing, the error is fs.ErrNotExist itself.
 func (f *filesReader) find(ctx context.Context, name string) (at spot, e format.Entry, err error) {
 	at = spot{name: ".", id: f.top}
 	for rest, more := name, name != "."; ; {
@@ -83,7 +83,7 @@ func (f *filesReader) find(ctx context.Context, name string) (at spot, e format.
 	}
 }
 
-// below goes to a child by its name in a path.
+// below returns a child by its name in a path.
 func (t *treeReader) below(ctx context.Context, at spot, elem string) (spot, error) {
 	said, ok := readFileName(elem, at.depth == 0)
 	if !ok || said.property || said.lost == 0 && fileName(at, at.under(writeTreeName(said.name, at.depth == 0))) != at.under(elem) {
@@ -109,7 +109,7 @@ func (t *treeReader) below(ctx context.Context, at spot, elem string) (spot, err
 	return spot{at.under(elem), id, at.depth + 1, lost}, err
 }
 
-// listed yields what is in a directory, and, if it goes on, what is in that.
+// listed yields what is in a directory and, if on is set, everything below it.
 func (f *filesReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		s, e, err := (&filesReader{f.paths}).find(ctx, dir)
@@ -135,8 +135,8 @@ func (f *filesReader) listed(ctx context.Context, dir string, on bool) iter.Seq2
 	})
 }
 
-// walk tells of what is in a node, which is shown as a kind. The content of a file is not, but
-// Oak lets other nodes be below one.
+// walk yields what is in a node, which is shown as the given kind. It omits the content of a
+// file, but Oak allows other nodes below a file.
 func (f *filesReader) walk(ctx context.Context, s spot, kind format.Kind, above []segment.RecordID, on bool, tell func(format.Entry) error) error {
 	above = append(above, s.id)
 	for c, err := range f.children(ctx, s) {
@@ -167,7 +167,8 @@ func (f *filesReader) walk(ctx context.Context, s spot, kind format.Kind, above 
 	return nil
 }
 
-// fileName is the path of a child of a node, so that the name which is packed is shown.
+// fileName returns the path of a child of a node, with its unescaped name if readFileName reads
+// that back as the same name.
 func fileName(s spot, child string) string {
 	elem := strings.TrimPrefix(child, s.under(""))
 	if !strings.Contains(elem, "%") {
@@ -181,7 +182,8 @@ func fileName(s spot, child string) string {
 	return s.under(elem)
 }
 
-// entry is that of a node, if it is shown. What of it cannot be read is its fault.
+// entry returns the entry of a node, if it is shown. If a part of the node cannot be read, the
+// entry has a fault.
 func (f *filesReader) entry(ctx context.Context, s spot) (e format.Entry, shown bool, err error) {
 	e = format.Entry{Name: s.name, Kind: format.Dir}
 	n, err := f.node(ctx, s)
@@ -251,7 +253,7 @@ func (f *filesReader) file(ctx context.Context, e *format.Entry, n segment.Node,
 	return true, err
 }
 
-// contentType says what the content is, as the node says it, if that is fit to be said.
+// contentType sets the content type that the node has, if it is valid.
 func (f *filesReader) contentType(ctx context.Context, e *format.Entry, content segment.Node) error {
 	var words [2]string
 	for i, name := range []string{mimeName, encodingName} {

@@ -132,7 +132,7 @@ func inFiles(ctx context.Context, st store.Store, name string, o format.OpenOpti
 	return open(ctx, st, name, o)
 }
 
-// What damage took of a file is its fault, and what is beside it is read.
+// If damage affects a file, the file has a fault, and the others are read.
 func TestFilesThatAreLostAreNamed(t *testing.T) {
 	st := madeStore(t, assets)
 	a := openFiles(t, st, nil)
@@ -153,7 +153,8 @@ func TestFilesThatAreLostAreNamed(t *testing.T) {
 	}
 }
 
-// Files of a Lucene index are in parts, each with a key behind it that is none of the content.
+// Files of a Lucene index are in parts, each followed by a key that does not belong to the
+// content.
 func TestFilesOfIndexesAreFiles(t *testing.T) {
 	key := []byte("0123456789abcdef")
 	const id = "0123456789abcdef0123456789abcdef01234567"

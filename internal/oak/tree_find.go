@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A target is what a path leads to: a node, a property of it, or one of the values of that.
+// A target is what a path leads to: a node, a property, or one of a property's values.
 type target struct {
 	spot     // of the node
 	name     string
@@ -69,10 +69,11 @@ func (t *treeReader) find(ctx context.Context, name string) (target, error) {
 	return target{spot: at, name: at.name}, nil
 }
 
-// mostMisnamed bounds what misnamed looks at: names that are not there are asked for often.
+// mostMisnamed limits how much misnamed examines, because names that do not exist are often
+// looked up.
 const mostMisnamed = 1024
 
-// misnamed finds a child by a damaged name, which is not where its hash says, but listed.
+// misnamed finds a child by a damaged name, which is listed, but not where its hash belongs.
 func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) (segment.RecordID, bool, error) {
 	if count, err := n.ChildCount(ctx); err != nil || count > mostMisnamed {
 		return segment.RecordID{}, false, t.unlessDamage(err)
@@ -88,7 +89,7 @@ func (t *treeReader) misnamed(ctx context.Context, n segment.Node, name string) 
 	return segment.RecordID{}, false, nil
 }
 
-// unlessDamage leaves out errors that only say what is damaged.
+// unlessDamage returns nil for errors that only report damage.
 func (t *treeReader) unlessDamage(err error) error {
 	if err != nil && t.damage(err) != nil {
 		return nil
@@ -96,7 +97,7 @@ func (t *treeReader) unlessDamage(err error) error {
 	return err
 }
 
-// lostChild finds a child of which not even the name is known.
+// lostChild finds a child whose name is lost.
 func (t *treeReader) lostChild(ctx context.Context, s spot, elem string) (spot, error) {
 	want := s.under(elem)
 	for c, err := range t.children(ctx, s) {
@@ -110,8 +111,8 @@ func (t *treeReader) lostChild(ctx context.Context, s spot, elem string) (spot, 
 	return spot{}, fs.ErrNotExist
 }
 
-// findProperty finds a property of a node, and a value of it if more of the path
-// follows. The error is fs.ErrNotExist itself where there is none.
+// findProperty finds a property of a node, or one of its values if more of the path follows. If
+// there is none, the error is fs.ErrNotExist itself.
 func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target, name, rest string, more bool) (target, error) {
 	p, ok, lost, err := t.property(ctx, n, name)
 	if err != nil {
@@ -138,7 +139,7 @@ func (t *treeReader) findProperty(ctx context.Context, n segment.Node, x target,
 	return x, nil
 }
 
-// property finds a property, even if its values cannot be found: then lost says why.
+// property finds a property, even if its values cannot be found: then lost is the reason.
 func (t *treeReader) property(ctx context.Context, n segment.Node, name string) (p segment.Property, ok bool, lost, err error) {
 	p, ok, err = n.Property(ctx, name)
 	if err == nil || t.damage(err) == nil {
@@ -152,7 +153,7 @@ func (t *treeReader) property(ctx context.Context, n segment.Node, name string) 
 	return p, false, nil, nil
 }
 
-// Lookup reads what is on the way, and no list of children.
+// Lookup reads what is on the path, and no list of children.
 func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	t = t.paths
 	x, err := t.find(ctx, name)
@@ -175,7 +176,7 @@ func (t *treeReader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.E
 	return t.listed(ctx, dir, false)
 }
 
-// EntriesBelow goes down from a node, or yields the values of a property.
+// EntriesBelow walks everything below a node, or yields the values of a property.
 func (t *treeReader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
 	return t.listed(ctx, dir, true)
 }
@@ -190,7 +191,7 @@ func (t *treeReader) Can() format.Abilities {
 	}}
 }
 
-// listed yields what is in a directory, and, if it goes on, what is in that.
+// listed yields what is in a directory and, if on is set, everything below it.
 func (t *treeReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		x, err := t.paths.find(ctx, dir)
@@ -202,7 +203,7 @@ func (t *treeReader) listed(ctx context.Context, dir string, on bool) iter.Seq2[
 			err = t.corrupt(x.propLost, x.name)
 		case x.prop != nil:
 			return t.binaries(ctx, x.name, *x.prop, tell)
-		case !on: // walk says it of itself
+		case !on: // walk reports it itself
 			_, err = t.node(ctx, x.spot)
 			err = t.corrupt(err, x.name)
 		}

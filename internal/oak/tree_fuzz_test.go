@@ -40,7 +40,7 @@ func FuzzNamesComeBack(f *testing.F) {
 					t.Errorf("%q is %q, which is read as %+v, %v", a, elem, n, ok)
 				}
 			}
-			// And the other way round: what is accepted is the only way to write it.
+			// And in the other direction: an accepted name is the only way to write it.
 			if n, ok := readTreeName(a, top); ok && n.lost == 0 {
 				again := writeTreeName(n.name, top)
 				if n.property {

@@ -28,7 +28,7 @@ type luceneRef struct {
 	away bool  // some of it is in a data store
 }
 
-// isLucene says by the names of properties whether a node is a file of an index.
+// isLucene reports, by the names of properties, whether a node is a file of an index.
 func isLucene(t *segment.Template) bool {
 	data, known := false, false
 	for _, p := range t.Properties {
@@ -52,7 +52,7 @@ func (f *filesReader) lucene(ctx context.Context, e *format.Entry, n segment.Nod
 	return f.lost(e, err)
 }
 
-// luceneTime is a number of milliseconds, where other nodes have a date.
+// luceneTime reads a number of milliseconds, which files of an index have instead of a date.
 func (f *filesReader) luceneTime(ctx context.Context, n segment.Node) (at time.Time, err error) {
 	millis, ok, err := f.number(ctx, n, lastModified)
 	if ok && millis > 0 {
@@ -61,7 +61,7 @@ func (f *filesReader) luceneTime(ctx context.Context, n segment.Node) (at time.T
 	return at, f.unlessDamage(err)
 }
 
-// number is a property of one value that is a number.
+// number reads a property with one value that is a number.
 func (t *treeReader) number(ctx context.Context, n segment.Node, name string) (int64, bool, error) {
 	const longest = 20
 	text, err := textProperty(ctx, n, name, longest)
@@ -118,7 +118,7 @@ func (f *filesReader) luceneSize(ctx context.Context, n segment.Node) (size, blo
 	return (count-1)*blob + last, blob, v.External(), nil
 }
 
-// luceneExtents yields where bytes from off to end of such a file lie.
+// luceneExtents yields where bytes from off to end of such a file are stored.
 func (t *treeReader) luceneExtents(ctx context.Context, ref luceneRef, size, off, end int64, yield func(format.Extent, error) bool) error {
 	n, err := t.records.Node(ctx, ref.node)
 	if err != nil {

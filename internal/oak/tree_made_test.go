@@ -274,8 +274,8 @@ func TestPartsOfValuesAreRead(t *testing.T) {
 	}
 }
 
-// A list of children is read in batches, each of which begins where the one before it
-// ended. Of a damaged list too that ends, and tells whether something is missing.
+// A list of children is read in batches, each of which begins where the previous one ended. For a
+// damaged list too, that ends and reports whether something is missing.
 func TestBatchesAreWhatOneListWouldBe(t *testing.T) {
 	testkit.Serial(t)
 	rnd := testkit.Rand(t)
@@ -292,7 +292,7 @@ func TestBatchesAreWhatOneListWouldBe(t *testing.T) {
 		b := bytes.Clone(st.Get(tar.path))
 		for range round {
 			if e := tar.at(rnd.IntN(tar.len())); e.ID.IsData() {
-				// Among the records, or what they refer to is not there any more.
+				// Damage within the records, or something that they refer to is missing.
 				copy(b[e.Pos+int64(rnd.IntN(e.Len)):][:4], noise(4+rnd.IntN(4)))
 			}
 		}
@@ -459,7 +459,7 @@ func TestTreesThatNeverEndDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bytes.Clone(st.Get(tar.path))
-	const childAt = 12 // behind stable id and template
+	const childAt = 12 // after stable ID and template
 	binary.BigEndian.PutUint32(b[e.Pos+int64(rec.Pos())+childAt+2:], uint32(loop.Number))
 	st.Put(tar.path, b)
 	resum(t, st)
@@ -500,8 +500,8 @@ func TestTreesThatNeverEndDo(t *testing.T) {
 	}
 }
 
-// A value whose segment is not there is found missing when it is read, a node when it
-// is listed; both say which segment, and what is beside them is whole.
+// A value whose segment is missing is reported when it is read, a node when it is listed. Both
+// errors name the segment, and the siblings are intact.
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	var data segment.ID
 	root := func(m maker) segment.RecordID {

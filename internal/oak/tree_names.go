@@ -8,32 +8,31 @@ import (
 	"unicode/utf8"
 )
 
-// Names of nodes and properties are those of the tree, but for what no path can hold,
-// or no file system would. Of such a name, bytes are written as % and two upper-case
-// digits of hex:
+// Names of nodes and properties are those of the tree, except for those that a path or a file
+// system cannot represent. In such a name, bytes are written as % and two upper-case hex digits:
 //
-//	. and ..             all of it
+//	. and ..             the whole name
 //	/ and \              which Oak does not allow, and some systems read as a slash
 //	control characters   and bytes that are not UTF-8
-//	:                    at the top, behind a single letter: it looks like a drive
+//	:                    at the top, after a single letter: it looks like a drive
 //	%                    where what follows would make one of these forms
 //
-// An empty name is a % alone. Of a property and a child of one name, which Oak allows,
-// the property has propertyMark behind its name. What is lost of a node's children
-// with its name is lostMark and a number, counted from 1 in the order of the children.
+// An empty name is written as a single %. Oak allows a property and a child of the same name;
+// then the property has propertyMark after its name. A child whose name is lost is called
+// lostMark and a number, counted from 1 in the order of the children.
 const (
 	propertyMark = "%prop"
 	lostMark     = "%lost"
 )
 
-// treeName is an element of a path that was read.
+// treeName is a parsed element of a path.
 type treeName struct {
 	name     string // in the store
 	property bool   // it has the mark of a property
 	lost     int    // number of a lost child, else 0
 }
 
-// readTreeName is the inverse of writeTreeName, and of the marks, and accepts nothing else.
+// readTreeName is the inverse of writeTreeName and of the marks, and accepts nothing else.
 func readTreeName(elem string, top bool) (n treeName, ok bool) {
 	if digits, ok := strings.CutPrefix(elem, lostMark); ok {
 		n.lost, ok = readIndex(digits)
@@ -47,8 +46,8 @@ func readTreeName(elem string, top bool) (n treeName, ok bool) {
 	return n, writeTreeName(n.name, top) == text
 }
 
-// readFileName reads an element of a path of files, which is as the tree has it or, where
-// it has a % that means nothing there, the name itself.
+// readFileName reads an element of a path of files. It is escaped as in the tree or, if it has a
+// % that escapes nothing, the name itself.
 func readFileName(elem string, top bool) (treeName, bool) {
 	said, ok := readTreeName(elem, top)
 	if !ok && strings.ReplaceAll(writeTreeName(elem, top), "%25", "%") == elem {
@@ -107,7 +106,7 @@ func escapeName(name string, top bool) string {
 	return b.String()
 }
 
-// readEscape reads the digits behind a % that stand for a byte which names are without.
+// readEscape reads the digits after a % if they represent a byte that names cannot contain.
 func readEscape(s string) (c byte, ok bool) {
 	if len(s) < 2 || strings.Trim(s[:2], "0123456789ABCDEF") != "" {
 		return 0, false

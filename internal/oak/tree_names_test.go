@@ -9,7 +9,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// decoded is the name of an element of a path, by what docs/oak.md says of it and no more.
+// decoded is the name of an element of a path, using only what docs/oak.md describes.
 func decoded(elem string) string {
 	if elem == "%" {
 		return ""

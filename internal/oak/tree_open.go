@@ -13,16 +13,16 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// What chooses the tree that is shown.
+// Parameters that select the tree that is shown.
 const (
 	// revisionParam is UUID:NUMBER, or a time: the newest revision not after it.
 	revisionParam = "revision"
-	// checkpointParam is the name of one.
+	// checkpointParam is the name of a checkpoint.
 	checkpointParam = "checkpoint"
-	// superParam, if "true", shows what Oak keeps above the tree: root and checkpoints.
+	// superParam, if "true", shows what Oak stores above the tree: root and checkpoints.
 	superParam = "super"
-	// datastoreParam is where the content of external binaries is: a FileDataStore,
-	// by an address, or by a path from the folder that the store lies in.
+	// datastoreParam is where the contents of external binaries are: a FileDataStore, given by an
+	// address or by a path relative to the folder that contains the store.
 	datastoreParam = "datastore"
 )
 
@@ -31,8 +31,8 @@ const (
 	checkpointsName = "checkpoints"
 )
 
-// treeDepth is how deep a tree may be where nobody says: deeper than the house's
-// limit of nested structures, for levels cost little here.
+// treeDepth is the default limit of a tree's depth. It is larger than holdall's general limit of
+// nested structures, because levels cost little here.
 const treeDepth = 1000
 
 func newTree(ctx context.Context, r *repository, records *segment.Reader, o format.OpenOptions) (*treeReader, error) {
@@ -53,8 +53,8 @@ func newTree(ctx context.Context, r *repository, records *segment.Reader, o form
 	return t, nil
 }
 
-// choose finds the node that is shown as the root. It reads the journal and the super
-// root, and what is on the way to a checkpoint.
+// choose finds the node that is shown as the root. It reads the journal, the super root and, for
+// a checkpoint, the nodes on the path to it.
 func (t *treeReader) choose(ctx context.Context, param map[string]string) (err error) {
 	super := param[superParam] == "true"
 	if super && t.checkpoint != "" {
@@ -77,10 +77,10 @@ func (t *treeReader) choose(ctx context.Context, param map[string]string) (err e
 	return err
 }
 
-// errNoChild is what is missing on the way to what is shown.
+// errNoChild means that a node on the path to the shown root does not exist.
 var errNoChild = errors.New("no such child")
 
-// down goes from the top to a child of it, and to a child of that.
+// down descends from the top to a child of it, then to a child of that, and so on.
 func (t *treeReader) down(ctx context.Context, names ...string) error {
 	var missing string
 	var err error
@@ -114,8 +114,8 @@ func (t *treeReader) revision(ctx context.Context, said string) (repo.Entry, err
 	return t.revisionAt(ctx, limit)
 }
 
-// revisionAt finds the newest revision that is not after a time, and is there. What a
-// line without a time says of that nobody knows.
+// revisionAt finds the newest revision that exists and is not after a time. The time of a line
+// without one is not known.
 func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entry, error) {
 	if t.list.Journal == nil {
 		_, err := t.head(ctx)
@@ -132,7 +132,7 @@ func (t *treeReader) revisionAt(ctx context.Context, limit time.Time) (repo.Entr
 	return repo.Entry{}, fmt.Errorf("oak: %s: no revision at or before %s: %w", t.list.Path(repo.Journal), limit.Format(time.RFC3339), fs.ErrNotExist)
 }
 
-// journalFault makes a CorruptError of what is wrong with a journal.
+// journalFault converts an error about a journal to a CorruptError.
 func (t *treeReader) journalFault(err error) error {
 	if e, ok := errors.AsType[*repo.Error](err); ok {
 		code := format.Dangling
@@ -146,7 +146,7 @@ func (t *treeReader) journalFault(err error) error {
 	return err
 }
 
-// Classes of what can be wrong with a tree.
+// Classes of faults of a tree.
 const (
 	noHead         = "no-head"         // the journal leads nowhere
 	headRewound    = "head-rewound"    // it leads to an older revision than it should
@@ -154,11 +154,11 @@ const (
 	missingSegment = "missing-segment" // that a record refers to
 	badRecord      = "bad-record"
 	badChecksum    = "checksum"      // of a segment
-	treeLimit      = "tree-limit"    // more than may be believed
+	treeLimit      = "tree-limit"    // more than may be trusted
 	externalBlob   = "external-blob" // content that is in a data store
 )
 
-// treeFault is a CorruptError about a place in a segment.
+// treeFault makes a CorruptError about a place in a segment.
 func (r *repository) treeFault(class string, id segment.ID, off int64, msg string, args ...any) *format.CorruptError {
 	c := fault(class, r.list.Dir, -1, msg, args...)
 	if tar, e, ok := r.locate(id); ok {
@@ -168,8 +168,8 @@ func (r *repository) treeFault(class string, id segment.ID, off int64, msg strin
 	return c
 }
 
-// damage makes a CorruptError of an error that says that a part of the tree is
-// damaged. It returns nil if the error is of something else: the store, or the caller.
+// damage converts an error about a damaged part of the tree to a CorruptError. It returns nil for
+// any other error, of the store or the caller.
 func (r *repository) damage(err error) *format.CorruptError {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return c
@@ -189,7 +189,7 @@ func (r *repository) damage(err error) *format.CorruptError {
 	return r.treeFault(class, e.Segment, e.Off, "%v", e)
 }
 
-// corrupt is damage as an error about an entry; other errors stay what they are.
+// corrupt converts damage to an error about an entry. It returns other errors unchanged.
 func (r *repository) corrupt(err error, entry string) error {
 	c := r.damage(err)
 	if c == nil {
@@ -200,7 +200,7 @@ func (r *repository) corrupt(err error, entry string) error {
 	return &about
 }
 
-// lost notes that damage hides an entry. It returns errors that are of something else.
+// lost records that damage hides an entry. It returns other errors.
 func (t *treeReader) lost(e *format.Entry, err error) error {
 	err = t.corrupt(err, e.Name)
 	c, ok := err.(*format.CorruptError)

@@ -60,7 +60,7 @@ func datastoreOf(t testing.TB, st *storetest.Mem, name string) (there bool) {
 	return there
 }
 
-// expectedTree is what the reference says of a fixture's head.
+// expectedTree is what the reference reads from a fixture's head.
 type expectedTree struct {
 	JournalNewestFirst [][2]any
 	Head               struct {
@@ -223,8 +223,8 @@ func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
 	}
 }
 
-// The reference gives up a node with all that is below it when it cannot read one of
-// the names of its children. Here what is lost is named, and the rest is as it was.
+// The reference drops a node with everything below it if it cannot read one of the names of its
+// children. Here what is lost is named, and the rest is unchanged.
 func TestADamagedSegmentCostsNoMoreThanItHas(t *testing.T) {
 	const name, where = "corrupt-segment-magic", 38913
 	st := fixture(t, name)
@@ -295,7 +295,7 @@ func factOf(about format.About, key string) string {
 	return ""
 }
 
-// near is a store at hand, of which small parts cost little.
+// near is a local store, in which small reads cost little.
 type near struct{ store.Store }
 
 func (near) Can() store.Abilities { return store.Abilities{Near: true} }
@@ -349,7 +349,7 @@ func TestAPathNearByReadsPartsOfSegments(t *testing.T) {
 	}
 }
 
-// Every path that a walk finds is found by itself, and lists what the walk found.
+// Lookup finds every path that a walk finds, and listing it yields what the walk found.
 func TestPathsAreFoundAsWalksFindThem(t *testing.T) {
 	testkit.Serial(t)
 	rnd := testkit.Rand(t)

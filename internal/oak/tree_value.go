@@ -22,8 +22,8 @@ const (
 	blobAttr     = "blob"     // the name of content that is in a data store
 )
 
-// What the content of an entry is made of. Handles name records and hold none: who
-// keeps entries keeps no segments.
+// What the content of an entry is made of. Handles contain names of records, not segments, so
+// keeping entries does not keep segments in memory.
 type (
 	valueRef segment.RecordID // a value in the segments
 	blobRef  string           // an object of the data store
@@ -36,7 +36,7 @@ type (
 // isBinaries reports whether a property is a directory of its values.
 func isBinaries(p segment.Property) bool { return p.Multi && p.Type == segment.Binary }
 
-// properties calls do with the entries of a node's properties, and what they are of.
+// properties calls do with the entry of each of a node's properties, and with the property.
 func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entry, segment.Property) error) error {
 	n, err := t.records.Node(ctx, s.id)
 	if err != nil {
@@ -62,9 +62,8 @@ func (t *treeReader) properties(ctx context.Context, s spot, do func(format.Entr
 	return nil
 }
 
-// propertyEntry is the entry of a node's property. A single value is a file, several
-// are a file with a JSON array of them as text, whatever they are, and several
-// binaries are a directory.
+// propertyEntry returns the entry of a node's property. A single value is a file. Several values,
+// of any type, are a file with a JSON array of their texts. Several binaries are a directory.
 func (t *treeReader) propertyEntry(ctx context.Context, name string, node segment.RecordID, p segment.Property, lost error) (format.Entry, error) {
 	e := format.Entry{Name: name, Kind: format.Property, Attr: map[string]string{typeAttr: p.Type.String()}}
 	if p.Multi {
@@ -94,7 +93,7 @@ func (t *treeReader) propertyEntry(ctx context.Context, name string, node segmen
 	return e, err
 }
 
-// binaries tells of the values of a property that is a directory of them.
+// binaries yields the values of a property that is a directory.
 func (t *treeReader) binaries(ctx context.Context, dir string, p segment.Property, tell func(format.Entry) error) error {
 	i := 0
 	for v, err := range p.Values(ctx) {
@@ -136,7 +135,7 @@ func (t *treeReader) content(ctx context.Context, e *format.Entry, v segment.Val
 	return err
 }
 
-// external says of a value in a data store what it is called, how long it is and where it is.
+// external returns the ID, the size and the place of a value in a data store.
 func (t *treeReader) external(ctx context.Context, v segment.Value) (id string, size int64, ref blobRef, err error) {
 	id, err = v.BlobID(ctx, mostBlobID)
 	if err != nil {
@@ -152,8 +151,8 @@ func (t *treeReader) external(ctx context.Context, v segment.Value) (id string, 
 	return id, size, blobRef(strings.TrimSuffix(t.datastore, "/") + "/" + object), nil
 }
 
-// Extents of a value are inline where it lies among records, which were read to find
-// it, and runs of a tar where it fills segments of its own.
+// Extents yields the extents of a value. They are inline where the value is stored in records,
+// which were read to find it, and runs of a tar where it fills segments of its own.
 func (t *treeReader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
 	return func(yield func(format.Extent, error) bool) {
 		off = max(off, 0)
@@ -211,8 +210,8 @@ func (t *treeReader) valueExtents(ctx context.Context, id segment.RecordID, size
 	return nil
 }
 
-// place says where a piece lies, from which a run of content comes. It is inline if it lies
-// among records, or if there are several copies, of which one may be damaged.
+// place sets where a piece is stored that a run of content comes from. It is inline if it is
+// stored in records, or if there are several copies, because one of them may be damaged.
 func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piece) error {
 	tar, e, ok := t.locate(p.Segment)
 	if !p.Segment.IsData() && !slices.ContainsFunc(t.tars, func(other *segmentTar) bool {
@@ -235,7 +234,7 @@ func (t *treeReader) place(ctx context.Context, x *format.Extent, p segment.Piec
 	return err
 }
 
-// pieceBytes are those of a piece among records, not to be changed.
+// pieceBytes returns the bytes of a piece within records. They must not be changed.
 func (t *treeReader) pieceBytes(ctx context.Context, p segment.Piece) ([]byte, error) {
 	s, err := t.records.Segment(ctx, p.Segment)
 	if err != nil {
@@ -247,7 +246,7 @@ func (t *treeReader) pieceBytes(ctx context.Context, p segment.Piece) ([]byte, e
 	return s.Slice(p.Off, p.Len)
 }
 
-// inlineRun is how much of an array is made at once.
+// inlineRun is how many bytes of an array are generated at once.
 const inlineRun = 64 << 10
 
 // arrayExtents makes the bytes of an array, and yields those from off to end.
@@ -286,9 +285,9 @@ func (t *treeReader) arrayExtents(ctx context.Context, ref arrayRef, off, end in
 	return err
 }
 
-// array calls do with the parts of a JSON array of a property's values, until it
-// returns false. All are strings with the text that is stored, as only that is the
-// same in every type; bytes that are not UTF-8 stay as they are.
+// array calls do with the parts of a JSON array of a property's values, until it returns false.
+// All values are strings with the stored text, because only that is the same in every type. Bytes
+// that are not UTF-8 are unchanged.
 func (t *treeReader) array(ctx context.Context, p segment.Property, do func([]byte) bool) error {
 	before := []byte(`["`)
 	i := 0
@@ -322,7 +321,7 @@ func (t *treeReader) array(ctx context.Context, p segment.Property, do func([]by
 	return nil
 }
 
-// escapeJSON calls do with b as it is within a JSON string.
+// escapeJSON calls do with the parts of b, escaped for a JSON string.
 func escapeJSON(b []byte, do func([]byte) bool) bool {
 	for len(b) > 0 {
 		i := 0

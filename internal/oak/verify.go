@@ -15,8 +15,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// verify says what is wrong with a store, and what that means to its owner: of a
-// single tar, what can be said of it alone.
+// verify reports what is wrong with a store, and what that means to its owner. For a single tar
+// it reports what can be determined from that tar.
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
@@ -95,12 +95,12 @@ func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)
 		err = all.Add(binary.LittleEndian.AppendUint32(all.Buffer(), uint32(i)))
 	}
 	if ended := all.Close(); err == nil {
-		err = ended // of the blocks, all of which have been taken now
+		err = ended // of the blocks, which have all been received now
 	}
 	return err
 }
 
-// problemOf puts what an audit found into the house's words.
+// problemOf converts a problem of an audit to holdall's general form.
 func (r *repository) problemOf(p audit.Problem) format.Problem {
 	out := format.Problem{Code: p.Class.Code, Class: p.Class.String(), Severity: p.Severity, Volume: r.list.Dir, Off: p.Off, Message: p.What + ": " + p.Class.Meaning}
 	if p.Tar != "" {

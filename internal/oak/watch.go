@@ -16,21 +16,22 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Watcher follows the head of a store that is being written. It belongs to one goroutine.
+// A Watcher follows the head of a store that another program writes to. It must be used by one
+// goroutine.
 type Watcher struct {
 	s    *Store
 	path string
-	last repo.Entry // the newest revision that was told of
+	last repo.Entry // the newest revision that was reported
 	from string     // that it is compared with: the newest that could be read; empty is none
 	size int64      // of the journal when it was looked at; -1 is never
 }
 
 type WatchOptions struct {
-	Path string // of the node below which changes are told; empty is the root
-	From string // the revision or the time behind which to begin; empty is the head
+	Path string // of the node below which changes are reported; empty is the root
+	From string // the revision or the time after which to begin; empty is the head
 }
 
-// An Arrival is a revision that the journal has got.
+// An Arrival is a new revision in the journal.
 type Arrival struct {
 	Revision string     `json:"revision"`
 	Time     *time.Time `json:"time,omitempty"`
@@ -38,7 +39,7 @@ type Arrival struct {
 	Changes  []Change   `json:"changes"`
 	More     bool       `json:"more,omitempty"` // there are more than are listed
 	Lost     string     `json:"lost,omitempty"` // why it cannot be compared
-	// Gap says that the journal was written anew: what came before this one is not known.
+	// Gap means that the journal was rewritten: what came before this revision is not known.
 	Gap bool `json:"gap,omitempty"`
 }
 
@@ -80,13 +81,12 @@ func (w *Watcher) begin(ctx context.Context, from string) error {
 	return nil
 }
 
-// Doubt is that of the store when the watch began.
+// Doubt returns the Doubt of the store when the watch began.
 func (w *Watcher) Doubt() *format.Problem { return w.s.Doubt() }
 
 func (w *Watcher) Close() error { return w.s.Close() }
 
-// Next yields the revisions that have come since it was called, the oldest first; none if
-// there are none.
+// Next yields the revisions that are new since the last call, the oldest first, if there are any.
 func (w *Watcher) Next(ctx context.Context) iter.Seq2[Arrival, error] {
 	return pipe.Told(func(tell func(Arrival) error) error {
 		info, err := store.Briefly(w.s.r.st, w.s.r.list.Path(repo.Journal)).Info(ctx)
@@ -114,14 +114,14 @@ func (w *Watcher) Next(ctx context.Context) iter.Seq2[Arrival, error] {
 				return err
 			}
 		}
-		// Only now is all told of that the journal had.
+		// Only now has everything in the journal been reported.
 		w.size, err = w.s.journalSize(ctx)
 		return err
 	})
 }
 
-// news are the revisions behind the last one in the journal, the newest first. If that is
-// not found there, it is the newest alone.
+// news returns the revisions after the last reported one in the journal, the newest first. If
+// that one is not found, it returns only the newest.
 func (w *Watcher) news(ctx context.Context) (all []repo.Entry, found bool, err error) {
 	for e, err := range w.s.r.journal(ctx) {
 		if _, bad := err.(*repo.Error); bad {
@@ -162,7 +162,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 		return lost(err)
 	}
 	before, err := w.s.TreeNamed(ctx, w.from)
-	if err != nil { // it has gone meanwhile
+	if err != nil { // it has been removed since
 		w.from = a.Revision
 		return lost(err)
 	}
@@ -183,7 +183,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 	return a, nil
 }
 
-// journalSize is how long the journal was when the store was opened.
+// journalSize returns the size of the journal when the store was opened.
 func (s *Store) journalSize(ctx context.Context) (int64, error) {
 	o, err := s.r.file(ctx, repo.Journal)
 	if err != nil {
@@ -193,7 +193,7 @@ func (s *Store) journalSize(ctx context.Context) (int64, error) {
 	return info.Size, errors.Join(err, o.Close())
 }
 
-// renew opens a store again, as it is now. Tars that are as they were are not read again.
+// renew reopens a store in its present state. It does not read unchanged tars again.
 func (s *Store) renew(ctx context.Context) error {
 	was := s.r
 	r := &repository{st: was.st, name: was.name, limits: was.limits, trusting: was.trusting, release: func() {}, had: map[string]*segmentTar{}}

@@ -13,7 +13,8 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// A Where is a condition on a property of a node. Of several values one is enough.
+// A Where is a condition on a property of a node. If the property has several values, one must
+// match.
 type Where struct {
 	name   string
 	op     string // empty: the property is there; "!": it is not
@@ -22,8 +23,9 @@ type Where struct {
 	time   time.Time  // zero if it is none
 }
 
-// ParseWhere reads NAME, !NAME, or NAME, an operator and a value: =, !=, <, <=, > and >= compare
-// numbers, dates or texts, whatever the property is, and ~ looks for a part of a text.
+// ParseWhere parses NAME, !NAME, or NAME, an operator and a value. The operators =, !=, <, <=, >
+// and >= compare numbers, dates or texts, whatever the type of the property is, and ~ searches
+// for a part of a text.
 func ParseWhere(s string) (w Where, err error) {
 	i := strings.IndexAny(s, "=<>~")
 	if i < 0 {
@@ -68,7 +70,7 @@ func timeIn(s string) (at time.Time, err error) {
 	return at, err
 }
 
-// match says whether a node is such. What damage hides is an error.
+// match reports whether a node is such. What damage hides is an error.
 func (w Where) match(ctx context.Context, n segment.Node) (bool, error) {
 	p, ok, err := n.Property(ctx, w.name)
 	switch {
@@ -95,10 +97,10 @@ func (w Where) match(ctx context.Context, n segment.Node) (bool, error) {
 	return w.op == "!=", nil
 }
 
-// mostCompared is how much of a text is compared by order, or searched.
+// mostCompared limits how much of a text is compared by order, or searched.
 const mostCompared = 1 << 20
 
-// value says whether a value is such; of != whether it is equal.
+// value reports whether a value matches; for != whether it is equal.
 func (w Where) value(ctx context.Context, typ segment.PropertyType, v segment.Value) (bool, error) {
 	if typ == segment.Binary { // by its length
 		size := v.Len()

@@ -34,11 +34,11 @@ const (
 	mostTar  = 1 << 30 // Oak takes 2 GiB, and a tar gets longer by a segment and its end
 )
 
-// treeWriter writes a store of one revision. Names are as treeReader has them, and what
-// it yields becomes what it was; a file becomes an nt:file.
+// treeWriter writes a store with one revision. Names are those of treeReader. Nodes and
+// properties from a treeReader keep their types; a file becomes an nt:file.
 //
-// The root has no properties, like that of a store that Oak has just made. It is no
-// rep:root, which must have a jcr:system.
+// The root has no properties, as in a store that Oak has just made. It is not a rep:root, which
+// must have a jcr:system.
 type treeWriter struct {
 	below  *noting
 	stage  *store.Stage
@@ -76,7 +76,7 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 	return w, nil
 }
 
-// missingFolder is what a node is that something is below, and nothing more is known of.
+// missingFolder is a node that is only known because another one is below it.
 var missingFolder = []segment.NewProperty{nameProperty(primaryTypeName, folderType)}
 
 func noPlace(e format.Entry, why string, a ...any) error {
@@ -110,7 +110,7 @@ func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error
 }
 
 func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
-	// Of several binaries each follows the folder that stands for their property.
+	// If there are several binaries, each follows the folder that represents their property.
 	digits, below := strings.CutPrefix(e.Name, w.arrays+"/")
 	if i, ok := readIndex(digits); ok && below && w.arrays != "" && e.Kind == format.Property {
 		return w.addElement(ctx, e, i, r)
@@ -130,7 +130,7 @@ func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
 	return noPlace(e, "a %s cannot be stored in a tree", e.Kind)
 }
 
-// path takes a name apart into those of nodes, and of a property at the end.
+// path splits a name into those of nodes, and of a property at the end.
 func (w *treeWriter) path(e format.Entry) ([]string, error) {
 	if class := format.NameFault(e.Name); class != "" && class != "name-too-long" {
 		return nil, noPlace(e, "%s", format.NameAdvice(class))
@@ -172,7 +172,7 @@ func dated(to []segment.NewProperty, name string, at time.Time) []segment.NewPro
 	return append(to, textOf(name, segment.Date, at.Format("2006-01-02T15:04:05.000Z")))
 }
 
-// addFile adds what Jackrabbit's tools make of a file.
+// addFile adds a file as Jackrabbit's tools do.
 func (w *treeWriter) addFile(ctx context.Context, e format.Entry, path []string, r io.Reader) error {
 	content := append(path[:len(path):len(path)], jcrContent)
 	if err := w.tree.CheckPath(content); err != nil {
@@ -192,7 +192,7 @@ func (w *treeWriter) addFile(ctx context.Context, e format.Entry, path []string,
 	return w.tree.Set(content, newtree.Property{Name: dataName, Type: segment.Binary}, v)
 }
 
-// contentError says of content that is too much for Oak that it is about the entry.
+// contentError adds the entry to an error about content that is too large for Oak.
 func (w *treeWriter) contentError(e format.Entry, err error) error {
 	if s, ok := errors.AsType[*segment.Error](err); ok && s.Class == segment.Limit {
 		return noPlace(e, "%s", s.What)
@@ -229,7 +229,8 @@ func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []str
 	return w.tree.Set(path, p, v)
 }
 
-// value is a single property's, or of several binaries. What a data store has stays there.
+// value adds the value of a single property, or one of several binaries. Contents in a data store
+// stay there.
 func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtree.Value, error) {
 	if id, ok := e.Attr[blobAttr]; ok && len(id) <= mostBlobID {
 		return newtree.External(id), nil
@@ -257,7 +258,7 @@ func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *s
 	return w.tree.SetElement(path[:last], path[last], i, v)
 }
 
-// addArray adds a property of several values, of which the content is a JSON array.
+// addArray adds a property of several values, whose content is a JSON array.
 func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string, p newtree.Property, r *sized) error {
 	values := &arrayReader{in: bufio.NewReader(r)}
 	n := 0
@@ -282,7 +283,7 @@ func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string
 	return w.tree.SetElements(path, p, n)
 }
 
-// sized is content that must be as long as its entry says.
+// sized is content that must be as long as its entry's size.
 type sized struct {
 	ctx context.Context
 	e   format.Entry
@@ -303,7 +304,7 @@ func (s *sized) Read(p []byte) (int, error) {
 	case err == nil && s.ctx.Err() != nil:
 		err = context.Cause(s.ctx)
 	case err == io.ErrUnexpectedEOF:
-		// Readers below take it for the end of what they read in parts.
+		// Functions that read content in parts would interpret this error as its end.
 		err = fmt.Errorf("%s: content: %w", format.Escape(s.e.Name), err)
 	}
 	if err != nil && err != io.EOF {
@@ -361,15 +362,15 @@ func (w *treeWriter) Abort() error {
 	return w.release()
 }
 
-// noting is a store that knows what it was given, so that of a store that cannot be
-// published whole nothing stays.
+// noting is a store that records what was written to it, so that nothing remains of a store that
+// cannot be published completely.
 type noting struct {
 	store.Store
 	open []store.Writer
 	made []string
 }
 
-// Can says that objects are created, and that is all.
+// Can reports that objects can be created, and nothing else.
 func (n *noting) Can() store.Abilities { return store.Abilities{Create: n.create} }
 
 func (n *noting) create(ctx context.Context, name string, wish store.Wishes) (store.Writer, error) {
@@ -380,7 +381,7 @@ func (n *noting) create(ctx context.Context, name string, wish store.Wishes) (st
 	return notingWriter{out, n, name}, err
 }
 
-// close gives back what writers may hold behind their Commit.
+// close releases what writers may keep after their Commit.
 func (n *noting) close() error {
 	var errs []error
 	for _, out := range n.open {

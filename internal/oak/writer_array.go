@@ -11,8 +11,8 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// An arrayReader takes apart a JSON array of strings, in memory for none of them. After
-// next it reads the string. Bytes that are not UTF-8 stay as they are.
+// An arrayReader parses a JSON array of strings, without keeping any of them in memory. After
+// next, it reads the string. Bytes that are not UTF-8 are unchanged.
 type arrayReader struct {
 	in     *bufio.Reader
 	at     int64
@@ -35,7 +35,7 @@ func (a *arrayReader) byte() byte {
 	return c
 }
 
-// token returns the next byte that is no blank.
+// token returns the next byte that is not white space.
 func (a *arrayReader) token() byte {
 	for {
 		switch c := a.byte(); c {
@@ -52,7 +52,8 @@ func (a *arrayReader) fail(expected string, found byte) {
 	}
 }
 
-// next goes to the next string; false is the end, which must be that of the content.
+// next moves to the next string. It returns false at the end, which must be the end of the
+// content.
 func (a *arrayReader) next() bool {
 	first := !a.begun
 	if first {

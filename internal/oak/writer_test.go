@@ -325,7 +325,7 @@ func (z *endless) Read(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// discarding is a store for which the content of what is written is nothing.
+// discarding is a store that discards the content of what is written.
 type discarding struct{ *storetest.Mem }
 
 func (d discarding) Can() store.Abilities {
@@ -369,8 +369,8 @@ func arrayOf(b []byte) (all []string, err error) {
 	return all, a.err
 }
 
-// FuzzArray takes what encoding/json takes, but for bytes that are not UTF-8 and halves
-// of surrogate pairs, and reads the same.
+// FuzzArray accepts what encoding/json accepts, except for bytes that are not UTF-8 and halves of
+// surrogate pairs, and reads the same.
 func FuzzArray(f *testing.F) {
 	for _, s := range []string{`[]`, ` [ "a" , "" ] `, `["\u00e4\ud83d\ude00\"\\\/\b\f\n\r\t"]`, `["a",]`, `[,]`, `["\ud800"]`, `["a" "b"]`, `["a"`, `[1]`, "[\"\x01\"]", ""} {
 		f.Add([]byte(s))

@@ -171,7 +171,7 @@ func (w *whitelist) readKeyword(word string) (*keyword, error) {
 	return k, nil
 }
 
-// valueError says where below a key a value is wrong, and why.
+// valueError reports where below a key a value is wrong, and why.
 type valueError struct{ at, expected, found string }
 
 func (e *valueError) Error() string {

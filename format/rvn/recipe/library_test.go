@@ -50,7 +50,7 @@ func object(t testing.TB, soname string, needed ...string) string {
 	return b.String()
 }
 
-// A stage has libraries of its own, two that need others, and some that are only
+// stage returns a bench with libraries of its own, two that need others, and some that are only
 // beside them.
 func stage(t *testing.T) *bench {
 	b := newBench(t, "raven/share/text")

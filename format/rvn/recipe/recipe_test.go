@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
-// A bench is what a recipe is made from: each of the files but those of root is
-// there if its text is not empty.
+// A bench has the input of a recipe. Each of the files, except those of root, exists if its text
+// is not empty.
 type bench struct {
 	dir       string // holds everything
 	whitelist string
@@ -133,8 +133,7 @@ func contains(t *testing.T, notices []string, want string) {
 	}
 }
 
-// The reference packed a tree like this; what it stored is beside the package it
-// made.
+// The reference has packed a tree like this. What it stored is beside the package.
 func TestTheReferencePacksTheSameAndSaysTheSame(t *testing.T) {
 	b := newBench(t, "usr/local/bin/not-listed", "usr/local/lib/lib.so", "usr/local/share/doc/no", "usr/local/unlisted/deep/f",
 		"usr/local/bin/daemon", "usr/local/bin/tool", "usr/local/etc/app.conf.sample", "usr/local/etc/secret",
@@ -199,7 +198,7 @@ ANY
 	for _, e := range want.Entries {
 		a := attr(t, e.Owner, e.Group, e.Mode)
 		usual := map[string]string{"directory": "0755", "regular": "0644", "symlink": "0777"}[e.Type]
-		switch { // the reference stores what an entry is in the end, not what was asked for
+		switch { // the reference stores what an entry finally is, not what was requested
 		case e.Owner == "root" && e.Mode == usual:
 			a = Attr{}
 		case e.Owner == "root":

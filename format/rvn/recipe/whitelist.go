@@ -175,7 +175,7 @@ func (w *whitelist) notice(line int, format string, args ...any) {
 //	@(owner,group,mode) path       file with attributes
 //	@dir path                      folder
 //	@dir(owner,group,mode) path    folder with attributes
-//	@keyword argument...           whatever KEYWORD.ucl says
+//	@keyword argument...           as KEYWORD.ucl specifies
 //	@comment...                    nothing
 //
 // The path of a file may contain spaces; arguments are separated by spaces.
@@ -333,7 +333,7 @@ func (w *whitelist) addFile(p string, a Attr) error {
 }
 
 // checkParents checks that the parents of a file will be packed. A symbolic link is packed as a
-// link. The reference finds a file behind a link when it reads the list, but not when it packs,
+// link. The reference follows a link to a file when it reads the list, but not when it packs,
 // and reports nothing.
 func (w *whitelist) checkParents(name string) error {
 	if w.packed[path.Dir(name)] {

@@ -200,8 +200,8 @@ func TestLongLinesAndLists(t *testing.T) {
 	}
 }
 
-// FuzzWhitelist takes any list to a folder with one of everything, and asks that
-// what comes out can be packed, or else that the fault has a place.
+// FuzzWhitelist applies any list to a folder with one file of every kind. The result must be
+// packable, or the fault must have a place.
 func FuzzWhitelist(f *testing.F) {
 	for _, s := range []string{
 		"bin/a\n/etc/c\n", "@(o,g,0640) bin/a\n", "@dir(o,g,2770) var/x\n@dir bin\n", "@do bin/a x\n@do etc\n",

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
-// What the byte behind a block says of it. The numbers above are RocksDB's.
+// The byte after a block is its kind of compression. Numbers above these are RocksDB's.
 const (
 	storedPlain  = 0
 	storedSnappy = 1
@@ -29,8 +29,8 @@ func checkBlock(raw []byte) *Error {
 	return nil
 }
 
-// decodeBlock checks a block with its trailer, and appends to dst[:0] what is in
-// it, which takes at most limit bytes. The result never shares memory with raw.
+// decodeBlock checks a block with its trailer, and appends its contents, at most limit bytes, to
+// dst[:0]. The result never shares memory with raw.
 func decodeBlock(dst, raw []byte, limit int) ([]byte, *Error) {
 	if f := checkBlock(raw); f != nil {
 		return nil, f
@@ -63,7 +63,7 @@ func decodeBlock(dst, raw []byte, limit int) ([]byte, *Error) {
 	return dst, nil
 }
 
-// inflate appends at most so many bytes of what is in b.
+// inflate appends at most most bytes of the decompressed contents of b.
 func inflate(dst, b []byte, most int) ([]byte, error) {
 	z, err := zlib.NewReader(bytes.NewReader(b))
 	if err != nil {
@@ -83,7 +83,7 @@ func readBlock(dst, raw []byte, limit int, r role) (b block, buf []byte, f *Erro
 	return b, buf, f
 }
 
-// A role is what a block is for: it decides what its keys and values must be.
+// A role is the purpose of a block. It determines what the block's keys and values must be.
 type role uint8
 
 const (
@@ -92,12 +92,12 @@ const (
 	roleMeta              // names; handles or numbers
 )
 
-// A block is the decoded entries of a block, all of which were checked:
+// A block is the decoded entries of a block, all of which have been checked:
 //
 //	uvar shared, uvar unshared, uvar value length, key suffix, value
 //	…
 //	u32 offsets of restarts, entries that share nothing with the one before
-//	u32 how many restarts there are
+//	u32 number of restarts
 type block struct {
 	entries  []byte
 	restarts []byte
@@ -106,12 +106,12 @@ type block struct {
 
 func (b *block) restart(i int) int { return int(binary.LittleEndian.Uint32(b.restarts[4*i:])) }
 
-// memory is about what the block takes of it.
+// memory returns about how much memory the block takes.
 func (b *block) memory() int64 { return int64(cap(b.entries) + 160) }
 
-// parseBlock checks every entry of a decoded block: that it lies within the block,
-// that keys ascend, and that restarts are where they are said to be. So whoever
-// goes through the block afterwards meets no errors.
+// parseBlock checks every entry of a decoded block: that it is within the block, that keys
+// ascend, and that restarts are at the recorded offsets. So iterating over the block afterwards
+// cannot fail.
 func parseBlock(b []byte, r role) (block, *Error) {
 	if len(b) < 4 {
 		return block{}, corruptf(0, "block: %d bytes, expected at least 4", len(b))

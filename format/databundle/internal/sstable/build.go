@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// What a directory that Writer wrote is called and says. The numbers are those of
-// a new database, and all are different, as LevelDB's are; a log number above a
-// table's would be refused by dacha. Level 6 is the last: nobody compacts it.
+// Names and numbers in a directory that Writer wrote. The numbers are those of a new database,
+// and all are different, as LevelDB's are. dacha would refuse a log number above a table's. Level
+// 6 is the last, so the tables are never compacted.
 const (
 	manifestNumber = 2
 	logNumber      = 3
@@ -70,7 +70,7 @@ func (w *blockBuilder) finish() []byte {
 	return binary.LittleEndian.AppendUint32(w.b, uint32(len(w.restarts)))
 }
 
-// reset begins another block. The last key of the one before stays, for the index.
+// reset begins the next block. It keeps the last key of the previous one for the index.
 func (w *blockBuilder) reset() { w.b, w.restarts, w.count = w.b[:0], w.restarts[:0], 0 }
 
 // appendBlock appends a block with its trailer, compressed if that saves an eighth:
@@ -132,7 +132,7 @@ type tableBuilder struct {
 
 	data     blockBuilder
 	index    blockBuilder
-	pending  handle // of the block behind which the next row comes
+	pending  handle // of the block after which the next row comes
 	key      []byte // internal
 	sep      []byte
 	place    []byte
@@ -177,8 +177,8 @@ func (t *tableBuilder) append(b []byte) handle {
 	return h
 }
 
-// finish appends what comes behind the rows, of which there must be one at least,
-// and returns the largest key.
+// finish appends what follows the rows, and returns the largest key. There must be at least one
+// row.
 func (t *tableBuilder) finish() (largest []byte) {
 	if t.data.count > 0 {
 		t.endBlock()
@@ -193,7 +193,7 @@ func (t *tableBuilder) finish() (largest []byte) {
 	return largest
 }
 
-// reset makes room for another table.
+// reset prepares t for the next table.
 func (t *tableBuilder) reset() {
 	t.data.reset()
 	t.index.reset()

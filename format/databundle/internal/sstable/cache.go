@@ -36,7 +36,7 @@ func (c *lru[K, V]) put(k K, v V) {
 	c.held += v.memory()
 }
 
-// pop takes out what was not used for longest.
+// pop removes the least recently used value.
 func (c *lru[K, V]) pop() V {
 	old := c.used.Remove(c.used.Back()).(*kept[K, V])
 	delete(c.at, old.k)
@@ -73,7 +73,7 @@ func (c *blockCache) put(t *table, off uint64, b *block) {
 	}
 }
 
-// maxOpenTables bounds how many objects, which may be files, are held open.
+// maxOpenTables limits how many objects, which may be files, are kept open.
 const maxOpenTables = 200
 
 // tables holds tables open, so that indexes take a bounded amount of memory. It may be
@@ -102,7 +102,7 @@ func (c *tables) hold(t *table, mine *openTable) (*openTable, error) {
 	defer c.mu.Unlock()
 	o := c.get(t)
 	if mine != nil && (o != nil || c.closed) {
-		mine.obj.Close() // somebody else was faster
+		mine.obj.Close() // another goroutine was faster
 	}
 	switch {
 	case c.closed:
@@ -127,7 +127,8 @@ func (c *tables) release(o *openTable) {
 	o.release()
 }
 
-// close closes what nobody uses, and lets the rest be closed by whoever does.
+// close closes the tables that are not in use. The others are closed when their users release
+// them.
 func (c *tables) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

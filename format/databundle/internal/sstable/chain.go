@@ -7,11 +7,10 @@ import (
 	"math/bits"
 )
 
-// A chain finds the data blocks of a table that has no index. Blocks follow each
-// other, each with its checksum behind it, but no block says how long it is. So
-// where one is known to begin, its end is where the checksum of all up to there is
-// what follows. Where none is known to begin, because the one before is damaged,
-// all pairs of a beginning and an end are tried, see [findBlock].
+// A chain finds the data blocks of a table that has no index. Blocks are adjacent, each followed
+// by its checksum, but the length of a block is not stored. If the beginning of a block is known,
+// its end is where the checksum of everything up to there follows. If it is not known because the
+// block before is damaged, all pairs of a beginning and an end are tried; see [findBlock].
 type chain struct {
 	w   *window
 	at  int64  // where the next block should begin
@@ -20,14 +19,14 @@ type chain struct {
 }
 
 const (
-	// usualBlock is how far the end of a block is looked for first, and longest
-	// what is found where its beginning is not known either.
+	// usualBlock is how far the end of a block is searched for first. It is also the size of
+	// the longest block that is found if its beginning is not known.
 	usualBlock = 64 << 10
 	searchRun  = 4 * usualBlock
 )
 
-// next returns the next data block, good until the one after; nil at the end. An *Error
-// says that something cannot be read, and what is behind it may be.
+// next returns the next data block, which is valid until the next call, or nil at the end. An
+// *Error means that something cannot be read; blocks after it may be readable.
 func (c *chain) next(ctx context.Context) (*block, error) {
 	for c.at < c.end {
 		raw, err := c.stored(ctx)
@@ -78,7 +77,7 @@ func blockLength(b []byte) int {
 	return 0
 }
 
-// skip goes on to where a sound block begins, or to the end, and says that it did.
+// skip continues where an intact block begins, or at the end, and reports that it did.
 func (c *chain) skip(ctx context.Context) error {
 	from := c.at
 	c.at = c.end
@@ -95,22 +94,22 @@ func (c *chain) skip(ctx context.Context) error {
 	return corruptf(-1, "table: no sound block here").at(c.w.name, from)
 }
 
-// findBlock returns where in b the sound block begins that ends first, or -1. It
-// takes time in proportion to the length of b, although there are as many pairs of
-// beginning and end as its square.
+// findBlock returns the beginning in b of the intact block that ends first, or -1. Its time is
+// proportional to the length of b, although the number of pairs of beginning and end is the
+// square of that.
 //
-// Let P(i) be the register of the checksum, begun as zero, before byte i. One that
-// is begun as I at s, as the checksum of a block is, is then, because all is linear,
+// Let P(i) be the register of the checksum before byte i, starting from zero. The checksum of a
+// block starts from I at the beginning s of the block. Because everything is linear, its register
+// before byte e is
 //
 //	P(e) + (P(s)+I)·x^(8(e-s))
 //
-// before byte e; and it has to be the complement of what is stored at e, C(e).
-// Multiplied by x^(-8e), that says
+// It must be the complement of what is stored at e, C(e). Multiplied by x^(-8e), that is
 //
 //	(P(s)+I)·x^(-8s) = (P(e)+C(e))·x^(-8e)
 //
-// of which one side knows the beginning only, and the other the end. So the left
-// sides are kept in a table where the right ones are looked up.
+// The left side depends only on the beginning, and the right side only on the end. So the left
+// sides are kept in a table, in which the right sides are looked up.
 func findBlock(b []byte) int {
 	begins := make(map[uint32]int32, len(b))
 	var p uint32            // P(i)
@@ -204,8 +203,8 @@ func (t *salvageIter) at() (key []byte, trailer uint64, val []byte) { return t.r
 
 func (t *salvageIter) close() { t.w.close() }
 
-// next goes to the next row that is above the last: what is not comes from a block
-// that does not belong where it was found.
+// next moves to the next row with a key above the last one. Other rows come from a block that
+// does not belong where it was found, and are skipped.
 func (t *salvageIter) next(ctx context.Context) (bool, error) {
 	for {
 		for t.row.b != nil && t.row.advance() {

@@ -12,9 +12,9 @@ type Problem struct {
 	Rows bool // rows may be lost
 }
 
-// Check reads every block of every table and reports what is wrong, and what was
-// noted when the directory was opened. It goes on behind what it finds; an error
-// is one of the store.
+// Check reads every block of every table, and reports what is wrong and what was noted when the
+// directory was opened. It continues after each finding. It returns an error only if the store
+// fails.
 func (db *DB) Check(ctx context.Context, report func(Problem)) error {
 	for _, p := range db.notes {
 		report(p)
@@ -53,7 +53,7 @@ type walk struct {
 	buf   []byte // decoded
 }
 
-// next returns the next block, good until the one after; nil at the end. An *Error says
+// next returns the next block, valid until the next call; nil at the end. An *Error means
 // that it cannot be read, and the next one may be.
 func (k *walk) next(ctx context.Context) (*block, error) {
 	if len(k.index.key) > 0 {
@@ -139,7 +139,7 @@ func (k *tableCheck) disorder(h handle, format string, a ...any) {
 // how many rows there are.
 const propertiesName = "rocksdb.properties"
 
-// meta checks what a table has besides rows, of which nothing depends.
+// meta checks what a table contains besides rows. Nothing depends on that.
 func (k *tableCheck) meta(ctx context.Context) error {
 	at := k.o.foot.meta
 	b, err := k.metaBlock(ctx, at)

@@ -36,7 +36,7 @@ type DB struct {
 	groups []group
 	tables tables
 	blocks blockCache
-	files  []File // but for tables
+	files  []File // except tables
 	mem    mem
 	notes  []Problem
 	suffix atomic.Int32 // the index of the suffix that the last table was found with
@@ -50,13 +50,13 @@ func join(dir, name string) string {
 	return strings.TrimSuffix(dir, "/") + "/" + name
 }
 
-// headLen is how much of CURRENT, a manifest or a log is asked for before its size
-// is known.
+// headLen is how many bytes of CURRENT, a manifest or a log are requested before its size is
+// known.
 const headLen = 64 << 10
 
-// First returns the requests that Open and the first use of a table make of a
-// directory that Writer wrote, of which the names are always the same. Of any
-// other directory they may find nothing.
+// First returns the requests that Open and the first use of a table make for a directory that
+// Writer wrote, where the names are always the same. In other directories these requests may find
+// nothing.
 func First(dir string) []store.Range {
 	return []store.Range{
 		{Name: join(dir, currentName), Len: headLen},
@@ -66,8 +66,8 @@ func First(dir string) []store.Range {
 	}
 }
 
-// Open reads CURRENT, the manifest and the logs of a directory. Tables are opened
-// when they are needed, so one that is missing or damaged is found later.
+// Open reads CURRENT, the manifest and the logs of a directory. Tables are opened when they are
+// needed, so missing or damaged ones are found later.
 func Open(ctx context.Context, st store.Store, dir string, o Options) (*DB, error) {
 	db := &DB{st: st, dir: dir, mem: mem{limit: o.maxLog()}}
 	db.tables.limit, db.blocks.limit = cmp.Or(o.IndexCache, 16<<20), cmp.Or(o.BlockCache, 4<<20)
@@ -119,9 +119,9 @@ func (db *DB) readManifest(ctx context.Context) error {
 	return nil
 }
 
-// readLogs replays what is in no table yet: the previous log and all from the
-// current one on. The manifest does not name those above, so the directory is
-// listed; where it cannot be, or where Writer wrote it, they are none.
+// readLogs replays what is in no table yet: the previous log, and all logs from the current one
+// on. The manifest does not name later logs, so the directory is listed to find them. If it
+// cannot be listed, or if Writer wrote it, there are none.
 func (db *DB) readLogs(ctx context.Context) error {
 	nums := []uint64{db.v.prevLog, db.v.logNum} // 0 is none
 	if !db.ours() {
@@ -182,8 +182,8 @@ func (db *DB) readLog(ctx context.Context, num uint64) error {
 
 func (db *DB) note(e *Error) { db.notes = append(db.notes, Problem{Err: e}) }
 
-// Notes returns what was odd and did not keep the directory from being opened: a
-// torn log, a log that is not there, tables that overlap.
+// Notes returns what was unusual but did not prevent opening the directory: an incomplete log, a
+// missing log, tables that overlap.
 func (db *DB) Notes() []Problem { return slices.Clone(db.notes) }
 
 // listed is a log or table of a directory.
@@ -220,8 +220,7 @@ func (db *DB) Get(ctx context.Context, key []byte) (value []byte, ok bool, err e
 	return append([]byte{}, h.val...), true, nil
 }
 
-// find asks the logs, then one level after the other: what is nearer the top is
-// newer.
+// find searches the logs, then one level after another. Higher levels are newer.
 func (db *DB) find(ctx context.Context, key []byte) (hit, error) {
 	if i := db.mem.search(key); i < len(db.mem.rows) && bytes.Equal(db.mem.key(i), key) {
 		return hit{true, db.mem.rows[i].trailer, db.mem.val(i)}, nil
@@ -289,8 +288,8 @@ func (db *DB) Files(ctx context.Context) ([]File, error) {
 	return files, nil
 }
 
-// Size is how long all files of the directory are together, tables by what the
-// manifest says of them.
+// Size returns the total size of all files of the directory, with the sizes of tables from the
+// manifest.
 func (db *DB) Size() (n int64) {
 	for _, g := range db.groups {
 		for _, t := range g.tables {

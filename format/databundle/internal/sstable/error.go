@@ -12,17 +12,17 @@ type Class uint8
 
 const (
 	Corrupt     Class = iota + 1 // bytes that break the format
-	Unsupported                  // sound, as far as can be told, but of another program
+	Unsupported                  // intact as far as can be determined, but written by another program
 	Missing                      // a file that is named and not there
-	Limit                        // more than may be believed or held in memory
+	Limit                        // more than may be trusted or kept in memory
 	Torn                         // a log that ends within a record: its writer was cut off
 )
 
-// An Error says which file of the directory breaks the format, where, and how.
-// Errors of the store are returned as they come.
+// An Error reports which file of the directory violates the format, where, and how. Errors of the
+// store are returned unchanged.
 //
-// What a parser finds has no Object yet, and its Offset is one within what was
-// parsed, or -1; see at.
+// An error of a parser has no Object yet, and its Offset is relative to what was parsed, or -1;
+// see at.
 type Error struct {
 	Class  Class
 	Object string // the name in the store
@@ -43,8 +43,8 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap makes what is missing an fs.ErrNotExist, and what is not supported an
-// errors.ErrUnsupported.
+// Unwrap returns fs.ErrNotExist if something is missing, and errors.ErrUnsupported if it is not
+// supported.
 func (e *Error) Unwrap() []error {
 	var all []error
 	if e.Err != nil {
@@ -69,8 +69,8 @@ func unsupportedf(off int64, format string, a ...any) *Error {
 	return faultf(Unsupported, off, format, a...)
 }
 
-// at gives what a parser found its object and place: base is where in the object
-// what was parsed begins, -1 if that is not known.
+// at adds the object and the place to a parser's error. base is the offset in the object where
+// the parsed bytes begin, or -1 if it is not known.
 func (e *Error) at(object string, base int64) *Error {
 	if e.Object = object; e.Offset > 0 && base >= 0 {
 		base += e.Offset
@@ -79,8 +79,8 @@ func (e *Error) at(object string, base int64) *Error {
 	return e
 }
 
-// readError makes of an error of the store what it means for the directory: a
-// file that is not there, or shorter than is said elsewhere.
+// readError converts an error of the store to one about the directory, if a file is missing or
+// shorter than recorded elsewhere.
 func readError(object string, off int64, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

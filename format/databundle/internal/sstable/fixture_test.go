@@ -77,7 +77,7 @@ func mustScan(t testing.TB, db *DB) []kv {
 	return all
 }
 
-// digest is what testdata/list_rows.py says of rows.
+// digest is what testdata/list_rows.py prints about rows.
 func digest(rows []kv) string {
 	h := sha256.New()
 	for _, r := range rows {
@@ -92,8 +92,8 @@ func digest(rows []kv) string {
 	return fmt.Sprintf("%d %s", len(rows), hex.EncodeToString(h.Sum(nil)))
 }
 
-// listings returns what the independent reader found: by name of the directory,
-// a digest or a class of error.
+// listings returns what the independent reader found: a digest or a class of error, by the name
+// of the directory.
 func listings(t testing.TB) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/rows.txt")
@@ -185,7 +185,7 @@ func checks(t testing.TB, db *DB) (all []Problem) {
 	return all
 }
 
-// wants fails unless err is an *Error of a class, and of the named file.
+// wants fails unless err is an *Error of the given class and file.
 func wants(t testing.TB, err error, c Class, file string) {
 	t.Helper()
 	e, ok := errors.AsType[*Error](err)

@@ -111,8 +111,8 @@ func agree(t *testing.T, db *DB, rows []kv) {
 	}
 }
 
-// FuzzTable makes a table of blocks with sound checksums: two of data, and an index
-// that says what it likes, or if it is empty, what is right for two blocks in order.
+// FuzzTable makes a table of blocks with correct checksums: two data blocks, and an arbitrary
+// index or, if that is empty, the correct one for two blocks in order.
 func FuzzTable(f *testing.F) {
 	block := func(rows ...memTableRow) []byte {
 		w := blockBuilder{interval: 2}

@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// records reads a log, and what was reported of it.
+// records reads a log, and returns its records and what was reported.
 func records(t testing.TB, b []byte) (all []string, found []*Error) {
 	t.Helper()
 	st := &storetest.Mem{}
@@ -54,7 +54,7 @@ func TestRecordsOfAnyLengthAreReadBack(t *testing.T) {
 	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) || len(found) > 0 {
 		t.Errorf("%d records, problems %v", len(got), found)
 	}
-	// Preallocated zeros behind the records.
+	// Preallocated zeros after the records.
 	got, found = records(t, append(bytes.Clone(b), make([]byte, 100_000)...))
 	if len(got) != len(want) || len(found) > 0 {
 		t.Errorf("%d records, problems %v", len(got), found)
@@ -117,7 +117,7 @@ func TestDamageInALogCostsNoMoreThanItsBlock(t *testing.T) {
 	}
 }
 
-// directory returns one that has only a log.
+// directory returns a directory that has only a log.
 func directory(log []byte) *storetest.Mem {
 	st := &storetest.Mem{}
 	st.Put("index/CURRENT", []byte("MANIFEST-000002\n"))

@@ -22,10 +22,10 @@ const (
 	tagWaterline  = 800 // of compaction: dacha
 )
 
-// maxLevel is far above what anybody has: LevelDB has 7 levels.
+// maxLevel is far above the levels that are in use: LevelDB has 7.
 const maxLevel = 63
 
-// A version is what a manifest comes to: its edits, one after another.
+// A version is the result of a manifest's edits, applied in order.
 type version struct {
 	num     uint64 // of the manifest
 	logNum  uint64
@@ -35,11 +35,11 @@ type version struct {
 	live    map[place]*table
 }
 
-// place is where a table stands: it may change its level.
+// place is the level and number of a table. A table may change its level.
 type place struct{ level, num uint64 }
 
-// apply adds one edit. What an edit deletes is deleted before it adds anything:
-// LevelDB moves a table to another level that way, within one edit.
+// apply applies one edit. Its deletions are applied before its additions, because LevelDB moves a
+// table to another level within one edit.
 func (v *version) apply(edit []byte) *Error {
 	f := fields{b: edit}
 	var added []*table

@@ -77,8 +77,8 @@ func (s *simulation) batch() {
 	s.mem = append(s.mem, rows...)
 }
 
-// newest orders rows as a table has them, and drops what a table cannot have: two
-// rows with one sequence number, of which the later counts.
+// newest sorts rows as in a table. Of two rows with the same sequence number, which a table
+// cannot have, it keeps the later one.
 func newest(rows []memTableRow, all bool) []memTableRow {
 	slices.Reverse(rows)
 	slices.SortStableFunc(rows, func(a, b memTableRow) int {

@@ -26,8 +26,8 @@ const (
 // A logReader gives the records of a log, or of a manifest, which is one.
 type logReader struct {
 	w *window
-	// report hears of what is wrong, and decides whether it ends the reading,
-	// by returning it, or is skipped.
+	// report is called with each fault. If it returns the error, reading ends; otherwise the
+	// fault is skipped.
 	report func(*Error) error
 
 	record []byte // good until the next one
@@ -88,7 +88,7 @@ func (r *logReader) next(ctx context.Context) bool {
 }
 
 // fragment returns the next fragment with its header. Where there is none, or it cannot
-// be read, it returns nil and goes on to the next block.
+// be read, it returns nil and continues with the next block.
 func (r *logReader) fragment(ctx context.Context) []byte {
 	at, start := r.at, r.at-r.at%logBlock
 	block, err := r.w.at(ctx, start, logBlock)

@@ -12,15 +12,15 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Salvage gives, in order, all rows of a directory that can be had without CURRENT
-// and without a manifest: those of all tables and logs that are there, of each key
-// the one with the highest sequence number. What cannot be read is reported.
+// Salvage yields, in order, all rows of a directory that can be recovered without CURRENT and
+// without a manifest. They come from all tables and logs that exist. If a key has several rows,
+// the one with the highest sequence number is used. What cannot be read is reported.
 //
-// There may be more rows than the directory had: a table that was to be deleted
-// still has rows of which the deletion was compacted away.
+// There may be more rows than the directory had: a table that was to be deleted may still have
+// rows whose deletion was compacted away.
 //
-// A directory that cannot be listed is searched by number, until [guesses] in a
-// row are not there.
+// A directory that cannot be listed is searched by number, until [guesses] consecutive numbers do
+// not exist.
 func Salvage(ctx context.Context, st store.Store, dir string, o Options, report func(Problem)) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		s := &salvage{st: st, dir: dir, report: report, at: map[*table]listed{}}
@@ -187,9 +187,9 @@ func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report fun
 	return it, nil
 }
 
-// dataEnd returns where the data blocks of a table end at the latest, as far as can
-// be told from its last bytes: before index and metaindex, if the footer has them
-// side by side at the end, where everybody writes them.
+// dataEnd returns an upper bound for the end of a table's data blocks, as far as its last bytes
+// show that. It is before index and metaindex if the footer has them next to each other at the
+// end, where all known programs write them.
 func dataEnd(tail []byte, size int64) int64 {
 	if len(tail) < footerLen {
 		return size

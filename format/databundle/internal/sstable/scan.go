@@ -43,21 +43,21 @@ func Merged(ctx context.Context, all []*DB, from, to []byte) iter.Seq2[Row, erro
 	}
 }
 
-// A rowIter goes through the rows of one table, or of logs, in order. Beginning and
-// end of what it can give are its maker's affair.
+// A rowIter iterates over the rows of one table, or of logs, in order. The function that makes it
+// decides where it begins and ends.
 type rowIter interface {
 	next(ctx context.Context) (bool, error)
 	at() (key []byte, trailer uint64, val []byte) // of the row; the key is the user's
 	close()
 }
 
-// A merge gives the newest row of each key of its streams. Of the rows of a key,
-// one of a stream of lower rank is newer; then one with a higher sequence number;
-// then one of a stream of lower order.
+// A merge returns the newest row of each key of its streams. If several streams have rows of a
+// key, the newest is the one of the stream with the lowest rank, then the one with the highest
+// sequence number, then the one of the stream with the lowest order.
 //
-// A stream of tables stands at the smallest key of its next table before that is
-// opened, and opens it only when that key is the least of all. So tables that do
-// not overlap are open one at a time.
+// A stream of tables is at the smallest key of its next table before that table is opened. It
+// opens the table only when that key is the smallest of all. So tables that do not overlap are
+// open one at a time.
 type merge struct {
 	ctx      context.Context
 	from, to []byte
@@ -70,8 +70,8 @@ type merge struct {
 type stream struct {
 	rank, order int
 
-	// The row where it stands. Before a table is opened, expected says that the
-	// key is not a row but where one may be.
+	// The current row. Before a table is opened, expected is set: then the key is not a row, but
+	// the smallest key that may have one.
 	key      []byte // user key
 	trailer  uint64
 	val      []byte
@@ -99,7 +99,7 @@ func (s *stream) before(t *stream) bool {
 // streamMemory is what all streams together may read ahead.
 const streamMemory = 8 << 20
 
-// add adds a stream that stands at its first row, or before it.
+// add adds a stream that is at its first row, or before it.
 func (m *merge) add(s *stream) {
 	for len(s.tables) > 0 && bytes.Compare(userKey(s.tables[0].largest), m.from) < 0 {
 		s.tables = s.tables[1:]
@@ -211,8 +211,8 @@ const (
 	// scan, such as of one folder, come again; those of a long one would only
 	// push out the others.
 	keptBlocks = 16
-	// firstRun is how much the first read of a scan asks for. Each read asks for
-	// four times as much as the one before.
+	// firstRun is the size of the first read of a scan. Each further read is four times as large
+	// as the previous one.
 	firstRun = 16 << 10
 )
 
@@ -232,7 +232,7 @@ type tableIter struct {
 	n     int   // blocks met
 	own   block // memory for blocks that do not go to the cache
 	w     window
-	grown int // what the last read asked for
+	grown int // what the last read requested
 }
 
 // iterate opens a table for a merge.
@@ -309,7 +309,7 @@ func (t *tableIter) disorder(format string, a ...any) error {
 	return corruptf(-1, format, a...).at(t.o.name, int64(t.index.handle().off))
 }
 
-// load makes the block where the index stands the current one.
+// load loads the block at the current position of the index.
 func (t *tableIter) load(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", t.o.name, err)
@@ -346,8 +346,8 @@ func (t *tableIter) load(ctx context.Context) error {
 	return nil
 }
 
-// stored returns a block with its trailer. It reads as many of the blocks behind it
-// along as lie before the end of the scan, and within a length that grows.
+// stored returns a block with its trailer. With it, it reads the blocks that follow before the
+// end of the scan, up to a length that grows.
 func (t *tableIter) stored(ctx context.Context, h handle) ([]byte, error) {
 	if !t.w.has(int64(h.off), int64(h.end())) {
 		t.grown = min(max(firstRun, 4*t.grown), t.ahead)

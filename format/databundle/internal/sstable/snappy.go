@@ -14,8 +14,8 @@ const (
 //	copy     off>>8<<5 | n-4<<2 | 1, off          4 to 11 bytes from below 2048
 //	copy     n-1<<2 | 2, off u16                  1 to 64 bytes
 //
-// The library's encoder is faster, but what it writes is not the same on every
-// processor; and equal rows are to make equal tables everywhere.
+// The library's encoder is faster, but its output depends on the processor. Equal rows should
+// make equal tables everywhere.
 func appendSnappy(dst, b []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(b)))
 	for len(b) > 0 {

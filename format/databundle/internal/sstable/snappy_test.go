@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// unpacked fails unless what appendSnappy writes is what a strict decoder reads.
+// unpacked fails unless a strict decoder reads what appendSnappy writes.
 func unpacked(t *testing.T, b []byte) []byte {
 	t.Helper()
 	z := appendSnappy([]byte("before"), b)[6:]

@@ -91,7 +91,7 @@ func (db *DB) load(ctx context.Context, t *table) (_ *openTable, err error) {
 	return o, nil
 }
 
-// openTail reads footer and index of a table of size bytes, the last of which are tail.
+// openTail reads the footer and index of a table of size bytes. tail is its last bytes.
 func openTail(ctx context.Context, obj store.Object, name string, size int64, tail []byte) (*openTable, error) {
 	if len(tail) < footerLen {
 		return nil, corruptf(-1, "table: %d bytes, expected at least %d", size, footerLen).at(name, -1)
@@ -141,7 +141,7 @@ func (o *openTable) checkEnd() *Error {
 	return nil
 }
 
-// readBlock reads a data block into memory of its own.
+// readBlock reads a data block into newly allocated memory.
 func (o *openTable) readBlock(ctx context.Context, h handle) (*block, error) {
 	raw, err := o.stored(ctx, h)
 	if err != nil {

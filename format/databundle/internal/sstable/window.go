@@ -6,10 +6,10 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// readAhead is how much of a file that is read through is asked for at once.
+// readAhead is how many bytes of a file that is read sequentially are requested at once.
 const readAhead = 1 << 20
 
-// A window is a run of an object's bytes, moved along as they are asked for.
+// A window is a range of an object's bytes, which moves as bytes are requested.
 type window struct {
 	obj   store.Object
 	name  string

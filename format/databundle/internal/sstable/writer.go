@@ -22,8 +22,7 @@ type WriterOptions struct {
 }
 
 const (
-	// maxRow leaves room in a block, of which dacha loads 8 MiB, for what else is
-	// in it.
+	// maxRow leaves space in a block, of which dacha loads 8 MiB, for its other contents.
 	maxRow = maxBlock - 64<<10
 	// enoughIndex ends a table too: long keys make a long index of few rows.
 	enoughIndex = 4 << 20
@@ -84,7 +83,7 @@ func (w *Writer) Add(ctx context.Context, key, value []byte) error {
 	return w.err
 }
 
-// write hands to the store what was built.
+// write writes what was built to the store.
 func (w *Writer) write(ctx context.Context) error {
 	if w.obj == nil {
 		name := join(w.dir, tableName(w.next, tableSuffixes[0]))
@@ -123,7 +122,7 @@ func (w *Writer) commit(ctx context.Context, obj store.Writer, name string) erro
 	return err
 }
 
-// Files returns the names of what was written, and how long it is together.
+// Files returns the names of the files that were written, and their total size.
 func (w *Writer) Files() (names []string, stored int64) { return w.made, w.stored }
 
 func appendNumbers(b []byte, all ...uint64) []byte {
@@ -137,8 +136,8 @@ func appendText(b, s []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Commit writes what is left, CURRENT last of all. After an error the directory is
-// none, and Abort takes away what was written.
+// Commit writes the rest, with CURRENT last. After an error the directory is not valid, and Abort
+// removes what was written.
 func (w *Writer) Commit(ctx context.Context) error {
 	if w.err == nil {
 		w.err = w.finish(ctx)
@@ -190,8 +189,8 @@ func (w *Writer) put(ctx context.Context, name string, content []byte) (err erro
 	return w.commit(ctx, obj, name)
 }
 
-// identity is a UUID of version 8, made of what was written: equal rows make equal
-// directories.
+// identity returns a UUID of version 8, derived from what was written, so that equal rows make
+// equal directories.
 func identity(h *blake3.Hasher) []byte {
 	var id [16]byte
 	copy(id[:], h.Sum(nil))
@@ -200,8 +199,7 @@ func identity(h *blake3.Hasher) []byte {
 	return fmt.Appendf(nil, "%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// Abort takes away what was written, as far as the store can. After Commit it does
-// nothing.
+// Abort removes what was written, if the store can do that. After Commit it does nothing.
 func (w *Writer) Abort(ctx context.Context) error {
 	if w.done {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// BenchmarkSections compares with the levels of klauspost/compress between which
-// this package stands. Only figures of one run can be compared.
+// BenchmarkSections compares this package with the next lower and higher levels of
+// klauspost/compress. Only results of the same run can be compared.
 func BenchmarkSections(b *testing.B) {
 	const section = 1 << 20
 	level := func(l zstd.EncoderLevel) func(dst, src []byte) []byte {

@@ -17,18 +17,18 @@ const (
 	blockCompressed = 2
 )
 
-// sequence is a run of literals and a copy behind it.
+// sequence is a run of literals followed by a copy.
 type sequence struct {
 	literals, match uint32
-	// offset is how far back the copy lies; once coded, the number that says it.
+	// offset is the distance of the copy; once coded, the number of its code.
 	offset uint32
 	// The codes of the three.
 	lc, mc, oc uint8
 }
 
-// repeats are the last three offsets, which have numbers of their own. Those that
-// the section has not set itself are 0: what a decoder holds there is left from
-// whatever it decoded before, and no offset is equal to 0.
+// repeats are the last three offsets, which have codes of their own. Offsets that the section has
+// not set itself are 0: the decoder still has those of whatever it decoded before, and no offset
+// is equal to 0.
 type repeats [3]uint32
 
 // number says offset, of a sequence with so many literals (section 3.1.1.5), and
@@ -97,7 +97,7 @@ func newCodes[T [64]uint8 | [128]uint8](base []uint32) (t T) {
 	return t
 }
 
-// newExtra is how many bits stand behind each code.
+// newExtra returns how many extra bits follow each code.
 func newExtra[T [64]uint8](base []uint32) (t T) {
 	for i := range base[:len(base)-1] {
 		t[i] = uint8(bits.Len32(base[i+1]-base[i]) - 1)
@@ -120,8 +120,8 @@ func matchCode(n uint32) uint8 {
 	return uint8(bits.Len32(n) - 1 + 36)
 }
 
-// kind is one of the three kinds of codes that sequences have: which tables there
-// are, and what the last block used.
+// kind is one of the three kinds of codes in sequences: the tables that it can have, and what the
+// last block used.
 type kind struct {
 	fixed  *table // needs no description
 	most   int    // log of the largest table
@@ -179,7 +179,7 @@ func (k *kind) choose(b []byte, n int, mode *byte) []byte {
 	return b
 }
 
-// used notes what a decoder holds behind the block.
+// used records what a decoder has after the block.
 func (k *kind) used() {
 	switch k.chosen {
 	case k.own:
@@ -210,7 +210,7 @@ func newCoder() coder {
 	}
 }
 
-// forget readies c for a section: nothing is known of what the decoder holds.
+// forget prepares c for a section, for which the decoder's state is not known.
 func (c *coder) forget() {
 	c.rep = repeats{}
 	c.treeKnown = false
@@ -226,7 +226,7 @@ func appendRaw(dst, src []byte) []byte {
 	return append(appendHeader(dst, blockRaw, len(src)), src...)
 }
 
-// block appends src, of which there are literals and sequences, as a block.
+// block appends src, given as literals and sequences, as one block.
 func (c *coder) block(dst, src []byte) []byte {
 	at := len(dst)
 	before := c.rep
@@ -283,7 +283,7 @@ func (c *coder) appendLiterals(dst, src []byte) []byte {
 		c.treeKnown = false
 		return append(appendLiteralsHeader(dst, literalsRLE, len(src)), src[0])
 	case err != nil:
-		c.treeKnown = false // who knows which tree huff holds now
+		c.treeKnown = false // huff may hold any tree now
 		return append(appendLiteralsHeader(dst, literalsRaw, len(src)), src...)
 	}
 	how := literalsTree

@@ -8,9 +8,9 @@ import (
 // ways is how many places a row remembers.
 const ways = 12
 
-// A row has the last places whose first five bytes have one hash. It is one line
-// of a cache: a search waits for memory once here, and then once for each
-// candidate, nearly all of which are matches because their tags are equal.
+// A row has the last places whose first five bytes have the same hash. It is one cache line: a
+// search waits for memory once here, and then once for each candidate. Nearly all candidates are
+// matches, because their tags are equal.
 type row struct {
 	// tags are eight more bits of the hashes, of each way; the last byte is
 	// the way that was taken last.
@@ -70,7 +70,7 @@ func slot(rows []row, v uint64) (*row, uint8) {
 func (f *finder) index(b []byte, to int) {
 	i := f.next
 	if to-i > 384 {
-		// A long match: what is in the middle of it is found elsewhere too.
+		// Skip the middle of a long match, which is also found elsewhere.
 		for end := i + 96; i < end; i++ {
 			r, tag := slot(f.rows, load64(b, i))
 			r.put(tag, i)

@@ -26,7 +26,7 @@ type step struct {
 // table is a table of one kind of codes, as an encoder uses it.
 type table struct {
 	log     int
-	symbols int // those behind have no states
+	symbols int // later ones have no states
 	weight  [mostSymbols]int16
 	steps   [64]step // of mostSymbols, but any index below 64 is one
 	next    [1 << mostLog]uint16
@@ -76,8 +76,8 @@ func (t *table) weigh(count []uint32, n, most int) {
 			left -= int(w)
 		}
 	}
-	// What rounding left over goes where it saves the most bits, and what is too
-	// much is taken where it costs the fewest.
+	// If rounding left something over, it is added where it saves the most bits. If there is too
+	// much, it is taken where that costs the fewest.
 	for ; left > 0; left-- {
 		best, most := 0, -1.0
 		for i, c := range count[:t.symbols] {
@@ -157,8 +157,8 @@ func (t *table) build() {
 	}
 }
 
-// begin is the state that leaves the code s behind for the decoder. What bits
-// came before it do not exist.
+// begin returns the encoder's first state, from which the decoder gets the code s. No bits
+// precede it.
 func (t *table) begin(s uint8) uint32 {
 	d := t.steps[s&63]
 	shed := (d.bits + 1<<15) >> 16
@@ -172,8 +172,8 @@ func (t *table) describe(b []byte) []byte {
 	for s := 0; left > 1; {
 		w := int(t.weight[s])
 		s++
-		// A number can be 0 up to what is left. Small ones take a bit less where
-		// that does not fill all the codes.
+		// A number can be from 0 to what is left. If these do not use all codes, small numbers
+		// take one bit less.
 		v, short := w+1, 2*reach-1-left
 		left -= max(w, -w)
 		k := width

@@ -21,16 +21,16 @@ type way struct {
 	length, offset uint32
 }
 
-// place is what is known at a place when the cheapest way to it is.
+// place is what is known about a place once the cheapest way to it has been found.
 type place struct {
 	rep      repeats
 	literals uint32 // since the last match
 }
 
-// optimal chooses among matches by price. It goes over a stretch from left to
-// right: at each place the cheapest way to it is known, and all that begins there
-// may be the cheapest way to a place further on. A stretch ends where no match
-// goes on over the end, or with one that is too long to think about.
+// optimal selects matches by price. It processes a stretch from left to right. At each place the
+// cheapest way to it is known, and each match that begins there may be the cheapest way to a
+// later place. A stretch ends where no match crosses its end, or with a match that is so long
+// that it is used at once.
 type optimal struct {
 	seeker
 	prices

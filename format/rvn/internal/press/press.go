@@ -20,8 +20,8 @@ const MaxSection = 1 << mostSectionLog
 
 const mostSectionLog = 23
 
-// Encoder compresses sections, one at a time. It keeps its tables, which take
-// about four times what the longest section does, but no more than 10 MiB.
+// An Encoder compresses sections, one at a time. Its tables take about four times as much memory
+// as the longest section, but at most 10 MiB.
 type Encoder struct {
 	coder
 	finder
@@ -39,8 +39,8 @@ func NewBest() *Encoder {
 	return &Encoder{coder: newCoder(), optimal: new(optimal)}
 }
 
-// Section appends src as zstd blocks, none of which is the last of a frame. They
-// depend on nothing that stands before them. What they are depends on src only.
+// Section appends src as zstd blocks, none of which is the last of a frame. They do not depend on
+// anything before them, and are determined by src only.
 func (e *Encoder) Section(dst, src []byte) []byte {
 	dst, _ = e.section(dst, src)
 	return dst
@@ -91,8 +91,8 @@ func (e *Encoder) Frame(dst, src []byte) []byte {
 	return dst
 }
 
-// appendFrameHeader appends the header of a frame that says its length and has no
-// checksum. A short one says that its window is as long as itself.
+// appendFrameHeader appends the header of a frame that has its length and no
+// checksum. The window of a short frame is as long as the frame.
 func appendFrameHeader(dst []byte, n uint64) []byte {
 	const single = 1 << 5
 	dst = append(dst, 0x28, 0xB5, 0x2F, 0xFD)

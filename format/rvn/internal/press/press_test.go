@@ -21,8 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.SerialPackage(m) }
 
-// files is what is in the files under dir, end to end, in all about n bytes of
-// them, of all places under dir.
+// files returns about n bytes of the files under dir, end to end, from all places under dir.
 func files(t testing.TB, dir, pattern string, n int64) []byte {
 	t.Helper()
 	type file struct {
@@ -138,8 +137,8 @@ func eachSetting(t *testing.T, test func(t *testing.T, newEncoder func() *Encode
 	}
 }
 
-// longCopies is n bytes in which copies have all lengths about what the slower
-// setting looks at together, and stand behind each other or nearly so.
+// longCopies returns n bytes in which copies have all lengths around the number of bytes that the
+// slower setting examines together, and follow each other directly or nearly so.
 func longCopies(r *rand.Rand, n int) []byte {
 	b := testkit.Noise(r, 10_000)
 	for len(b) < n {
@@ -316,8 +315,8 @@ func merged(sections ...[]byte) []byte {
 	return append(b, 1, 0, 0)
 }
 
-// odd is a section that leaves a decoder with repeated offsets 71, 73 and 79, a
-// tree, and tables of its own for all three kinds of codes.
+// odd returns a section that leaves a decoder with repeated offsets 71, 73 and 79, a tree, and
+// custom tables for all three kinds of codes.
 func odd(t testing.TB, e *Encoder) (section, content []byte) {
 	r := rand.New(rand.NewPCG(7, 9))
 	content = words(r, 20_000)
@@ -367,8 +366,8 @@ func TestSectionsStandBehindAnyOthers(t *testing.T) {
 	})
 }
 
-// A section that used the offsets a decoder begins with, 1, 4 and 8, would decode
-// to what it should as the first of a frame, and only there.
+// A section that used the offsets with which a decoder begins, 1, 4 and 8, would be decoded
+// correctly only as the first section of a frame.
 func TestSectionsUseNoOffsetsTheyHaveNotSet(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
 		o, c := odd(t, New())
@@ -485,7 +484,7 @@ func TestPricesFollowWhatIsCounted(t *testing.T) {
 	}
 }
 
-// What is behind src in its array is no part of it.
+// Bytes after src in its array must not be used.
 func TestSectionsEndWhereTheyEnd(t *testing.T) {
 	eachSetting(t, func(t *testing.T, newEncoder func() *Encoder) {
 		r := testkit.Rand(t)
@@ -514,7 +513,7 @@ func FuzzSection(f *testing.F) {
 		encoders = append(encoders, s.new())
 	}
 	f.Fuzz(func(t *testing.T, b []byte, times uint16) {
-		// As fuzzers make short inputs, b is also what a longer one is made of.
+		// Fuzzers make short inputs, so b is also repeated to make a longer one.
 		long := bytes.Clone(b)
 		if len(b) > 0 {
 			seed := binary.LittleEndian.Uint64(append(bytes.Clone(b), make([]byte, 8)...))

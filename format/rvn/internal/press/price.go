@@ -26,8 +26,7 @@ func logOf(n uint32) int32 {
 // longest is the longest match that has a price. A longer one is just taken.
 const longest = 255
 
-// prices says what literals and sequences will take, from what was counted of
-// those that came before.
+// prices estimates the sizes of literals and sequences from the counts of previous ones.
 type prices struct {
 	literalCount [256]uint32
 	runCount     [len(literalBase)]uint32
@@ -41,8 +40,8 @@ type prices struct {
 	offset  [32]int32 // by the code
 }
 
-// forget begins with what is usual: for literals the bytes of b, for sequences
-// what the tables are made for that need no description.
+// forget begins with usual counts: for literals those of the bytes of b, for sequences those of
+// the predefined tables.
 func (p *prices) forget(b []byte) {
 	*p = prices{}
 	for _, c := range b {
@@ -62,7 +61,7 @@ func (p *prices) forget(b []byte) {
 	}
 }
 
-// fade leaves a quarter of what was counted, so that what comes counts more.
+// fade keeps a quarter of the counts, so that later counts have more weight.
 func (p *prices) fade() {
 	for _, counts := range [][]uint32{p.literalCount[:], p.runCount[:], p.matchCount[:], p.offsetCount[:]} {
 		for i := range counts {

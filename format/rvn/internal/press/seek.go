@@ -8,7 +8,7 @@ import (
 // candidate is a match that may be taken, or the first part of it.
 type candidate struct {
 	length, offset uint32
-	code           uint8 // of the number that says the offset
+	code           uint8 // of the number of the offset
 }
 
 const (
@@ -18,10 +18,10 @@ const (
 	ahead    = 16      // how many rows are read before they are needed
 )
 
-// seeker finds matches of several lengths at a place. The finder has a table that
-// fits a cache nearest to the processor, and knows a short past; this one's rows
-// know most of a section, but only what has seven bytes in common. Shorter matches
-// pay if they are near: of these there is just the last.
+// seeker finds matches of several lengths at a place. The finder's table fits into the cache
+// nearest to the processor, and covers only a short distance. The seeker's rows cover most of a
+// section, but only find matches of at least seven bytes. Shorter matches are worth it only if
+// they are near; of these only the last place is kept.
 type seeker struct {
 	rows    []row
 	room    []row
@@ -73,7 +73,7 @@ func (s *seeker) note(b []byte, i int) {
 func (s *seeker) index(b []byte, to int) {
 	i := s.next
 	if to-i > 384 {
-		// A long match: what is in the middle of it is found elsewhere too.
+		// Skip the middle of a long match, which is also found elsewhere.
 		for end := i + 96; i < end; i++ {
 			s.note(b, i)
 		}
@@ -85,8 +85,8 @@ func (s *seeker) index(b []byte, to int) {
 	s.next = to
 }
 
-// touch reads the rows of some places that follow. None of these reads waits for
-// another, so that all take as long as one of them would later.
+// touch reads the rows of some of the next places. These reads do not depend on each other, so
+// all of them together take as long as a single one would later.
 func (s *seeker) touch(b []byte, i int) {
 	s.warm = i + ahead
 	x := uint8(0)

@@ -3,14 +3,13 @@ package press
 import "math"
 
 const (
-	// piece is the least that may be a block of its own. With twice as much the
-	// whole is up to 0.1 % larger.
+	// piece is the smallest size of a block. With twice as much, the result is up to 0.1 %
+	// larger.
 	piece  = 4 << 10
 	pieces = mostBlock / piece
 )
 
-// tally is what there is up to some place of a block: its counts are of all that
-// stands before.
+// tally has the counts of everything in a block before some place.
 type tally struct {
 	src, literals, sequences int
 	literal                  [256]uint32
@@ -19,7 +18,8 @@ type tally struct {
 	offset                   [32]uint32
 }
 
-// splitter finds where a block is better two, as what comes is unlike what was.
+// splitter finds places where a block should be divided, because what follows differs from what
+// precedes.
 type splitter struct {
 	tallies [pieces + 1]tally
 	cost    [pieces + 1]int64 // the least, of all before
@@ -70,8 +70,8 @@ func (s *splitter) split(n int, seqs []sequence, literals []byte) int {
 	return last
 }
 
-// since is about what a block takes of what is in t but not in u, but for the bits
-// behind codes, which no split changes.
+// since returns about how much a block takes of what is in t but not in u. It omits the extra
+// bits after codes, which no split changes.
 func (t *tally) since(u *tally) int64 {
 	const headers = 20 * 8 * bit
 	return headers +
@@ -81,8 +81,8 @@ func (t *tally) since(u *tally) int64 {
 		entropy(t.offset[:], u.offset[:], 5*bit)
 }
 
-// entropy is what the codes take that were counted in t and not in u, and a table
-// of them in which each takes so much.
+// entropy returns the size of the codes that were counted in t but not in u, and of a table
+// in which every one of them takes each.
 func entropy(t, u []uint32, each int64) (sum int64) {
 	n := uint32(0)
 	u = u[:len(t)]
@@ -98,11 +98,11 @@ func entropy(t, u []uint32, each int64) (sum int64) {
 	return sum
 }
 
-// blocks appends src, of which there are literals and sequences with codes, as one
-// block or several, and returns where the last begins.
+// blocks appends src, given as literals and sequences with codes, as one or more blocks, and
+// returns where the last one begins.
 func (c *coder) blocks(dst, src []byte, s *splitter) (_ []byte, last int) {
 	seqs, literals := c.sequences, c.literals
-	// From is followed from the end; what it leads to is left in ends.
+	// from is followed from the end; the places on the way are stored in ends.
 	var ends [pieces + 1]int
 	k := len(ends)
 	for j := s.split(len(src), seqs, literals); j > 0; j = s.from[j] {

@@ -45,10 +45,10 @@ func (c *coder) code(seqs []sequence) {
 	c.rep = rep
 }
 
-// appendStream appends the codes and the bits behind them, last sequence first: a
+// appendStream appends the codes and their extra bits, with the last sequence first, because a
 // decoder reads from the end.
 func appendStream(dst []byte, seqs []sequence, ll, of, ml *table) []byte {
-	// A sequence takes 81 bits at most; what is written reaches 8 bytes further.
+	// A sequence takes at most 81 bits; the writes extend 8 bytes further.
 	at := len(dst)
 	most := 11*len(seqs) + 16
 	dst = slices.Grow(dst, most)

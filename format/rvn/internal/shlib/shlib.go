@@ -19,10 +19,10 @@ const (
 	maxName    = 255
 )
 
-// Names returns the SONAME of an ELF executable or shared object, and its
-// DT_NEEDED in their order. Either may be missing: a program has no SONAME, and
-// a static one or one without section headers has neither. It says false of
-// anything else, and of what is damaged or cannot be read.
+// Names returns the SONAME of an ELF executable or shared object, and its DT_NEEDED entries in
+// their order. Either may be missing: a program has no SONAME, and a program that is static or
+// has no section headers has neither. ok is false for any other file, and for one that is damaged
+// or cannot be read.
 func Names(r io.ReaderAt, size int64) (soname string, needed []string, ok bool) {
 	f := file{r: r, size: uint64(size), bad: size < minSize}
 	table, count := f.header()
@@ -140,7 +140,7 @@ func (f *file) name(strs elf.Section64, at uint64) string {
 	return string(name)
 }
 
-// holds says whether n bytes at off are within the file.
+// holds reports whether n bytes at off are within the file.
 func (f *file) holds(off, n uint64) bool { return off <= f.size && n <= f.size-off }
 
 // read returns the n bytes at off, at most a name's, until it is called again.

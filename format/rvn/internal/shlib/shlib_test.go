@@ -100,7 +100,7 @@ func TestNamesAreFoundInEveryClassAndByteOrder(t *testing.T) {
 	}
 }
 
-// debug/elf is believed of files that nobody damaged.
+// debug/elf is used as the reference for undamaged files.
 func TestNamesAgreeWithDebugELFOnFilesOfThisSystem(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -260,7 +260,7 @@ func (s *sparse) ReadAt(p []byte, off int64) (int, error) {
 
 func TestGreatClaimsCostLittle(t *testing.T) {
 	const size = 1 << 50
-	endless := library // every entry needs the same library, or says nothing
+	endless := library // every entry needs the same library, or none
 	endless.dyn = slices.Repeat([]tag{{elf.DT_NEEDED, 1}}, maxNeeded+1)
 	idle := library
 	idle.dyn = slices.Repeat([]tag{{elf.DT_DEBUG, 1}}, maxEntries+1)

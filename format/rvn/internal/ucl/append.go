@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A ValueError says why a tree cannot be written.
+// A ValueError reports why a tree cannot be written.
 type ValueError struct {
 	Path  []string // keys down to it
 	Fault string   // "expected …, found …"
@@ -19,15 +19,14 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("metadata: %q: %s", strings.Join(e.Path, "."), e.Fault)
 }
 
-// Append writes v, an object, as the reference packer does: keys in the order of
-// their bytes, one element a line, text of several lines as it stands between
-// <<EOD and EOD. It departs from that only where the reference would write what
-// nobody can read back:
+// Append writes v, an object, as the reference packer does: keys in the order of their bytes, one
+// element a line, text of several lines unchanged between <<EOD and EOD. It differs only where no
+// reader could read back what the reference would write:
 //
 //   - Floats are written with all their digits; the reference writes 1.5 as 2.-5.
 //   - Text of several lines is quoted if it ends with a newline, which would be
 //     lost, or has a line that would end it.
-//   - Control bytes of a string that have no escape of their own become \u00NN.
+//   - Control bytes in a string that have no escape of their own become \u00NN.
 //   - Keys keep their quotes, backslashes and bytes beyond ASCII, and those that
 //     begin with a hyphen are quoted. A key that is empty, has control bytes or
 //     occurs twice is refused.
@@ -149,7 +148,7 @@ func (e *emitter) fault(format string, args ...any) {
 	}
 }
 
-// fitsHeredoc says whether s is text of several lines that reads back as it is
+// fitsHeredoc reports whether s is text of several lines that reads back as it is
 // when written between <<EOD and EOD.
 func fitsHeredoc(s string) bool {
 	if !strings.Contains(s, "\n") || strings.HasSuffix(s, "\n") {

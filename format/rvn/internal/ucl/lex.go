@@ -39,7 +39,7 @@ func (p *parser) space() {
 	}
 }
 
-// separator reads over space, commas and semicolons, and says whether there was
+// separator skips space, commas and semicolons, and reports whether there was
 // more than blanks.
 func (p *parser) separator() (found bool) {
 	for {
@@ -125,7 +125,7 @@ func (p *parser) key() string {
 	return key
 }
 
-// skipQuoted reads over a string between double quotes, and says whether it ends
+// skipQuoted skips a string between double quotes, and reports whether it ends
 // on its line.
 func (p *parser) skipQuoted() bool {
 	for p.pos++; !p.atEnd(); p.pos++ {
@@ -248,7 +248,8 @@ func (p *parser) heredocWord() string {
 	return rest[:n]
 }
 
-// heredoc reads the lines up to one that word ends, without the last newline.
+// heredoc reads the lines up to the one that word begins and endsHeredoc accepts. It drops the
+// last newline.
 func (p *parser) heredoc(word string) string {
 	opened := p.pos
 	start := p.pos + len("<<") + len(word) + len("\n")
@@ -268,14 +269,14 @@ func (p *parser) heredoc(word string) string {
 	}
 }
 
-// endsHeredoc says whether rest, after the word at the beginning of a line, makes
+// endsHeredoc reports whether rest, after the word at the beginning of a line, makes
 // that the end.
 func endsHeredoc(rest string) bool {
 	return rest == "" || rest[0] == '\n' || rest[0] == ';' || rest[0] == ','
 }
 
-// bare reads what stands without quotes: null, a boolean, a number or else a
-// string. Brackets within it are part of it in pairs.
+// bare reads a value without quotes: null, a boolean, a number or otherwise a string. Pairs of
+// brackets within it are part of it.
 func (p *parser) bare() Value {
 	start := p.pos
 	var braces, squares int

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// A suffix says what a number is multiplied by. Multiples keep an integer one;
-// those of bytes make one, and cut a fraction off before they multiply, as libucl
-// does; times are floats, in seconds.
+// A suffix is a multiplier of a number. Plain multipliers keep an integer an integer. Multipliers
+// of bytes result in an integer, and drop a fraction before they multiply, as libucl does. Times
+// are floats, in seconds.
 type suffix struct {
 	by          int64
 	bytes, time bool
@@ -25,8 +25,8 @@ var suffixes = map[string]suffix{
 
 var errRange = errors.New("out of range")
 
-// number reads a number. It says false of what is none, such as the floats that
-// the reference writes, 2.-5, and errRange of what is too large.
+// number reads a number. It returns false for anything else, such as the floats that the
+// reference writes, 2.-5. It returns errRange if the number is too large.
 func number(word string) (Value, bool, error) {
 	form, digits, rest := splitNumber(word)
 	if form == notNumber || len(rest) > len("min") {
@@ -82,8 +82,8 @@ const (
 	fractional // has a point or an exponent
 )
 
-// splitNumber cuts word where its digits end. Those of a hexadecimal number come
-// with their 0x, as strconv wants them for base 0.
+// splitNumber splits word after its digits. The digits of a hexadecimal number include 0x, which
+// strconv requires for base 0.
 func splitNumber(word string) (form numberForm, digits, suffix string) {
 	span := func(from int, in func(byte) bool) int {
 		for from < len(word) && in(word[from]) {

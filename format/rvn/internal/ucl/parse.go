@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A SyntaxError says where a text stops being UCL.
+// A SyntaxError reports where a text stops being UCL.
 type SyntaxError struct {
 	Line, Col       int // from 1; Col in bytes
 	Expected, Found string
@@ -15,16 +15,16 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("metadata: line %d, column %d: expected %s, found %s", e.Line, e.Col, e.Expected, e.Found)
 }
 
-// Parse reads a text of at most [MaxText] bytes: what the reference packer
-// writes, UCL as people write it, and JSON. A key that is repeated stands for the
-// array of its values; words before an opening brace are keys within each other.
+// Parse reads a text of at most [MaxText] bytes: what the reference packer writes, UCL written by
+// hand, and JSON. A key that is repeated has an array of its values. Words before an opening
+// brace are nested keys.
 //
-// It takes what libucl takes, and means the same by it, but for this: macros
-// (.include) are refused, by name. Variables ($NAME) stay as they are. A number
-// that does not fit 64 bits is refused; nan and inf are strings. A value may be
-// on the line below its key, without = or :, only if it begins with a bracket, a
-// quote or <<. Nothing may follow the bracket that closes the whole. Control
-// bytes may stand in quoted strings, because the reference writes them there.
+// Parse accepts what libucl accepts, with the same meaning, with these exceptions. Macros
+// (.include) are refused, by name. Variables ($NAME) are not expanded. A number that does not fit
+// into 64 bits is refused; nan and inf are strings. A value may be on the line below its key,
+// without = or :, only if it begins with a bracket, a quote or <<. Nothing may follow the bracket
+// that closes the whole text. Quoted strings may contain control bytes, because the reference
+// writes them there.
 func Parse(text []byte) (Value, error) {
 	p := parser{src: string(text)}
 	if len(text) > MaxText {
@@ -116,8 +116,8 @@ func (p *parser) member() Member {
 	return Member{key, p.value()}
 }
 
-// assignment reads over what stands between a key and its value, on the line of
-// the key, and says whether that was = or :.
+// assignment skips what is between a key and its value on the line of the key, and reports
+// whether that was = or :.
 func (p *parser) assignment() (assigned bool) {
 	for {
 		switch c := p.peek(); {
@@ -136,7 +136,7 @@ func (p *parser) assignment() (assigned bool) {
 	}
 }
 
-// moreKeys says whether nothing but further keys stand before the bracket that
+// moreKeys reports whether only further keys precede the bracket that
 // opens the value: section name {.
 func (p *parser) moreKeys() bool {
 	look := parser{src: p.src, pos: p.pos}
@@ -211,7 +211,7 @@ func (p *parser) elems() Value {
 	}
 }
 
-// closing says whether a container ends here, rightly or not.
+// closing reports whether a container ends here, rightly or not.
 func (p *parser) closing() bool { return p.atEnd() || p.peek() == '}' || p.peek() == ']' }
 
 // delimiter reads over what separates v from what follows. Nothing need stand
@@ -270,7 +270,7 @@ func (b *objectBuilder) add(m Member) {
 	}
 }
 
-// fault says that something else was expected at the present place.
+// fault reports that something else was expected at the current place.
 func (p *parser) fault(expected string, args ...any) { p.faultAt(p.pos, expected, args...) }
 
 func (p *parser) faultAt(pos int, expected string, args ...any) *SyntaxError {

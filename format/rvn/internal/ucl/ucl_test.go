@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// parsed is what in stands for, as JSON.
+// parsed returns the value of in as JSON.
 func parsed(t *testing.T, in string) string {
 	t.Helper()
 	v, err := Parse([]byte(in))
@@ -166,8 +166,8 @@ func isSyntaxError(err error) bool {
 	return ok
 }
 
-// The reference spoils floats (1.5 becomes 2.-5), and no number can be made of
-// what is left; so it is a string to us, and gets quotes.
+// The reference corrupts floats (1.5 becomes 2.-5), and the number cannot be recovered. So Parse
+// returns it as a string, which gets quotes.
 var mended = strings.NewReplacer("2.-5", `"2.-5"`, "3.-5", `"3.-5"`)
 
 func TestTextsOfTheReferenceAreWrittenAsTheyWere(t *testing.T) {
@@ -424,7 +424,7 @@ func TestLongestTextsTakeLittle(t *testing.T) {
 	}
 }
 
-// same says whether two trees are, but for the order of keys.
+// same reports whether two trees are equal, except for the order of keys.
 func same(a, b Value) bool {
 	switch x := a.v.(type) {
 	case []Value:

@@ -14,7 +14,7 @@ const (
 	MaxDepth = 64        // arrays and objects within each other
 )
 
-// A Kind says what a Value is.
+// A Kind is the type of a Value.
 type Kind uint8
 
 const (
@@ -41,8 +41,8 @@ type Value struct {
 	v any       // nil, bool, int64, float64, string, []Value or []Member
 }
 
-// A Member is a key of an object and what it stands for. Keys and strings are
-// bytes: usually, but not always, UTF-8.
+// A Member is a key of an object and its value. Keys and strings are bytes: usually, but not
+// always, UTF-8.
 type Member struct {
 	Key   string
 	Value Value
@@ -57,7 +57,7 @@ func String(s string) Value       { return Value{v: s} }
 func Array(elems ...Value) Value  { return Value{v: elems} }
 func Object(list ...Member) Value { return Value{v: list} }
 
-// Kind says what v is.
+// Kind returns the type of v.
 func (v Value) Kind() Kind {
 	switch v.v.(type) {
 	case bool:
@@ -103,8 +103,8 @@ func (v Value) Int() (int64, bool)     { i, ok := v.v.(int64); return i, ok }
 func (v Value) Float() (float64, bool) { f, ok := v.v.(float64); return f, ok }
 func (v Value) Bool() (b, ok bool)     { b, ok = v.v.(bool); return b, ok }
 
-// Strings returns an array of nothing but strings; a string alone is an array of
-// one, as it is wherever UCL wants a list.
+// Strings returns an array that consists only of strings. A single string is an array of one, as
+// it is wherever UCL expects a list.
 func (v Value) Strings() ([]string, bool) {
 	if s, ok := v.Str(); ok {
 		return []string{s}, true

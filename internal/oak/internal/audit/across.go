@@ -118,11 +118,11 @@ func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 	return nil
 }
 
-// gcLog tells of the log of garbage collections. Its newest line says which segment a
-// cleanup takes for the last of the newest compaction: what is compacted and newer
-// is for it the leftovers of one that failed.
+// gcLog checks the log of garbage collections. A cleanup uses its newest line as the last segment
+// of the newest compaction. It treats newer compacted segments as leftovers of a failed
+// compaction.
 func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
-	if a.src.Listing.GCLog == nil { // who opens it from afar would hear of that later
+	if a.src.Listing.GCLog == nil { // opening it in a remote store would fail later
 		return nil
 	}
 	obj, err := a.open(ctx, repo.GCLog)
@@ -171,27 +171,27 @@ func (a *Audit) describe(p place) string {
 }
 
 const (
-	// rounds is how often all tars may be gone through: in each one all is followed
-	// that leads to the same tar or an older one, and nearly all does.
+	// rounds limits the passes over all tars. Each pass follows all references to the same tar or
+	// an older one, as nearly all are.
 	rounds = 100
-	// manyMissing is of how many segments it is kept who refers to them.
+	// manyMissing is for how many missing segments the first referrer is kept.
 	manyMissing = 100_000
 )
 
-// A reach finds out which segments the head needs: as a cleanup does, by what
-// segments refer to each other, which is some more than what the tree's records do.
+// A reach finds out which segments the head needs. Like a cleanup it follows references between
+// segments, which include somewhat more than the references of the tree's records.
 type reach struct {
 	a       *Audit
 	t       *teller
 	needed  []bits     // of each tar
-	next    [][]uint32 // data segments of each tar of which the references are to be followed
+	next    [][]uint32 // data segments of each tar whose references are to be followed
 	missing map[tarfile.ID]*referrer
 	order   []tarfile.ID // of missing
 	more    int          // missing references that are not kept
 	ok      bool         // there is a head
 }
 
-// referrer is the first segment that refers to one that is missing.
+// referrer is the first segment that refers to a missing one.
 type referrer struct {
 	place
 	n int
@@ -236,7 +236,7 @@ func (r *reach) add(p place, id tarfile.ID) {
 	}
 }
 
-// follow follows the references of what is needed of tar i.
+// follow follows the references of the needed segments of tar i.
 func (r *reach) follow(ctx context.Context, i int) error {
 	e, err := r.a.edges(ctx, i)
 	if err != nil {
@@ -271,7 +271,7 @@ func (r *reach) miss(id tarfile.ID, by place) {
 	}
 }
 
-// tell tells of what is missing, by the place of the first that refers to it.
+// tell reports missing segments, at the place of the first segment that refers to each.
 func (r *reach) tell() {
 	slices.SortFunc(r.order, func(x, y tarfile.ID) int {
 		a, b := r.missing[x], r.missing[y]
@@ -359,8 +359,8 @@ func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
 
 func (a *Audit) pos(p place) int64 { return a.tars[p.tar].At(int(p.entry)).Pos }
 
-// edges says what the segments of a tar refer to: by its graph, by what was found in
-// it, or, where there is neither, by the segments.
+// edges returns what the segments of a tar refer to: from its graph, from what was found in it
+// or, if there is neither, from the segments.
 type edges struct {
 	x     *unit
 	graph *tarfile.Graph

@@ -16,15 +16,15 @@ import (
 type Source struct {
 	Listing repo.Listing
 
-	// Written says that another program writes to the store right now: what it is about to
-	// end is no fault.
+	// Written reports whether another program is writing to the store. What that program has not
+	// finished is not a fault.
 	Written bool
 
 	// Tar opens a tar, which stays the caller's and open until the audit is over. A
 	// [*tarfile.NoIndex] comes with the object.
 	Tar func(context.Context, repo.Tar) (store.Object, *tarfile.Tar, error)
 
-	// File opens another file of the directory, by its name there. It is closed here.
+	// File opens another file of the directory, by its name there. Audit closes it.
 	File func(ctx context.Context, name string) (store.Object, error)
 }
 
@@ -32,7 +32,7 @@ type Source struct {
 type Audit struct {
 	src     Source
 	tars    []*unit   // that count, newest first
-	numbers [][]*unit // and those of which only Directory tells
+	numbers [][]*unit // and those that only Directory reports
 	known   table     // segments by the indexes; for Across with those that were found
 }
 
@@ -45,7 +45,7 @@ type unit struct {
 	damage         error                      // why nothing is known of the tar
 	refs           map[tarfile.ID]tarfile.IDs // of what Segments found; nil is that it has not looked
 
-	// What the references are asked of is the segments, if either is set.
+	// If either is set, references are read from the segments.
 	noGraph    bool // by Tail
 	wrongGraph bool // by Segments
 }
@@ -81,8 +81,8 @@ func Open(ctx context.Context, src Source) (*Audit, error) {
 	return a, nil
 }
 
-// counting returns those letters of a number that an open that may write goes by: the
-// last with an index, or all, which are recovered together.
+// counting returns the letters of a number that are used when the store is opened for writing:
+// the last one with an index or, if none has one, all, which are recovered together.
 func counting(letters []*unit) []*unit {
 	for i, t := range letters {
 		if t.t != nil {
@@ -92,7 +92,7 @@ func counting(letters []*unit) []*unit {
 	return letters
 }
 
-// isWritten reports whether a tar is the one that another program adds to.
+// isWritten reports whether a tar is the one that another program is adding to.
 func (a *Audit) isWritten(x *unit) bool {
 	return a.src.Written && x.t == nil && x.damage == nil && x.Number == a.tars[0].Number
 }
@@ -113,7 +113,7 @@ func (a *Audit) Unfinished(ctx context.Context, report func(Problem)) error {
 // Len is how many tars have units of their own.
 func (a *Audit) Len() int { return len(a.tars) }
 
-// unread reports whether there are tars of which no segments are known.
+// unread reports whether there are tars whose segments are not known.
 func (a *Audit) unread() bool {
 	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.refs == nil })
 }
@@ -129,7 +129,7 @@ type row struct {
 	place
 }
 
-// place is where a segment is: entry of a tar's index, or of what was found in it.
+// place is where a segment is: an entry of a tar's index, or of what was found in the tar.
 type place struct{ tar, entry uint32 }
 
 func (r row) compare(o row) int { return cmp.Or(cmp.Compare(r.hi, o.hi), cmp.Compare(r.lo, o.lo)) }

@@ -27,7 +27,7 @@ var damage = map[string][2][]string{
 	// The segment's bytes are at 510976: the bit is named in What.
 	"corrupt-value":         {nil, {"checksum error data00000a.tar 510976"}},
 	"corrupt-segment-magic": {nil, {"checksum error data00001a.tar 38912"}},
-	// One byte of the content, of which the checksum is wrong.
+	// One byte of the content, whose checksum is then wrong.
 	"corrupt-brf": {{"binaries error data00000a.tar 1063019"}, {"binaries error data00000a.tar 1063019"}},
 	"corrupt-gph": {{"graph error data00001a.tar 512076"}, {"graph error data00001a.tar 512076"}},
 	"corrupt-idx": {
@@ -159,7 +159,7 @@ func TestUnitsRunInParallel(t *testing.T) {
 }
 
 func TestEveryClassHasAMeaningAndIsProvoked(t *testing.T) {
-	provoked := map[string]bool{UnknownFile.name: true} // by a tar that changes meanwhile
+	provoked := map[string]bool{UnknownFile.name: true} // by a tar that changes during the check
 	for _, c := range plants {
 		for _, want := range c.want {
 			class, _, _ := strings.Cut(want, " ")

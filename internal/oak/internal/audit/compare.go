@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// A comparison holds what a tar says of its segments against what they say.
+// A comparison compares what a tar records about its segments with the segments.
 type comparison struct {
 	a      *Audit
 	x      *unit
@@ -45,8 +45,8 @@ func newComparison(ctx context.Context, a *Audit, x *unit, t *teller) (*comparis
 	return c, nil
 }
 
-// edges compares the list of a segment in the graph with its table of references. A
-// cleanup leaves out of the lists what it deletes, and leaves the tables.
+// edges compares the list of a segment in the graph with its table of references. A cleanup omits
+// the segments that it deletes from the lists, but leaves the tables unchanged.
 func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 	list, _ := c.graph.Targets(e.ID)
 	head, _ := segment.ParseHead(s.Bytes())
@@ -146,7 +146,7 @@ func ignoreDamage(err error) error {
 	return err
 }
 
-// segments are those of all tars, for the few that are needed to understand another.
+// segments returns the segments of all tars, for the few that are needed to interpret others.
 func (a *Audit) segments() *segment.Recent {
 	return &segment.Recent{Most: 1, Load: func(ctx context.Context, id segment.ID) (*segment.Segment, error) {
 		p, ok := a.known.find(id)

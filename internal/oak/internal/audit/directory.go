@@ -80,7 +80,7 @@ func (a *Audit) letters(t *teller) {
 	}
 }
 
-// names lists all tars but the one that is kept.
+// names lists all tars except the one that is kept.
 func names(letters []*unit, keep *unit) string {
 	var all []string
 	for _, l := range letters {
@@ -91,7 +91,8 @@ func names(letters []*unit, keep *unit) string {
 	return strings.Join(all, " and ")
 }
 
-// open opens a file that may be missing. What is wrong with it is told; nil is none.
+// open opens a file that may be missing, and reports what is wrong with it. It returns nil if
+// there is no such file.
 func (a *Audit) open(ctx context.Context, name string) (store.Object, error) {
 	obj, err := a.src.File(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

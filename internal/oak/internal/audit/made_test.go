@@ -168,7 +168,7 @@ func (m made) layout(name string) tarfile.Layout {
 	return l
 }
 
-// a part is what a tar is made of: one segment.
+// A part is one segment of a made tar.
 type part struct {
 	tarfile.Entry
 	data     []byte
@@ -204,7 +204,7 @@ func (m made) parts(name string) (all []part) {
 	return all
 }
 
-// write writes a tar anew.
+// write rewrites a tar.
 func (m made) write(name string, all []part) {
 	m.t.Helper()
 	var b bytes.Buffer

@@ -25,7 +25,7 @@ var (
 	bothWays = []bool{false, true}
 )
 
-// plants are damages, each with what is told of it: "class severity file".
+// plants are kinds of damage, each with what is reported: "class severity file".
 var plants = []struct {
 	name  string
 	depth []bool // full

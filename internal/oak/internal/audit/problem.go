@@ -91,7 +91,7 @@ const ofAClass = 1000
 type teller struct {
 	report func(Problem)
 	told   map[key]int
-	over   []Problem // the first of each kind that was not told
+	over   []Problem // the first of each kind that was not reported
 }
 
 type key struct {
@@ -114,7 +114,7 @@ func (t *teller) tell(p Problem) {
 	}
 }
 
-// end tells how many there were of which not all were told.
+// end reports the number of problems that were not reported one by one.
 func (t *teller) end() {
 	for _, p := range t.over {
 		t.report(Problem{Class: TooMany, Severity: p.Severity, Tar: p.Tar, Off: p.Off,

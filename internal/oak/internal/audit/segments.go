@@ -50,7 +50,7 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 	return nil
 }
 
-// changed tells that a file has changed meanwhile, and returns other errors.
+// changed reports that a file has changed during the check. It returns other errors.
 func (x *unit) changed(t *teller, off int64, err error) error {
 	if errors.Is(err, store.ErrChanged) {
 		t.about(UnknownFile, Error, x.Name, off, "changed while it was read")
@@ -120,8 +120,8 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 	return nil
 }
 
-// records tells what is wrong with the records of a segment whose checksum is right:
-// whoever wrote it made it so.
+// records reports what is wrong with the records of a segment whose checksum is correct. They
+// were written like that.
 func (c *segmentsCheck) records(p segment.Problem) {
 	s := Error
 	switch p.Code {
@@ -137,7 +137,7 @@ func (c *segmentsCheck) records(p segment.Problem) {
 	c.t.of(BadRecords, s, c.x.Name, c.e.Pos+max(p.Off, 0), c.e.ID, "%s", what)
 }
 
-// windowLen is read at once: an entry that begins at its end fits in behind it.
+// windowLen is read at once. An entry that begins at its end fits after it.
 const windowLen = 1 << 20
 
 type window struct {
@@ -207,8 +207,8 @@ func (x *unit) scan(ctx context.Context, t *teller, newest, written bool) error 
 	return nil
 }
 
-// Tail tells of what stands at the end of tar i: index, graph, references to
-// binaries. It reads no segments. An error is one of the source.
+// Tail checks the parts at the end of tar i: index, graph and references to binaries. It reads no
+// segments. It returns an error only if the source fails.
 func (a *Audit) Tail(ctx context.Context, i int, report func(Problem)) error {
 	x := a.tars[i]
 	t := newTeller(report)
@@ -263,8 +263,8 @@ func (x *unit) noIndex(t *teller, newest, written bool) {
 	t.about(NoIndex, Error, x.Name, x.none.Offset, "%s", x.none.What)
 }
 
-// part tells what is wrong with graph or references. That it concerns the whole of
-// it shows in that there is no segment and no length.
+// part reports what is wrong with graph or references. A problem without a segment and a length
+// concerns the whole part.
 func (x *unit) part(t *teller, p tarfile.Problem) {
 	whole := !p.HasSegment && p.Len == 0
 	c, s := BadGraph, Error
@@ -278,7 +278,7 @@ func (x *unit) part(t *teller, p tarfile.Problem) {
 	case !whole:
 		c, s = OddGraph, Warning
 	}
-	// Without a graph what is needed is asked of the segments.
+	// Without a graph, the references are read from the segments.
 	x.noGraph = x.noGraph || c == BadGraph || c == TooLarge
 	x.pass(t, c, s, p)
 }
@@ -288,7 +288,7 @@ func (x *unit) tail(t *teller, p tarfile.Problem) {
 	case c == tarfile.Gap:
 		p.What = fmt.Sprintf("%d %s", p.Len, p.What)
 		x.pass(t, Gap, Warning, p)
-	// The index was read: what is odd with it as a whole is not bad.
+	// The index could be read, so something unusual in the whole index is not serious.
 	case c == tarfile.BadHeader, c == tarfile.BadPadding, c == tarfile.BadIndex && !p.HasSegment:
 		x.pass(t, BadTail, Warning, p)
 	default:

@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Names of blobs in the folder of an archive, and ends of names behind the archive's own.
+// Names of blobs in the folder of an archive, and suffixes that follow the archive's own name.
 const (
 	Closed   = "closed"
 	deleted  = "deleted" // an archive that is on its way out
@@ -106,8 +106,8 @@ func AppendRow(b []byte, number int, e tarfile.Entry) []byte {
 	return append(b, 0)
 }
 
-// parseIndex calls each with the rows of an index. Rows that make no sense are left out, and
-// so is the rest of one that is cut off.
+// parseIndex calls each with the rows of an index. It skips invalid rows, and the incomplete last
+// row of a truncated index.
 func parseIndex(b []byte, each func(number int, e tarfile.Entry)) {
 	for ; len(b) >= indexRow; b = b[indexRow:] {
 		at := func(off int) int64 { return int64(int32(binary.BigEndian.Uint32(b[off:]))) }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// journal is what the parts of the journal are shown as.
+// journal is the name under which the parts of the journal are presented.
 const journal = "journal.log"
 
 // View returns st with the archives of a listing of the folder dir as tars, and with one
@@ -58,7 +58,7 @@ func JournalSize(parts []File) (n int64) {
 	return n
 }
 
-// A piece of an object that is made is a range of another, or bytes, with zeros behind them.
+// A piece of a generated object is a range of another object, or bytes, followed by zeros.
 type piece struct {
 	at, n  int64
 	object string
@@ -116,8 +116,8 @@ func (m *made) ReadAt(ctx context.Context, p []byte, off int64) error {
 	return pipe.Each(ctx, pipe.All(far), min(atOnce, len(far)), read)
 }
 
-// parts are those that the tar of a closed archive has behind its segments: headers and
-// contents, and where those lie. Zeros stand before a content, up to a block.
+// parts returns what follows the segments in the tar of a closed archive: headers and contents,
+// and where those are. Zeros precede a content, up to a block.
 func (a *Archive) parts(dir string) (all []piece, end int64) {
 	end = a.end
 	for _, ext := range [...]string{Binaries, Graph} {
@@ -132,7 +132,7 @@ func (a *Archive) parts(dir string) (all []piece, end int64) {
 	return all, end
 }
 
-// openTail is what stands behind the segments of an archive that is not closed: zeros.
+// openTail is what follows the segments of an archive that is not closed: zeros.
 const openTail = 2 * tarfile.BlockSize
 
 // TailLen is how much of a closed archive's end is not read from blobs.
@@ -150,7 +150,7 @@ func (a *Archive) Size() int64 {
 	return end + int64(a.TailLen())
 }
 
-// plan returns a function that says what ranges of the tar are made of.
+// plan returns a function that returns the pieces of a range of the tar.
 func (a *Archive) plan(dir string) func(off, n int64) []piece {
 	return func(off, n int64) (all []piece) {
 		for i := a.at(off); i < len(a.segments) && a.segments[i].Pos-tarfile.BlockSize < off+n; i++ {

@@ -18,7 +18,7 @@ import (
 // Options of New. The zero value is for use.
 type Options struct {
 	Depth    int               // how deep a tree may be; 0 is 1000
-	Progress func(nodes int64) // if not nil, is told of nodes that have been written
+	Progress func(nodes int64) // if not nil, is called as nodes are written
 	// Shared reports whether records of a segment are in the other store, too, and are
 	// to be referred to there. Nil is that none are.
 	Shared func(segment.ID) bool
@@ -54,9 +54,9 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 
 func (c *Copier) Nodes() int64 { return c.nodes }
 
-// An Error says which node could not be copied.
+// An Error reports which node could not be copied.
 type Error struct {
-	Path string // from the node that was asked for, "" for itself
+	Path string // from the requested node, "" for that node
 	Err  error
 }
 
@@ -89,7 +89,7 @@ func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segm
 	if copied.Written, err = c.to.Children(ctx, c.children(ctx, n, depth+1)); err != nil {
 		return segment.RecordID{}, below("", err)
 	}
-	// Children are done, and nobody else has these.
+	// The children are done, so nothing else uses these slices.
 	c.properties, c.values = c.properties[:0], c.values[:0]
 	for p, err := range n.Properties(ctx) {
 		q := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
@@ -170,7 +170,7 @@ func (c *Copier) Property(ctx context.Context, p segment.Property) (segment.NewP
 	return to, err
 }
 
-// mostHeld is how many values of a property are held. Others are written one by one.
+// mostHeld is how many values of a property are kept in memory. Others are written one by one.
 const mostHeld = 1024
 
 func (c *Copier) property(ctx context.Context, p segment.Property, to *segment.NewProperty) (err error) {
@@ -278,9 +278,8 @@ const mostKnown = 4 << 20
 // mostNumber is above the number of any record: a segment has no room for so many.
 const mostNumber = segment.MaxSize / 9
 
-// known remembers what has become of records, by the segments that they were in. Over
-// its limit it forgets the segments that it met first: what they share with others is
-// then written twice.
+// known maps records to their copies, by the segments that they were in. Above its limit it
+// removes the segments that it saw first; what they share with others is then written twice.
 type known struct {
 	limit, n int // in places, those between records that are known too
 	m        map[segment.ID][]place

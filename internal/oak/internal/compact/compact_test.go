@@ -29,8 +29,8 @@ func (s segments) Segment(_ context.Context, id segment.ID) (*segment.Segment, e
 	return segment.Parse(id, b)
 }
 
-// sample writes a tree: a wide node whose children share some of what is below them,
-// long values and many.
+// sample writes a tree with a wide node whose children share some of what is below them, and with
+// long values and many of them.
 func sample(t *testing.T) (segments, segment.RecordID) {
 	t.Helper()
 	from := segments{}
@@ -69,7 +69,7 @@ func sample(t *testing.T) (segments, segment.RecordID) {
 	return from, root
 }
 
-// copied copies a tree into segments of its own.
+// copied copies a tree into new segments.
 func copied(t *testing.T, from segments, o Options, do func(*Copier) (segment.RecordID, error)) (segments, segment.RecordID, *Copier) {
 	t.Helper()
 	to := segments{}

@@ -41,9 +41,8 @@ type Writer struct {
 	sum Summary
 }
 
-// New returns a Writer of a store in the folder dir of st. Files are committed one
-// after another, the journal last: let st be a [store.Stage] for them to appear
-// together.
+// New returns a Writer of a store in the folder dir of st. It commits files one after another,
+// with the journal last. If st is a [store.Stage], they appear together.
 func New(st store.Store, dir string, o Options) *Writer {
 	if o.MaxTar == 0 {
 		o.MaxTar = 256 << 20
@@ -51,7 +50,8 @@ func New(st store.Store, dir string, o Options) *Writer {
 	return &Writer{st: st, dir: repo.Listing{Dir: repo.Dir(dir)}, o: o, n: o.First}
 }
 
-// Write adds a segment, behind those that it refers to: Oak's cleanup needs them first.
+// Write adds a segment. It must come after the segments that it refers to, because Oak's cleanup
+// requires that order.
 func (w *Writer) Write(ctx context.Context, f segment.Finished) error {
 	if w.tar != nil && w.tar.Full(w.o.MaxTar) {
 		if err := w.closeTar(ctx); err != nil {
@@ -93,7 +93,7 @@ func (w *Writer) made(name string, size int64) {
 	w.sum.Bytes += size
 }
 
-// Tars ends the last tar, and with it what is written for a store that has the rest.
+// Tars ends the last tar. That is all that is needed in a store that has the other files.
 func (w *Writer) Tars(ctx context.Context) (Summary, error) {
 	if w.tar == nil {
 		return w.sum, nil

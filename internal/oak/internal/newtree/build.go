@@ -63,7 +63,7 @@ func (w *build) at(prefix []byte) bool {
 // node writes the node of a path, whose rows are next, with all below it.
 func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 	var p gathered
-	known := len(path) == 0 // the root is nobody's folder: it is bare
+	known := len(path) == 0 // the root is in no folder: it is bare
 	for ; w.at(path) && w.row.Key[len(path)] != rowChild && len(p.all) <= mostProperties; known = true {
 		switch kind := w.row.Key[len(path)]; {
 		case kind == rowProperty:
@@ -128,7 +128,7 @@ func (w *build) child(ctx context.Context, path []byte) (c segment.Child) {
 	return segment.Child{Name: name, Node: w.node(ctx, bytes.Clone(w.row.Key[:len(w.row.Key)-len(rest)]))}
 }
 
-// children goes on behind the first child, in the order of the node's map.
+// children yields first and the children after it, in the order of the node's map.
 func (w *build) children(ctx context.Context, path []byte, first segment.Child) iter.Seq2[segment.Child, error] {
 	return func(yield func(segment.Child, error) bool) {
 		for c := first; yield(c, w.err) && w.at(path); {
@@ -145,7 +145,7 @@ type gathered struct {
 	places   map[string]int // in all
 }
 
-// add adds a property that was told at a time, unless there is a later one.
+// add adds a property with the number of its row, unless there is a later one.
 func (g *gathered) add(p segment.NewProperty, told uint64) {
 	i, ok := g.places[p.Name]
 	switch {
@@ -185,9 +185,9 @@ const (
 	mostMixins     = 1<<10 - 1
 )
 
-// head reads the property whose head is next. Its values become records at once,
-// so that they lie together with their node, but for types: these are part of a
-// node's shape, and have to be known there.
+// head reads the property whose head is next. Its values become records at once, so that they are
+// stored beside their node. Types are an exception: they are part of a node's shape, where they
+// must be known.
 func (w *build) head(ctx context.Context, name string, key []byte) segment.NewProperty {
 	kind, rest := w.row.Value[9], w.row.Value[10:]
 	p := segment.NewProperty{Name: name, Type: segment.PropertyType(w.row.Value[8]), Multi: kind != singleHead}

@@ -22,12 +22,12 @@ type Options struct {
 	Memory  int64 // for rows; 0 is 32 MiB
 	Depth   int   // levels that a path may have; 0 is 1000
 	IDs     *IDs  // of the builder, if it has them from here
-	// Missing are what a node has that nobody told of, but that is above others.
+	// Missing are the properties of nodes that are only implied because others are below them.
 	// Each has one value, a text.
 	Missing []segment.NewProperty
 }
 
-// A Tree is being told of, by one goroutine. It ends in Close, or in Abort.
+// A Tree receives nodes from one goroutine. It ends with Close or Abort.
 type Tree struct {
 	b    *segment.Builder
 	o    Options
@@ -54,17 +54,17 @@ func New(b *segment.Builder, o Options) *Tree {
 	return &Tree{b: b, o: o, rows: sorter.New(sorter.Options{Memory: o.Memory, Scratch: o.Scratch, Duplicate: replace})}
 }
 
-// What a row is about is said by the byte behind the path of its node. All about a
-// node comes before what is below it.
+// The byte after the path of a node is the kind of a row. All rows of a node precede those of
+// what is below it.
 const (
-	rowFallback = iota // properties that it has if nobody gives it any
-	rowNode            // followed by when it was told: it is there, with some properties
+	rowFallback = iota // properties that it has if none are set
+	rowNode            // followed by its number: the node exists, with some properties
 	rowProperty        // followed by the name's key, then rowHead or rowElement
 	rowChild           // followed by the name's key: it is about a node below
 )
 
 const (
-	rowHead    = iota // when it was told, the property's type and kind, what belongs to it
+	rowHead    = iota // its number, the property's type and kind, what belongs to it
 	rowElement        // followed by a number u64: a value of several
 )
 
@@ -76,7 +76,7 @@ const (
 	externalForm        // a name in a data store
 )
 
-// A Value is a value of a property, or what it will be made of.
+// A Value is a value of a property, or what the value will be made of.
 type Value struct{ b []byte } // form, then what belongs to it
 
 // External is a binary that a data store has.
@@ -87,8 +87,8 @@ func Record(id segment.RecordID) Value {
 	return Value{binary.BigEndian.AppendUint32(append([]byte{recordForm}, id.Segment[:]...), uint32(id.Number))}
 }
 
-// Read takes a value of any length: in memory for one segment. What it has written
-// when r fails belongs to nothing; the tree is as it was.
+// Read adds a value of any length, in memory for one segment. If r fails, nothing refers to what
+// has been written, and the tree is unchanged.
 func (t *Tree) Read(ctx context.Context, r io.Reader) (Value, error) {
 	if t.err != nil {
 		return Value{}, t.err
@@ -118,7 +118,7 @@ func (t *Tree) Read(ctx context.Context, r io.Reader) (Value, error) {
 	return Value{}, err
 }
 
-// watched is a reader whose errors can be told from those of what is written.
+// watched is a reader that distinguishes its own errors from errors of writing.
 type watched struct {
 	r   io.Reader
 	err error
@@ -217,13 +217,13 @@ func (t *Tree) setHead(path []string, p Property, kind byte, rest []byte) error 
 	return t.add(path, rowProperty, append(segment.AppendMapKey(nil, p.Name), rowHead), append(value, rest...))
 }
 
-// Fallback tells of a node, and of properties that it has if nobody gives it others:
-// each with one value, a text. See [Tree.Bare].
+// Fallback adds a node with properties that it has if no others are set, each with one value, a
+// text. See [Tree.Bare].
 func (t *Tree) Fallback(path []string, properties []segment.NewProperty) error {
 	return t.add(path, rowFallback, nil, appendTexts(nil, properties))
 }
 
-// Bare says that a node of which nobody told a property has none, by no fallback either.
+// Bare makes nodes for which no property was set have none, without a fallback.
 func (t *Tree) Bare() { t.bare = true }
 
 // appendTexts appends properties that are one text each.
@@ -292,7 +292,7 @@ func (t *Tree) add(path []string, kind byte, key, value []byte) error {
 	return t.err
 }
 
-// Abort gives back what the tree holds.
+// Abort releases what the tree holds.
 func (t *Tree) Abort() error {
 	if t.err == nil {
 		t.err = errors.New("new tree: aborted")
@@ -328,10 +328,10 @@ func SuperRoot(ctx context.Context, b *segment.Builder, root segment.RecordID) (
 // layout changes whenever the same input makes other segments, for other names.
 const layout = "holdall tree 1"
 
-// IDs names segments by what is in them, so that the same input makes the same store
-// and another one no segment of the same name. A data segment's content is not known
-// when it needs a name, but all that the tree is made of is known before the first
-// of them is begun.
+// IDs derives segment IDs from the input, so that the same input makes the same store, and
+// another input makes no segment with the same ID. The content of a data segment is not known
+// when its ID is needed, but everything that the tree is made of is known before the first one is
+// begun.
 type IDs struct {
 	input *blake3.Hasher
 	made  uint64

@@ -495,8 +495,7 @@ func TestScratchThatLiesDoesNoHarm(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// It may be noticed or not: what is read must not be believed so far that
-		// it panics, or never ends.
+		// The damage may not be noticed, but must cause neither a panic nor an endless loop.
 		if _, _, err := m.Close(t.Context()); err != nil {
 			t.Logf("seed %d: %v", seed, err)
 		}
@@ -537,7 +536,7 @@ func TestNodesAreNotHeldInMemory(t *testing.T) {
 			if err != nil || nodes < n || segments < 20 {
 				t.Errorf("%d nodes, %d segments, %v", nodes, segments, err)
 			}
-			// Rows, and what a builder remembers of strings.
+			// Rows, and the strings that a builder remembers.
 			if limit := base + 40<<20; most > limit {
 				t.Errorf("%d MiB, expected at most %d", most>>20, limit>>20)
 			}

@@ -16,7 +16,7 @@ import (
 // maxLine is how long a line can be: what an Encoder puts into one, and a megabyte of names.
 const maxLine = 16 << 20
 
-// An Error says which line is no part of an export, and why.
+// An Error reports which line is not valid in an export, and why.
 type Error struct {
 	Line   int64 // from 1
 	Offset int64 // of the line
@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ValueKind says where the content of a value is.
+// A ValueKind is where the content of a value is.
 type ValueKind uint8
 
 const (
@@ -64,7 +64,7 @@ type Property struct {
 	Lost  *Lost
 }
 
-// ItemKind says what an Item is.
+// An ItemKind is the kind of an Item.
 type ItemKind uint8
 
 const (
@@ -82,13 +82,13 @@ type Item struct {
 	Path       string // as it is written
 	Properties []Property
 	Lost       *Lost
-	Again      bool // the node was told of, or will be: no export has that
+	Again      bool // the node occurs more than once, which no export has
 
 	Property string    // as it is written: that something is of
 	From     int       // number of the first of Values, or of the value that Content is of
 	Values   []Value   // of a ValuesItem
 	Length   int64     // of Content
-	Content  io.Reader // of a ContentItem or an ElementItem, until the next Item is asked for
+	Content  io.Reader // of a ContentItem or an ElementItem, valid until the next Item is requested
 }
 
 // A Decoder reads what an Encoder wrote. It holds a line. It is not for parallel use.
@@ -104,7 +104,8 @@ type Decoder struct {
 	err     error
 }
 
-// due is what was announced: a value's content, or the values of an array from one on.
+// due is what was announced: a value's content, or the values of an array beginning with one of
+// them.
 type due struct {
 	property string
 	typ      segment.PropertyType
@@ -433,7 +434,7 @@ var propertyTypes = func() map[string]segment.PropertyType {
 // maxValues is how many values a property can have: a list of three levels.
 const maxValues = 255 * 255 * 255
 
-// property reads a property: first what is there, then what that makes of it.
+// property reads a property. It first reads all members, and then interprets them.
 func (p *parser) property(x *Property) error {
 	var m members
 	var count int64
@@ -557,7 +558,7 @@ func (m *members) value() (Value, error) {
 	return v, nil
 }
 
-// suits says why a type cannot have a value.
+// suits returns why a type cannot have a value.
 func (v Value) suits(t segment.PropertyType) string {
 	if v.Kind == External && t != segment.Binary {
 		return "expected no blob in a " + t.String()

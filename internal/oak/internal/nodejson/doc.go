@@ -1,5 +1,5 @@
 // Package nodejson writes nodes of a segment store as lines of JSON, and reads them. It uses
-// segments, but knows no stores.
+// segments, but not stores.
 //
 // A node is one line, with properties in the order of the store:
 //

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Bounds of what is in one line.
+// Limits of what is in one line.
 const (
 	lineBytes   = 1 << 20   // where a line ends as soon as it can, by default
 	inlineBytes = 64 << 10  // of a binary
@@ -19,7 +19,7 @@ const (
 	arrayValues = 10_000
 )
 
-// Lost says what damage took.
+// Lost describes what is lost because of damage.
 type Lost struct {
 	What    string
 	Segment string // empty if it is of none
@@ -32,7 +32,7 @@ func (l *Lost) Error() string { return l.What }
 type Options struct {
 	// Name is how the name of a property is written, as UTF-8.
 	Name func(string) string
-	// Lost says what damage an error is of. Any other error ends the writing.
+	// Lost returns the damage that an error reports. Any other error ends the writing.
 	Lost func(error) (Lost, bool)
 	// NoBinaries leaves out what binaries contain.
 	NoBinaries bool
@@ -106,7 +106,7 @@ func (e *Encoder) LostNode(path string, l Lost) error {
 	return e.err
 }
 
-// AppendProperties appends a node's properties as an object, but for what is too long.
+// AppendProperties appends a node's properties as an object, except for what is too long.
 func AppendProperties(ctx context.Context, b []byte, n segment.Node, o Options) (_ []byte, lost int64, _ error) {
 	e := Encoder{o: o, form: object, b: append(b, '{')}
 	start := len(e.b)
@@ -138,7 +138,7 @@ func (e *Encoder) begin(path string) {
 // end ends a line, and writes it and what follows it.
 func (e *Encoder) end(ctx context.Context) {
 	e.write()
-	// What follows has lines of its own, which others may follow.
+	// What follows has lines of its own, which may announce more lines.
 	announced := e.rest
 	e.rest = nil
 	for _, r := range announced {
@@ -178,7 +178,7 @@ func (e *Encoder) lose(l Lost) {
 	e.b = l.AppendMembers(e.b)
 }
 
-// damage appends what an error says is lost. Others end the writing.
+// damage appends what an error reports as lost. Other errors end the writing.
 func (e *Encoder) damage(err error) {
 	if l, ok := e.o.Lost(err); ok {
 		e.lose(l)
@@ -280,7 +280,7 @@ func (e *Encoder) least() int {
 	return inlineBytes
 }
 
-// members appends what is no plain text.
+// members appends a value that is not plain text.
 func (e *Encoder) members(ctx context.Context, p segment.Property, i int, v segment.Value, lost error) {
 	switch {
 	case lost != nil:
@@ -324,7 +324,7 @@ func (e *Encoder) blob(ctx context.Context, v segment.Value) {
 	}
 }
 
-// bytes appends what was read as base64.
+// bytes appends the bytes that were read as base64.
 func (e *Encoder) bytes() {
 	e.b = append(e.b, `"base64":"`...)
 	e.b = append(base64.StdEncoding.AppendEncode(e.b, e.text), '"')
@@ -385,7 +385,8 @@ func (e *Encoder) pieces(ctx context.Context, r rest) {
 	}
 }
 
-// wholeRunes reports whether what was read is UTF-8, and leaves out a rune cut at its end.
+// wholeRunes reports whether the bytes that were read are UTF-8, and removes an incomplete rune
+// at their end.
 func (e *Encoder) wholeRunes(last bool) bool {
 	b := e.text
 	for cut := 0; !last && cut < utf8.UTFMax-1 && len(b) > 1; cut++ {

@@ -100,7 +100,7 @@ func (m maker) node(props ...property) segment.Node {
 	return n
 }
 
-// lostSegments are what a test says is lost: errors of segments.
+// lostSegments reports errors of segments as lost.
 func lostSegments(err error) (Lost, bool) {
 	e, ok := errors.AsType[*segment.Error](err)
 	if !ok {

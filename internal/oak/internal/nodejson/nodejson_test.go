@@ -328,8 +328,8 @@ func FuzzWhatIsWrittenIsReadAgain(f *testing.F) {
 	})
 }
 
-// What no export has is an error with its place, and nothing is believed that is not
-// there.
+// Anything that cannot be in an export is an error with its place, and nothing that is missing is
+// assumed.
 func FuzzDecoder(f *testing.F) {
 	m := newMaker(f)
 	f.Add(encode(f, plain, "/a", m.node(one("p", segment.Binary, noise(70_000)), several("q", segment.String, "a", "\xff"), one("r", segment.Date, "x"))))

@@ -48,7 +48,7 @@ func (p *parser) fail(err error) {
 	}
 }
 
-// wrong says what was expected, and what is there.
+// wrong reports what was expected and what was found.
 func (p *parser) wrong(want string, args ...any) {
 	found := "the end"
 	if p.peek(); p.at < len(p.b) {
@@ -88,7 +88,7 @@ func (p *parser) list(begin, end byte, do func()) {
 	p.expect(end)
 }
 
-// keys are those of an object so far. Nearly all objects have few.
+// keys are the keys of an object that were read so far. Nearly all objects have few.
 type keys struct {
 	few  [8]string
 	n    int // of few
@@ -113,7 +113,7 @@ func (k *keys) add(key string) (added bool) {
 	return added
 }
 
-// raw returns what is between the quotes of a string.
+// raw returns the bytes between the quotes of a string.
 func (p *parser) raw() []byte {
 	p.expect('"')
 	if p.err != nil {
@@ -127,7 +127,7 @@ func (p *parser) raw() []byte {
 			return nil
 		}
 		p.at += i + 1
-		// A quote belongs to the string behind an odd number of backslashes.
+		// A quote belongs to the string if it follows an odd number of backslashes.
 		text := p.b[from : p.at-1]
 		if slashes := len(text) - len(bytes.TrimRight(text, `\`)); slashes%2 == 0 {
 			return text
@@ -137,7 +137,7 @@ func (p *parser) raw() []byte {
 
 var errControl = errors.New("string: expected control characters to be escaped")
 
-// unquote makes a string of what is between its quotes.
+// unquote converts the bytes between the quotes of a string to the string.
 func (p *parser) unquote(raw []byte) string {
 	plain := true
 	for _, c := range raw {
@@ -161,7 +161,7 @@ func (p *parser) unquote(raw []byte) string {
 	return string(append(b, raw...))
 }
 
-// escape appends what stands behind a backslash.
+// escape appends what the bytes after a backslash represent.
 func escape(b, raw []byte) (_, rest []byte, err error) {
 	const letters, means = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
 	if i := bytes.IndexByte([]byte(letters), raw[0]); i >= 0 {

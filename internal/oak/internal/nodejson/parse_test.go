@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// What is a string is what the standard library says, but for surrogates that are
-// alone and bytes that are not UTF-8, which no export has.
+// The same strings are accepted as by the standard library, except for unpaired surrogates and
+// bytes that are not UTF-8, which no export has.
 func FuzzStringsAreThoseOfJSON(f *testing.F) {
 	for _, s := range []string{``, `a`, `"`, `\`, `\"`, `\\`, `\\"`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\u12`, `\x`, "\n", `\n\t\r\b\f\/`, `é`, `a"b`, "\xff", `\uD83D\uDE00x`} {
 		f.Add([]byte(s))

@@ -29,7 +29,7 @@ func LastNode(r io.ReaderAt, size int64) (path string, off int64, err error) {
 	return "", 0, err
 }
 
-// tornBeginning says whether a file without a whole line can be of an export.
+// tornBeginning reports whether a file without a complete line can be part of an export.
 func tornBeginning(r io.ReaderAt, size int64) error {
 	const want = `{"path":`
 	b := make([]byte, min(size, int64(len(want))))

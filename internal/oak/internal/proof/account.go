@@ -13,9 +13,9 @@ const (
 	mostPath   = 1 << 20 // bytes
 )
 
-// An account goes through what a scan did not find whole, in the order of the tree:
-// it says what is lost, and makes good or bad of what is pending. By then nodes that
-// are pending are whole but for what is below them.
+// An account visits what a scan did not find intact, in the order of the tree. It reports what is
+// lost, and marks what is pending as good or bad. Pending nodes are then intact, except for what
+// is below them.
 type account struct {
 	p      *Prover
 	ctx    context.Context
@@ -40,7 +40,7 @@ type place struct {
 	what    string
 }
 
-// node accounts for a node and what is below it.
+// node accounts for a node and everything below it.
 func (a *account) node(id segment.RecordID, path string) error {
 	known := a.p.nodes.get(id)
 	if known == good {
@@ -98,7 +98,7 @@ func (a *account) node(id segment.RecordID, path string) error {
 	return nil
 }
 
-// spoil accounts for a node of which something cannot be read.
+// spoil accounts for a node that cannot be read completely.
 func (a *account) spoil(id segment.RecordID, l Loss, err error) error {
 	if l.Err = damage(err); l.Err == nil {
 		return err

@@ -2,7 +2,7 @@ package proof
 
 import "github.com/holdall/holdall/internal/oak/internal/segment"
 
-// state is what is known of a record, in two bits.
+// state is what is known about a record, in two bits.
 type state uint8
 
 const (

@@ -10,21 +10,21 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Options are wishes for a proof.
+// Options are options of a Prover.
 type Options struct {
-	// Binaries says that each block of a binary is to be read. Else it is only found
-	// out that the segments are there that are said to have them.
+	// Binaries means that each block of a binary is read. Otherwise only the existence of the
+	// segments that should contain the blocks is checked.
 	Binaries bool
 	// Bulk reads a segment of bare bytes, for nothing but to prove that it can be
 	// read; nil is the Reader.
 	Bulk func(context.Context, segment.ID) error
-	// Each says that each node and property is told that leads to a damaged place.
+	// Each reports every node and property that leads to a damaged place.
 	Each bool
 	// Workers is how many goroutines prove properties; 0 is one for each core.
 	Workers int
 	// Depth is how many levels a tree may have; 0 is 1000.
 	Depth int
-	// Memory is how many bytes are for what is remembered; 0 is 64 MiB.
+	// Memory is how many bytes the marks may take; 0 is 64 MiB.
 	Memory int
 	// Name writes the name of a child as an element of a path, which may be the
 	// first. Nil writes it as it is.
@@ -66,7 +66,7 @@ type Result struct {
 	Lost  int64 // places that are damaged, if they were to be reported
 }
 
-// A Loss is a damaged place and what is lost by it.
+// A Loss is a damaged place and what is lost because of it.
 type Loss struct {
 	Path     string // of the node
 	Property string // of the node, or empty
@@ -127,7 +127,7 @@ func (p *Prover) mark(m *marks, id segment.RecordID, s state) {
 	m.set(id, s)
 }
 
-// damage is what err says about damage, nil if it is of something else.
+// damage returns the damage that err reports, nil if it reports something else.
 func damage(err error) *segment.Error {
 	e, _ := errors.AsType[*segment.Error](err)
 	return e

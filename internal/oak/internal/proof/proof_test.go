@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// A made store has segments in memory, and counts how often each is asked for.
+// made is a store with segments in memory. It counts how often each is requested.
 type made struct {
 	t testing.TB
 	*segment.Builder
@@ -25,7 +25,7 @@ type made struct {
 
 	mu     sync.Mutex
 	asks   map[segment.ID]int
-	parsed map[segment.ID]*segment.Segment // once they are asked for
+	parsed map[segment.ID]*segment.Segment // once they are requested
 }
 
 func newMade(t testing.TB) *made {
@@ -86,7 +86,7 @@ func (m *made) flush() {
 	}
 }
 
-// record is the bytes of a record and all behind it.
+// record returns the bytes of a record and everything after it.
 func (m *made) record(id segment.RecordID) []byte {
 	m.t.Helper()
 	s, err := segment.Parse(id.Segment, m.data[id.Segment])
@@ -141,7 +141,7 @@ func TestNodeThatIsItsOwnDescendantIsALoss(t *testing.T) {
 		m.flush()
 		binary.BigEndian.PutUint32(m.record(end)[childAt+2:], uint32(chain[above].Number))
 		p := New(segment.NewReader(m), Options{})
-		for range 2 { // what is remembered says the same
+		for range 2 { // the second time from marks
 			_, losses := m.prove(p, root)
 			want := "/c1" + strings.Repeat("/c0", above+1)
 			if got := paths(losses); !slices.Equal(got, []string{want}) {

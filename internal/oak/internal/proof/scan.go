@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// someChildren is how many children are held while what is below them is walked.
+	// someChildren is how many children are kept while the nodes below them are visited.
 	someChildren = 1024
 	// handful is how many nodes are handed to a goroutine at once.
 	handful = 64
 )
 
-// A scan finds out whether anything is lost below a node, and marks what is pending
-// and what is bad by itself. It goes down the tree alone and gives the properties of
-// what it meets to others.
+// A scan finds out whether anything is lost below a node. It marks what is pending and what is
+// damaged itself. One goroutine descends the tree; others verify the properties of the nodes that
+// it visits.
 type scan struct {
 	p       *Prover
 	ctx     context.Context
@@ -87,7 +87,7 @@ func (s *scan) spoil(id segment.RecordID) {
 	s.fresh = append(s.fresh, id)
 }
 
-// own hands the properties of a node to whoever has time.
+// own passes the properties of a node to an idle goroutine.
 func (s *scan) own(n segment.Node) error {
 	if len(n.Template().Properties) == 0 {
 		return nil
@@ -139,8 +139,8 @@ func (s *scan) visit(id segment.RecordID) error {
 	return err
 }
 
-// children visits the children of a node. Only if there are many does it hold the
-// segments that have their map meanwhile.
+// children visits the children of a node. It keeps the segments with their map in memory
+// meanwhile only if there are many children.
 func (s *scan) children(n segment.Node) error {
 	var some []segment.RecordID
 	spoiled := false
@@ -178,7 +178,8 @@ const (
 	shortArray = 255     // values of an array that is not worth remembering
 )
 
-// Own proves what a node has besides its children. An error is not of damage.
+// Own verifies a node except for its children. It returns an error only for a failure that is not
+// damage.
 func (p *Prover) Own(ctx context.Context, n segment.Node, lost func(property string, e *segment.Error)) error {
 	// What a template has in the place of values was read with it.
 	if len(n.Template().Properties) == 0 {

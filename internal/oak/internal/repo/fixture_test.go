@@ -11,7 +11,7 @@ import (
 
 const testdata = "../../testdata/"
 
-// expected is what Oak says of a fixture.
+// expected is what Oak reports about a fixture.
 type expected struct {
 	Files   map[string]int64
 	Journal [][2]any `json:"journalNewestFirst"`

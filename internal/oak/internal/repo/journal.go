@@ -84,7 +84,7 @@ func parseEntry(text string, off int64) (Entry, error) {
 	return e, nil
 }
 
-// NoHead says why there is no revision to begin with.
+// NoHead is why there is no revision to begin with.
 func NoHead(what string) *Error { return &Error{Object: Journal, Offset: -1, What: what} }
 
 // A Head is where reading a store begins.
@@ -95,7 +95,7 @@ type Head struct {
 }
 
 // FindHead returns the newest entry whose segment is there, as has says: Oak looks
-// for it in the indexes and reads nothing. An [*Error] says that there is none;
+// for it in the indexes and reads nothing. An [*Error] means that there is none;
 // Oak, if it may write, then begins a new repository.
 func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (bool, error)) (Head, error) {
 	var h Head
@@ -112,7 +112,7 @@ func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (b
 			return Head{}, err
 		}
 		if ok {
-			// What is in a line besides may have been another one, whose revision is newer.
+			// Other text in the line may be a lost line with a newer revision.
 			if h.Entry = e; e.Text != e.Revision.String()+" root" && e.Text != strings.TrimSuffix(string(AppendLine(nil, e.Revision, e.Millis)), "\n") {
 				h.Bad++
 			}
@@ -135,9 +135,9 @@ type GC struct {
 	Text       string
 }
 
-// GCs gives the lines of a log of garbage collections, the newest first, which is the
-// one that counts. A line that is none is an [*Error], and others
-// follow; any other error is of the store and the last.
+// GCs yields the lines of a log of garbage collections, the newest first; that one counts. An
+// invalid line is an [*Error], and other lines follow it. Any other error comes from the store
+// and is the last.
 func GCs(ctx context.Context, log store.Object) iter.Seq2[GC, error] {
 	return func(yield func(GC, error) bool) {
 		for l, err := range backwards(ctx, log) {
@@ -199,7 +199,7 @@ func parseGC(text string, off int64) (GC, error) {
 	return g, nil
 }
 
-// An Error says where a file breaks its format, and how. Errors of the store are
+// An Error reports where a file violates its format, and how. Errors of the store are
 // returned as they come.
 type Error struct {
 	Object string

@@ -55,7 +55,7 @@ type reverse struct {
 	err  error
 }
 
-// before returns what the window has before end; if that is nothing, a window further down.
+// before returns the bytes of the window before end or, if there are none, an earlier window.
 func (r *reverse) before(end int64) []byte {
 	if end <= r.off && end > 0 && r.err == nil {
 		n := min(int64(cap(r.b)), end)

@@ -39,8 +39,8 @@ type Tar struct {
 	Letter byte
 }
 
-// Letterless reports whether the name has no letter, which counts as a. Oak's
-// cleanup makes a wrong name for what it leaves of such a tar, and loses it.
+// Letterless reports whether the name has no letter, which is treated as a. Oak's cleanup gives a
+// wrong name to what it keeps of such a tar, and loses it.
 func (t Tar) Letterless() bool { return t.Name[len(t.Name)-len("a.tar")] != t.Letter }
 
 // An IgnoredTar looks like a tar and is none for Oak.
@@ -59,11 +59,11 @@ type Listing struct {
 	// Those that there may be one of; nil is none.
 	Journal, Manifest, GCLog, Lock *File
 
-	// Blobs is set where archives are folders of blobs: Tars and Journal are then what they
-	// are shown as, by [cloud.View].
+	// Blobs is set if archives are folders of blobs. Tars and Journal are then what [cloud.View]
+	// presents.
 	Blobs *cloud.Listing
 
-	// Guessed says that the store cannot list: what [Listing.Beside] looks for is not
+	// Guessed means that the store cannot list: what [Listing.Beside] looks for is not
 	// known yet, and tars after a long gap are not found.
 	Guessed bool
 	held    []store.Object
@@ -105,8 +105,8 @@ func (l *Listing) Clashes() [][2]Tar {
 	return all
 }
 
-// List says what is in a directory of a store; "" is the store itself. In a store
-// that cannot list it guesses: the listing must be released.
+// List lists a directory of a store; "" is the store itself. In a store that cannot list it
+// guesses names, and the listing must be released.
 func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
 	l := Listing{Dir: Dir(dir)}
 	prefix := in(l.Dir, "")
@@ -181,7 +181,7 @@ func (l *Listing) add(f File) {
 		l.GCLog = &f
 	case f.Name == Lock:
 		l.Lock = &f
-	// What somebody could take for a part of the store, or has renamed.
+	// This may look like a part of the store, or be a renamed one.
 	case strings.HasSuffix(lower, ".tar"), strings.HasPrefix(lower, "data") && strings.Contains(lower, ".tar"):
 		i := IgnoredTar{File: f}
 		if m := tooLarge.FindStringSubmatch(f.Name); m != nil {
@@ -209,20 +209,20 @@ const (
 	atOnce      = 8 // requests
 )
 
-// guess looks for the journal and the tars of a directory by their names, for stores
-// that cannot list. [Listing.Beside] looks for what reading does not need.
+// guess finds the journal and the tars of a directory by their names, in stores that cannot list.
+// [Listing.Beside] finds what reading does not need.
 //
-// It looks for letter a of each number upwards: a new tar has letter a, so that the
-// newest most often has it. It asks for two numbers at once, then for four, then for
-// eight. It ends where the next number has none and the segment of the newest revision
-// is in a tar that was found, since what is written later is in no revision; without
-// that, where 64 numbers have none. Of the numbers before that it looks for the other
-// letters: where there is an a, for b, and so on until one is missing, since a cleanup
-// goes one letter further; where there is none, for all, and so for the eight numbers
-// after them if the newest revision has not been found.
+// It looks for letter a of each number in ascending order, because a new tar has letter a, which
+// the newest one usually has. It requests two numbers at once, then four, then eight. It stops if
+// the next number has no letter a and the segment of the newest revision is in a tar that was
+// found, because anything written later belongs to no revision. Otherwise it stops after 64
+// numbers without one. For the numbers before that, it looks for other letters. If there is an a,
+// it looks for b, and so on until one is missing, because a cleanup takes the next letter. If
+// there is no a, it looks for all letters. If the newest revision was not found, it does that for
+// the next eight numbers too.
 //
-// It does not find what comes after 64 numbers without an a, as many cleanups can
-// leave, and no backups, nor names that Oak ignores.
+// It does not find what follows 64 numbers without an a, as many cleanups can leave, nor backups,
+// nor names that Oak ignores.
 func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err error) {
 	g := guesser{ctx: ctx, st: st, l: Listing{Dir: dir, Guessed: true}}
 	defer func() {
@@ -230,7 +230,7 @@ func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err erro
 			g.l.Release()
 		}
 	}()
-	names, end, known := []string{Journal}, 0, false // end is behind the last that has an a
+	names, end, known := []string{Journal}, 0, false // end is after the last that has an a
 	var hasA []bool
 	for some := 2; len(hasA) < min(end+guessGap, mostNumbers) && !known; some = min(2*some, atOnce) {
 		for i := range some {
@@ -284,8 +284,8 @@ func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err erro
 	return g.l, nil
 }
 
-// Beside looks in a store that cannot list for what a guess has not looked for. What
-// is known of tars and journal may be read meanwhile.
+// Beside looks for what a guess has not looked for, in a store that cannot list. The known tars
+// and the journal may be read at the same time.
 func (l *Listing) Beside(ctx context.Context, st store.Store) error {
 	g := guesser{ctx: ctx, st: st, l: Listing{Dir: l.Dir}}
 	defer g.l.Release()
@@ -294,7 +294,7 @@ func (l *Listing) Beside(ctx context.Context, st store.Store) error {
 	return err
 }
 
-// Release gives up what a guess has read and holds for whoever opens the files next.
+// Release releases what a guess has read and kept for the next caller that opens the files.
 func (l *Listing) Release() {
 	for _, o := range l.held {
 		o.Close()
@@ -309,8 +309,8 @@ type guesser struct {
 	seen int // how many of the tars have been searched for the newest revision
 }
 
-// try adds the files that are there. Of the journal and of tars the end is what is
-// read next: it is read here, which tells how long they are, and held.
+// try adds the files that exist. It reads the end of the journal and of tars, which is what is
+// needed next and shows their sizes, and keeps it.
 func (g *guesser) try(names ...string) (found []bool, err error) {
 	type wanted struct {
 		File

@@ -115,7 +115,7 @@ func TestGuessFindsLettersAfterGapsAndIsBounded(t *testing.T) {
 	st := &storetest.Mem{}
 	put(st, "data00003c.tar", "data00005z.tar", "data00010a.tar", "data00010b.tar", "data00070a.tar", "data00071b.tar")
 	l := list(t, unlisted{st}, "")
-	// Of 71 there is no a, and it is behind the last one.
+	// Number 71 has no letter a, and is after the last one.
 	if want := []string{"data00070a.tar", "data00010b.tar", "data00010a.tar", "data00005z.tar", "data00003c.tar"}; !reflect.DeepEqual(names(l), want) {
 		t.Errorf("%q, expected %q", names(l), want)
 	}
@@ -135,7 +135,7 @@ func TestGuessReturnsErrorsOfTheStore(t *testing.T) {
 	}
 }
 
-// asked counts which files are opened.
+// asked is a store that counts which files are opened.
 type asked struct {
 	store.Store
 	mu sync.Mutex

@@ -25,7 +25,7 @@ type Properties struct {
 	Assumed bool // there was no number, for which Oak takes 2
 }
 
-// ReadManifest reads a manifest: properties as Java writes them. An [*Error] says that
+// ReadManifest reads a manifest: properties as Java writes them. An [*Error] means that
 // Oak does not open the store for it; Properties then are what could be read.
 func ReadManifest(ctx context.Context, manifest store.Object) (Properties, error) {
 	info, err := manifest.Info(ctx)
@@ -74,7 +74,7 @@ func parseProperties(b []byte) (map[string]string, error) {
 	return all, nil
 }
 
-// logicalLine returns the first line with those that it goes on in, and how long they
+// logicalLine returns the first line with its continuation lines, and how long they
 // are; of comments and blank lines it returns nothing.
 func logicalLine(b []byte) (string, int) {
 	var s strings.Builder

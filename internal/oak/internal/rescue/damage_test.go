@@ -9,7 +9,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// at returns the segment of which a byte of the file is, with header and zeros.
+// at returns the segment that contains a byte of the file, including its header and zeros.
 func (s sample) at(off int64) (id tarfile.ID, header bool) {
 	for _, id := range s.order {
 		from := s.place(id) - tarfile.BlockSize
@@ -62,7 +62,7 @@ func TestADamagedByteCostsItsSegmentAtMost(t *testing.T) {
 			x := recovered(t, map[string][]byte{s.name: b}, nil)
 			id, header := s.at(off)
 			if header && indexed {
-				x.compare(t, s) // the index knows what the header is of
+				x.compare(t, s) // the index has the header's segment
 			} else {
 				x.compare(t, s, id)
 			}
@@ -98,7 +98,7 @@ func TestWhatIsBeforeACutIsSaved(t *testing.T) {
 		if x.plan.Action != want || x.plan.Base != -1 {
 			t.Errorf("cut at %d: %d, expected %d", n, x.plan.Action, want)
 		}
-		// The segment that is cut is told of by name, if its header is there.
+		// The truncated segment is reported by name if its header exists.
 		if told := len(x.events.of(SegmentLost)); len(lost) > 0 && (told == 1) != (s.place(lost[0]) <= n) {
 			t.Errorf("cut at %d: %d lost segments are told of%v", n, told, x.events)
 		}

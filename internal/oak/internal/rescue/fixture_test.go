@@ -54,7 +54,7 @@ type tarball struct {
 	Segments          map[string]string
 }
 
-// tarball gives x its segments: all that its index has, with what is known of each.
+// tarball adds the segments of x: all that its index has, with what is known about each.
 func (x expectedTar) tarball(t testing.TB, sums map[string]string) tarball {
 	t.Helper()
 	b := tarball{Index: same(t, x.Index), Graph: same(t, x.Graph), Brf: same(t, x.Brf), Segments: map[string]string{}}

@@ -9,8 +9,8 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// FuzzSurvey has two letters that may be anything. What is written opens, and each
-// checksum in it fits, but for segments that are kept though they are damaged.
+// FuzzSurvey recovers two arbitrary letters. The output must open, and each checksum in it must
+// match, except for segments that are kept though they are damaged.
 func FuzzSurvey(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 1))
 	s := newSample(f, r, 0)

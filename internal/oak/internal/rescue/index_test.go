@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// indexed gives a sample another index, which is sound for all that Oak looks at.
+// indexed gives a sample another index, in which everything that Oak checks is correct.
 func (s sample) indexed(t testing.TB, change func(e *tarfile.Entry), more ...tarfile.Entry) []byte {
 	t.Helper()
 	var tail tarfile.Tail
@@ -87,7 +87,7 @@ func TestAnIndexOfMoreThanTheFileIsNone(t *testing.T) {
 	for range 30 {
 		more = append(more, tarfile.Entry{ID: randomID(r, false), Pos: 512, Len: tarfile.MaxSegment})
 	}
-	// Bytes behind the segments make room for the count.
+	// Bytes after the segments make room for the count.
 	c := s
 	c.file = append(bytes.Clone(s.file[:s.segments]), make([]byte, 40<<10)...)
 	c.segments = int64(len(c.file))
@@ -108,13 +108,13 @@ func TestThereMayBeNothingToGain(t *testing.T) {
 	if x.plan.Gain || x.plan.Action != Nothing || !x.kept(s.order[3]) {
 		t.Error(x.plan.Words())
 	}
-	clear(b[s.place(s.order[3]):][:600]) // nobody can read that
+	clear(b[s.place(s.order[3]):][:600]) // unreadable
 	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	x.compare(t, s, s.order[3])
 	if x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())
 	}
-	b[len(b)-1100] ^= 1 // of the index: now it has to be made anew
+	b[len(b)-1100] ^= 1 // of the index, which must now be rebuilt
 	x = recovered(t, map[string][]byte{s.name: b}, nil)
 	if !x.plan.Gain || x.plan.Action != Rewrite {
 		t.Error(x.plan.Words())

@@ -15,13 +15,13 @@ import (
 // crcAt is where the name in a header has the 8 digits of the checksum.
 const crcAt = 37
 
-// A judge finds out what a segment is worth that is said to be at a place.
+// A judge rates a segment that is recorded at a place.
 type judge struct {
 	*survey
 	from int
 	id   tarfile.ID
 	pos  int64
-	gen  *tarfile.Generation // by the index, if that says so
+	gen  *tarfile.Generation // from the index, if it is known
 }
 
 func (j *judge) wrong(c tarfile.Class, off, n int64, format string, a ...any) {
@@ -133,8 +133,8 @@ func (j *judge) turned(data []byte, crc uint32) Segment {
 	return j.damaged(data)
 }
 
-// damaged is for a segment that is not what was written. One that an index names is read
-// by Oak all the same, and stays if anything of it can be read.
+// damaged rates a segment that differs from what was written. Oak reads it nevertheless if an
+// index names it. It is kept if anything in it can be read.
 func (j *judge) damaged(data []byte) Segment {
 	if j.gen != nil && j.parses(data) {
 		return j.segment(len(data), crc32.ChecksumIEEE(data), Kept)
@@ -142,8 +142,8 @@ func (j *judge) damaged(data []byte) Segment {
 	return j.segment(len(data), 0, Lost)
 }
 
-// believed is for a segment whose checksum nobody knows: it has at least to look
-// like one and to have an id as Oak makes them, and to be of the generation that the index says.
+// believed rates a segment whose checksum is not known. It must look like a segment, have an ID
+// as Oak makes them, and have the generation from the index.
 func (j *judge) believed(data []byte, crc uint32) Segment {
 	h, ok := segment.ParseHead(data)
 	switch {
@@ -160,7 +160,7 @@ func (j *judge) parses(data []byte) bool {
 	return err == nil
 }
 
-// sane reports whether the records of a segment are where its table says. Of damage in
+// sane reports whether the records of a segment are where its table has them. Of damage in
 // many places one in some thousands looks as if it were one bit: then most often they are not.
 func (j *judge) sane(data []byte) bool {
 	g, err := segment.Parse(j.id, data)
@@ -177,7 +177,7 @@ func (j *judge) sane(data []byte) bool {
 	return ok
 }
 
-// sort tells data segments that can be in a tar from those that nobody can read.
+// sort separates data segments that can be in a tar from unreadable ones.
 func (j *judge) sort(data []byte, c Segment) Segment {
 	if h, ok := segment.ParseHead(data); j.id.IsData() && (!ok || h.Generation.Gen < 0) {
 		j.wrong(tarfile.BadSegment, j.pos, int64(len(data)), "segment: begins with %x, expected the header of a data segment", data[:min(len(data), 4)])
@@ -194,7 +194,7 @@ const (
 	turnStart  = 64 << 20
 )
 
-// A scanner offers what a scan of a letter without an index finds.
+// A scanner provides what a scan of a letter without an index finds.
 type scanner struct {
 	*survey
 	ctx    context.Context
@@ -217,8 +217,8 @@ func (s *survey) scan(ctx context.Context, i int) error {
 	return c.err
 }
 
-// judge goes by what the scan doubts. An id that an index has, is no damaged one, and
-// what has its checksum is the segment wherever it was.
+// judge rates a segment by the doubts of the scan. An ID that is in an index is not damaged, and
+// a segment with the right checksum is that segment, wherever it was.
 func (c *scanner) judge(j judge, f tarfile.Found) Segment {
 	x := j.segment(f.Len, f.CRC, Proven)
 	switch {

@@ -40,7 +40,7 @@ func (m memory) open(t testing.TB, name string) *tarfile.Tar {
 	return x
 }
 
-// sound opens a tar with which nothing may be wrong, but for segments that were kept.
+// sound opens a tar in which nothing may be wrong, except for segments that were kept.
 func (m memory) sound(t testing.TB, name string, kept func(tarfile.ID) bool) *tarfile.Tar {
 	t.Helper()
 	x := m.open(t, name)
@@ -78,7 +78,7 @@ func (m memory) letters(t testing.TB, number int) (all []Source) {
 	return all
 }
 
-// copies looks in all tars with an index, but for those of a number.
+// copies looks in all tars with an index, except for those of a number.
 func (m memory) copies(t testing.TB, but int) func(context.Context, tarfile.ID) iter.Seq2[Place, error] {
 	var tars []*tarfile.Tar
 	var sources []Source

@@ -15,9 +15,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.SerialPackage(m, oaktest.End) }
 
-// recoverStore does to a store on disk what a program would: it plans the recovery of
-// each number of which there is no letter that is sound, writes it, and moves what was
-// there out of the way.
+// recoverStore does to a store on disk what a program would do: it plans the recovery of each
+// number without an intact letter, writes it, and moves the old tars away.
 func recoverStore(t *testing.T, dir string) (numbers int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.tar"))
@@ -53,9 +52,9 @@ func recoverStore(t *testing.T, dir string) (numbers int) {
 	return numbers
 }
 
-// agree wants that Oak verifies the store that we recovered, finds in its check what
-// it finds in the one that it recovers itself, and reads the same. It returns how
-// many tars were written.
+// agree checks that Oak verifies the store that we recovered, that its check finds the same in it
+// as in the one that Oak recovers itself, and that it reads the same. It returns how many tars
+// were written.
 func agree(t *testing.T, p oaktest.Place, better bool) int {
 	t.Helper()
 	ours, theirs := p.Copy(t), p.Copy(t)

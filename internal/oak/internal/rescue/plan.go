@@ -11,22 +11,22 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Source is a tar, or what is left of one. The object stays the caller's, and has
-// to stay open for as long as the plan is used.
+// A Source is a tar, or what is left of one. The caller owns the object, and must keep it open
+// while the plan is used.
 type Source struct {
 	Name   string
 	Object store.Object
 }
 
-// A Place is where an index says that a segment is. Its header is a block before.
+// A Place is where a segment is according to an index. Its header is a block before.
 type Place struct {
 	Source
 	Pos int64
 	Len int
 }
 
-// Copies enumerates where the tars of other numbers have a segment: it is asked for
-// what is damaged in these, and for the names of binaries.
+// Copies yields the places of a segment in the tars of other numbers. It is called for segments
+// that are damaged in these, and for the names of binaries.
 type Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
 
 // Proof is how much is known of a segment, from nothing to all.
@@ -34,11 +34,11 @@ type Proof uint8
 
 const (
 	Lost     Proof = iota // it was there; no copy of it is any good
-	Foreign               // it is what was written; it is of a version that nobody knows
+	Foreign               // it is what was written, but of an unknown version
 	Kept                  // it is damaged; Oak reads what is left of it, so it stays, with its header
 	Doubtful              // nothing shows whether id and bytes are right
 	Mended                // after one bit of it was turned it is what was written
-	Stray                 // it is what was written, though maybe into a tar that somebody stored in this one
+	Stray                 // it is what was written, but may belong to a tar that is stored in this one
 	Proven                // it is what was written, by its checksum
 )
 
@@ -49,17 +49,17 @@ type Segment struct {
 	From  int32 // which of the plan's sources
 	Len   int32
 	CRC   uint32 // of what will be written
-	bit   int32  // where the byte is of which a bit is turned
+	bit   int32  // where the byte with the flipped bit is
 	mask  byte   // which bit; 0 is none
 	Proof Proof
 
-	// intact says that header and zeros are as they should be, too.
+	// intact means that header and zeros are correct too.
 	intact bool
-	// again says that an earlier copy was worse.
+	// again means that an earlier copy was worse.
 	again bool
 }
 
-// padded is how long n bytes are with the zeros behind them.
+// padded returns the length of n bytes with the zeros after them.
 func padded(n int32) int64 {
 	return (int64(n) + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
@@ -73,7 +73,8 @@ const (
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
 
-// A Plan says what a recovered tar will be: some 100 bytes a segment, and no contents.
+// A Plan describes a recovered tar. It takes some 100 bytes for each segment, and has no
+// contents.
 type Plan struct {
 	Action Action
 
@@ -93,9 +94,9 @@ type Plan struct {
 	Keep   int64
 	KeepOf int
 
-	// Gain says that the new tar has something that the base has not. Without it, all
-	// that writing it does is to leave out what is damaged: Oak then says that it is
-	// missing, where it has given wrong bytes or failed.
+	// Gain reports whether the new tar has something that the base does not have. Otherwise
+	// writing it would only omit what is damaged: Oak then reports it as missing, instead of
+	// returning wrong bytes or failing.
 	Gain bool
 
 	Counts Counts
@@ -126,11 +127,11 @@ type Counts struct {
 	Replaced int // segments whose first copy was worse than the one that was taken
 
 	LostBytes    int64 // of segments that are lost
-	UnknownBytes int64 // that nobody knows what they were of
+	UnknownBytes int64 // whose purpose is not known
 	BlankBytes   int64 // zeros, or entries of no segment, where segments may have been
 }
 
-// ErrNothing says that there are no segments to write.
+// ErrNothing means that there are no segments to write.
 var ErrNothing = errors.New("no segment could be recovered")
 
 // An Event is one thing that a survey came by. Only damage has a class.
@@ -140,12 +141,12 @@ type Event struct {
 	tarfile.Problem
 }
 
-// Kind says what an event means for the new tar.
+// A Kind is what an event means for the new tar.
 type Kind uint8
 
 const (
 	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
-	SegmentLost                  // a segment was there of which no good copy is left
+	SegmentLost                  // there was a segment, but no good copy is left
 	LeftOut                      // a segment of an unknown version is not taken
 	StaysDamaged                 // a segment is damaged, and stays as it is
 	InDoubt                      // a segment is taken that nothing proves
@@ -153,7 +154,7 @@ const (
 	OtherCopy                    // a segment is taken from another file than the one it was damaged in
 )
 
-// Words says in a few lines what the plan comes to.
+// Words describes the plan in a few lines.
 func (p *Plan) Words() []string {
 	c := p.Counts
 	first := count(int64(len(p.Segments)), "segment") + " saved"

@@ -47,8 +47,8 @@ func TestRecoveryIsThatOfOakOrBetter(t *testing.T) {
 	}
 }
 
-// compare wants all segments that Oak has, and the same of the parts if there are no
-// more. sums has what is compared of segments.
+// compare checks that all of Oak's segments are there and, if there are no others, that the parts
+// are equal. sums has what is compared of segments.
 func compare(t *testing.T, name string, got, want tarball, sums map[string]string) {
 	t.Helper()
 	for id := range want.Segments {
@@ -96,9 +96,8 @@ func TestALetterAloneIsRecoveredAsByAReadOnlyOpen(t *testing.T) {
 	}
 }
 
-// TestSoundTarsAreWrittenAsTheyWere scans the sound tars of the fixtures without
-// their tails: each byte of what is in front of the lists, whose order is Oak's own,
-// comes back.
+// TestSoundTarsAreWrittenAsTheyWere scans the intact tars of the fixtures without their tails.
+// Each byte before the lists must be restored; the order of the lists is Oak's own.
 func TestSoundTarsAreWrittenAsTheyWere(t *testing.T) {
 	n := 0
 	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {

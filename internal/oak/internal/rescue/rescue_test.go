@@ -145,8 +145,8 @@ func TestHeadersKeepTheirTimes(t *testing.T) {
 	}
 }
 
-// TestLongNamesOfBinariesAreFoundWhereTheyAre has a name in a record of another
-// segment: of the same tar, of another tar, and of none.
+// TestLongNamesOfBinariesAreFoundWhereTheyAre has a name in a record of another segment: of the
+// same tar, of another tar, and of none.
 func TestLongNamesOfBinariesAreFoundWhereTheyAre(t *testing.T) {
 	r := testkit.Rand(t)
 	name := strings.Repeat("long name ", 500)
@@ -193,8 +193,8 @@ func TestLongNamesOfBinariesAreFoundWhereTheyAre(t *testing.T) {
 	}
 }
 
-// longName makes a segment that has a name, of the given id, and one that has a
-// binary of that name.
+// longName returns a segment with the given ID that contains a name, and a segment that contains
+// a binary of that name.
 func longName(name string, id tarfile.ID) (text, user []byte) {
 	text, user = make([]byte, 2+len(name)+1024), make([]byte, 256)
 	text = text[:len(text)&^15]

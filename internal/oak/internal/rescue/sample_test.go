@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// A sample is a small tar and what is in it.
+// A sample is a small tar and its contents.
 type sample struct {
 	name     string
 	file     []byte
@@ -96,7 +96,7 @@ func newSample(t testing.TB, r *rand.Rand, number int) sample {
 	return s
 }
 
-// build makes the file, each header of another time.
+// build makes the file, with a different time in each header.
 func (s *sample) build(t testing.TB) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -147,7 +147,7 @@ func (s sample) place(id tarfile.ID) int64 {
 
 const writtenName = "data00000a.tar"
 
-// outcome is what a recovery came to.
+// outcome is the result of a recovery.
 type outcome struct {
 	plan   *Plan
 	events events
@@ -156,8 +156,8 @@ type outcome struct {
 	file   []byte
 }
 
-// recovered plans and writes what is left of number 0 in some files. Whatever they
-// are, what is written is sound.
+// recovered plans and writes what is left of number 0 in some files. The output is intact,
+// whatever the files are.
 func recovered(t testing.TB, files map[string][]byte, o Copies) outcome {
 	t.Helper()
 	m := newMemory(files)
@@ -207,7 +207,7 @@ func (x outcome) kept(id tarfile.ID) bool {
 	return slices.ContainsFunc(x.plan.Segments, func(c Segment) bool { return c.ID == id && c.Proof == Kept })
 }
 
-// checkKeep wants of the written file what the plan says that is kept.
+// checkKeep checks that the written file has what the plan keeps.
 func (x outcome) checkKeep(t testing.TB, files map[string][]byte) {
 	t.Helper()
 	p := x.plan
@@ -220,8 +220,8 @@ func (x outcome) checkKeep(t testing.TB, files map[string][]byte) {
 	}
 }
 
-// compare wants the segments of s, but for some, in their order, and no bytes that
-// were never there under a name.
+// compare checks that the segments of s, except for some, are there in their order, and that no
+// bytes have an ID that they never had.
 func (x outcome) compare(t testing.TB, s sample, but ...tarfile.ID) {
 	t.Helper()
 	var want, got []tarfile.ID
@@ -243,7 +243,7 @@ func (x outcome) compare(t testing.TB, s sample, but ...tarfile.ID) {
 	}
 }
 
-// only wants that no other segments were found.
+// only checks that no other segments were found.
 func (x outcome) only(t testing.TB, s sample) {
 	t.Helper()
 	for id := range maps.Keys(x.data) {

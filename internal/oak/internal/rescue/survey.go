@@ -50,7 +50,7 @@ func (s *survey) run(ctx context.Context) error {
 		}
 	}
 	if base := p.Base; base >= 0 {
-		// All that there is besides segments is written anew.
+		// Everything except segments is rewritten.
 		s.sound = true
 		if _, err := s.tars[base].CheckLayout(ctx, func(x tarfile.Problem) {
 			s.sound = s.sound && x.Class == tarfile.Gap
@@ -137,9 +137,9 @@ func (s *survey) indexed(ctx context.Context, i int) error {
 // wanting reports whether a better copy of a segment would be of use.
 func (s Segment) wanting() bool { return s.Proof < Stray }
 
-// offer takes a copy of a segment if it is the first, in the next place, or better
-// than the one that is there, in its place. Of two that are proven and not the same
-// the later counts, as for Oak; nobody has seen such.
+// offer adds a copy of a segment. The first copy goes to the next place. A better one replaces an
+// earlier one in its place. If two proven copies differ, which has never been seen, the later one
+// counts, as in Oak.
 func (s *survey) offer(c Segment) {
 	p := s.plan
 	k, ok := p.at[c.ID]
@@ -158,7 +158,7 @@ func (s *survey) offer(c Segment) {
 	}
 }
 
-// elsewhere looks in tars of other numbers for what may not be what was written.
+// elsewhere looks in tars of other numbers for segments that may be damaged.
 func (s *survey) elsewhere(ctx context.Context) error {
 	p := s.plan
 	if p.copies == nil {
@@ -195,7 +195,7 @@ func (s *survey) elsewhere(ctx context.Context) error {
 	return nil
 }
 
-// conclude counts, tells what became of each segment, and forgets what is lost.
+// conclude counts segments, reports what happened to each, and removes lost ones.
 func (s *survey) conclude() {
 	p := s.plan
 	for _, c := range p.Segments {
@@ -246,7 +246,7 @@ func (p *Plan) keep() int {
 	return len(p.Segments)
 }
 
-// tell reports what became of a segment if that is not what it should be.
+// tell reports what happened to a segment, unless it is intact.
 func (s *survey) tell(c Segment) {
 	e := Event{Object: s.plan.Sources[c.From].Name, Problem: tarfile.Problem{Off: c.Pos, Len: int64(c.Len), Segment: c.ID, HasSegment: true}}
 	switch {

@@ -15,11 +15,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Write writes the tar of a plan in st, under the given name. It holds one segment, a
-// few more for long names of binaries, and what stands behind the segments. What it
-// writes depends on the plan alone.
+// Write writes the tar of a plan in st, under the given name. In memory it keeps one segment, a
+// few more for long names of binaries, and what follows the segments. Its output depends on the
+// plan alone.
 //
-// It fails with [store.ErrChanged] if a segment is no longer what the survey saw.
+// It fails with [store.ErrChanged] if a segment has changed since the survey.
 func Write(ctx context.Context, st store.Store, name string, p *Plan) error {
 	if len(p.Segments) == 0 {
 		return fmt.Errorf("%s: %w", name, ErrNothing)
@@ -90,7 +90,7 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 		}
 	}
 	if c.Proof == Kept {
-		// What the base says of it is sound.
+		// What the base records about it is intact.
 		if i, ok := w.base.Index().Find(c.ID); ok {
 			gen = w.base.Index().At(i).Generation
 		}
@@ -131,8 +131,8 @@ func (p *Plan) read(ctx context.Context, c Segment, buf *[]byte) (data, header [
 	return data, header, nil
 }
 
-// Limits of names of binaries. Names are some 70 bytes; those that Oak puts into a
-// record of their own have 4096 and more. All are held until the tar is written.
+// Limits of names of binaries. Names usually have some 70 bytes; those that Oak puts into a
+// record of their own have at least 4096. All are kept in memory until the tar is written.
 const (
 	maxName  = 1 << 20
 	maxNames = 128 << 20
@@ -199,7 +199,7 @@ func (b *binaries) collect(ctx context.Context, g *segment.Segment) (whole bool,
 	return whole, nil
 }
 
-// addOld adds what the base's binary references say of a segment that is not whole.
+// addOld adds what the base's binary references contain about a segment that is not intact.
 func (b *binaries) addOld(ctx context.Context, id tarfile.ID) error {
 	if !b.oldRead && b.base != nil {
 		r, err := b.base.Binaries(ctx)
@@ -218,7 +218,7 @@ func (b *binaries) addOld(ctx context.Context, id tarfile.ID) error {
 	return nil
 }
 
-// held is how many segments are held for names that lie in others.
+// held is how many segments are kept for names that are stored in other segments.
 const held = 4
 
 // segment reads a segment that holds names, of the plan or of tars of other numbers.

@@ -18,11 +18,11 @@ type Finished struct {
 	BlobIDs    []string // of external values, in the order of writing
 }
 
-// BuilderOptions says what all segments of a Builder have in common.
+// BuilderOptions are the common properties of all segments of a Builder.
 type BuilderOptions struct {
 	Generation Generation
-	// NewID returns 16 random bytes, of which the bits that say what an ID is for
-	// are set here. Nil takes them from the system.
+	// NewID returns 16 random bytes. The Builder sets the bits that identify the kind of ID. If
+	// NewID is nil, the bytes come from the system.
 	NewID func() [16]byte
 	// BulkID is NewID for a bulk segment of some content; nil is NewID.
 	BulkID func(data []byte) [16]byte
@@ -109,7 +109,7 @@ type draftID struct {
 	own bool // the record itself
 }
 
-// draft returns an empty draft, which is put before the next one is asked for.
+// draft returns an empty draft. It must be put before the next one is requested.
 func (b *Builder) draft() *draft {
 	b.drafted.b, b.drafted.ids = b.drafted.b[:0], b.drafted.ids[:0]
 	return &b.drafted
@@ -247,9 +247,9 @@ func (b *Builder) Flush(ctx context.Context) error {
 	return b.err
 }
 
-// written remembers records that many others refer to, up to a size; then it
-// begins anew, and some records are written twice. If it keeps what is used again, it
-// has what it knew before that as well: only what nobody asked for meanwhile is forgotten.
+// written maps records that many others refer to, up to a size. Then it starts again, and some
+// records are written twice. If keeps is set, it also searches the previous map, so only records
+// that were not used in the meantime are forgotten.
 type written struct {
 	known
 	keeps  bool
@@ -277,7 +277,7 @@ func (w *written) room(n int) {
 	}
 }
 
-// recall finds a record, and notes that it was asked for.
+// recall finds a record, and marks it as used.
 func recall[K string | [sha256.Size]byte](w *written, of func(*known) map[K]RecordID, key K, size int) (RecordID, bool) {
 	id, ok := of(&w.known)[key]
 	if ok || !w.keeps {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// checkBuilt looks for problems in what a Builder wrote, and for segments that
-// come before what they refer to.
+// checkBuilt looks for problems in what a Builder wrote, and for segments that precede what they
+// refer to.
 func checkBuilt(t testing.TB, m *memory) {
 	t.Helper()
 	seen := map[ID]bool{}
@@ -153,7 +153,7 @@ func TestMapsOfAllShapesReadBack(t *testing.T) {
 			if len(names) == 0 {
 				return
 			}
-			// Another value for one name, then for another, as updates.
+			// Change the value of one name, then of others, as updates.
 			for i, n := range []string{names[0], names[len(names)-1], names[0]} {
 				want[n] = RecordID{ID{8: 0xA0, 15: 9}, int32(i)}
 				base, err := NewReader(m).Map(t.Context(), id)

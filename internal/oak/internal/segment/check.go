@@ -37,7 +37,7 @@ type Problem struct {
 
 // Check looks at the whole segment, and at no other: its tables, and of each
 // record what can be known without others. Its time grows with the size of the
-// segment, whatever it says.
+// segment, whatever it contains.
 func (s *Segment) Check(report func(Problem)) {
 	if s.version == 0 {
 		return
@@ -81,7 +81,7 @@ func (c *checker) report(code Code, record int32, off int64, format string, a ..
 	c.out(Problem{code, c.s.id, record, off, fmt.Sprintf(format, a...)})
 }
 
-// err reports what a decoder of this segment says.
+// err reports an error of a decoder of this segment.
 func (c *checker) err(code Code, err error) {
 	if e, ok := err.(*Error); ok {
 		what := e.What
@@ -200,7 +200,7 @@ func (c *checker) record(i int) {
 	c.slots = e.slots
 }
 
-// node adds to a node what its template says, or else what there is room for.
+// node adds the parts in a node's template or, if that is unknown, all for which there is room.
 func (c *checker) node(rec Record, e extent, end int) extent {
 	id, err := rec.id(nodeTemplateAt)
 	if err != nil {

@@ -106,7 +106,7 @@ func (s *Segment) place0(t *testing.T) int {
 
 func TestCheckFindsWhatReferencesAndGapsMayNotBe(t *testing.T) {
 	s := newSample(t).last
-	// Room for another reference: a copy of the first, which no record has.
+	// Make room for another reference: a copy of the first, which no record uses.
 	id := s.Ref(0)
 	b := slices.Insert(slices.Clone(s.b), headerLen+refLen*s.refs, id[:]...)
 	binary.BigEndian.PutUint32(b[refCountOff:], uint32(s.refs+1))

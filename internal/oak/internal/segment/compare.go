@@ -22,16 +22,16 @@ func (p Property) Same(q Property) bool {
 	return p.many.id == q.many.id && p.many.n == q.many.n
 }
 
-// A ChildChange is a name that stands for other children in two nodes.
+// A ChildChange is a name that refers to different children in two nodes.
 type ChildChange struct {
 	Name          string
 	Before, After RecordID // the zero id is none
 }
 
-// ChildChanges goes through the names that stand for other records among the children
-// of two nodes. What maps share is not looked at. Nothing is held of a segment
-// meanwhile, but where a map has been built anew. Where damage hides names of one
-// node, it is an error in their place, and nobody knows whether the other's are new.
+// ChildChanges yields the names that refer to different records among the children of two nodes.
+// It does not read what the maps share. It keeps no segment in memory between names, except where
+// a map was rebuilt. Where damage hides names of one node, it yields an error in their place, and
+// it is not known whether the other node's names are new.
 func (r *Reader) ChildChanges(ctx context.Context, before, after RecordID) iter.Seq2[ChildChange, error] {
 	return func(yield func(ChildChange, error) bool) {
 		c := &comparison{r: r, ctx: ctx, yield: yield}
@@ -127,7 +127,7 @@ func (c *comparison) all(m mapRecord) iter.Seq2[Entry, error] {
 	return Map{r: c.r, top: m}.All(c.ctx)
 }
 
-// parts are what a branch has, without its segment.
+// parts are the contents of a branch, without its segment.
 type parts struct {
 	size, level int
 	ids         [1 << levelBits]RecordID // the zero id is none
@@ -209,7 +209,7 @@ func (c *comparison) leaves(a, b mapRecord) bool {
 			if err != nil {
 				return c.yield(ChildChange{}, err)
 			}
-			if !same { // of names with one hash, or built anew: by the names
+			if !same { // names with one hash, or a rebuilt map: compare the names
 				return c.merge(c.all(a), c.all(b))
 			}
 			note(key, a.seg, before, after)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// replaced is a Source with another segment in the place of one.
+// replaced is a Source in which one segment is replaced by another.
 type replaced struct {
 	Source
 	by *Segment
@@ -22,8 +22,8 @@ func (r replaced) Segment(ctx context.Context, id ID) (*Segment, error) {
 	return r.Source.Segment(ctx, id)
 }
 
-// exercise does with a record all that can be done with any, at most as many steps
-// as the budget has: what a map of a few bytes claims may take for ever to see.
+// exercise uses a record in all possible ways, in at most as many steps as the budget has: a map
+// of a few bytes may claim more entries than can ever be read.
 func exercise(ctx context.Context, r *Reader, id RecordID, budget *int) {
 	spend := func() bool { *budget--; return *budget > 0 }
 	if v, err := r.Value(ctx, id); err == nil {
@@ -59,7 +59,7 @@ func exercise(ctx context.Context, r *Reader, id RecordID, budget *int) {
 				break
 			}
 		}
-		// Whatever the damage, a walk that is left goes on as if it had not been.
+		// Whatever the damage, a walk that was stopped resumes as if it had not been.
 		var again []string
 		for e, err := range inSteps(ctx, m, 3) {
 			if again = append(again, fmt.Sprint(e, err)); len(again) == len(all) {

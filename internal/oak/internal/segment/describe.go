@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// A Description is all that a record says, for people.
+// A Description is a readable form of a whole record.
 type Description struct {
 	ID       string  `json:"id"`
 	Type     string  `json:"type"`
-	Tar      string  `json:"tar"`      // for who knows it
+	Tar      string  `json:"tar"`      // set by the caller
 	Position int     `json:"position"` // in the segment
 	Size     int     `json:"size"`     // what the fields take, or the least that the record has
 	Fields   []Field `json:"fields"`
@@ -36,8 +36,8 @@ const (
 	describedBrief = 80   // of what is referred to
 )
 
-// Describe takes a record apart as its type says. Damage is said where it is;
-// only a record that is not there is an error.
+// Describe decodes a record by its type. Damage is described where it is. Only a missing record
+// is an error.
 func (r *Reader) Describe(ctx context.Context, id RecordID) (d Description, err error) {
 	rec, err := r.record(ctx, id, nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Reader) Describe(ctx context.Context, id RecordID) (d Description, err 
 	return d, nil
 }
 
-// nodeExtent adds to a node what its template says, or else what there is room for.
+// nodeExtent adds the parts in a node's template or, if that is unknown, all that fit.
 func (r *Reader) nodeExtent(ctx context.Context, rec Record, e extent, end int) (extent, error) {
 	id, err := rec.TemplateID()
 	if err == nil {
@@ -178,7 +178,7 @@ func (d *Description) propertyTypes(rec Record) {
 	}
 }
 
-// describeSlot says what a record id refers to.
+// describeSlot describes what a record ID refers to.
 func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot, f *Field) error {
 	id, err := rec.id(s.off)
 	if err != nil {

@@ -44,7 +44,7 @@ func (b *Builder) Text(ctx context.Context, s string) (RecordID, error) {
 	return b.done(id)
 }
 
-// longerText is Text for what is not kept.
+// longerText is Text for texts that are not remembered.
 func (b *Builder) longerText(ctx context.Context, s string) (RecordID, error) {
 	var sum [sha256.Size]byte
 	if b.o.Thrifty {
@@ -105,7 +105,7 @@ func (b *Builder) ShortBinary(ctx context.Context, content []byte) (RecordID, er
 	return b.done(b.put(ctx, ValueRecord, d))
 }
 
-// A Bulk is content in bulk segments, each of which is full but the last.
+// A Bulk is content in bulk segments, all of which are full except the last.
 type Bulk struct {
 	Len      int64
 	Segments []ID
@@ -177,7 +177,7 @@ func (b *Builder) longText(ctx context.Context, s string) (RecordID, error) {
 	})
 }
 
-// External writes the name that another store has a binary under.
+// External writes the name of a binary that is in another store.
 func (b *Builder) External(ctx context.Context, blobID string) (RecordID, error) {
 	var d *draft
 	if n := len(blobID); n < blobIDLimit {

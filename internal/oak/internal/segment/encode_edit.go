@@ -10,14 +10,14 @@ import (
 // records that it is, and is not looked at.
 type Edit struct {
 	Children   []Child       // in the place of those of their names, or new; the zero id takes one away
-	Properties []NewProperty // likewise
+	Properties []NewProperty // as above
 	Without    []string      // properties that are taken away
 	// Readable leaves out the children that cannot be read.
 	Readable bool
 }
 
-// Edit writes a node anew, with few records however many children it has. It is another
-// node than before, with a stable id of its own.
+// Edit rewrites a node with few records, however many children it has. The result is a new node
+// with a stable ID of its own.
 func (b *Builder) Edit(ctx context.Context, n Node, e Edit) (RecordID, error) {
 	dropped := func(name string) bool {
 		return slices.Contains(e.Without, name) || slices.ContainsFunc(e.Properties, func(p NewProperty) bool { return p.Name == name })
@@ -170,15 +170,16 @@ func (b *Builder) readable(ctx context.Context, n Node, e Edit) (WrittenChildren
 	})
 }
 
-// A mapEdit changes names of a map, and reads and writes what is on the way to them.
+// A mapEdit changes names of a map. It reads and writes only the branches and leaves that contain
+// them.
 type mapEdit struct {
 	b   *Builder
 	ctx context.Context
 	r   *Reader
 }
 
-// An editedMap is a record of a map with its changes: written, or what is to be written
-// as a leaf, or as more if it has grown too large for one.
+// An editedMap is a record of a map with its changes. It is written already, or is to be written
+// as a leaf, or as several records if it has grown too large for a leaf.
 type editedMap struct {
 	n   int
 	id  RecordID
@@ -334,7 +335,7 @@ func (w *mapEdit) place(all []hashedChild, c hashedChild) (at int, found bool, e
 	return at, false, nil
 }
 
-// write writes what is not yet written.
+// write writes what has not been written yet.
 func (w *mapEdit) write(m editedMap, level int) RecordID {
 	if m.id != (RecordID{}) {
 		return m.id

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// childrenOf reads all children of a node, and asks for each by its name.
+// childrenOf reads all children of a node, and looks up each by its name.
 func childrenOf(t *testing.T, r *Reader, id RecordID) map[string]RecordID {
 	t.Helper()
 	n, err := r.Node(t.Context(), id)

@@ -31,11 +31,10 @@ func (c hashedChild) compare(other hashedChild) int {
 	return cmp.Or(cmp.Compare(c.hash, other.hash), compareUTF16(c.Name, other.Name))
 }
 
-// AppendMapKey appends a key for a name. Keys, compared byte by byte, are in the
-// order of maps; and as none begins with another, those of the names of a path may
-// stand one behind the other:
+// AppendMapKey appends a key for a name. Keys, compared byte by byte, are in the order of maps.
+// No key is a prefix of another, so those of the names of a path may be concatenated:
 //
-//	hash u32, code units of UTF-16 as UTF-8 has them each, 0x00 as 0x00 0xFF; 0x00 0x01
+//	hash u32, code units of UTF-16, each as in UTF-8, 0x00 as 0x00 0xFF; 0x00 0x01
 func AppendMapKey(b []byte, name string) []byte {
 	name = asJava(name)
 	b = binary.BigEndian.AppendUint32(b, mapHash(name))
@@ -64,7 +63,7 @@ func appendUnit(b []byte, u rune) []byte {
 	return append(b, 0xE0|byte(u>>12), 0x80|byte(u>>6)&0x3F, 0x80|byte(u)&0x3F)
 }
 
-// CutMapKey returns the name of the key that b begins with, if any, and what is behind it.
+// CutMapKey returns the name of the key at the beginning of b, if any, and the bytes after it.
 func CutMapKey(b []byte) (name string, rest []byte, ok bool) {
 	if len(b) < 4 {
 		return "", b, false
@@ -177,7 +176,7 @@ func (w *mapWriter) look(n int) {
 	}
 }
 
-// follows says why a child cannot be the next.
+// follows returns why a child cannot be the next.
 func (w *mapWriter) follows(h hashedChild) error {
 	order := -1
 	if w.n > 0 {

@@ -134,7 +134,7 @@ func TestChildrenOutOfOrderAreRefused(t *testing.T) {
 	}
 }
 
-// ofOneHash goes through names of one hash, of which 14 pairs of letters make 2^14.
+// ofOneHash yields n names with the same hash. 14 pairs of letters make 2^14 of them.
 func ofOneHash(n int) iter.Seq2[Child, error] {
 	return func(yield func(Child, error) bool) {
 		for i := range n {

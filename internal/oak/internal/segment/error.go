@@ -12,13 +12,13 @@ type Class uint8
 const (
 	Missing Class = iota + 1 // a segment, or a record, that is referred to and not there
 	Corrupt                  // bytes that break the format
-	Limit                    // more than may be believed or held in memory
+	Limit                    // more than may be trusted or kept in memory
 	Altered                  // bytes that are not those that were written
 )
 
 func (c Class) String() string { return Word("Class", c, "", "missing", "corrupt", "limit", "altered") }
 
-// Word is what a value of an enumeration is called: names has "" for what means nothing.
+// Word returns the name of a value of an enumeration. names has "" for values without a meaning.
 func Word[T ~uint8](of string, v T, names ...string) string {
 	if int(v) < len(names) && names[v] != "" {
 		return names[v]
@@ -26,7 +26,7 @@ func Word[T ~uint8](of string, v T, names ...string) string {
 	return fmt.Sprintf("%s(%d)", of, uint8(v))
 }
 
-// An Error says which record breaks the format, where, and how.
+// An Error reports which record violates the format, where, and how.
 type Error struct {
 	Class   Class
 	Segment ID
@@ -51,7 +51,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap makes what is missing an fs.ErrNotExist.
+// Unwrap returns fs.ErrNotExist if something is missing.
 func (e *Error) Unwrap() []error {
 	var all []error
 	if e.Err != nil {
@@ -63,7 +63,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// sourceError makes of a source's error what it means for the record to be read.
+// sourceError converts an error of the source to one about the record to be read.
 func sourceError(id RecordID, err error) error {
 	if e, _ := errors.AsType[*Error](err); e == nil && errors.Is(err, fs.ErrNotExist) &&
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {

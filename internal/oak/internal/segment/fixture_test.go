@@ -105,8 +105,8 @@ func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
 	}
 }
 
-// comparable is a node as text. What the errors are called is the reference's
-// own, and what is in another store we do not look at.
+// comparable returns a node as text. Names of errors are the reference's own, and contents of
+// other stores are not compared.
 func comparable(t *testing.T, n expectedNode) string {
 	if n.Error != "" {
 		return n.Path + " " + n.RID + " error"
@@ -136,8 +136,8 @@ func comparable(t *testing.T, n expectedNode) string {
 	return string(b)
 }
 
-// walkTree visits nodes depth first, each in the form that the expectations have.
-// As in the reference a node of which not all children are known has none.
+// walkTree visits nodes depth first, each in the form of the expectations. As in the reference, a
+// node has no children if not all of them are known.
 func walkTree(ctx context.Context, r *Reader, name string, id RecordID, visit func(expectedNode)) {
 	e := expectedNode{Path: name, RID: id.String(), Props: [][3]any{}}
 	if name == "" {
@@ -163,7 +163,7 @@ func walkTree(ctx context.Context, r *Reader, name string, id RecordID, visit fu
 	}
 }
 
-// collect returns what a sequence has up to an error, and the error.
+// collect returns the elements of a sequence up to an error, and the error.
 func collect[T any](seq iter.Seq2[T, error]) (all []T, err error) {
 	for v, err := range seq {
 		if err != nil {

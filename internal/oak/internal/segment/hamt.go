@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// A map is a tree of at most 7 levels of branches, each of which parts names by 5
-// bits of their hash, over leaves that are sorted by hash, then name.
+// A map is a tree with at most 7 levels of branches. Each branch divides names by 5 bits of their
+// hash. The leaves are sorted by hash, then by name.
 const (
 	mapSizeBits = 29 // of a head; the level is above them
 	mapSizeMask = 1<<mapSizeBits - 1
@@ -41,7 +41,7 @@ type Map struct {
 	diffs []diff // the last written first
 }
 
-// An Entry is a name and what it stands for.
+// An Entry is a name and the record that it refers to.
 type Entry struct {
 	Name  string
 	Key   RecordID // where the name is stored
@@ -90,7 +90,7 @@ func (r *Reader) openMap(ctx context.Context, id RecordID, near *Segment) (Map, 
 	}
 }
 
-// mapRecord reads the head of a leaf or branch, of which need has found 4 bytes.
+// mapRecord reads the head of a leaf or branch. need has checked that it has 4 bytes.
 func (rec Record) mapRecord() (m mapRecord, err error) {
 	head := rec.u32(0)
 	if head == diffHead {
@@ -197,17 +197,16 @@ func (m Map) Get(ctx context.Context, name string) (value RecordID, ok bool, err
 	return RecordID{}, false, nil
 }
 
-// All goes through the map in the reference's order: by hash, then by name. A
-// name or a bucket that cannot be read is an error in its place; what is beside
-// it follows.
+// All yields the entries of the map in the reference's order: by hash, then by name. A name or a
+// bucket that cannot be read is an error in its place, and the others follow.
 func (m Map) All(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		m.From(ctx, new(Place))(yield)
 	}
 }
 
-// From goes on where a walk of the map was left, and keeps at up to date: whoever
-// leaves it may go on again, with all segments forgotten meanwhile.
+// From resumes an earlier iteration over the map at the place at, which it keeps up to date. The
+// iteration can be stopped and resumed again, even if no segment is in memory any more.
 func (m Map) From(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		w := walk{Map: m, ctx: ctx, yield: yield, at: at, from: *at, goesOn: at.begun}
@@ -224,7 +223,7 @@ type Place struct {
 	leaf   int // entries of the leaf that were given; -1 if the bucket is not to be read
 }
 
-// A placeInBranch is the bucket that a walk is in, and what it knew before that.
+// A placeInBranch is the bucket of an iteration, and what it had read before that.
 type placeInBranch struct {
 	bucket  int
 	left    int  // entries that this and the other buckets may have
@@ -322,8 +321,8 @@ func (w *walk) leaf(m mapRecord) bool {
 		w.at.leaf = i + 1
 		hash := m.hash(i)
 		if bad := w.suits(hash); bad >= 0 {
-			// Found in the wrong bucket it cannot be found by name; and whoever
-			// wants a small map to look endless would put one leaf in many.
+			// A name in the wrong bucket cannot be found by name. An attacker could also make a
+			// small map look endless by putting one leaf into many buckets.
 			s := w.path[bad]
 			w.at.leaf = m.size
 			return w.yield(Entry{}, m.errorf(Corrupt, leafHead+4*i, "map leaf: expected hashes of bucket %d at level %d, found %#08x", s.index, s.level, hash))
@@ -361,7 +360,7 @@ func (w *walk) entry(m mapRecord, i int, hash uint32) (e Entry, err error) {
 	return e, nil
 }
 
-// diffName reads the name of a diff, which few of a map's entries ask for.
+// diffName reads the name of a diff, which is needed for few of a map's entries.
 func (w *walk) diffName(k int) (string, error) {
 	if w.names == nil {
 		w.names = make([]string, len(w.diffs))

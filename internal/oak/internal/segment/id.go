@@ -30,7 +30,8 @@ func (id ID) AppendText(b []byte) []byte {
 // IsData reports whether id names a segment of records.
 func (id ID) IsData() bool { return id[8]>>4 == 0xA }
 
-// IsBulk reports whether id names bare bytes, as what is neither data nor bulk is read, too.
+// IsBulk reports whether id names a segment of bare bytes. IDs that are neither data nor bulk are
+// read like that too.
 func (id ID) IsBulk() bool { return id[8]>>4 == 0xB }
 
 // Compare orders ids as the index of a tar does: as two signed numbers of 64 bits.
@@ -58,7 +59,7 @@ func ParseID(s string) (id ID, err error) {
 	return ID{}, fmt.Errorf("segment id: %.60q: expected 36 characters, a UUID in lower case", s)
 }
 
-// IDs is a list of ids, one after another as they stand in files.
+// IDs is a list of IDs, one after another as in files.
 type IDs []byte
 
 func (l IDs) Len() int { return len(l) / len(ID{}) }

@@ -40,8 +40,8 @@ func mapHash(name string) uint32 {
 	return (uint32(javaHash(name))^m)*m + a
 }
 
-// compareUTF16 is String.compareTo: by code units of UTF-16, among which those of
-// U+E000 to U+FFFF come after the surrogates of what is above them.
+// compareUTF16 is String.compareTo. It compares code units of UTF-16, so U+E000 to U+FFFF sort
+// after the surrogates of higher code points.
 func compareUTF16(a, b string) int {
 	a, b = asJava(a), asJava(b)
 	n := min(len(a), len(b))

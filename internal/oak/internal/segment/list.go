@@ -73,7 +73,7 @@ func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first 
 	return id, bucket{n: 1, each: 1, end: i + 1}, i, nil
 }
 
-// A cursor is a list of which elements near each other are asked for.
+// A cursor is a list whose elements are requested near each other.
 type cursor struct {
 	List
 	b     bucket
@@ -88,8 +88,8 @@ func (c *cursor) at(ctx context.Context, i int) (id RecordID, err error) {
 	return id, err
 }
 
-// A bucket holds n ids of lists of each elements, the last of which may have
-// fewer. What is said of it holds for the elements before end.
+// A bucket holds n IDs of lists with each elements; the last list may have fewer. These values
+// are valid for the elements before end.
 type bucket struct {
 	rec     Record // zero if it cannot be read
 	n, each int
@@ -129,7 +129,7 @@ func (l List) Range(ctx context.Context, from, to int) iter.Seq2[RecordID, error
 	}
 }
 
-// listOf reads a record of type list, which says how long it is.
+// listOf reads a record of type list, which contains its length.
 func (r *Reader) listOf(ctx context.Context, id RecordID, near *Segment) (List, error) {
 	rec, err := r.typed(ctx, id, near, ListRecord, ListRecord, 4, "list")
 	if err != nil {

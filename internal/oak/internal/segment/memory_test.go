@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// memory is a Source of what a Builder wrote.
+// memory is a Source with the segments that a Builder wrote.
 type memory struct {
 	raw    map[ID][]byte
 	parsed map[ID]*Segment
@@ -38,7 +38,7 @@ func (m *memory) Segment(_ context.Context, id ID) (*Segment, error) {
 	return s, err
 }
 
-// sized is a memory that knows lengths.
+// sized is a memory that is a Sizer.
 type sized struct{ *memory }
 
 func (s sized) Size(_ context.Context, id ID) (int, error) {

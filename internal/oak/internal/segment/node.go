@@ -5,7 +5,7 @@ import (
 	"iter"
 )
 
-// A node's parts: stable id, template, then what the template says.
+// A node's parts: stable ID, template, then the parts that the template specifies.
 const (
 	nodeTemplateAt = recordIDLen
 	nodeChildAt    = 2 * recordIDLen
@@ -130,14 +130,13 @@ func (n Node) Child(ctx context.Context, name string) (id RecordID, ok bool, err
 	return RecordID{}, false, nil
 }
 
-// Children goes through the children in the reference's order. Errors are as of
-// [Map.All]. Nothing keeps damage from making a node its own descendant: who goes
-// down a tree has to count levels.
+// Children yields the children in the reference's order. Errors are those of [Map.All]. Damage
+// can make a node its own descendant, so code that descends a tree must count levels.
 func (n Node) Children(ctx context.Context) iter.Seq2[Entry, error] {
 	return n.children(ctx, Map.All)
 }
 
-// ChildrenFrom goes on where a walk of the children was left: see [Map.From].
+// ChildrenFrom resumes an iteration over the children; see [Map.From].
 func (n Node) ChildrenFrom(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	if n.t.Rule == OneChild {
 		if at.begun {
@@ -165,7 +164,7 @@ func (n Node) children(ctx context.Context, all func(Map, context.Context) iter.
 	}
 }
 
-// A Property is a property of a node. Its values are read when they are asked for.
+// A Property is a property of a node. Its values are read on request.
 type Property struct {
 	Name  string
 	Type  PropertyType
@@ -292,7 +291,7 @@ func (p Property) At(ctx context.Context, i int) (Value, error) {
 	return p.value(ctx, id)
 }
 
-// value opens a value, which only a binary may have in another store.
+// value opens a value. Only a binary may be in another store.
 func (p Property) value(ctx context.Context, id RecordID) (Value, error) {
 	v, err := p.r.value(ctx, id, p.near)
 	if err == nil && v.External() && p.Type != Binary {

@@ -8,27 +8,27 @@ import (
 	"sync/atomic"
 )
 
-// A Source has the segments of a store. What it does not have is an
-// fs.ErrNotExist. It should keep the segments that are asked for often: decoders
-// ask for a segment each time that they follow a reference to another.
+// A Source returns the segments of a store, or fs.ErrNotExist for one that it does not have. It
+// should cache segments that are often requested, because decoders request a segment each time
+// they follow a reference to it.
 type Source interface {
 	Segment(ctx context.Context, id ID) (*Segment, error)
 }
 
-// A Sizer is a Source that knows how long a segment is without reading it.
+// A Sizer is a Source that returns the size of a segment without reading it.
 type Sizer interface {
 	Size(ctx context.Context, id ID) (int, error)
 }
 
-// A Recent is a Source for one goroutine that keeps the segments it was asked for last.
+// A Recent is a Source for one goroutine that keeps the most recently requested segments.
 type Recent struct {
 	Load    func(context.Context, ID) (*Segment, error)
 	Most    int      // how many are kept
-	Current *Segment // that is looked at, and asked first; or nil
+	Current *Segment // the current one, which is tried first; or nil
 	kept    []*Segment
 }
 
-// Segment is for who decodes.
+// Segment returns a segment for decoding.
 func (r *Recent) Segment(ctx context.Context, id ID) (*Segment, error) {
 	if r.Current != nil && r.Current.id == id {
 		return r.Current, nil
@@ -50,7 +50,7 @@ func (r Record) errorf(c Class, off int, format string, a ...any) *Error {
 	return r.seg.errorf(c, r.num, int64(r.pos+off), format, a...)
 }
 
-// need says whether the record has n bytes from off.
+// need checks whether the record has n bytes from off.
 func (r Record) need(off, n int, what string) error {
 	if left := r.left() - off; n < 0 || n > left || left < 0 {
 		return r.errorf(Corrupt, off, "%s: expected %d bytes, found %d to the segment's end", what, n, max(0, left))
@@ -105,7 +105,7 @@ func (r Record) ids(off int, to ...*RecordID) (err error) {
 	return nil
 }
 
-// expect says whether a record is of one of two types, and has n bytes.
+// expect checks whether a record is of one of two types, and has n bytes.
 func (r Record) expect(a, b Type, n int, what string) error {
 	switch {
 	case r.typ == a || r.typ == b:
@@ -120,12 +120,13 @@ func (r Record) expect(a, b Type, n int, what string) error {
 type Reader struct {
 	src       Source
 	templates templateCache
-	recent    [32]atomic.Pointer[Segment] // each where its id says
+	recent    [32]atomic.Pointer[Segment] // each at a place from its ID
 }
 
 func NewReader(src Source) *Reader { return &Reader{src: src} }
 
-// segment asks the source, unless the segment was used just now, as by crowds in parallel.
+// segment requests a segment from the source, unless it was used recently, as is common when many
+// goroutines read in parallel.
 func (r *Reader) segment(ctx context.Context, id ID) (*Segment, error) {
 	slot := &r.recent[int(id[len(id)-1])%len(r.recent)]
 	if s := slot.Load(); s != nil && s.id == id {

@@ -29,7 +29,7 @@ const (
 	rowOffset      = 5
 
 	compactedBit = 1 << 31
-	// Record ids have 16 bits for a reference, of which 0 is the own segment.
+	// Record IDs have 16 bits for a reference; 0 is the segment itself.
 	maxRefs    = 0xfffd
 	alignment  = 4  // of records
 	sizeFactor = 16 // of data segments
@@ -60,7 +60,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// A Generation says which garbage collection wrote a segment.
+// A Generation is the garbage collection that wrote a segment.
 type Generation struct {
 	Gen, Full int32
 	Compacted bool
@@ -91,7 +91,7 @@ const (
 	scattered              // as no writer leaves them
 )
 
-// A Segment is the bytes of a segment, and what its header says. It never changes.
+// A Segment is the bytes of a segment, and its decoded header. It never changes.
 type Segment struct {
 	id      ID
 	b       []byte // all of it, or the beginning: see sparse
@@ -116,7 +116,7 @@ func Parse(id ID, b []byte) (*Segment, error) {
 	return s, nil
 }
 
-// header reads the header, of which b has all that the segment has.
+// header reads the header from s.b, which has all of it that the segment has.
 func (s *Segment) header() error {
 	b := s.b
 	switch {
@@ -162,7 +162,7 @@ func versionOf(b []byte) (version int, g Generation) {
 	return int(b[versionOff]), g
 }
 
-// A Head is what a data segment says of itself that a tar repeats in index and graph.
+// A Head is what a data segment contains about itself that its tar repeats in index and graph.
 type Head struct {
 	Generation Generation
 	Refs       IDs // in the segment
@@ -171,7 +171,7 @@ type Head struct {
 // GenerationLen is how much of a data segment tells its generation.
 const GenerationLen = headerLen
 
-// GenerationOf reads the generation of a data segment, of which b is the beginning.
+// GenerationOf reads the generation of a data segment that begins with b.
 func GenerationOf(b []byte) (g Generation, ok bool) {
 	if len(b) < headerLen || string(b[:versionOff]) != magic {
 		return g, false
@@ -289,8 +289,8 @@ func (s *Segment) find(n int32) (row Row, at int, ok bool) {
 	return Row{}, 0, false
 }
 
-// A Record is a record of a segment: its bytes from its place to the end of the
-// segment, since how long it is, only what it says tells.
+// A Record is a record of a segment: its bytes from its place to the end of the segment. Only its
+// contents show how long it is.
 type Record struct {
 	seg  *Segment
 	num  int32
@@ -334,7 +334,7 @@ func bulkPos(id RecordID, size int) (int, error) {
 	return int(pos), nil
 }
 
-// place is where the record of a row begins in the segment, or what is wrong with the row.
+// place returns where the record of a row begins in the segment, or what is wrong with the row.
 func (s *Segment) place(row Row) (pos int, what string) {
 	at := int64(s.size) - (MaxSize - int64(row.Offset))
 	switch first := int64(s.table + rowLen*s.records); {
@@ -363,7 +363,7 @@ func (s *Segment) Bound(n int32) (int, error) {
 	return end, nil
 }
 
-// Info is what record 0 says about the segment's making, for journal recovery.
+// Info returns what record 0 contains about the segment's writer, for journal recovery.
 type Info struct {
 	Writer string `json:"wid"`
 	Number int64  `json:"sno"`

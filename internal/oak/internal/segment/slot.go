@@ -13,7 +13,7 @@ type slot struct {
 	want  typeSet
 }
 
-// role is what a slot's record id is for.
+// role is the purpose of a slot's record ID.
 type role uint8
 
 const (
@@ -71,7 +71,7 @@ var (
 	anyElement    = oneOf(Bucket, ListRecord, ValueRecord, BlobID, Block)
 )
 
-// An extent is what a record says of itself, without looking at others.
+// An extent is what a record contains about itself, without reading others.
 type extent struct {
 	len   int
 	exact bool // else it is at least len
@@ -156,7 +156,7 @@ func (x *measure) ofMap() error {
 }
 
 func (x *measure) ofBucket() error {
-	// Fewer than two were no bucket; what is behind the last id is padding.
+	// A bucket has at least two IDs. What follows the last ID is padding.
 	n := min(x.room/recordIDLen, bucketIDs)
 	if n < 2 {
 		return x.errorf(Corrupt, 0, "bucket: expected room for 2 ids, found %d bytes", x.room)
@@ -225,13 +225,13 @@ func (x *measure) ofNode() error {
 	if err := x.need(0, nodeChildAt, "node"); err != nil {
 		return err
 	}
-	x.len, x.exact = nodeChildAt, false // which of the last two ids there are, the template knows
+	x.len, x.exact = nodeChildAt, false // the template has which of the last two IDs there are
 	x.one(0, stableRole, anyStable)
 	x.one(nodeTemplateAt, templateRole, anyTemplate)
 	return nil
 }
 
-// nodeSlots adds what a node has by its template.
+// nodeSlots adds the slots that a node has according to its template.
 func (rec Record) nodeSlots(e extent, rule ChildRule, properties bool) extent {
 	if rule != NoChild {
 		want := anyNode

@@ -2,8 +2,8 @@ package segment
 
 import "sync"
 
-// A sparse segment has its header and tables at hand, and of the records only what was
-// needed: who follows a path needs little of each segment.
+// A sparse segment has its header and tables in memory, and only those bytes of the records that
+// were needed. Following a path needs little of each segment.
 type sparse struct {
 	load func(off, n int) ([]byte, error)
 

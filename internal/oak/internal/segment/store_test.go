@@ -16,8 +16,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// Fixtures are stores that the reference wrote, with what the reference says of
-// them. Package oak has them too.
+// Fixtures are stores that the reference wrote, with its description of them. Package oak has
+// them too.
 const fixtures = "../../testdata"
 
 type expected struct {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// PropertyType is what a property's values are.
+// PropertyType is the type of a property's values.
 type PropertyType uint8
 
 const (
@@ -48,7 +48,7 @@ const (
 	templateLimit = 16 << 20 // bytes of all names together
 )
 
-// ChildRule says how a node's children are stored.
+// A ChildRule is how a node's children are stored.
 type ChildRule uint8
 
 const (
@@ -103,8 +103,7 @@ func (t *Template) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(t.Properties, PropertyName{Name: name, hash: javaHash(name)}, PropertyName.compareName)
 }
 
-// templateHead is what a template says without its names. Of its parts it is
-// known that they are there.
+// templateHead is a template without its names. Its parts have been checked to exist.
 type templateHead struct {
 	head       uint32
 	mixins     int
@@ -244,7 +243,7 @@ func (rec Record) propertyType(off int) (typ PropertyType, multi bool, err error
 	return PropertyType(n), v < 0, nil
 }
 
-// A templateCache keeps templates, which many nodes share. When full it begins anew.
+// A templateCache keeps templates, which many nodes share. When it is full, it starts again.
 type templateCache struct {
 	mu    sync.RWMutex
 	byID  map[RecordID]*Template

@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// What readers must understand and nothing here writes, and what only tests ask for.
+// Records that readers must understand but that are never written here, and functions that only
+// tests need.
 
-// MapDiff writes a map with another node for one of its names. A diff of a diff is
-// never written: of the same name it takes the other's place, of another one it
-// becomes a map that shares with its base what has not changed.
+// MapDiff writes a map with another node for one of its names. It never writes a diff of a diff:
+// one for the same name replaces it, and one for another name becomes a map that shares what has
+// not changed with its base.
 func (b *Builder) MapDiff(ctx context.Context, base Map, c Child) (RecordID, error) {
 	changed := []hashedChild{hashed(c)}
 	if _, ok, err := base.Get(ctx, changed[0].Name); err != nil {
@@ -109,7 +110,7 @@ func (b *Builder) Map(ctx context.Context, children []Child) (RecordID, error) {
 // Map opens the map at id.
 func (r *Reader) Map(ctx context.Context, id RecordID) (Map, error) { return r.openMap(ctx, id, nil) }
 
-// ListOf reads a record of type list, which says how long it is.
+// ListOf reads a record of type list, which contains its length.
 func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
 	return r.listOf(ctx, id, nil)
 }
@@ -117,7 +118,7 @@ func (r *Reader) ListOf(ctx context.Context, id RecordID) (List, error) {
 // List returns the list of n elements at id.
 func (r *Reader) List(id RecordID, n int) (List, error) { return r.list(id, n, nil) }
 
-// Generation returns what the header says.
+// Generation returns the generation in the header.
 func (s *Segment) Generation() (g Generation) {
 	if s.version > 0 {
 		_, g = versionOf(s.b)

@@ -26,7 +26,7 @@ const (
 	mediumLimit = smallLimit + 1<<14
 	blobIDLimit = 1 << 12
 
-	// BlockSize is how many bytes a block has, but for the last of a value.
+	// BlockSize is the number of bytes in a block, except for the last one of a value.
 	BlockSize = 4096
 
 	maxValue    = int64(maxList) * BlockSize
@@ -144,10 +144,10 @@ type Piece struct {
 	Len     int
 }
 
-// Pieces goes through bytes [off, off+n) of the content in order. Only the
-// buckets and blocks that they need are looked at, and bulk segments not at all if
-// the source is a [Sizer]. Neighbours in one segment are one piece. Bytes that
-// cannot be found are a piece of no segment, with an error; those after it follow.
+// Pieces yields bytes [off, off+n) of the content in order. It reads only the buckets and blocks
+// that it needs, and no bulk segments if the source is a [Sizer]. Adjacent bytes in one segment
+// are one piece. Bytes that cannot be found are a piece without a segment, with an error, and
+// those after it follow.
 func (v Value) Pieces(ctx context.Context, off, n int64) iter.Seq2[Piece, error] {
 	return func(yield func(Piece, error) bool) {
 		if v.External() {
@@ -275,7 +275,7 @@ func (v Value) each(ctx context.Context, off, n int64, do func([]byte)) error {
 	return nil
 }
 
-// bytes returns what a piece says is there.
+// bytes returns the bytes of a piece.
 func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, error) {
 	if near == nil || near.id != p.Segment {
 		var err error
@@ -283,7 +283,7 @@ func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, err
 			return nil, err
 		}
 	}
-	// A [Sizer] may have said something else.
+	// A [Sizer] may have returned another length.
 	if p.Off+p.Len > near.Size() {
 		return nil, near.errorf(Corrupt, -1, int64(p.Off), "segment: expected %d bytes, found %d", p.Off+p.Len, near.Size())
 	}
@@ -302,14 +302,14 @@ func (v Value) Text(ctx context.Context, limit int) (string, error) {
 	return string(b), err
 }
 
-// whole reads the content. Memory grows with what is found, not with what is said.
+// whole reads the content. Its memory grows with what is found, not with the recorded length.
 func (v Value) whole(ctx context.Context) (b []byte, err error) {
 	err = v.each(ctx, 0, v.h.n, func(part []byte) { b = append(b, part...) })
 	return b, err
 }
 
-// BlobID returns under what name another store has the content of an external
-// value. The name may have limit bytes.
+// BlobID returns the name under which another store has the content of an external value. The
+// name may have at most limit bytes.
 func (v Value) BlobID(ctx context.Context, limit int) (string, error) {
 	switch {
 	case !v.External():

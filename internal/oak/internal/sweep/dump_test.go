@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// A dump is what Oak says of a tar, and what we say of it.
+// A dump is a description of a tar, by Oak or by this package.
 type dump struct {
 	Length       int64
 	IndexVersion int

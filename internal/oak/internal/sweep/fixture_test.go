@@ -99,14 +99,14 @@ func newest(t testing.TB, dir string, tars []Tar) (head Head, root segment.Recor
 	return
 }
 
-// A swept is what a cleanup came to.
+// swept is the result of a cleanup.
 type swept struct {
 	plan     *Plan
 	problems []tarfile.Problem
 	root     segment.RecordID
 }
 
-// cleanup does what a command does: it marks, writes, and removes what is old.
+// cleanup does what a command does: it marks, writes, and removes the old tars.
 func cleanup(t testing.TB, dir string, o Options) (s swept) {
 	t.Helper()
 	st := local.New(dir)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// choices are what the fuzzer chooses by.
+// choices are the fuzzer's choices.
 type choices struct{ b []byte }
 
 func (c *choices) upTo(n int) int {
@@ -58,9 +58,9 @@ func oak(ctx context.Context, tars []Tar, head Head, o Options) map[tarfile.ID]b
 	return garbage
 }
 
-// FuzzMark makes stores by choice: what is garbage must be what it is to Oak where Oak
-// is right, and never more; what is kept must be there afterwards, byte by byte, with
-// all the bulk segments that it refers to, whatever parts of tars are damaged.
+// FuzzMark makes stores by choice. Garbage must be the same as for Oak where Oak is right, and
+// never more. What is kept must be there afterwards, byte by byte, with all the bulk segments
+// that it refers to, whatever parts of tars are damaged.
 func FuzzMark(f *testing.F) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -199,8 +199,8 @@ func FuzzMark(f *testing.F) {
 	})
 }
 
-// FuzzDamage changes bytes of a store: there may be errors of any kind, but what is
-// written must be sound in itself.
+// FuzzDamage changes bytes of a store. There may be errors of any kind, but the tars that are
+// written must be intact.
 func FuzzDamage(f *testing.F) {
 	f.Add(uint64(1), []byte{0, 1, 2, 3})
 	f.Add(uint64(2), []byte{1, 0x20, 0x10, 0xff, 1, 0x1f, 0, 1})

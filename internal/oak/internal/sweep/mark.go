@@ -11,10 +11,10 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// Mark finds what is garbage in a store. It needs all of its tars, the newest first:
-// what only a tar refers to that is not given is lost. It reads graphs and binary
-// references, and segments where there is no sound graph. Besides the indexes it
-// holds 16 bytes for each bulk segment, a bit for each entry, and one graph.
+// Mark finds garbage in a store. It needs all tars of the store, the newest first. If a tar is
+// missing, segments to which only that tar refers are treated as garbage. Mark reads graphs and
+// binary references, and segments where there is no intact graph. Besides the indexes it keeps 16
+// bytes for each bulk segment, a bit for each entry, and one graph in memory.
 func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) {
 	o.Retain = cmp.Or(o.Retain, 1)
 	if o.Report == nil {
@@ -50,7 +50,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	return p, nil
 }
 
-// Refused says why a store is not cleaned up; other errors of [Mark] are of tar or store.
+// Refused is why a store is not cleaned up; other errors of [Mark] are of tar or store.
 type Refused struct{ Err error }
 
 func (e *Refused) Error() string { return e.Err.Error() }
@@ -131,7 +131,7 @@ func (m *marker) data(ctx context.Context, t *TarPlan) error {
 	return nil
 }
 
-// damage takes apart an error of a tar's part: what is of the file, and of the store.
+// damage splits an error about a tar's part into damage of the file and an error of the store.
 func damage(err error) (*tarfile.Error, error) {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
 		return e, nil
@@ -157,7 +157,7 @@ func (m *marker) read(ctx context.Context, t *TarPlan, i int) error {
 			return nil
 		}
 	}
-	// It may be mended one day, when nothing tells any more what it had.
+	// The tar may be repaired later, when its references can no longer be determined.
 	m.bulk.all = true
 	m.o.Report(t.Name, tarfile.Problem{Class: tarfile.BadSegment, Off: e.Pos, Len: int64(e.Len), Segment: e.ID, HasSegment: true,
 		What: what + ", and the graph is damaged: all bulk segments are kept, because this one may refer to any"})
@@ -174,7 +174,7 @@ func (o Options) old(head, g tarfile.Generation) bool {
 	return int64(head.Full)-int64(g.Full) >= n || gen && !g.Compacted
 }
 
-// decide goes by what is garbage.
+// decide selects the action by the amount of garbage.
 func (t *TarPlan) decide(o Options) {
 	fit := true
 	for i, e := range t.Index().All() {

@@ -33,22 +33,22 @@ const (
 	Tail
 )
 
-// Options of [Mark]. The zero value is what Oak does offline, but for the root.
+// Options are options of [Mark]. The zero value is what Oak does offline, except for the root.
 type Options struct {
 	Kind   Kind
 	Retain int // generations; 0 is 1, as Oak has it offline; it is 2 online
 
-	// Root is the segment of the newest root that is known to be whole: that of the
-	// head where nothing was compacted just now. Compacted segments behind it are
-	// garbage. Without it none is for that reason.
+	// Root is the segment of the newest root that is known to be intact. It is the head's, unless
+	// a compaction has just been done. Compacted segments after it are garbage. Without Root,
+	// none is garbage for that reason.
 	Root *tarfile.ID
 	// Keep reports whether a segment is to be kept though it is garbage; nil is that none
 	// is. What only it refers to is garbage nevertheless.
 	Keep func(tarfile.ID) bool
-	// Taken reports whether there is a file of that name; nil is that there are only
-	// the tars. What is rewritten gets a letter behind all of its number.
+	// Taken reports whether a file of that name exists. If it is nil, there are only the tars. A
+	// rewritten tar gets a letter after all others of its number.
 	Taken func(name string) bool
-	// Report is told what is wrong and is no error: tar is the name of one.
+	// Report is called for faults that are not errors. tar is the name of the tar.
 	Report func(tar string, p tarfile.Problem)
 }
 
@@ -67,7 +67,7 @@ func (a Action) String() string {
 	return segment.Word("Action", a, "", "keep", "keep-garbage", "keep-last-letter", "keep-damaged", "rewrite", "drop")
 }
 
-// A Plan is what is garbage in a store, and what becomes of its tars.
+// A Plan describes the garbage in a store, and what is done with its tars.
 type Plan struct {
 	Head Head
 	Tars []TarPlan // as they were given: the newest first
@@ -75,8 +75,8 @@ type Plan struct {
 	report func(tar string, p tarfile.Problem)
 }
 
-// A TarPlan is what becomes of one tar. Sizes are those of segments with their
-// headers and zeros; Before is of all, After of what is not garbage.
+// A TarPlan is what is done with one tar. Sizes are those of segments with their headers and
+// zeros: Before is the size of all, After the size of those that are not garbage.
 type TarPlan struct {
 	Tar
 	Action           Action
@@ -85,7 +85,7 @@ type TarPlan struct {
 	Before, After    int64
 
 	// Why there is no graph, or there are no binary references, that Oak would take;
-	// nil if they are sound. A Rewrite makes them anew.
+	// nil if they are intact. A Rewrite makes new ones.
 	GraphDamage, BinariesDamage *tarfile.Error
 
 	garbage bitmap
@@ -94,7 +94,7 @@ type TarPlan struct {
 // IsGarbage reports whether entry i is garbage, which a tar that is kept still has.
 func (t *TarPlan) IsGarbage(i int) bool { return t.garbage.has(i) }
 
-// Keeps reports whether some tar has a segment as one that is not garbage.
+// Keeps reports whether any tar has the segment and it is not garbage there.
 func (p *Plan) Keeps(id tarfile.ID) bool {
 	for i := range p.Tars {
 		t := &p.Tars[i]
@@ -113,15 +113,14 @@ func (b bitmap) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
 func (b bitmap) unset(i int)    { b[i/64] &^= 1 << (i % 64) }
 
-// Log makes of a gc.log the one that suits the store once the plan is carried out,
-// and returns how many lines had to go: those whose root is garbage or in no tar, and
-// those that cannot be read. By such a line Oak would take all that was compacted for
-// garbage, or fail.
+// Log converts a gc.log to one that matches the store after the plan has been applied. It returns
+// how many lines were removed: those whose root is garbage or in no tar, and those that cannot be
+// read. Because of such a line Oak would treat everything that was compacted as garbage, or fail.
 //
-// A line for the newest revision is added, which head describes, where Oak would add
-// one: if its generation is not that of the last line. Oak itself adds none in a
-// cleanup by hand, after which the next collection removes what was compacted since
-// the last line. A compacted revision that is the last line's root needs no other.
+// Log adds a line for the newest revision, which head describes, if Oak would add one: if its
+// generation is not that of the last line. Oak itself adds none in a manual cleanup, and the next
+// collection then removes what was compacted since the last line. A compacted revision that is
+// the last line's root needs no other line.
 func (p *Plan) Log(old []byte, head repo.GC) (log []byte, gone int) {
 	head.Generation.Gen, head.Generation.Full = p.Head.Gen, p.Head.Full
 	var last repo.GC // as Oak has it: without one it is generation 0, which is not compacted

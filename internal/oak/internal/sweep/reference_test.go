@@ -16,8 +16,8 @@ import (
 	"github.com/holdall/holdall/internal/testkit/oaktest"
 )
 
-// These tests ask Oak itself, where HOLDALL_OAK_CHECK names the program that
-// interop/install oak makes.
+// These tests run Oak itself, if HOLDALL_OAK_CHECK names the program that interop/install oak
+// makes.
 
 func TestMain(m *testing.M) { testkit.SerialPackage(m, oaktest.End) }
 
@@ -45,8 +45,8 @@ func saidOf(t *testing.T, dir string) map[string]dump {
 	return tars
 }
 
-// wantSame wants a cleanup by us to leave what one by Oak leaves, in Oak's word. p is
-// left as it is.
+// wantSame checks that our cleanup leaves what Oak's cleanup leaves, as Oak describes it. It does
+// not change p.
 func wantSame(t *testing.T, p oaktest.Place, retain int) (s swept, ours string) {
 	t.Helper()
 	oak := oaktest.Well(t, p.With("cleanup", p.Store, strconv.Itoa(retain), "--no-segments", "--no-ids")...)
@@ -58,7 +58,7 @@ func wantSame(t *testing.T, p oaktest.Place, retain int) (s swept, ours string) 
 	return s, ours
 }
 
-// otherwise has fixtures of which Oak does not do the same.
+// otherwise has fixtures for which Oak does something else.
 var otherwise = map[string]string{
 	"corrupt-idx":       "Oak recovers a tar first",
 	"truncated-old-tar": "Oak recovers a tar first",
@@ -113,8 +113,8 @@ func TestOakCleansUpRandomStoresToTheSame(t *testing.T) {
 	}
 }
 
-// With older lines of the journal there are heads behind which something was written,
-// compacted segments too.
+// With older lines of the journal as the newest, there are segments after the head, including
+// compacted ones.
 func TestOakCleansUpToTheSameAfterALossOfRevisions(t *testing.T) {
 	did, blobs := map[Action]int{}, 0
 	for _, name := range []string{"checkpoints", "cleanup-pending", "compacted-offline", "datastore-gc", "gc-online", "multitar", "v12-upgraded", "v12", "two-letters"} {

@@ -14,15 +14,15 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Sweep writes tar i of the plan, whose action is to be Rewrite, anew: an object of
-// st with its NewName behind prefix, which appears whole. Until the old one has been
-// removed, which is the caller's to do, a store that is opened has either.
+// Sweep rewrites tar i of the plan, whose action must be Rewrite. It writes an object of st,
+// called prefix and NewName, that appears complete. The caller must then remove the old tar.
+// Until that is done, a store that is opened uses either of them.
 //
-// Entries are copied as they are, with the times in their headers, and what stands
-// behind the segments has the youngest of them: what is written depends on nothing
-// else. Oak has the time of writing there.
+// Entries are copied unchanged, with the times in their headers. What follows the segments has
+// the latest of these times, so that the output depends on nothing else. Oak uses the time of
+// writing there.
 //
-// All tars of the plan must still be open. An error leaves everything as it was.
+// All tars of the plan must still be open. If Sweep returns an error, nothing has changed.
 func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) (store.Info, error) {
 	t := &p.Tars[i]
 	if t.Action != Rewrite {
@@ -147,7 +147,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	if sound {
 		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room})
 	}
-	// The name's checksum may be what is damaged.
+	// The damage may be in the checksum in the name.
 	if w.buf, err = w.t.Tar.Read(ctx, i, w.buf); err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs t
 	}
 	if w.graph != nil {
 		refs, _ = w.graph.Targets(e.ID)
-	} else if h, ok := segment.ParseHead(w.buf); ok { // or else it was told before
+	} else if h, ok := segment.ParseHead(w.buf); ok { // otherwise it was reported before
 		refs = h.Refs
 		if w.refs += int64(len(refs)) + int64(len(e.ID)) + 4; w.refs > maxPart {
 			return nil, nil, tooLong(w.t, e, "graph")
@@ -215,7 +215,7 @@ func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs t
 	return kept, binaries, err
 }
 
-// end writes what stands behind the segments.
+// end writes what follows the segments.
 func (w *writer) end(ctx context.Context) error {
 	if err := w.flush(ctx); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (w *writer) end(ctx context.Context) error {
 	return err
 }
 
-// proof opens what was written, before the old tar is given up for it.
+// proof opens the new tar, to verify it before the old one is removed.
 func (w *writer) proof(ctx context.Context, st store.Store, name string) error {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -280,8 +280,8 @@ func (p *Plan) segment(ctx context.Context, id segment.ID) (*segment.Segment, er
 	return nil, fs.ErrNotExist
 }
 
-// read returns the ids of binaries that the records of entry i have. What cannot be
-// read is told, and left out: it is an error only if it is one of the store.
+// read returns the IDs of binaries in the records of entry i. What cannot be read is reported and
+// skipped. It returns an error only if the store fails.
 func (b *blobReader) read(ctx context.Context, t *TarPlan, i int, data []byte) (ids []string, err error) {
 	e := t.Index().At(i)
 	problem := func(err error) {
@@ -293,7 +293,7 @@ func (b *blobReader) read(ctx context.Context, t *TarPlan, i int, data []byte) (
 		problem(err)
 		return nil, nil
 	}
-	// The segment may be another one than that of the newest tar that has its id.
+	// This segment may differ from the one in the newest tar with the same ID.
 	b.src.Current = seg
 	r := segment.NewReader(b.src)
 	known := map[string]bool{}

@@ -57,7 +57,7 @@ func (s sample) mark(t testing.TB, tars []Tar, o Options) *Plan {
 	return p
 }
 
-// wantRewritten wants the older tar to have become what it should.
+// wantRewritten checks that the older tar was rewritten as expected.
 func (s sample) wantRewritten(t testing.TB, st store.Store, name string) {
 	t.Helper()
 	x := openTar(t, st, name)
@@ -215,8 +215,7 @@ func TestATarWithADamagedPartIsRewrittenWhatever(t *testing.T) {
 	}
 }
 
-// Of a segment that cannot be read in a tar without a graph nobody knows what it
-// refers to.
+// If a segment cannot be read in a tar without a graph, it is not known what it refers to.
 func TestABulkSegmentIsKeptIfItCannotBeKnown(t *testing.T) {
 	s := newSample(testkit.Rand(t))
 	b := s.first(t, "data00001a.tar")
@@ -300,7 +299,7 @@ func TestATarBeforeOak18(t *testing.T) {
 	if tars[1].Index().Version() != 1 {
 		t.Fatal(tars[1].Index().Version())
 	}
-	// Its bulk segment is behind the root, but what refers to it is not compacted.
+	// Its bulk segment is after the root, but what refers to it is not compacted.
 	for _, o := range []Options{{}, {Root: &s.head.id}} {
 		if p := s.mark(t, tars, o); !p.Keeps(s.bulk.id) || p.Keeps(s.old.id) {
 			t.Errorf("%+v: other segments are kept", o)
@@ -416,7 +415,7 @@ func TestMarkRefusesWhatWouldLoseAll(t *testing.T) {
 	}
 }
 
-// What a gc.log says that was not brought in line must not remove the head.
+// A gc.log that was not adapted must not remove the head.
 func TestARootThatWouldRemoveTheHeadIsRefused(t *testing.T) {
 	s := newSample(testkit.Rand(t))
 	s.head.gen = at(2, 2, true)
@@ -458,7 +457,7 @@ func TestOldSegments(t *testing.T) {
 	}
 }
 
-// A quarter is of what the segments take; more than 683 MiB are no reason for another
+// The quarter is relative to the size of the segments. More than 683 MiB do not change the
 // answer.
 func TestAQuarterOfGarbageIsKept(t *testing.T) {
 	r := testkit.Rand(t)
@@ -588,7 +587,7 @@ func TestPartsThatAreTooLongAreRefused(t *testing.T) {
 	}
 }
 
-// Power that fails leaves the old tars, and the new one whole or not at all.
+// A power failure leaves the old tars, and the new one complete or not at all.
 func TestACrashLeavesTheOldTar(t *testing.T) {
 	s := newSample(testkit.Rand(t))
 	before, _ := s.store(t, "data00001a.tar")
@@ -652,8 +651,8 @@ func TestErrorsOfTheStoreComeUp(t *testing.T) {
 	}
 }
 
-// without is what Oak leaves of a tar's parts: what is of a segment that is kept, and
-// of the graph not what leads to one of the tar that is not.
+// without returns what Oak leaves of a tar's parts: what belongs to a kept segment, without
+// references in the graph to segments of the tar that are not kept.
 func (d dump) without(x *TarPlan) dump {
 	kept := func(s string) bool {
 		id, err := segment.ParseID(s)
@@ -704,8 +703,8 @@ func harmless(t testing.TB) (names []string) {
 	return names
 }
 
-// What cleanup does must not depend on whether there are graphs: what it makes of
-// segments is what was there.
+// The result of a cleanup must not depend on whether there are graphs. Graphs that it derives
+// from segments must equal those that were there.
 func TestWithoutGraphsTheSameIsKept(t *testing.T) {
 	lists, blobs := 0, 0
 	for _, name := range harmless(t) {

@@ -16,9 +16,8 @@ const (
 	segmentRefsLen = 20 // of a segment without references: id, count i32
 )
 
-// BinaryRefs says which binaries outside of the store the segments of a tar refer
-// to: the collection of the garbage among these goes by it. It holds the bytes of
-// the file.
+// BinaryRefs lists which binaries outside of the store the segments of a tar refer to. The
+// garbage collection of the data store uses it. It keeps the bytes of the file in memory.
 type BinaryRefs struct {
 	b        []byte
 	count    int // generations
@@ -26,7 +25,7 @@ type BinaryRefs struct {
 	segments int
 }
 
-// checkBinaries says why a footer is not that of binary references that end at end.
+// checkBinaries returns why a footer is not that of binary references that end at end.
 func checkBinaries(f footer, end int64) *Error {
 	bad := func(off int64, format string, a ...any) *Error { return badBinaries(end+off, format, a...) }
 	switch {
@@ -118,7 +117,7 @@ type SegmentBinaries struct {
 	Refs       Texts
 }
 
-// Texts is a list of strings, one after another as they stand in files.
+// Texts is a list of strings, one after another as in files.
 type Texts struct {
 	b []byte
 	n int

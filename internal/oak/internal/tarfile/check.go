@@ -56,12 +56,12 @@ func (x *Index) Check(end int64, report func(Problem)) {
 // crcDigits is how many digits the checksum in a name has.
 const crcDigits = 8
 
-// Whole is where an entry is: its header, the segment, and the zeros behind it.
+// Whole returns where an entry is: its header, the segment, and the zeros after it.
 func (e Entry) Whole() Span { return Span{e.Pos - BlockSize, e.end() - e.Pos + BlockSize} }
 
-// CheckBytes reports what is wrong with entry i, of which b is the whole: that its
-// checksum does not fit, first of all. It returns whether the segment is what was
-// written, as far as its header says. It allocates nothing for a sound entry.
+// CheckBytes reports what is wrong with entry i, whose bytes are b, first of all a wrong
+// checksum. It returns whether the segment matches its header. It allocates nothing for an intact
+// entry.
 func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 	e := t.index.At(i)
 	header, data, rest := b[:BlockSize], b[BlockSize:][:e.Len], b[BlockSize+e.Len:]
@@ -96,10 +96,10 @@ func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Pro
 	return false
 }
 
-// Compare compares a segment with the checksum in its header, and says what is wrong. A
-// header that is damaged vouches for the segment if at most one digit of the checksum
-// differs: of wrong segments one in 35,000,000 has such a one. Names that were written
-// long ago have no checksum: a segment with one of those is believed.
+// Compare compares a segment with the checksum in its header, and returns what is wrong. A
+// damaged header confirms the segment if at most one digit of the checksum differs. One in
+// 35,000,000 wrong segments passes that test. Names that were written long ago have no checksum;
+// a segment with such a name is accepted.
 func Compare(id ID, header, data []byte) (what string) {
 	crc, fit := checksum(data), 0
 	for i, c := range fmt.Appendf(nil, "%08x", crc) {
@@ -171,7 +171,7 @@ func (t *Tar) checkHeader(e Entry, b []byte, problem problemf) (crc uint32, ok b
 	return n.CRC, n.HasCRC
 }
 
-// checkHead compares what a data segment says of its generation with the index.
+// checkHead compares the generation in a data segment with the one in the index.
 func (t *Tar) checkHead(e Entry, data []byte, report func(Problem)) {
 	h, ok := segment.ParseHead(data)
 	if !ok {
@@ -187,7 +187,7 @@ func (t *Tar) checkHead(e Entry, data []byte, report func(Problem)) {
 	}
 }
 
-// A Layout says where a tar's parts are, headers and zeros included. None has no length.
+// A Layout has the places of a tar's parts, with headers and zeros. A missing part has length 0.
 type Layout struct {
 	Segments, Binaries, Graph, Index, Trailer Span
 }
@@ -197,9 +197,9 @@ func (t *Tar) Layout(ctx context.Context) (Layout, error) {
 	return t.CheckLayout(ctx, func(Problem) {})
 }
 
-// CheckLayout finds the parts of a tar and reports what is wrong with all that are
-// no segments, and with what the parts say of each other. It reads graph and binary
-// references, and no segments. An error is one of the store.
+// CheckLayout finds the parts of a tar. It reports what is wrong with all parts that are not
+// segments, and where parts contradict each other. It reads graph and binary references, but no
+// segments. It returns an error only if the store fails.
 func (t *Tar) CheckLayout(ctx context.Context, report func(Problem)) (Layout, error) {
 	c := layoutCheck{t: t, w: window{t: t}, report: report}
 	err := c.run(ctx)
@@ -261,8 +261,8 @@ func (c *layoutCheck) run(ctx context.Context) error {
 	return nil
 }
 
-// part reports why a part cannot be read, and looks at its header. One whose content is
-// damaged is believed to be where its footer says only if there is its header.
+// part reports why a part cannot be read, and checks its header. If the content of a part is
+// damaged, the place that its footer gives is used only if its header is there.
 func (c *layoutCheck) part(ctx context.Context, p part, bad error, suffix string) (Span, error) {
 	if e, ok := errors.AsType[*Error](bad); ok {
 		c.problem(e.Class, e.Offset, 0, "%s", e.What)
@@ -279,8 +279,8 @@ func (c *layoutCheck) part(ctx context.Context, p part, bad error, suffix string
 	return p.Span, err
 }
 
-// header reports what is wrong with header and zeros of a part, if it is to be told,
-// and whether the header is that of the part.
+// header checks the header and zeros of a part, and returns whether the header is that of the
+// part. If requested, it also reports what is wrong.
 func (c *layoutCheck) header(ctx context.Context, s Span, content int64, suffix string, tell bool) (ok bool, err error) {
 	b, err := c.w.at(ctx, s.Off, content-s.Off)
 	if err != nil {
@@ -310,7 +310,7 @@ func (c *layoutCheck) header(ctx context.Context, s Span, content int64, suffix 
 	return ok, nil
 }
 
-// about reports a problem of what a part says of a segment.
+// about reports a problem with what a part contains about a segment.
 func (c *layoutCheck) about(class Class, s Span, id ID, format string, a ...any) {
 	c.report(Problem{Class: class, Off: s.Off, Len: s.Len, Segment: id, HasSegment: true, What: fmt.Sprintf(format, a...)})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/testkit"
 )
 
-// A whole is a sound tar with what is in it.
+// A whole is an intact tar and its contents.
 type whole struct {
 	b        []byte
 	segments map[ID][]byte
@@ -59,7 +59,7 @@ func (w whole) at(off int) (e Entry, ok bool) {
 	return Entry{}, false
 }
 
-// holds fails if a scan gave what was not written.
+// holds fails if a scan returned something that was not written.
 func (w whole) holds(t *testing.T, found []Found) {
 	t.Helper()
 	for _, f := range found {
@@ -131,8 +131,8 @@ func TestNoFlippedByteGoesUnnoticed(t *testing.T) {
 	}
 }
 
-// agrees fails if a tar with a flipped byte has another index, graph or binary
-// references, or nothing is wrong with it.
+// agrees fails if a tar with a changed byte has another index, graph or binary references, or if
+// no problem is reported for it.
 func (w whole) agrees(t *testing.T, i int, x *Tar) {
 	t.Helper()
 	if !slices.Equal(entries(x.Index()), w.entries) {

@@ -1,5 +1,5 @@
 // Package tarfile reads, checks, salvages and writes the tar files of Apache Oak's segment store.
-// It knows single tars only, and of a segment only its header.
+// It handles only single tars, and only the header of a segment.
 //
 // A tar that was closed consists of blocks of 512 bytes:
 //

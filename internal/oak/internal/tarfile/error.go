@@ -12,9 +12,9 @@ type Class uint8
 
 const (
 	BadHeader   Class = iota + 1 // of an entry: damaged, or at odds with the index
-	BadChecksum                  // a segment is not what its name says
+	BadChecksum                  // a segment does not match its name
 	BadSegment                   // the header of a data segment breaks the format, or is at odds with the index
-	BadIndex                     // index, or what it says
+	BadIndex                     // index, or its contents
 	BadGraph                     // graph
 	BadBinaries                  // binary references
 	BadPadding                   // zeros that are not there
@@ -22,10 +22,10 @@ const (
 	OutOfBounds                  // a place that is not in the file, or not for segments
 	Overlap                      // two entries at one place
 	Gap                          // bytes that belong to nothing
-	Limit                        // more than may be believed or held in memory
+	Limit                        // more than may be trusted or kept in memory
 )
 
-// An Error says where a tar breaks the format, and how. Errors of the store are
+// An Error reports where a tar violates the format, and how. Errors of the store are
 // returned as they come.
 type Error struct {
 	Class  Class
@@ -54,7 +54,7 @@ type Problem struct {
 	What       string
 }
 
-// Reason says why a tar has no index: the first of Oak's conditions that fails.
+// A Reason is why a tar has no index: the first of Oak's conditions that fails.
 type Reason uint8
 
 const (
@@ -73,8 +73,8 @@ const (
 	NoLength                              // of an entry, or less than none
 )
 
-// NoIndex says that a tar has no index that Oak would take. It is what a tar is
-// like whose writer was killed: [Scan] reads it.
+// NoIndex means that a tar has no index that Oak would accept, as when its writer was killed.
+// [Scan] reads such tars.
 type NoIndex struct {
 	Object string
 	Reason Reason
@@ -86,7 +86,7 @@ func (e *NoIndex) Error() string {
 	return fmt.Sprintf("%s at %d: %s", e.Object, e.Offset, e.What)
 }
 
-// readError makes of a store's error what it means: a shorter object is damaged.
+// readError converts an error of the store. If the object is too short, that is damage.
 func readError(object string, off int64, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return &Error{Class: Truncated, Object: object, Offset: off, What: "the file ends here", Err: err}

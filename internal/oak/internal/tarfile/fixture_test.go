@@ -96,7 +96,7 @@ func (e *expectedEntry) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// fixtures calls do with each store of testdata: its tars and what Oak says of them.
+// fixtures calls do with each store of testdata: its tars and what Oak reports about them.
 func fixtures(t *testing.T, do func(t *testing.T, tars map[string][]byte, want expected)) {
 	for _, name := range testkit.Names(t, testdata, ".tar.gz", 24) {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func mustOpen(t testing.TB, b []byte) *Tar {
 	return x
 }
 
-// scanAll scans b; what is found is kept.
+// scanAll scans b, and returns everything that was found.
 func scanAll(t testing.TB, b []byte) (found []Found, problems []Problem) {
 	t.Helper()
 	for f, err := range Scan(t.Context(), object(t, b), int64(len(b)), func(p Problem) { problems = append(problems, p) }) {

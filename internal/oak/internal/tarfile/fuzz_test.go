@@ -48,7 +48,7 @@ func FuzzHeader(f *testing.F) {
 		if !ok {
 			return
 		}
-		// A name that was whole is as it was.
+		// A name that was intact is unchanged.
 		if n, whole := ParseEntryName(h.Name); whole && n.HasCRC && len(h.Name) == nameText && n != m.name {
 			t.Errorf("%v, expected %v", m.name, n)
 		}

@@ -13,7 +13,7 @@ const (
 	minGraphStep = 34 // what Oak asks of each list, and 4 in all
 )
 
-// A Graph says which segments the data segments of a tar refer to. It holds the
+// A Graph lists which segments the data segments of a tar refer to. It holds the
 // bytes of the file, and four more for each list.
 type Graph struct {
 	b     []byte
@@ -21,7 +21,7 @@ type Graph struct {
 	twice int      // lists that are not there for that reason
 }
 
-// checkGraph says why a footer is not that of a graph that ends at end; the graph
+// checkGraph returns why a footer is not that of a graph that ends at end; the graph
 // may be shorter than its size says.
 func checkGraph(f footer, end int64) *Error {
 	bad := func(off int64, format string, a ...any) *Error { return badGraph(end+off, format, a...) }
@@ -86,7 +86,7 @@ func (g *Graph) at(i int) (ID, IDs) {
 	return ID(b), IDs(b[nodeLen : nodeLen+n : nodeLen+n])
 }
 
-// Targets returns what a segment refers to; ok is false if it has no list.
+// Targets returns what a segment refers to. ok is false if it has no list.
 func (g *Graph) Targets(id ID) (targets IDs, ok bool) {
 	i, ok := slices.BinarySearchFunc(g.lists, id, func(at uint32, id ID) int { return compareIDs(g.b[at:], id[:]) })
 	if !ok {

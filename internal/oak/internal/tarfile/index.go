@@ -19,16 +19,16 @@ const (
 	room   = 2 * BlockSize // that a segment takes at least
 )
 
-// An Index says where the segments of a tar are. It holds the bytes of the file, 33 for
-// a segment, or 28 in tars before Oak 1.8; or what a scan found. The zero value is empty.
+// An Index records where the segments of a tar are. It keeps the bytes of the file, 33 for each
+// segment, or 28 in tars before Oak 1.8, or what a scan found. The zero value is empty.
 type Index struct {
 	b     []byte
 	step  int     // 0 if it is of a scan
 	found []Entry // then, by id
 }
 
-// NewIndex takes what a scan found for its own. Of two with one id the later in the
-// file counts, as for Oak's recovery.
+// NewIndex makes an index from what a scan found, and owns the slice. If an ID occurs twice, the
+// later entry in the file counts, as in Oak's recovery.
 func NewIndex(found []Entry) *Index {
 	slices.SortFunc(found, func(a, b Entry) int {
 		return cmp.Or(a.ID.Compare(b.ID), cmp.Compare(b.Pos, a.Pos))
@@ -176,8 +176,7 @@ func locateIndex(tail []byte, length int64) (indexPlace, *NoIndex) {
 	case f.size%BlockSize != 0:
 		return none(SizeNotBlocks, end-8, "index: %d bytes, expected a multiple of %d", f.size, BlockSize)
 	case int64(f.count) > length/room:
-		// Oak has no such condition. It keeps what has to be held in memory to a
-		// thirtieth of the file.
+		// Oak has no such condition. It limits memory to a thirtieth of the file.
 		return none(CountTooLarge, end-12, "index: %d entries, expected at most %d in a file of %d bytes", f.count, length/room, length)
 	}
 	p.count = int(f.count)

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Mending a header whose checksum is wrong goes by what is known of it. Most of its
-// bytes are always the same; a digit that is none is known by the sum of all; and the
-// name has a checksum of the data, which tells its length. A mended header whose sum
-// is the stored one is proven: else the damage may be in the id, where nothing shows
-// it.
+// A header with a wrong checksum is repaired from what is known about it. Most of its bytes are
+// the same in all headers. The sum of all bytes shows a digit that is not a digit. The name has a
+// checksum of the data, which shows its length. If the sum of a repaired header is the stored
+// one, it is proven. Otherwise the damage may be in the ID, where nothing shows it.
 
 const (
 	nameText = idText + 9 // of an id and a checksum
@@ -72,8 +71,8 @@ func (s *scan) measure(data []byte, m *mended) (int, bool) {
 	return fit(data, m.name.CRC, step)
 }
 
-// fit returns the first length, a multiple of step, at which the checksum of data is
-// crc and behind which there are only zeros up to the end of the block.
+// fit returns the first length, a multiple of step, at which the checksum of data is crc and only
+// zeros follow up to the end of the block.
 func fit(data []byte, crc uint32, step int) (n int, ok bool) {
 	sum := uint32(0)
 	for from := 0; from < len(data); from += BlockSize {
@@ -96,7 +95,7 @@ func fit(data []byte, crc uint32, step int) (n int, ok bool) {
 	return 0, false
 }
 
-// mended is what could be made of a damaged header.
+// mended is what could be recovered from a damaged header.
 type mended struct {
 	name   EntryName
 	size   int64
@@ -104,7 +103,8 @@ type mended struct {
 	stored int64 // the checksum, -1 if that is damaged too
 }
 
-// mend reads a damaged header: its name is whole, or lacks one digit that the checksum tells.
+// mend reads a damaged header. Its name must be intact, or lack one digit, which the checksum
+// determines.
 func mend(b []byte) (mended, bool) {
 	good := 0
 	for i, c := range b[:nameText] {
@@ -145,7 +145,7 @@ func mend(b []byte) (mended, bool) {
 	return m, true
 }
 
-// canonical puts right what is the same in all headers of segments.
+// canonical restores the bytes that are the same in all headers of segments.
 func canonical(b []byte) [BlockSize]byte {
 	var h [BlockSize]byte
 	copy(h[:], AppendHeader(nil, "", 0, time.Time{}))

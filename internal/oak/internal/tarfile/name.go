@@ -13,10 +13,10 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// ParseName takes apart the name of a tar. ok is what Oak's reader goes by: it
-// ignores other files. A name without a letter counts as of letter a; Oak's cleanup
-// loses data of such a tar, so [Name] never makes one. A number over 31 bits, over
-// which Oak fails, is no name.
+// ParseName parses the name of a tar. ok is true if Oak's reader accepts the name; it ignores
+// other files. A name without a letter is treated as letter a. Oak's cleanup loses data of such a
+// tar, so [Name] never makes one. A number of more than 31 bits, at which Oak fails, is not
+// accepted.
 func ParseName(name string) (number int, letter byte, ok bool) {
 	m := tarName.FindStringSubmatch(name)
 	if m == nil {
@@ -29,7 +29,7 @@ func ParseName(name string) (number int, letter byte, ok bool) {
 	return int(n), cmp.Or(m[2], "a")[0], true
 }
 
-// tarName has five digits, or more of which the first is not 0.
+// tarName has five digits, or more if the first is not 0.
 var tarName = regexp.MustCompile(`^data([0-9]{5}|[1-9][0-9]{5,})([a-z]?)\.tar$`)
 
 // Name makes the name of a tar. It panics beyond 31 bits, and letters a to z.
@@ -40,14 +40,15 @@ func Name(number int, letter byte) string {
 	return fmt.Sprintf("data%05d%c.tar", number, letter)
 }
 
-// An EntryName is what the name of an entry says of a segment.
+// An EntryName is what the name of an entry contains about a segment.
 type EntryName struct {
 	ID     ID
 	CRC    uint32 // of the segment
 	HasCRC bool   // names without one were written long ago
 }
 
-// ParseEntryName reads "<uuid>", "<uuid>.<crc>", and both with anything behind a dot.
+// ParseEntryName parses "<uuid>" and "<uuid>.<crc>", both optionally followed by a dot and any
+// text.
 func ParseEntryName(name string) (EntryName, bool) {
 	if len(name) < idText {
 		return EntryName{}, false

@@ -14,7 +14,7 @@ type Options struct {
 	Tail    int   // how much of the end to read at first; 0 is 64 KiB
 	MaxPart int64 // what graph and binary references may be long; 0 is 256 MiB
 
-	// Blobs says that the tar is a view of an archive that keeps each segment by itself:
+	// Blobs means that the tar is a view of an archive that keeps each segment by itself:
 	// headers are made, and say nothing of segments, and nothing is read with a
 	// part that lies before it.
 	Blobs bool
@@ -30,8 +30,8 @@ type Tar struct {
 	place indexPlace
 }
 
-// Open reads the index of a tar: by one request, and another one if the index is
-// longer than the first is. name is for messages. The object stays the caller's.
+// Open reads the index of a tar with one request, or two if the index is longer than the first
+// request. name is for messages. The caller keeps ownership of the object.
 //
 // The error is a [*NoIndex] for a file that Oak would recover by a scan.
 func Open(ctx context.Context, obj store.Object, name string, o Options) (*Tar, error) {
@@ -131,7 +131,7 @@ type part struct {
 	f footer
 }
 
-// content is where what the footer counts begins.
+// content returns where the content begins, whose size is in the footer.
 func (p part) content() int64 { return p.end() - int64(p.f.size) }
 
 // A Span is a run of bytes.
@@ -139,7 +139,7 @@ type Span struct{ Off, Len int64 }
 
 func (s Span) end() int64 { return s.Off + s.Len }
 
-// window reads a file from its end: what is asked for comes with what is before it.
+// window reads a file from its end. Each read also returns what precedes the requested bytes.
 type window struct {
 	t   *Tar
 	b   []byte
@@ -183,7 +183,7 @@ func (w *window) locate(ctx context.Context, end int64, check func(footer, int64
 	return part{Span{end - n, n}, f}, nil
 }
 
-// content reads what is before a part's footer: a copy if the window is much longer.
+// content reads what precedes a part's footer. It returns a copy if the window is much longer.
 func (w *window) content(ctx context.Context, p part) ([]byte, error) {
 	n := int64(p.f.size) - footerLen
 	if n > w.t.o.MaxPart {
@@ -236,13 +236,13 @@ func (w *window) binaries(ctx context.Context) (*BinaryRefs, part, error) {
 	return read(ctx, w, end, checkBinaries, parseBinaries)
 }
 
-// Graph reads the graph. An [*Error] says that Oak would take none: its cleanup fails.
+// Graph reads the graph. An [*Error] means that Oak would accept none: its cleanup fails.
 func (t *Tar) Graph(ctx context.Context) (*Graph, error) {
 	g, _, err := (&window{t: t}).graph(ctx)
 	return g, err
 }
 
-// Binaries reads the binary references. An [*Error] says that there are none: Oak
+// Binaries reads the binary references. An [*Error] means that there are none: Oak
 // then goes as if the segments had none, and loses their binaries in the collection
 // of garbage. Behind a damaged graph Oak does not find any; this does if the size
 // of the graph is right.
@@ -252,7 +252,7 @@ func (t *Tar) Binaries(ctx context.Context) (*BinaryRefs, error) {
 }
 
 // Raw returns references to binaries and graph with their footers, as they stand in the tar. An
-// [*Error] says that either is damaged.
+// [*Error] means that either is damaged.
 func (t *Tar) Raw(ctx context.Context) (binaries, graph []byte, err error) {
 	w := &window{t: t}
 	raw := func(p part, err error) ([]byte, error) {

@@ -69,8 +69,8 @@ func TestNoIndexSaysWhy(t *testing.T) {
 	}
 }
 
-// TestOpeningTakesOneRequest traces what is read: the tail, and an index that is
-// longer once more.
+// TestOpeningTakesOneRequest traces what is read: the tail, and a longer index with one more
+// request.
 func TestOpeningTakesOneRequest(t *testing.T) {
 	r := testkit.Rand(t)
 	var long bytes.Buffer

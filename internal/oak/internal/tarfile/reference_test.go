@@ -161,8 +161,8 @@ func TestScanFindsWhatTheIndexHas(t *testing.T) {
 	})
 }
 
-// TestRecoveryIsThatOfOak scans the tars that Oak recovered, writes what was found,
-// and compares that with what Oak wrote: index, graph and binary references.
+// TestRecoveryIsThatOfOak scans the tars that Oak recovered, writes what was found, and compares
+// that with what Oak wrote: index, graph and binary references.
 func TestRecoveryIsThatOfOak(t *testing.T) {
 	n := 0
 	fixtures(t, func(t *testing.T, tars map[string][]byte, want expected) {

@@ -26,12 +26,11 @@ type Found struct {
 type Doubt uint8
 
 const (
-	// DoubtID says that the header's checksum is wrong and that the damage may be in
+	// DoubtID means that the header's checksum is wrong and that the damage may be in
 	// the id. The bytes are right.
 	DoubtID Doubt = 1 << iota
-	// DoubtPlace says that the segment was come by behind a lost header, so near that
-	// it may be a part of that one's segment: a tar that somebody has stored in a
-	// binary.
+	// DoubtPlace means that the segment was found after a lost header, so near that it may be
+	// part of that header's segment: a tar may be stored in a binary.
 	DoubtPlace
 )
 
@@ -39,21 +38,21 @@ const (
 	scanRun    = 1 << 20 // read at once
 	scanWindow = BlockSize + MaxSegment + BlockSize
 
-	// scanEffort is how many times the bytes of a file are summed at most, and
-	// scanStart how many bytes more, in the search behind damage. Without an end to
-	// it a file of nothing but headers could keep a scan busy for hours.
+	// scanEffort limits how many times the bytes of a file are summed in the search after damage;
+	// scanStart is the number of additional bytes. Without a limit, a file that consists only of
+	// headers could keep a scan busy for hours.
 	scanEffort = 16
 	scanStart  = 64 << 20
 )
 
-// Scan reads a tar from its beginning, without its index, in memory of some 1.3 MiB,
-// and gives the segments in the order of the file. A segment whose checksum is in its
-// name is given only if it fits. Where one segment is there twice, both are given;
-// Oak's recovery takes the later one.
+// Scan reads a tar from its beginning, without its index, in some 1.3 MiB of memory, and yields
+// the segments in the order of the file. A segment whose name has a checksum is yielded only if
+// the checksum matches. If a segment occurs twice, both are yielded; Oak's recovery uses the
+// later one.
 //
-// Behind damage Scan looks at each block until one is the header of a segment again.
-// It tries to mend a damaged header: see mend.go. What was found is reported, with
-// what was skipped; an error is one of the store.
+// After damage, Scan examines each block until one is the header of a segment again. It tries to
+// repair a damaged header; see mend.go. It reports what it found and what it skipped. It returns
+// an error only if the store fails.
 func Scan(ctx context.Context, obj store.Object, size int64, report func(Problem)) iter.Seq2[Found, error] {
 	return ScanFrom(ctx, obj, 0, size, report)
 }
@@ -73,7 +72,7 @@ func ScanFrom(ctx context.Context, obj store.Object, from, size int64, report fu
 				return
 			}
 		}
-		// Zeros are what a file ends with.
+		// A file ends with zeros.
 		if s.lost < 0 || !s.blank || s.size-s.lost > trailerLen {
 			s.flush()
 		}
@@ -118,7 +117,7 @@ func (s *scan) view() ([]byte, error) {
 	return s.buf[s.at-s.base:][:want], nil
 }
 
-// step looks at a block, and goes on behind its entry, or to the next block.
+// step examines a block, and continues after its entry or at the next block.
 func (s *scan) step(w []byte) (Found, bool) {
 	if len(w) < BlockSize {
 		return s.skip(w, Problem{Class: Truncated, What: "file: ends within a block"})
@@ -151,7 +150,7 @@ func (s *scan) step(w []byte) (Found, bool) {
 	return s.found(w, n, int(h.Size), crc, 0), true
 }
 
-// found goes on behind a segment.
+// found continues after a segment.
 func (s *scan) found(w []byte, n EntryName, size int, crc uint32, doubt Doubt) Found {
 	s.flush()
 	if s.at < s.doubtful {
@@ -167,8 +166,8 @@ func (s *scan) found(w []byte, n EntryName, size int, crc uint32, doubt Doubt) F
 	return f
 }
 
-// wrong goes on behind a segment that is not what its name says: behind its end, if
-// the next entry is there, or else in its midst, since a piece of the file may be
+// wrong continues after a segment that does not match its name. It continues at the segment's end
+// if the next entry is there, and otherwise within it, because a piece of the file may be
 // missing.
 func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) (none Found, no bool) {
 	data := w[BlockSize:][:h.Size]
@@ -201,7 +200,7 @@ func (s *scan) follows(w []byte, end int64) bool {
 	return err == nil && h.ChecksumOK
 }
 
-// spend takes n bytes of the effort; false says that there is none left.
+// spend takes n bytes of the effort. It returns false if none is left.
 func (s *scan) spend(n int) bool {
 	if s.effort < 0 {
 		return false
@@ -213,14 +212,14 @@ func (s *scan) spend(n int) bool {
 	return s.effort >= 0
 }
 
-// other goes on behind an entry that is no segment.
+// other continues after an entry that is not a segment.
 func (s *scan) other(w []byte, h Header) (none Found, no bool) {
 	known := strings.HasSuffix(h.Name, ".brf") || strings.HasSuffix(h.Name, ".gph") || strings.HasSuffix(h.Name, ".idx")
 	if h.Size > s.size-s.at-BlockSize {
 		return s.skip(w[:BlockSize], Problem{Class: Truncated, What: fmt.Sprintf("entry %.100q: the file ends after %d of %d bytes", h.Name, s.size-s.at-BlockSize, h.Size)})
 	}
 	if !known {
-		// Its size is believed only if something comes behind it that can be seen.
+		// Its size is used only if something recognizable follows it.
 		if end := BlockSize + h.Size + pad(h.Size); !s.follows(w, end) {
 			return s.skip(w[:BlockSize], Problem{Class: BadHeader, What: fmt.Sprintf("header: name %.100q, expected one of a segment", h.Name)})
 		}
@@ -232,12 +231,12 @@ func (s *scan) other(w []byte, h Header) (none Found, no bool) {
 	return none, false
 }
 
-// skip loses what is left of a block, in which nothing was found.
+// skip skips the rest of a block in which nothing was found.
 func (s *scan) skip(block []byte, p Problem) (none Found, no bool) {
 	p.Off = s.at
 	blank := isZero(block)
 	if s.lost >= 0 && p.HasSegment {
-		s.flush() // each segment that is lost is told
+		s.flush() // each lost segment is reported
 	}
 	if s.lost < 0 {
 		s.lost, s.reason, s.blank = s.at, p, true

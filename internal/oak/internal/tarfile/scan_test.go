@@ -31,7 +31,7 @@ func TestATarWithinASegmentIsNotScanned(t *testing.T) {
 	if len(found) != 2 || found[0].ID != outer || found[1].ID != next || len(problems) > 0 {
 		t.Errorf("%d found, %v", len(found), problems)
 	}
-	// With one wrong byte it is lost, but what is in it still is not taken for more.
+	// With one wrong byte it is lost, but what is in it is still not used as segments.
 	bad := bytes.Clone(b)
 	bad[BlockSize+len(inner)/2] ^= 1
 	found, problems = scanAll(t, bad)
@@ -41,7 +41,7 @@ func TestATarWithinASegmentIsNotScanned(t *testing.T) {
 	if what := fmt.Sprintf("bit 0 of the byte at %d", BlockSize+len(inner)/2); !strings.Contains(problems[0].What, what) {
 		t.Errorf("%v, expected %s", problems, what)
 	}
-	// Without its header nothing tells, and it is said that there is doubt.
+	// Without its header this cannot be determined, and the doubt is reported.
 	found, _ = scanAll(t, b[BlockSize:])
 	if len(found) < 5 {
 		t.Errorf("%d found", len(found))
@@ -69,7 +69,7 @@ func TestSegmentsWithoutAChecksumInTheNameAreFound(t *testing.T) {
 			t.Errorf("%d: %v", i, f)
 		}
 	}
-	// Where the header is not sound either, nothing says that it is a segment.
+	// If the header is damaged too, nothing shows that it is a segment.
 	file[modeAt]++
 	if found, problems = scanAll(t, file); len(found) != 2 || len(problems) != 1 || !problems[0].HasSegment || problems[0].Segment != a {
 		t.Error(found, problems)

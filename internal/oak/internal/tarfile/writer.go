@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A Tail makes what stands behind the segments of a tar. It is for itself where the
-// segments are there already: a tar that was not closed needs no more.
+// A Tail generates what follows the segments of a tar. It can be used alone if the segments exist
+// already: a tar that was not closed needs nothing else.
 //
-// It holds in memory what it will write.
+// It keeps what it will write in memory.
 type Tail struct {
 	entries  []byte
 	graph    graphBuilder
@@ -19,7 +19,7 @@ type Tail struct {
 	end      int64 // where it can begin
 }
 
-// Add adds a segment: for a data segment, what is in its reference table and the ids
+// Add adds a segment. For a data segment, refs is its reference table, and binaries are the IDs
 // of the binaries that its records name. Segments may come in any order.
 func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 	bad := func(format string, a ...any) error {
@@ -74,8 +74,8 @@ func (t *Tail) Parts() (binaries, graph []byte) {
 	return t.binaries.append(nil), t.graph.append(nil)
 }
 
-// Append appends the tail of the tar of the given name. A tar without segments can
-// have none. mtime is asked once for each of three headers.
+// Append appends the tail of the tar of the given name. A tar without segments cannot have a
+// tail. mtime is called once for each of three headers.
 func (t *Tail) Append(b []byte, name string, mtime func() time.Time) ([]byte, error) {
 	binaries, graph := t.Parts()
 	return t.appendParts(b, name, mtime, binaries, graph)
@@ -115,9 +115,9 @@ func AppendIndexTail(b []byte, name string, all []Entry) []byte {
 	return append(b, zeros[:]...)
 }
 
-// A Writer writes a tar from front to back: segments as they come, and at last what
-// stands behind them, which it holds until then. What it writes depends on what is
-// added and on the times alone. It belongs to one goroutine.
+// A Writer writes a tar sequentially: segments as they are added, and at the end what follows
+// them, which it keeps in memory until then. Its output depends only on what is added and on the
+// times. It must be used by one goroutine.
 type Writer struct {
 	w     io.Writer
 	name  string
@@ -128,8 +128,8 @@ type Writer struct {
 	err   error // what ended it
 }
 
-// NewWriter begins the tar of the given name, in w, which stays the caller's. mtime
-// is asked for each header; nil is the time at which it is written.
+// NewWriter begins the tar of the given name in w, which the caller still owns. mtime is called
+// for each header; nil is the time at which it is written.
 func NewWriter(w io.Writer, name string, mtime func() time.Time) *Writer {
 	if mtime == nil {
 		mtime = time.Now
@@ -137,9 +137,9 @@ func NewWriter(w io.Writer, name string, mtime func() time.Time) *Writer {
 	return &Writer{w: w, name: name, mtime: mtime}
 }
 
-// Add writes a segment. What it refuses leaves the tar as it was; a failed write ends
-// it. See [Tail.Add]. Oak's cleanup needs that a bulk segment is before what refers
-// to it.
+// Add writes a segment. If it refuses one, the tar is unchanged; after a failed write it cannot
+// be continued. See [Tail.Add]. Oak's cleanup requires that a bulk segment precedes the segments
+// that refer to it.
 func (w *Writer) Add(id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
 	return w.add(nil, id, gen, data, refs, binaries)
 }
@@ -185,11 +185,11 @@ func (w *Writer) Full(limit int64) bool {
 	return w.size >= limit || w.size > maxLen-w.tail.size()-scanWindow-refs
 }
 
-// Close writes what stands behind the segments. There must be one at least.
+// Close writes what follows the segments. There must be at least one segment.
 func (w *Writer) Close() error { return w.CloseWith(w.tail.Parts()) }
 
-// CloseWith is Close with references to binaries and a graph that are there already, as they
-// stand in another tar of these segments.
+// CloseWith is Close with existing references to binaries and an existing graph, from another tar
+// of these segments.
 func (w *Writer) CloseWith(binaries, graph []byte) error {
 	if w.err != nil {
 		return w.err

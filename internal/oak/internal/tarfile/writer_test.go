@@ -114,7 +114,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 				t.Errorf("%v, expected %s", f, s.id)
 			}
 		}
-		// Damage is mended by the tail alone.
+		// The tail alone repairs the damage.
 		var tail Tail
 		for k, f := range found {
 			if err := tail.Add(Entry{f.ID, f.DataPos, f.Len, all[k].gen}, pack(all[k].refs...), all[k].binaries); err != nil {

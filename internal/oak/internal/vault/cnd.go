@@ -17,8 +17,8 @@ var orderable = map[string]bool{
 	"sling:Folder": false, "dam:Asset": false,
 }
 
-// Orderable reports whether nodes of a type have an order of their children. Types
-// that nobody knows have one, so that it is not lost.
+// Orderable reports whether nodes of a type have ordered children. Unknown types do, so that the
+// order is not lost.
 func Orderable(name string, defined map[string]bool) bool {
 	if is, ok := defined[name]; ok {
 		return is

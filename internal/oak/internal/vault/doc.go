@@ -1,6 +1,6 @@
 // Package vault reads and writes the contents of Apache Jackrabbit FileVault packages: names of
 // files, the XML of nodes, the filter, and a reader that reports nodes like an export does. It
-// knows neither stores nor zip archives.
+// uses neither stores nor zip archives.
 package vault
 
 import "fmt"
@@ -17,7 +17,7 @@ const (
 	xmlEnd    = ".xml"
 )
 
-// An Error says where a package is none, and why.
+// An Error reports where a package is not valid, and why.
 type Error struct {
 	Package string
 	Entry   string

@@ -10,9 +10,9 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// An attribute is the value of an attribute, which stands for a property.
+// An attribute is the value of an attribute, which represents a property.
 type attribute struct {
-	Type      segment.PropertyType // 0 if it is not said
+	Type      segment.PropertyType // 0 if it is not given
 	Multi     bool
 	Reference bool // the values name binaries that the repository has
 	Values    []string
@@ -28,7 +28,7 @@ var types = func() map[string]segment.PropertyType {
 	return m
 }()
 
-// parseAttribute reads what the XML says of a property: [{Type}](value | [value,..]).
+// parseAttribute parses the XML form of a property: [{Type}](value | [value,..]).
 func parseAttribute(s string) (a attribute, err error) {
 	if rest, ok := strings.CutPrefix(s, "{"); ok {
 		name, rest, ok := strings.Cut(rest, "}")
@@ -107,8 +107,8 @@ func unicodeEscape(s string) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// appendText appends a part of a value as it stands between the quotes of an attribute.
-// First says that it begins the value.
+// appendText appends a part of a value, escaped for an attribute. first reports whether the part
+// begins the value.
 func appendText(b []byte, s string, first, multi bool) []byte {
 	for i, c := range s {
 		switch {
@@ -137,7 +137,7 @@ func appendText(b []byte, s string, first, multi bool) []byte {
 	return b
 }
 
-// AppendXML appends a text as it stands between the quotes of an attribute, or as text.
+// AppendXML appends a text, escaped for an attribute or for text.
 func AppendXML(b []byte, s string) []byte {
 	for _, c := range s {
 		if c == '\\' {

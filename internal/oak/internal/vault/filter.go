@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Filter says which paths a package is about.
+// A Filter selects the paths that a package covers.
 type Filter struct{ sets []filterSet }
 
 type filterSet struct {
@@ -21,12 +21,12 @@ type filterRule struct {
 	pattern *regexp.Regexp
 }
 
-// covers reports whether a path is at or below another.
+// covers reports whether path is root or below it.
 func covers(root, path string) bool {
 	return path == root || root == "/" || strings.HasPrefix(path, root) && path[len(root)] == '/'
 }
 
-// set is the one that a path is in, the last of several.
+// set returns the filter set that contains a path, the last one if there are several.
 func (f *Filter) set(path string) *filterSet {
 	for i := len(f.sets) - 1; i >= 0; i-- {
 		if covers(f.sets[i].root, path) {

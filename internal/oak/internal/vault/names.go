@@ -72,8 +72,8 @@ func repositoryName(file string) string {
 	return b.String()
 }
 
-// appendXMLName appends a name without a prefix by ISO 9075: what no name of XML can
-// have is _x and four digits of hex, in units of UTF-16. So is what is no ASCII.
+// appendXMLName appends a name without a prefix by ISO 9075. Characters that an XML name cannot
+// have, and those that are not ASCII, are written as _x and four hex digits, in units of UTF-16.
 func appendXMLName(b []byte, name string) []byte {
 	for i, c := range name {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' && !strings.HasPrefix(name[i+1:], "x")

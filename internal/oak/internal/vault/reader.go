@@ -27,11 +27,11 @@ type Files interface {
 	Open(context.Context, format.Entry) (io.ReadCloser, error)
 }
 
-// Options of a Reader, all of which are needed but for Types.
+// Options are options of a Reader. All are required except Types.
 type Options struct {
 	// Escape writes a name as an export does.
 	Escape func(name string, top bool) string
-	// Prefix is that of a namespace where the nodes go, which a package has under another.
+	// Prefix returns the target's prefix of a namespace for which a package uses another prefix.
 	Prefix func(prefix, uri string) (string, error)
 	// Types are the types of nodes there, and whether they have an order of children.
 	Types map[string]bool
@@ -57,7 +57,7 @@ type Reader struct {
 // mostFilter bounds the filter, which is in memory.
 const mostFilter = 16 << 20
 
-// NewReader reads what a package says of itself.
+// NewReader reads the package's own description.
 func NewReader(ctx context.Context, files Files, o Options) (*Reader, error) {
 	r := &Reader{files: files, o: o, types: map[string]bool{}, special: map[string]string{}}
 	for e, err := range files.Entries(ctx) {
@@ -110,7 +110,7 @@ func (r *Reader) read(ctx context.Context, e format.Entry, do func(io.Reader) (l
 var (
 	// errStop ends the reading of a file.
 	errStop = errors.New("stop")
-	// errTold says that the consumer of the nodes failed, or wants no more.
+	// errTold means that the consumer of the nodes failed, or has stopped.
 	errTold = errors.New("the nodes were not imported")
 )
 
@@ -121,10 +121,10 @@ const (
 	documentFile kind = iota + 1 // nodes
 	binaryFile                   // a property
 	plainFile                    // an nt:file
-	folder                       // an nt:folder, unless a document says what it is
+	folder                       // an nt:folder, unless a document has its type
 )
 
-// A place is what a file is about.
+// A place is what a file represents.
 type place struct {
 	kind     kind
 	names    []string // of a node
@@ -136,7 +136,7 @@ type place struct {
 // Excluded reports whether a file or folder is no content, as the reference has it.
 func Excluded(name string) bool { return name == ".vlt" || strings.HasPrefix(name, ".vlt-") }
 
-// place says what a file is about. A file that ends in .xml is looked at.
+// place returns what a file represents. It opens a file that ends in .xml.
 func (r *Reader) place(ctx context.Context, e format.Entry) (p place, ok bool, err error) {
 	rest, ok := strings.CutPrefix(e.Name, Root+"/")
 	if !ok || e.Kind != format.File && e.Kind != format.Dir {
@@ -320,7 +320,7 @@ func text(name string, t segment.PropertyType, value string) nodejson.Property {
 	return nodejson.Property{Name: name, Type: t, Kind: nodejson.Here, Values: []nodejson.Value{{Kind: nodejson.Here, Content: value, Length: int64(len(value))}}}
 }
 
-// file tells of what the reference makes of a file.
+// file yields the nodes that the reference would make of a file.
 func (r *Reader) file(ctx context.Context, e format.Entry, p place) error {
 	if p.kind != plainFile || !r.Filter.contains(pathOf(p.names)) {
 		return nil
@@ -348,7 +348,7 @@ func (r *Reader) file(ctx context.Context, e format.Entry, p place) error {
 	return r.content(ctx, e, r.path(content), "jcr:data", false, props)
 }
 
-// content tells of a property that has what is in a file, and of others of its node.
+// content yields a property with the content of a file, and other properties of its node.
 func (r *Reader) content(ctx context.Context, e format.Entry, path, property string, again bool, props []nodejson.Property) error {
 	props = append(props, nodejson.Property{Name: property, Type: segment.Binary, Kind: nodejson.Here, Values: []nodejson.Value{{Kind: nodejson.Follows, Length: e.Size}}})
 	return r.read(ctx, e, func(in io.Reader) (int, error) {
@@ -379,7 +379,7 @@ func (r *Reader) binary(ctx context.Context, e format.Entry, p place) error {
 const (
 	// mostPath bounds paths.
 	mostPath = 256 << 10
-	// mostTypes bounds what is held of an element that may not be of the package.
+	// mostTypes limits what is kept of an element that may not belong to the package.
 	mostTypes = 4 << 10
 )
 
@@ -549,7 +549,7 @@ func (r *Reader) node(s *scanner, open []frame, f *frame, path string, x element
 	item.Properties = append(types, item.Properties...)
 	if Orderable(primary, r.types) {
 		r.add(f.names, "", 0)
-		// Of no children, unless the end says otherwise.
+		// It has no children, unless the end shows otherwise.
 		item.Properties = append(item.Properties, nodejson.Property{Name: childOrder, Type: segment.Name, Multi: true, Kind: nodejson.Here})
 	}
 	return r.tell(item)
@@ -590,8 +590,8 @@ func (r *Reader) property(s *scanner, name, value string) (p nodejson.Property, 
 	return p, nil
 }
 
-// late puts a node behind those that a document of its parent has in order, unless it is
-// one of these.
+// late puts a node after those that a document of its parent lists in order, unless it is one of
+// them.
 func (r *Reader) late(names []string) {
 	if last := len(names) - 1; last >= 0 && r.Filter.contains(pathOf(names)) {
 		r.add(names[:last], names[last], 1<<62+r.told)
@@ -599,8 +599,8 @@ func (r *Reader) late(names []string) {
 	}
 }
 
-// add adds a row: about a child, or that a node has an order of these. An error comes
-// when the rows are asked for.
+// add adds a row: about a child, or that a node orders its children. An error is returned when
+// the rows are read.
 func (r *Reader) add(parent []string, name string, rank uint64) {
 	key := append(append([]byte(strings.Join(parent, "/")), 0), name...)
 	r.order.Add(key, binary.BigEndian.AppendUint64(nil, rank))

@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	// mostMarkup bounds what is in memory of a document: an element with all its attributes.
+	// mostMarkup limits how much of a document is in memory: an element with all its attributes.
 	mostMarkup = 64 << 20
 	// mostDepth bounds how deep elements are within each other.
 	mostDepth = 1100
-	// mostHeld bounds what is in memory of the elements that are open: their names, and
-	// namespaces.
+	// mostHeld limits the memory for open elements: their names and namespaces.
 	mostHeld = 4 << 20
 )
 
@@ -28,7 +27,7 @@ type plain struct {
 	r     *bufio.Reader
 	state int
 	seen  [3]byte // before the next one
-	left  int     // what may be read before somebody sets it again
+	left  int     // what may be read before it is set again
 }
 
 // States of a plain.
@@ -123,7 +122,7 @@ type element struct {
 	end                bool
 }
 
-// An attr is an attribute, but for declarations of namespaces.
+// An attr is an attribute other than a declaration of a namespace.
 type attr struct{ prefix, uri, local, value string }
 
 // A scanner goes through the elements of a document.
@@ -160,7 +159,7 @@ func (s *scanner) uri(prefix string) (string, bool) {
 	return "", prefix == ""
 }
 
-// next returns the next element, and io.EOF behind the document's.
+// next returns the next element, and io.EOF after the root element.
 func (s *scanner) next() (element, error) {
 	for {
 		s.p.left = mostMarkup

@@ -19,7 +19,7 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// The first ones are in the reference's documentation, but for one that it says wrongly.
+// The first ones are from the reference's documentation, except for one that is wrong there.
 func TestPlatformNamesAreTheReferences(t *testing.T) {
 	for _, c := range [][2]string{
 		{"test.jpg", "test.jpg"}, {"cq:content", "_cq_content"}, {"cq:test_image.jpg", "_cq_test_image.jpg"}, {"test_image.jpg", "test_image.jpg"},
@@ -117,7 +117,8 @@ func options() Options {
 	}
 }
 
-// told are the nodes of a package: a property a line, of which the last told counts.
+// told returns the nodes of a package, with one property a line. If a property occurs several
+// times, the last one counts.
 func told(t testing.TB, files Files, o Options) ([]string, error) {
 	t.Helper()
 	r, err := NewReader(t.Context(), files, o)
@@ -315,7 +316,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a Writer writes is read as it was.
+// Whatever a Writer writes is read back unchanged.
 func TestTextsComeBack(t *testing.T) {
 	texts := []string{"", "a", " ", "\t\n\r\n", "[", "{Long}", `\`, `\0`, `\u0041`, "a,b", "]", "\x00\x01\x1f\x7f\u0085", "\uFFFE\uFFFF\uFFFD", "😀ü", `<>&"'`, "]]>", "--", "&amp;"}
 	rnd := rand.New(rand.NewPCG(1, 1))

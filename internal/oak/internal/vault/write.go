@@ -26,7 +26,7 @@ type Writer struct {
 	torn  []byte   // the beginning of a character
 }
 
-// NewWriter returns a writer. Uri knows namespaces.
+// NewWriter returns a writer. uri returns the namespace of a prefix.
 func NewWriter(w io.Writer, uri func(prefix string) (string, bool)) *Writer {
 	return &Writer{w: bufio.NewWriterSize(w, 64<<10), uri: uri}
 }
@@ -120,7 +120,7 @@ func (w *Writer) Attribute(name string, typ segment.PropertyType, multi bool) {
 	}
 }
 
-// Value begins a value of the property. If it is the only one and empty, Empty is told.
+// Value begins a value of the property. Call Empty if it is the only one and empty.
 func (w *Writer) Value() {
 	if w.some {
 		w.w.WriteByte(',')
@@ -128,7 +128,7 @@ func (w *Writer) Value() {
 	w.some, w.first = true, true
 }
 
-// Empty says that the value is empty, and the only one.
+// Empty records that the value is empty, and the only one.
 func (w *Writer) Empty() {
 	if w.multi {
 		w.w.WriteString(`\0`)
