@@ -68,7 +68,7 @@ type Action uint8
 
 const (
 	Nothing Action = iota // one letter is sound as it is: Plan.Base
-	Tail                  // the segments of one letter are sound: it needs another tail
+	Tail                  // the segments of one letter are intact: it needs a new tail
 	Rewrite               // a new tar
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
@@ -145,7 +145,7 @@ type Event struct {
 type Kind uint8
 
 const (
-	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
+	Damage       Kind = iota + 1 // something is wrong in a file; losses are separate events
 	SegmentLost                  // there was a segment, but no good copy is left
 	LeftOut                      // a segment of an unknown version is not taken
 	StaysDamaged                 // a segment is damaged, and stays as it is
