@@ -55,7 +55,7 @@ func TestBlobsAreThoseThatNodesHave(t *testing.T) {
 		short := 0
 		for _, b := range got {
 			if len(b.ID) > 256 {
-				continue // of which the expectation has a digest
+				continue // the expectation has a digest instead
 			}
 			short++
 			if b.Uses != uses[b.ID] || !slices.Contains(paths[b.ID], b.Path) {

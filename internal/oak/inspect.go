@@ -50,7 +50,7 @@ type SegmentInfo struct {
 	Generation int32          `json:"generation"`
 	Full       int32          `json:"full_generation"`
 	Compacted  bool           `json:"compacted"`
-	Info       string         `json:"info,omitempty"` // who wrote it, in JSON
+	Info       string         `json:"info,omitempty"` // its writer, in JSON
 	References []Reference    `json:"references,omitempty"`
 	Types      map[string]int `json:"types,omitempty"` // how many records there are of each
 	Records    []RecordRow    `json:"records,omitempty"`

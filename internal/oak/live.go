@@ -31,7 +31,7 @@ const mostListings = 3
 func (r *repository) openMoment(ctx context.Context, dir string) error {
 	st := r.st
 	for try := 1; ; try++ {
-		r.st = st // of blobs another view is made each time
+		r.st = st // a view of blobs is made again each time
 		err := r.openOnce(ctx, dir)
 		settled := err == nil
 		if settled && r.st.Can().Near && !r.list.Guessed {

@@ -201,7 +201,7 @@ func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
 	testkit.Serial(t)
 	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
 		if name == "corrupt-segment-magic" {
-			continue // of which the reference shows less: see below
+			continue // the reference shows less of it: see below
 		}
 		t.Run(name, func(t *testing.T) {
 			st, want := readableFixture(t, name), expectedOf(t, name)

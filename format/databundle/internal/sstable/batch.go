@@ -9,7 +9,7 @@ import (
 	"sort"
 )
 
-// A memRow is a row of a log, by its place in the records.
+// A memRow is a row of a log, with its place in the records.
 type memRow struct {
 	key, keyLen uint32
 	val, valLen uint32
@@ -18,7 +18,7 @@ type memRow struct {
 
 const memRowLen = 24
 
-// mem is the rows of the logs in key order, the last of each key.
+// mem has the rows of the logs in key order, the last row of each key.
 type mem struct {
 	records []byte
 	rows    []memRow
@@ -46,10 +46,9 @@ func (m *mem) search(key []byte) int {
 //	u64 sequence, u32 count, then for each row
 //	u8 kind, uvar-prefixed key[, uvar-prefixed value]
 //
-// All rows of a batch have the sequence number of the batch where dacha wrote it,
-// and count up from it where LevelDB did, so that dacha's batches seem to overlap.
-// The order of the log is the truth in both; so numbers are made to go up, and
-// the later row wins.
+// If dacha wrote the batch, all its rows have the sequence number of the batch. If LevelDB wrote
+// it, they count up from that number, so dacha's batches seem to overlap. The order of the log is
+// correct in both cases. So the numbers are made to increase, and the later row wins.
 func (m *mem) replay(ctx context.Context, r *logReader) error {
 	for r.next(ctx) {
 		rows, seq := len(m.rows), m.seq
@@ -127,7 +126,7 @@ func (m *mem) sort() {
 	m.rows = slices.Clip(m.rows)
 }
 
-// A memIter goes through the rows of logs.
+// A memIter iterates over the rows of logs.
 type memIter struct {
 	m *mem
 	i int

@@ -74,8 +74,8 @@ func inflate(dst, b []byte, most int) ([]byte, error) {
 	return w.Bytes(), err
 }
 
-// readBlock decodes and parses a block with its trailer. Its bytes are in buf, which
-// takes the place of dst.
+// readBlock decodes and parses a block with its trailer. Its bytes are in buf, which replaces
+// dst.
 func readBlock(dst, raw []byte, limit int, r role) (b block, buf []byte, f *Error) {
 	if buf, f = decodeBlock(dst, raw, limit); f == nil {
 		b, f = parseBlock(buf, r)
@@ -218,7 +218,7 @@ func entryHead(b []byte) (shared, unshared, vlen uint64, head int) {
 	return v[0], v[1], v[2], head
 }
 
-// A blockIter goes through the entries of a block.
+// A blockIter iterates over the entries of a block.
 type blockIter struct {
 	b    *block
 	next int    // where the next entry begins
@@ -230,7 +230,7 @@ func (it *blockIter) reset(b *block) {
 	it.b, it.next, it.key, it.val = b, 0, it.key[:0], nil
 }
 
-// advance goes to the next entry, if there is one.
+// advance moves to the next entry, if there is one.
 func (it *blockIter) advance() bool {
 	if it.next >= len(it.b.entries) {
 		return false
@@ -244,8 +244,8 @@ func (it *blockIter) advance() bool {
 	return true
 }
 
-// seek goes to the first entry whose user key is not below key, and reports
-// whether there is one. The block must be of internal keys.
+// seek moves to the first entry whose user key is not below key, and reports whether there is
+// one. The block must have internal keys.
 func (it *blockIter) seek(key []byte) bool {
 	// The last restart below key, or the first if there is none.
 	lo, hi := 0, len(it.b.restarts)/4-1
@@ -271,15 +271,15 @@ func (it *blockIter) seek(key []byte) bool {
 	return false
 }
 
-// row is the entry of a data block, by its user key.
+// row returns the entry of a data block, by its user key.
 func (it *blockIter) row() (key []byte, seq uint64, val []byte) {
 	return userKey(it.key), trailer(it.key), it.val
 }
 
-// handle is the value of an entry of an index.
+// handle returns the value of an entry of an index.
 func (it *blockIter) handle() handle { return (&fields{b: it.val}).handle() }
 
-// clone returns an iterator at the same entry that goes its own way.
+// clone returns an independent iterator at the same entry.
 func (it *blockIter) clone() blockIter {
 	c := *it
 	c.key = slices.Clone(it.key)

@@ -20,7 +20,7 @@ const (
 	restartInterval = 16
 )
 
-// A blockBuilder makes a block of entries that come in order.
+// A blockBuilder makes a block of entries that are added in order.
 type blockBuilder struct {
 	interval int // entries from one restart to the next
 	b        []byte
@@ -56,10 +56,10 @@ func sharedLen(a, b []byte) int {
 	return i
 }
 
-// size is how long the block would be.
+// size returns the size that the block would have.
 func (w *blockBuilder) size() int { return len(w.b) + 4*len(w.restarts) + 4 }
 
-// finish returns the block, which is good until the next add.
+// finish returns the block, which is valid until the next add.
 func (w *blockBuilder) finish() []byte {
 	if w.count == 0 {
 		w.restarts = append(w.restarts, 0)
@@ -90,8 +90,8 @@ func appendInternal(dst, key []byte) []byte {
 	return binary.LittleEndian.AppendUint64(append(dst, key...), onlySequence<<8|kindValue)
 }
 
-// appendSeparator appends a key, as short as can be, that is not below a and below
-// b; both are internal keys.
+// appendSeparator appends the shortest possible key that is not below a and is below b. Both are
+// internal keys.
 func appendSeparator(dst, a, b []byte) []byte {
 	ua, ub := userKey(a), userKey(b)
 	i := sharedLen(ua, ub)
@@ -116,15 +116,15 @@ func appendSuccessor(dst, a []byte) []byte {
 	return append(dst, a...)
 }
 
-// appendSeekTrailer makes an internal key of a user key that sorts before all rows
-// of that key: what LevelDB seeks with.
+// appendSeekTrailer makes an internal key of a user key that sorts before all rows of that key.
+// LevelDB seeks with such keys.
 func appendSeekTrailer(dst []byte) []byte {
 	const maxSequence = 1<<56 - 1
 	return binary.LittleEndian.AppendUint64(dst, maxSequence<<8|kindValue)
 }
 
-// A tableBuilder makes a table of rows that come in order. What it makes it appends
-// to out, from which its user takes it.
+// A tableBuilder makes a table of rows that are added in order. It appends its output to out,
+// from which its user removes it.
 type tableBuilder struct {
 	blockSize int
 	out       []byte

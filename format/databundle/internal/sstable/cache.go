@@ -76,15 +76,15 @@ func (c *blockCache) put(t *table, off uint64, b *block) {
 // maxOpenTables limits how many objects, which may be files, are kept open.
 const maxOpenTables = 200
 
-// tables holds tables open, so that indexes take a bounded amount of memory. It may be
-// used in parallel.
+// tables keeps tables open, so that indexes take a limited amount of memory. It may be used in
+// parallel.
 type tables struct {
 	mu sync.Mutex
 	lru[*table, *openTable]
 	closed bool
 }
 
-// acquire returns a table open for reading, until it is released.
+// acquire returns an open table for reading, until it is released.
 func (db *DB) acquire(ctx context.Context, t *table) (*openTable, error) {
 	o, err := db.tables.hold(t, nil)
 	if o != nil || err != nil {
@@ -96,7 +96,7 @@ func (db *DB) acquire(ctx context.Context, t *table) (*openTable, error) {
 	return db.tables.hold(t, o)
 }
 
-// hold returns a table if it is open, or else mine, if there is one.
+// hold returns a table if it is open, otherwise mine, if there is one.
 func (c *tables) hold(t *table, mine *openTable) (*openTable, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -41,7 +41,7 @@ func (c *chain) next(ctx context.Context) (*block, error) {
 		if c.buf, f = decodeBlock(c.buf, raw, maxBlock); f != nil {
 			return nil, f.at(c.w.name, off)
 		}
-		// What is no data block has other keys or is an index.
+		// A block that is not a data block has other keys, or is an index.
 		if b, f := parseBlock(c.buf, roleData); f == nil && !isIndex(&b, off) {
 			return &b, nil
 		}
@@ -49,7 +49,7 @@ func (c *chain) next(ctx context.Context) (*block, error) {
 	return nil, nil
 }
 
-// stored returns the block at c.at with its trailer; nothing if there is no sound one.
+// stored returns the block at c.at with its trailer, or nothing if there is no intact one.
 func (c *chain) stored(ctx context.Context) ([]byte, error) {
 	for _, far := range [...]int{usualBlock, maxBlock} {
 		b, err := c.w.at(ctx, c.at, far+blockTrailerLen)
@@ -145,7 +145,7 @@ func findBlock(b []byte) int {
 	return -1
 }
 
-// polynomial is Castagnoli's without its highest power, bits in reverse.
+// polynomial is Castagnoli's without its highest power, with its bits reversed.
 const polynomial = 0x82f63b78
 
 // divideByX divides by x, modulo the polynomial, which has a constant term.
@@ -170,9 +170,8 @@ func multiply(a, b uint32) (product uint32) {
 	return product
 }
 
-// isIndex reports whether what can be read as a data block at off is an index: its
-// values are the places of blocks that follow each other, from the first on, and
-// end before it.
+// isIndex reports whether something at off that can be read as a data block is an index: its
+// values are the places of adjacent blocks, from the first one on, and end before it.
 func isIndex(b *block, off int64) bool {
 	behind := uint64(0)
 	for it := (blockIter{b: b}); it.advance(); {
@@ -186,8 +185,7 @@ func isIndex(b *block, off int64) bool {
 	return b.count > 0
 }
 
-// A salvageIter goes through the rows of a table that can be read, and reports what
-// cannot.
+// A salvageIter yields the rows of a table that can be read, and reports what cannot.
 type salvageIter struct {
 	w      *window
 	report func(Problem)

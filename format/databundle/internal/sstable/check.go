@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// A Problem is one thing that [DB.Check] or [Salvage] found.
+// A Problem is something that [DB.Check] or [Salvage] found.
 type Problem struct {
 	Err  *Error
 	Rows bool // rows may be lost
@@ -44,7 +44,7 @@ func (db *DB) checkTable(ctx context.Context, t *table, report func(Problem)) er
 	return k.run(ctx)
 }
 
-// A walk goes through the data blocks of a table by its index.
+// A walk visits the data blocks of a table by its index.
 type walk struct {
 	w     *window
 	index blockIter
@@ -80,7 +80,7 @@ func (k *walk) block(ctx context.Context, h handle, limit int, r role) (b block,
 	return b, nil
 }
 
-// A tableCheck goes through one table.
+// A tableCheck checks one table.
 type tableCheck struct {
 	walk
 	o      *openTable
@@ -135,8 +135,8 @@ func (k *tableCheck) disorder(h handle, format string, a ...any) {
 	k.report(Problem{Err: corruptf(-1, format, a...).at(k.o.name, int64(h.off))})
 }
 
-// propertiesName is the key of the metaindex under which RocksDB and dacha tell
-// how many rows there are.
+// propertiesName is the key of the metaindex under which RocksDB and dacha store the number of
+// rows.
 const propertiesName = "rocksdb.properties"
 
 // meta checks what a table contains besides rows. Nothing depends on that.

@@ -25,7 +25,7 @@ const maxMaxLog = 1 << 31 // places in records are u32
 
 func (o Options) maxLog() int64 { return min(cmp.Or(o.MaxLog, 256<<20), maxMaxLog) }
 
-// A Row is one key and its value.
+// A Row is a key and its value.
 type Row struct{ Key, Value []byte }
 
 // A DB is an open directory. Its methods may be called in parallel.
@@ -78,7 +78,7 @@ func Open(ctx context.Context, st store.Store, dir string, o Options) (*DB, erro
 	return db, err
 }
 
-// Close closes the tables. Reads that are under way come to their end.
+// Close closes the tables. Reads in progress are completed.
 func (db *DB) Close() error {
 	db.tables.close()
 	return nil
@@ -158,7 +158,7 @@ func (db *DB) readLog(ctx context.Context, num uint64) error {
 	name := join(db.dir, logName(num))
 	w, err := openWindow(ctx, db.st, name, headLen)
 	if errors.Is(err, fs.ErrNotExist) {
-		// A log that nothing was written to may never have been made.
+		// An empty log may never have been created.
 		db.note(faultf(Missing, -1, "log: the manifest names it; it may have been empty").at(name, -1))
 		return nil
 	}
@@ -262,14 +262,14 @@ func (db *DB) findIn(ctx context.Context, g *group, key []byte) (newest hit, err
 	return newest, nil
 }
 
-// A File is one of those that the directory is made of.
+// A File is one of the files of the directory.
 type File struct {
 	Name string // in the store
 	Size int64
 }
 
-// Files returns the files that are in use and there: manifest, logs and tables. It asks
-// the store for each table.
+// Files returns the files that are in use and exist: manifest, logs and tables. It makes a
+// request to the store for each table.
 func (db *DB) Files(ctx context.Context) ([]File, error) {
 	files := slices.Clone(db.files)
 	for _, g := range db.groups {

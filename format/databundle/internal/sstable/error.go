@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// Class is the kind of a thing that is wrong.
+// Class is the kind of a fault.
 type Class uint8
 
 const (

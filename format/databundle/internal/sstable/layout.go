@@ -41,8 +41,8 @@ const maxTrailer = 1<<64 - 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is how checksums are stored, so that the checksum of bytes that hold
-// their own checksum is nothing special.
+// masked returns the stored form of a checksum. It ensures that the checksum of bytes that
+// contain their own checksum is not a special value.
 func masked(crc uint32) uint32 { return bits.RotateLeft32(crc, 17) + 0xa282ead8 }
 
 func unmasked(crc uint32) uint32 { return bits.RotateLeft32(crc-0xa282ead8, 15) }
@@ -64,11 +64,10 @@ func compareInternal(a, b []byte) int {
 // A handle is the place of a block, without its trailer.
 type handle struct{ off, size uint64 }
 
-// end is where the next block can begin. Handles that were checked do not
-// overflow.
+// end returns where the next block can begin. Checked handles do not overflow.
 func (h handle) end() uint64 { return h.off + h.size + blockTrailerLen }
 
-// within reports whether the block lies in the first n bytes.
+// within reports whether the block is in the first n bytes.
 func (h handle) within(n uint64) bool {
 	return h.off <= n && h.size <= n-h.off && n-h.off-h.size >= blockTrailerLen
 }
@@ -77,7 +76,7 @@ func appendHandle(b []byte, h handle) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, h.off), h.size)
 }
 
-// fields reads numbers and strings until one is not there, which it remembers.
+// fields reads numbers and strings until one is missing, which it records.
 type fields struct {
 	b   []byte
 	bad bool
@@ -166,7 +165,7 @@ func parseName(name string) (num uint64, suffix string, ok bool) {
 	return num, "." + ext, ok
 }
 
-// parseNumber takes digits only: no sign, no underscore.
+// parseNumber accepts only digits: no sign, no underscore.
 func parseNumber(s string) (uint64, bool) {
 	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false

@@ -101,8 +101,8 @@ func (v *version) apply(edit []byte) *Error {
 	return nil
 }
 
-// readVersion reads a manifest. Nothing is skipped, and a torn end is damage too:
-// what stood there may have replaced everything before it.
+// readVersion reads a manifest. It skips nothing, and a truncated end is damage too, because the
+// missing edits may have replaced everything before them.
 func readVersion(ctx context.Context, w *window) (*version, error) {
 	if w.size > maxManifest {
 		return nil, faultf(Limit, -1, "manifest: %d bytes, expected at most %d", w.size, maxManifest).at(w.name, -1)
@@ -123,16 +123,16 @@ func readVersion(ctx context.Context, w *window) (*version, error) {
 	return v, r.err
 }
 
-// A group is tables that are as old as each other: one level. At level 0 they may
-// overlap; elsewhere at most one has a given key.
+// A group has the tables of one level, which are of equal age. At level 0 they may overlap; at
+// other levels at most one has a given key.
 type group struct {
 	level    int
 	overlaps bool
 	tables   []*table
 }
 
-// groups orders the tables: newer before older groups; within one, the newer table
-// first where they overlap, and else by key.
+// groups sorts the tables: newer groups come before older ones. Within a group, the newer table
+// comes first if tables overlap; otherwise they are sorted by key.
 func (v *version) groups() (gs []group, f *Error) {
 	all := slices.SortedFunc(maps.Values(v.live), func(a, b *table) int {
 		return cmp.Or(cmp.Compare(a.level, b.level), compareInternal(a.smallest, b.smallest), cmp.Compare(a.num, b.num))

@@ -23,7 +23,7 @@ const (
 	fragmentLast   = 4
 )
 
-// A logReader gives the records of a log, or of a manifest, which is one.
+// A logReader reads the records of a log, or of a manifest, which is a log.
 type logReader struct {
 	w *window
 	// report is called with each fault. If it returns the error, reading ends; otherwise the
@@ -40,7 +40,7 @@ type logReader struct {
 	longAt  int64
 }
 
-// next goes to the next record. It returns false at the end, and at an error.
+// next moves to the next record. It returns false at the end, and after an error.
 func (r *logReader) next(ctx context.Context) bool {
 	for r.err == nil && r.at < r.w.size {
 		at := r.at
@@ -141,8 +141,8 @@ func (r *logReader) torn(off int64) {
 	r.fault(Torn, off, "log: ends inside a record, after %d bytes of it", r.w.size-off)
 }
 
-// goesOn reports whether b, the rest of the log, holds a sound fragment: then a
-// fragment before it that seems to reach past the end is damaged, not torn.
+// goesOn reports whether b, the rest of the log, contains an intact fragment. If it does, a
+// fragment before it that seems to extend beyond the end is damaged, not truncated.
 func (r *logReader) goesOn(b []byte) bool {
 	for ; len(b) >= fragmentHeader; b = b[1:] {
 		n := int(binary.LittleEndian.Uint16(b[4:]))
@@ -156,12 +156,12 @@ func (r *logReader) goesOn(b []byte) bool {
 	return false
 }
 
-// fragmentSum is the checksum that the fragment b should begin with.
+// fragmentSum returns the checksum with which the fragment b should begin.
 func fragmentSum(b []byte) uint32 { return masked(crc32.Checksum(b[6:], castagnoli)) }
 
 func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// appendRecord appends a record to a log that is wholly in out.
+// appendRecord appends a record to a log that is completely in out.
 func appendRecord(out, record []byte) []byte {
 	for first := true; ; first = false {
 		room := logBlock - len(out)%logBlock

@@ -39,8 +39,8 @@ func Salvage(ctx context.Context, st store.Store, dir string, o Options, report 
 	}
 }
 
-// guesses is how many numbers in a row are tried that may not be there: LevelDB
-// numbers all files of a directory from one counter, and deletes old ones.
+// guesses is how many consecutive missing numbers are tried. LevelDB numbers all files of a
+// directory from one counter, and deletes old ones.
 const guesses = 64
 
 type salvage struct {
@@ -106,7 +106,7 @@ func (s *salvage) survey(ctx context.Context, files []listed, m *merge) error {
 	return nil
 }
 
-// replay adds what can be had of a log.
+// replay adds the readable rows of a log.
 func (s *salvage) replay(ctx context.Context, f listed) error {
 	w, err := openWindow(ctx, s.st, f.name, headLen)
 	if err != nil {
@@ -132,8 +132,8 @@ func (s *salvage) problem(err error) error {
 	return nil
 }
 
-// begin returns a table that begins with its first row, nil if it has none. What is
-// wrong with it is reported only then: else it will be met again.
+// begin returns a table that begins with its first row, or nil if it has none. It reports what is
+// wrong with the table only if it has none; otherwise that will be found again.
 func (s *salvage) begin(ctx context.Context, f listed) (*table, error) {
 	var found []Problem
 	it, err := s.openTable(ctx, f, 0, func(p Problem) { found = append(found, p) })
@@ -163,8 +163,7 @@ func (s *salvage) iterate(t *table, m *merge) (rowIter, error) {
 	return it, nil
 }
 
-// openTable begins to go through a table: by its index, or without one, if that
-// is damaged.
+// openTable begins to read a table, by its index or, if that is damaged, without it.
 func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report func(Problem)) (*salvageIter, error) {
 	obj, tail, size, err := formatkit.OpenPart(ctx, s.st, f.name, int(firstRead(f.size)), store.ReadTail)
 	if err != nil {

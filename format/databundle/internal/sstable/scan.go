@@ -8,16 +8,15 @@ import (
 	"slices"
 )
 
-// Scan gives the rows from key from, up to but without key to, in order; nil is
-// the beginning and the end. A row is good until the next one. An error is the
-// last thing that comes.
+// Scan yields the rows from key from up to but not including key to, in order; nil means the
+// beginning or the end. A row is valid until the next one. An error is the last element.
 func (db *DB) Scan(ctx context.Context, from, to []byte) iter.Seq2[Row, error] {
 	return Merged(ctx, []*DB{db}, from, to)
 }
 
-// Merged gives the rows of several directories as Scan does those of one. Of the rows
-// of a key that of the last directory counts. Tables are open while their keys come,
-// and each reads ahead as far as there is memory for all of them.
+// Merged yields the rows of several directories as Scan does for one. If several directories have
+// a key, the last one counts. A table is open while its keys are yielded, and reads ahead as far
+// as there is memory for all of them.
 func Merged(ctx context.Context, all []*DB, from, to []byte) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		m := merge{ctx: ctx, from: from, to: to}
@@ -79,7 +78,7 @@ type stream struct {
 
 	it     rowIter
 	tables []*table // still to come
-	// open begins to go through a table. The first row is that of the first next.
+	// open begins to read a table. The first call of next moves to the first row.
 	open func(*table, *merge) (rowIter, error)
 }
 
@@ -96,7 +95,7 @@ func (s *stream) before(t *stream) bool {
 	return s.order < t.order
 }
 
-// streamMemory is what all streams together may read ahead.
+// streamMemory is how many bytes all streams together may read ahead.
 const streamMemory = 8 << 20
 
 // add adds a stream that is at its first row, or before it.
@@ -113,7 +112,7 @@ func (m *merge) add(s *stream) {
 	}
 }
 
-// run merges until the end, or until yield has enough.
+// run merges until the end, or until yield returns false.
 func (m *merge) run(yield func(Row, error) bool) {
 	m.ahead = min(max(streamMemory/max(1, len(m.heap)), firstRun), readAhead)
 	for i := len(m.heap)/2 - 1; i >= 0; i-- {
@@ -148,7 +147,7 @@ func (m *merge) run(yield func(Row, error) bool) {
 	}
 }
 
-// advance goes to the next row of a stream, or to where its next table may begin.
+// advance moves to the next row of a stream, or to where its next table may begin.
 func (m *merge) advance(s *stream) (ok bool, err error) {
 	if s.expected {
 		if s.it, err = s.open(s.tables[0], m); err != nil {
@@ -168,7 +167,7 @@ func (m *merge) advance(s *stream) (ok bool, err error) {
 	return m.expect(s), nil
 }
 
-// expect lets a stream stand where its next table may begin.
+// expect moves a stream to where its next table may begin.
 func (m *merge) expect(s *stream) bool {
 	if len(s.tables) == 0 {
 		return false
@@ -207,16 +206,15 @@ func (m *merge) close() {
 }
 
 const (
-	// keptBlocks is how many blocks of a scan go to the cache: those of a short
-	// scan, such as of one folder, come again; those of a long one would only
-	// push out the others.
+	// keptBlocks is how many blocks of a scan go into the cache. Blocks of a short scan, as of a
+	// single folder, are read again. Those of a long one would only displace others.
 	keptBlocks = 16
 	// firstRun is the size of the first read of a scan. Each further read is four times as large
 	// as the previous one.
 	firstRun = 16 << 10
 )
 
-// A tableIter goes through the rows of a table, from one key on.
+// A tableIter iterates over the rows of a table, starting at a key.
 type tableIter struct {
 	db       *DB
 	o        *openTable
@@ -251,7 +249,7 @@ func (t *tableIter) close() { t.db.tables.release(t.o) }
 
 func (t *tableIter) at() (key []byte, trailer uint64, val []byte) { return t.row.row() }
 
-// next goes to the next row, or to the first that is not below t.from.
+// next moves to the next row, or to the first one that is not below t.from.
 func (t *tableIter) next(ctx context.Context) (bool, error) {
 	if !t.first {
 		return t.step(ctx)

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// tailLen is how much of the end of a table is read first: footer, and in
-	// all but large tables the index.
+	// tailLen is how many bytes of the end of a table are read first: the footer and, except in
+	// large tables, the index.
 	tailLen = 64 << 10
-	// wholeLen is up to which length a table is read as a whole, and longest how
-	// far the first read goes at most.
+	// wholeLen is the size up to which a table is read completely, and the maximum size of the
+	// first read.
 	wholeLen = 1 << 20
 )
 
-// A table is one of a version.
+// A table is a table of a version.
 type table struct {
 	num               uint64
 	level             int
@@ -27,8 +27,8 @@ type table struct {
 	smallest, largest []byte // internal keys
 }
 
-// firstRead is how many bytes of the end of a table are read to begin with: all of
-// a small one; of others about what their index takes.
+// firstRead returns how many bytes of the end of a table are read first: all of a small table,
+// and of others about the size of their index.
 func firstRead(size int64) int64 {
 	if size <= wholeLen {
 		return size
@@ -154,7 +154,7 @@ func (o *openTable) readBlock(ctx context.Context, h handle) (*block, error) {
 	return &b, nil
 }
 
-// stored returns a block with its trailer, as it is stored.
+// stored returns a stored block with its trailer.
 func (o *openTable) stored(ctx context.Context, h handle) ([]byte, error) {
 	if o.whole != nil {
 		return o.whole[h.off:h.end()], nil
@@ -166,7 +166,7 @@ func (o *openTable) stored(ctx context.Context, h handle) ([]byte, error) {
 	return raw, nil
 }
 
-// find looks for the newest row of a user key.
+// find finds the newest row of a user key.
 func (o *openTable) find(ctx context.Context, blocks *blockCache, key []byte) (hit, error) {
 	index := blockIter{b: &o.index}
 	for ok := index.seek(key); ok; ok = index.advance() {

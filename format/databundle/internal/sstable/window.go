@@ -22,8 +22,8 @@ type window struct {
 // has reports whether bytes [from, to) need not be read.
 func (w *window) has(from, to int64) bool { return from >= w.off && to <= w.off+int64(len(w.buf)) }
 
-// at returns bytes [off, off+n), fewer where the object ends. They are good until
-// the next call.
+// at returns bytes [off, off+n), or fewer if the object ends before. They are valid until the
+// next call.
 func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	n = int(max(0, min(int64(n), w.size-off)))
 	if w.has(off, off+int64(n)) {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// WriterOptions say what tables look like. The zero value is for use.
+// WriterOptions describe the tables to be written. The zero value is valid.
 type WriterOptions struct {
 	BlockSize int   // from which a data block ends; 0 is 4096
 	TableSize int64 // from which a table ends; 0 is 64 MiB
@@ -26,15 +26,15 @@ const (
 	maxRow = maxBlock - 64<<10
 	// enoughIndex ends a table too: long keys make a long index of few rows.
 	enoughIndex = 4 << 20
-	// writeRun is how much is handed to the store at once.
+	// writeRun is how many bytes are written to the store at once.
 	writeRun = 256 << 10
 )
 
-// A Writer writes a directory from rows in order. It belongs to one goroutine.
+// A Writer writes a directory from rows in order. It must be used by one goroutine.
 //
-// Tables appear in the store as they are done, but nothing refers to them before
-// Commit writes CURRENT. The directory must not hold an index already: its files
-// would be replaced one by one.
+// Tables appear in the store when they are complete, but nothing refers to them before Commit
+// writes CURRENT. The directory must not contain an index already, because its files would be
+// replaced one by one.
 type Writer struct {
 	st    store.Store
 	dir   string
@@ -60,7 +60,7 @@ func NewWriter(st store.Store, dir string, o WriterOptions) *Writer {
 		blockSize: cmp.Or(o.BlockSize, 4096), data: blockBuilder{interval: restartInterval}, index: blockBuilder{interval: 1}}}
 }
 
-// Add adds a row, whose key must be above that of the row before.
+// Add adds a row. Its key must be above that of the previous row.
 func (w *Writer) Add(ctx context.Context, key, value []byte) error {
 	if w.err != nil {
 		return w.err

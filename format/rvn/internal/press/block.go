@@ -63,8 +63,8 @@ func (r *repeats) number(offset, literals uint32) uint32 {
 	return offset + 3
 }
 
-// Codes of literal and match lengths: short ones have one each, of longer ones a
-// code gives the highest bit, or a little more (section 3.1.1.3.2.1.1).
+// Codes of literal and match lengths. Short lengths have one each. For longer ones, a code has
+// the highest bit, or a little more (section 3.1.1.3.2.1.1).
 var (
 	literalCodes = newCodes[[64]uint8](literalBase[:])
 	matchCodes   = newCodes[[128]uint8](matchBase[:])
@@ -85,7 +85,7 @@ var matchBase = [53]uint32{
 var literalExtra = newExtra[[64]uint8](literalBase[:])
 var matchExtra = newExtra[[64]uint8](matchBase[:])
 
-// newCodes is a table of the codes of short lengths.
+// newCodes returns a table of the codes of short lengths.
 func newCodes[T [64]uint8 | [128]uint8](base []uint32) (t T) {
 	code := 0
 	for v := range len(t) {
@@ -133,7 +133,7 @@ type kind struct {
 	chosen *table
 }
 
-// constant codes a symbol that is the only one in no bits.
+// constant codes a symbol that is the only one with no bits.
 var constant = &table{}
 
 // choose picks the table for n codes that are counted, and appends its description.
@@ -239,7 +239,7 @@ func (c *coder) block(dst, src []byte) []byte {
 	}
 	n := len(dst) - at - blockHeader
 	if n >= len(src) {
-		// A decoder sees nothing of the above.
+		// A decoder does not see the above.
 		c.rep = before
 		c.treeKnown = false
 		return appendRaw(dst[:at], src)
@@ -310,8 +310,8 @@ func (c *coder) appendLiterals(dst, src []byte) []byte {
 	return append(dst, out...)
 }
 
-// appendLiteralsHeader appends the header of literals that are n bytes as they
-// are, or one byte n times.
+// appendLiteralsHeader appends the header of literals that are n plain bytes, or one byte n
+// times.
 func appendLiteralsHeader(dst []byte, how, n int) []byte {
 	switch {
 	case n < 1<<5:

@@ -5,15 +5,15 @@ import (
 	"math/bits"
 )
 
-// ways is how many places a row remembers.
+// ways is how many places a row has.
 const ways = 12
 
 // A row has the last places whose first five bytes have the same hash. It is one cache line: a
 // search waits for memory once here, and then once for each candidate. Nearly all candidates are
 // matches, because their tags are equal.
 type row struct {
-	// tags are eight more bits of the hashes, of each way; the last byte is
-	// the way that was taken last.
+	// tags are eight more bits of the hashes, for each way. The last byte is the most recently
+	// used way.
 	tags [16]uint8
 	at   [ways]uint32
 }
@@ -31,7 +31,7 @@ func (r *row) put(tag uint8, at int) {
 	r.tags[15] = uint8(w)
 }
 
-// zeros is the set of bytes of v that are 0.
+// zeros returns the set of bytes of v that are 0.
 func zeros(v uint64) uint {
 	const low7 = 0x7f7f7f7f7f7f7f7f
 	v = ^((v&low7 + low7) | v | low7) // the highest bit of each of them
@@ -61,7 +61,7 @@ func (f *finder) forget(n int) {
 	f.next = 0
 }
 
-// slot returns the row and the tag of what begins with the bytes of v.
+// slot returns the row and the tag of a place that begins with the bytes of v.
 func slot(rows []row, v uint64) (*row, uint8) {
 	h := v << 24 * 0x9FB21C651E98DF25
 	return &rows[h>>(64-24)&uint64(len(rows)-1)], uint8(h >> 24)
@@ -84,8 +84,8 @@ func (f *finder) index(b []byte, to int) {
 	f.next = to
 }
 
-// search returns the longest match of more than floor bytes, at least 3, for what
-// begins at i, and notes that place. Of two as long it is the nearer one.
+// search returns the longest match at i of more than floor bytes, at least 3, and adds that
+// place. If two are equally long, it returns the nearer one.
 func (f *finder) search(b []byte, i, floor int) (length, offset int) {
 	if f.next < i {
 		f.index(b, i)
@@ -132,7 +132,7 @@ func (f *finder) search(b []byte, i, floor int) (length, offset int) {
 func load32(b []byte, i int) uint32 { return binary.LittleEndian.Uint32(b[i : i+4]) }
 func load64(b []byte, i int) uint64 { return binary.LittleEndian.Uint64(b[i : i+8]) }
 
-// common is how many bytes are equal from i and from j, which is before i, on.
+// common returns how many bytes are equal from i and from j, which is before i.
 func common(b []byte, i, j int) int {
 	n := 0
 	for ; i+n+8 <= len(b); n += 8 {

@@ -13,9 +13,8 @@ const (
 	leastLog    = 5  // the smallest that a description can name
 )
 
-// step is how one symbol changes the state of an encoder, which runs from 1<<log
-// up to 2<<log: the state sheds bits until it is within the symbol's own range,
-// and next says which state that is.
+// step is how one symbol changes the state of an encoder, which is from 1<<log up to 2<<log. The
+// state sheds bits until it is within the symbol's own range, and next has the new state.
 type step struct {
 	// bits, added to a state, has the number of bits to shed from bit 16 up.
 	bits uint32
@@ -32,7 +31,7 @@ type table struct {
 	next    [1 << mostLog]uint16
 }
 
-// log2 is the logarithm of the numbers that a weight can be.
+// log2 has the logarithms of the possible weights.
 var log2 = func() (t [1<<mostLog + 1]float64) {
 	for i := range t {
 		t[i] = math.Log2(float64(i))
@@ -54,8 +53,8 @@ func newDefault(log int, weight []int16) *table {
 	return t
 }
 
-// weigh gives every code that occurs its share of the states. There are n codes
-// and at least two different ones.
+// weigh assigns a share of the states to every code that occurs. There are n codes, at least two
+// of them different.
 func (t *table) weigh(count []uint32, n, most int) {
 	t.symbols = 0
 	different := 0
@@ -102,8 +101,8 @@ func (t *table) weigh(count []uint32, n, most int) {
 	}
 }
 
-// cost is how many bits the codes take with this table, infinitely many if it
-// lacks one of them.
+// cost returns how many bits the codes take with this table; infinitely many if it lacks one of
+// them.
 func (t *table) cost(count []uint32) float64 {
 	sum := 0.0
 	for i, c := range count {
@@ -120,8 +119,8 @@ func (t *table) cost(count []uint32) float64 {
 // build makes steps and next from the weights, which must add up to 1<<log.
 func (t *table) build() {
 	size := 1 << t.log
-	// Symbols are spread over the states as the decoder does it: those of weight
-	// -1 from the end, one state each, and the others in strides.
+	// Spread the symbols over the states as the decoder does: those of weight -1 from the end,
+	// one state each, and the others in strides.
 	var at [1 << mostLog]uint8
 	end := size
 	for s, w := range t.weight[:t.symbols] {

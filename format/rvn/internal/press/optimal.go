@@ -6,17 +6,17 @@ import (
 )
 
 const (
-	// stretch is how many bytes are parsed together at most.
+	// stretch is the maximum number of bytes that are parsed together.
 	stretch = 4096
-	// renewal is how many bytes prices hold for, or a stretch more.
+	// renewal is for how many bytes prices are used, or a stretch more.
 	renewal = 1024
-	// hardly is by how much a place must be cheaper than the next one for a match
-	// to be looked for there. Half a bit is 0.7 % smaller, on a
-	// Go tree, and takes half as long again.
+	// hardly is how much cheaper than the next place a place must be for a match to be searched
+	// there. Half a bit makes the output 0.7 % smaller, on a Go tree, and takes half as long
+	// again.
 	hardly = 2 * bit
 )
 
-// way is the last step to a place: a match, or, if that has no length, a literal.
+// way is the last step to a place: a match or, if its length is 0, a literal.
 type way struct {
 	length, offset uint32
 }
@@ -105,8 +105,8 @@ func (e *Encoder) parseOptimal(src []byte, from, to int) {
 	o.countLiterals(b[begin:])
 }
 
-// stretch finds the cheapest way from i to where a stretch ends, n bytes further,
-// and the match that is to be taken there, if any. The list is of i.
+// stretch finds the cheapest way from i to the end of a stretch, n bytes later, and the match
+// that must be used there, if any. list has the matches at i.
 func (o *optimal) stretch(b []byte, i int, list []candidate) (n int, last way) {
 	o.price[0] = 0
 	end := 0 // the furthest place to which there is a way
@@ -142,8 +142,8 @@ func (o *optimal) stretch(b []byte, i int, list []candidate) (n int, last way) {
 	}
 }
 
-// extend notes the matches in list where they are the cheapest way from at. The
-// furthest place to which there was a way is end; it returns which that is now.
+// extend records the matches in list where they are the cheapest way from at. end is the furthest
+// place to which there was a way; extend returns the new one.
 func (o *optimal) extend(list []candidate, at, end int) int {
 	for far := at + int(list[len(list)-1].length); end < far; {
 		end++
@@ -152,8 +152,8 @@ func (o *optimal) extend(list []candidate, at, end int) int {
 	base := o.price[at] + o.run[0]
 	from := leastMatch
 	for _, c := range list {
-		// What is shorter is cheaper to say with the one before. Where the whole
-		// is not the cheapest, parts hardly are: to try them all is 0.2 % smaller.
+		// A shorter match is cheaper with the previous candidate. If the whole match is not the
+		// cheapest, its parts rarely are; trying them all makes the output 0.2 % smaller.
 		n := min(int(c.length), longest) + 1
 		match := o.match[from:n]
 		price := o.price[at+from : at+n][:len(match)]

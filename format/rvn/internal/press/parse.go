@@ -2,7 +2,7 @@ package press
 
 import "math/bits"
 
-// leastFind is the shortest match that is looked for.
+// leastFind is the shortest match that is searched for.
 const leastFind = 4
 
 type match struct {
@@ -10,8 +10,8 @@ type match struct {
 	gain           int // in bits, or so: a byte saves 4, if it was not copied
 }
 
-// best returns the match at i that gains more than all others, and more than
-// least. Literals since begin stand before it.
+// best returns the match at i that gains more than all others, and more than least. The literals
+// since begin precede it.
 func (e *Encoder) best(b []byte, i, begin, least int, r *repeats) (m match) {
 	m.gain = least
 	v := load32(b, i)

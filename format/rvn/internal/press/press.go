@@ -14,8 +14,8 @@ import (
 	"slices"
 )
 
-// MaxSection is the longest run that is compressed as one. Nothing refers back
-// further, so a frame of sections needs a window of no more.
+// MaxSection is the longest run that is compressed as one section. No reference is longer, so a
+// frame of sections needs no larger window.
 const MaxSection = 1 << mostSectionLog
 
 const mostSectionLog = 23
@@ -33,8 +33,8 @@ func New() *Encoder {
 	return &Encoder{coder: newCoder()}
 }
 
-// NewBest returns an encoder that takes several times as long and makes less of
-// it. Its tables take at most 12 MiB.
+// NewBest returns an encoder that takes several times as long and has smaller output. Its tables
+// take at most 12 MiB.
 func NewBest() *Encoder {
 	return &Encoder{coder: newCoder(), optimal: new(optimal)}
 }

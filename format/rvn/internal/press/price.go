@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// bit is the price of one: prices are in 256ths, and integers, which are the same
-// on all machines.
+// bit is the price of one bit. Prices are integers, in 256ths, so they are the same on all
+// machines.
 const bit = 256
 
 // logs has the logarithms of 1 to 2, in steps of 1/256.
@@ -17,13 +17,13 @@ var logs = func() (t [256]int32) {
 	return t
 }()
 
-// logOf is the logarithm of n, which is not 0.
+// logOf returns the logarithm of n, which must not be 0.
 func logOf(n uint32) int32 {
 	l := bits.Len32(n) - 1
 	return int32(l)*bit + logs[uint8(uint64(n)<<8>>l)]
 }
 
-// longest is the longest match that has a price. A longer one is just taken.
+// longest is the longest match that has a price. A longer one is used without comparison.
 const longest = 255
 
 // prices estimates the sizes of literals and sequences from the counts of previous ones.
@@ -107,9 +107,9 @@ func (p *prices) set() {
 	}
 }
 
-// price is what codes take that were counted so often. All count once more: any
-// may come. None takes less than a bit: literals cannot, and with the others it is
-// no use to count on it.
+// price sets the prices of codes from their counts. Each count is increased by one, because any
+// code may occur. No code costs less than a bit: literals cannot, and for others such a price is
+// not reliable.
 func price(to []int32, counts []uint32) {
 	n := uint32(len(counts))
 	for _, c := range counts {

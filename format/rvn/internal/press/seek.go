@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// candidate is a match that may be taken, or the first part of it.
+// candidate is a match that may be used, or the first part of it.
 type candidate struct {
 	length, offset uint32
 	code           uint8 // of the number of the offset
@@ -53,7 +53,7 @@ func (s *seeker) forget(n int) {
 
 const scatter = 0x9FB21C651E98DF25
 
-// slot7 returns the row and the tag of what begins with the low seven bytes of v.
+// slot7 returns the row and the tag of a place that begins with the low seven bytes of v.
 func slot7(rows []row, v uint64) (*row, uint8) {
 	h := v << 8 * scatter
 	return &rows[h>>(64-24)&uint64(len(rows)-1)], uint8(h >> 24)
@@ -97,9 +97,8 @@ func (s *seeker) touch(b []byte, i int) {
 	s.touched = x
 }
 
-// seek lists matches of what begins at i, each longer than the one before and
-// dearer to say, and notes that place. There are so many literals before it. The
-// list is good until the next call.
+// seek returns matches at i, each longer and more expensive to code than the one before, and adds
+// that place. literals is how many literals precede it. The list is valid until the next call.
 func (s *seeker) seek(b []byte, i int, rep *repeats, literals uint32) []candidate {
 	if s.next < i {
 		s.index(b, i)
@@ -171,7 +170,7 @@ func (s *seeker) seek(b []byte, i int, rep *repeats, literals uint32) []candidat
 	return list[:n]
 }
 
-// found is a candidate whose offset is none of the last.
+// found is a candidate whose offset is not one of the last.
 func found(length, offset int) candidate {
 	return candidate{uint32(length), uint32(offset), uint8(bits.Len(uint(offset+3)) - 1)}
 }

@@ -26,8 +26,8 @@ type splitter struct {
 	from    [pieces + 1]int   // where the last block of that begins
 }
 
-// split tallies a block of n bytes, whose sequences have codes, and fills in from.
-// It returns the number of the last tally.
+// split counts a block of n bytes, whose sequences have codes, and sets from. It returns the
+// number of the last tally.
 func (s *splitter) split(n int, seqs []sequence, literals []byte) int {
 	last := 0
 	t := &s.tallies[0]

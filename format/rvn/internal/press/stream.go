@@ -27,7 +27,7 @@ func (c *coder) appendSequences(dst []byte, seqs []sequence) []byte {
 	return appendStream(dst, seqs, c.ll.chosen, c.of.chosen, c.ml.chosen)
 }
 
-// code turns offsets into numbers, and all numbers into codes, and counts these.
+// code converts offsets to numbers, and all numbers to codes, and counts the codes.
 func (c *coder) code(seqs []sequence) {
 	c.ll.count, c.of.count, c.ml.count = [mostSymbols]uint32{}, [mostSymbols]uint32{}, [mostSymbols]uint32{}
 	rep := c.rep
@@ -108,7 +108,7 @@ func appendStream(dst []byte, seqs []sequence, ll, of, ml *table) []byte {
 		acc >>= have &^ 7 & 63
 		have &= 7
 	}
-	// The states as they are, and a bit that marks the end.
+	// The plain states, and a bit that marks the end.
 	acc |= uint64(ms&(1<<ml.log-1)) << have
 	have += uint(ml.log)
 	acc |= uint64(os&(1<<of.log-1)) << have

@@ -10,8 +10,8 @@ import (
 	"io"
 )
 
-// What is taken from one file. Real ones have some forty entries, and need some
-// ten libraries; a name is one of a file.
+// Limits of what is read from one file. Real files have some forty entries, and need some ten
+// libraries; a name is a file's name.
 const (
 	minSize    = 200 // what is shorter is not looked at, as in the reference
 	maxEntries = 1 << 16
@@ -41,8 +41,7 @@ func Names(r io.ReaderAt, size int64) (soname string, needed []string, ok bool) 
 	return soname, needed, true
 }
 
-// file is read until something is not as it should be. Then it is bad, and all
-// that is read of it is zeros.
+// file is read until something is not valid. Then bad is set, and all further reads return zeros.
 type file struct {
 	r     io.ReaderAt
 	size  uint64
@@ -60,8 +59,8 @@ func (f *file) check(ok bool) bool {
 	return !f.bad
 }
 
-// header says where the table of sections is, and how many it has: the whole of
-// it lies within the file.
+// header returns where the table of sections is, and how many sections it has. The whole table is
+// within the file.
 func (f *file) header() (table, count uint64) {
 	ident := f.read(0, elf.EI_NIDENT)
 	f.check(string(ident[:len(elf.ELFMAG)]) == elf.ELFMAG && ident[elf.EI_VERSION] == byte(elf.EV_CURRENT))
@@ -97,7 +96,7 @@ func (f *file) section(table, i uint64) elf.Section64 {
 	return elf.Section64{Type: s.Type, Link: s.Link, Off: uint64(s.Off), Size: uint64(s.Size)}
 }
 
-// dynamic goes through the entries of a dynamic section, whose names are in strs.
+// dynamic reads the entries of a dynamic section, whose names are in strs.
 func (f *file) dynamic(s, strs elf.Section64) (soname string, needed []string) {
 	word := uint64(4)
 	if f.wide {
@@ -129,8 +128,7 @@ func (f *file) word(b []byte) uint64 {
 	return uint64(f.order.Uint32(b))
 }
 
-// name returns the string at a place of strs. Its end must be there, and not too
-// far.
+// name returns the string at an offset of strs. Its end must be there, and not too far away.
 func (f *file) name(strs elf.Section64, at uint64) string {
 	if !f.check(at < strs.Size) {
 		return ""
@@ -143,7 +141,8 @@ func (f *file) name(strs elf.Section64, at uint64) string {
 // holds reports whether n bytes at off are within the file.
 func (f *file) holds(off, n uint64) bool { return off <= f.size && n <= f.size-off }
 
-// read returns the n bytes at off, at most a name's, until it is called again.
+// read returns the n bytes at off, at most the length of a name. They are valid until the next
+// call.
 func (f *file) read(off uint64, n int) []byte {
 	b := f.buf[:n]
 	if f.check(f.holds(off, uint64(n))) {

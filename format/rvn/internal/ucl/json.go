@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// MarshalJSON writes v as JSON, keys in order. A byte of a string or key that is
-// not UTF-8 becomes the four characters \xNN, and the backslash of a \x that
-// stood there before becomes \x5c, so that the way back is open.
+// MarshalJSON writes v as JSON, with keys in order. A byte of a string or key that is not UTF-8
+// becomes the four characters \xNN, and the backslash of an existing \x becomes \x5c, so that the
+// conversion can be undone.
 func (v Value) MarshalJSON() ([]byte, error) { return v.appendJSON(nil) }
 
 func (v Value) appendJSON(dst []byte) ([]byte, error) {

@@ -154,8 +154,8 @@ func (p *parser) quoted() string {
 	return p.unescape(opened+1, p.pos-1)
 }
 
-// unescape returns the text from start to end with its escapes resolved. A
-// backslash before anything else than these only makes it stand for itself.
+// unescape returns the text from start to end with its escapes resolved. Before any other
+// character, a backslash is removed.
 func (p *parser) unescape(start, end int) string {
 	raw := p.src[start:end]
 	if strings.IndexByte(raw, '\\') < 0 {
@@ -205,8 +205,8 @@ func hex4(s string) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// singleQuoted reads a string in which a backslash is one, but before a quote and
-// at the end of a line, which goes with it.
+// singleQuoted reads a string in which a backslash is literal, except before a quote and at the
+// end of a line, which it removes.
 func (p *parser) singleQuoted() string {
 	var b []byte
 	opened := p.pos
@@ -232,7 +232,7 @@ func (p *parser) singleQuoted() string {
 	return ""
 }
 
-// heredocWord returns WORD if here begins the line end of <<WORD, and else "".
+// heredocWord returns WORD if the line ending in <<WORD begins here, otherwise "".
 func (p *parser) heredocWord() string {
 	rest, ok := strings.CutPrefix(p.src[p.pos:], "<<")
 	if !ok {
@@ -330,8 +330,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// isKeyStart takes a hyphen because the reference writes it, though libucl does
-// not read it.
+// isKeyStart accepts a hyphen because the reference writes it, though libucl does not read it.
 func isKeyStart(c byte) bool {
 	return isDigit(c) || isLetter(c) || c == '_' || c == '/' || c == '-' || c >= 0x80
 }

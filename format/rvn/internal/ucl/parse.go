@@ -60,8 +60,7 @@ func nesting(v Value) int {
 	return 1 + deepest
 }
 
-// A parser goes over src once, from left to right; only moreKeys looks ahead, to
-// the end of a line.
+// A parser reads src once, from left to right. Only moreKeys looks ahead, to the end of a line.
 type parser struct {
 	src   string
 	pos   int // the end of src, once there is an error
@@ -214,8 +213,8 @@ func (p *parser) elems() Value {
 // closing reports whether a container ends here, rightly or not.
 func (p *parser) closing() bool { return p.atEnd() || p.peek() == '}' || p.peek() == ']' }
 
-// delimiter reads over what separates v from what follows. Nothing need stand
-// after a container, nor before a closing bracket.
+// delimiter skips what separates v from what follows. No delimiter is needed after a container,
+// nor before a closing bracket.
 func (p *parser) delimiter(v Value) {
 	k := v.Kind()
 	if !p.separator() && !p.closing() && k != KindObject && k != KindArray {

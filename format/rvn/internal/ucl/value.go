@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Limits of what Parse takes and Append writes.
+// Limits of what Parse accepts and Append writes.
 const (
 	MaxText  = 512 << 10 // bytes; readers of packages refuse longer metadata
 	MaxDepth = 64        // arrays and objects within each other
@@ -35,7 +35,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", k)
 }
 
-// A Value is a tree that is not changed once it is made. The zero Value is null.
+// A Value is an immutable tree. The zero Value is null.
 type Value struct {
 	_ [0]func() // == would compare slices, and panic
 	v any       // nil, bool, int64, float64, string, []Value or []Member
@@ -76,12 +76,12 @@ func (v Value) Kind() Kind {
 	return KindNull
 }
 
-// Members returns the members of an object, in order, and nothing of any other
-// value. They are not to be changed.
+// Members returns the members of an object, in order, or nothing for any other value. They must
+// not be changed.
 func (v Value) Members() []Member { list, _ := v.v.([]Member); return list }
 
-// Elems returns the elements of an array, and nothing of any other value. They
-// are not to be changed.
+// Elems returns the elements of an array, or nothing for any other value. They must not be
+// changed.
 func (v Value) Elems() []Value { elems, _ := v.v.([]Value); return elems }
 
 // Get follows path through objects. It returns null where a key is missing.
@@ -122,8 +122,8 @@ func (v Value) Strings() ([]string, bool) {
 	return list, true
 }
 
-// With returns the object v with key set to val: in its place if v has it, else
-// at the end. What is not an object is taken for an empty one.
+// With returns the object v with key set to val: in its place if v has the key, otherwise at the
+// end. A value that is not an object is treated as an empty one.
 func (v Value) With(key string, val Value) Value {
 	list := slices.Clone(v.Members())
 	if i := indexKey(list, key); i >= 0 {
@@ -134,9 +134,8 @@ func (v Value) With(key string, val Value) Value {
 	return Object(list...)
 }
 
-// WithoutNulls returns v less every null in an array or object of it, and how
-// many those were. The reference packer leaves them out, for its package manager
-// complains of each.
+// WithoutNulls returns v without the nulls in its arrays and objects, and how many there were.
+// The reference packer omits them, because its package manager complains about each.
 func (v Value) WithoutNulls() (Value, int) {
 	dropped := 0
 	switch x := v.v.(type) {

@@ -13,9 +13,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Across tells of the journal, of the log of garbage collections, and of segments
-// that are referred to and not there. It comes after all other units. An error is one
-// of the source.
+// Across checks the journal, the log of garbage collections, and references to missing segments.
+// It must be called after all other units. It returns an error only if the source fails.
 func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	if slices.ContainsFunc(a.tars, func(t *unit) bool { return t.refs != nil }) {
 		a.known = table{} // there is no need for both
@@ -90,7 +89,7 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 	return head, ok, nil
 }
 
-// head looks at the one record that everything begins with.
+// head checks the record with which everything begins.
 func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 	p, _ := a.known.find(head.Segment)
 	x := a.tars[p.tar]
@@ -202,7 +201,7 @@ type bits []uint64
 func (b bits) has(i uint32) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bits) set(i uint32)      { b[i/64] |= 1 << (i % 64) }
 
-// from follows all references from a segment that is there, and tells of those to none.
+// from follows all references from an existing segment, and reports those to missing ones.
 func (r *reach) from(ctx context.Context, head tarfile.ID) error {
 	r.ok = true
 	p, _ := r.a.known.find(head)
@@ -293,7 +292,7 @@ func (r *reach) tell() {
 	}
 }
 
-// garbage tells, for each tar once, of references of segments that nothing needs.
+// garbage reports, once for each tar, references from segments that nothing needs.
 func (r *reach) garbage(ctx context.Context) error {
 	for i, x := range r.a.tars {
 		e, err := r.a.edges(ctx, i)
@@ -337,8 +336,8 @@ func (r *reach) garbage(ctx context.Context) error {
 	return nil
 }
 
-// compactedSince counts needed segments that a compaction wrote, from the newest of
-// the store to the one at root, or all. It returns the newest of them.
+// compactedSince counts needed segments that a compaction wrote, from the newest in the store to
+// the one at root, or all. It returns the newest of them.
 func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
 	for i, x := range r.a.tars {
 		for _, k := range slices.Backward(x.ByPosition()) {
@@ -384,7 +383,7 @@ func (a *Audit) edges(ctx context.Context, i int) (*edges, error) {
 	return e, nil
 }
 
-// targets is good until the next call.
+// targets is valid until the next call.
 func (e *edges) targets(ctx context.Context, i int) (tarfile.IDs, error) {
 	id := e.x.At(i).ID
 	if e.x.refs != nil {

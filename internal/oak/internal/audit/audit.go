@@ -20,15 +20,15 @@ type Source struct {
 	// finished is not a fault.
 	Written bool
 
-	// Tar opens a tar, which stays the caller's and open until the audit is over. A
-	// [*tarfile.NoIndex] comes with the object.
+	// Tar opens a tar. The caller owns it, and must keep it open until the audit is over. With a
+	// [*tarfile.NoIndex], the object is returned too.
 	Tar func(context.Context, repo.Tar) (store.Object, *tarfile.Tar, error)
 
 	// File opens another file of the directory, by its name there. Audit closes it.
 	File func(ctx context.Context, name string) (store.Object, error)
 }
 
-// An Audit looks at a repository. Its units may run in parallel, but Across comes last.
+// An Audit checks a repository. Its units may run in parallel, except that Across must be last.
 type Audit struct {
 	src     Source
 	tars    []*unit   // that count, newest first
@@ -50,7 +50,7 @@ type unit struct {
 	wrongGraph bool // by Segments
 }
 
-// Open opens all tars and gathers what their indexes say. An error is of the source.
+// Open opens all tars and collects their indexes. It returns an error only if the source fails.
 func Open(ctx context.Context, src Source) (*Audit, error) {
 	a := &Audit{src: src}
 	for _, letters := range src.Listing.Numbers() {
@@ -97,8 +97,8 @@ func (a *Audit) isWritten(x *unit) bool {
 	return a.src.Written && x.t == nil && x.damage == nil && x.Number == a.tars[0].Number
 }
 
-// Unfinished does what Segments does with the tars that are being written: without their
-// segments nothing could be said of the newest revision.
+// Unfinished does what Segments does for the tars that are being written. Without their segments
+// nothing could be determined about the newest revision.
 func (a *Audit) Unfinished(ctx context.Context, report func(Problem)) error {
 	for i, x := range a.tars {
 		if a.isWritten(x) {
@@ -110,7 +110,7 @@ func (a *Audit) Unfinished(ctx context.Context, report func(Problem)) error {
 	return nil
 }
 
-// Len is how many tars have units of their own.
+// Len returns the number of tars with units of their own.
 func (a *Audit) Len() int { return len(a.tars) }
 
 // unread reports whether there are tars whose segments are not known.
@@ -148,7 +148,7 @@ func newTable(tars []*unit) table {
 	slices.SortFunc(b.rows, func(x, y row) int {
 		return cmp.Or(x.compare(y), cmp.Compare(x.tar, y.tar), cmp.Compare(y.entry, x.entry))
 	})
-	// Ids are random: few buckets have more than some rows.
+	// IDs are random, so few buckets have more than a few rows.
 	b.shift = 64
 	for n := 4; n < len(b.rows); n *= 2 {
 		b.shift--

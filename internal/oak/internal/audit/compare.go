@@ -80,7 +80,7 @@ func (c *comparison) edges(e tarfile.Entry, s *segment.Segment) {
 	}
 }
 
-// sorted appends ids in order, none twice.
+// sorted appends IDs in order, without duplicates.
 func sorted(to []tarfile.ID, ids tarfile.IDs) []tarfile.ID {
 	for id := range ids.All() {
 		to = append(to, id)

@@ -85,7 +85,7 @@ type Problem struct {
 	What       string // is found, and expected
 }
 
-// ofAClass is how many problems of a class a unit tells: a file could have millions.
+// ofAClass is how many problems of a class a unit reports, because a file could have millions.
 const ofAClass = 1000
 
 type teller struct {

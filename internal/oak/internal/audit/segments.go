@@ -65,12 +65,12 @@ type segmentsCheck struct {
 	compare *comparison
 	e       tarfile.Entry     // that is looked at
 	found   []tarfile.Problem // of header, checksum, padding and segment: a few
-	// The same for all entries, since a closure for each costs more than most checks.
+	// This is shared by all entries, because a closure for each costs more than most checks.
 	find   func(tarfile.Problem)
 	record func(segment.Problem)
 }
 
-// entry tells of one entry: b is header, segment and zeros.
+// entry checks one entry: b is header, segment and zeros.
 func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []byte) error {
 	data := b[tarfile.BlockSize:][:e.Len]
 	c.e, c.found = e, c.found[:0]
@@ -147,7 +147,7 @@ type window struct {
 	off  int64
 }
 
-// at returns n bytes, until the next call.
+// at returns n bytes, which are valid until the next call.
 func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	end := w.off + int64(len(w.b))
 	if off < w.off || off+int64(n) > end {
@@ -168,7 +168,7 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 	return w.b[off-w.off:][:n], nil
 }
 
-// scan looks for the segments of a tar that a recovery would find.
+// scan finds the segments of a tar that a recovery would find.
 func (x *unit) scan(ctx context.Context, t *teller, newest, written bool) error {
 	var found []tarfile.Entry
 	refs := map[tarfile.ID]tarfile.IDs{}

@@ -16,13 +16,13 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// mostListed is how many segments are listed: some 2 TB of them, in a gigabyte of memory.
+// mostListed limits how many segments are listed: some 2 TB of them, in a gigabyte of memory.
 const mostListed = 8 << 20
 
-// atOnce is how many requests are under way.
+// atOnce is how many requests run concurrently.
 const atOnce = 16
 
-// A Listing is what lies below the folder of a store. The zero value is empty.
+// A Listing lists the objects below the folder of a store. The zero value is empty.
 type Listing struct {
 	Parts []File // of the journal, the oldest first; after Settle
 
@@ -38,7 +38,7 @@ type File struct {
 	Marked bool // a part of the journal has its last line among its metadata, too
 }
 
-// An Archive is what would be a tar. Its segments are in the order of their numbers.
+// An Archive is presented as a tar. Its segments are in the order of their numbers.
 type Archive struct {
 	Name   string
 	Closed bool
@@ -47,7 +47,7 @@ type Archive struct {
 	Unseen int
 	// Gap is the number of the first missing segment that others follow, or -1.
 	Gap int
-	// Ignored is how many blobs look like segments and are none.
+	// Ignored is how many blobs look like segments but are not.
 	Ignored int
 
 	segments         []blob
@@ -65,8 +65,8 @@ type blob struct {
 	unseen bool // it was listed with metadata, and they are not its own
 }
 
-// Add takes an object's name, below the folder of the store, if it is of an archive
-// or a part of the journal. headers are nil where a listing has none.
+// Add adds an object's name, below the folder of the store, if the object belongs to an archive
+// or is a part of the journal. headers is nil if a listing has none.
 func (l *Listing) Add(name string, size int64, headers map[string]string) (taken bool, err error) {
 	dir, base, below := strings.Cut(name, "/")
 	if !below {
@@ -117,8 +117,8 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 	return true, nil
 }
 
-// Settle ends a listing and returns the archives that are there: one without a first
-// segment is none, for Oak either.
+// Settle ends a listing and returns its archives. An archive without a first segment does not
+// count, as in Oak.
 func (l *Listing) Settle() (all []*Archive) {
 	slices.SortFunc(l.Parts, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	for name, a := range l.archives {
@@ -156,7 +156,7 @@ func (a *Archive) settle() {
 	a.end = at
 }
 
-// blocks is how many bytes n take in a tar.
+// blocks returns how many bytes n bytes take in a tar.
 func blocks(n int64) int64 {
 	return (n + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
@@ -172,8 +172,8 @@ func (l *Listing) Archive(name string) *Archive {
 // Any reports whether there is anything of such a store.
 func (l *Listing) Any() bool { return len(l.archives) > 0 || len(l.Parts) > 0 }
 
-// Entries are the segments, in the order in which they were written, with their places in
-// the tar that the archive is shown as.
+// Entries returns the segments in the order in which they were written, with their places in the
+// tar that presents the archive.
 func (a *Archive) Entries() []tarfile.Entry {
 	all := make([]tarfile.Entry, len(a.segments))
 	for i, b := range a.segments {
@@ -182,13 +182,13 @@ func (a *Archive) Entries() []tarfile.Entry {
 	return all
 }
 
-// Number is that of the i-th segment. It is seen if Oak finds it by its metadata, or where
-// listings have none.
+// Number returns the number of the i-th segment. seen reports whether Oak finds it by its
+// metadata; it is also true if listings have no metadata.
 func (a *Archive) Number(i int) (number int, seen bool) {
 	return int(a.segments[i].number), !a.segments[i].unseen
 }
 
-// BlobOf is the name of the blob of the i-th segment, in the folder of the store.
+// BlobOf returns the name of the blob of the i-th segment, in the folder of the store.
 func (a *Archive) BlobOf(i int) string {
 	return a.Name + "/" + BlobName(int(a.segments[i].number), a.segments[i].ID)
 }
@@ -208,7 +208,7 @@ func (a *Archive) At(pos int64) (name string, off int64) {
 	return a.Name, -1
 }
 
-// at is the segment that is at pos, or the next one.
+// at returns the segment at pos, or the next one.
 func (a *Archive) at(pos int64) int {
 	i, _ := slices.BinarySearchFunc(a.segments, pos, func(b blob, pos int64) int {
 		if b.Pos+blocks(int64(b.Len)) <= pos {
@@ -219,7 +219,7 @@ func (a *Archive) at(pos int64) int {
 	return i
 }
 
-// Beside are the blobs of an archive that are no segments.
+// Beside returns the blobs of an archive that are not segments.
 func (a *Archive) Beside() (all []File) {
 	for base, size := range a.sizes {
 		all = append(all, File{Name: a.Name + "/" + base, Size: size})
@@ -228,7 +228,7 @@ func (a *Archive) Beside() (all []File) {
 	return all
 }
 
-// Blobs are all the objects of an archive.
+// Blobs returns all objects of an archive.
 func (a *Archive) Blobs() []File {
 	all := a.Beside()
 	if a.Closed {
@@ -240,7 +240,7 @@ func (a *Archive) Blobs() []File {
 	return all
 }
 
-// SizeOf is how long the blob of an archive with that end is, or -1.
+// SizeOf returns the size of the archive's blob with that suffix, or -1.
 func (a *Archive) SizeOf(end string) int64 {
 	if n, ok := a.sizes[a.Name+end]; ok {
 		return n
@@ -319,5 +319,5 @@ func readAt(ctx context.Context, st store.Store, name string, p []byte, off int6
 	return errors.Join(o.ReadAt(ctx, p, off), o.Close())
 }
 
-// epoch is the time in headers that are made.
+// epoch is the time in generated headers.
 var epoch = time.Unix(0, 0)

@@ -21,13 +21,13 @@ const (
 	Index    = ".idx"
 )
 
-// MostSegments is how many segments an archive has at most: their numbers have four digits.
+// MostSegments is the largest number of segments in an archive: their numbers have four digits.
 const MostSegments = 1 << 16
 
-// BlobName is the name of a segment's blob in the folder of its archive.
+// BlobName returns the name of a segment's blob in the folder of its archive.
 func BlobName(number int, id segment.ID) string { return fmt.Sprintf("%04x.%s", number, id) }
 
-// ParseBlobName reads what [BlobName] writes, and nothing else.
+// ParseBlobName parses what [BlobName] returns, and nothing else.
 func ParseBlobName(name string) (number int, id segment.ID, ok bool) {
 	digits, text, _ := strings.Cut(name, ".")
 	n, err := strconv.ParseUint(digits, 16, 16)
@@ -41,10 +41,10 @@ func ParseBlobName(name string) (number int, id segment.ID, ok bool) {
 // journalPart is the name of a part of the journal, which come in the order of their names.
 var journalPart = regexp.MustCompile(`^journal\.log\.[0-9]{3,9}$`)
 
-// JournalPart is the name of the part with that number.
+// JournalPart returns the name of the part with the given number.
 func JournalPart(number int) string { return fmt.Sprintf("journal.log.%03d", number) }
 
-// PartNumber is the number of a part of that name.
+// PartNumber returns the number of the part with the given name.
 func PartNumber(name string) int {
 	n, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:])
 	return n
@@ -53,8 +53,8 @@ func PartNumber(name string) int {
 // lastEntry is the header of a part of the journal that has its last line.
 const lastEntry = store.MetaHeader + "lastentry"
 
-// Names of a blob's metadata. Case is kept for readers that look for it; on the way back
-// it is small.
+// Names of a blob's metadata. Their case is kept for readers that depend on it; stores return
+// them in lower case.
 const (
 	metaType       = "type"
 	metaUUID       = "uuid"
@@ -66,7 +66,7 @@ const (
 	typeSegment = "segment"
 )
 
-// Metadata are those that the blob of a segment has.
+// Metadata returns the metadata of a segment's blob.
 func Metadata(number int, e tarfile.Entry) map[string]string {
 	return map[string]string{
 		store.MetaHeader + metaType:       typeSegment,
@@ -90,8 +90,8 @@ func parseMetadata(headers map[string]string, number int, id segment.ID) (g segm
 	return segment.Generation{Gen: int32(gen), Full: int32(full), Compacted: strings.EqualFold(get(metaCompacted), "true")}, true
 }
 
-// indexRow is how long a row of an index is: id, number, length, generation, full
-// generation, compacted.
+// indexRow is the length of a row of an index: ID, number, length, generation, full generation,
+// compacted.
 const indexRow = 33
 
 // AppendRow appends a row of an index.

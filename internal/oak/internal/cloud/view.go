@@ -50,7 +50,7 @@ func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
 	return v.Store.Open(ctx, name)
 }
 
-// JournalSize is how long the parts of the journal are together.
+// JournalSize returns the total size of the parts of the journal.
 func JournalSize(parts []File) (n int64) {
 	for _, p := range parts {
 		n += p.Size
@@ -65,7 +65,7 @@ type piece struct {
 	bytes  []byte
 }
 
-// made is an object that is put together of others.
+// made is an object that is composed of others.
 type made struct {
 	st   store.Store
 	name string
@@ -135,13 +135,13 @@ func (a *Archive) parts(dir string) (all []piece, end int64) {
 // openTail is what follows the segments of an archive that is not closed: zeros.
 const openTail = 2 * tarfile.BlockSize
 
-// TailLen is how much of a closed archive's end is not read from blobs.
+// TailLen returns how many bytes at a closed archive's end are not read from blobs.
 func (a *Archive) TailLen() int {
 	const footer = 16
 	return tarfile.BlockSize + int(blocks(int64(len(a.segments)*indexRow+footer))) + 2*tarfile.BlockSize
 }
 
-// Size is how long the tar is that the archive is shown as.
+// Size returns the size of the tar that presents the archive.
 func (a *Archive) Size() int64 {
 	if !a.Closed {
 		return a.end + openTail

@@ -19,8 +19,8 @@ import (
 type Options struct {
 	Depth    int               // how deep a tree may be; 0 is 1000
 	Progress func(nodes int64) // if not nil, is called as nodes are written
-	// Shared reports whether records of a segment are in the other store, too, and are
-	// to be referred to there. Nil is that none are.
+	// Shared reports whether records of a segment are in the other store too, and are to be
+	// referred to there. If it is nil, none are.
 	Shared func(segment.ID) bool
 }
 
@@ -39,9 +39,8 @@ type Copier struct {
 	values     []segment.NewValue
 }
 
-// New returns a Copier. bulk must see to it that a bulk segment is in the new store,
-// before data segments that are written later; it is called for a segment as often as
-// values lie in it.
+// New returns a Copier. bulk must ensure that a bulk segment is in the new store before data
+// segments that are written later. It is called for a segment once for each value in it.
 func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, segment.ID) error, o Options) *Copier {
 	if o.Depth == 0 {
 		o.Depth = 1000
@@ -63,7 +62,8 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("/%s: %v", e.Path, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Node copies a node and all below it. What cannot be read is an *[Error].
+// Node copies a node and everything below it. If something cannot be read, the error is an
+// *[Error].
 func (c *Copier) Node(ctx context.Context, id segment.RecordID) (segment.RecordID, error) {
 	return c.node(ctx, id, 0)
 }
@@ -114,7 +114,7 @@ func (c *Copier) node(ctx context.Context, id segment.RecordID, depth int) (segm
 	return is, nil
 }
 
-// children copies the children of a node, which are in the order of maps as they are.
+// children copies the children of a node, which are already in the order of maps.
 func (c *Copier) children(ctx context.Context, n segment.Node, depth int) iter.Seq2[segment.Child, error] {
 	return func(yield func(segment.Child, error) bool) {
 		for e, err := range n.Children(ctx) {
@@ -132,7 +132,8 @@ func (c *Copier) children(ctx context.Context, n segment.Node, depth int) iter.S
 	}
 }
 
-// Without copies a node and all below it, with an empty node for its child of a name.
+// Without copies a node and everything below it, with an empty node in place of the child called
+// name.
 func (c *Copier) Without(ctx context.Context, id segment.RecordID, name string) (segment.RecordID, error) {
 	empty, err := c.to.Node(ctx, segment.NewNode{})
 	if err != nil {
@@ -152,7 +153,7 @@ func (c *Copier) Without(ctx context.Context, id segment.RecordID, name string) 
 	return c.Node(ctx, id)
 }
 
-// below makes the error of a part one of the whole.
+// below adds the path of a part to its error.
 func below(name string, err error) error {
 	e, ok := err.(*Error)
 	if !ok {
@@ -272,10 +273,10 @@ func (c *Copier) blocks(ctx context.Context, blocks segment.List, left int64) it
 	}
 }
 
-// mostKnown is how many records are known again, in 8 bytes each.
+// mostKnown is how many copied records are remembered, in 8 bytes each.
 const mostKnown = 4 << 20
 
-// mostNumber is above the number of any record: a segment has no room for so many.
+// mostNumber is above the number of any record, because a segment has no room for so many.
 const mostNumber = segment.MaxSize / 9
 
 // known maps records to their copies, by the segments that they were in. Above its limit it
@@ -288,7 +289,7 @@ type known struct {
 	index    map[segment.ID]int32
 }
 
-// A place is a record of the new store. Where none is known it is zero.
+// A place is a record of the new store. It is zero if the record is not known.
 type place struct {
 	segment int32 // in made, from 1
 	record  int32

@@ -127,7 +127,7 @@ func (w *Writer) file(ctx context.Context, name string, content []byte) error {
 	return err
 }
 
-// Abort gives up the open tar. Those before it are the stage's.
+// Abort discards the open tar. The stage discards those before it.
 func (w *Writer) Abort() error {
 	if w.out == nil {
 		return nil

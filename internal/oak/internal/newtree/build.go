@@ -12,7 +12,7 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// A build goes through the rows of a tree once. After an error there are no more rows.
+// A build reads the rows of a tree once. After an error there are no more rows.
 type build struct {
 	*Tree
 	next  func() (sorter.Row, error, bool)
@@ -55,12 +55,12 @@ func (w *build) advance(ctx context.Context) {
 	w.fail(err)
 }
 
-// at reports whether a prefix begins the row's key, and is not all of it.
+// at reports whether a prefix begins the row's key, but is not the whole key.
 func (w *build) at(prefix []byte) bool {
 	return w.more && len(w.row.Key) > len(prefix) && bytes.HasPrefix(w.row.Key, prefix)
 }
 
-// node writes the node of a path, whose rows are next, with all below it.
+// node writes the node of a path, whose rows are next, with everything below it.
 func (w *build) node(ctx context.Context, path []byte) segment.RecordID {
 	var p gathered
 	known := len(path) == 0 // the root is in no folder: it is bare
@@ -137,7 +137,7 @@ func (w *build) children(ctx context.Context, path []byte, first segment.Child) 
 	}
 }
 
-// gathered are the properties of a node, as they come.
+// gathered are the properties of a node that have been read.
 type gathered struct {
 	fallback []segment.NewProperty
 	all      []segment.NewProperty
@@ -225,7 +225,7 @@ func (w *build) head(ctx context.Context, name string, key []byte) segment.NewPr
 	return p
 }
 
-// elements goes through the values of a property. None may be missing.
+// elements yields the values of a property. None may be missing.
 func (w *build) elements(ctx context.Context, p segment.NewProperty, key []byte, most uint64, asText bool) iter.Seq[segment.NewValue] {
 	return func(yield func(segment.NewValue) bool) {
 		i := uint64(0)

@@ -39,13 +39,13 @@ type Tree struct {
 	err  error  // what is written is no tree any more
 }
 
-// longestPath bounds the names of a path, as they are in a key.
+// longestPath limits the names of a path, in the form that they have in a key.
 const longestPath = 256 << 10
 
-// ErrPath is a path that no tree may have.
+// ErrPath means that a path cannot be in a tree.
 var ErrPath = errors.New("not a path of a tree")
 
-// New returns an empty tree, whose records b will get. Flushing b is the caller's.
+// New returns an empty tree, whose records are written to b. The caller must flush b.
 func New(b *segment.Builder, o Options) *Tree {
 	if o.Depth == 0 {
 		o.Depth = 1000
@@ -79,10 +79,10 @@ const (
 // A Value is a value of a property, or what the value will be made of.
 type Value struct{ b []byte } // form, then what belongs to it
 
-// External is a binary that a data store has.
+// External returns the value of a binary in a data store.
 func External(blobID string) Value { return Value{append([]byte{externalForm}, blobID...)} }
 
-// Record is a value that was written.
+// Record returns a value that has been written already.
 func Record(id segment.RecordID) Value {
 	return Value{binary.BigEndian.AppendUint32(append([]byte{recordForm}, id.Segment[:]...), uint32(id.Number))}
 }
@@ -154,7 +154,7 @@ func (t *Tree) Node(ctx context.Context, path []string, properties []segment.New
 	return t.add(path, rowNode, binary.BigEndian.AppendUint64(nil, t.told), appendTexts(nil, texts))
 }
 
-// mostTexts is how much of a node's properties waits together for it.
+// mostTexts limits how much of a node's properties is kept to be written together with it.
 const mostTexts = 16 << 10
 
 func (t *Tree) property(ctx context.Context, path []string, p segment.NewProperty) error {
@@ -194,14 +194,14 @@ func (t *Tree) Set(path []string, p Property, v Value) error {
 	return t.setHead(path, p, singleHead, v.b)
 }
 
-// SetElement gives a property of a node, which may have any number of values, one of
-// them. They come in any order; without [Tree.SetElements] they are nothing.
+// SetElement sets one of the values of a property, which may have any number of them. They may be
+// set in any order. Without [Tree.SetElements] they are ignored.
 func (t *Tree) SetElement(path []string, name string, i int, v Value) error {
 	key := append(segment.AppendMapKey(nil, name), rowElement)
 	return t.add(path, rowProperty, binary.BigEndian.AppendUint64(key, uint64(i)), v.b)
 }
 
-// All is for [Tree.SetElements] all that there are.
+// All, passed to [Tree.SetElements], means all values that were set.
 const All = 1<<63 - 1
 
 // SetElements makes a property of a node of the first n of its elements.
@@ -237,7 +237,7 @@ func appendTexts(b []byte, properties []segment.NewProperty) []byte {
 	return b
 }
 
-// readTexts reads what appendTexts wrote. It returns false if it is something else.
+// readTexts reads what appendTexts wrote. It returns false for anything else.
 func readTexts(b []byte) (all []segment.NewProperty, ok bool) {
 	for len(b) > 0 {
 		p := segment.NewProperty{Type: segment.PropertyType(b[0]), Values: make([]segment.NewValue, 1)}
@@ -344,7 +344,7 @@ func NewIDs() *IDs {
 	return s
 }
 
-// Input adds to what names depend on.
+// Input adds to what the IDs are derived from.
 func (s *IDs) Input(parts ...[]byte) {
 	var n [8]byte
 	for _, p := range parts {
@@ -364,7 +364,7 @@ func (s *IDs) Bulk(content []byte) [16]byte {
 	return s.name(sum[:])
 }
 
-// name differs each time: two segments of one content have two names.
+// name returns a different ID each time, so two segments with the same content have two IDs.
 func (s *IDs) name(of []byte) [16]byte {
 	s.made++
 	sum := blake3.Sum256(binary.BigEndian.AppendUint64(of, s.made))

@@ -13,7 +13,8 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// maxLine is how long a line can be: what an Encoder puts into one, and a megabyte of names.
+// maxLine is the length of the longest line: what an Encoder writes into one, and a megabyte of
+// names.
 const maxLine = 16 << 20
 
 // An Error reports which line is not valid in an export, and why.
@@ -45,7 +46,7 @@ const (
 	Missing            // nowhere: it was lost
 )
 
-// A Value is one of a property's.
+// A Value is one of a property's values.
 type Value struct {
 	Kind    ValueKind
 	Content string
@@ -76,7 +77,7 @@ const (
 	ElementItem                     // the content of one of several values, of any node: no export has it
 )
 
-// An Item is a part of an export. Behind a node come its long arrays and contents, in order.
+// An Item is a part of an export. A node is followed by its long arrays and contents, in order.
 type Item struct {
 	Kind       ItemKind
 	Path       string // as it is written
@@ -91,7 +92,8 @@ type Item struct {
 	Content  io.Reader // of a ContentItem or an ElementItem, valid until the next Item is requested
 }
 
-// A Decoder reads what an Encoder wrote. It holds a line. It is not for parallel use.
+// A Decoder reads what an Encoder wrote. It keeps one line in memory. It must not be used in
+// parallel.
 type Decoder struct {
 	r       *bufio.Reader
 	line    []byte
@@ -212,7 +214,7 @@ type content struct {
 	err  error
 }
 
-// Read reads the content as it is stored. A lost part is a *Lost, and reading may go on.
+// Read reads the stored content. A lost part is a *Lost error, after which reading can continue.
 func (c *content) Read(p []byte) (int, error) {
 	for c.left == "" {
 		switch {
@@ -311,7 +313,7 @@ func (d *Decoder) parse() (l line, err error) {
 	return l, nil
 }
 
-// paired reports whether escaped surrogates are in pairs: others mean nothing in UTF-8.
+// paired reports whether all escaped surrogates are in pairs; others have no meaning in UTF-8.
 func paired(b []byte) bool {
 	want := false // a low one
 	for {
@@ -353,7 +355,7 @@ const (
 	hasText
 )
 
-// A line is an object of any form.
+// A line is an object of any kind.
 type line struct {
 	has        int
 	path       string
@@ -496,7 +498,7 @@ func (p *parser) property(x *Property) error {
 	return nil
 }
 
-// members are those of an object that is a value.
+// members are the members of an object that is a value.
 type members struct {
 	has    string // their keys, with blanks between them, in the order of the format
 	length int64

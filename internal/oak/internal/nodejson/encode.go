@@ -30,13 +30,13 @@ func (l *Lost) Error() string { return l.What }
 
 // Options say how nodes are written.
 type Options struct {
-	// Name is how the name of a property is written, as UTF-8.
+	// Name returns the written form of a property's name, as UTF-8.
 	Name func(string) string
 	// Lost returns the damage that an error reports. Any other error ends the writing.
 	Lost func(error) (Lost, bool)
-	// NoBinaries leaves out what binaries contain.
+	// NoBinaries omits the contents of binaries.
 	NoBinaries bool
-	// Limit is about how long a line is; 0 is a megabyte.
+	// Limit is about how long a line may be; 0 is a megabyte.
 	Limit int
 }
 
@@ -55,7 +55,7 @@ type Encoder struct {
 	err  error // the first; nothing is written after it
 }
 
-// form is what an Encoder writes values for.
+// form is the purpose for which an Encoder writes values.
 type form uint8
 
 const (
@@ -63,7 +63,7 @@ const (
 	object             // what does not fit is left out
 )
 
-// rest is what does not fit a line: value i of a property, or all of them.
+// rest is what does not fit into a line: value i of a property, or all of them.
 type rest struct {
 	p     segment.Property
 	value segment.Value
@@ -135,7 +135,7 @@ func (e *Encoder) begin(path string) {
 	e.b = AppendString(e.b, path)
 }
 
-// end ends a line, and writes it and what follows it.
+// end ends a line, writes it, and then writes what follows it.
 func (e *Encoder) end(ctx context.Context) {
 	e.write()
 	// What follows has lines of its own, which may announce more lines.
@@ -161,7 +161,7 @@ func (e *Encoder) write() {
 	}
 }
 
-// AppendMembers appends what damage took as members of an object.
+// AppendMembers appends what is lost because of damage, as members of an object.
 func (l *Lost) AppendMembers(b []byte) []byte {
 	b = AppendString(append(b, `"lost":`...), l.What)
 	if l.Segment != "" {
@@ -216,7 +216,7 @@ func (e *Encoder) body(ctx context.Context, p segment.Property, lost error) {
 	e.b = append(e.b, '}')
 }
 
-// array appends all values if they fit the line.
+// array appends all values if they fit into the line.
 func (e *Encoder) array(ctx context.Context, p segment.Property) {
 	start, follow, lost := len(e.b), len(e.rest), e.lost
 	if p.Len() <= arrayValues {
@@ -234,7 +234,8 @@ func (e *Encoder) array(ctx context.Context, p segment.Property) {
 	}
 }
 
-// some appends values, at least one, until the line has a length, and returns up to which.
+// some appends at least one value, until the line has a certain length, and returns where it
+// stopped.
 func (e *Encoder) some(ctx context.Context, p segment.Property, from, limit int) (i int) {
 	for i = from; e.err == nil && i < p.Len() && i < from+arrayValues && (i == from || len(e.b) < limit); i++ {
 		if i > from {
@@ -247,7 +248,8 @@ func (e *Encoder) some(ctx context.Context, p segment.Property, from, limit int)
 	return i
 }
 
-// value appends a value: alone as members of its property's object, else as an element.
+// value appends a value. A single one becomes members of its property's object, others become
+// elements.
 func (e *Encoder) value(ctx context.Context, p segment.Property, i int, v segment.Value, lost error, alone bool) {
 	if lost == nil && p.Type != segment.Binary && !e.tooLong(v) {
 		if lost = e.read(ctx, v, 0, v.Len()); lost == nil && utf8.Valid(e.text) {
@@ -272,7 +274,7 @@ func (e *Encoder) tooLong(v segment.Value) bool {
 	return v.Len() > int64(max(e.least(), e.most-len(e.b)))
 }
 
-// least is how long a value can be that is always in the line.
+// least is the length up to which a value is always in the line.
 func (e *Encoder) least() int {
 	if e.form == object {
 		return min(inlineBytes, cmp.Or(e.o.Limit, inlineBytes))
@@ -402,7 +404,7 @@ func (e *Encoder) wholeRunes(last bool) bool {
 	return true
 }
 
-// escaped are the bytes that a JSON string cannot have as they are.
+// escaped are the bytes that must be escaped in a JSON string.
 var escaped = func() (t [256]bool) {
 	for c := range ' ' {
 		t[c] = true

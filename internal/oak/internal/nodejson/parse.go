@@ -11,15 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// A parser reads a line of JSON, as much of JSON as an export has: objects and arrays
-// of known shapes, strings, numbers that count, and true.
+// A parser reads a line of JSON. It supports only what an export has: objects and arrays of known
+// shapes, strings, counts, and true.
 type parser struct {
 	b   []byte // UTF-8, with surrogates in pairs
 	at  int
 	err error // the first; what is read after it means nothing
 }
 
-// peek returns the byte that is next, 0 if there is none.
+// peek returns the next byte, or 0 if there is none.
 func (p *parser) peek() byte {
 	for ; p.at < len(p.b); p.at++ {
 		switch c := p.b[p.at]; c {
@@ -190,7 +190,7 @@ func codeUnit(raw []byte) (r rune, rest []byte, ok bool) {
 	return rune(n), raw[5:], err == nil
 }
 
-// quoted is raw for a value, which may be none.
+// quoted is raw for a value, which may be missing.
 func (p *parser) quoted() []byte {
 	if p.err == nil && p.peek() != '"' {
 		p.wrong("a string")

@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// LastNode finds where the last node of an export begins that was broken off: its own
-// line, for what follows it may not be there. Where there is none, off is 0 and path
-// is empty.
+// LastNode finds where the last node begins in an interrupted export. off is where the node's own
+// line begins, because what follows it may be missing. If there is no node, off is 0 and path is
+// empty.
 func LastNode(r io.ReaderAt, size int64) (path string, off int64, err error) {
 	end, err := lineStart(r, size)
 	if err == nil && end == 0 {
@@ -42,7 +42,7 @@ func tornBeginning(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// lineStart is where the line begins that has the byte before end, or would.
+// lineStart returns where the line begins that contains the byte before end, or would contain it.
 func lineStart(r io.ReaderAt, end int64) (int64, error) {
 	window := make([]byte, 64<<10)
 	for at := end; at > 0; {
@@ -61,7 +61,7 @@ func lineStart(r io.ReaderAt, end int64) (int64, error) {
 	return 0, nil
 }
 
-// beginning reads about as much of a line as tells whether it begins a node.
+// beginning reads about as much of a line as is needed to see whether it begins a node.
 func beginning(r *io.SectionReader) (path string, node bool, err error) {
 	for most := int64(4 << 10); ; most *= 4 {
 		b := make([]byte, min(most, r.Size()))

@@ -29,7 +29,7 @@ type account struct {
 	lost   int64
 }
 
-// A span is those of the losses that are of properties of one node.
+// A span is the range of losses that belong to properties of one node.
 type span struct{ from, to int }
 
 // A place is where something is damaged.
@@ -126,7 +126,7 @@ func (a *account) below(n segment.Node, path string) (lost bool, err error) {
 			if err := a.node(e.Value, a.under(path, e.Name)); err != nil {
 				return err
 			}
-			// What is pending yet is an ancestor of itself, or too deep.
+			// What is still pending is its own ancestor, or too deep.
 			lost = lost || a.p.nodes.get(e.Value) != good
 		}
 		some = some[:0]

@@ -17,8 +17,8 @@ const (
 	sparseSize = 64  // bytes that a record takes that is in no page
 )
 
-// marks has the states of records, by segment. When it is full it forgets the
-// segments that it has known longest.
+// marks has the states of records, by segment. When it is full, it forgets the segments that it
+// has had longest.
 type marks struct {
 	limit, used int
 	pages       map[segment.ID]*page
@@ -94,7 +94,7 @@ func (m *marks) set(id segment.RecordID, s state) {
 	}
 }
 
-// settle makes of all that is pending something else.
+// settle changes everything that is pending to another state.
 func (m *marks) settle(as state) {
 	for _, p := range m.changed {
 		p.changed = false

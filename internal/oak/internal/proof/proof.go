@@ -15,23 +15,23 @@ type Options struct {
 	// Binaries means that each block of a binary is read. Otherwise only the existence of the
 	// segments that should contain the blocks is checked.
 	Binaries bool
-	// Bulk reads a segment of bare bytes, for nothing but to prove that it can be
-	// read; nil is the Reader.
+	// Bulk reads a segment of bare bytes, only to verify that it can be read. If it is nil, the
+	// Reader does that.
 	Bulk func(context.Context, segment.ID) error
 	// Each reports every node and property that leads to a damaged place.
 	Each bool
-	// Workers is how many goroutines prove properties; 0 is one for each core.
+	// Workers is how many goroutines verify properties; 0 is one for each core.
 	Workers int
 	// Depth is how many levels a tree may have; 0 is 1000.
 	Depth int
 	// Memory is how many bytes the marks may take; 0 is 64 MiB.
 	Memory int
-	// Name writes the name of a child as an element of a path, which may be the
-	// first. Nil writes it as it is.
+	// Name converts the name of a child to an element of a path; first means that it is the first
+	// element. If Name is nil, names are not changed.
 	Name func(name string, first bool) string
 }
 
-// A Prover proves trees of one store. It is not for parallel use.
+// A Prover verifies trees of one store. It must not be used in parallel.
 type Prover struct {
 	r     *segment.Reader
 	o     Options
@@ -59,7 +59,7 @@ func New(r *segment.Reader, o Options) *Prover {
 	return &Prover{r: r, o: o, nodes: newMarks(o.Memory / 4 * 3), values: newMarks(o.Memory / 8), bulk: map[segment.ID]struct{}{}}
 }
 
-// A Result is what came of a proof.
+// A Result is the result of a proof.
 type Result struct {
 	Whole bool
 	Nodes int64 // that were read: not those known from before
@@ -75,12 +75,12 @@ type Loss struct {
 	Others   int // how many other nodes and properties lead to the place
 }
 
-// Tree proves that all below a node can be read. If report is not nil it gets each
-// damaged place once, in the order of the tree, with the first path by which it is
-// reached; path is that of the node. Only the first mostPlaces are known again
-// when they are met once more.
+// Tree verifies that everything below a node can be read. If report is not nil, it is called with
+// each damaged place once, in the order of the tree, with the first path by which it is reached.
+// path is the path of the node. Only the first mostPlaces places are recognized when they are
+// reached again.
 //
-// The error is of the store, or the caller: damage is no error.
+// Damage is not an error. Tree returns an error only for a failure of the store or the caller.
 func (p *Prover) Tree(ctx context.Context, id segment.RecordID, path string, report func(Loss)) (Result, error) {
 	switch s := p.nodes.get(id); {
 	case s == good:

@@ -12,7 +12,7 @@ import (
 const (
 	// someChildren is how many children are kept while the nodes below them are visited.
 	someChildren = 1024
-	// handful is how many nodes are handed to a goroutine at once.
+	// handful is how many nodes are passed to a goroutine at once.
 	handful = 64
 )
 
@@ -70,7 +70,7 @@ func (s *scan) prove(ctx context.Context, nodes []segment.Node) error {
 	return nil
 }
 
-// collect marks what others have found to be bad.
+// collect marks what other goroutines have found to be damaged.
 func (s *scan) collect() {
 	s.mu.Lock()
 	bad := s.bad
@@ -202,7 +202,7 @@ func (p *Prover) Own(ctx context.Context, n segment.Node, lost func(property str
 	return nil
 }
 
-// Property proves the values of a property. The first that is damaged is the error.
+// Property verifies the values of a property. The error is the first damage.
 func (p *Prover) Property(ctx context.Context, prop segment.Property) error {
 	if !prop.Multi {
 		v, err := prop.At(ctx, 0)

@@ -15,7 +15,7 @@ import (
 // A Revision names a record: a root of the tree.
 type Revision = segment.RecordID
 
-// ParseRevision reads what [segment.ParseRecordID] does.
+// ParseRevision parses the same form as [segment.ParseRecordID].
 func ParseRevision(s string) (Revision, error) {
 	r, err := segment.ParseRecordID(s)
 	if err != nil {
@@ -37,9 +37,9 @@ func AppendLine(b []byte, r Revision, millis int64) []byte {
 	return fmt.Appendf(b, "%s root %d\n", r, millis)
 }
 
-// Entries gives the lines of a journal, the newest first. A line that Oak skips is an
-// [*Error], and others follow; any other error is of the store and
-// the last. Empty lines, which Oak's compaction writes, are nothing.
+// Entries yields the lines of a journal, the newest first. A line that Oak skips is an [*Error],
+// and others follow. Any other error comes from the store and is the last. Empty lines, which
+// Oak's compaction writes, are ignored.
 func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for l, err := range backwards(ctx, journal) {
@@ -154,7 +154,7 @@ func GCs(ctx context.Context, log store.Object) iter.Seq2[GC, error] {
 
 func ParseGC(text string) (GC, error) { return parseGC(text, -1) }
 
-// String is the line as Oak writes it since 1.8.
+// String returns the line as Oak writes it since 1.8.
 func (g GC) String() string {
 	return fmt.Sprintf("%d,%d,%d,%d,%d,%d,%s", g.RepoSize, g.Reclaimed, g.Millis, g.Generation.Gen, g.Generation.Full, g.Nodes, g.Root)
 }

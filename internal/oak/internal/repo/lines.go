@@ -19,9 +19,9 @@ type line struct {
 	torn bool   // the file ends without an end of the line
 }
 
-// backwards gives the lines of a file from the last to the first. A line ends with
-// \n, \r\n or \r, as for Oak. How long lines are does not matter: of those that are
-// longer than a window the beginning is read again.
+// backwards yields the lines of a file from the last to the first. A line ends with \n, \r\n or
+// \r, as in Oak. Lines may have any length: the beginning of a line that is longer than a window
+// is read again.
 func backwards(ctx context.Context, obj store.Object) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		info, err := obj.Info(ctx)
@@ -68,7 +68,7 @@ func (r *reverse) before(end int64) []byte {
 	return r.b[:end-r.off]
 }
 
-// withoutEnd is where the text of a line ends whose end of the line is before end.
+// withoutEnd returns where the text of a line ends; the line itself ends before end.
 func (r *reverse) withoutEnd(end int64) int64 {
 	b := r.before(end)
 	if bytes.HasSuffix(b, []byte{'\n'}) {
@@ -83,7 +83,7 @@ func (r *reverse) withoutEnd(end int64) int64 {
 	return end
 }
 
-// lineStart is where the line begins whose text ends at end.
+// lineStart returns where the line begins whose text ends at end.
 func (r *reverse) lineStart(end int64) int64 {
 	for {
 		b := r.before(end)
@@ -94,7 +94,7 @@ func (r *reverse) lineStart(end int64) int64 {
 	}
 }
 
-// text returns n bytes from off, until the next call.
+// text returns n bytes from off, which are valid until the next call.
 func (r *reverse) text(off, n int64) []byte {
 	if r.err != nil {
 		return nil

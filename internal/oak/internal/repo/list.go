@@ -43,7 +43,7 @@ type Tar struct {
 // wrong name to what it keeps of such a tar, and loses it.
 func (t Tar) Letterless() bool { return t.Name[len(t.Name)-len("a.tar")] != t.Letter }
 
-// An IgnoredTar looks like a tar and is none for Oak.
+// An IgnoredTar looks like a tar, but Oak ignores it.
 type IgnoredTar struct {
 	File
 	TooLarge bool // the number is of more than 31 bits: Oak does not open the store
@@ -56,7 +56,7 @@ type Listing struct {
 	Backups []File // that recoveries left
 	Others  []File // that belong to no repository
 
-	// Those that there may be one of; nil is none.
+	// Files of which there may be one; nil means that it is missing.
 	Journal, Manifest, GCLog, Lock *File
 
 	// Blobs is set if archives are folders of blobs. Tars and Journal are then what [cloud.View]
@@ -93,8 +93,8 @@ func (l *Listing) Numbers() [][]Tar {
 	return all
 }
 
-// Clashes returns the tars of one number and letter, by twos: with and without a
-// letter in their name. With such a pair Oak does not open the store.
+// Clashes returns pairs of tars with the same number and letter, with and without the letter in
+// their name. With such a pair, Oak does not open the store.
 func (l *Listing) Clashes() [][2]Tar {
 	var all [][2]Tar
 	for i := 1; i < len(l.Tars); i++ {
@@ -130,8 +130,8 @@ func List(ctx context.Context, st store.Store, dir string) (Listing, error) {
 	return l, nil
 }
 
-// blobs adds what archives and journal are shown as that are of blobs. Beside tars, parts of a
-// journal are nothing.
+// blobs adds the tars and the journal that archives and parts of the journal are presented as.
+// Beside tars, parts of a journal are ignored.
 func (l *Listing) blobs(b *cloud.Listing) {
 	archives := b.Settle()
 	if len(archives) == 0 && (len(l.Tars) > 0 || l.Journal != nil) {
@@ -152,7 +152,7 @@ func (l *Listing) blobs(b *cloud.Listing) {
 	}
 }
 
-// Dir is how a folder is written here: the store itself is "".
+// Dir returns the form of a folder's name in this package: the store itself is "".
 func Dir(dir string) string {
 	if dir = path.Clean(dir); dir == "." {
 		return ""
@@ -162,7 +162,7 @@ func Dir(dir string) string {
 
 var backupName = regexp.MustCompile(`^.+\.tar(\.[0-9]+)?(\.ro)?\.bak$|^journal\.log\.bak\.[0-9]{3}$`)
 
-// tooLarge is a name with a number that Oak's reader tries to read, and fails.
+// tooLarge matches a name with a number that Oak's reader tries to parse but cannot.
 var tooLarge = regexp.MustCompile(`^data([1-9][0-9]{5,})[a-z]?\.tar$`)
 
 func (l *Listing) add(f File) {

@@ -17,7 +17,7 @@ const (
 	assumedVersion = 2
 )
 
-// NewManifest is the manifest of a new store.
+// NewManifest returns the manifest of a new store.
 const NewManifest = "store.version=2\n"
 
 type Properties struct {
@@ -55,7 +55,8 @@ func ReadManifest(ctx context.Context, manifest store.Object) (Properties, error
 
 const blanks = " \t\f"
 
-// parseProperties reads what java.util.Properties reads: of two with one key the last.
+// parseProperties parses what java.util.Properties does. If a key occurs twice, the last one
+// counts.
 func parseProperties(b []byte) (map[string]string, error) {
 	all := map[string]string{}
 	for at := 0; at < len(b); {

@@ -28,7 +28,7 @@ func (j *judge) wrong(c tarfile.Class, off, n int64, format string, a ...any) {
 	j.problem(j.from, tarfile.Problem{Class: c, Off: off, Len: n, Segment: j.id, HasSegment: true, What: fmt.Sprintf(format, a...)})
 }
 
-// segment is what becomes of it.
+// segment returns the rated segment.
 func (j *judge) segment(n int, crc uint32, proof Proof) Segment {
 	return Segment{ID: j.id, Pos: j.pos, From: int32(j.from), Len: int32(n), CRC: crc, Proof: proof}
 }
@@ -90,7 +90,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 
 func blank(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
-// byName judges a segment by the name in a header that is sound.
+// byName rates a segment by the name in an intact header.
 func (j *judge) byName(data []byte, name tarfile.EntryName) Segment {
 	crc := crc32.ChecksumIEEE(data)
 	switch {
@@ -103,7 +103,7 @@ func (j *judge) byName(data []byte, name tarfile.EntryName) Segment {
 	return j.turned(data, name.CRC)
 }
 
-// byDamagedName judges one by what may be the digits of its checksum.
+// byDamagedName rates a segment by what may be the digits of its checksum.
 func (j *judge) byDamagedName(data, header []byte) Segment {
 	crc := crc32.ChecksumIEEE(data)
 	j.wrong(tarfile.BadHeader, j.pos-tarfile.BlockSize, tarfile.BlockSize, "header: damaged")
@@ -111,7 +111,7 @@ func (j *judge) byDamagedName(data, header []byte) Segment {
 		return j.sort(data, j.segment(len(data), crc, Proven))
 	}
 	if claim, err := strconv.ParseUint(string(header[crcAt:][:8]), 16, 32); err == nil {
-		// The digits are all there, so it is the segment that is damaged.
+		// All digits are there, so the damage is in the segment.
 		j.wrong(tarfile.BadChecksum, j.pos, int64(len(data)), "segment: checksum %08x, expected %08x", crc, claim)
 		return j.turned(data, uint32(claim))
 	}
@@ -186,9 +186,8 @@ func (j *judge) sort(data []byte, c Segment) Segment {
 	return c
 }
 
-// turnEffort is how many times the bytes of a file are looked at, at most, in the
-// search for turned bits, and turnStart how many bytes more: headers can claim the
-// same bytes again and again.
+// turnEffort limits how many times the bytes of a file are read in the search for flipped bits;
+// turnStart is the number of additional bytes. Headers can claim the same bytes again and again.
 const (
 	turnEffort = 4
 	turnStart  = 64 << 20
@@ -235,7 +234,7 @@ func (c *scanner) judge(j judge, f tarfile.Found) Segment {
 	return j.sort(f.Data, x)
 }
 
-// problem keeps a place for each segment that damage names: there may be a copy of it.
+// problem keeps a place for each segment that damage names, because there may be a copy of it.
 func (c *scanner) problem(p tarfile.Problem) {
 	c.survey.problem(c.from, p)
 	c.last = p.Off
@@ -261,7 +260,7 @@ func (c *scanner) problem(p tarfile.Problem) {
 	}
 }
 
-// wrong looks at a segment again whose checksum is wrong: one bit may be.
+// wrong examines a segment with a wrong checksum again, because a single bit may be wrong.
 func (c *scanner) wrong(p tarfile.Problem) error {
 	j := judge{survey: c.survey, from: c.from, id: p.Segment, pos: p.Off + tarfile.BlockSize}
 	b, ok, err := c.read(c.ctx, c.from, p.Off, tarfile.BlockSize)

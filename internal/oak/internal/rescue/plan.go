@@ -29,7 +29,7 @@ type Place struct {
 // that are damaged in these, and for the names of binaries.
 type Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
 
-// Proof is how much is known of a segment, from nothing to all.
+// Proof is how much is known about a segment, in ascending order.
 type Proof uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 	Proven                // it is what was written, by its checksum
 )
 
-// A Segment is one of the new tar, and where its bytes are now.
+// A Segment is a segment of the new tar, and where its bytes are now.
 type Segment struct {
 	ID    tarfile.ID
 	Pos   int64 // of the segment itself; its header is a block before
@@ -68,7 +68,7 @@ type Action uint8
 
 const (
 	Nothing Action = iota // one letter is sound as it is: Plan.Base
-	Tail                  // the segments of one letter are sound: it needs another tail
+	Tail                  // the segments of one letter are intact: it needs a new tail
 	Rewrite               // a new tar
 	Leave                 // there is nothing in the tar: the store is better off without it
 )
@@ -78,19 +78,19 @@ const (
 type Plan struct {
 	Action Action
 
-	// Base is which source's index decided what belongs to the tar, -1 if none did.
+	// Base is the source whose index determined what belongs to the tar, or -1 if none did.
 	Base int
 
 	// Sources are the letters, then the tars of other numbers with segments of this plan.
 	Sources []Source
 	Letters int
 
-	// Segments are those of the new tar, in their order.
+	// Segments are the segments of the new tar, in their order.
 	Segments []Segment
 
-	// Keep is how many bytes at the beginning of the source KeepOf the new tar begins
-	// with: with Tail these are all its segments. It is 0 if that is not so of the
-	// first segment. Headers are taken to be those that Oak writes.
+	// Keep is how many bytes the new tar shares with the beginning of the source KeepOf. With
+	// Tail, these are all its segments. It is 0 if the first segment differs. Headers are assumed
+	// to be those that Oak writes.
 	Keep   int64
 	KeepOf int
 
@@ -114,7 +114,7 @@ func (p *Plan) Find(id tarfile.ID) (Segment, bool) {
 	return p.Segments[k], true
 }
 
-// Read reads a segment of the plan as it will be.
+// Read reads a segment of the plan in its final form.
 func (p *Plan) Read(ctx context.Context, c Segment) ([]byte, error) {
 	var buf []byte
 	data, _, err := p.read(ctx, c, &buf)
@@ -134,7 +134,7 @@ type Counts struct {
 // ErrNothing means that there are no segments to write.
 var ErrNothing = errors.New("no segment could be recovered")
 
-// An Event is one thing that a survey came by. Only damage has a class.
+// An Event is something that a survey found. Only damage has a class.
 type Event struct {
 	Kind   Kind
 	Object string
@@ -145,7 +145,7 @@ type Event struct {
 type Kind uint8
 
 const (
-	Damage       Kind = iota + 1 // something is wrong in a file; what is lost by it comes as another event
+	Damage       Kind = iota + 1 // something is wrong in a file; losses are separate events
 	SegmentLost                  // there was a segment, but no good copy is left
 	LeftOut                      // a segment of an unknown version is not taken
 	StaysDamaged                 // a segment is damaged, and stays as it is
@@ -208,7 +208,7 @@ func (p *Plan) does() string {
 	return "the tar must be rewritten"
 }
 
-// count is a number of things, with its thousands apart.
+// count returns a number of things, with its thousands separated.
 func count(n int64, thing string) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -10,14 +10,14 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// crowd is how many times as long as its file the entries of an index may be in
-// all. Sound ones do not overlap; without a limit a small file could make a survey
-// read for hours.
+// crowd limits the total length of the entries of an index, in multiples of the length of its
+// file. Correct entries do not overlap. Without a limit, a small file could make a survey read
+// for hours.
 const crowd = 2
 
-// Survey reads all that is there of one number: its letters, in ascending order. It
-// reads each byte once or twice, and holds some 100 bytes for each segment. An error
-// is one of a store: damage is reported.
+// Survey reads all files of one number: its letters, in ascending order. It reads each byte once
+// or twice, and keeps some 100 bytes for each segment in memory. It reports damage, and returns
+// an error only if a store fails.
 func Survey(ctx context.Context, letters []Source, copies Copies, report func(Event)) (*Plan, error) {
 	s := &survey{
 		plan:   &Plan{Base: -1, Sources: slices.Clone(letters), Letters: len(letters), copies: copies, at: map[tarfile.ID]int32{}},
@@ -232,7 +232,7 @@ func (s *survey) conclude() {
 	}
 }
 
-// keep finds how much of one source the tar begins with, and how many segments that is.
+// keep finds how many bytes and segments the tar shares with the beginning of one source.
 func (p *Plan) keep() int {
 	for k, c := range p.Segments {
 		if k == 0 {
@@ -270,7 +270,7 @@ func (s *survey) tell(c Segment) {
 	s.report(e)
 }
 
-// read reads n bytes at off into the survey's buffer; ok is false if there are none.
+// read reads n bytes at off into the survey's buffer. ok is false if they do not exist.
 func (s *survey) read(ctx context.Context, i int, off, n int64) (b []byte, ok bool, err error) {
 	if off < 0 {
 		return nil, false, nil

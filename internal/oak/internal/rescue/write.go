@@ -148,12 +148,13 @@ type binaries struct {
 	room   int      // for names, in bytes
 	names  []string // of one segment
 
-	// old are the names that the base has, read when they are needed.
+	// old are the names that the base has. They are read when they are needed.
 	old     map[tarfile.ID]tarfile.Texts
 	oldRead bool
 }
 
-// of returns a data segment's names, as far as there is room. An error is of the store.
+// of returns a data segment's names, up to the limits. It returns an error only if the store
+// fails.
 func (b *binaries) of(ctx context.Context, c Segment, data []byte) ([]string, error) {
 	b.names = b.names[:0]
 	g, damage := segment.Parse(c.ID, data)
@@ -180,7 +181,7 @@ func (b *binaries) of(ctx context.Context, c Segment, data []byte) ([]string, er
 	return b.names, nil
 }
 
-// collect goes through the records. One that is damaged costs its name.
+// collect reads the names in the records. The name of a damaged record is lost.
 func (b *binaries) collect(ctx context.Context, g *segment.Segment) (whole bool, err error) {
 	room := b.room
 	whole = true

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// A Finished is a segment to be stored. Data and the slices are the receiver's.
+// A Finished is a segment to be stored. The receiver owns Data and the slices.
 type Finished struct {
 	ID         ID
 	Data       []byte
@@ -24,19 +24,19 @@ type BuilderOptions struct {
 	// NewID returns 16 random bytes. The Builder sets the bits that identify the kind of ID. If
 	// NewID is nil, the bytes come from the system.
 	NewID func() [16]byte
-	// BulkID is NewID for a bulk segment of some content; nil is NewID.
+	// BulkID is NewID for a bulk segment with the given content. If it is nil, NewID is used.
 	BulkID func(data []byte) [16]byte
 	// Millis is the time of segment infos, since 1970.
 	Millis func() int64
-	// Thrifty writes strings of any length once, as long as they are met again before
-	// many others: it costs time, and may cost as much memory again.
+	// Thrifty writes equal strings of any length only once, if they occur again before many
+	// others. It costs time, and may double the memory.
 	Thrifty bool
 }
 
-// A Builder writes records into data segments, and large values into bulk
-// segments. It gives each segment away when it is full, always after those that
-// it refers to. Its methods return ids that stand once [Builder.Flush] has been
-// called. It is not for parallel use. After an error it is of no more use.
+// A Builder writes records into data segments, and large values into bulk segments. It passes on
+// each segment when it is full, always after those that it refers to. The IDs that its methods
+// return are valid once [Builder.Flush] has been called. It must not be used in parallel, or
+// after an error.
 type Builder struct {
 	o     BuilderOptions
 	write func(context.Context, Finished) error
@@ -57,7 +57,7 @@ type Builder struct {
 	key     []byte
 }
 
-// NewBuilder returns a Builder that gives its segments to write.
+// NewBuilder returns a Builder that passes its segments to write.
 func NewBuilder(o BuilderOptions, write func(context.Context, Finished) error) *Builder {
 	return &Builder{o: o, write: write, buf: make([]byte, MaxSize), refsAt: map[ID]int{}, known: written{keeps: o.Thrifty}}
 }
@@ -69,7 +69,7 @@ func (b *Builder) fail(err error) {
 	}
 }
 
-// done is what writing a record has come to.
+// done returns id, and the error of writing its record.
 func (b *Builder) done(id RecordID) (RecordID, error) { return id, b.err }
 
 // newID returns an id for a data segment, or a bulk segment of some content.
@@ -92,12 +92,12 @@ func (b *Builder) newID(content []byte) (id ID) {
 	return id
 }
 
-// limit is an error about what has no place in segments.
+// limit returns an error about something that does not fit into segments.
 func (b *Builder) limit(format string, a ...any) error {
 	return &Error{Class: Limit, Segment: b.id, Record: -1, Off: -1, What: fmt.Sprintf(format, a...)}
 }
 
-// A draft is a record before it has a place: bytes, some of them to be ids.
+// A draft is a record before it has a place: bytes, some of which will be IDs.
 type draft struct {
 	b   []byte
 	ids []draftID
@@ -134,7 +134,7 @@ func (d *draft) own() *draft {
 
 func align(n, to int) int { return (n + to - 1) / to * to }
 
-// size is how long the segment is with that much more.
+// size returns the size of the segment with that much more.
 func (b *Builder) size(refs, records, data int) int {
 	return align(headerLen+refLen*(len(b.refs)+refs)+len(b.rows)+rowLen*records+b.used+data, sizeFactor)
 }
@@ -145,7 +145,7 @@ func (b *Builder) put(ctx context.Context, t Type, d *draft) RecordID {
 	for b.err == nil {
 		b.begin()
 		refs, more := len(b.refs), 0
-		// References are taken as they come and given back if it is for nothing.
+		// References are added as they occur, and removed again if the record does not fit.
 		for _, r := range d.ids {
 			if !r.own && r.id.Segment != b.id && b.ref(r.id.Segment) {
 				more++
@@ -216,7 +216,7 @@ func (b *Builder) begin() {
 	b.place(ValueRecord, d, align(len(d.b), alignment))
 }
 
-// Flush gives the open segment away, if there is one.
+// Flush passes on the open segment, if there is one.
 func (b *Builder) Flush(ctx context.Context) error {
 	if !b.open || b.err != nil {
 		return b.err

@@ -26,7 +26,7 @@ const (
 	BadInfo      Code = "segment-info"     // record 0 does not say how the segment came to be
 )
 
-// A Problem is something that a healthy segment does not have.
+// A Problem is something that an intact segment does not have.
 type Problem struct {
 	Code    Code
 	Segment ID
@@ -172,7 +172,7 @@ func (c *checker) gap() {
 	}
 }
 
-// record looks at the i-th record by place.
+// record checks the i-th record by place.
 func (c *checker) record(i int) {
 	p, end := c.places[i], len(c.s.b)
 	if i+1 < len(c.places) {

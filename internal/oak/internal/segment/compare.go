@@ -41,7 +41,7 @@ func (r *Reader) ChildChanges(ctx context.Context, before, after RecordID) iter.
 	}
 }
 
-// A comparison goes through two maps at once. Its methods return false if it is over.
+// A comparison compares two maps. Its methods return false if it is over.
 type comparison struct {
 	r     *Reader
 	ctx   context.Context
@@ -108,8 +108,8 @@ func (c *comparison) replaced(a, b Map) bool {
 	return true
 }
 
-// maps compares two records that are not the same. Buckets with one number at one
-// level have the same names, so each is compared with its own.
+// maps compares two different records. Buckets with the same number at the same level have the
+// same names, so each is compared with its counterpart.
 func (c *comparison) maps(a, b mapRecord) bool {
 	if err := c.ctx.Err(); err != nil {
 		return c.yield(ChildChange{}, err)
@@ -144,8 +144,8 @@ func (m mapRecord) parts() (p parts) {
 	return p
 }
 
-// bucket opens a bucket of a branch. What it has is no longer left for others: one
-// bucket in the place of many could make a small map look endless.
+// bucket opens a bucket of a branch. Its entries are subtracted from what others may have,
+// because one bucket in place of many could make a small map look endless.
 func (p *parts) bucket(ctx context.Context, r *Reader, index int) (mapRecord, error) {
 	m, err := r.bucket(ctx, p.ids[index], nil, p.level, p.size)
 	p.size -= m.size
@@ -224,7 +224,7 @@ func (c *comparison) leaves(a, b mapRecord) bool {
 	return true
 }
 
-// pair reads entries of one hash, and reports whether they have the same name.
+// pair reads entries with the same hash, and reports whether they have the same name.
 func (c *comparison) pair(a mapRecord, i int, b mapRecord, k int) (same bool, before, after, key RecordID, err error) {
 	var other RecordID
 	if key, before, err = a.pair(i); err == nil {
@@ -248,7 +248,7 @@ type stream struct {
 	doubt bool // names before entry were lost
 }
 
-// advance goes to the next entry that can be read.
+// advance moves to the next entry that can be read.
 func (s *stream) advance(c *comparison) bool {
 	s.doubt = false
 	for {

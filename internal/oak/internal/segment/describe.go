@@ -99,7 +99,7 @@ func (d *Description) add(rec Record, name string, off, n int, value string) {
 	d.Fields = append(d.Fields, Field{Name: name, Position: rec.pos + off, Size: n, Value: value})
 }
 
-// scalars adds the fields that are no record ids. The record is whole, or damaged.
+// scalars adds the fields that are not record IDs. The record is complete, or damaged.
 func (d *Description) scalars(rec Record, whole bool) {
 	if len(rec.data) < 4 && rec.typ != ValueRecord && rec.typ != BlobID && rec.typ != Block {
 		return
@@ -216,7 +216,7 @@ func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot, f *Field)
 	return nil
 }
 
-// content is a string in quotes, or other bytes in hex, as far as limit.
+// content returns a string in quotes, or other bytes in hex, up to limit.
 func content(b []byte, limit int) string {
 	rest := ""
 	whole := b

@@ -76,10 +76,10 @@ func (b *Builder) text(ctx context.Context, s string) RecordID {
 	return id
 }
 
-// LeastLong is how many bytes a value has that lies in blocks.
+// LeastLong is the size from which a value is stored in blocks.
 const LeastLong = mediumLimit
 
-// Binary writes what r has, in memory for one bulk segment, whatever its size.
+// Binary writes the content of r, with memory for one bulk segment, whatever its size.
 func (b *Builder) Binary(ctx context.Context, r io.Reader) (RecordID, error) {
 	var head [LeastLong]byte
 	n, err := io.ReadFull(r, head[:])
@@ -111,8 +111,8 @@ type Bulk struct {
 	Segments []ID
 }
 
-// Bulk writes what r has into bulk segments, and no record: until [Builder.BulkValue]
-// writes one, it is the content of nothing.
+// Bulk writes the content of r into bulk segments, without a record. It belongs to no value until
+// [Builder.BulkValue] writes one.
 func (b *Builder) Bulk(ctx context.Context, r io.Reader) (v Bulk, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -156,7 +156,7 @@ func (v Bulk) blocks(yield func(RecordID, error) bool) {
 	}
 }
 
-// longText writes a long string: what fills no bulk segment lies among the records.
+// longText writes a long string. What does not fill a bulk segment is stored within records.
 func (b *Builder) longText(ctx context.Context, s string) (RecordID, error) {
 	full := len(s) / MaxSize * MaxSize
 	v, err := b.Bulk(ctx, strings.NewReader(s[:full]))
@@ -214,7 +214,7 @@ func (w *listWriter) push(ctx context.Context, level int, id RecordID) {
 	}
 }
 
-// bucket empties a level into a bucket. One id needs none.
+// bucket moves a level into a bucket. A single ID needs none.
 func (w *listWriter) bucket(ctx context.Context, level int) RecordID {
 	ids := w.levels[level]
 	w.levels[level] = ids[:0]
@@ -259,7 +259,7 @@ func (b *Builder) listOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (l
 	return list, w.n, b.err
 }
 
-// close returns what names the list, which is nothing if it is empty.
+// close returns the ID of the list, which is zero if the list is empty.
 func (w *listWriter) close(ctx context.Context) (id RecordID) {
 	for level := range w.levels {
 		if len(w.levels[level]) == 0 {
@@ -279,7 +279,7 @@ func (b *Builder) Values(ctx context.Context, ids []RecordID) (RecordID, error) 
 	return b.done(b.values(ctx, b.list(ctx, ids), len(ids)))
 }
 
-// ValuesOf is Values of more than there may be memory for.
+// ValuesOf is Values for more values than may fit into memory.
 func (b *Builder) ValuesOf(ctx context.Context, ids iter.Seq2[RecordID, error]) (RecordID, error) {
 	list, n, err := b.listOf(ctx, ids)
 	if err != nil {
@@ -304,7 +304,7 @@ func (b *Builder) Block(ctx context.Context, data []byte) (RecordID, error) {
 	return b.done(b.put(ctx, Block, &draft{b: data}))
 }
 
-// LongValue writes a value of n bytes whose blocks are records already.
+// LongValue writes a value of n bytes whose blocks are already records.
 func (b *Builder) LongValue(ctx context.Context, n int64, blocks iter.Seq2[RecordID, error]) (RecordID, error) {
 	if n < mediumLimit || n > maxValue {
 		return RecordID{}, fmt.Errorf("segment: long value: expected %d to %d bytes, found %d", mediumLimit, maxValue, n)

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// An Edit is what becomes of a node that is there. What it does not name stays the
-// records that it is, and is not looked at.
+// An Edit changes an existing node. What it does not name keeps its records, which are not read.
 type Edit struct {
 	Children   []Child       // in the place of those of their names, or new; the zero id takes one away
 	Properties []NewProperty // as above
@@ -34,7 +33,7 @@ func (b *Builder) Edit(ctx context.Context, n Node, e Edit) (RecordID, error) {
 	return b.Node(ctx, to)
 }
 
-// again are the properties of a node as the records that they are.
+// again returns the properties of a node as existing records.
 func (n Node) again(ctx context.Context, dropped func(name string) bool) (all []NewProperty, err error) {
 	if p := n.t.Primary; p != nil && !dropped(primaryType) {
 		all = append(all, NewProperty{Name: primaryType, Type: Name, Values: []NewValue{{Text: p.Text}}})
@@ -73,7 +72,7 @@ func (n Node) again(ctx context.Context, dropped func(name string) bool) (all []
 	return all, nil
 }
 
-// edited writes what an edit makes of a node's children.
+// edited writes a node's children with an edit.
 func (b *Builder) edited(ctx context.Context, n Node, e Edit) (WrittenChildren, error) {
 	switch {
 	case e.Readable:
@@ -134,7 +133,8 @@ func (b *Builder) readable(ctx context.Context, n Node, e Edit) (WrittenChildren
 	}
 	slices.SortFunc(changes, hashedChild.compare)
 	return b.Children(ctx, func(yield func(Child, error) bool) {
-		// before yields the changes before a child, or all, and takes the one in its place.
+		// before yields the changes before a child, or all, and applies the one of the child
+		// itself.
 		before := func(c *hashedChild) bool {
 			for len(changes) > 0 {
 				order := -1
@@ -186,7 +186,7 @@ type editedMap struct {
 	all []hashedChild
 }
 
-// changes are those of a map and of its diffs, in order.
+// changes returns the changes of a map and of its diffs, in order.
 func (w *mapEdit) changes(m Map, said []Child) ([]hashedChild, error) {
 	var all []hashedChild
 	known := map[string]bool{}

@@ -90,7 +90,7 @@ func CutMapKey(b []byte) (name string, rest []byte, ok bool) {
 	return "", b, false
 }
 
-// WrittenChildren are the children of a node to be written. The zero value is none.
+// WrittenChildren are the children of a node to be written. The zero value means none.
 type WrittenChildren struct {
 	n   int
 	one Child    // if n is 1
@@ -107,9 +107,9 @@ func (c WrittenChildren) rule() ChildRule {
 	return ManyChildren
 }
 
-// Children writes the map of a node's children, which come in the order of
-// [AppendMapKey], each once. It holds few of them. Of less than two there is no map,
-// and nothing is written.
+// Children writes the map of a node's children. They must be in the order of [AppendMapKey], each
+// once. It keeps few of them in memory. For fewer than two children there is no map, and nothing
+// is written.
 func (b *Builder) Children(ctx context.Context, children iter.Seq2[Child, error]) (c WrittenChildren, err error) {
 	w, stop := b.mapOf(children)
 	defer stop()
@@ -138,9 +138,9 @@ func inMapOrder(children []Child) iter.Seq2[Child, error] {
 	}
 }
 
-// A mapWriter writes a map from the bottom. In the order of maps, the names of each
-// bucket come one after the other, whatever its level; and a bucket is a leaf or
-// not by whether a few more of them follow.
+// A mapWriter writes a map from the bottom. In the order of maps, the names of each bucket are
+// consecutive, at any level. Whether a bucket is a leaf depends on whether a few more of its
+// names follow.
 type mapWriter struct {
 	b     *Builder
 	next  func() (Child, error, bool)
@@ -157,7 +157,7 @@ func (b *Builder) mapOf(children iter.Seq2[Child, error]) (*mapWriter, func()) {
 	return &mapWriter{b: b, next: next}, stop
 }
 
-// look reads until n children are ahead, or all that are left.
+// look reads ahead n children, or all that are left.
 func (w *mapWriter) look(n int) {
 	for len(w.ahead) < n && !w.done {
 		c, err, ok := w.next()
@@ -205,13 +205,13 @@ func (w *mapWriter) inBucket(level, most int) (n int) {
 	return n
 }
 
-// sameBucket reports whether two hashes come to one record of a level. The last
-// level has all its bits from the first one.
+// sameBucket reports whether two hashes belong to the same record of a level. The first level
+// already has all bits of the last one.
 func sameBucket(a, b uint32, level int) bool {
 	return (a^b)>>(32-levelBits*min(level, leafLevel-1)) == 0
 }
 
-// record writes what shares a bucket of a level with the next child.
+// record writes the children that share a bucket of a level with the next child.
 func (w *mapWriter) record(ctx context.Context, level int) (id RecordID, n int) {
 	n = w.inBucket(level, leafMax+1)
 	if n > leafMax && level < leafLevel {

@@ -12,20 +12,20 @@ type NewProperty struct {
 	Type   PropertyType
 	Multi  bool
 	Values []NewValue // one, unless Multi
-	// List, unless it is zero, is what ValuesOf wrote, in place of Values.
+	// List, if not zero, is a result of ValuesOf, and is used instead of Values.
 	List RecordID
 
 	hash int32 // of the name
 }
 
-// A NewValue is a string, or a record that has been written.
+// A NewValue is a string, or an existing record.
 type NewValue struct {
 	Text   string
 	Record RecordID
 	IsID   bool
 }
 
-// A NewNode is a node to be written. Its children are records already.
+// A NewNode is a node to be written. Its children are already records.
 type NewNode struct {
 	Properties []NewProperty
 	Children   []Child

@@ -27,14 +27,14 @@ const (
 	maxName = 1 << 20
 )
 
-// mapIndex is a bucket's number at a level. Java shifts modulo 32, so that level 6 has the
-// three top bits again, with the sign before them.
+// mapIndex returns a bucket's number at a level. Java shifts modulo 32, so level 6 has the three
+// top bits again, extended with the sign.
 func mapIndex(hash uint32, level int) uint {
 	shift := uint(32-levelBits*(level+1)) & 31
 	return uint(int32(hash)>>shift) & 31
 }
 
-// A Map has the child nodes of a node by name, as record ids.
+// A Map has the child nodes of a node by name, as record IDs.
 type Map struct {
 	r     *Reader
 	top   mapRecord
@@ -48,7 +48,7 @@ type Entry struct {
 	Value RecordID
 }
 
-// mapRecord is a branch or a leaf. Its ids and hashes are there.
+// mapRecord is a branch or a leaf. Its IDs and hashes have been checked to exist.
 type mapRecord struct {
 	Record
 	size, level int
@@ -122,7 +122,7 @@ func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, err
 	return r.bucket(ctx, id, m.seg, m.level, m.size)
 }
 
-// bucket opens a bucket of a branch. Levels only go up, so that there is no way round.
+// bucket opens a bucket of a branch. Levels only increase, so there can be no cycle.
 func (r *Reader) bucket(ctx context.Context, id RecordID, near *Segment, level, size int) (mapRecord, error) {
 	rec, err := r.typed(ctx, id, near, Leaf, Branch, 4, "map")
 	if err != nil {
@@ -215,7 +215,7 @@ func (m Map) From(ctx context.Context, at *Place) iter.Seq2[Entry, error] {
 	}
 }
 
-// A Place is how far a walk of a map has come. The zero value is the beginning.
+// A Place is a position in an iteration over a map. The zero value is the beginning.
 type Place struct {
 	begun  bool
 	depth  int // branches on the way
@@ -230,7 +230,7 @@ type placeInBranch struct {
 	counted bool // and must have
 }
 
-// A walk goes through a map. All that it keeps is where it is.
+// A walk iterates over a map. It keeps only its position.
 type walk struct {
 	Map
 	ctx   context.Context
@@ -251,7 +251,7 @@ type step struct {
 	index uint
 }
 
-// record goes through a record. It returns false if the walk is over.
+// record yields the entries of a record. It returns false if the walk is over.
 func (w *walk) record(m mapRecord) bool {
 	if !m.branch() {
 		return w.leaf(m)
@@ -301,7 +301,7 @@ func (w *walk) record(m mapRecord) bool {
 	return true
 }
 
-// suits returns the step that a hash does not take, -1 if it takes all.
+// suits returns the first step that contradicts a hash, or -1 if none does.
 func (w *walk) suits(hash uint32) int {
 	for i, s := range w.path {
 		if mapIndex(hash, s.level) != s.index {

@@ -14,7 +14,7 @@ import (
 // An ID names a segment: a UUID, most significant byte first.
 type ID [16]byte
 
-// String is the lower-case form that file names and the journal have.
+// String returns the lower-case form in file names and in the journal.
 func (id ID) String() string { return string(id.AppendText(nil)) }
 
 func (id ID) AppendText(b []byte) []byte {
@@ -43,7 +43,7 @@ func (id ID) Compare(other ID) int {
 
 const idTextLen = 36
 
-// ParseID reads what String writes, and nothing else.
+// ParseID parses what String returns, and nothing else.
 func ParseID(s string) (id ID, err error) {
 	if len(s) == idTextLen {
 		var digits [2 * len(id)]byte
@@ -81,7 +81,7 @@ type RecordID struct {
 	Number  int32
 }
 
-// String is the form "UUID:NUMBER".
+// String returns the form "UUID:NUMBER".
 func (id RecordID) String() string {
 	return string(strconv.AppendInt(append(id.Segment.AppendText(nil), ':'), int64(id.Number), 10))
 }

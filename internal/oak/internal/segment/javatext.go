@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Names are ordered and hashed as Java strings, which are UTF-16. What is stored
-// is UTF-8, and should it not be valid, Java reads each fault as U+FFFD.
+// Names are ordered and hashed as Java strings, which are UTF-16. They are stored as UTF-8. Java
+// reads each invalid sequence as U+FFFD.
 
 // javaHash is String.hashCode.
 func javaHash(s string) int32 {
@@ -33,7 +33,7 @@ func javaHashFrom(h uint32, s string) int32 {
 	return int32(h)
 }
 
-// mapHash is by what maps order names.
+// mapHash returns the hash by which maps order names.
 func mapHash(name string) uint32 {
 	// The multiplier and increment of Java's random numbers.
 	const m, a = 0xDEECE66D, 0xB
@@ -80,8 +80,8 @@ func asJava(s string) string {
 
 func continues(s string, i int) bool { return i < len(s) && s[i]&0xC0 == 0x80 }
 
-// faultLen is how many bytes Java replaces by one U+FFFD: the beginning of a
-// rune that could have gone on, and all three bytes of a surrogate.
+// faultLen returns how many bytes Java replaces by one U+FFFD: the beginning of a rune that could
+// have been continued, or all three bytes of a surrogate.
 func faultLen(s string) int {
 	second := func(from, to byte) bool { return len(s) > 1 && s[1] >= from && s[1] <= to }
 	switch c := s[0]; {

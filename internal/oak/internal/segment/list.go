@@ -8,13 +8,13 @@ import (
 
 const (
 	bucketIDs = 255
-	// maxList is what three levels of buckets hold; writers refuse more.
+	// maxList is the capacity of three levels of buckets. Writers refuse more.
 	maxList = bucketIDs * bucketIDs * bucketIDs
 )
 
-// A List is a sequence of record ids. It is of no record itself: an empty one
-// has none, one of one element is that element, others are buckets of at most
-// 255 ids, to a depth of three. Its length is known only to what refers to it.
+// A List is a sequence of record IDs. It has no record of its own: an empty list has none, a list
+// of one element is that element, and others are buckets of at most 255 IDs, up to three levels
+// deep. Its length is only recorded in what refers to it.
 type List struct {
 	r    *Reader
 	near *Segment // of what refers to the list
@@ -32,7 +32,7 @@ func (r *Reader) list(id RecordID, n int, near *Segment) (List, error) {
 
 func (l List) Len() int { return l.n }
 
-// At returns element i, from 0. It panics where there is none.
+// At returns element i, from 0. It panics if i is out of range.
 func (l List) At(ctx context.Context, i int) (RecordID, error) {
 	if uint(i) >= uint(l.n) {
 		panic("segment: list element out of range")
@@ -98,9 +98,8 @@ type bucket struct {
 
 func (l List) All(ctx context.Context) iter.Seq2[RecordID, error] { return l.Range(ctx, 0, l.n) }
 
-// Range goes through elements from to to, without to, reading only the buckets
-// that they need. An element that cannot be found is an error in its place; those
-// after it follow.
+// Range yields the elements from from up to but not including to, and reads only the buckets that
+// they need. An element that cannot be found is an error in its place, and those after it follow.
 func (l List) Range(ctx context.Context, from, to int) iter.Seq2[RecordID, error] {
 	if from < 0 || from > to || to > l.n {
 		panic("segment: list range out of range")

@@ -12,7 +12,7 @@ const (
 	stableIDLen    = 16 + 4 // a block
 )
 
-// A Node is a node of the content tree, without its name: that is its parent's.
+// A Node is a node of the content tree, without its name, which its parent has.
 type Node struct {
 	r   *Reader
 	rec Record
@@ -40,7 +40,7 @@ func (r *Reader) Node(ctx context.Context, id RecordID) (Node, error) {
 	return n, rec.need(0, size, "node")
 }
 
-// TemplateID is that of a node, by its record.
+// TemplateID returns the ID of a node's template, from its record.
 func (rec Record) TemplateID() (RecordID, error) {
 	if err := rec.expect(NodeRecord, NodeRecord, nodeChildAt, "node"); err != nil {
 		return RecordID{}, err
@@ -48,8 +48,8 @@ func (rec Record) TemplateID() (RecordID, error) {
 	return rec.id(nodeTemplateAt)
 }
 
-// Down goes from a node to a child, and to a child of that. Where it cannot go on,
-// missing is the name that the node at id has no child of.
+// Down goes from a node to a child, then to a child of that, and so on. If a child does not
+// exist, missing is its name, and id is the node without it.
 func (r *Reader) Down(ctx context.Context, from RecordID, names ...string) (id RecordID, missing string, err error) {
 	id = from
 	for _, name := range names {
@@ -79,7 +79,7 @@ func (n Node) valuesAt() int {
 func (n Node) ID() RecordID        { return n.rec.ID() }
 func (n Node) Template() *Template { return n.t } // not to be changed
 
-// StableID returns the id from before compactions. Two nodes of one stable id are equal.
+// StableID returns the ID from before compactions. Two nodes with the same stable ID are equal.
 func (n Node) StableID(ctx context.Context) (RecordID, error) {
 	id, err := n.rec.id(0)
 	if err != nil || id == n.rec.ID() {
@@ -226,9 +226,9 @@ func (n Node) Property(ctx context.Context, name string) (p Property, ok bool, e
 	return p, err == nil, err
 }
 
-// Properties goes through the properties in the reference's order: type, mixins,
-// then as the template has them. A property whose values cannot be found comes
-// with its name and an error; the others follow.
+// Properties yields the properties in the reference's order: type, mixins, then as in the
+// template. A property whose values cannot be found has its name and an error, and the others
+// follow.
 func (n Node) Properties(ctx context.Context) iter.Seq2[Property, error] {
 	return func(yield func(Property, error) bool) {
 		if n.t.Primary != nil && !yield(n.primary(), nil) {
@@ -256,11 +256,11 @@ func (n Node) Properties(ctx context.Context) iter.Seq2[Property, error] {
 	}
 }
 
-// ID returns the name of the value's record; if there are several, of the record that
-// lists them. The mixins of a template are in none: they have the zero id.
+// ID returns the ID of the value's record or, if there are several values, of the record that
+// lists them. The mixins of a template are in no record, and have the zero ID.
 func (p Property) ID() RecordID { return p.one }
 
-// Len returns how many values there are, 1 if they cannot be found: that is an error.
+// Len returns the number of values. It is 1 if they cannot be found; that value is an error.
 func (p Property) Len() int {
 	switch {
 	case !p.Multi, p.lost != nil:
@@ -271,7 +271,7 @@ func (p Property) Len() int {
 	return p.many.Len()
 }
 
-// At opens value i, from 0. It panics where there is none.
+// At opens value i, from 0. It panics if i is out of range.
 func (p Property) At(ctx context.Context, i int) (Value, error) {
 	if uint(i) >= uint(p.Len()) {
 		panic("segment: property value out of range")
@@ -300,7 +300,7 @@ func (p Property) value(ctx context.Context, id RecordID) (Value, error) {
 	return v, err
 }
 
-// Values goes through the values. One that cannot be read is an error in its place.
+// Values yields the values. A value that cannot be read is an error in its place.
 func (p Property) Values(ctx context.Context) iter.Seq2[Value, error] {
 	return func(yield func(Value, error) bool) {
 		if !p.Multi || p.ids != nil || p.lost != nil {

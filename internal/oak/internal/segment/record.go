@@ -61,7 +61,7 @@ func (r Record) need(off, n int, what string) error {
 	return nil
 }
 
-// left is how many bytes there are to the segment's end.
+// left returns the number of bytes up to the segment's end.
 func (r Record) left() int { return r.seg.size - r.pos }
 
 // bytes returns n bytes from off, which need has found to be there.
@@ -148,7 +148,7 @@ func (r *Reader) Record(ctx context.Context, id RecordID) (Record, error) {
 	return r.record(ctx, id, nil)
 }
 
-// record finds a record, which may be of the segment near.
+// record finds a record, which may be in the segment near.
 func (r *Reader) record(ctx context.Context, id RecordID, near *Segment) (Record, error) {
 	if near == nil || near.id != id.Segment {
 		s, err := r.segment(ctx, id.Segment)
@@ -160,7 +160,7 @@ func (r *Reader) record(ctx context.Context, id RecordID, near *Segment) (Record
 	return near.Record(id.Number)
 }
 
-// typed is record where type and least length are known.
+// typed is record for a known type and minimum length.
 func (r *Reader) typed(ctx context.Context, id RecordID, near *Segment, a, b Type, n int, what string) (Record, error) {
 	rec, err := r.record(ctx, id, near)
 	if err == nil {

@@ -9,10 +9,10 @@ import (
 	"sort"
 )
 
-// MaxSize is how long a segment can be.
+// MaxSize is the maximum size of a segment.
 const MaxSize = 256 << 10
 
-// Places in the header, and lengths of what follows it.
+// Offsets in the header, and lengths of what follows it.
 const (
 	magic          = "0aK"
 	versionOff     = 3
@@ -82,7 +82,7 @@ func (g Generation) Compare(other Generation) int {
 	return 1
 }
 
-// order is how the numbers of a record table's rows go.
+// order is the order of the numbers in a record table's rows.
 type order uint8
 
 const (
@@ -104,9 +104,8 @@ type Segment struct {
 	order   order
 }
 
-// Parse looks at a segment's header and the order of its record table. It keeps
-// b. What single rows say is looked at when they are used, so that a damaged row
-// costs its record and no other.
+// Parse checks a segment's header and the order of its record table. It keeps b. Single rows are
+// checked when they are used, so that a damaged row affects only its record.
 func Parse(id ID, b []byte) (*Segment, error) {
 	s := &Segment{id: id, b: b, size: len(b)}
 	if err := s.header(); err != nil {
@@ -168,7 +167,7 @@ type Head struct {
 	Refs       IDs // in the segment
 }
 
-// GenerationLen is how much of a data segment tells its generation.
+// GenerationLen is how many bytes of a data segment are needed for its generation.
 const GenerationLen = headerLen
 
 // GenerationOf reads the generation of a data segment that begins with b.
@@ -220,7 +219,7 @@ func (s *Segment) Version() int     { return s.version } // 12 or 13, or 0 if th
 func (s *Segment) RefCount() int    { return s.refs }
 func (s *Segment) RecordCount() int { return s.records } // rows of the record table
 
-// Ref returns the i-th reference, from 0. It panics where there is none.
+// Ref returns the i-th reference, from 0. It panics if i is out of range.
 func (s *Segment) Ref(i int) ID {
 	if uint(i) >= uint(s.refs) {
 		panic("segment: reference out of range")
@@ -228,7 +227,7 @@ func (s *Segment) Ref(i int) ID {
 	return ID(s.b[headerLen+refLen*i:])
 }
 
-// A Row is one line of the record table, as it is stored.
+// A Row is a row of the record table, as stored.
 type Row struct {
 	Number int32
 	Type   Type
@@ -244,7 +243,7 @@ func (s *Segment) row(i int) Row {
 	}
 }
 
-// Records goes through the record table in stored order, unchecked.
+// Records yields the rows of the record table in stored order, unchecked.
 func (s *Segment) Records() iter.Seq[Row] {
 	return func(yield func(Row) bool) {
 		for i := range s.records {
@@ -255,7 +254,7 @@ func (s *Segment) Records() iter.Seq[Row] {
 	}
 }
 
-// External goes through the external values by the record table, unchecked.
+// External yields the external values in the record table, unchecked.
 func (s *Segment) External() iter.Seq[RecordID] {
 	return func(yield func(RecordID) bool) {
 		for row := range s.Records() {
@@ -324,7 +323,7 @@ func (s *Segment) Record(n int32) (Record, error) {
 	return Record{s, n, row.Type, pos, s.from(pos)}, nil
 }
 
-// bulkPos is the place of a block in a segment of bare bytes of that size.
+// bulkPos returns the offset of a block in a segment of bare bytes of that size.
 func bulkPos(id RecordID, size int) (int, error) {
 	pos := int64(size) - (MaxSize - int64(id.Number))
 	if pos < 0 || pos >= int64(size) {
@@ -347,8 +346,8 @@ func (s *Segment) place(row Row) (pos int, what string) {
 	return int(at), ""
 }
 
-// Bound returns how far record n can reach: to where the next record begins, or
-// the segment's end. It looks at the whole table.
+// Bound returns how far record n can extend: to the beginning of the next record, or to the
+// segment's end. It reads the whole table.
 func (s *Segment) Bound(n int32) (int, error) {
 	r, err := s.Record(n)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// A slot is a place in a record that holds a record id.
+// A slot is a place in a record that contains a record ID.
 type slot struct {
 	off   int // in the record
 	role  role
@@ -45,7 +45,7 @@ func (s slot) String() string {
 	return roleNames[s.role] + " " + strconv.Itoa(s.index)
 }
 
-// typeSet is a bit for each type that a record id may lead to.
+// typeSet has a bit for each type to which a record ID may refer.
 type typeSet uint16
 
 func oneOf(types ...Type) (s typeSet) {
@@ -78,9 +78,8 @@ type extent struct {
 	slots []slot
 }
 
-// extent reads how long a record is and where it has record ids. Records that do
-// not say how long they are reach as far as end, in the segment. The slots are
-// appended to buf.
+// extent determines the length of a record and where it has record IDs. Records that do not
+// contain their length extend to end, in the segment. The slots are appended to buf.
 func (rec Record) extent(end int, buf []slot) (extent, error) {
 	if rec.typ >= types {
 		return extent{exact: true, slots: buf}, rec.errorf(Corrupt, 0, "record: expected a type up to %d, found %d", types-1, uint8(rec.typ))

@@ -14,13 +14,13 @@ type sparse struct {
 
 const (
 	pageLen = 4 << 10
-	// headLen is read at first. Most tables are shorter.
+	// headLen is how many bytes are read first. Most tables are shorter.
 	headLen = 16 << 10
 )
 
-// ParseSparse is [Parse] for a segment that is read piece by piece, as its records are
-// needed: load returns n bytes from off. Records of such a segment are read by means
-// of nodes, maps, lists, templates and values only.
+// ParseSparse is [Parse] for a segment that is read in pieces, as its records are needed: load
+// returns n bytes from off. The records of such a segment can only be read with the methods of
+// nodes, maps, lists, templates and values.
 func ParseSparse(id ID, size int, load func(off, n int) ([]byte, error)) (*Segment, error) {
 	head, err := load(0, min(size, headLen))
 	if err != nil {
@@ -44,7 +44,7 @@ func ParseSparse(id ID, size int, load func(off, n int) ([]byte, error)) (*Segme
 	return s, nil
 }
 
-// Held is how many bytes of the segment are in memory.
+// Held returns how many bytes of the segment are in memory.
 func (s *Segment) Held() int {
 	if s.sparse == nil {
 		return s.size
@@ -54,7 +54,7 @@ func (s *Segment) Held() int {
 	return len(s.b) + pageLen*s.sparse.n
 }
 
-// from is what Record.data is of a record.
+// from returns Record.data of a record.
 func (s *Segment) from(pos int) []byte {
 	if s.sparse != nil {
 		return nil

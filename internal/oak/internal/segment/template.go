@@ -30,7 +30,7 @@ var propertyTypeNames = [...]string{"?", "String", "Binary", "Long", "Double", "
 
 func (t PropertyType) String() string { return Word("PropertyType", t, propertyTypeNames[:]...) }
 
-// The names of what templates have in the place of properties.
+// The names of what templates have instead of properties.
 const (
 	primaryType = "jcr:primaryType"
 	mixinTypes  = "jcr:mixinTypes"
@@ -59,7 +59,7 @@ const (
 
 func (c ChildRule) String() string { return Word("ChildRule", c, "none", "one", "many") }
 
-// A Template is what nodes of one shape share.
+// A Template is what nodes of the same shape share.
 type Template struct {
 	ID        RecordID
 	Primary   *NamedRecord // jcr:primaryType, nil if the node has none, or one of another type
@@ -167,7 +167,7 @@ func (r *Reader) template(ctx context.Context, id RecordID, near *Segment) (*Tem
 		return nil, err
 	}
 	t := &Template{ID: id, Rule: h.rule, HasMixins: h.head&hasMixins != 0}
-	// named reads the string whose id is at off, unless there is an error.
+	// named reads the string whose ID is at off, unless there is an error.
 	named := func(off int) (n NamedRecord) {
 		if err == nil {
 			n.ID, err = rec.id(off)

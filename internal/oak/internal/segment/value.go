@@ -36,7 +36,8 @@ const (
 	externalRef = 0xF0 // before the id of a string
 )
 
-// valueHead is a value's beginning: n bytes at off, or the id of blocks or a string there.
+// valueHead is the beginning of a value: n bytes at off, or the ID of blocks or of a string
+// there.
 type valueHead struct {
 	kind Kind
 	n    int64
@@ -114,7 +115,8 @@ func (v Value) ID() RecordID   { return v.rec.ID() }
 func (v Value) Kind() Kind     { return v.h.kind }
 func (v Value) External() bool { return v.h.kind >= External } // its content is in another store
 
-// Len returns the content's length in bytes, -1 if it is external, which nothing tells.
+// Len returns the content's length in bytes, or -1 if it is external, because the length is then
+// not recorded.
 func (v Value) Len() int64 {
 	if v.External() {
 		return -1
@@ -209,8 +211,8 @@ func (v Value) longPieces(ctx context.Context, off, n int64, yield func(Piece, e
 	}
 }
 
-// A locator finds blocks. It keeps the size of the last bulk segment, since the
-// blocks of one follow each other.
+// A locator finds blocks. It keeps the size of the last bulk segment, because its blocks follow
+// each other.
 type locator struct {
 	r    *Reader
 	near *Segment
@@ -290,7 +292,7 @@ func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, err
 	return near.Slice(p.Off, p.Len)
 }
 
-// Text returns the whole content, which may have limit bytes.
+// Text returns the whole content, which may have at most limit bytes.
 func (v Value) Text(ctx context.Context, limit int) (string, error) {
 	if v.h.n > int64(limit) {
 		return "", v.rec.errorf(Limit, 0, "value: expected at most %d bytes, found %d", limit, v.h.n)
@@ -326,7 +328,7 @@ func (v Value) BlobID(ctx context.Context, limit int) (string, error) {
 	return v.r.text(ctx, id, v.rec.seg, limit)
 }
 
-// BlobID is that of the external value at id.
+// BlobID returns the blob ID of the external value at id.
 func (r *Reader) BlobID(ctx context.Context, id RecordID, limit int) (string, error) {
 	v, err := r.Value(ctx, id)
 	if err != nil {

@@ -33,7 +33,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 		}
 	}
 	if !p.Keeps(head.Segment) {
-		// By a root that is older: a line of gc.log that a compaction did not bring in line.
+		// The root is an older one, from a line of gc.log that a compaction did not update.
 		return nil, &Refused{fmt.Errorf("segment %s of the newest revision: garbage by root %s, expected it to be kept", head.Segment, *o.Root)}
 	}
 	for i := range p.Tars {
@@ -55,7 +55,7 @@ type Refused struct{ Err error }
 
 func (e *Refused) Error() string { return e.Err.Error() }
 
-// check refuses what would make garbage of a whole store.
+// check refuses options that would make the whole store garbage.
 func check(tars []Tar, head Head, o Options) error {
 	if o.Retain < 1 || o.Kind > Tail {
 		return fmt.Errorf("cleanup: kind %d, %d generations to retain, expected a kind up to %d, and at least 1", o.Kind, o.Retain, Tail)
@@ -99,7 +99,7 @@ type marker struct {
 	buf   []byte
 }
 
-// data marks, from the last to the first, garbage data segments, and what others refer to.
+// data marks garbage data segments, from the last to the first, and what the others refer to.
 func (m *marker) data(ctx context.Context, t *TarPlan) error {
 	graph, err := t.Tar.Graph(ctx)
 	if t.GraphDamage, err = damage(err); err != nil {
@@ -139,7 +139,7 @@ func damage(err error) (*tarfile.Error, error) {
 	return nil, err
 }
 
-// read is for a segment of a tar without a graph.
+// read reads a segment of a tar without a graph.
 func (m *marker) read(ctx context.Context, t *TarPlan, i int) error {
 	e := t.Index().At(i)
 	b, err := t.Tar.Read(ctx, i, m.buf)
@@ -213,7 +213,7 @@ func (t *TarPlan) decide(o Options) {
 
 func (t *TarPlan) sound() bool { return t.GraphDamage == nil && t.BinariesDamage == nil }
 
-// bulk has the ids of all segments of no records, and whether something refers to them.
+// bulk has the IDs of all segments without records, and whether something refers to them.
 type bulk struct {
 	ids  []tarfile.ID
 	refs bitmap

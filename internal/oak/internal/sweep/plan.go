@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Tar is one tar of a store, open: of each number only the letter that counts.
+// A Tar is an open tar of a store: for each number only the letter that is used.
 type Tar struct {
 	Name   string // without folder
 	Number int
@@ -19,13 +19,13 @@ type Tar struct {
 	*tarfile.Tar
 }
 
-// A Head is the segment of the newest revision, and its generation by the index.
+// A Head is the segment of the newest revision, and its generation in the index.
 type Head struct {
 	Segment tarfile.ID
 	tarfile.Generation
 }
 
-// Kind is that of the last compaction.
+// Kind is the kind of the last compaction.
 type Kind uint8
 
 const (
@@ -42,8 +42,8 @@ type Options struct {
 	// a compaction has just been done. Compacted segments after it are garbage. Without Root,
 	// none is garbage for that reason.
 	Root *tarfile.ID
-	// Keep reports whether a segment is to be kept though it is garbage; nil is that none
-	// is. What only it refers to is garbage nevertheless.
+	// Keep reports whether a segment is to be kept although it is garbage. If it is nil, none is.
+	// What only such a segment refers to is garbage nevertheless.
 	Keep func(tarfile.ID) bool
 	// Taken reports whether a file of that name exists. If it is nil, there are only the tars. A
 	// rewritten tar gets a letter after all others of its number.
@@ -91,7 +91,7 @@ type TarPlan struct {
 	garbage bitmap
 }
 
-// IsGarbage reports whether entry i is garbage, which a tar that is kept still has.
+// IsGarbage reports whether entry i is garbage. A tar that is not rewritten still contains it.
 func (t *TarPlan) IsGarbage(i int) bool { return t.garbage.has(i) }
 
 // Keeps reports whether any tar has the segment and it is not garbage there.

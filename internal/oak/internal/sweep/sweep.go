@@ -46,7 +46,7 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) 
 	return info, nil
 }
 
-// free makes sure that nothing is written over.
+// free ensures that nothing is overwritten.
 func free(ctx context.Context, st store.Store, name string) error {
 	o, err := st.Open(ctx, name)
 	if err == nil {
@@ -94,7 +94,7 @@ func (w *writer) write(ctx context.Context) error {
 	return w.end(ctx)
 }
 
-// parts reads graph and binary references, as far as they are sound.
+// parts reads graph and binary references, if they are intact.
 func (w *writer) parts(ctx context.Context) (err error) {
 	if w.t.GraphDamage == nil {
 		if w.graph, err = w.t.Tar.Graph(ctx); err != nil {
@@ -116,7 +116,7 @@ func (w *writer) parts(ctx context.Context) (err error) {
 	return nil
 }
 
-// entry writes an entry that is kept.
+// entry writes a kept entry.
 func (w *writer) entry(ctx context.Context, i int) error {
 	e := w.t.Index().At(i)
 	refs, binaries, err := w.references(ctx, i, e)
@@ -163,7 +163,7 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	return w.copy(ctx, tarfile.Span{Off: old, Len: room - tarfile.BlockSize})
 }
 
-// copy puts off what continues the run.
+// copy delays a copy that continues the current run.
 func (w *writer) copy(ctx context.Context, s tarfile.Span) error {
 	if s.Off != w.run.Off+w.run.Len {
 		if err := w.flush(ctx); err != nil {
@@ -181,8 +181,8 @@ func (w *writer) flush(ctx context.Context) error {
 	return err
 }
 
-// references returns what graph and binary references have of a segment: of the
-// graph without segments of this tar that are garbage, as Oak has it.
+// references returns what graph and binary references contain about a segment. As in Oak, the
+// result omits garbage segments of this tar from the graph.
 func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs tarfile.IDs, binaries []string, err error) {
 	if !e.ID.IsData() {
 		return nil, nil, nil
@@ -262,7 +262,7 @@ type blobReader struct {
 	report func(tar string, p tarfile.Problem)
 }
 
-// keptSegments is how many are kept: ids that are strings of their own are seldom far away.
+// keptSegments is how many are kept: IDs that are separate strings are seldom far away.
 const keptSegments = 16
 
 // segment reads a segment of the newest tar that has it.

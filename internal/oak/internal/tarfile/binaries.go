@@ -45,7 +45,7 @@ func badBinaries(off int64, format string, a ...any) *Error {
 	return &Error{Class: BadBinaries, Offset: off, What: fmt.Sprintf("binary references: "+format, a...)}
 }
 
-// parseBinaries takes b, the content before the footer. Offsets in errors are in b.
+// parseBinaries parses b, the content before the footer. Offsets in errors are relative to b.
 func parseBinaries(b []byte, f footer) (*BinaryRefs, *Error) {
 	if got := checksum(b); got != f.crc {
 		return nil, badBinaries(0, "checksum %08x, expected %08x", got, f.crc)
@@ -101,8 +101,7 @@ func (r *BinaryRefs) each(do func(SegmentBinaries) bool) *Error {
 		}
 	}
 	if p != len(b) {
-		// The checksum does not cover the count. Oak takes the generations that are
-		// counted.
+		// The checksum does not cover the count. Oak reads as many generations as the count.
 		return bad(p, "%d bytes after the last of %d generations", len(b)-p, r.count)
 	}
 	return nil
@@ -168,7 +167,7 @@ func (w *binariesBuilder) add(id ID, gen Generation, refs []string) {
 	w.n += segmentRefsLen + b.Len()
 }
 
-// maxSize is how long content and footer are at most.
+// maxSize returns the maximum size of content and footer.
 func (w *binariesBuilder) maxSize() int {
 	return w.n + len(w.segments)*generationV2 + footerLen
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Check reports what Oak's reader does not look at, which takes no reading of the
-// file: entries that overlap, that leave gaps, that are not before end, where the
-// binary references begin.
+// Check reports what Oak's reader does not check and what requires no reading of the file:
+// entries that overlap, that leave gaps, or that are not before end, where the binary references
+// begin.
 func (x *Index) Check(end int64, report func(Problem)) {
 	at := int64(0) // where the next header should be
 	var before ID
@@ -53,7 +53,7 @@ func (x *Index) Check(end int64, report func(Problem)) {
 	}
 }
 
-// crcDigits is how many digits the checksum in a name has.
+// crcDigits is the number of digits of the checksum in a name.
 const crcDigits = 8
 
 // Whole returns where an entry is: its header, the segment, and the zeros after it.
@@ -79,7 +79,7 @@ func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 	return sound
 }
 
-// doubtful looks at an entry whose header is not that of its segment.
+// doubtful checks an entry whose header does not belong to its segment.
 func (t *Tar) doubtful(e Entry, header, data []byte, crc uint32, report func(Problem)) (sound bool) {
 	problem := e.problemTo(report)
 	want, ok := t.checkHeader(e, header, problem)

@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// A Problem is one thing that a check or a scan found.
+// A Problem is something that a check or a scan found.
 type Problem struct {
 	Class      Class
 	Off, Len   int64 // what is concerned; Len is 0 if that is not known

@@ -42,7 +42,7 @@ func badGraph(off int64, format string, a ...any) *Error {
 	return &Error{Class: BadGraph, Offset: off, What: fmt.Sprintf("graph: "+format, a...)}
 }
 
-// parseGraph takes b, the content before the footer. Offsets in errors are in b.
+// parseGraph parses b, the content before the footer. Offsets in errors are relative to b.
 func parseGraph(b []byte, f footer) (*Graph, *Error) {
 	bad := func(off int, format string, a ...any) (*Graph, *Error) {
 		return nil, badGraph(int64(off), format, a...)
@@ -64,7 +64,7 @@ func parseGraph(b []byte, f footer) (*Graph, *Error) {
 		p += nodeLen + int(n)*len(ID{})
 	}
 	if p != len(b) {
-		// The checksum does not cover the count. Oak takes the lists that are counted.
+		// The checksum does not cover the count. Oak reads as many lists as the count.
 		return bad(p, "%d bytes after the last of %d lists", len(b)-p, f.count)
 	}
 	byKey := func(x, y uint32) int { return compareIDs(b[x:], b[y:]) }
@@ -75,7 +75,7 @@ func parseGraph(b []byte, f footer) (*Graph, *Error) {
 	return g, nil
 }
 
-// Held is how many bytes a graph takes in memory.
+// Held returns how many bytes a graph takes in memory.
 func (g *Graph) Held() int { return len(g.b) + 4*len(g.lists) }
 
 func (g *Graph) Len() int { return len(g.lists) }
@@ -107,13 +107,14 @@ func (g *Graph) All() iter.Seq2[ID, IDs] {
 	}
 }
 
-// A graphBuilder collects lists as they stand in a file, at most one of each key.
+// A graphBuilder collects lists in the form that they have in a file, at most one for each key.
 type graphBuilder struct {
 	b     []byte
 	lists []uint32
 }
 
-// add keeps a list, unless it is empty: Oak takes a graph of many such for damaged.
+// add adds a list, unless it is empty, because Oak treats a graph with many empty lists as
+// damaged.
 func (g *graphBuilder) add(id ID, targets IDs) {
 	if len(targets) == 0 {
 		return
@@ -124,7 +125,7 @@ func (g *graphBuilder) add(id ID, targets IDs) {
 	g.b = append(g.b, targets...)
 }
 
-// size is how long content and footer are.
+// size returns the size of content and footer.
 func (g *graphBuilder) size() int { return len(g.b) + footerLen }
 
 // append appends graph and footer to b: lists by key.

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// BlockSize is what headers are long, and what everything begins at a multiple of.
+// BlockSize is the size of headers. Everything begins at a multiple of it.
 const BlockSize = 512
 
-// MaxSegment is the most that a segment can be long.
+// MaxSegment is the maximum size of a segment.
 const MaxSegment = 256 << 10
 
 // Fields of a header. There is no magic: this is the tar of Unix version 7.
@@ -29,10 +29,10 @@ const (
 	checkDigits = 6
 )
 
-// pad is how many zeros bring n to a whole number of blocks.
+// pad returns how many zeros follow n bytes to fill the last block.
 func pad[T int | int64](n T) T { return -n & (BlockSize - 1) }
 
-// A Header is what there is to know of an entry's header block.
+// A Header is a parsed header block of an entry.
 type Header struct {
 	Name       string // up to the first NUL; there may be anything in it
 	Size       int64
@@ -40,9 +40,9 @@ type Header struct {
 	ChecksumOK bool
 }
 
-// ParseHeader reads a header block as Oak does: a field is the octal digits that it
-// begins with. Of damage it only says that the checksum is wrong, or is not written
-// as all tars have it; an error is that b is no block, or one of zeros.
+// ParseHeader parses a header block as Oak does: a field is the octal digits with which it
+// begins. It only reports that the checksum is wrong, or is not written as in all tars. It
+// returns an error if b is not a block, or is a block of zeros.
 func ParseHeader(b []byte) (Header, error) {
 	if len(b) != BlockSize {
 		return Header{}, fmt.Errorf("header: %d bytes, expected %d", len(b), BlockSize)
@@ -81,7 +81,7 @@ func headerSum(b []byte) (sum int64) {
 	return sum + (typeAt-checksumAt)*' '
 }
 
-// octal reads the digits that b begins with: at most 12, so that nothing overflows.
+// octal parses the digits at the beginning of b, at most 12, so that nothing overflows.
 func octal(b []byte) (v int64, digits int) {
 	for _, c := range b {
 		if c < '0' || c > '7' {
@@ -93,9 +93,9 @@ func octal(b []byte) (v int64, digits int) {
 	return v, digits
 }
 
-// AppendHeader appends a header block. A longer name is cut at 100 bytes; a time
-// that the field cannot hold becomes the nearest that it can. It panics over a size
-// of more than 11 octal digits.
+// AppendHeader appends a header block. A longer name is truncated to 100 bytes. A time that does
+// not fit into the field becomes the nearest one that does. It panics if the size has more than
+// 11 octal digits.
 func AppendHeader(b []byte, name string, size int64, mtime time.Time) []byte {
 	if size < 0 || size > maxOctal {
 		panic(fmt.Sprintf("tarfile: no header for a size of %d", size))
@@ -107,7 +107,7 @@ func AppendHeader(b []byte, name string, size int64, mtime time.Time) []byte {
 	return append(b, h[:]...)
 }
 
-// fillHeader fills in all but time and checksum.
+// fillHeader sets everything except time and checksum.
 func fillHeader[T string | []byte](h *[BlockSize]byte, name T, size int64) {
 	copy(h[:nameLen], name)
 	copy(h[modeAt:], "0000400")
@@ -156,7 +156,7 @@ const (
 	trailerLen = 2 * BlockSize // the zeros that a tar ends with
 )
 
-// A footer is the last bytes of index, graph and binary references.
+// A footer is at the end of index, graph and binary references.
 type footer struct {
 	crc         uint32
 	count, size int32

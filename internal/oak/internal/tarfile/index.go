@@ -44,7 +44,7 @@ type Entry struct {
 	Generation Generation // of bulk segments none, or compacted in a tar before Oak 1.8
 }
 
-// end is where the next entry can begin.
+// end returns where the next entry can begin.
 func (e Entry) end() int64 { n := e.Pos + int64(e.Len); return n + pad(n) }
 
 func (x *Index) Len() int {
@@ -54,7 +54,7 @@ func (x *Index) Len() int {
 	return len(x.b) / x.step
 }
 
-// Version is 1 for tars before Oak 1.8, or else 2.
+// Version returns 1 for tars before Oak 1.8, otherwise 2.
 func (x *Index) Version() int {
 	if x.step == entryV1 {
 		return 1
@@ -135,7 +135,7 @@ func (x *Index) ByPosition() []uint32 {
 	return order
 }
 
-// indexPlace is where an index is in its file, by its footer.
+// indexPlace is where an index is in its file, according to its footer.
 type indexPlace struct {
 	step   int
 	count  int
@@ -144,8 +144,8 @@ type indexPlace struct {
 	header int64 // of its header block, where the graph ends
 }
 
-// locateIndex reads the footer in the last bytes of a file of the given length, of
-// which the last block but two is needed. Its conditions come in Oak's order.
+// locateIndex parses the footer in the last bytes of a file of the given length. These must
+// include the third block from the end. Its conditions are in Oak's order.
 func locateIndex(tail []byte, length int64) (indexPlace, *NoIndex) {
 	none := func(r Reason, off int64, format string, a ...any) (indexPlace, *NoIndex) {
 		return indexPlace{}, &NoIndex{Reason: r, Offset: off, What: fmt.Sprintf(format, a...)}
@@ -189,7 +189,7 @@ func locateIndex(tail []byte, length int64) (indexPlace, *NoIndex) {
 	return p, nil
 }
 
-// parseIndex takes b, the entries of an index, for its own.
+// parseIndex parses the entries of an index, b, and keeps b.
 func parseIndex(b []byte, p indexPlace) (*Index, *NoIndex) {
 	if got := checksum(b); got != p.crc {
 		return nil, &NoIndex{Reason: WrongChecksum, Offset: p.from, What: fmt.Sprintf("index: checksum of entries %08x, expected %08x", got, p.crc)}

@@ -14,11 +14,12 @@ import (
 
 const (
 	nameText = idText + 9 // of an id and a checksum
-	// minNameBytes is how many have to be possible for a block to count as a damaged header.
+	// minNameBytes is how many bytes of the name must be possible for a block to be treated as a
+	// damaged header.
 	minNameBytes = nameText - 3
 )
 
-// damaged looks at a block whose checksum is wrong: a damaged header, or anything.
+// damaged examines a block whose checksum is wrong: a damaged header, or anything else.
 func (s *scan) damaged(w []byte) (Found, bool) {
 	block := w[:BlockSize]
 	m, ok := mend(block)
@@ -46,9 +47,9 @@ func (s *scan) damaged(w []byte) (Found, bool) {
 	return f, true
 }
 
-// measure finds out how long the segment is that begins data: as long as the header
-// says, if that fits the name's checksum, or else as fits. If the checksum itself is
-// damaged, which only the length of the header can show, it is put right.
+// measure determines the length of the segment at the beginning of data. It is the length in the
+// header if that matches the name's checksum; otherwise the one that matches. If the checksum
+// itself is damaged, which only the length in the header can show, it is corrected.
 func (s *scan) measure(data []byte, m *mended) (int, bool) {
 	data = data[:min(len(data), MaxSegment)]
 	if n := m.size; n >= 1 && n <= int64(len(data)) && s.spend(int(n)) {
@@ -138,7 +139,7 @@ func mend(b []byte) (mended, bool) {
 		return mended{}, false
 	}
 	m.name, m.mtime = name, headerTime(h[:])
-	// A size with a digit that is none would be read as a shorter one.
+	// A size with an invalid digit would be parsed as a shorter one.
 	if v, n := octal(h[sizeAt : sizeAt+sizeDigits]); n == sizeDigits {
 		m.size = v
 	}
@@ -181,7 +182,7 @@ func headerByte(i int, c byte) bool {
 	return true
 }
 
-// proves reports whether the header with this size has the checksum that is stored.
+// proves reports whether the header with this size has the stored checksum.
 func (m *mended) proves(size int) bool {
 	h := AppendHeader(nil, entryName(m.name.ID, m.name.CRC), int64(size), m.mtime)
 	return m.stored == headerSum(h)
@@ -205,13 +206,11 @@ var unshift = func() (t [256]byte) {
 	return t
 }()
 
-// FindFlip looks for the one bit that has to be turned in b for its checksum to be
-// crc: what b[off]^mask would undo. Of other damage one in some thousands looks as
-// if it were of one bit.
+// FindFlip finds the single bit that must be flipped in b for its checksum to be crc: b[off]^mask
+// undoes it. One in some thousands of other kinds of damage looks like a single flipped bit.
 //
-// The checksum is linear: what two checksums differ by depends on where the bytes
-// differ alone. So the difference is taken back, byte by byte from the end, until
-// it is that of a byte just added.
+// The checksum is linear: the difference of two checksums depends only on where the bytes differ.
+// So the difference is undone byte by byte from the end, until it is that of a byte just added.
 func FindFlip(b []byte, crc uint32) (off int, mask byte, ok bool) {
 	c := checksum(b) ^ crc
 	if c == 0 {

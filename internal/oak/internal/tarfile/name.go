@@ -64,14 +64,14 @@ func ParseEntryName(name string) (EntryName, bool) {
 			e.CRC, e.HasCRC, rest = uint32(crc), true, rest[9:]
 		}
 	}
-	// What Java's regular expressions take for the end of a line is no part of a name.
+	// What Java's regular expressions treat as the end of a line is not part of a name.
 	if rest != "" && (rest[0] != '.' || strings.ContainsAny(rest, "\n\r\u0085\u2028\u2029")) {
 		return EntryName{}, false
 	}
 	return e, true
 }
 
-// entryName is the name of the entry of a segment.
+// entryName returns the name of the entry of a segment.
 func entryName(id ID, crc uint32) string { return string(appendEntryName(nil, id, crc)) }
 
 func appendEntryName(b []byte, id ID, crc uint32) []byte {
@@ -79,7 +79,7 @@ func appendEntryName(b []byte, id ID, crc uint32) []byte {
 	return hex.AppendEncode(b, []byte{byte(crc >> 24), byte(crc >> 16), byte(crc >> 8), byte(crc)})
 }
 
-// checksum is that of segments, index, graph and binary references.
+// checksum returns the checksum that is used for segments, index, graph and binary references.
 func checksum(b []byte) uint32 { return crc32.ChecksumIEEE(b) }
 
 // What a tar repeats of segments.
@@ -94,5 +94,5 @@ const idText = 36
 // dashes is where a UUID has its dashes.
 var dashes = [...]int{8, 13, 18, 23}
 
-// compareIDs compares ids where they stand in files.
+// compareIDs compares IDs in the form that they have in files.
 func compareIDs(a, b []byte) int { return ID(a).Compare(ID(b)) }

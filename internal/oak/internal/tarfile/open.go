@@ -20,7 +20,7 @@ type Options struct {
 	Blobs bool
 }
 
-// A Tar is a file whose index is sound. Its methods may be called in parallel.
+// A Tar is a file with an intact index. Its methods may be called in parallel.
 type Tar struct {
 	obj   store.Object
 	name  string
@@ -83,8 +83,8 @@ func (t *Tar) fault(c Class, off int64, format string, a ...any) *Error {
 	return &Error{Class: c, Object: t.name, Offset: off, What: fmt.Sprintf(format, a...)}
 }
 
-// Read reads the segment of entry i into buf, or into a longer slice if that is too
-// short: by one request, and with no look at its checksum.
+// Read reads the segment of entry i into buf, or into a longer slice if buf is too short. It
+// makes one request, and does not verify the checksum.
 func (t *Tar) Read(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	e := t.index.At(i)
 	if e.Len > MaxSegment {
@@ -146,7 +146,7 @@ type window struct {
 	off int64
 }
 
-// tailRun is how much comes with a footer: most graphs are about that long.
+// tailRun is how many bytes are read with a footer. Most graphs have about that size.
 const tailRun = 64 << 10
 
 func (w *window) at(ctx context.Context, off, n int64) ([]byte, error) {
@@ -196,7 +196,7 @@ func (w *window) content(ctx context.Context, p part) ([]byte, error) {
 	return b, err
 }
 
-// read reads the part that ends at end, and takes it apart.
+// read reads and parses the part that ends at end.
 func read[T any](ctx context.Context, w *window, end int64, check func(footer, int64) *Error, parse func([]byte, footer) (*T, *Error)) (*T, part, error) {
 	p, err := w.locate(ctx, end, check)
 	var b []byte
@@ -219,8 +219,8 @@ func (w *window) graph(ctx context.Context) (*Graph, part, error) {
 	return read(ctx, w, w.t.place.header, checkGraph, parseGraph)
 }
 
-// binaries looks for the references before the graph, whose content may be damaged,
-// or, if there is none, where it should be.
+// binaries finds the references before the graph, whose content may be damaged, or where they
+// should be if there is no graph.
 func (w *window) binaries(ctx context.Context) (*BinaryRefs, part, error) {
 	end := w.t.place.header
 	g, err := w.locate(ctx, end, func(f footer, end int64) *Error {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Found is a segment that a scan came by.
+// Found is a segment that a scan has found.
 type Found struct {
 	ID        ID
 	HeaderPos int64
@@ -22,7 +22,7 @@ type Found struct {
 	Data      []byte // until the next one
 }
 
-// Doubt is a set of reasons not to believe in a segment that was found.
+// Doubt is a set of reasons not to trust a segment that was found.
 type Doubt uint8
 
 const (
@@ -57,7 +57,7 @@ func Scan(ctx context.Context, obj store.Object, size int64, report func(Problem
 	return ScanFrom(ctx, obj, 0, size, report)
 }
 
-// ScanFrom is Scan from the end of an entry on.
+// ScanFrom is Scan starting at the end of an entry.
 func ScanFrom(ctx context.Context, obj store.Object, from, size int64, report func(Problem)) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		s := &scan{ctx: ctx, obj: obj, at: from, base: from, size: size, report: report, lost: -1, effort: scanEffort*(size-from) + scanStart}
@@ -94,12 +94,12 @@ type scan struct {
 	blank  bool    // there are only zeros among them
 	effort int64   // what may still be summed
 
-	// doubtful is up to where a segment whose header was lost may reach: what has a
-	// header before that may be a part of it.
+	// doubtful is where a segment whose header was lost may end. An entry whose header is before
+	// that may be a part of it.
 	doubtful int64
 }
 
-// view returns the bytes at s.at: a whole entry and the next header, or to the end.
+// view returns the bytes at s.at: a whole entry and the next header, or the rest of the file.
 func (s *scan) view() ([]byte, error) {
 	want := min(scanWindow, s.size-s.at)
 	if have := s.base + int64(len(s.buf)); s.at+want > have {
@@ -188,7 +188,7 @@ func (s *scan) wrong(w []byte, h Header, n EntryName, crc uint32) (none Found, n
 	return none, false
 }
 
-// follows reports whether a sound header is at end, or the end of the file.
+// follows reports whether an intact header, or the end of the file, is at end.
 func (s *scan) follows(w []byte, end int64) bool {
 	if s.at+end >= s.size {
 		return true

@@ -63,13 +63,12 @@ func (t *Tail) Add(e Entry, refs IDs, binaries []string) error {
 
 func (t *Tail) Len() int { return len(t.known) }
 
-// size is how long the tail is at most.
+// size returns the maximum size of the tail.
 func (t *Tail) size() int64 {
 	return int64(t.binaries.maxSize()) + int64(t.graph.size()) + int64(len(t.entries)+footerLen) + 6*BlockSize + trailerLen
 }
 
-// Parts are the references to binaries and the graph, with their footers, as they stand in a
-// tar.
+// Parts returns the references to binaries and the graph, with their footers, as in a tar.
 func (t *Tail) Parts() (binaries, graph []byte) {
 	return t.binaries.append(nil), t.graph.append(nil)
 }
@@ -102,7 +101,7 @@ func (t *Tail) appendParts(b []byte, name string, mtime func() time.Time, binari
 }
 
 // AppendIndexTail appends the index of the tar of the given name, with its header, and the end of
-// the tar. Entries come in any order.
+// the tar. Entries may be in any order.
 func AppendIndexTail(b []byte, name string, all []Entry) []byte {
 	var entries []byte
 	for _, e := range all {
@@ -144,8 +143,7 @@ func (w *Writer) Add(id ID, gen Generation, data []byte, refs IDs, binaries []st
 	return w.add(nil, id, gen, data, refs, binaries)
 }
 
-// Keep is Add with the header that a segment has had, which may be damaged as well as the
-// segment.
+// Keep is Add with the previous header of the segment. Both may be damaged.
 func (w *Writer) Keep(header []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
 	return w.add(header[:BlockSize], id, gen, data, refs, binaries)
 }
@@ -178,8 +176,8 @@ func (w *Writer) write(b []byte) error {
 
 func (w *Writer) Size() int64 { return w.size }
 
-// Full reports whether a next segment should go into the next tar, as Oak has it: the
-// tar is limit bytes long, or might become too long for Oak with one segment more.
+// Full reports whether the next segment should go into the next tar, as in Oak: the tar has at
+// least limit bytes, or might become too long for Oak with one more segment.
 func (w *Writer) Full(limit int64) bool {
 	const refs = 1 << 20 // more than the references of a segment
 	return w.size >= limit || w.size > maxLen-w.tail.size()-scanWindow-refs

@@ -72,7 +72,7 @@ func parseAttribute(s string) (a attribute, err error) {
 	return a, nil
 }
 
-// appendEscape reads what begins with a backslash. \0 is nothing, and a value.
+// appendEscape reads an escape that begins with a backslash. \0 adds nothing, but is a value.
 func appendEscape(b []byte, s string) (_ []byte, n int, empty bool, err error) {
 	if len(s) < 2 {
 		return b, len(s), false, nil

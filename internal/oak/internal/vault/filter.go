@@ -45,7 +45,7 @@ func (f *Filter) contains(path string) bool {
 	return s != nil && allowed(s.nodes, path)
 }
 
-// hasProperty is contains for a property of a node that is.
+// hasProperty is contains for a property of a node that is contained.
 func (f *Filter) hasProperty(path string) bool {
 	s := f.set(path)
 	return s != nil && allowed(s.properties, path)
@@ -128,7 +128,7 @@ func readFilter(r io.Reader) (*Filter, int, error) {
 	}
 }
 
-// AppendFilter appends a filter.xml about all below roots.
+// AppendFilter appends a filter.xml that covers everything below roots.
 func AppendFilter(b []byte, roots []string) []byte {
 	b = append(b, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+`<workspaceFilter version="1.0">`+"\n"...)
 	for _, root := range roots {

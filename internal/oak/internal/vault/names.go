@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// PlatformName is the name of the file or folder that a node or property of a name has.
+// PlatformName returns the name of the file or folder for a node or property of the given name.
 func PlatformName(name string) string {
 	var b strings.Builder
 	escapeColon, useUnderscore, underscores := false, false, 0
@@ -137,7 +137,7 @@ func xmlEscape(s string) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// cutName takes a name apart into its prefix and the rest.
+// cutName splits a name into its prefix and the rest.
 func cutName(name string) (prefix, local string) {
 	if p, rest, ok := strings.Cut(name, ":"); ok && p != "" {
 		return p, rest

@@ -20,7 +20,7 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// Files are those of a package.
+// Files are the files of a package.
 type Files interface {
 	Name() string
 	Entries(context.Context) iter.Seq2[format.Entry, error]
@@ -33,7 +33,7 @@ type Options struct {
 	Escape func(name string, top bool) string
 	// Prefix returns the target's prefix of a namespace for which a package uses another prefix.
 	Prefix func(prefix, uri string) (string, error)
-	// Types are the types of nodes there, and whether they have an order of children.
+	// Types are the types of nodes in the target, and whether their children are ordered.
 	Types map[string]bool
 	// Check reports whether a value is one of a type.
 	Check    func(t segment.PropertyType, value string) bool
@@ -92,7 +92,7 @@ func NewReader(ctx context.Context, files Files, o Options) (*Reader, error) {
 	return r, nil
 }
 
-// read opens an entry for do, whose error becomes one about it.
+// read opens an entry for do, and adds the entry to its error.
 func (r *Reader) read(ctx context.Context, e format.Entry, do func(io.Reader) (line int, err error)) error {
 	in, err := r.files.Open(ctx, e)
 	if err != nil {
@@ -200,7 +200,7 @@ func (r *Reader) errorf(e format.Entry, line int, err error) error {
 	return &Error{Package: r.files.Name(), Entry: e.Name, Line: line, What: "cannot be imported", Err: err}
 }
 
-// isDocument looks at the beginning of a file, as the reference does.
+// isDocument checks the beginning of a file, as the reference does.
 func isDocument(r io.Reader) (bool, error) {
 	b := make([]byte, 1024)
 	n, err := io.ReadFull(r, b)
@@ -210,7 +210,7 @@ func isDocument(r io.Reader) (bool, error) {
 	return IsDocument(b[:n]), err
 }
 
-// IsDocument reports whether what begins so is taken for a document of nodes.
+// IsDocument reports whether a file that begins like this is treated as a document of nodes.
 func IsDocument(b []byte) bool {
 	b = b[:min(len(b), 1024)]
 	return bytes.Contains(b, []byte("<jcr:root")) && bytes.Contains(b, []byte(`"`+jcrURI+`"`))
@@ -228,8 +228,8 @@ func (r *Reader) checkName(name string) error {
 
 func pathOf(names []string) string { return "/" + strings.Join(names, "/") }
 
-// Items goes through all nodes of the package that are in its filter: in any order, and
-// some more than once: the last one counts. Nodes above them have their types only.
+// Items yields all nodes of the package that its filter contains. They are in any order, and some
+// occur more than once: the last one counts. Nodes above them have only their types.
 func (r *Reader) Items(ctx context.Context) iter.Seq2[nodejson.Item, error] {
 	return func(yield func(nodejson.Item, error) bool) {
 		stopped := false
@@ -274,7 +274,7 @@ func (r *Reader) all(ctx context.Context) error {
 	return r.orders()
 }
 
-// look finds out what files with a folder are, and tells of folders.
+// look determines what files with a folder are, and yields the nodes of folders.
 func (r *Reader) look(ctx context.Context, e format.Entry, p place) error {
 	if p.kind == folder && r.Filter.contains(pathOf(p.names)) {
 		return r.tell(nodejson.Item{Kind: nodejson.NodeItem, Path: r.path(p.names), Again: true, Properties: []nodejson.Property{text("jcr:primaryType", segment.Name, "nt:folder")}})
@@ -359,7 +359,7 @@ func (r *Reader) content(ctx context.Context, e format.Entry, path, property str
 	})
 }
 
-// binary tells of a property that is a file.
+// binary yields a property that is a file.
 func (r *Reader) binary(ctx context.Context, e format.Entry, p place) error {
 	if p.kind != binaryFile || !r.Filter.contains(pathOf(p.names)) || !r.Filter.hasProperty(pathOf(append(slices.Clone(p.names), p.property))) {
 		return nil
@@ -383,7 +383,7 @@ const (
 	mostTypes = 4 << 10
 )
 
-// A frame is an element that is open.
+// A frame is an open element.
 type frame struct {
 	names []string
 	skip  bool                // with all below it
@@ -449,7 +449,7 @@ func (r *Reader) document(ctx context.Context, e format.Entry, p place) error {
 	})
 }
 
-// name is that of an element or attribute, where the nodes go.
+// name returns the name of an element or attribute, with the target's prefix.
 func (r *Reader) name(s *scanner, prefix, uri, local string) (string, error) {
 	name := readXMLName(local)
 	if prefix != "" || uri != "" {
@@ -464,7 +464,7 @@ func (r *Reader) name(s *scanner, prefix, uri, local string) (string, error) {
 	return name, r.checkName(name)
 }
 
-// value is a name or path as a value, where the nodes go.
+// value returns a name or path that is a value, with the target's prefixes.
 func (r *Reader) value(s *scanner, t segment.PropertyType, v string) (string, error) {
 	if t == segment.Path {
 		elems := strings.Split(v, "/")
@@ -538,7 +538,7 @@ func (r *Reader) node(s *scanner, open []frame, f *frame, path string, x element
 		return nil
 	}
 	for i := range open {
-		// What was left out is there after all, for something below it is.
+		// The element was omitted, but is needed because something below it is included.
 		if up := &open[i]; up.held != nil && !up.in && len(up.names) > 0 {
 			if err := r.tell(nodejson.Item{Kind: nodejson.NodeItem, Path: r.path(up.names), Properties: up.held}); err != nil {
 				return err

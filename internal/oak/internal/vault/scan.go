@@ -115,7 +115,7 @@ func (p *plain) Read(b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// An element is the beginning of one, or its end.
+// An element is the beginning or the end of an element.
 type element struct {
 	prefix, uri, local string
 	attrs              []attr
@@ -125,7 +125,7 @@ type element struct {
 // An attr is an attribute other than a declaration of a namespace.
 type attr struct{ prefix, uri, local, value string }
 
-// A scanner goes through the elements of a document.
+// A scanner reads the elements of a document.
 type scanner struct {
 	p     *plain
 	d     *xml.Decoder
@@ -149,7 +149,7 @@ func (s *scanner) line() int {
 	return line
 }
 
-// uri is that of a prefix, if one was declared.
+// uri returns the namespace of a prefix, if one was declared.
 func (s *scanner) uri(prefix string) (string, bool) {
 	for _, d := range slices.Backward(s.decls) {
 		if d.prefix == prefix {

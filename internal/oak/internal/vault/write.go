@@ -31,7 +31,7 @@ func NewWriter(w io.Writer, uri func(prefix string) (string, bool)) *Writer {
 	return &Writer{w: bufio.NewWriterSize(w, 64<<10), uri: uri}
 }
 
-// A NameError is about a name that XML cannot say.
+// A NameError reports a name that XML cannot represent.
 type NameError struct{ Name, Why string }
 
 func (e *NameError) Error() string { return fmt.Sprintf("name %.200q: %s", e.Name, e.Why) }
@@ -135,7 +135,7 @@ func (w *Writer) Empty() {
 	}
 }
 
-// Write writes a part of a value, which is UTF-8 as a whole.
+// Write writes a part of a value. The whole value must be UTF-8.
 func (w *Writer) Write(p []byte) (int, error) {
 	text := p
 	if len(w.torn) > 0 {
@@ -164,7 +164,7 @@ func (w *Writer) EndAttribute() {
 	w.w.WriteByte('"')
 }
 
-// End ends the element. Behind the last it returns what went wrong.
+// End ends the element. After the last one it returns any earlier error.
 func (w *Writer) End() error {
 	last := len(w.names) - 1
 	if w.begun {
