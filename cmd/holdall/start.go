@@ -64,7 +64,7 @@ func verbFor(root *cobra.Command, args []string) ([]string, error) {
 	case err == nil || store.Scheme(word) != "":
 		return append([]string{"ls"}, args...), nil
 	case strings.ContainsAny(word, `/\`) || format.All().ByExtension(word) != nil:
-		return args, usage("%s is neither a verb nor a file that is there", word)
+		return args, usage("%s is not a verb, and there is no file of this name", word)
 	}
 	return args, unknownVerb(root, word)
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -74,12 +75,12 @@ var otherVerbs = map[string]string{
 	"ncdu": "tree", "umount": "mount", "unmount": "mount",
 }
 
-var tarWord = regexp.MustCompile(`^-?([cxtru])[vzjJap]*f?$`)
+var tarWord = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^-?([cxtru])[vzjJap]*f?$`) })
 
 // likeTar returns an error for a word that is a tar option, such as xvf, and
 // nil for others.
 func likeTar(word string) error {
-	m := tarWord.FindStringSubmatch(word)
+	m := tarWord().FindStringSubmatch(word)
 	if m == nil || len(word) < 2 {
 		return nil
 	}

@@ -25,9 +25,13 @@ var topics = []struct{ name, heading, short string }{
 // lists them apart.
 func topicCommands() (cmds []*cobra.Command) {
 	for _, t := range topics {
-		_, section, _ := strings.Cut(docs.CLI, "\n## "+t.heading+"\n")
-		section, _, _ = strings.Cut(section, "\n## ")
-		cmds = append(cmds, &cobra.Command{Use: t.name, Short: t.short, Long: plainText(section)})
+		cmd := &cobra.Command{Use: t.name, Short: t.short}
+		cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { // formatted only when it is asked for
+			_, section, _ := strings.Cut(docs.CLI, "\n## "+t.heading+"\n")
+			section, _, _ = strings.Cut(section, "\n## ")
+			fmt.Fprintln(cmd.OutOrStdout(), plainText(section))
+		})
+		cmds = append(cmds, cmd)
 	}
 	return cmds
 }
@@ -78,14 +82,11 @@ func formatTable() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-var (
-	mdLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
-	mdRule = regexp.MustCompile(`^\|[-| ]+\|$`)
-)
-
 // plainText formats a section of a page for a terminal. Links become their
 // texts. In rows of tables, the first cell comes before the others.
 func plainText(section string) string {
+	mdLink := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	mdRule := regexp.MustCompile(`^\|[-| ]+\|$`)
 	var b, paragraph strings.Builder
 	indent, fenced := "", false
 	flush := func() {

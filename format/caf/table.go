@@ -81,8 +81,8 @@ const (
 	mostToGuess   = 1 << 20 // for more, append may grow the slices
 )
 
-// guess allocates memory for the rest of an index of n bytes, of which read bytes contained the
-// rows so far.
+// guess allocates memory for the rest of an index of n bytes, if the first read bytes contained
+// the rows so far.
 func (t *table) guess(read, n int64) {
 	rows := min(int(float64(len(t.rows))*float64(n)/float64(max(read, 1))*1.01), mostToGuess)
 	t.rows = slices.Grow(t.rows, max(0, rows-len(t.rows)))

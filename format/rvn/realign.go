@@ -12,8 +12,8 @@ import (
 // their names, and removes them. It returns a description of what it did.
 //
 // The names of a directory's files are stored in order. So names that are cut in the wrong places
-// are out of order or contain impossible bytes. Of all ways to omit the surplus bytes, the best
-// one has the fewest files out of order, and omits bytes in the fewest places.
+// are out of order or contain impossible bytes. The best way to
+// omit the surplus bytes leaves the fewest files out of order and omits bytes in the fewest places.
 func (m *mending) realign() string {
 	x := m.a.index
 	rest := x.names[x.namesUsed:]

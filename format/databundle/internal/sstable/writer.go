@@ -22,7 +22,7 @@ type WriterOptions struct {
 }
 
 const (
-	// maxRow leaves space in a block, of which dacha loads 8 MiB, for its other contents.
+	// maxRow leaves space for the other contents of a block. dacha loads blocks of up to 8 MiB.
 	maxRow = maxBlock - 64<<10
 	// enoughIndex ends a table too: long keys make a long index of few rows.
 	enoughIndex = 4 << 20
