@@ -59,7 +59,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		}
 		entries := refers.others(p.converted(ctx, src))
 		if p.joined() != nil || src.Store.Can().Near {
-			return p.swept(ctx, src, entries) // what is joined passes through this program
+			return p.swept(ctx, src, entries) // joined content, and small files on a disk, are read here
 		}
 		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
 			return p.convertWithin(ctx, src, entries)

@@ -53,7 +53,7 @@ export class Detail {
   cover() {
     const covers = covering.matches && !this.box.hidden;
     for (const c of $('main').children) c.inert = covers; // it stays a landmark
-    if (covers && !this.box.contains(document.activeElement)) this.box.querySelector('.close')?.focus();
+    if (covers && (document.activeElement === document.body || document.activeElement?.closest('[inert]'))) this.box.querySelector('.close')?.focus();
   }
   drop() { this.body?.close?.(); this.body = undefined; this.content?.close(); this.content = undefined; if (this.blob) URL.revokeObjectURL(this.blob); this.blob = undefined; }
   async show(path, entry) {
