@@ -42,8 +42,8 @@ type OpenOptions struct {
 	Format string `json:"format,omitempty"`
 	// View is one of the format's views. If it is empty, the format's default view is used.
 	View string `json:"view,omitempty"`
-	// FewLookups says that only one or two names will be looked up. A large index is then
-	// searched instead of loaded.
+	// FewLookups says that only one or two names will be looked up, or all entries iterated over
+	// once. A large index is then read as a stream instead of loaded.
 	FewLookups bool `json:"few_lookups,omitempty"`
 	// Limits bound the sizes that are accepted from an archive.
 	Limits format.Limits `json:"limits"`

@@ -205,6 +205,7 @@ func errorsBy(t *testing.T, st store.Store, name string, o holdall.OpenOptions) 
 // What is damaged beyond the parity is left to the format, which has what could be healed; in
 // place that comes to the same.
 func TestRepairBeyondParity(t *testing.T) {
+	testkit.Serial(t)
 	for _, k := range protectedFormats {
 		t.Run(k.format, func(t *testing.T) {
 			t.Parallel()

@@ -196,6 +196,7 @@ func TestEachBitOfAChunkWithoutDigestIsProven(t *testing.T) {
 
 // What cannot be decoded is told of, whatever the codec; and what is told of cannot be.
 func TestDamageThatDecodingShowsIsWhatACheckTells(t *testing.T) {
+	testkit.Serial(t)
 	const name = "p10_codecs.lindi.tar"
 	b := testkit.Read(t, "format/lindi/testdata/"+name)
 	st := &storetest.Mem{}

@@ -391,6 +391,7 @@ func (c *counter) Read(p []byte) (int, error) {
 
 // Who reads some of a record does not make all of it: neither time nor memory.
 func TestAStreamIsReadOnlyAsFarAsItIsWanted(t *testing.T) {
+	testkit.Serial(t)
 	content := mixture(rand.New(rand.NewPCG(3, 4)), 4<<20)
 	for _, enc := range encodings {
 		if enc.codec == SnappyRecord {
@@ -435,6 +436,7 @@ func TestAZstdStreamReadsNothingBehindItsFrame(t *testing.T) {
 
 // The longest record can be streamed even where compression made it longer.
 func TestTheLongestRecordOfNoiseIsStreamed(t *testing.T) {
+	testkit.Serial(t)
 	content := make([]byte, maxRecord)
 	rand.NewChaCha8([32]byte{5}).Read(content)
 	stored := snappy.Encode(nil, content)
@@ -491,6 +493,7 @@ func TestAClosedRecordGivesNothing(t *testing.T) {
 // Decoders are used again, also after records that they could not decode. None may
 // then give what it should not, least of all content of the record before.
 func TestRecordsDecodeAfterOthersThatDoNot(t *testing.T) {
+	testkit.Serial(t)
 	r := testkit.Rand(t)
 	letters := func(from string, n int) []byte {
 		b := make([]byte, n)

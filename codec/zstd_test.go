@@ -362,6 +362,7 @@ func fuzzUnit(t *testing.T, name string, stored []byte, size int) {
 // Where a block cannot be decoded, a decoder must not hand out what its memory
 // held before: content of another archive, or of another place.
 func TestDamagedStreamsGiveNothingThatIsNotTheirs(t *testing.T) {
+	testkit.Serial(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))

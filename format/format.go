@@ -306,8 +306,8 @@ type EntryError interface {
 // OpenOptions are the options for opening an archive.
 type OpenOptions struct {
 	View string // one of Format.Views; empty means the first
-	// FewLookups means that only one or two entries will be looked up. A large index should be
-	// searched instead of loaded.
+	// FewLookups means that only one or two entries will be looked up, or all entries iterated over
+	// once. A large index should be read as a stream instead of loaded.
 	FewLookups bool
 	// Once means that the caller iterates over the entries once, in stored order. The format need
 	// not keep them: it may yield each entry when it finds it, in memory that does not depend on

@@ -75,7 +75,7 @@ func appendJSONString(b []byte, s string) []byte {
 // appendEntry appends an entry as one JSON object with the fields in
 // docs/cli.md. If damage hides where the content is, that becomes the entry's
 // Fault.
-func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e *holdall.Entry) ([]byte, error) {
+func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, run func(holdall.Entry) (format.Extent, bool), e *holdall.Entry) ([]byte, error) {
 	str := func(key, v string) {
 		if v != "" {
 			b = append(append(append(b, ',', '"'), key...), '"', ':')
@@ -113,7 +113,13 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, e *holdall.E
 		}
 		b = append(b, '}')
 	}
-	if e.Fault == nil && e.Kind.HasContent() {
+	x, ok := format.Extent{}, false
+	if run != nil && e.Fault == nil && e.Kind.HasContent() {
+		x, ok = run(*e)
+	}
+	if ok {
+		b = append(appendSpan(append(b, `,"spans":[`...), x), ']')
+	} else if e.Fault == nil && e.Kind.HasContent() {
 		sep, from := `,"spans":[`, len(b)
 		for x, err := range a.Extents(ctx, *e) {
 			if c, damaged := errors.AsType[*format.CorruptError](err); damaged {

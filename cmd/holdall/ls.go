@@ -17,11 +17,12 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/glob"
+	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/internal/sorter"
 )
 
 func (a *app) lsCommand() *cobra.Command {
-	l := listing{app: a}
+	l := lister{app: a}
 	var human, helped bool
 	cmd := &cobra.Command{
 		Use:   "ls ARCHIVE [PATH...]",
@@ -52,7 +53,7 @@ damaged.`,
 			if l.names, err = l.sel.filter(a); err != nil {
 				return err
 			}
-			return a.use(cmd.Context(), args[0], false, func(in *holdall.Archive) error { return l.list(cmd.Context(), in, args[1:]) })
+			return a.use(cmd.Context(), args[0], l.recursive && len(args) == 1, func(in *holdall.Archive) error { return l.list(cmd.Context(), in, args[1:]) })
 		},
 		ValidArgsFunction: a.completeMembers,
 	}
@@ -75,8 +76,8 @@ damaged.`,
 	return cmd
 }
 
-// listing holds the options of ls.
-type listing struct {
+// lister holds the options of ls.
+type lister struct {
 	app                                            *app
 	long, recursive, self, bySize, byTime, reverse bool
 	sel                                            selection
@@ -84,11 +85,20 @@ type listing struct {
 }
 
 // list prints the entries that paths name, or their contents.
-func (l *listing) list(ctx context.Context, in *holdall.Archive, paths []string) error {
+func (l *lister) list(ctx context.Context, in *holdall.Archive, paths []string) error {
+	print := l.app.entryPrinter(ctx, in, l.long)
+	if len(paths) == 0 && l.recursive {
+		// Nothing is looked up, so that a large index can be read as a stream.
+		if !l.sorts() {
+			return l.app.printAll(ctx, in, l)
+		}
+		return l.inOrder(print, func(print func(holdall.Entry) error) error {
+			return l.one(ctx, in, holdall.Entry{Name: ".", Kind: format.Dir}, print)
+		})
+	}
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	print := l.app.entryPrinter(ctx, in, l.long)
 	return all(paths, func(path string) error {
 		entries, err := expand(ctx, in, path)
 		if err != nil {
@@ -101,7 +111,7 @@ func (l *listing) list(ctx context.Context, in *holdall.Archive, paths []string)
 }
 
 // one prints an entry, or its contents.
-func (l *listing) one(ctx context.Context, in *holdall.Archive, e holdall.Entry, print func(holdall.Entry) error) error {
+func (l *lister) one(ctx context.Context, in *holdall.Archive, e holdall.Entry, print func(holdall.Entry) error) error {
 	selected := func(e holdall.Entry) error {
 		if !l.names.Wants(e.Name) {
 			return nil
@@ -119,9 +129,11 @@ func (l *listing) one(ctx context.Context, in *holdall.Archive, e holdall.Entry,
 	return each(in.Below(ctx, e.Name), selected)
 }
 
+func (l *lister) sorts() bool { return l.bySize || l.byTime || l.reverse }
+
 // inOrder has print write entries, and sorts the lines in the requested order.
-func (l *listing) inOrder(print func(holdall.Entry) error, do func(print func(holdall.Entry) error) error) error {
-	if !l.bySize && !l.byTime && !l.reverse {
+func (l *lister) inOrder(print func(holdall.Entry) error, do func(print func(holdall.Entry) error) error) error {
+	if !l.sorts() {
 		return do(print)
 	}
 	rows := sorter.New(sorter.Options{Scratch: sorter.TempFile})
@@ -193,24 +205,34 @@ func all[T any](list []T, do func(T) error) error {
 	return nil
 }
 
-// entryPrinter returns a function that prints an entry on a line.
-func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) func(holdall.Entry) error {
-	var b []byte
+// lineOf returns a function that appends the line of an entry. It may be called by several
+// goroutines.
+func (a *app) lineOf(ctx context.Context, in *holdall.Archive, long bool) func([]byte, *holdall.Entry) ([]byte, error) {
 	modeWidth := 1 // only the type if the format stores no modes
 	if in.Format().Keeps&format.KeepsModes != 0 {
 		modeWidth = len("drwxrwxrwx")
 	}
-	return func(e holdall.Entry) (err error) {
+	run := in.Source().Reader.Can().Run
+	return func(b []byte, e *holdall.Entry) ([]byte, error) {
 		switch {
 		case a.json:
-			if b, err = appendEntry(ctx, b[:0], in, &e); err != nil {
-				return err
-			}
+			return appendEntry(ctx, b, in, run, e)
 		case long:
-			b = append(append(b[:0], a.longLine(e, modeWidth)...), '\n')
+			b = append(b, a.longLine(*e, modeWidth)...)
 		default:
-			b = append(append(b[:0], quoteEmpty(format.Escape(e.Name))...), suffix(e)...)
-			b = append(b, '\n')
+			b = append(append(b, quoteEmpty(format.Escape(e.Name))...), suffix(*e)...)
+		}
+		return append(b, '\n'), nil
+	}
+}
+
+// entryPrinter returns a function that prints an entry on a line.
+func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) func(holdall.Entry) error {
+	var b []byte
+	line := a.lineOf(ctx, in, long)
+	return func(e holdall.Entry) (err error) {
+		if b, err = line(b[:0], &e); err != nil {
+			return err
 		}
 		a.lost(in, e)
 		_, err = a.out.Write(b)
@@ -218,10 +240,75 @@ func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) 
 	}
 }
 
+// printAll prints all entries that are wanted. It makes lines while the next entries are read.
+func (a *app) printAll(ctx context.Context, in *holdall.Archive, l *lister) error {
+	type batch struct {
+		entries []holdall.Entry
+		ends    []int // of their lines
+		lines   []byte
+		err     error // after the last of them
+	}
+	most := 256                     // the first lines come soon
+	printed := make(chan *batch, 4) // their room is used again
+	next := func() *batch {
+		select {
+		case t := <-printed:
+			t.entries, t.ends, t.lines = t.entries[:0], t.ends[:0], t.lines[:0]
+			return t
+		default:
+			return &batch{}
+		}
+	}
+	batches := func(yield func(*batch, error) bool) {
+		t := next()
+		for e, err := range in.Entries(ctx) {
+			if t.err = err; err != nil {
+				break
+			}
+			if !l.names.Wants(e.Name) {
+				continue
+			}
+			if t.entries = append(t.entries, e); len(t.entries) == most {
+				if !yield(t, nil) {
+					return
+				}
+				t, most = next(), min(2*most, 4096)
+			}
+		}
+		yield(t, nil)
+	}
+	line := a.lineOf(ctx, in, l.long)
+	return pipe.Ordered(ctx, batches, 1, func(_ context.Context, t *batch) {
+		for i := range t.entries {
+			var err error
+			if t.lines, err = line(t.lines, &t.entries[i]); err != nil {
+				t.err = err
+				break
+			}
+			t.ends = append(t.ends, len(t.lines))
+		}
+	}, func(t *batch) error {
+		at := 0
+		for i, end := range t.ends {
+			a.lost(in, t.entries[i])
+			if _, err := a.out.Write(t.lines[at:end]); err != nil {
+				return err
+			}
+			at = end
+		}
+		err := t.err
+		select {
+		case printed <- t:
+		default:
+		}
+		return err
+	}, func(*batch) {})
+}
+
 // lost warns that damage hides an entry's type or contents. The verb then
 // exits with 1.
 func (a *app) lost(in *holdall.Archive, e holdall.Entry) {
-	const most = 1000
+	most := 256 // the first lines come soon
 	if p := e.Fault; p == nil || p.Severity != format.Error || p.Code == format.Unsupported || p.Class == "external-blob" {
 		return
 	}

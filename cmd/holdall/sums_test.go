@@ -14,6 +14,7 @@ import (
 // TestSumsAreReadByTheToolsThatCheckThem extracts an archive with names that need
 // escapes, and has each list checked there.
 func TestSumsAreReadByTheToolsThatCheckThem(t *testing.T) {
+	testkit.Serial(t)
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
 	for _, name := range []string{"plain", "with space", `back\slash`, "new\nline", "d/a\\n\nb", " lead", "*star", "empty"} {

@@ -1,6 +1,7 @@
 package caf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -28,7 +29,7 @@ func hundreds(n int, shuffled bool) *sparse {
 	return &sparse{size: int64(n)*100 + int64(len(b)), end: b}
 }
 
-func entriesOf(t *testing.T, s *sparse, o format.OpenOptions) (all []format.Entry) {
+func entriesOf(t *testing.T, s store.Store, o format.OpenOptions) (all []format.Entry) {
 	t.Helper()
 	r, err := open(t.Context(), s, "x.caf", o)
 	if err != nil {
@@ -47,14 +48,41 @@ func entriesOf(t *testing.T, s *sparse, o format.OpenOptions) (all []format.Entr
 	return all
 }
 
+// near is sparse on a disk.
+type near struct{ *sparse }
+
+func (n near) Can() store.Abilities {
+	can := n.sparse.Can()
+	can.Near = true
+	return can
+}
+
 func TestStreamedRowsAreTheLoadedOnes(t *testing.T) {
 	testkit.Serial(t)
 	for _, shuffled := range []bool{false, true} {
-		s := hundreds(40_000, shuffled)
-		once, loaded := entriesOf(t, s, format.OpenOptions{Once: true}), entriesOf(t, s, format.OpenOptions{})
-		if len(once) != 40_000 || !reflect.DeepEqual(once, loaded) {
-			t.Errorf("shuffled %v: %d streamed and %d loaded entries differ", shuffled, len(once), len(loaded))
+		s := near{hundreds(40_000, shuffled)}
+		loaded := entriesOf(t, s, format.OpenOptions{})
+		if len(loaded) != 40_000 {
+			t.Errorf("shuffled %v: %d entries", shuffled, len(loaded))
 		}
+		for _, o := range []format.OpenOptions{{Once: true}, {FewLookups: true}} {
+			if streamed := entriesOf(t, s, o); !reflect.DeepEqual(streamed, loaded) {
+				t.Errorf("shuffled %v, %+v: %d streamed entries differ from those that are loaded", shuffled, o, len(streamed))
+			}
+		}
+	}
+}
+
+// Entries with FewLookups yields the last row of a name only, as without it.
+func TestRepeatedNamesAreNotStreamed(t *testing.T) {
+	testkit.Serial(t)
+	text, size := hundreds(40_000, false).end, 40_000*100
+	s := near{&sparse{size: int64(size + len(text)), end: bytes.Replace(text, []byte("object-0000007"), []byte("object-0039999"), 1)}}
+	o := format.OpenOptions{Param: map[string]string{"ends": "exclusive"}}
+	want := entriesOf(t, s, o)
+	o.FewLookups = true
+	if got := entriesOf(t, s, o); len(got) != 39_999 || !reflect.DeepEqual(got, want) {
+		t.Errorf("%d entries, expected %d", len(got), len(want))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"strconv"
 	"strings"
@@ -16,8 +17,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// reader is an open archive. Its index is loaded when all of it is needed first. Until then, and
-// if only a few names of a large index are looked up, it is searched as a stream.
+// reader is an open archive. Its index is loaded when all of it is needed first. Until then, if
+// only a few names of a large index are looked up, or all are listed, it is read as a stream.
 type reader struct {
 	obj    store.Object
 	name   string
@@ -30,6 +31,7 @@ type reader struct {
 
 	few    bool
 	once   bool
+	near   bool // its index can be read twice
 	mu     sync.Mutex
 	looked bool
 	table  *table
@@ -48,7 +50,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 		return nil, err
 	}
 	if r.n > searchedIndex && (o.FewLookups || o.Once) {
-		r.few, r.once = o.FewLookups, o.Once
+		r.few, r.once, r.near = o.FewLookups, o.Once, st.Can().Near
 		return r, nil
 	}
 	if _, err := r.load(ctx); err != nil {
@@ -159,7 +161,7 @@ func checkVersion(v string, off int64) *fault {
 func (r *reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		r.mu.Lock()
-		stream := r.once && r.table == nil
+		stream := (r.few && r.near || r.once) && r.table == nil
 		r.mu.Unlock()
 		if stream {
 			ok, err := r.survey(ctx)
@@ -215,21 +217,39 @@ func (r *reader) search(ctx context.Context, name string) (e format.Entry, found
 }
 
 // survey iterates over the index without keeping it. It reports whether rows can be yielded as
-// they come. They cannot if they are not in stored order, or if all of them are needed to decide
-// about ends.
+// they come. They cannot if they are not in stored order, if all of them are needed to decide
+// about ends, or, unless the caller can cope with that, if a name occurs twice.
 func (r *reader) survey(ctx context.Context) (ok bool, _ error) {
 	maxEnd, last, ordered := int64(noEndYet), span{-1 << 63, 0}, true
+	var name []byte
+	ascending := !r.once // names, as most writers sort them, so that none occurs twice
 	s := r.scanner(ctx, func(row *row) error {
 		now := span{row.start, row.end}
 		maxEnd = max(maxEnd, inData(now, row.odd, r.off))
 		ordered = ordered && (now.start > last.start || now.start == last.start && now.end >= last.end)
 		last = now
+		if ascending {
+			ascending = name == nil || bytes.Compare(name, row.name) < 0
+			name = append(append(name[:0], row.name...), 0)[:len(row.name)] // never nil again
+		}
 		return nil
 	})
 	if err := r.scan(s); err != nil {
 		return false, err
 	}
-	return ordered && (r.isSaid || !couldBeInclusive(maxEnd, r.off)), nil
+	if !ordered || !r.isSaid && couldBeInclusive(maxEnd, r.off) {
+		return false, nil
+	}
+	if r.once || ascending {
+		return true, nil
+	}
+	names, distinct := nameSet{seed: maphash.MakeSeed()}, true
+	s = r.scanner(ctx, func(row *row) error {
+		distinct = distinct && names.addNew(row.name)
+		return nil
+	})
+	err := r.scan(s)
+	return distinct, err
 }
 
 // stream yields rows as they come.

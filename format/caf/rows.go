@@ -42,10 +42,6 @@ type nameSet struct {
 	n     int
 }
 
-func (s *nameSet) print(name string) uint64 {
-	return max(1, maphash.String(s.seed, name))
-}
-
 // slot returns the slot of fingerprint h, or the slot where it would be.
 func (s *nameSet) slot(h uint64) int {
 	mask := uint64(len(s.slots) - 1)
@@ -60,11 +56,19 @@ func (s *nameSet) has(name string) bool {
 	if s.n == 0 {
 		return false
 	}
-	h := s.print(name)
+	h := fingerprint(maphash.String(s.seed, name))
 	return s.slots[s.slot(h)] == h
 }
 
-func (s *nameSet) add(name string) {
+// fingerprint is never 0.
+func fingerprint(hash uint64) uint64 { return max(1, hash) }
+
+func (s *nameSet) add(name string) { s.put(fingerprint(maphash.String(s.seed, name))) }
+
+// addNew adds a name, and reports whether it is new.
+func (s *nameSet) addNew(name []byte) bool { return s.put(fingerprint(maphash.Bytes(s.seed, name))) }
+
+func (s *nameSet) put(h uint64) (isNew bool) {
 	if 4*(s.n+1) > 3*len(s.slots) {
 		old := s.slots
 		s.slots = make([]uint64, max(1024, 2*len(old)))
@@ -74,7 +78,11 @@ func (s *nameSet) add(name string) {
 			}
 		}
 	}
-	h := s.print(name)
-	s.slots[s.slot(h)] = h
+	at := &s.slots[s.slot(h)]
+	if *at == h {
+		return false
+	}
+	*at = h
 	s.n++
+	return true
 }

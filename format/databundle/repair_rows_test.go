@@ -191,6 +191,7 @@ func TestCopiesOfTheIndexSaveIt(t *testing.T) {
 // Every bundle has a copy of its index, unless one says otherwise: whatever becomes of any one
 // file of the index, each name is listed, and read.
 func TestABundleOutlivesAnyFileOfItsIndex(t *testing.T) {
+	testkit.Serial(t)
 	all := crowd()
 	whole := &storetest.Mem{}
 	pack(t, whole, all, nil)

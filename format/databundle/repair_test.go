@@ -174,6 +174,7 @@ func TestARecordThatBecomesNothingHasNoFiles(t *testing.T) {
 
 // What a check tells of an index a repair mends: of rows, of filters, of what leads to both.
 func TestWhatIsToldOfAnIndexIsMended(t *testing.T) {
+	testkit.Serial(t)
 	st, o := made(t, map[string]string{"index-copies": "1"})
 	var table string
 	for info, err := range store.List(t.Context(), st, "b/index/") {

@@ -106,6 +106,7 @@ func session(ctx context.Context, st store.Store, name, view string, do func(con
 // After a crash at any write, the archive opens in the old or the new state, and can be amended
 // again.
 func TestAmendIsSafeAtEveryWrite(t *testing.T) {
+	testkit.Serial(t)
 	seed := testkit.Seed(t)
 	for _, name := range []string{"p02_few_blobs.lindi.tar", "p01_empty.lindi.tar", "p05_rewritten.lindi.tar"} {
 		t.Run(name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 // One wrong bit of the index or of the metadata is found by its checksum, and nothing is lost.
 func TestRepairTurnsTheOneWrongBit(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	files := map[string]string{}
 	for i := range 30 {

@@ -125,6 +125,7 @@ var otherwise = map[string]struct {
 }
 
 func TestTarsOfTheStandardLibrary(t *testing.T) {
+	testkit.Serial(t)
 	files := testkit.GoFiles(t, "src/archive/tar/testdata/*.tar*")
 	for _, file := range files {
 		name := filepath.Base(file)

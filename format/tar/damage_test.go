@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -322,6 +323,7 @@ func sound(t testing.TB, what, name string, b []byte) (list []string) {
 }
 
 func TestRepairKeepsWhatCanBeRead(t *testing.T) {
+	testkit.Serial(t)
 	whole := files(t)
 	all := sound(t, "whole", "x.tar", whole)
 	without := func(name string) []string {

@@ -118,6 +118,7 @@ func TestSparseFilesHaveTheirHoles(t *testing.T) {
 }
 
 func TestSparseTarsConform(t *testing.T) {
+	testkit.Serial(t)
 	b, err := os.ReadFile("testdata/pax-1.0.tar.gz")
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ type Volume struct {
 // Options of Build.
 type Options struct {
 	Scratch func() (sorter.Scratch, error)
-	Memory  int64 // for rows that are sorted; 0 is 100 MiB
+	Memory  int64 // for rows that are sorted; 0 is 24 MiB
 	// Digests yields those of the pieces of all contents, of Head.Chunk bytes each, in
 	// the order of Entries; zeros for a piece that nothing vouches for. It is not asked
 	// without Head.Chunk.
@@ -102,13 +102,15 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 		return head, err
 	}
 	defer z.Close()
-	memory := cmp.Or(o.Memory, 100<<20)
+	memory := cmp.Or(o.Memory, 24<<20)
 	again := func([]byte) error { return nil } // the last one counts
-	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, memory: memory, scratch: o.Scratch, stored: o.Stored, units: map[unit]struct{}{},
+	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, scratch: o.Scratch, stored: o.Stored, units: map[unit]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
 		implied: sorter.New(sorter.Options{Memory: 8 << 20, Scratch: o.Scratch, Duplicate: again})}
 	defer b.sort.Close()
 	defer b.implied.Close()
+	b.inOrder.scratch = o.Scratch
+	defer b.inOrder.close()
 	if err := b.w.write([]byte(magic)); err != nil {
 		return head, err
 	}
@@ -199,7 +201,7 @@ type builder struct {
 	// Entries are often in the order of rows already. The directories that they imply are not,
 	// and would break that order.
 	sort, implied *sorter.Sorter
-	memory        int64 // for rows that are sorted
+	inOrder       spool // all rows in the order of the archive, for a listing
 	scratch       func() (sorter.Scratch, error)
 
 	numbers  map[Volume]int
@@ -255,10 +257,14 @@ type batch struct {
 	keys    [][]byte
 	values  [][]byte
 	room    []byte // of both
+	inOrder []byte // uvar length of a value, and the value
 	err     error
 }
 
 const batchRows = 512
+
+// mostSeen is how many directories are remembered, so that each is implied once or a few times.
+const mostSeen = 1 << 14
 
 // newBatch has room for all its entries: rows lead to them.
 func newBatch() *batch {
@@ -269,17 +275,23 @@ func newBatch() *batch {
 // sorted, each on a goroutine of its own.
 func (b *builder) gather() error {
 	b.head.Volumes = nil
-	lastDir := ""
+	lastDir, seen := "", map[string]bool{}
 	return pipe.Ordered(b.ctx, b.batches(), 1, func(_ context.Context, t *batch) { t.encode() }, func(t *batch) error {
 		if t.err != nil {
 			return t.err
+		}
+		if err := b.inOrder.write(t.inOrder); err != nil {
+			return err
 		}
 		for i := range t.rows {
 			if err := b.sort.Add(t.keys[i], t.values[i]); err != nil {
 				return err
 			}
-			if dir := t.rows[i].dir; dir != lastDir && dir != "" {
-				lastDir = dir
+			if dir := t.rows[i].dir; dir != lastDir && dir != "" && !seen[dir] {
+				if len(seen) == mostSeen {
+					clear(seen)
+				}
+				lastDir, seen[dir] = dir, true
 				if err := b.imply(dir); err != nil {
 					return err
 				}
@@ -345,9 +357,11 @@ func (t *batch) encode() {
 		}
 	}
 	t.keys, t.values = make([][]byte, len(t.rows)), make([][]byte, len(t.rows))
+	t.inOrder = make([]byte, 0, len(t.room))
 	at := 0
 	for i := range t.rows {
 		t.keys[i], t.values[i], at = t.room[at:ends[2*i]], t.room[ends[2*i]:ends[2*i+1]], ends[2*i+1]
+		t.inOrder = append(binary.AppendUvarint(t.inOrder, uint64(len(t.values[i]))), t.values[i]...)
 	}
 }
 

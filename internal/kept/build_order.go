@@ -4,10 +4,11 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"iter"
+	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/sorter"
 )
 
 // isScattered reports whether reading in this order, by the numbers of rows, would decode all
@@ -30,47 +31,42 @@ func isScattered(order []uint32) bool {
 
 // listing writes all rows once more, in the archive's order.
 func (b *builder) listing() ([]ref, error) {
-	byRank := sorter.New(sorter.Options{Memory: b.memory / 2, Scratch: b.scratch})
-	defer byRank.Close()
+	in, err := b.inOrder.reader()
+	if err != nil {
+		return nil, err
+	}
 	var s state
 	var r row
 	var e format.Entry
-	var key []byte
-	for at, err := range b.sort.Sorted() {
-		if err != nil {
-			return nil, err
-		}
-		s.reset()
-		r.entry = &e
-		if err := s.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
-			return nil, err
-		}
-		if key = binary.BigEndian.AppendUint32(key[:0], uint32(r.rank)); b.order[r.rank] == 0 {
-			continue
-		}
-		if err := byRank.Add(key, at.Value); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.sort.Close(); err != nil {
-		return nil, err
-	}
+	var value, key []byte
 	w := rowPages{w: b.w}
-	for at, err := range byRank.Sorted() {
-		if err == nil && w.number&0xfff == 0 {
-			err = context.Cause(b.ctx)
+	for rank := range b.rank {
+		if rank&0xfff == 0 && b.ctx.Err() != nil {
+			return nil, context.Cause(b.ctx)
+		}
+		n, err := binary.ReadUvarint(in)
+		if err == nil && n > maxPage {
+			err = errRow
 		}
 		if err != nil {
 			return nil, err
+		}
+		value = slices.Grow(value[:0], int(n))[:n]
+		if _, err := io.ReadFull(in, value); err != nil {
+			return nil, err
+		}
+		if b.order[rank] == 0 {
+			continue
 		}
 		s.reset()
 		e = format.Entry{}
 		r.entry = &e
-		if err := s.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
+		if err := s.decode(&scanner{b: value}, &r, b.head.Chunk); err != nil {
 			return nil, err
 		}
 		r.dir, r.base = string(s.dir), string(s.base)
-		if err := w.add(&r, at.Key); err != nil {
+		key = binary.BigEndian.AppendUint32(key[:0], uint32(rank))
+		if err := w.add(&r, key); err != nil {
 			return nil, err
 		}
 	}

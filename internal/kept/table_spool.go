@@ -2,6 +2,7 @@ package kept
 
 import (
 	"bufio"
+	"bytes"
 	"container/heap"
 	"encoding/binary"
 	"io"
@@ -233,17 +234,24 @@ func (s *spool) Write(b []byte) (n int, err error) {
 	return len(b), nil
 }
 
+// reader returns all of it. Nothing can be added any more.
+func (s *spool) reader() (*bufio.Reader, error) {
+	if s.disk == nil {
+		return bufio.NewReader(bytes.NewReader(s.mem)), nil
+	}
+	if _, err := s.disk.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	spilt := io.LimitReader(s.disk, s.n-int64(len(s.mem)))
+	return bufio.NewReaderSize(io.MultiReader(spilt, bytes.NewReader(s.mem)), spoolMemory), nil
+}
+
 // writeTo writes all of it to w. Nothing can be added any more.
 func (s *spool) writeTo(w io.Writer) error {
-	if s.disk != nil {
-		if _, err := s.disk.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		if _, err := io.CopyN(w, s.disk, s.n-int64(len(s.mem))); err != nil {
-			return err
-		}
+	r, err := s.reader()
+	if err == nil {
+		_, err = io.CopyN(w, r, s.n)
 	}
-	_, err := w.Write(s.mem)
 	return err
 }
 

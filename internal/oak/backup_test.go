@@ -190,6 +190,7 @@ func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 
 // A restore repairs a store in which anything is damaged or lost.
 func TestARestoreMendsAStore(t *testing.T) {
+	testkit.Serial(t)
 	st := fixture(t, "multitar")
 	want := superTree(t, st)
 	for name, spoil := range map[string]func(*storetest.Mem){

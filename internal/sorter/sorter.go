@@ -69,12 +69,13 @@ type Sorter struct {
 
 // sortRow is where a row is.
 type sortRow struct {
+	first          uint64 // bytes of its key, set by sort
 	chunk, at      uint32
 	keyLen, valLen uint32
 }
 
 const (
-	sortRowLen = 16
+	sortRowLen = 24
 	sortChunk  = 1 << 20
 	// leastBuffer is what a run is read with, however many there are.
 	leastBuffer = 16 << 10
@@ -112,7 +113,7 @@ func (s *Sorter) Add(key, value []byte) error {
 		s.room(n)
 	}
 	c := &s.chunks[s.used-1]
-	s.rows = append(s.rows, sortRow{uint32(s.used - 1), uint32(len(*c)), uint32(len(key)), uint32(len(value))})
+	s.rows = append(s.rows, sortRow{0, uint32(s.used - 1), uint32(len(*c)), uint32(len(key)), uint32(len(value))})
 	*c = append(append(*c, key...), value...)
 	return nil
 }
@@ -141,9 +142,49 @@ func (s *Sorter) val(r sortRow) []byte {
 }
 
 // sort orders what is in memory; rows of one key stay in the order of Add.
-func (s *Sorter) sort() {
-	slices.SortFunc(s.rows, func(a, b sortRow) int {
-		if c := bytes.Compare(s.key(a), s.key(b)); c != 0 {
+func (s *Sorter) sort() { s.sortFrom(s.rows, 0) }
+
+// sortFrom orders rows whose keys are alike in the first bytes. Keys that are made of paths are
+// alike in many, and differ in the eight bytes after those, which are compared as a number.
+func (s *Sorter) sortFrom(rows []sortRow, alike int) {
+	const few = 12
+	if len(rows) <= few {
+		s.sortFew(rows, alike)
+		return
+	}
+	first := s.key(rows[0])[alike:]
+	more := len(first)
+	for _, r := range rows[1:] {
+		more = sharedLen(first[:more], s.key(r)[alike:])
+	}
+	alike += more
+	for i := range rows {
+		var b [8]byte
+		copy(b[:], s.key(rows[i])[alike:])
+		rows[i].first = binary.BigEndian.Uint64(b[:])
+	}
+	slices.SortFunc(rows, func(a, b sortRow) int { return cmp.Compare(a.first, b.first) })
+	for from := 0; from < len(rows); {
+		to, long := from, true
+		for ; to < len(rows) && rows[to].first == rows[from].first; to++ {
+			long = long && int(rows[to].keyLen) > alike+8
+		}
+		if long {
+			s.sortFrom(rows[from:to], alike+8)
+		} else {
+			s.sortFew(rows[from:to], alike)
+		}
+		from = to
+	}
+}
+
+// sortFew is sortFrom for few rows, or for keys that end soon.
+func (s *Sorter) sortFew(rows []sortRow, alike int) {
+	if len(rows) < 2 {
+		return
+	}
+	slices.SortFunc(rows, func(a, b sortRow) int {
+		if c := bytes.Compare(s.key(a)[alike:], s.key(b)[alike:]); c != 0 {
 			return c
 		}
 		// A row of no bytes is where the next one is too.

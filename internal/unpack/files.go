@@ -20,7 +20,7 @@ import (
 // makeFolder makes a folder and those above it, once.
 func (x *extraction) makeFolder(name string) error {
 	x.mu.Lock()
-	known := x.folders[name]
+	_, known := x.folders[name]
 	x.mu.Unlock()
 	if known {
 		return nil
@@ -28,7 +28,9 @@ func (x *extraction) makeFolder(name string) error {
 	if x.o.DryRun {
 		return x.rehearseFolder(name)
 	}
-	err := x.root.MkdirAll(name, 0o777)
+	_, err := x.root.Lstat(name)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	err = x.root.MkdirAll(name, 0o777)
 	if errors.Is(err, fs.ErrExist) {
 		if info, serr := x.root.Lstat(name); serr == nil && info.IsDir() {
 			err = nil
@@ -36,10 +38,19 @@ func (x *extraction) makeFolder(name string) error {
 	}
 	if err == nil {
 		x.mu.Lock()
-		x.folders[name] = true
+		if _, known := x.folders[name]; !known { // another goroutine was first
+			x.folders[name] = isNew
+		}
 		x.mu.Unlock()
 	}
 	return err
+}
+
+// isNew reports whether a folder was made by this extraction, so that it has nothing else.
+func (x *extraction) isNew(dir string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.folders[dir]
 }
 
 // folderAt returns the open folder of that name, which is made if need be. It
@@ -240,11 +251,15 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	}
 	defer x.leave(dir)
 	base := path.Base(e.Name)
-	if !x.o.Overwrite && dir.has(base) {
+	if !x.o.Overwrite && !x.isNew(dir.name) && dir.has(base) {
 		return &fs.PathError{Op: "extract", Path: e.Name, Err: errExists}
 	}
 	temp := x.tempName()
-	f, err := dir.create(temp)
+	mode := fs.FileMode(0o666)
+	if e.HasMode {
+		mode = modeFor(e, false)
+	}
+	f, err := dir.create(temp, mode)
 	if err != nil {
 		return err
 	}
@@ -258,9 +273,10 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	if err == nil {
 		err = x.metadata(f, e)
 	}
-	err = errors.Join(err, f.Close())
-	if err == nil && !e.ModTime.IsZero() {
-		err = dir.setTime(temp, e.ModTime)
+	if err != nil {
+		err = errors.Join(err, f.Close())
+	} else {
+		err = dir.finish(f, temp, e.ModTime)
 	}
 	if err == nil {
 		// A link of that name is replaced, never followed; a folder is not.

@@ -1,9 +1,13 @@
 package unpack
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -12,9 +16,10 @@ import (
 // more than the files, and so would registering files with Go's poller. So files are written with
 // system calls only, and all their names are directly in the folder.
 type folder struct {
-	name string
-	dir  *os.File
-	fd   int
+	name   string
+	dir    *os.File
+	fd     int
+	masked bool // the mask decides about the modes of new files, not an access control list
 }
 
 func openFolder(root *os.Root, name string) (*folder, error) {
@@ -22,7 +27,28 @@ func openFolder(root *os.Root, name string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folder{name, dir, int(dir.Fd())}, nil
+	d := &folder{name: name, dir: dir, fd: int(dir.Fd())}
+	_, err = syscall.Getxattr("/proc/self/fd/"+strconv.Itoa(d.fd), "system.posix_acl_default", nil)
+	d.masked = maskKnown() && (err == syscall.ENODATA || err == syscall.EOPNOTSUPP)
+	return d, nil
+}
+
+// mask is the mask of the process for the modes of new files, and whether it is known. Only
+// setting it would return it otherwise, for all threads.
+var mask = sync.OnceValues(func() (fs.FileMode, bool) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, found := strings.Cut(string(status), "\nUmask:")
+	line, _, _ := strings.Cut(rest, "\n")
+	n, err := strconv.ParseUint(strings.TrimSpace(line), 8, 9)
+	return fs.FileMode(n), found && err == nil
+})
+
+func maskKnown() bool {
+	_, ok := mask()
+	return ok
 }
 
 func (d *folder) Close() error { return d.dir.Close() }
@@ -49,20 +75,31 @@ func (d *folder) has(base string) bool {
 	return again(func() error { return syscall.Faccessat(d.fd, base, 0, noFollow) }) == nil
 }
 
-func (d *folder) create(base string) (output, error) {
+// create creates a file that does not exist yet, with a mode as far as the mask permits.
+func (d *folder) create(base string, mode fs.FileMode) (output, error) {
 	fd := -1
 	err := again(func() (err error) {
-		fd, err = syscall.Openat(d.fd, base, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o666)
+		fd, err = syscall.Openat(d.fd, base, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, uint32(mode.Perm()))
 		return err
 	})
 	if err != nil {
 		return nil, told("open", base, err)
 	}
-	return &created{fd, base}, nil
+	f := &created{fd: fd, name: base, mode: -1}
+	if d.masked {
+		mask, _ := mask()
+		f.mode = int64(mode.Perm() &^ mask)
+	}
+	return f, nil
 }
 
-func (d *folder) setTime(base string, t time.Time) error {
-	return told("chtimes", base, again(func() error { return setTimeAt(d.fd, base, t) }))
+// finish closes a file that was created here, and sets its time, unless that is zero.
+func (d *folder) finish(f output, _ string, t time.Time) (err error) {
+	c := f.(*created)
+	if !t.IsZero() {
+		err = told("chtimes", c.name, again(func() error { return setTimeOf(c.fd, t) }))
+	}
+	return cmp.Or(f.Close(), err)
 }
 
 func (d *folder) rename(from, to string) error {
@@ -75,6 +112,7 @@ func (d *folder) remove(base string) { _ = syscall.Unlinkat(d.fd, base) }
 type created struct {
 	fd   int
 	name string
+	mode int64 // what its mode is; -1 if that is not known
 }
 
 func (f *created) WriteAt(p []byte, off int64) (n int, err error) {
@@ -96,6 +134,7 @@ func (f *created) Truncate(size int64) error {
 }
 
 func (f *created) Chown(uid, gid int) error {
+	f.mode = -1 // this may change it
 	return told("chown", f.name, again(func() error { return syscall.Fchown(f.fd, uid, gid) }))
 }
 
@@ -108,6 +147,9 @@ func (f *created) Chmod(mode fs.FileMode) error {
 		if mode&b.is != 0 {
 			bits |= b.told
 		}
+	}
+	if f.mode == int64(bits) {
+		return nil
 	}
 	return told("chmod", f.name, again(func() error { return syscall.Fchmod(f.fd, bits) }))
 }

@@ -3,6 +3,7 @@
 package unpack
 
 import (
+	"io/fs"
 	"os"
 	"time"
 )
@@ -30,15 +31,23 @@ func (d *folder) has(base string) bool {
 	return err == nil
 }
 
-func (d *folder) create(base string) (output, error) {
-	f, err := d.root.OpenFile(base, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+// create creates a file that does not exist yet, with a mode as far as the system permits.
+func (d *folder) create(base string, mode fs.FileMode) (output, error) {
+	f, err := d.root.OpenFile(base, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode.Perm())
 	if err != nil {
 		return nil, err // no output that is a nil file
 	}
 	return f, nil
 }
 
-func (d *folder) setTime(base string, t time.Time) error { return d.root.Chtimes(base, t, t) }
+// finish closes a file that was created here, and sets its time, unless that is zero.
+func (d *folder) finish(f output, base string, t time.Time) error {
+	err := f.Close()
+	if err == nil && !t.IsZero() {
+		err = d.root.Chtimes(base, t, t)
+	}
+	return err
+}
 
 func (d *folder) rename(from, to string) error { return d.root.Rename(from, to) }
 

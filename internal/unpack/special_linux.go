@@ -29,9 +29,16 @@ func setTimeAt(dir int, base string, t time.Time) error {
 	if err != nil {
 		return err
 	}
+	return utimensat(dir, p, t, noFollow)
+}
+
+// setTimeOf sets the time of an open file.
+func setTimeOf(fd int, t time.Time) error { return utimensat(fd, nil, t, 0) }
+
+func utimensat(dir int, base *byte, t time.Time, flags uintptr) error {
 	at := syscall.NsecToTimespec(t.UnixNano())
 	times := [2]syscall.Timespec{at, at}
-	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(dir), uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&times)), noFollow, 0, 0)
+	_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, uintptr(dir), uintptr(unsafe.Pointer(base)), uintptr(unsafe.Pointer(&times)), flags, 0, 0)
 	if errno != 0 {
 		return errno
 	}

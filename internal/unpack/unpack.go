@@ -77,7 +77,7 @@ type Done struct{ Entries, Bytes, Failed, Stripped int64 }
 // appears under its name once its content is complete and, if the archive has its digest,
 // verified.
 func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options) (Done, error) {
-	x := &extraction{src: src, root: into, o: o, owners: !o.NoOwner && os.Geteuid() == 0, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": true}, failed: map[string]bool{},
+	x := &extraction{src: src, root: into, o: o, owners: !o.NoOwner && os.Geteuid() == 0, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": false}, failed: map[string]bool{},
 		open: make(chan *folder, 16), run: rand.Text()[:12]}
 	defer x.closeFolders()
 	defer x.end()
@@ -150,7 +150,7 @@ type extraction struct {
 
 	mu      sync.Mutex
 	sum     Done
-	folders map[string]bool
+	folders map[string]bool // those that are there; true if they were not there before
 	failed  map[string]bool // files that are not there, or not ours
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/nodejson"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // The first ones are from the reference's documentation, except for one that is wrong there.
@@ -301,6 +302,7 @@ func TestWhatIsNoPackageIsRefused(t *testing.T) {
 
 // A long element costs no more memory than there may be.
 func TestALongElementIsRefused(t *testing.T) {
+	testkit.Serial(t)
 	s := newScanner(io.MultiReader(strings.NewReader(`<x y="`), &endless{}))
 	if _, err := s.next(); err == nil || !strings.Contains(err.Error(), errMarkup.Error()) {
 		t.Error(err)
