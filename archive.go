@@ -75,7 +75,8 @@ type OpenOptions struct {
 	// when any part of it is read. 0 means 1 MiB; a negative value means never. A file that
 	// matched is not compared again.
 	CompareWhole int64 `json:"compare_whole,omitempty"`
-	// CacheBytes bounds the memory used to cache a remote archive. 0 means 32 MiB.
+	// CacheBytes bounds the memory used to cache a remote archive. Decoded data may take twice as
+	// much. 0 means 32 MiB.
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
 
@@ -257,7 +258,7 @@ func (s *spans) cover() bool {
 
 // openBy is like OpenStore, but reads the archive's structure through the store by.
 func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by store.Store) (*Archive, error) {
-	a := &Archive{src: content.New(st, name, o.External), asked: o}
+	a := &Archive{src: content.New(st, name, o.External, o.CacheBytes), asked: o}
 	o.linked = a.openLinked
 	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
 	// The object is opened first, so that what is read for detection is cached for later reads. A

@@ -52,7 +52,7 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	src := content.New(dirStore{}, dir, nil)
+	src := content.New(dirStore{}, dir, nil, 0)
 	src.Read(dirFormat, &dirReader{format.NewIndex(entries)})
 	src.Loose = stored
 	return &Archive{src: src}, nil

@@ -341,7 +341,9 @@ const (
 	stepsAhead = 3
 	// nearby is the largest distance between reads of a sequence. The kernel has several in
 	// progress, which arrive in any order.
-	nearby = 2 << 20
+	nearby = 4 << 20
+	// askAhead is how far ahead of reads the disk is asked to read, at least.
+	askAhead = 2 << 20
 )
 
 // near reports whether a read may be the next one of a sequence; mu must be held.
@@ -370,11 +372,11 @@ func (x *file) next(off, n int64) (from, size int64) {
 	if x.steps == 0 {
 		x.end = off + n
 	}
-	if x.steps < stepsAhead || x.asked > x.end+nearby {
+	if x.steps < stepsAhead || x.asked > x.end+askAhead {
 		return 0, 0
 	}
 	from = max(x.asked, x.end)
-	x.asked = min(x.end+2*nearby, x.e.Size)
+	x.asked = min(x.end+2*askAhead, x.e.Size)
 	return from, x.asked - from
 }
 
@@ -454,7 +456,7 @@ type ahead struct {
 	done  chan struct{}
 
 	mu     sync.Mutex
-	blocks []block       // contiguous
+	blocks []*block      // contiguous
 	from   int64         // offset of the first block
 	end    int64         // end of the last block
 	wanted int64         // end of the requests so far
@@ -463,12 +465,16 @@ type ahead struct {
 	room   chan struct{} // has a token when there is room again
 }
 
-type block []byte
+type block struct {
+	b     []byte
+	given int // bytes that were read; the kernel usually reads each byte once
+}
 
 const (
 	aheadBlock  = 256 << 10
-	aheadWindow = 2 << 20 // read ahead of the last request
-	aheadBehind = 1 << 20 // kept before it, for late requests
+	aheadWindow = 1 << 20 // read ahead of the last request
+	aheadBehind = 4 << 20 // kept before it for late requests, unless it was read
+	aheadWait   = 8 << 20 // a request this far ahead of what was read waits for it
 )
 
 func newAhead(ctx context.Context, v *version, e holdall.Entry, off int64) *ahead {
@@ -493,12 +499,17 @@ func (a *ahead) run(e holdall.Entry) {
 		_, err = in.Seek(a.end, io.SeekStart)
 	}
 	for err == nil {
-		var b block
+		var b []byte
 		a.mu.Lock()
 		full := a.end-a.wanted >= aheadWindow
-		for len(a.blocks) > 0 && a.from+int64(len(a.blocks[0])) < a.wanted-aheadBehind {
-			b = a.blocks[0][:cap(a.blocks[0])]
-			a.from += int64(len(a.blocks[0]))
+		for len(a.blocks) > 0 {
+			first := a.blocks[0]
+			n := int64(len(first.b))
+			if first.given < len(first.b) && a.from+n >= a.wanted-aheadBehind {
+				break
+			}
+			b = first.b[:cap(first.b)]
+			a.from += n
 			a.blocks = a.blocks[1:]
 		}
 		a.mu.Unlock()
@@ -511,12 +522,12 @@ func (a *ahead) run(e holdall.Entry) {
 			continue
 		}
 		if b == nil {
-			b = make(block, aheadBlock)
+			b = make([]byte, aheadBlock)
 		}
 		var n int
 		n, err = io.ReadFull(in, b)
 		a.mu.Lock()
-		a.blocks = append(a.blocks, b[:n])
+		a.blocks = append(a.blocks, &block{b: b[:n]})
 		a.end += int64(n)
 		close(a.more)
 		a.more = make(chan struct{})
@@ -535,7 +546,7 @@ func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
 	end := off + int64(len(p))
 	for {
 		a.mu.Lock()
-		if a.ctx.Err() != nil || off < a.from || off > a.end+aheadWindow || a.err != nil && end > a.end {
+		if a.ctx.Err() != nil || off < a.from || off > a.end+aheadWait || a.err != nil && end > a.end {
 			a.mu.Unlock()
 			return 0, false
 		}
@@ -549,10 +560,10 @@ func (a *ahead) read(ctx context.Context, p []byte, off int64) (int, bool) {
 		if end <= a.end {
 			at := a.from
 			for _, b := range a.blocks {
-				if next := at + int64(len(b)); next > off && at < end {
-					copy(p[max(at-off, 0):], b[max(off-at, 0):])
+				if next := at + int64(len(b.b)); next > off && at < end {
+					b.given += copy(p[max(at-off, 0):], b.b[max(off-at, 0):])
 				}
-				at += int64(len(b))
+				at += int64(len(b.b))
 			}
 			a.mu.Unlock()
 			return len(p), true

@@ -39,16 +39,17 @@ type app struct {
 	verbose  bool
 	dryRun   bool
 
-	format   string
-	view     string
-	external []string
-	index    string // the index of an archive to use
-	parity   string // the parity of an archive to repair it with
-	maxIndex sizeFlag
-	noVerify bool
-	whole    sizeFlag          // see OpenOptions.CompareWhole
-	params   map[string]string // parameters of formats, by their flags
-	several  bool              // there are several archives, and the parameters may be for some of them only
+	format     string
+	view       string
+	external   []string
+	index      string // the index of an archive to use
+	parity     string // the parity of an archive to repair it with
+	maxIndex   sizeFlag
+	noVerify   bool
+	whole      sizeFlag          // see OpenOptions.CompareWhole
+	params     map[string]string // parameters of formats, by their flags
+	several    bool              // there are several archives, and the parameters may be for some of them only
+	cacheBytes int64             // for the cache of a remote archive; 0 is the usual
 
 	db      string                  // --db
 	shelves map[string]*shelf.Shelf // catalogues that are open as archives, by their addresses
@@ -136,7 +137,7 @@ func (a *app) warn(format string, args ...any) {
 
 // openOptions returns the options that flags set for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
-	return holdall.OpenOptions{Format: a.format, View: a.view, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
+	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
 }
 
 // saysHealed returns a function that warns that the current archive is

@@ -25,12 +25,12 @@ func afterGC(do func()) {
 }
 
 const (
-	leanGarbage = 16 << 20
+	leanGarbage = 8 << 20
 	idleCheck   = 15 * time.Second
 )
 
 // leanGC tunes the garbage collector for a command that runs for days and
-// holds much memory. Garbage is at most 16 MiB, or an eighth of the memory in
+// holds much memory. Garbage is at most 8 MiB, or an eighth of the memory in
 // use if that is more. When the command is idle, free memory is returned to
 // the system.
 func leanGC() {

@@ -168,10 +168,19 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	return context.Cause(ctx)
 }
 
+// Several archives of one mount share the memory for caches, but each has some.
+const (
+	mountCache = 32 << 20
+	leastCache = 4 << 20
+)
+
 // mountTrees opens the archives to be mounted. With an error, it also returns
 // those that are already open.
 func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (trees []mount.Tree, err error) {
 	taken := map[string]bool{}
+	if n := int64(len(addresses)); n > 1 {
+		a.cacheBytes = max(mountCache/n, leastCache)
+	}
 	for _, address := range addresses {
 		var t mount.Tree
 		if o.follow {

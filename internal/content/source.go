@@ -55,13 +55,15 @@ type Source struct {
 }
 
 // New returns the source of the archive called name in st. The archive may refer to what external
-// allows: see outside.Rule. Read must set its reader before anything is read.
-func New(st store.Store, name string, external []string) *Source {
+// allows: see outside.Rule. Read must set its reader before anything is read. Decoded units take
+// twice as much memory as cacheBytes, or the usual if that is 0.
+func New(st store.Store, name string, external []string, cacheBytes int64) *Source {
 	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external), compared: compared{seed: maphash.MakeSeed()}}
 	limits := engine.Far
 	if st.Can().Near {
 		limits = engine.Near
 	}
+	limits.Units = 2 * cacheBytes
 	s.engine = engine.New(s.objects.open, limits)
 	return s
 }
@@ -419,7 +421,7 @@ func (s *Source) Proof() *kept.Index {
 // Over returns a source of the same archive, with the same reader, that reads bytes from a
 // different store.
 func (s *Source) Over(st store.Store) *Source {
-	o := New(st, s.Name, s.objects.rule.Allowed)
+	o := New(st, s.Name, s.objects.rule.Allowed, 0)
 	o.Read(s.Format, s.Reader)
 	o.proof, o.Checking = s.proof, s.Checking
 	return o

@@ -29,7 +29,7 @@ const usualUnits = 64 << 20
 // For stores on a network, a gap is worth fetching as long as it costs less than a round trip; 16
 // in flight hide 20 ms during 8 kB reads at 6 MB/s each. A disk gains nothing by either.
 var (
-	Far  = Limits{Gap: 64 << 10, Request: 4 << 20, Parallel: 16, Ahead: 4}
+	Far  = Limits{Gap: 64 << 10, Request: 4 << 20, Parallel: 16, Ahead: 8}
 	Near = Limits{Gap: 4 << 10, Request: 1 << 20, Parallel: 2, Ahead: 0}
 )
 

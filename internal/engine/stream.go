@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"math"
+	"slices"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/store"
 )
@@ -26,7 +28,8 @@ func (f *future) wait(ctx context.Context) ([]byte, error) {
 
 // stream reads a range of one object front to back, window by window. It cannot know whether all
 // of the range will be read, so it begins with a small window, and requests at most twice what
-// has been used. Windows grow to l.Request, and at most l.Ahead of them are read ahead.
+// has been used. Windows grow to mostWindow, and at most l.Ahead of them are read ahead, fewer if
+// there are several streams.
 type stream struct {
 	ctx      context.Context
 	o        store.Object
@@ -38,13 +41,23 @@ type stream struct {
 	ahead    int
 	queue    []*future
 	cur      []byte
-	spare    []byte
+	spare    []byte   // the window of cur
+	idle     [][]byte // windows that are read into again
+	counted  bool     // in streaming
 }
 
-const firstWindow = 64 << 10
+// streaming counts the streams that read ahead, of all engines. Together they have mostAhead windows
+// under way, and each has two.
+var streaming atomic.Int32
+
+const (
+	firstWindow = 64 << 10
+	mostWindow  = 2 << 20
+	mostAhead   = 12
+)
 
 func newStream(ctx context.Context, o store.Object, off, n int64, l Limits) *stream {
-	return &stream{ctx: ctx, o: o, off: off, end: off + n, window: min(firstWindow, l.Request), most: l.Request, ahead: l.Ahead}
+	return &stream{ctx: ctx, o: o, off: off, end: off + n, window: min(firstWindow, l.Request), most: min(l.Request, mostWindow), ahead: l.Ahead}
 }
 
 // whole declares that the whole range will be read. Without reading ahead, windows stay
@@ -61,6 +74,10 @@ func (s *stream) wait() {
 		<-f.done
 	}
 	s.queue = nil
+	if s.counted {
+		s.counted = false
+		streaming.Add(-1)
+	}
 }
 
 func (s *stream) Read(p []byte) (int, error) {
@@ -81,6 +98,18 @@ func (s *stream) Read(p []byte) (int, error) {
 	n := copy(p, s.cur)
 	s.cur = s.cur[n:]
 	return n, nil
+}
+
+// room returns a buffer of n bytes.
+func (s *stream) room(n int64) []byte {
+	for i, b := range s.idle {
+		if int64(cap(b)) >= n {
+			s.idle = slices.Delete(s.idle, i, i+1)
+			return b[:n]
+		}
+	}
+	s.idle = nil // they are too short for this stream
+	return make([]byte, n)
 }
 
 func (s *stream) grow() { s.window = min(2*s.window, s.most) }
@@ -104,9 +133,14 @@ func (s *stream) next() error {
 		s.off += n
 		return nil
 	}
-	for s.off < s.end && len(s.queue) < s.ahead && (len(s.queue) == 0 || s.asked+s.window <= 2*s.used) {
+	if !s.counted {
+		s.counted = true
+		streaming.Add(1)
+	}
+	ahead := min(s.ahead, max(2, mostAhead/int(streaming.Load())))
+	for s.off < s.end && len(s.queue) < ahead && (len(s.queue) == 0 || s.asked+s.window <= 2*s.used) {
 		n := min(s.window, s.end-s.off)
-		f := &future{buf: make([]byte, n), done: make(chan struct{})}
+		f := &future{buf: s.room(n), done: make(chan struct{})}
 		off := s.off
 		go func() {
 			defer close(f.done)
@@ -124,7 +158,10 @@ func (s *stream) next() error {
 	if err != nil {
 		return err // it may still be under way, and is waited for at the end
 	}
-	s.cur, s.queue = b, s.queue[1:]
+	if s.spare != nil {
+		s.idle = append(s.idle, s.spare)
+	}
+	s.cur, s.spare, s.queue = b, b, s.queue[1:]
 	s.used, s.asked = s.used+int64(len(b)), s.asked-int64(len(b))
 	return nil
 }

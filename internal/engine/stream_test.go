@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -177,4 +180,80 @@ func TestReaderJoinsNeighbours(t *testing.T) {
 		t.Fatal(len(b), err)
 	}
 	wantRequests(t, log, "read x at 500+1000", "read x at 5000+100")
+}
+
+// crowd counts reads that are under way at once.
+type crowd struct {
+	slow
+	now, most *atomic.Int64
+}
+
+func (c crowd) Open(ctx context.Context, name string) (store.Object, error) {
+	o, err := c.slow.Open(ctx, name)
+	return crowdObject{o, c}, err
+}
+
+type crowdObject struct {
+	store.Object
+	crowd
+}
+
+func (crowdObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+func (o crowdObject) ReadAt(ctx context.Context, p []byte, off int64) error {
+	n := o.now.Add(1)
+	defer o.now.Add(-1)
+	for {
+		if was := o.most.Load(); n <= was || o.most.CompareAndSwap(was, n) {
+			return o.Object.ReadAt(ctx, p, off)
+		}
+	}
+}
+
+func TestStreamsShareWhatIsReadAhead(t *testing.T) {
+	for streams, want := range map[int]int64{1: int64(Far.Ahead), 3: mostAhead, 12: 24} {
+		synctest.Test(t, func(t *testing.T) {
+			st := &storetest.Mem{}
+			x := large(st, 40<<20)
+			c := crowd{slow{Store: st}, &atomic.Int64{}, &atomic.Int64{}}
+			var wg sync.WaitGroup
+			for range streams {
+				wg.Go(func() {
+					r := New(open(c), Far).NewReader(t.Context(), list(x), x.Size)
+					defer r.Close()
+					if n, err := io.Copy(io.Discard, r); n != x.Size || err != nil {
+						t.Errorf("%d bytes, %v", n, err)
+					}
+				})
+			}
+			wg.Wait()
+			if got := c.most.Load(); got != want {
+				t.Errorf("%d streams: %d requests at once, expected %d", streams, got, want)
+			}
+		})
+	}
+	if n := streaming.Load(); n != 0 {
+		t.Errorf("%d streams are still counted", n)
+	}
+}
+
+// A long stream reads into the same few windows again and again.
+func TestWindowsAreUsedAgain(t *testing.T) {
+	testkit.Serial(t)
+	st := &storetest.Mem{}
+	x := large(st, 256<<20)
+	r := New(open(st), Far).NewReader(t.Context(), list(x), x.Size)
+	defer r.Close()
+	b := make([]byte, 1<<20)
+	if took := testkit.Allocated(func() {
+		for {
+			if _, err := r.Read(b); err == io.EOF {
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}); took > 64<<20 {
+		t.Errorf("%d bytes were allocated for %d", took, x.Size)
+	}
 }
