@@ -34,8 +34,8 @@ also keeps older revisions.`,
 		Example: "  holdall oak compact segmentstore -o compacted\n  holdall oak compact --no-checkpoints segmentstore -o compacted",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			if out == "" {
-				return usage("-o OUT is missing")
+			if out == "" && !a.dryRun {
+				return usage("expected one of -o OUT and --dry-run")
 			}
 			if o.History < -1 {
 				return usage("--history: expected a number of revisions, or -1 for all")
@@ -46,14 +46,16 @@ also keeps older revisions.`,
 	cmd.Flags().StringVarP(&out, "output", "o", "", "folder of the new store")
 	cmd.Flags().IntVar(&o.History, "history", 0, "number of older revisions to keep; -1 is all")
 	cmd.Flags().BoolVar(&o.NoCheckpoints, "no-checkpoints", false, "leave out the checkpoints")
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
 func (a *app) oakCompact(ctx context.Context, address, out string, o oak.CompactOptions) error {
-	outStore, outName, err := a.locateOut(ctx, out)
+	outStore, outName, err := a.locateOut(ctx, cmp.Or(out, "compacted"))
 	if err != nil {
 		return err
 	}
+	outStore = a.dry(outStore, false)
 	m := &holdall.Meter{}
 	o.Progress = func(nodes int64) { m.Add(nodes, 0) }
 	var c oak.Compaction
@@ -70,7 +72,7 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 	}
 	a.tell(c, func() {
 		a.notes(c.Notes)
-		fmt.Fprintf(a.out, "%s: %s of %s; %s before, %s now\n", out, count(c.Nodes, "node"), count(int64(c.Revisions), "revision"), a.humanSize(c.Before), a.humanSize(c.After))
+		fmt.Fprintf(a.out, "%s%s of %s; %s before, %s now%s\n", ifAny("%s: ", out), count(c.Nodes, "node"), count(int64(c.Revisions), "revision"), a.humanSize(c.Before), a.humanSize(c.After), a.didNot())
 	})
 	return nil
 }

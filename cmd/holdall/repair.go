@@ -76,12 +76,8 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 			return err
 		}
 		r := repairedOf(plan, out)
-		if dryRun {
-			r.stale, r.Output = false, ""
-		} else {
-			if err := a.carryOut(ctx, address, plan, st, name, &r); err != nil {
-				return err
-			}
+		if err := a.carryOut(ctx, address, plan, st, name, &r, dryRun); err != nil {
+			return err
 		}
 		a.tell(r, func() { a.printRepaired(r) })
 		return answer(plan.Partial)
@@ -114,9 +110,12 @@ func repairedOf(plan *holdall.RepairPlan, out string) repairedJSON {
 
 // carryOut applies a plan to the archive called name in st. It writes the
 // result to r.Output, or, if that is empty, changes the archive in place and
-// keeps the old one.
-func (a *app) carryOut(ctx context.Context, address string, plan *holdall.RepairPlan, st store.Store, name string, r *repairedJSON) (err error) {
+// keeps the old one. A dry run does neither.
+func (a *app) carryOut(ctx context.Context, address string, plan *holdall.RepairPlan, st store.Store, name string, r *repairedJSON, dryRun bool) (err error) {
 	switch {
+	case dryRun:
+		r.stale, r.Output = false, ""
+		return nil
 	case r.Output != "":
 		if st, name, err = a.locateOut(ctx, r.Output); err != nil {
 			return err
