@@ -135,6 +135,9 @@ func (b *block) check(r role) *Error {
 	restarts := len(b.restarts) / 4
 	met := 0 // restarts
 	var behind uint64
+	if len(b.entries) > 0 && b.restart(0) != 0 { // a search would not find what is before it
+		return corruptf(0, "block: the first restart is at %d, expected 0", b.restart(0))
+	}
 	for at := 0; at < len(b.entries); b.count++ {
 		shared, unshared, vlen, head := entryHead(b.entries[at:])
 		if head == 0 {
