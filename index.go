@@ -144,7 +144,7 @@ func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.
 // start.
 func (a *Archive) KeepIndex(ctx context.Context, points bool) (bool, error) {
 	f := a.asked.Index.Folder
-	if f == nil || a.index.Used != "" || a.asked.FewLookups {
+	if f == nil || a.index.Used != "" {
 		return false, nil
 	}
 	return f.inner().Keep(ctx, store.AddressOf(a.src.Store, a.src.Name), a.asked.wanted(), a.took, func(st store.Store, name string) error {
