@@ -195,7 +195,10 @@ func TestReadAtGivesTheContentOfEveryShape(t *testing.T) {
 				l := anyLimits(rnd)
 				off := rnd.Int64N(int64(len(s.content)) + 1)
 				p := bytes.Repeat([]byte("?"), rnd.IntN(len(s.content)-int(off)+1))
-				if err := New(open(st), l).ReadAt(t.Context(), s.extents, p, off); err != nil {
+				g := New(open(st), l)
+				err := g.ReadAt(t.Context(), s.extents, p, off)
+				g.Close()
+				if err != nil {
 					t.Fatalf("%+v: %d+%d: %v", l, off, len(p), err)
 				}
 				if !bytes.Equal(p, s.content[off:][:len(p)]) {
@@ -239,6 +242,7 @@ func TestReaderGivesTheContentOfEveryShape(t *testing.T) {
 				if err := r.Close(); err != nil {
 					t.Error(err)
 				}
+				g.Close()
 			}
 		})
 	}

@@ -74,8 +74,17 @@ func (s *stream) wait() {
 		<-f.done
 	}
 	s.queue = nil
-	if s.counted {
-		s.counted = false
+	s.count(false)
+}
+
+// count counts the stream among those that read ahead, or no longer.
+func (s *stream) count(reads bool) {
+	if s.counted == reads {
+		return
+	}
+	if s.counted = reads; reads {
+		streaming.Add(1)
+	} else {
 		streaming.Add(-1)
 	}
 }
@@ -133,10 +142,7 @@ func (s *stream) next() error {
 		s.off += n
 		return nil
 	}
-	if !s.counted {
-		s.counted = true
-		streaming.Add(1)
-	}
+	s.count(true)
 	ahead := min(s.ahead, max(2, mostAhead/int(streaming.Load())))
 	for s.off < s.end && len(s.queue) < ahead && (len(s.queue) == 0 || s.asked+s.window <= 2*s.used) {
 		n := min(s.window, s.end-s.off)
@@ -152,6 +158,7 @@ func (s *stream) next() error {
 		s.queue = append(s.queue, f)
 	}
 	if len(s.queue) == 0 {
+		s.count(false)
 		return io.EOF
 	}
 	b, err := s.queue[0].wait(s.ctx)

@@ -211,6 +211,9 @@ func (o crowdObject) ReadAt(ctx context.Context, p []byte, off int64) error {
 }
 
 func TestStreamsShareWhatIsReadAhead(t *testing.T) {
+	if n := streaming.Load(); n != 0 {
+		t.Fatalf("an earlier test left %d streams: it must close its engine", n)
+	}
 	for streams, want := range map[int]int64{1: int64(Far.Ahead), 3: mostAhead, 12: 24} {
 		synctest.Test(t, func(t *testing.T) {
 			st := &storetest.Mem{}
