@@ -127,7 +127,7 @@ func TestReadsFilesAtRandom(t *testing.T) {
 	testkit.Serial(t)
 	dir, n := t.TempDir(), 14 // one of each subject, in a short run
 	if !testing.Short() {
-		n = testkit.Rounds(t, 200)
+		n = testkit.Rounds(t, 100)
 	}
 	ask(t, "gen", dir, strconv.FormatUint(testkit.Seed(t), 10), strconv.Itoa(n))
 	for _, name := range testkit.Names(t, dir, ".h5", n+5) {
