@@ -109,8 +109,10 @@ func (s *suite) run(match, leave *regexp.Regexp) (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s\n", c.name)
 		r, err := c.run(s)
-		if s.ctx.Err() != nil {
-			return errors.New("interrupted")
+		if s.ctx.Err() != nil { // what was measured so far is printed
+			failed = append(failed, errors.New("interrupted"))
+			s.ctx = context.WithoutCancel(s.ctx)
+			break
 		}
 		if errors.Is(err, errSkipped) {
 			r.skipped = append(r.skipped, strings.TrimPrefix(err.Error(), errSkipped.Error()+": "))
@@ -123,7 +125,7 @@ func (s *suite) run(match, leave *regexp.Regexp) (err error) {
 		}
 		rows = append(rows, r)
 	}
-	if len(rows) == 0 {
+	if len(rows) == 0 && len(failed) == 0 {
 		return fmt.Errorf("no comparison is called like %q", match)
 	}
 	floor, err := s.measure([]string{"true"}, nil)
