@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -16,10 +15,10 @@ import (
 // more than the files, and so would registering files with Go's poller. So files are written with
 // system calls only, and all their names are directly in the folder.
 type folder struct {
-	name   string
-	dir    *os.File
-	fd     int
-	masked bool // the mask decides about the modes of new files, not an access control list
+	name string
+	dir  *os.File
+	fd   int
+	mask int64 // for the modes of new files; -1 if that is not known
 }
 
 func openFolder(root *os.Root, name string) (*folder, error) {
@@ -27,28 +26,28 @@ func openFolder(root *os.Root, name string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &folder{name: name, dir: dir, fd: int(dir.Fd())}
+	d := &folder{name: name, dir: dir, fd: int(dir.Fd()), mask: -1}
 	_, err = syscall.Getxattr("/proc/self/fd/"+strconv.Itoa(d.fd), "system.posix_acl_default", nil)
-	d.masked = maskKnown() && (err == syscall.ENODATA || err == syscall.EOPNOTSUPP)
+	if err == syscall.ENODATA || err == syscall.EOPNOTSUPP { // no list decides about modes
+		d.mask = mask()
+	}
 	return d, nil
 }
 
-// mask is the mask of the process for the modes of new files, and whether it is known. Only
-// setting it would return it otherwise, for all threads.
-var mask = sync.OnceValues(func() (fs.FileMode, bool) {
+// mask returns the mask of the process for the modes of new files, or -1. The system call that
+// returns it also sets it, for all threads.
+func mask() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
-		return 0, false
+		return -1
 	}
-	_, rest, found := strings.Cut(string(status), "\nUmask:")
+	_, rest, _ := strings.Cut(string(status), "\nUmask:")
 	line, _, _ := strings.Cut(rest, "\n")
 	n, err := strconv.ParseUint(strings.TrimSpace(line), 8, 9)
-	return fs.FileMode(n), found && err == nil
-})
-
-func maskKnown() bool {
-	_, ok := mask()
-	return ok
+	if err != nil {
+		return -1
+	}
+	return int64(n)
 }
 
 func (d *folder) Close() error { return d.dir.Close() }
@@ -86,9 +85,8 @@ func (d *folder) create(base string, mode fs.FileMode) (output, error) {
 		return nil, told("open", base, err)
 	}
 	f := &created{fd: fd, name: base, mode: -1}
-	if d.masked {
-		mask, _ := mask()
-		f.mode = int64(mode.Perm() &^ mask)
+	if d.mask >= 0 {
+		f.mode = int64(mode.Perm()) &^ d.mask
 	}
 	return f, nil
 }

@@ -31,9 +31,10 @@ func (d *folder) has(base string) bool {
 	return err == nil
 }
 
-// create creates a file that does not exist yet, with a mode as far as the system permits.
-func (d *folder) create(base string, mode fs.FileMode) (output, error) {
-	f, err := d.root.OpenFile(base, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode.Perm())
+// create creates a file that does not exist yet. It gets its mode later: not every system writes
+// to a file that nobody may write to.
+func (d *folder) create(base string, _ fs.FileMode) (output, error) {
+	f, err := d.root.OpenFile(base, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, err // no output that is a nil file
 	}
