@@ -65,6 +65,9 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 			c, err = s.Compact(ctx, to, name, o)
 			return err
 		}
+		if out == "" { // a dry run: nothing is in the way of a store that has no name
+			return write(ctx, outStore, outName, false)
+		}
 		return mend.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
 	})
 	if err != nil {
