@@ -67,7 +67,7 @@ func (x *extraction) folderAt(name string) (*folder, error) {
 	if err := x.makeFolder(name); err != nil {
 		return nil, err
 	}
-	return openFolder(x.root, name)
+	return openFolder(x.root, name, x.mask)
 }
 
 func (x *extraction) leave(f *folder) {

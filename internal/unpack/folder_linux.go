@@ -21,7 +21,7 @@ type folder struct {
 	mask int64 // for the modes of new files; -1 if that is not known
 }
 
-func openFolder(root *os.Root, name string) (*folder, error) {
+func openFolder(root *os.Root, name string, mask int64) (*folder, error) {
 	dir, err := root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
@@ -29,14 +29,14 @@ func openFolder(root *os.Root, name string) (*folder, error) {
 	d := &folder{name: name, dir: dir, fd: int(dir.Fd()), mask: -1}
 	_, err = syscall.Getxattr("/proc/self/fd/"+strconv.Itoa(d.fd), "system.posix_acl_default", nil)
 	if err == syscall.ENODATA || err == syscall.EOPNOTSUPP { // no list decides about modes
-		d.mask = mask()
+		d.mask = mask
 	}
 	return d, nil
 }
 
-// mask returns the mask of the process for the modes of new files, or -1. The system call that
-// returns it also sets it, for all threads.
-func mask() int64 {
+// maskOfProcess returns the mask for the modes of new files, or -1. The system call that returns it
+// also sets it, for all threads.
+func maskOfProcess() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return -1

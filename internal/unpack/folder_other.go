@@ -15,13 +15,15 @@ type folder struct {
 	root *os.Root
 }
 
-func openFolder(root *os.Root, name string) (*folder, error) {
+func openFolder(root *os.Root, name string, _ int64) (*folder, error) {
 	in, err := root.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
 	return &folder{name, in}, nil
 }
+
+func maskOfProcess() int64 { return -1 }
 
 func (d *folder) Close() error { return d.root.Close() }
 

@@ -78,7 +78,7 @@ type Done struct{ Entries, Bytes, Failed, Stripped int64 }
 // verified.
 func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options) (Done, error) {
 	x := &extraction{src: src, root: into, o: o, owners: !o.NoOwner && os.Geteuid() == 0, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": false}, failed: map[string]bool{},
-		open: make(chan *folder, 16), run: rand.Text()[:12]}
+		open: make(chan *folder, 16), run: rand.Text()[:12], mask: maskOfProcess()}
 	defer x.closeFolders()
 	defer x.end()
 	if !o.DryRun {
@@ -143,6 +143,7 @@ type extraction struct {
 	admitSum Done
 
 	open  chan *folder // idle ones
+	mask  int64        // for the modes of new files; -1 if that is not known
 	run   string       // in temporary names
 	temps atomic.Int64
 
