@@ -162,6 +162,15 @@ func (w *wordList) appendText(b []byte, r *rand.Rand, n int) []byte {
 	return b
 }
 
+// bigArchive is an archive of the one large file.
+func (s *suite) bigArchive() (in, archive string, err error) {
+	if in, err = s.bigFile(); err != nil {
+		return "", "", err
+	}
+	archive, err = s.fresh("big.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+	return in, archive, err
+}
+
 // bigFile is one file, in runs of 1 MiB of random bytes and of words.
 func (s *suite) bigFile() (string, error) {
 	return s.have(fmt.Sprintf("big-%d.bin", s.sizes.big), func(path string) error {

@@ -200,11 +200,7 @@ func (s *suite) readMounted(in string, again func(path string) error, args ...st
 // mountLarge reads the one file of an archive through a mount, and the archive itself.
 func mountLarge(which cached) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
-		in, err := s.bigFile()
-		if err != nil {
-			return r, err
-		}
-		archive, err := s.fresh("big.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+		in, archive, err := s.bigArchive()
 		if err != nil {
 			return r, err
 		}
@@ -247,11 +243,7 @@ func mountLarge(which cached) func(*suite) (row, error) {
 // has the archive in its cache, and nothing of the mounts.
 func mountLoopback(again bool, most float64) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
-		in, err := s.bigFile()
-		if err != nil {
-			return r, err
-		}
-		archive, err := s.fresh("big.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+		in, archive, err := s.bigArchive()
 		if err != nil {
 			return r, err
 		}
@@ -552,11 +544,7 @@ func mountMemory(s *suite) (r row, err error) {
 
 // mountThreeFar is how much memory a mount of three far archives takes while all are read.
 func mountThreeFar(s *suite) (r row, err error) {
-	in, err := s.bigFile()
-	if err != nil {
-		return r, err
-	}
-	archive, err := s.fresh("big.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+	_, archive, err := s.bigArchive()
 	if err != nil {
 		return r, err
 	}

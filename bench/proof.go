@@ -7,11 +7,7 @@ import (
 // catProven reads one large file by an index with digests of pieces, against reading it
 // without.
 func catProven(s *suite) (row, error) {
-	in, err := s.bigFile()
-	if err != nil {
-		return row{}, err
-	}
-	archive, err := s.fresh("big.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
+	in, archive, err := s.bigArchive()
 	if err != nil {
 		return row{}, err
 	}
