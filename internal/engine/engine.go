@@ -20,7 +20,7 @@ type Limits struct {
 	Gap      int64 // join requests at most this far apart
 	Request  int64 // but make none longer than this
 	Parallel int   // requests in flight
-	Ahead    int   // windows of Request bytes read ahead in a sequential read
+	Ahead    int   // windows read ahead in a sequential read; see stream
 	Units    int64 // bytes of decoded units that are kept; 0 is 64 MiB
 }
 
