@@ -8,7 +8,7 @@ A line is: directory, number of rows, SHA-256 of all rows in order of key, each 
 u32 length and key, u32 length and value, big-endian. What LevelDB opens it changes;
 so it gets copies.
 """
-import hashlib, os, random, shutil, struct, sys, tempfile
+import hashlib, os, random, re, shutil, struct, sys, tempfile
 import plyvel
 
 
@@ -34,6 +34,30 @@ def random_value(r):
     if c < .15:
         return r.randbytes(r.randrange(60000))
     return str(r.randrange(10 ** 6)).encode()
+
+
+def state(db, work):
+    """The size of each file, and whether no compaction is under way: then the
+    directory has just the tables that LevelDB knows."""
+    files = {f.name: f.stat().st_size for f in os.scandir(work)}
+    tables = {int(name.split('.')[0]) for name in files if name.endswith(('.ldb', '.sst'))}
+    live = re.findall(rb'^ (\d+):', db.get_property(b'leveldb.sstables'), re.M)
+    return files, tables == set(map(int, live))
+
+
+def copy_open(db, work, d):
+    """Copies a database that is open. LevelDB may start a compaction at any time,
+    even after compact_range, so a copy counts only if nothing changed meanwhile."""
+    while True:
+        try:
+            before, quiet = state(db, work)
+            if quiet:
+                shutil.copytree(work, d)
+                if state(db, work) == (before, True):
+                    return
+        except (FileNotFoundError, shutil.Error):
+            pass
+        shutil.rmtree(d, ignore_errors=True)
 
 
 def make(out, seed):
@@ -79,11 +103,11 @@ def make(out, seed):
     if r.random() < .5:
         db.close()
         shutil.copytree(work, d)
-    else:  # as a crash leaves it, at a moment when no compaction is under way
+    else:  # as a crash leaves it
         db.compact_range()
         db.put(b'last', b'words')
         rows[b'last'] = b'words'
-        shutil.copytree(work, d)
+        copy_open(db, work, d)
         db.close()
     shutil.rmtree(work)
     print(d, digest(sorted(rows.items())), flush=True)
