@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
+	"sync"
 	"testing"
 
 	"github.com/holdall/holdall"
@@ -22,9 +22,10 @@ type Site struct {
 	DB   string
 	Want map[string][]byte // what is in the bucket from
 
-	// hook is that of the server. Requests may be under way when it changes: those of other
-	// programs, or those whose client has gone.
-	hook atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	// hook is that of the server. Each request holds the lock until it is answered, even if its
+	// client has gone.
+	mu   sync.RWMutex
+	hook func(http.ResponseWriter, *http.Request) bool
 }
 
 // New makes a site with a new catalogue.
@@ -32,10 +33,13 @@ func New(t testing.TB, db string, o catalog.Options) *Site {
 	t.Helper()
 	s := &Site{T: t, S3: s3test.New("from", "out"), DB: db, Want: map[string][]byte{}}
 	s.S3.Hook = func(w http.ResponseWriter, r *http.Request) bool {
-		hook := s.hook.Load()
-		return hook != nil && (*hook)(w, r)
+		return s.hook != nil && s.hook(w, r)
 	}
-	server := httptest.NewServer(s.S3)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		s.S3.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	s3test.Setenv(t, server.URL)
 	if err := catalog.Create(t.Context(), s.DB); err != nil {
@@ -45,13 +49,12 @@ func New(t testing.TB, db string, o catalog.Options) *Site {
 	return s
 }
 
-// Meet has all requests meet a hook from now on, or none.
+// Meet has all requests meet a hook from now on, or none. It first waits until the requests that
+// are under way have been answered.
 func (s *Site) Meet(hook func(http.ResponseWriter, *http.Request) bool) {
-	if hook == nil {
-		s.hook.Store(nil)
-		return
-	}
-	s.hook.Store(&hook)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook = hook
 }
 
 // Open opens the catalogue once more.

@@ -70,12 +70,13 @@ export class Raster {
     const stop = this.under = new AbortController();
     this.dead.signal.addEventListener('abort', () => stop.abort());
     this.width = this.canvas.clientWidth;
+    const asked = this.time;
     try {
       const r = await ask.json('raster', args({ path: this.entry.path, from: this.first, n: shown, bins: Math.max(100, Math.min(8192, Math.round((this.width - 68) * (devicePixelRatio || 1)))), start: this.time?.[0], end: this.time?.[1] }), { signal: stop.signal });
       r.cells = Uint8Array.from(atob(r.counts), c => c.charCodeAt(0));
       this.r = r;
       this.extent ??= [r.start, r.end];
-      this.time = [r.start, r.end];
+      if (this.time === asked) this.time = [r.start, r.end]; // else the user has gone on meanwhile
       this.slide.max = Math.max(0, r.units - shown); this.slider.hidden = r.units <= shown;
       this.which.textContent = `${num(r.from)} to ${num(r.from + r.told.length - 1)} of ${num(r.units)}`;
       this.tell();
