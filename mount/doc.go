@@ -32,8 +32,10 @@ type Tree struct {
 	// would notice.
 	Version func(context.Context) string
 	// Aside, if not nil, is called concurrently with each version of the archive, which is not
-	// closed before it returns. Its context ends with the mount.
-	Aside func(context.Context, *holdall.Archive)
+	// closed before it returns. Its context ends with the mount. If it returns an archive, the
+	// mount owns that and uses it instead: it must have the same entries and bytes, and is
+	// opened by an index, for example.
+	Aside func(context.Context, *holdall.Archive) *holdall.Archive
 	// Opened is the result of Version before the archive was opened.
 	Opened string
 }

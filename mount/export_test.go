@@ -17,6 +17,9 @@ func Opening(o Options, opens bool, rest time.Duration) Options {
 	return o
 }
 
+// Rest returns options by which nothing is read ahead after rest that nobody reads.
+func Rest(o Options, rest time.Duration) Options { return Opening(o, o.opens, rest) }
+
 // Opened is how much has been opened.
 func (m *Mount) Opened() uint64 {
 	m.fs.handles.mu.RLock()
@@ -42,6 +45,13 @@ func (m *Mount) Readings() (all, ahead int) {
 
 // MostReadings is how many there may be.
 const MostReadings = mostReadings
+
+// Replaced reports whether the only archive is opened by an index.
+func (m *Mount) Replaced() bool {
+	v := m.fs.trees[0].use()
+	defer v.done()
+	return v.a.Index().Used != ""
+}
 
 // Known is how many entries the system has been told of.
 func (m *Mount) Known() int {

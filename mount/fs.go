@@ -75,7 +75,7 @@ func (f *filesystem) status(v *version, name string, err error) fuse.Status {
 	return fuse.EIO
 }
 
-func (t *tree) shownName() string { return store.Redact(t.Archive.Name()) }
+func (t *tree) shownName() string { return store.Redact(t.name) }
 
 func (f *filesystem) entry(ctx context.Context, v *version, n *node) (holdall.Entry, error) {
 	if k := f.nodes.recall(n); k != nil && k.v == v {
@@ -172,9 +172,7 @@ func (f *filesystem) tell(ctx context.Context, v *version, in *node, name string
 		}
 	}
 	n := f.nodes.know(v.tree, e.Name, by)
-	if v.isCurrent() {
-		f.nodes.remember(n, &found{v, e})
-	}
+	f.nodes.remember(n, &found{v, e})
 	f.attr(v, &e, n.ino, &out.Attr)
 	if several {
 		out.Nlink = max(out.Nlink, 2)

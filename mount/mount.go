@@ -52,7 +52,11 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 		readings: readings{after: cmp.Or(o.rest, restAfter)},
 	}
 	for _, tr := range trees {
-		t := &tree{Tree: tr, salt: hashStart, root: rootIno, again: make(chan struct{}, 1)}
+		t := &tree{
+			Tree: tr, name: tr.Archive.Name(), near: tr.Archive.IsNear(),
+			salt: hashStart, root: rootIno, again: make(chan struct{}, 1),
+		}
+		t.Archive = nil // another may take its place, and then it is not kept in memory
 		if len(trees) > 1 {
 			t.salt = hash(t.salt, tr.Name+"\x00")
 			t.root = mix(t.salt)
@@ -84,7 +88,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 		m.aside(t)
 		if t.Reopen != nil {
 			m.work.Go(func() { m.watch(t) })
-		} else if f.unopened && t.Archive.IsNear() {
+		} else if f.unopened && t.near {
 			m.work.Go(func() { m.look(t) })
 		}
 	}
@@ -233,7 +237,7 @@ func (f *filesystem) every(t *tree) time.Duration {
 	switch {
 	case f.o.Poll != 0:
 		return f.o.Poll
-	case t.Archive.IsNear():
+	case t.near:
 		return 2 * time.Second
 	}
 	return 30 * time.Second
@@ -308,12 +312,14 @@ func (m *Mount) watch(t *tree) {
 	}
 }
 
-// aside calls Tree.Aside.
+// aside calls Tree.Aside, and uses the archive that it returns from then on.
 func (m *Mount) aside(t *tree) {
 	if v := t.use(); v != nil && t.Aside != nil {
 		m.work.Go(func() {
 			defer v.done()
-			t.Aside(m.fs.ctx, v.a)
+			if a := t.Aside(m.fs.ctx, v.a); a != nil && t.replace(m.fs.ctx, v, a) {
+				m.fs.nodes.forgetEntries(t)
+			}
 		})
 	} else if v != nil {
 		v.done()

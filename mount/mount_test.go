@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+	"weak"
 
 	"golang.org/x/sys/unix"
 
@@ -977,6 +979,99 @@ func TestAFolderOfManyIsListedPageByPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestAnotherArchiveTakesItsPlace checks that programs do not notice that an archive is replaced
+// by the same one opened by an index, and that the first one is not kept in memory.
+func TestAnotherArchiveTakesItsPlace(t *testing.T) {
+	bothWays(t, func(t *testing.T, o mount.Options) {
+		anotherArchiveTakesItsPlace(t, mount.Rest(o, 10*time.Millisecond))
+	})
+}
+
+func anotherArchiveTakesItsPlace(t *testing.T, o mount.Options) {
+	const n = 3000
+	p := filepath.Join(t.TempDir(), "many.tar")
+	f, err := os.Create(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(f)
+	long := testkit.Noise(testkit.Rand(t), 3<<20)
+	err = w.WriteHeader(&tar.Header{Name: "long", Mode: 0o644, Size: int64(len(long))})
+	if _, werr := w.Write(long); err != nil || werr != nil {
+		t.Fatal(err, werr)
+	}
+	for i := range n {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("d/%06d", i), Mode: 0o640}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holdall.BuildIndex(t.Context(), p, p+".index", holdall.IndexOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mayGo := make(chan struct{})
+	tree := mount.Tree{Archive: open(t, p, holdall.OpenOptions{}), Aside: func(ctx context.Context, _ *holdall.Archive) *holdall.Archive {
+		select {
+		case <-mayGo:
+		case <-ctx.Done():
+			return nil
+		}
+		a, err := holdall.Open(ctx, p, holdall.OpenOptions{Index: holdall.UseIndex{At: p + ".index"}})
+		if err != nil {
+			t.Error(err)
+		}
+		return a
+	}}
+	first := weak.Make(tree.Archive)
+	m, dir := whole(t, o, tree)
+	tree.Archive = nil
+	was, err := os.Stat(filepath.Join(dir, "d", "000007"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.Open(filepath.Join(dir, "long"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(long))
+	if _, err := io.ReadFull(reader, got[:1000]); err != nil {
+		t.Fatal(err)
+	}
+	list, err := os.Open(filepath.Join(dir, "d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := list.Readdirnames(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(mayGo)
+	testkit.Until(t, "it is replaced", m.Replaced)
+	if _, err := io.ReadFull(reader, got[1000:]); err != nil || !bytes.Equal(got, long) {
+		t.Errorf("a file that was open: %v", err)
+	}
+	rest, err := list.Readdirnames(-1)
+	if names = append(names, rest...); err != nil || len(names) != n {
+		t.Errorf("a folder that was open: %d names, %v", len(names), err)
+	}
+	if err := errors.Join(reader.Close(), list.Close()); err != nil {
+		t.Fatal(err)
+	}
+	is, err := os.Stat(filepath.Join(dir, "d", "000007"))
+	if err != nil || !os.SameFile(was, is) || !was.ModTime().Equal(is.ModTime()) || was.Mode() != is.Mode() {
+		t.Errorf("%v, %v, %v", was, is, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "long")); err != nil || !bytes.Equal(b, long) {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	testkit.Until(t, "the first archive is not in memory any more", func() bool {
+		runtime.GC()
+		return first.Value() == nil
+	})
 }
 
 // What is damaged is EIO: small files at their first read, long ones at the end of

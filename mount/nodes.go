@@ -181,10 +181,13 @@ func (ns *nodes) recall(n *node) *found {
 	return ns.recent[n.ino]
 }
 
-// remember keeps the entry of a node until others have been used.
+// remember keeps the entry of a node until others have been used, if its archive is still used.
 func (ns *nodes) remember(n *node, f *found) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
+	if !f.v.isUsed() {
+		return
+	}
 	if _, had := ns.recent[n.ino]; !had {
 		if len(ns.ring) < mostRecent {
 			ns.ring = append(ns.ring, n.ino)
@@ -195,6 +198,18 @@ func (ns *nodes) remember(n *node, f *found) {
 		}
 	}
 	ns.recent[n.ino] = f
+}
+
+// forgetEntries drops the entries of a tree that are kept. They refer to the archive that they
+// are from.
+func (ns *nodes) forgetEntries(t *tree) {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	for ino, k := range ns.recent {
+		if k != nil && k.v.tree == t {
+			ns.recent[ino] = nil
+		}
+	}
 }
 
 // all returns what the kernel knows of a tree: the number of each node, and its names.
@@ -240,16 +255,17 @@ type usedFolder struct {
 
 func (fs *folders) use(f folder) uint32 {
 	id, ok := fs.ids[f]
-	switch n := len(fs.free); {
-	case ok:
-	case n > 0:
-		id, fs.free = fs.free[n-1], fs.free[:n-1]
-		fs.all[id] = usedFolder{folder: f}
-	default:
-		id = uint32(len(fs.all))
-		fs.all = append(fs.all, usedFolder{folder: f})
+	if !ok {
+		f.name = strings.Clone(f.name) // it may be a part of a much longer string
+		if n := len(fs.free); n > 0 {
+			id, fs.free = fs.free[n-1], fs.free[:n-1]
+			fs.all[id] = usedFolder{folder: f}
+		} else {
+			id = uint32(len(fs.all))
+			fs.all = append(fs.all, usedFolder{folder: f})
+		}
+		fs.ids[f] = id
 	}
-	fs.ids[f] = id
 	fs.all[id].uses++
 	return id
 }

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"unsafe"
+	"weak"
 )
 
 // What is known of nodes is what a plain map of them would say, whatever is told and forgotten.
@@ -97,6 +99,25 @@ func TestNumbersThatAreTakenAreNotGivenTwice(t *testing.T) {
 	if n := ns.know(tr, "one", link{}); n.ino == ino || ns.get(n.ino).name != "one" || ns.get(ino).name != "another" {
 		t.Errorf("the later one has the number %d, of %q", n.ino, ns.get(ino).name)
 	}
+}
+
+// TestNamesAreCopied checks that a node keeps no name in memory that is a part of a much longer
+// string, as the names of an index are.
+func TestNamesAreCopied(t *testing.T) {
+	tr := &tree{salt: 1, root: rootIno}
+	ns := newNodes(&node{ino: rootIno, tree: tr, name: "."})
+	for _, file := range []string{"folder/a", "folder/b"} {
+		long := make([]byte, 1<<20)
+		name := unsafe.String(&long[0], copy(long, file))
+		ns.know(tr, name, link{})
+		first := weak.Make(&long[0])
+		long, name = nil, ""
+		runtime.GC()
+		if first.Value() != nil {
+			t.Error("the long string is still in memory")
+		}
+	}
+	runtime.KeepAlive(&ns)
 }
 
 // BenchmarkNodes knows a million files.

@@ -17,6 +17,8 @@ import (
 // tree is a mounted archive in consecutive versions.
 type tree struct {
 	Tree
+	name    string // the archive's name in messages
+	near    bool   // the archive is on this machine
 	salt    uint64 // of its inode numbers
 	root    uint64 // inode number of its root
 	mu      sync.RWMutex
@@ -29,6 +31,7 @@ type tree struct {
 // version is an archive that stays open while it is in use.
 type version struct {
 	tree    *tree
+	number  int // of the bytes; if they are opened in another way, it stays the same
 	a       *holdall.Archive
 	modTime time.Time // of entries without a time
 	uses    atomic.Int64
@@ -55,11 +58,11 @@ func (t *tree) use() *version {
 	return t.cur
 }
 
-// isCurrent reports whether there is no newer version.
+// isCurrent reports whether the archive has not changed since.
 func (v *version) isCurrent() bool {
 	v.tree.mu.RLock()
 	defer v.tree.mu.RUnlock()
-	return v.tree.cur == v
+	return v.tree.cur != nil && v.tree.cur.number == v.number
 }
 
 func (v *version) done() {
@@ -68,15 +71,44 @@ func (v *version) done() {
 	}
 }
 
+// isUsed reports whether new requests use v.
+func (v *version) isUsed() bool {
+	v.tree.mu.RLock()
+	defer v.tree.mu.RUnlock()
+	return v.tree.cur == v
+}
+
 // turn makes v the current version; nil ends the tree.
 func (t *tree) turn(v *version) {
 	t.mu.Lock()
 	old := t.cur
 	t.cur = v
+	if v != nil && old != nil {
+		v.number = old.number + 1
+	}
 	t.mu.Unlock()
 	if old != nil {
 		old.done()
 	}
+}
+
+// replace makes a, which has the entries and bytes of old, take its place. It reports false if
+// old is not current any more.
+func (t *tree) replace(ctx context.Context, old *version, a *holdall.Archive) bool {
+	v := t.newVersion(ctx, a, old.modTime)
+	v.number, v.modTime = old.number, old.modTime
+	t.mu.Lock()
+	is := t.cur == old
+	if is {
+		t.cur = v
+	}
+	t.mu.Unlock()
+	if is {
+		old.done()
+	} else {
+		v.done()
+	}
+	return is
 }
 
 // countLinks returns the number of names of each file that has several. It iterates over all

@@ -50,6 +50,7 @@ type app struct {
 	params     map[string]string // parameters of formats, by their flags
 	several    bool              // there are several archives, and the parameters may be for some of them only
 	cacheBytes int64             // for the cache of a remote archive; 0 is the usual
+	stays      bool              // archives stay open for long, so an index is worth more
 
 	db      string                  // --db
 	shelves map[string]*shelf.Shelf // catalogues that are open as archives, by their addresses

@@ -31,6 +31,11 @@ func (a *app) useIndex() holdall.UseIndex {
 	return holdall.UseIndex{At: a.index}
 }
 
+// expensiveToKeep is how long an archive must take to open for a mount to keep
+// its index. A tar takes that for some 300,000 members, which take some 30 MB in
+// memory.
+const expensiveToKeep = 100 * time.Millisecond
+
 // indexFolder returns the folder of the index cache, or nil for none.
 func (a *app) indexFolder() *holdall.IndexFolder {
 	dir := os.Getenv("HOLDALL_CACHE")
@@ -47,6 +52,9 @@ func (a *app) indexFolder() *holdall.IndexFolder {
 	f := &holdall.IndexFolder{Dir: filepath.Join(dir, "index")}
 	if n, err := parseSize(os.Getenv("HOLDALL_CACHE_SIZE")); err == nil {
 		f.Most = n
+	}
+	if a.stays {
+		f.Expensive = expensiveToKeep
 	}
 	return f
 }

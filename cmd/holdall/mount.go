@@ -117,6 +117,7 @@ type mountedJSON struct {
 }
 
 func (a *app) mount(ctx context.Context, addresses []string, dir string, o mounting) error {
+	a.stays = true
 	logTo, ready, err := a.answerParent()
 	if err != nil {
 		return err
@@ -195,11 +196,28 @@ func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (t
 		}
 		a.doubts() // now, not at the end
 		t.Name = freeName(archiveName(address), taken)
-		// Keep an index, so that the next start is faster. Readers do not wait for it.
-		t.Aside = func(ctx context.Context, in *holdall.Archive) { _, _ = in.KeepIndex(ctx, true) }
+		t.Aside = byKeptIndex
 		trees = append(trees, t)
 	}
 	return trees, nil
+}
+
+// byKeptIndex keeps an index of an archive, so that the next start is faster, and opens the
+// archive by it: then its entries need not stay in memory. It returns nil if there is no index.
+// Readers do not wait for it.
+func byKeptIndex(ctx context.Context, in *holdall.Archive) *holdall.Archive {
+	if kept, err := in.KeepIndex(ctx, true); err != nil || !kept {
+		return nil
+	}
+	next, err := holdall.OpenStore(ctx, in.Store(), in.Name(), in.Options())
+	if err != nil {
+		return nil
+	}
+	if next.Index().Used == "" {
+		next.Close() // it has changed
+		return nil
+	}
+	return next
 }
 
 // moreToRun lets more threads run than there are processors, unless the user
