@@ -219,7 +219,7 @@ func (c *checking) cure(ctx context.Context) (more bool, err error) {
 			lost, err := g.isLost(block)
 			if _, healed := g.healed[block]; err == nil && lost && !healed {
 				if err = errLost; !c.heal {
-					_, err = g.f.digest(ctx, block) // without its digest, the block cannot be verified
+					_, err = g.f.digest(ctx, block) // it cannot be verified without its digest
 				}
 			}
 			if err == nil && lost {
