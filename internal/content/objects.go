@@ -19,7 +19,7 @@ type objects struct {
 	rule  outside.Rule
 	stale atomic.Pointer[error] // why nothing is read any more
 
-	borrowed func(name string) store.Object // returns an object that the format holds open; nil if it cannot
+	borrowed func(name string) store.Object // what the format holds open; may be nil
 
 	mu sync.RWMutex
 	m  map[objectKey]store.Object // nil once closed

@@ -259,7 +259,7 @@ func wrongUnit(k unitKey, err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // content should be where the unit ends
 	}
-	if c, ok := errors.AsType[*format.CorruptError](err); ok { // of a format's own codec, which only knows the position in the unit
+	if c, ok := errors.AsType[*format.CorruptError](err); ok { // of a format's own codec, at a position in the unit
 		at := *c
 		at.Volume, at.Off = k.object, k.off+c.Off
 		return &at
