@@ -235,7 +235,7 @@ func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
 		}
 		if !w.implied && !w.one {
 			p.extents = append(p.extents, w.extents...)
-			h.volume = int32(len(w.extents)) // the length of its extents, until all rows are decoded
+			h.volume = int32(len(w.extents)) // the length of extents, for now
 		}
 		w.entry.Ref = h
 		p.names = s.appendName(p.names)

@@ -164,7 +164,7 @@ func (k *Reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 	if ours {
 		said = k.x.Extents(ctx, e, off, n)
 	}
-	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Extent, error] { // if the index fails, it fails at the first extent
+	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Extent, error] { // fails at the first, if at all
 		if ours || IsElsewhere(e) {
 			var err error
 			if e, err = r.Lookup(ctx, e.Name); err != nil {

@@ -17,7 +17,7 @@ const (
 	tableEndLen  = 4 + 4 + len(tableMagic) // length and CRC-32 of the head, and the magic
 	tableBlock   = 4096                    // each has a checksum; sections begin at a block
 	namesGroup   = 16                      // names that are encoded relative to the first of them
-	wideNames    = 1 << 63                 // a bit in the offset of a group: its lengths have 4 bytes, not 1
+	wideNames    = 1 << 63                 // bit of a group: its lengths have 4 bytes, not 1
 	hashLen      = 8
 	placeLen     = 12
 	runLen       = 24 // of sums of a page
@@ -48,7 +48,7 @@ type tableHead struct {
 	Sum      uint32            `json:"checks_crc32"` // of the section of checks
 	Digests  []digestKind      `json:"digests,omitempty"`
 	Pages    int64             `json:"pages"`           // where they begin
-	Since    int64             `json:"since,omitempty"` // in seconds since 1970, the base of 4-byte times
+	Since    int64             `json:"since,omitempty"` // base of 4-byte times: seconds since 1970
 	Chunk    int64             `json:"chunk,omitempty"`
 	How      []how             `json:"how"`
 }
