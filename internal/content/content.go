@@ -224,7 +224,7 @@ func (s *Source) open(ctx context.Context, e Entry, off int64, whole bool) Conte
 	return s.stored(e, &named{&guarded{s: s, ctx: ctx, e: e, Reader: r, first: r}, e})
 }
 
-// stored is content as it is stored.
+// stored returns content that r reads as it is stored.
 func (s *Source) stored(e Entry, r io.Reader) Content {
 	return Content{Entry: e, r: r, trusted: s.Checking.None, search: &s.search}
 }

@@ -95,7 +95,7 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	if err := s.Doubt(); err != nil { // a valid index would hide it
 		return sum, err
 	}
-	// An index of an archive that changed meanwhile is of no single version.
+	// If the archive changed meanwhile, the index mixes versions.
 	now, err := kept.Bind(ctx, s.Store, s.Name)
 	if err == nil {
 		err = was.Is(now)

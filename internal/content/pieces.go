@@ -40,8 +40,8 @@ func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Ent
 	})
 }
 
-// piecesOf compares the pieces of content with their digests. If err is not nil, it reads piece by
-// piece from the start.
+// piecesOf compares the pieces of content with their digests. err is the error of reading the
+// content as a whole, if any; each piece is then read by itself.
 func (s *Source) piecesOf(ctx context.Context, content Content, err error, found func(*ProofError)) error {
 	e, c := content.Entry, s.proof.x.Chunk
 	var sums []digest.Piece

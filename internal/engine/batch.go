@@ -112,7 +112,7 @@ type kind uint8
 
 const (
 	nowhere kind = iota // in the extents themselves
-	plain               // needs no care by batches
+	plain               // does not matter for batches
 	inUnits
 	solid
 )

@@ -218,7 +218,7 @@ func (c *cursors) take(k unitKey, at, point int64) (*cursor, error) {
 	return x, nil
 }
 
-// put gives a cursor back after use.
+// put returns a cursor after use.
 func (c *cursors) put(x *cursor) {
 	left := x.leave() && x.ctx.Err() == nil
 	if !left || x.err != nil || x.at == x.key.size {

@@ -26,7 +26,7 @@ type Limits struct {
 
 const usualUnits = 64 << 20
 
-// For stores on a network, a gap is worth fetching as long as it costs less than a round trip; With
+// For stores on a network, a gap is worth fetching as long as it costs less than a round trip. With
 // a latency of 20 ms, 16 requests of 8 kB in flight transfer 6 MB/s. A disk gains nothing from
 // either.
 var (

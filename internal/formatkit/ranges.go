@@ -44,7 +44,7 @@ func (r *Ranges) Join() {
 	r.All, r.joined = kept, len(kept)
 }
 
-// first returns the first range that ends after a position.
+// first returns the index of the first range that ends after a position.
 func (r Ranges) first(at int64) int {
 	return sort.Search(len(r.All), func(i int) bool { return r.All[i].To > at })
 }

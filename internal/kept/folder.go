@@ -19,8 +19,8 @@ import (
 )
 
 // A Folder is a folder on a disk with indexes of archives that took long to open. Any number of
-// programs may share it. An index appears as a whole, and a removed index remains usable by
-// programs that have it open.
+// programs may share it. An index appears complete, and a removed index remains usable by programs
+// that have it open.
 type Folder struct {
 	Dir string
 	// Most is the total size of the indexes to keep, in bytes; 0 means 4 GiB. The least recently

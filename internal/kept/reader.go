@@ -40,7 +40,7 @@ func (k *Reader) archive(ctx context.Context) (format.Reader, error) {
 	return k.real, nil
 }
 
-// spoilt reports whether err means that the index is damaged. If so, the index is not used again.
+// spoilt reports whether err means that the index is damaged. It remembers that.
 func (k *Reader) spoilt(ctx context.Context, err error) bool {
 	if err == nil {
 		return false

@@ -176,8 +176,8 @@ const maxSame = 64
 
 var errSame = errors.New("too many names with one hash")
 
-// find returns the number of the row that is called name, and its kind, if accept accepts it. If
-// there is none, row is -1.
+// find returns the row that is called name and is implied or not as wanted, with its how and its
+// place. If there is none, row is -1.
 func (t *table) find(ctx context.Context, name string, implied bool) (row int64, h *how, place []byte, err error) {
 	hash := crc32.ChecksumIEEE(unsafe.Slice(unsafe.StringData(name), len(name)))
 	slots, err := t.bytes(ctx, &t.Sections.Slots, 4*int64(uint64(hash)>>(32-t.Bits)), 8)

@@ -116,7 +116,7 @@ func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	})
 }
 
-// tellRows tells the entries of rows [from, to) of a shelf as they are.
+// tellRows calls tell with the entries of rows [from, to) of a shelf.
 func (x *Index) tellRows(ctx context.Context, of *shelf, from, to int64, tell func(format.Entry) error) error {
 	return x.walk(ctx, of, from, to, func(p *page) error {
 		for i := range p.entries {

@@ -164,7 +164,7 @@ type patches struct {
 	ranges []patch // by off
 }
 
-// at is the first range that does not end before off.
+// at returns the index of the first range that ends after off.
 func (p *patches) at(off int64) int {
 	return sort.Search(len(p.ranges), func(i int) bool { return p.ranges[i].off+p.ranges[i].n > off })
 }

@@ -141,7 +141,7 @@ func (o *Object) feed(ctx context.Context, st store.Store, name string, w io.Wri
 	if err != nil {
 		return err
 	}
-	// An object that changed while it was read is of no single version.
+	// If the object changed while it was read, the parity would mix versions.
 	info, err := obj.Info(ctx)
 	if err == nil && info.Size != o.Size {
 		err = store.ErrChanged

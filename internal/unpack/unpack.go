@@ -23,7 +23,7 @@ import (
 	"github.com/holdall/holdall/internal/people"
 )
 
-// Options are wishes for an extraction; see holdall.Options.
+// Options of an extraction; see holdall.Options.
 type Options struct {
 	Names        []string
 	Overwrite    bool
