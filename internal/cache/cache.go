@@ -16,8 +16,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// maxRun is the longest read that is kept: heads, tails, indexes and small
-// files come again; the middle of a large file does not.
+// maxRun is the longest read that is cached. Heads, tails, indexes and small files are often read
+// again. The middle of a large file is not.
 const maxRun = 1 << 20
 
 // usual is how much memory a cache has by default.
@@ -32,8 +32,8 @@ func Far(st store.Store, limit int64) store.Store {
 	return Wrap(st, cmp.Or(limit, usual))
 }
 
-// Wrap returns st with up to limit bytes of memory. A store that has a cache
-// already needs no other.
+// Wrap returns st with up to limit bytes of memory. If st already is a cache, it is returned
+// unchanged.
 func Wrap(st store.Store, limit int64) store.Store {
 	if c, ok := st.(*cached); ok {
 		return c
@@ -71,7 +71,7 @@ func Look(ctx context.Context, st store.Store, prefix string, most int) (names [
 	return names, func() { c.take(prefix) }
 }
 
-// take returns what a look has found, once.
+// take returns what Look found, once.
 func (c *cached) take(prefix string) ([]store.Headed, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +120,8 @@ type cached struct {
 	looked map[string][]store.Headed // by prefix
 }
 
-// Open returns the one object of that name: all readers of an archive see the
-// same version, and share what is known of it.
+// Open returns the object of that name. All readers of an archive share it, so they see the same
+// version.
 func (c *cached) Open(ctx context.Context, name string) (store.Object, error) {
 	return c.open(name, func() (store.Object, error) { return c.Store.Open(ctx, name) })
 }
@@ -147,7 +147,7 @@ func (c *cached) open(name string, open func() (store.Object, error)) (store.Obj
 	return &handle{object: o}, nil
 }
 
-// Can says that objects are listed, and have addresses, as in the store below.
+// Can returns abilities of the store below, and those of the cache.
 func (c *cached) Can() store.Abilities { return c.can }
 
 // fetch requests all wanted ranges at once. The handles keep them until release.
@@ -161,7 +161,7 @@ func (c *cached) fetch(ctx context.Context, want []store.Range) (release func())
 				return
 			}
 			handles[i] = o
-			_, _ = o.Can().ReadEnd(ctx, make([]byte, w.Len), w.Tail) // a later read meets its error again
+			_, _ = o.Can().ReadEnd(ctx, make([]byte, w.Len), w.Tail) // a later read gets the error again
 		})
 	}
 	wg.Wait()
@@ -185,7 +185,7 @@ type object struct {
 	sized   bool // something was read, so that Info costs nothing
 }
 
-// run is a range that is known.
+// run is a range that is cached.
 type run struct {
 	o    *object
 	off  int64
@@ -264,7 +264,7 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) error {
 				copy(p, f.b[off-f.off:])
 				return nil
 			}
-			// Whoever fetched it may have been cancelled; that is not our end.
+			// Another reader that fetched it may have been cancelled. Then try again.
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
@@ -346,7 +346,7 @@ func (h *handle) known(p []byte, off int64) bool {
 
 // fill is known, for callers that hold the lock.
 func (h *handle) fill(p []byte, off int64) bool {
-	// Runs are at most maxRun long: one that covers off begins not further back.
+	// Runs are at most maxRun long: one that covers off does not begin before that.
 	i := sort.Search(len(h.runs), func(i int) bool { return h.runs[i].off > off })
 	for i--; i >= 0 && off-h.runs[i].off < maxRun; i-- {
 		if r := h.runs[i]; r.covers(off, len(p)) {
@@ -358,8 +358,8 @@ func (h *handle) fill(p []byte, off int64) bool {
 	return false
 }
 
-// join fills p if a run covers it. Else it returns a flight that will: one that
-// is under way, or a new one, which is the caller's to fetch and land.
+// join fills p if a run covers it. Otherwise it returns a flight that will cover it: one that is
+// under way, or a new one (mine), which the caller must fetch and land.
 func (h *handle) join(p []byte, off int64) (_ *flight, mine bool) {
 	h.c.mu.Lock()
 	defer h.c.mu.Unlock()
@@ -381,7 +381,7 @@ func (h *handle) takeOff(off int64, n int) *flight {
 	return f
 }
 
-// keep adds what was read by other ways than ReadAt.
+// keep caches bytes that were not read by ReadAt.
 func (h *handle) keep(p []byte, off int64) {
 	h.c.mu.Lock()
 	f := h.takeOff(off, len(p))
@@ -408,7 +408,7 @@ func (h *handle) land(f *flight, err error) {
 	c.makeRoom()
 }
 
-// makeRoom forgets what was not used for longest.
+// makeRoom drops the least recently used runs.
 func (c *cached) makeRoom() {
 	for c.held > c.limit {
 		r := c.used.Back().Value.(*run)

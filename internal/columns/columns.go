@@ -3,8 +3,8 @@ package columns
 
 import "unsafe"
 
-// Strings keeps many short strings in few pieces of memory, for the names of a
-// table: a million of them must not be a million objects.
+// Strings keeps many short strings in few pieces of memory. A million names in a table must not be
+// a million objects.
 type Strings struct {
 	pieces [][]byte
 	room   int
@@ -28,8 +28,8 @@ func (s *Strings) Add(b []byte) (at uint64) {
 	return at
 }
 
-// At returns the string of n bytes at a place, without copying it: what was added
-// is never moved or changed.
+// At returns the string of n bytes at a place, without copying it. Strings are never moved or
+// changed.
 func (s *Strings) At(at uint64, n int) string {
 	if n == 0 {
 		return ""
@@ -37,8 +37,7 @@ func (s *Strings) At(at uint64, n int) string {
 	return unsafe.String(&s.pieces[at>>32][uint32(at)], n)
 }
 
-// Rows is a list that grows without being copied: beside what a million rows take
-// there is never as much again.
+// Rows is a list that grows without being copied, which would briefly take twice the memory.
 type Rows[T any] struct {
 	pages [][]T
 	n     int
@@ -73,7 +72,7 @@ type Words struct {
 	last [2]uint32 // mostly there are two
 }
 
-// ID returns which word it is. Words are counted from 0 on.
+// ID returns the number of a word. Numbers begin at 0.
 func (w *Words) ID(word []byte) uint32 {
 	for _, i := range w.last {
 		if int(i) < len(w.list) && w.list[i] == string(word) {
@@ -99,7 +98,7 @@ func (w *Words) At(id uint32) string { return w.list[id] }
 // Len returns how many words there are.
 func (w *Words) Len() int { return len(w.list) }
 
-// Rare sets what few rows have, in a map that is made for the first of them.
+// Rare sets a value that few rows have, in a map that is allocated for the first of them.
 func Rare[K comparable, V any](m *map[K]V, k K, v V) {
 	if *m == nil {
 		*m = map[K]V{}

@@ -21,22 +21,21 @@ import (
 type Content struct {
 	Entry Entry
 	r     io.Reader
-	// vouched says that each byte was proven before it is handed out. It need not be
-	// compared with the entry's digest then: that was done with what the digests of
-	// pieces are of.
+	// vouched says that each byte is proven before it is returned. It need not be compared with the
+	// entry's digest: that was done when the digests of the pieces were made.
 	vouched bool
-	trusted bool           // it is compared with nothing
-	amiss   *error         // what is wrong around it, when it was read
-	search  *digest.Search // for the bit that is wrong
+	trusted bool           // it is not compared with its digest
+	amiss   *error         // damage around it, known once it was read
+	search  *digest.Search // for a wrong bit
 	// cure, if it is not nil, returns the content healed after an error.
 	cure func(error) (Content, bool)
 }
 
-// Vouched reports whether each byte that is read of c was proven before.
+// Vouched reports whether each byte of c is proven before Read returns it.
 func (c Content) Vouched() bool { return c.vouched }
 
-// Amiss returns what is wrong with what c, which was read, is stored in, though the content
-// is what its digest says.
+// Amiss returns what is wrong with the stored data around c, although c itself matches its digest.
+// Call it after reading c.
 func (c Content) Amiss() error {
 	if c.amiss == nil {
 		return nil
@@ -44,10 +43,10 @@ func (c Content) Amiss() error {
 	return *c.amiss
 }
 
-// Read reads content, compared with nothing unless it is vouched for: see Checked.
+// Read reads content. It verifies nothing unless c is vouched for: see Checked.
 func (c Content) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// Close ends what the read has under way.
+// Close ends the read.
 func (c Content) Close() error {
 	if closer, ok := c.r.(io.Closer); ok {
 		return closer.Close()
@@ -55,15 +54,15 @@ func (c Content) Close() error {
 	return nil
 }
 
-// Trusted returns c so that CopyTo and Whole compare it with no digest.
+// Trusted returns c such that CopyTo, WithSmall and Checked do not compare it with its digest.
 func (c Content) Trusted() Content {
 	c.trusted = true
 	return c
 }
 
-// Checked returns c as a reader that compares what it reads: small content before any
-// of it is read; the last Read of other content returns a *digest.Error if it does not
-// match the digest of its entry, and no bytes.
+// Checked returns a reader of c that verifies what it reads. It verifies small content before it
+// returns any of it. If other content does not match the digest of its entry, the last Read returns
+// a *digest.Error and no bytes.
 func (c Content) Checked() io.Reader {
 	if c.vouched || c.trusted {
 		return c.r
@@ -79,11 +78,11 @@ func (c Content) Checked() io.Reader {
 	return digest.NewChecked(c.r, c.Entry, nil)
 }
 
-// Small is the longest content that is held in memory and compared before a byte is
-// handed on; longer content is compared on the way, and the error comes at its end.
+// Small is the longest content that is held in memory and verified before any of it is returned.
+// Longer content is verified while it is read, and the error comes at its end.
 const Small = 1 << 20
 
-// inMemory returns content that lies in memory already.
+// inMemory returns the content if it is already in memory.
 func (c Content) inMemory() ([]byte, bool) {
 	v, ok := c.r.(*bytes.Reader)
 	if !ok || int64(v.Len()) != c.Entry.Size {
@@ -94,7 +93,7 @@ func (c Content) inMemory() ([]byte, bool) {
 	return b, err == nil
 }
 
-// grab takes the bytes that are written to it as they are.
+// grab keeps the slice that is written to it, without a copy.
 type grab []byte
 
 func (g *grab) Write(p []byte) (int, error) {
@@ -102,7 +101,7 @@ func (g *grab) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// WithSmall calls do with all of a small content, compared with its digest.
+// WithSmall verifies a small content and calls do with all of it.
 func (c Content) WithSmall(do func([]byte) error) error {
 	b, ok := c.inMemory()
 	if !ok {
@@ -127,13 +126,13 @@ func (c Content) WithSmall(do func([]byte) error) error {
 	return do(b)
 }
 
-// copyingAhead counts contents that are read, hashed and written side by side. That takes
-// 2 MiB each, and is of use for as many as there are processors.
+// copyingAhead counts contents that are read, hashed and written in parallel. Each takes 2 MiB, and
+// it is of no use for more contents than processors.
 var copyingAhead atomic.Int32
 
-// CopyTo copies all of c to w and compares it with its digest, if it has one and is not
-// vouched for: a small content before the first byte is written. The bytes count for m as
-// they come.
+// CopyTo copies all of c to w and compares it with its digest, if it has one and is not vouched
+// for. Small content is verified before the first byte is written. m counts the bytes as they are
+// written.
 func (c Content) CopyTo(ctx context.Context, w io.Writer, m *meter.Meter) error {
 	e := c.Entry
 	if e.Size <= Small {
@@ -181,7 +180,7 @@ func (c Content) CopyTo(ctx context.Context, w io.Writer, m *meter.Meter) error 
 	return digest.Compare(e, h.Sum())
 }
 
-// counting writes until a context ends, and counts.
+// counting writes until a context ends and counts the bytes.
 type counting struct {
 	ctx context.Context
 	w   io.Writer
@@ -197,13 +196,12 @@ func (w *counting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Open returns e's content from off on. Only from its beginning can it be compared with
-// e's digest.
+// Open returns e's content from offset off. It can only be compared with e's digest if off is 0.
 func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
 	return s.openAt(ctx, e, off, false)
 }
 
-// openAt is Open of what will be read to its end, if whole.
+// openAt is Open. whole says that the content will be read to its end.
 func (s *Source) openAt(ctx context.Context, e Entry, off int64, whole bool) Content {
 	if s.heal != nil && s.comparesWhole(e) && !s.proves(e) {
 		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
@@ -226,7 +224,7 @@ func (s *Source) open(ctx context.Context, e Entry, off int64, whole bool) Conte
 	return s.stored(e, &named{&guarded{s: s, ctx: ctx, e: e, Reader: r, first: r}, e})
 }
 
-// stored is content as it is stored.
+// stored returns content that r reads as it is stored.
 func (s *Source) stored(e Entry, r io.Reader) Content {
 	return Content{Entry: e, r: r, trusted: s.Checking.None, search: &s.search}
 }
@@ -273,9 +271,9 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 // being read. If it returns an error, the sweep ends.
 type Each func(c Content, err error) error
 
-// Sweep reads the contents of entries, many at once and neighbours together. Ordered, each
-// is called one by one in the order of entries; otherwise by several goroutines at once, in
-// any order.
+// Sweep reads the contents of entries, many in parallel and neighbours together. With ordered, each
+// is called for one entry after the other, in the order of entries. Otherwise several goroutines
+// call it at once, in any order.
 func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
 	if s.heal == nil {
 		return s.sweep(ctx, entries, ordered, each)
@@ -305,7 +303,7 @@ func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 			return each(c, nil)
 		}
 		if by == s && c.Entry.Size > Small && s.heal.ready(ctx) {
-			c = s.Open(ctx, c.Entry, 0) // from afar, found now
+			c = s.Open(ctx, c.Entry, 0) // on a network, found just now
 		} else {
 			c = s.healing(ctx, c, 0, false)
 		}
@@ -329,7 +327,7 @@ func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 	})
 }
 
-// sweepStored is Sweep without comparing what is stored.
+// sweepStored is Sweep without verifying anything.
 func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
 	return s.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
 		for e, err := range entries {
@@ -352,8 +350,8 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 	})
 }
 
-// Passing returns err, with the name of its entry, if it is not about the content: a store may
-// answer later, or an object has been replaced since. It returns nil for damage.
+// Passing returns err, with the name of its entry, if it is not about the content: it is temporary,
+// or an object has been replaced. It returns nil for damage.
 func Passing(e Entry, err error) error {
 	if store.Temporary(err) || errors.Is(err, store.ErrChanged) {
 		return fmt.Errorf("%s: %w", format.Escape(e.Name), err)

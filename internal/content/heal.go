@@ -20,7 +20,7 @@ import (
 // blocks. A parity file may be wrong, too. So if content has a digest of its own, computed
 // content is only used after it has been compared with that digest.
 
-// A healer reads what is damaged of a source.
+// A healer heals the damaged content of a source.
 type healer struct {
 	s    *Source
 	at   string
@@ -29,23 +29,23 @@ type healer struct {
 
 	guard *parity.Guard
 	found atomic.Bool
-	why   atomic.Pointer[error] // it is not used
+	why   atomic.Pointer[error] // why the parity is not used
 
 	// For an archive that was opened before its parity was found:
 	reopen func(ctx context.Context, st store.Store) (*Source, error)
 	again  sync.Once
-	opened *Source // by parity; nil if that fails
-	anew   *Source // has what was computed, where opened says that it is
+	opened *Source // through the parity; nil if that fails
+	anew   *Source // returns healed blocks, at the places that opened knows
 
-	checked *Source // refuses what was computed
-	healed  *Source // has what was computed
-	plain   *Source // has what is stored
+	checked *Source // returns an error for healed blocks
+	healed  *Source // returns healed blocks
+	plain   *Source // returns blocks as they are stored
 }
 
-// HealBy makes s heal what it reads: by a guard, or where that is nil by the parity that is
-// looked for when it is needed, at an address or beside the archive. The guard is closed
-// with s. on, if it is not nil, is called once, when something is healed. reopen opens the
-// archive once more, as a store shows it; it is nil if s was opened by the guard.
+// HealBy makes s heal what it reads with a guard. If g is nil, parity is searched when it is
+// needed, at an address or beside the archive. The guard is closed with s. on, if it is not nil, is
+// called once, when something is healed. reopen opens the archive again from a different store; it
+// is nil if s was opened through the guard.
 func (s *Source) HealBy(g *parity.Guard, at string, on func(by string), reopen func(context.Context, store.Store) (*Source, error)) {
 	s.heal = &healer{s: s, at: at, on: on, reopen: reopen}
 	if g != nil {
@@ -67,7 +67,7 @@ func (h *healer) use(g *parity.Guard) {
 // known reports whether parity was found.
 func (h *healer) known() bool { return h != nil && h.found.Load() }
 
-// ready reports whether there is parity, and looks for it once.
+// ready reports whether there is parity. It looks for it the first time.
 func (h *healer) ready(ctx context.Context) bool {
 	if h == nil {
 		return false
@@ -101,8 +101,8 @@ func (h *healer) close() error {
 	return errors.Join(append(errs, h.checked.CloseObjects(), h.healed.CloseObjects(), h.plain.CloseObjects(), h.guard.Close())...)
 }
 
-// Healed says how many blocks were computed while s was read, by what, and why parity that
-// is there was not used.
+// Healed returns how many blocks were healed while s was read, by which parity file, and why
+// existing parity was not used.
 func (s *Source) Healed() (blocks int64, by string, why error) {
 	if s.heal == nil {
 		return 0, "", nil
@@ -116,8 +116,8 @@ func (s *Source) Healed() (blocks int64, by string, why error) {
 	return blocks, by, why
 }
 
-// by returns what e is read by: s, or if all that is read of e is compared with the digests of
-// blocks, what does that. A look for parity from afar is worth it where much is read.
+// by returns the source to read e with. That is s, or if there is parity and nothing else verifies
+// e, a source that verifies each block. If much is read, by looks for parity first.
 func (s *Source) by(ctx context.Context, e Entry, much bool) *Source {
 	if s.heal == nil || s.comparesWhole(e) || s.proves(e) || s.compares != nil && s.compares(e) {
 		return s
@@ -128,13 +128,13 @@ func (s *Source) by(ctx context.Context, e Entry, much bool) *Source {
 	return s
 }
 
-// cure returns what is to be read after an error, and by what; nil where the error stands.
+// cure returns the source and entry to read instead after an error, or nil if the error stands.
 func (s *Source) cure(ctx context.Context, e Entry, err error) (*Source, Entry) {
 	if s.heal == nil || e.Fault != nil || !curable(ctx, err) || !s.heal.ready(ctx) {
 		return nil, e
 	}
 	h := s.heal
-	var stands *Source // what is stored, if that is right by itself
+	var stands *Source // reads what is stored, if that may be right
 	if errors.Is(err, parity.ErrComputed) {
 		stands = h.plain
 	}
@@ -190,8 +190,8 @@ func (s *Source) hasChecksums(ctx context.Context, e Entry) bool {
 	return summed
 }
 
-// goesThrough reports whether all of e's content can be read, and is what its digest says, if
-// it has one.
+// goesThrough reports whether all of e's content can be read, and matches its digest, if it has
+// one.
 func (s *Source) goesThrough(ctx context.Context, e Entry) bool { return s.Settle(ctx, e) == nil }
 
 // curable reports whether an error may be about stored bytes.
@@ -208,10 +208,10 @@ func curable(ctx context.Context, err error) bool {
 	return !forbidden
 }
 
-// hastenMost is the longest content for which all that may be needed is fetched at once.
+// hastenMost is the longest content for which hasten fetches anything.
 const hastenMost = 1 << 20
 
-// hasten fetches from afar what healing e may take, all at once.
+// hasten fetches all that healing e may need from a network, in parallel.
 func (h *healer) hasten(ctx context.Context, e Entry) {
 	if h.s.Store.Can().Near || e.Size > hastenMost {
 		return
@@ -226,7 +226,7 @@ func (h *healer) hasten(ctx context.Context, e Entry) {
 	wg.Wait()
 }
 
-// whole is readWhole of content that is healed if it is damaged.
+// whole is readWhole, but heals the content if it is damaged.
 func (s *Source) whole(ctx context.Context, e Entry, p []byte, off int64) error {
 	err := s.readWhole(ctx, e, p, off)
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *Source) whole(ctx context.Context, e Entry, p []byte, off int64) error 
 	return err
 }
 
-// A healingReader goes on by parity where content is damaged.
+// A healingReader continues with healed content after damage.
 type healingReader struct {
 	s   *Source
 	ctx context.Context
@@ -275,7 +275,7 @@ func (r *healingReader) Close() error {
 	return r.own.Close()
 }
 
-// healing returns c so that what is damaged of it is healed while it is read, from off on.
+// healing returns c, which begins at off, such that damage is healed while it is read.
 func (s *Source) healing(ctx context.Context, c Content, off int64, own bool) Content {
 	if s.heal == nil {
 		return c

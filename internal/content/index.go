@@ -20,24 +20,25 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// IndexOptions say what index is written.
+// IndexOptions say what WriteIndex writes.
 type IndexOptions struct {
 	// View and Param are how the archive was opened.
 	View  string
 	Param map[string]string
-	// Chunk is how many bytes of content a digest is of; 0 is no digests. All contents
-	// are read for them.
+	// Chunk is the number of content bytes per digest; 0 means no digests. Digests require reading
+	// all contents.
 	Chunk int64
-	// Points are found in content that is compressed in long units, which must be decoded
-	// completely for that.
+	// Points finds points in content that is compressed in long units, which takes decoding them
+	// completely.
 	Points bool
-	// Private says that the index is for this machine: it may say where the archive is.
+	// Private says that the index is for this machine only, so that it may contain the address of
+	// the archive.
 	Private bool
-	// Once says that the archive was opened to be gone through once.
+	// Once says that the archive was opened to be read through once.
 	Once bool
 	// NoTable leaves the table out.
 	NoTable bool
-	// OnError is called for content that gets no proof.
+	// OnError is called for content that gets no digests.
 	OnError func(format.Problem)
 	Meter   *meter.Meter
 }
@@ -55,8 +56,8 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 		return sum, fmt.Errorf("it cannot have an index: %w", err)
 	}
 	head := kept.Head{Format: s.Format.Name, View: s.Format.ViewOf(o.View), Param: o.Param, Bound: was, Objects: []string{""}, Chunk: o.Chunk}
-	// Formats that can go through entries once have archives of one object; what is known
-	// of it as a whole they would have to load it for.
+	// Formats that can only be read through once have archives of one object. To answer About, they
+	// would have to load all of it.
 	if !o.Once || was.Head == "" {
 		about, err := s.Reader.About(ctx)
 		if err != nil {
@@ -91,10 +92,10 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	if head, err = kept.Build(ctx, w, metered{s.Reader, o.Meter}, s.Name, head, build); err != nil {
 		return sum, err
 	}
-	if err := s.Doubt(); err != nil { // an index that is sound would hide it
+	if err := s.Doubt(); err != nil { // a valid index would hide it
 		return sum, err
 	}
-	// What was read while the archive changed belongs to no version.
+	// If the archive changed meanwhile, the index mixes versions.
 	now, err := kept.Bind(ctx, s.Store, s.Name)
 	if err == nil {
 		err = was.Is(now)
@@ -107,7 +108,7 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	return sum, err
 }
 
-// metered counts the entries that are gone through.
+// metered counts the entries that are read.
 type metered struct {
 	format.Reader
 	m *meter.Meter
@@ -120,17 +121,16 @@ func (c metered) Entries(ctx context.Context) iter.Seq2[Entry, error] {
 	})
 }
 
-// A digester reads the contents of an archive for the digests of their pieces. A
-// content that is damaged gets zeros: what vouches for it must not say that damage is
-// right.
+// A digester reads the contents of an archive and computes the digests of their pieces. Damaged
+// content gets zeros instead of digests, so that the index does not vouch for damage.
 type digester struct {
 	s    *Source
 	o    IndexOptions
 	sum  *IndexSummary
-	sums sumSpool // of one content
+	sums sumSpool // the digests of one content
 }
 
-// errEnough ends a sweep whose consumer has had enough.
+// errEnough ends a sweep whose consumer wants no more.
 var errEnough = errors.New("enough")
 
 // all yields the digests of all pieces, in the order of entries.
@@ -174,7 +174,7 @@ func (d *digester) all(ctx context.Context) iter.Seq2[digest.Piece, error] {
 	}
 }
 
-// content sets sums to those of c's pieces, and compares c with the digest of its entry.
+// content sets sums to the digests of c's pieces, and compares c with the digest of its entry.
 func (d *digester) content(c Content) error {
 	e := c.Entry
 	if b, ok := c.inMemory(); ok {
@@ -187,7 +187,7 @@ func (d *digester) content(c Content) error {
 		}
 		d.o.Meter.Add(0, e.Size)
 		if e.Size <= d.o.Chunk && e.Digest.Algo == "blake3" && e.Digest.Sum == string(sum[:]) {
-			return nil // it is the piece's
+			return nil // the digest of the entry is that of the piece
 		}
 		return d.s.check(e, b)
 	}
@@ -216,8 +216,8 @@ func (d *digester) content(c Content) error {
 	return digest.Compare(e, got)
 }
 
-// sumsInMemory is how many bytes of digests of one content are held: those of 16 GiB
-// at 256 KiB each. The others wait on the disk until all of it was right.
+// sumsInMemory is how many bytes of digests of one content are held in memory: enough for 16 GiB at
+// 256 KiB each. Further digests are held on disk until all of the content is verified.
 const sumsInMemory = 2 << 20
 
 // A sumSpool holds the digests of one content.
@@ -227,7 +227,7 @@ type sumSpool struct {
 	spilt bool
 }
 
-// A spoolError is about the disk that digests wait on, not about content.
+// A spoolError is an error of the scratch file with digests, not of content.
 type spoolError struct{ err error }
 
 func (e *spoolError) Error() string { return "digests in the scratch file: " + e.err.Error() }
@@ -259,7 +259,7 @@ func (s *sumSpool) spill() (err error) {
 	return err
 }
 
-// yield yields them all.
+// yield yields all digests.
 func (s *sumSpool) yield(yield func(digest.Piece, error) bool) error {
 	var sum digest.Piece
 	if s.spilt {

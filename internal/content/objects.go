@@ -19,7 +19,7 @@ type objects struct {
 	rule  outside.Rule
 	stale atomic.Pointer[error] // why nothing is read any more
 
-	borrowed func(name string) store.Object // what the format holds open; nil if it tells of none
+	borrowed func(name string) store.Object // what the format holds open; may be nil
 
 	mu sync.RWMutex
 	m  map[objectKey]store.Object // nil once closed
@@ -34,8 +34,8 @@ func newObjects(st store.Store, name string, external []string) *objects {
 	return &objects{rule: outside.Rule{Store: st, Name: name, Allowed: external}, m: map[objectKey]store.Object{}}
 }
 
-// maxOpen is how many objects are held open. A folder of blobs has more of them
-// than a process may have files; the others are opened for each read.
+// maxOpen is the number of objects that are kept open. A folder of blobs may have more objects than
+// a process may have open files. The others are opened for each read.
 const maxOpen = 256
 
 func (x *objects) open(ctx context.Context, name string, external bool) (store.Object, error) {
@@ -82,8 +82,8 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 	return o, err
 }
 
-// Find finds what the archive leads to outside. Its error is errors.ErrUnsupported for what it
-// may not lead to.
+// Find finds an object outside to which the archive refers. Its error is errors.ErrUnsupported if
+// the archive may not refer to it.
 func (s *Source) Find(ctx context.Context, address string) (store.Store, string, error) {
 	st, name, err := s.objects.rule.Find(ctx, address)
 	if _, ok := errors.AsType[*outside.Error](err); ok {
@@ -102,7 +102,7 @@ func (s *Source) Stat(ctx context.Context, address string) (store.Info, error) {
 	return store.Briefly(st, name).Info(ctx)
 }
 
-// held calls do with those that are open, until it returns an error.
+// held calls do with each open object, until do returns an error.
 func (x *objects) held(do func(store.Object) error) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/holdall/holdall/internal/meter"
 )
 
-// CheckPieces compares all contents with the digests of the index that s is read by. It calls
-// found for each damaged piece, one at a time, and done for each entry without damage.
+// CheckPieces compares all contents with the digests of the index of s. It calls found for each
+// damaged piece, one at a time, and done for each entry without damage.
 func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Entry, *ProofError), done func(Entry)) error {
 	var mu sync.Mutex
 	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), s.proves), false, func(c Content, err error) error {
@@ -40,7 +40,8 @@ func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Ent
 	})
 }
 
-// piecesOf compares the pieces of content unless err says why it cannot be read.
+// piecesOf compares the pieces of content with their digests. err is the error of reading the
+// content as a whole, if any; each piece is then read by itself.
 func (s *Source) piecesOf(ctx context.Context, content Content, err error, found func(*ProofError)) error {
 	e, c := content.Entry, s.proof.x.Chunk
 	var sums []digest.Piece

@@ -14,7 +14,7 @@ type Refusal struct{ Told format.Problem }
 
 func (e *Refusal) Error() string { return format.Escape(e.Told.Entry) + ": " + e.Told.Message }
 
-// Problem says in the general words what kept an entry from being read or written.
+// Problem describes an error that kept e from being read or written.
 func (s *Source) Problem(ctx context.Context, e Entry, err error) format.Problem {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r.Told

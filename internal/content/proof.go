@@ -71,7 +71,7 @@ type prover struct {
 	x *kept.Index
 
 	mu     sync.Mutex
-	recent []provenPiece // used last, the last one last
+	recent []provenPiece // recently used, the most recent last
 }
 
 // A provenPiece is kept for callers that read it a little at a time.
@@ -88,7 +88,7 @@ func (s *Source) proves(e Entry) bool {
 	return s.proof != nil && !s.Checking.None && kept.Pieces(&e, s.proof.x.Chunk) > 0
 }
 
-// sums returns the digests of n pieces of e from one of them on.
+// sums returns the digests of n pieces of e, beginning with number from.
 func (v *prover) sums(ctx context.Context, e Entry, from, n int64) ([]digest.Piece, error) {
 	all, err := v.x.Digests(ctx, e, from, n)
 	if err != nil {
@@ -97,7 +97,7 @@ func (v *prover) sums(ctx context.Context, e Entry, from, n int64) ([]digest.Pie
 	return all, nil
 }
 
-// check says what is wrong with a piece.
+// check returns an error if the digest of a piece is wrong.
 func (v *prover) check(e Entry, piece int64, n int, got, want digest.Piece) error {
 	none := want == digest.Piece{}
 	if got == want && !none {
@@ -106,7 +106,7 @@ func (v *prover) check(e Entry, piece int64, n int, got, want digest.Piece) erro
 	return &ProofError{Entry: e.Name, Off: piece * v.x.Chunk, Len: int64(n), Index: v.x.Name(), None: none}
 }
 
-// worthTwo is how much is hashed by two goroutines.
+// worthTwo is the size at which two goroutines hash.
 const worthTwo = 512 << 10
 
 // checkAll compares the pieces that b consists of with their digests. It returns how many bytes
@@ -163,7 +163,7 @@ func (v *prover) keep(number int64, b []byte) {
 	v.recent = append(v.recent, provenPiece{number, b})
 }
 
-// together is how much is read at once into a buffer, to be checked.
+// together is how many bytes are read into a buffer at once to be verified.
 const together = 4 << 20
 
 // readProven fills p with content of e from off, all of which must exist. It reads whole pieces.
@@ -202,14 +202,14 @@ func (s *Source) readProven(ctx context.Context, e Entry, p []byte, off int64) (
 	return done, nil
 }
 
-// pieces reads the pieces of e between two offsets. The first n bytes of the result are right.
-// One piece is kept.
+// pieces reads the pieces of e between two offsets. The first n bytes of the result are right. A
+// single piece is kept for later reads.
 func (s *Source) pieces(ctx context.Context, e Entry, from, to int64) (b []byte, n int, err error) {
 	number, ok := s.proof.x.FirstDigest(e)
 	number += from / s.proof.x.Chunk
 	one := ok && to-from <= s.proof.x.Chunk
 	if one {
-		// Whoever has the same digest has the same bytes.
+		// A digest stands for the same bytes in every read.
 		if b := s.proof.kept(number); int64(len(b)) == to-from {
 			return b, len(b), nil
 		}
@@ -231,18 +231,18 @@ type provenReader struct {
 	s   *Source
 	ctx context.Context
 	e   Entry
-	r   io.Reader // of what follows; nil until then
+	r   io.Reader // reads what follows; nil until needed
 
-	in     *engine.Reader // it, if it is ours
+	in     *engine.Reader // r, if this reader closes it
 	cancel func()
 
 	at    int64 // of the next piece
-	skip  int64 // of the first one
+	skip  int64 // bytes of the first piece to skip
 	began bool
 	first *[]byte        // room for the first piece
 	sums  []digest.Piece // of the pieces that come next
 	ahead *digest.Ahead
-	cur   []byte // what is left of the current piece
+	cur   []byte // the rest of the current piece
 	err   error
 }
 
@@ -260,7 +260,7 @@ func (r *provenReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rest returns what is left of the current piece, or the next one.
+// rest returns the rest of the current piece, or the next one.
 func (r *provenReader) rest() ([]byte, error) {
 	for len(r.cur) == 0 && r.err == nil {
 		if r.err = r.next(); r.err != nil && r.err != io.EOF && !saysWhich(r.err) {
@@ -273,7 +273,7 @@ func (r *provenReader) rest() ([]byte, error) {
 	return r.cur, nil
 }
 
-// copyTo writes all pieces to w as they are.
+// copyTo writes all pieces to w without copying them.
 func (r *provenReader) copyTo(ctx context.Context, w io.Writer, m *meter.Meter) error {
 	for {
 		b, err := r.rest()
@@ -306,7 +306,7 @@ func (r *provenReader) next() error {
 	number, n := r.at/c, min(c, r.e.Size-r.at)
 	if len(r.sums) == 0 {
 		var err error
-		// The first alone: often it is the only one.
+		// Read the first digest alone: often it is the only one.
 		many := int64(1)
 		if r.began {
 			many = min(sumsAtOnce, (r.e.Size-1)/c+1-number)
@@ -367,7 +367,7 @@ func (r *provenReader) take(c, n int64) ([]byte, digest.Piece, error) {
 func nextPiece(a *digest.Ahead, n int64) ([]byte, digest.Piece, error) {
 	b, err := a.Next()
 	if err == nil && int64(len(b.Bytes)) < n {
-		_, err = a.Next() // what broke it off
+		_, err = a.Next() // the error that ended it
 	}
 	if err != nil {
 		return nil, digest.Piece{}, err

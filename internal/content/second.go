@@ -38,12 +38,12 @@ func (l *lateEngine) close() {
 	}
 }
 
-// hasSecond reports whether err, of a read of e, may be about other bytes than e's.
+// hasSecond reports whether err, from a read of e, may be about bytes that are not e's.
 func (s *Source) hasSecond(e Entry, err error) bool {
 	return errors.Is(err, codec.ErrChecksum) && s.HasDigest(e)
 }
 
-// readSecond fills b with all of e's content, if it is what its digest says.
+// readSecond fills b with all of e's content, if it matches its digest.
 func (s *Source) readSecond(ctx context.Context, e Entry, b []byte) error {
 	if err := s.second.of(s.engine).ReadAt(ctx, s.Extents(ctx, e), b, 0); err != nil {
 		return err
@@ -51,8 +51,8 @@ func (s *Source) readSecond(ctx context.Context, e Entry, b []byte) error {
 	return digest.Check(e, b, nil)
 }
 
-// A guarded reads all of e's content. If a checksum around it is wrong, it uses what is stored,
-// if all of that matches the content's digest.
+// A guarded reads all of e's content. If a checksum around it is wrong, it uses what can be
+// decoded, if all of that matches the content's digest.
 type guarded struct {
 	s   *Source
 	ctx context.Context
@@ -78,8 +78,8 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return g.Reader.Read(p)
 }
 
-// second opens the content anew and goes over its first n bytes. It is compared each time:
-// what is damaged may decode to something else.
+// second opens the content again and skips its first n bytes. It verifies the content each time,
+// because damaged data may decode differently.
 func (g *guarded) second(n int64) error {
 	if g.again != nil {
 		g.again.Close()

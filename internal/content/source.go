@@ -24,7 +24,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Words of other packages.
+// Types of other packages.
 type (
 	Entry  = format.Entry
 	Extent = format.Extent
@@ -36,8 +36,8 @@ type Source struct {
 	Reader format.Reader
 	Store  store.Store
 	Name   string // in Store
-	// Loose is how many bytes a folder of files has, that is looked at as an archive; such
-	// a one has no objects of its own.
+	// Loose is the size of a folder of files that is treated as an archive. Such an archive has no
+	// objects of its own.
 	Loose int64
 	// Checking is set before anything is read.
 	Checking Checking
@@ -45,7 +45,7 @@ type Source struct {
 	runs     func(Entry) (Extent, bool) // of Reader; nil if it cannot
 	compares func(Entry) bool           // of Reader; nil if it never does
 	engine   *engine.Engine
-	second   lateEngine // where checksums of units are wrong
+	second   lateEngine // for units with a wrong checksum
 	objects  *objects
 	proof    *prover // nil if no index has digests of pieces
 	search   digest.Search
@@ -55,8 +55,8 @@ type Source struct {
 }
 
 // New returns the source of the archive called name in st. The archive may refer to what external
-// allows: see outside.Rule. Read must set its reader before anything is read. Decoded units take
-// twice as much memory as cacheBytes, or the usual if that is 0.
+// allows: see outside.Rule. Read must set its reader before anything is read. Decoded units may
+// take twice cacheBytes of memory, or the default if that is 0.
 func New(st store.Store, name string, external []string, cacheBytes int64) *Source {
 	s := &Source{Store: st, Name: name, objects: newObjects(st, name, external), compared: compared{seed: maphash.MakeSeed()}}
 	limits := engine.Far
@@ -68,18 +68,18 @@ func New(st store.Store, name string, external []string, cacheBytes int64) *Sour
 	return s
 }
 
-// Read sets what reads the archive.
+// Read sets the format and the reader of the archive.
 func (s *Source) Read(f *format.Format, r format.Reader) {
 	can := r.Can()
 	s.Format, s.Reader, s.runs, s.compares = f, r, can.Run, can.Compares
 }
 
-// Borrow makes s read by the objects that its reader holds open, where it has some: those
-// of the store that s reads from.
+// Borrow makes s use the objects that its reader holds open, if it has any. They must be of the
+// store that s reads from.
 func (s *Source) Borrow() { s.objects.borrowed = s.Reader.Can().Object }
 
-// UseIndex makes s use an index for reading: its digests of pieces, and its points in long units
-// from which they can be decoded.
+// UseIndex makes s use an index for reading: its digests of pieces, and its points, from which long
+// units can be decoded.
 func (s *Source) UseIndex(x *kept.Index) {
 	if x.Chunk > 0 {
 		s.proof = &prover{x: x}
@@ -112,9 +112,9 @@ func (s *Source) Stored(ctx context.Context, object string, off, n int64) (io.Re
 	return s.engine.Stored(ctx, o, off, n), nil
 }
 
-// Unchanged finds out whether the files of this machine that s has open are still
-// what they were; if one is not, it returns an error that is store.ErrChanged.
-// Remote objects, and files that have not been read yet, are not checked.
+// Unchanged checks whether the local files that s has open have changed. If one has, it returns an
+// error that is store.ErrChanged. Remote objects, and files that have not been read yet, are not
+// checked.
 func (s *Source) Unchanged(ctx context.Context) error {
 	return s.objects.held(func(o store.Object) error {
 		file := o.Can().File
@@ -147,7 +147,7 @@ func (s *Source) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[En
 	return listing.ReadDirFrom(ctx, s.Reader, dir, from)
 }
 
-// Expect tells m how much the wanted entries are, if it wants to know.
+// Expect tells m the number and size of the wanted entries, if it wants totals.
 func (s *Source) Expect(ctx context.Context, m *meter.Meter, wanted func(Entry) bool) error {
 	if !m.WantsTotal() {
 		return nil
@@ -168,7 +168,7 @@ func (s *Source) Extents(ctx context.Context, e Entry) iter.Seq2[Extent, error] 
 	return s.Reader.Extents(ctx, e, 0, e.Size)
 }
 
-// first is where the first of n bytes of e from off lie.
+// first returns the first extent of n bytes of e from off.
 func (s *Source) first(ctx context.Context, e Entry, off, n int64) (Extent, bool) {
 	for x, err := range s.Reader.Extents(ctx, e, off, n) {
 		return x, err == nil
@@ -176,7 +176,7 @@ func (s *Source) first(ctx context.Context, e Entry, off, n int64) (Extent, bool
 	return Extent{}, false
 }
 
-// Fault returns why e cannot be read, where the format found that out already.
+// Fault returns why e cannot be read, if the format already knows that.
 func (s *Source) Fault(e Entry) error {
 	if e.Fault == nil {
 		return nil
@@ -194,9 +194,9 @@ func (s *Source) Doubt() error {
 	return nil
 }
 
-// Coded reports whether reading e's content takes more than copying bytes, and whether all
-// of it is compared with checksums of its parts then: before any byte of a part is handed
-// on, or while a part is read.
+// Coded reports whether reading e's content takes more than copying bytes. If so, before reports
+// whether all of it is compared with checksums of its parts before any byte of a part is returned,
+// and summed whether that happens at least while a part is read.
 func (s *Source) Coded(ctx context.Context, e Entry) (coded, before, summed bool) {
 	before, summed = true, true
 	for x, err := range s.Extents(ctx, e) {
@@ -212,10 +212,9 @@ func (s *Source) Coded(ctx context.Context, e Entry) (coded, before, summed bool
 	return coded, coded && before, coded && summed
 }
 
-// ReadAt reads len(p) content bytes of e from off; it reads fewer only at the
-// end, and then returns io.EOF. They are compared before: with the digests of pieces that
-// an index has, or with that of the whole content, if that is short. Compares says whether
-// they are.
+// ReadAt reads len(p) content bytes of e from off; it reads fewer only at the end, and then returns
+// io.EOF. They are verified first, with the digests of pieces that an index has, or if the content
+// is short, with its own digest. Compares reports whether they are.
 func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
@@ -250,7 +249,7 @@ func (s *Source) readAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 	return all(len(p), s.readStored(ctx, e, p, off))
 }
 
-// all is n of what was read unless there is an error.
+// all returns n, or 0 if there is an error.
 func all(n int, err error) (int, error) {
 	if err != nil {
 		return 0, err
@@ -266,8 +265,8 @@ func ReadError(e Entry, err error) error {
 	return &fs.PathError{Op: "read", Path: e.Name, Err: err}
 }
 
-// Salvage writes all of e's content to w as far as it can be read, compared with nothing,
-// and zeros for the rest. It returns how many bytes are such zeros.
+// Salvage writes e's content to w without verifying it. It writes zeros for bytes that cannot be
+// read, and returns how many those are.
 func (s *Source) Salvage(ctx context.Context, e Entry, w io.Writer) (lost int64, err error) {
 	const most, step = 256 << 10, 512
 	b := make([]byte, min(most, e.Size))
@@ -294,7 +293,7 @@ func (s *Source) Salvage(ctx context.Context, e Entry, w io.Writer) (lost int64,
 	return lost, nil
 }
 
-// readStored fills p with content bytes of e from off, whatever they are.
+// readStored fills p with content bytes of e from off, without verifying them.
 func (s *Source) readStored(ctx context.Context, e Entry, p []byte, off int64) error {
 	if x, ok := s.run(e); ok && int64(len(p)) <= s.engine.MaxRequest() {
 		o, err := s.engine.Object(ctx, x)
@@ -315,11 +314,10 @@ func (s *Source) run(e Entry) (Extent, bool) {
 	return s.runs(e)
 }
 
-// File returns the local file that contains all of e's content in one piece and unchanged, and
-// its offset there, so that the system can send it directly. ok is false if there is no such
-// file, or if content is compared piece by piece. Short content is compared first. The file
-// belongs to the source, and may have become longer. Callers that read for a long time should
-// call File again.
+// File returns the local file that contains all of e's content in one piece and unchanged, and its
+// offset there, so that the system can send it directly. ok is false if there is no such file, or
+// if the content is verified piece by piece. Short content is verified first. The file belongs to
+// the source, and may have become longer. Callers that read for a long time should call File again.
 func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok bool, err error) {
 	x, run := s.run(e)
 	if !run || s.proves(e) || s.by(ctx, e, false) != s {
@@ -338,7 +336,7 @@ func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok b
 	}
 	if err == nil && s.heal != nil && s.comparesWhole(e) {
 		if known, _ := s.Known(ctx, e); !known {
-			return nil, 0, false, nil // what is in the file is not what was healed
+			return nil, 0, false, nil // the file has the damaged bytes
 		}
 	}
 	return f, x.Off, err == nil, err
@@ -381,16 +379,16 @@ func (s *Source) rawRun(ctx context.Context, e Entry, zeros bool) (run Extent, f
 	return run, found
 }
 
-// A Place is where content lies, as an archive elsewhere may refer to it.
+// A Place is where content lies, in a form that another archive can refer to.
 type Place struct {
 	Off, N  int64
 	Address string
 }
 
-// Place returns where e's content lies: at an address that an archive at own may
-// have, if it lies outside, else at base, which stands for this archive, or at this
-// archive's own address if base is "". It reports false where e's content is not one
-// run. Zeros that fill a chunk up are no part of it.
+// Place returns where e's content lies. If that is outside this archive, the address is one that an
+// archive at own may use. Otherwise it is below base, which stands for this archive, or below this
+// archive's own address if base is "". ok is false if e's content is not one run. Zeros that pad a
+// chunk are not part of it.
 func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place, external, ok bool) {
 	run, ok := s.rawRun(ctx, e, true)
 	if !ok || run.Size == 0 {
@@ -409,8 +407,8 @@ func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place,
 	return p, run.External, p.Address != ""
 }
 
-// Proof returns the index that has digests of pieces, by which all that is read is
-// proven; nil if there is none.
+// Proof returns the index whose digests of pieces prove everything that is read, or nil if there is
+// none.
 func (s *Source) Proof() *kept.Index {
 	if s.proof == nil {
 		return nil
@@ -427,7 +425,7 @@ func (s *Source) Over(st store.Store) *Source {
 	return o
 }
 
-// CloseObjects closes all but the reader.
+// CloseObjects closes everything except the reader.
 func (s *Source) CloseObjects() error {
 	s.engine.Close() // it may have objects in use
 	s.second.close()
@@ -443,7 +441,7 @@ func (s *Source) Volumes(ctx context.Context) ([]string, error) {
 	return about.Volumes, err
 }
 
-// VolumeSize returns how long one of the archive's objects is.
+// VolumeSize returns the size of one of the archive's objects.
 func (s *Source) VolumeSize(ctx context.Context, volume string) (int64, error) {
 	o, err := s.Object(ctx, volume)
 	if err != nil {
@@ -453,7 +451,7 @@ func (s *Source) VolumeSize(ctx context.Context, volume string) (int64, error) {
 	return info.Size, err
 }
 
-// StoredSize returns how many bytes the archive's objects have.
+// StoredSize returns the total size of the archive's objects.
 func (s *Source) StoredSize(ctx context.Context) (n int64, err error) {
 	if s.Loose > 0 {
 		return s.Loose, nil

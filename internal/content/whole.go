@@ -12,17 +12,17 @@ import (
 	"github.com/holdall/holdall/internal/digest"
 )
 
-// Checking says what is compared when content is read.
+// Checking says what is verified when content is read.
 type Checking struct {
-	// None compares nothing.
+	// None turns off all comparisons.
 	None bool
-	// Whole is up to which length content is read whole and compared when any of it is
-	// read; 0 is Small, a negative one is none.
+	// Whole is the length up to which content is read completely and verified when any of it is
+	// read. 0 means Small; a negative value means never.
 	Whole int64
 }
 
-// comparesWhole reports whether all of e's content is compared with its digest before any
-// of it is handed on.
+// comparesWhole reports whether all of e's content is compared with its digest before any of it is
+// returned.
 func (s *Source) comparesWhole(e Entry) bool {
 	most := s.Checking.Whole
 	if most == 0 {
@@ -31,8 +31,8 @@ func (s *Source) comparesWhole(e Entry) bool {
 	return e.Size > 0 && e.Size <= most && s.HasDigest(e)
 }
 
-// Compares says what of e's content is compared before it is handed on: any part of it, or
-// only all of it, read from its beginning to its end.
+// Compares reports what is verified: parts is true if any part of e's content is verified before it
+// is returned, whole if the content is verified when it is read from its beginning to its end.
 func (s *Source) Compares(ctx context.Context, e Entry) (parts, whole bool) {
 	if s.by(ctx, e, false) != s {
 		return true, true
@@ -69,15 +69,15 @@ const (
 	rightWays = 4       // places that a key may have
 )
 
-// A mark is what a content is known by: where it lies, and what it should be besides.
-// Both are found out beside each other, as neither is in the processor's cache.
+// A mark identifies a content: where it lies, and what it should be. Both are computed side by
+// side, as neither is in the processor's cache.
 type mark struct {
 	place uint64
 	what  uint64 // never 0
 }
 
-// markOf is e's mark. Of one that is not in one run the name stands for where the rest of
-// it lies.
+// markOf returns e's mark. If the content is not one run, the mark includes the name, which stands
+// for where the rest lies.
 func (s *Source) markOf(ctx context.Context, e *Entry) mark {
 	x, ok := s.run(*e)
 	if !ok {
@@ -151,8 +151,8 @@ func (s *Source) Known(ctx context.Context, e Entry) (bool, error) {
 	return err != nil, err
 }
 
-// learn remembers that e's content was compared, and returns what is wrong with it: that of
-// an archive that changed is not damaged.
+// learn records that e's content was compared, and returns what is wrong with it. If the archive
+// has changed, it returns that error instead.
 func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
 	if wrong != nil {
 		if err := s.objects.changed(ctx); err != nil {
@@ -208,7 +208,7 @@ func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) er
 	return nil
 }
 
-// touch compares all of e's content, if that is done before any of it is handed on.
+// touch verifies e's content, if that must be done before any of it is returned.
 func (s *Source) touch(ctx context.Context, e Entry) error {
 	if known, err := s.Known(ctx, e); known || !s.comparesWhole(e) {
 		return err
@@ -221,7 +221,7 @@ func (s *Source) touch(ctx context.Context, e Entry) error {
 // check compares b with the digest of e.
 func (s *Source) check(e Entry, b []byte) error { return digest.Check(e, b, &s.search) }
 
-// Settle finds out whether e's content is what its digest says, if that is not known.
+// Settle verifies e's content, unless the result is known.
 func (s *Source) Settle(ctx context.Context, e Entry) error {
 	known, err := s.Known(ctx, e)
 	if known {
@@ -233,9 +233,9 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 	return err
 }
 
-// ReadFrom returns e's content from off on, for callers that compare nothing themselves. Long
-// content is compared while it is read, if it is read from its beginning: the last Read returns
-// what is wrong.
+// ReadFrom returns e's content from off on, for callers that verify nothing themselves. Long
+// content is verified while it is read, if it is read from its beginning: the last Read returns the
+// error.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
 	known, wrong := s.Known(ctx, e)
 	if h, e := s.cure(ctx, e, wrong); h != nil {
@@ -259,7 +259,7 @@ func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser
 	}{digest.NewChecked(c, e, func(err error) error { return s.learn(ctx, e, err) }), c}
 }
 
-// A wholeReader reads content that is compared before any of it is handed on.
+// A wholeReader reads content that is verified before any of it is returned.
 type wholeReader struct {
 	size, off int64
 	load      func([]byte) error

@@ -17,17 +17,17 @@ import (
 // A Piece is the digest of one block of content.
 type Piece = [32]byte
 
-// AheadOptions say what is hashed while it is read ahead.
+// AheadOptions say what an Ahead reads and hashes.
 type AheadOptions struct {
-	// Algo is that of a digest of all that is read; "" is none.
+	// Algo is the algorithm for a digest of all that is read; "" means none.
 	Algo string
-	// Pieces has each block hashed by itself, too.
+	// Pieces says that each block is also hashed by itself.
 	Pieces bool
-	// Block is how long a block is; 0 is 256 KiB, which stays in a level-2 cache
-	// until it is hashed and written.
+	// Block is the length of a block; 0 means 256 KiB, which stays in a level-2 cache until it is
+	// hashed and written.
 	Block int64
-	// Length is how much is read: less is an io.ErrUnexpectedEOF. A negative one is
-	// all that there is.
+	// Length is the number of bytes to read. If there are fewer, the error is io.ErrUnexpectedEOF.
+	// A negative value means all that there are.
 	Length int64
 	// Meter counts what was read.
 	Meter *meter.Meter
@@ -38,8 +38,8 @@ type AheadOptions struct {
 // as fast as it can be copied.
 type Ahead struct {
 	full   chan *Block // to the consumer, in order
-	toHash chan *Block // for the digest of all
-	toSum  chan *Block // for their own
+	toHash chan *Block // for the digest of the stream
+	toSum  chan *Block // for digests of blocks
 	empty  chan *Block
 	stop   chan struct{}
 	wg     sync.WaitGroup
@@ -125,7 +125,7 @@ func (a *Ahead) read(r io.Reader, o AheadOptions) {
 	for left := o.Length; ; {
 		var b *Block
 		select {
-		case <-a.stop: // before anything else
+		case <-a.stop: // this comes first
 			return
 		default:
 		}
@@ -175,8 +175,8 @@ func (a *Ahead) release(b *Block) {
 	}
 }
 
-// Next returns the next block that has any bytes, or what ended the stream: at its end
-// io.EOF.
+// Next returns the next block that is not empty, or the error that ended the stream, which is
+// io.EOF at its end.
 func (a *Ahead) Next() (*Block, error) {
 	for a.err == nil {
 		if a.cur != nil {
@@ -192,7 +192,7 @@ func (a *Ahead) Next() (*Block, error) {
 	return nil, a.err
 }
 
-// more makes rest what is to be handed on next.
+// more sets rest to the bytes to be returned next.
 func (a *Ahead) more() error {
 	if len(a.rest) > 0 {
 		return nil
@@ -213,7 +213,7 @@ func (a *Ahead) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo hands the blocks on as they are.
+// WriteTo writes the blocks without copying them.
 func (a *Ahead) WriteTo(w io.Writer) (n int64, err error) {
 	for {
 		if err := a.more(); err == io.EOF {
@@ -230,7 +230,8 @@ func (a *Ahead) WriteTo(w io.Writer) (n int64, err error) {
 	}
 }
 
-// ContentDigest returns the digest of all that was read, once it was.
+// ContentDigest returns the digest of all that was read. It reports false before the end was
+// reached.
 func (a *Ahead) ContentDigest() (format.Digest, bool) {
 	if a.hash == nil || a.err != io.EOF {
 		return format.Digest{}, false
@@ -239,7 +240,7 @@ func (a *Ahead) ContentDigest() (format.Digest, bool) {
 	return sumOf(a.algo, a.hash), true
 }
 
-// Failed returns what kept the stream from being read, nil if nothing did.
+// Failed returns the error that kept the stream from being read, or nil.
 func (a *Ahead) Failed() error {
 	if a.err == io.EOF {
 		return nil
@@ -247,7 +248,7 @@ func (a *Ahead) Failed() error {
 	return a.err
 }
 
-// Close ends what is under way.
+// Close ends reading and hashing.
 func (a *Ahead) Close() error {
 	close(a.stop)
 	a.wg.Wait()
@@ -266,8 +267,8 @@ func (a *Ahead) Close() error {
 	return nil
 }
 
-// Aside computes the digest of the first n bytes of o on a goroutine of its own. wait
-// gives it, stop ends it early.
+// Aside computes the digest of the first n bytes of o on a goroutine of its own. wait returns it;
+// stop ends it early.
 func Aside(ctx context.Context, o store.Object, algo string, n int64, m *meter.Meter) (wait func() (format.Digest, error), stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

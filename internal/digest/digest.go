@@ -20,7 +20,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// New returns the hash of an algorithm, nil if there is none here.
+// New returns the hash of an algorithm, or nil if it is not supported.
 func New(algo string) hash.Hash {
 	switch algo {
 	case "blake3":
@@ -41,8 +41,8 @@ func New(algo string) hash.Hash {
 	return nil
 }
 
-// Known reports whether New has an algorithm. A hash has kilobytes of state:
-// none is made to find out.
+// Known reports whether New supports an algorithm. It does not make a hash, which has kilobytes of
+// state.
 func Known(algo string) bool {
 	switch algo {
 	case "blake3", "sha256", "crc32c", "crc32", "crc64nvme", "md5", "sha1":
@@ -51,7 +51,7 @@ func Known(algo string) bool {
 	return false
 }
 
-// IsChecksum reports whether an algorithm finds chance damage alone, and no forgery.
+// IsChecksum reports whether an algorithm only detects accidental damage, not forgery.
 func IsChecksum(algo string) bool { return strings.HasPrefix(algo, "crc") }
 
 // Of returns the digest of b.
@@ -94,11 +94,11 @@ func (e *Error) What() string {
 	return s
 }
 
-// Unwrap says that it is damage.
+// Unwrap returns format.ErrCorrupt.
 func (e *Error) Unwrap() error { return format.ErrCorrupt }
 
-// A Search looks for the one bit of contents that is wrong. What it may cost in all is
-// bounded: trying all bits of a content takes the square of its length.
+// A Search looks for a single wrong bit in contents. Its total cost is bounded, because trying all
+// bits of a content takes time proportional to the square of its length.
 type Search struct{ spent atomic.Int64 }
 
 const (
@@ -108,8 +108,8 @@ const (
 	searchLimit = 1 << 30
 )
 
-// bit finds the one bit of content that makes its digest right, -1 if there is none or
-// there are means no more.
+// bit returns the bit of content that must be flipped to make its digest right. It returns -1 if
+// there is none, the content is too long, or the search has cost too much already.
 func (s *Search) bit(content []byte, want format.Digest) int64 {
 	n := int64(len(content))
 	if s == nil || n > flipLimit || s.spent.Load() > searchLimit {
@@ -129,7 +129,7 @@ func (s *Search) bit(content []byte, want format.Digest) int64 {
 	return -1
 }
 
-// Check compares whole content with e's digest, if it has one.
+// Check compares complete content with e's digest, if it has one.
 func Check(e format.Entry, b []byte, s *Search) error {
 	if e.Digest.Algo == "" {
 		return nil
@@ -169,9 +169,9 @@ func (r *Reader) Read(p []byte) (int, error) {
 // Sum returns the digest of what was read so far.
 func (r *Reader) Sum() format.Digest { return sumOf(r.algo, r.h) }
 
-// NewChecked returns r, the content of e from its beginning. If that does not match e's
-// digest, the last Read returns an *Error and no bytes; or what done, if it is not nil,
-// makes of it.
+// NewChecked returns r, the content of e from its beginning. If the content does not match e's
+// digest, the last Read returns an *Error and no bytes. If done is not nil, it is called with that
+// error, or nil, and the last Read returns its result instead.
 func NewChecked(r io.Reader, e format.Entry, done func(wrong error) error) io.Reader {
 	if !Known(e.Digest.Algo) {
 		return r

@@ -20,11 +20,11 @@ type batch struct {
 	items []sweepItem
 	buf   []byte // contents that are not a slice of a unit, end to end
 	need  int64  // of buf
-	// units are what items lie in. Those at the borders may be others' too; own
-	// ones are decoded with this batch.
+	// units are the units that items lie in. Those at the borders may belong to other batches, too.
+	// Those in own are decoded with this batch.
 	units, own map[unitKey]*unit
-	decoded    int64 // bytes that own ones become
-	stored     int64 // and are
+	decoded    int64 // bytes of own, decoded
+	stored     int64 // bytes of own, as stored
 	read       bool  // by the goroutine that made the batch
 	stream     bool  // the one item is read by the batch's consumer
 	solid      *handover
@@ -34,12 +34,12 @@ type batch struct {
 type sweepItem struct {
 	Item
 	at      int64 // in buf
-	in      piece // of one unit, if that is all there is
+	in      piece // the content, if it lies in one unit
 	content []byte
 	err     error
 }
 
-// size is what a batch takes in memory.
+// size is how much memory a batch takes.
 func (b *batch) size() int64 {
 	n := b.decoded + b.stored
 	if b.need > 0 {
@@ -51,7 +51,7 @@ func (b *batch) size() int64 {
 	return n
 }
 
-// extents are those of all contents that belong in buf.
+// extents yields the extents of all contents that belong in buf.
 func (b *batch) extents() Extents {
 	return func(yield func(format.Extent, error) bool) {
 		for _, it := range b.items {
@@ -63,7 +63,7 @@ func (b *batch) extents() Extents {
 					err = check(e)
 				}
 				if e = trim(e, 0, it.Entry.Size); err == nil && e.Size <= 0 {
-					continue // sticks out; what is there is the next item's
+					continue // beyond the entry; that room is the next item's
 				}
 				e.At += it.at
 				if !yield(e, err) {
@@ -102,17 +102,17 @@ func (h *handover) revoke() {
 // A place is where the content of an item is stored.
 type place struct {
 	kind kind
-	// For an item in units, keys are those units, each once if they follow each other; for a
-	// large one, the first and the last, which it may share.
+	// For an item in units, keys are those units, without repetitions in a row. For a large item
+	// they are only the first and the last unit, which it may share.
 	keys []unitKey
-	only format.Extent // that holds all of the content; Size is 0 if there is none
+	only format.Extent // the only extent, with all of the content; Size is 0 if there is none
 }
 
 type kind uint8
 
 const (
 	nowhere kind = iota // in the extents themselves
-	plain               // nothing that batches must look after
+	plain               // does not matter for batches
 	inUnits
 	solid
 )
@@ -269,7 +269,7 @@ func (s *sweep) put(b *batch, it Item, p place) {
 	b.items = append(b.items, x)
 }
 
-// recall returns a unit that the item before lies in, too, or one that is kept.
+// recall returns a unit that the item before also lies in, or one that is kept.
 func (s *sweep) recall(k unitKey) *unit {
 	for _, u := range s.last {
 		if u.key == k {
@@ -283,12 +283,12 @@ func (s *sweep) recall(k unitKey) *unit {
 	return nil
 }
 
-// sweepKept is how many bytes of units are kept of items that come in no order: those of the
-// files that a shuffle mixes with each other.
+// sweepKept is how many bytes of units are kept if items come in no order, such as when a shuffle
+// mixes files.
 const sweepKept = 64 << 20
 
-// keep keeps the units of an item, and those of the item before, once items do not come in
-// stored order: others that lie in them may come as well.
+// keep keeps the units of an item if items do not come in stored order, because later items may lie
+// in them. When it detects that, it also keeps the units of the item before.
 func (s *sweep) keep(of []*unit) {
 	for _, u := range of {
 		if s.at.object == u.key.object && u.key.off < s.at.off && !s.mixed {

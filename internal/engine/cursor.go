@@ -13,8 +13,8 @@ import (
 )
 
 // A cursor is an open decoder at a position in the decoded content of a unit. It only moves
-// forward. It reads units that are too long to be decoded whole. An idle cursor is reused by the
-// next read at or after its position.
+// forward. It reads units that are too long to be decoded completely. An idle cursor is reused by
+// the next read at or after its position.
 //
 // It outlives the read that opened it, and so has a context of its own. While it is in use, the
 // end of the user's context also ends the cursor.
@@ -22,7 +22,7 @@ type cursor struct {
 	key    unitKey
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	leave  func() bool // the context of its current user
+	leave  func() bool // detaches it from the context of its current user
 	in     *stored
 	d      io.ReadCloser
 	from   int64 // where it was opened
@@ -75,12 +75,12 @@ func (g *Engine) cursor(ctx context.Context, e format.Extent) (*cursor, error) {
 	return c, nil
 }
 
-// Points knows places in long units from which they can be read on.
+// Points knows the positions in long units where decoding can begin.
 type Points interface {
 	// Before returns the position of the last point of the unit of e that is not after e.Skip; 0
 	// is the beginning.
 	Before(ctx context.Context, e format.Extent) (at int64)
-	// Point returns the point of the unit of e at a place that Before told.
+	// Point returns the point of the unit of e at a position that Before returned.
 	Point(ctx context.Context, e format.Extent, at int64) (codec.Point, error)
 }
 
@@ -99,7 +99,7 @@ func (g *Engine) pointBefore(ctx context.Context, e format.Extent) int64 {
 	return 0
 }
 
-// point returns the point at a place. If it is missing or invalid, point returns the beginning.
+// point returns the point at a position. If it is missing or invalid, point returns the beginning.
 func (g *Engine) point(ctx context.Context, e format.Extent, at int64) codec.Point {
 	if at <= 0 {
 		return codec.Point{}
@@ -141,7 +141,7 @@ func (g *Engine) openCursor(ctx context.Context, k unitKey, p codec.Point) (*cur
 
 // skipTo goes forward to a position.
 func (c *cursor) skipTo(at int64) error {
-	const step = 1 << 20 // then sees whether it is still wanted
+	const step = 1 << 20 // then checks whether ctx has ended
 	for c.at < at {
 		if _, err := io.CopyN(io.Discard, c, min(at-c.at, step)); err == io.EOF {
 			return wrongUnit(c.key, err)
@@ -155,8 +155,8 @@ func (c *cursor) skipTo(at int64) error {
 	return nil
 }
 
-// Read reads on. At the end of the unit, it checks that nothing follows: a checksum that does not
-// match fails the last read.
+// Read reads the next bytes. At the end of the unit it checks that nothing follows. If a checksum
+// does not match, the last read fails.
 func (c *cursor) Read(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
@@ -218,7 +218,7 @@ func (c *cursors) take(k unitKey, at, point int64) (*cursor, error) {
 	return x, nil
 }
 
-// put gives a cursor back after use.
+// put returns a cursor after use.
 func (c *cursors) put(x *cursor) {
 	left := x.leave() && x.ctx.Err() == nil
 	if !left || x.err != nil || x.at == x.key.size {
@@ -242,8 +242,8 @@ func (c *cursors) put(x *cursor) {
 	}
 }
 
-// stays reports whether damage will be there the next time; failed is what the
-// store said, if it is to blame.
+// stays reports whether damage will be there the next time. failed is the error of the store, if
+// that is the cause.
 func (c *cursors) stays(failed error) bool {
 	return failed == nil || c.one && !store.Temporary(failed)
 }
@@ -266,13 +266,13 @@ func (c *cursors) close() {
 	}
 }
 
-// stored reads the stored bytes of a unit front to back. If their object is cut
-// off, it reads those that are there: they say more than none.
+// stored reads the stored bytes of a unit front to back. If the object is truncated, it still reads
+// the bytes that are there.
 type stored struct {
 	*stream
 	l      Limits
 	at, to int64
-	cut    error // what the store says where the object ends
+	cut    error // the error of the store at the end of a truncated object
 	failed error // why the store could not deliver them
 }
 

@@ -1,6 +1,6 @@
 // Package engine turns extents into content. It plans requests, joins those that are close
-// together, fetches them with bounded parallelism, and decodes the results. All formats and
-// stores are read with it; formats do not know it.
+// together, fetches them with bounded parallelism, and decodes the results. It reads all formats
+// from all stores. Formats do not depend on it.
 package engine
 
 import (
@@ -26,25 +26,26 @@ type Limits struct {
 
 const usualUnits = 64 << 20
 
-// For stores on a network, a gap is worth fetching as long as it costs less than a round trip; 16
-// in flight hide 20 ms during 8 kB reads at 6 MB/s each. A disk gains nothing by either.
+// For stores on a network, a gap is worth fetching as long as it costs less than a round trip. With
+// a latency of 20 ms, 16 requests of 8 kB in flight transfer 6 MB/s. A disk gains nothing from
+// either.
 var (
 	Far  = Limits{Gap: 64 << 10, Request: 4 << 20, Parallel: 16, Ahead: 8}
 	Near = Limits{Gap: 4 << 10, Request: 1 << 20, Parallel: 2, Ahead: 0}
 )
 
-// Open gives the object of that name, or at that address if it is external. The
-// engine does not close it.
+// Open returns the object of that name, or at that address if it is external. The engine does not
+// close it.
 type Open func(ctx context.Context, name string, external bool) (store.Object, error)
 
-// An Engine reads content from the objects that open gives.
+// An Engine reads content from the objects that open returns.
 type Engine struct {
 	open    Open
 	limits  Limits
 	units   *units
 	cursors cursors
 	points  Points
-	doubts  bool // hands on content of units whose checksum is wrong
+	doubts  bool // returns content of units with a wrong checksum
 }
 
 // New returns an engine. It must be closed before its objects are.
@@ -53,19 +54,19 @@ func New(open Open, l Limits) *Engine {
 	return &Engine{open: open, limits: l, units: newUnits(cmp.Or(l.Units, usualUnits))}
 }
 
-// Over returns an engine of the same limits that reads other objects.
+// Over returns an engine with the same limits that reads other objects.
 func (g *Engine) Over(open Open) *Engine { return New(open, g.limits) }
 
 // Doubting returns an engine of the same objects that also returns the decoded content of units
-// with a wrong checksum, as far as they can be decoded. Its callers must determine by other means
-// what is right. It keeps little.
+// with a wrong checksum, as far as they can be decoded. Its callers must verify the content by
+// other means. It keeps few units in memory.
 func (g *Engine) Doubting() *Engine {
 	d := New(g.open, g.limits)
 	d.doubts, d.units.limit = true, usualUnits/4
 	return d
 }
 
-// Close ends what the engine has open for the next read.
+// Close closes what the engine keeps open for the next read.
 func (g *Engine) Close() { g.cursors.close() }
 
 // Object returns the object that e lies in, as the engine reads it.
@@ -119,8 +120,8 @@ func (g *Engine) ReadAt(ctx context.Context, extents Extents, p []byte, off int6
 	return r.readAll(ctx, xs)
 }
 
-// fillHere fills p with what takes no request: holes, zeros and what extents
-// carry themselves. The other extents, cut to what p wants, it appends to xs.
+// fillHere fills the parts of p that need no request: holes, zeros and inline content. It appends
+// the other extents, cut to what p wants, to xs.
 func fillHere(ctx context.Context, extents Extents, p []byte, off int64, xs *[]format.Extent) error {
 	var here []format.Extent
 	covered, end := int64(0), int64(0)

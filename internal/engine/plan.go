@@ -17,8 +17,8 @@ type request struct {
 	extents  []format.Extent
 }
 
-// plan joins the stored ranges of extents into requests. Raw extents longer
-// than a request are cut; others are one unit and stay whole.
+// plan joins the stored ranges of extents into requests. It splits raw extents that are longer than
+// a request. Other extents are one unit and are not split.
 func plan(extents []format.Extent, l Limits) []request {
 	x := make([]format.Extent, 0, len(extents))
 	for _, e := range extents {
@@ -58,7 +58,7 @@ func plan(extents []format.Extent, l Limits) []request {
 	return reqs
 }
 
-// check refuses extents that are no ranges, before anything is made of them.
+// check rejects invalid extents before they are used.
 func check(e format.Extent) error {
 	const most = 1 << 62
 	if e.At < 0 || e.Size < 0 || e.Off < 0 || e.Len < 0 || e.Skip < 0 ||
@@ -71,7 +71,7 @@ func check(e format.Extent) error {
 	return nil
 }
 
-// trim cuts e to [off, off+n); stored bytes too when they are the content.
+// trim cuts e to the content [off, off+n), and for a raw extent also the stored bytes.
 func trim(e format.Extent, off, n int64) format.Extent {
 	if cut := off - e.At; cut > 0 {
 		e.At, e.Size, e.Skip = e.At+cut, e.Size-cut, e.Skip+cut

@@ -15,8 +15,7 @@ import (
 
 var errClosed = errors.New("read after close")
 
-// Reader reads content front to back. It must be closed, which ends what it
-// has under way.
+// Reader reads content front to back. It must be closed, which also ends its requests.
 type Reader struct {
 	g      *Engine
 	ctx    context.Context
@@ -31,7 +30,7 @@ type Reader struct {
 	stream *stream
 	cursor *cursor
 	units  ahead
-	all    bool // of it will be read
+	all    bool // all content will be read
 	err    error
 }
 
@@ -120,8 +119,7 @@ func short(err error) error {
 	return err
 }
 
-// nextRun begins the next run of content: neighbouring raw extents together,
-// what lies in a unit, a hole.
+// nextRun begins the next run of content: adjacent raw extents, a piece of a unit, or a hole.
 func (r *Reader) nextRun() error {
 	if r.units.waiting() {
 		return r.nextPiece()
@@ -213,21 +211,20 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// ahead is what a Reader has decoded and is decoding ahead: groups of pieces in
-// neighbouring units. It cannot know how much will be read, so it begins with one
-// unit, and goes on to as many groups as there are processors, of up to a request
-// each.
+// ahead is what a Reader has decoded and is decoding ahead: groups of pieces in neighbouring units.
+// It cannot know how much will be read. So it begins with one unit and goes up to as many groups as
+// there are processors, each as long as one request.
 type ahead struct {
 	keep   bool
 	known  map[unitKey]*unit // by the sweep that this is a part of
 	wg     sync.WaitGroup
 	groups []*group // the current one first
-	held   int64    // what their units become
-	most   int64    // of that, except for the first unit
+	held   int64    // bytes of their units, decoded
+	most   int64    // limit of held, except for the first unit
 	used   int      // groups that were read to their end
 	step   int64    // how long the next one should be
-	last   piece    // that was taken
-	later  error    // after it
+	last   piece    // the last one that was taken
+	later  error    // the error after last
 }
 
 // maxAhead bounds what a Reader holds of decoded units.
@@ -275,7 +272,7 @@ func (r *Reader) nextPiece() error {
 	case <-r.ctx.Done():
 		return context.Cause(r.ctx)
 	}
-	// An error of the request that the group is; those of units are theirs.
+	// This is an error of the group's request. Errors of units are in the units.
 	if gr.err != nil {
 		return gr.err
 	}

@@ -17,8 +17,8 @@ type reading struct {
 	p     []byte // content from off on; nil if only units are wanted
 	off   int64
 	keep  bool              // units may stay in memory
-	front bool              // of the last unit only what is wanted is decoded
-	known map[unitKey]*unit // units that others see to, or that are in mine
+	front bool              // only the wanted part of the last unit is decoded
+	known map[unitKey]*unit // units that are decoded elsewhere, or are in mine
 	mine  map[unitKey]*unit // units to be decoded here
 	raw   []format.Extent
 	solid []format.Extent
@@ -44,7 +44,7 @@ func (r *reading) add(e format.Extent) {
 	}
 }
 
-// readAll reads what extents describe, not more at once than may be held.
+// readAll reads what extents describe, in steps that are small enough for the memory limit.
 func (r *reading) readAll(ctx context.Context, xs []format.Extent) error {
 	for _, e := range xs {
 		if r.held > 0 && Coded(e) && inUnit(e) && e.Unit > maxAhead-r.held {
@@ -86,7 +86,7 @@ func (r *reading) unit(e format.Extent) *unit {
 	return u
 }
 
-// run does all the work. If it fails, it gives up the units that it has not decoded.
+// run does all the work. It gives up the units that it has not decoded.
 func (r *reading) run(ctx context.Context) error {
 	err := r.fetchAll(ctx)
 	if err == nil {
@@ -103,8 +103,8 @@ func (r *reading) run(ctx context.Context) error {
 	return err
 }
 
-// fetchAll fetches what is raw, and lands the units. A unit that is damaged is no
-// error here; one that cannot be fetched is, and does not land.
+// fetchAll fetches the raw content and the units, and lands the units. A damaged unit is not an
+// error here. A unit that cannot be fetched is an error and does not land.
 func (r *reading) fetchAll(ctx context.Context) error {
 	xs := r.raw
 	for k, u := range r.mine {
@@ -205,8 +205,8 @@ func (r *reading) copyUnits(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until as much of a piece's unit is decoded as the piece needs. If the goroutine
-// that was to decode it was cancelled, met a different error or wanted less, settle continues.
+// settle waits until as much of a piece's unit is decoded as the piece needs. If the goroutine that
+// was to decode it was cancelled, met a different error or wanted less, settle decodes it.
 func (g *Engine) settle(ctx context.Context, pc *piece) error {
 	for {
 		if err := pc.u.wait(ctx); err != nil || !pc.u.gone && pc.u.has(pc.Skip+pc.Size) {
@@ -222,7 +222,7 @@ func (g *Engine) settle(ctx context.Context, pc *piece) error {
 	}
 }
 
-// readSolid reads what lies in units that are not decoded whole.
+// readSolid reads content from units that are not decoded completely.
 func (r *reading) readSolid(ctx context.Context) error {
 	for _, e := range r.solid {
 		c, err := r.g.cursor(ctx, e)

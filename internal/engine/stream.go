@@ -33,7 +33,7 @@ func (f *future) wait(ctx context.Context) ([]byte, error) {
 type stream struct {
 	ctx      context.Context
 	o        store.Object
-	off, end int64 // not yet asked for
+	off, end int64 // not yet requested
 	window   int64 // of the next request
 	most     int64
 	used     int64 // bytes
@@ -42,12 +42,12 @@ type stream struct {
 	queue    []*future
 	cur      []byte
 	spare    []byte   // the window of cur
-	idle     [][]byte // windows that are read into again
+	idle     [][]byte // windows to be reused
 	counted  bool     // in streaming
 }
 
-// streaming counts the streams that read ahead, of all engines. Together they have mostAhead windows
-// under way, and each has two.
+// streaming counts the streams that read ahead, of all engines. Together they have about mostAhead
+// windows under way, but each has at least two.
 var streaming atomic.Int32
 
 const (
@@ -68,7 +68,7 @@ func (s *stream) whole() {
 	}
 }
 
-// wait ends when nothing is under way any more; cancel ctx to make it soon.
+// wait waits until no request is under way. Cancel ctx first to make that soon.
 func (s *stream) wait() {
 	for _, f := range s.queue {
 		<-f.done
@@ -77,7 +77,7 @@ func (s *stream) wait() {
 	s.count(false)
 }
 
-// count counts the stream among those that read ahead, or no longer.
+// count adds the stream to those that read ahead, or removes it.
 func (s *stream) count(reads bool) {
 	if s.counted == reads {
 		return

@@ -23,19 +23,18 @@ type Item struct {
 // being read. If it returns an error, the sweep ends.
 type Each func(it Item, content io.Reader, err error) error
 
-// Sweep reads the contents of many items, neighbours in joined requests and
-// several requests at once. Ordered, each is called one by one in the order of
-// items; otherwise by several goroutines at once, in any order.
+// Sweep reads the contents of many items, with joined requests for neighbours and several requests
+// in parallel. With ordered, each is called for one item after the other, in the order of items.
+// Otherwise several goroutines call it at once, in any order.
 //
-// Where items come in stored order each unit is decoded once: those of known
-// size by the workers, in parallel; what is solid by the goroutine that makes the
-// batches, front to back. Where they do not, the units that came last are kept.
+// If items come in stored order, each unit is decoded once: units of known size by the workers, in
+// parallel, and solid content by the goroutine that makes the batches, front to back. Otherwise the
+// most recent units are kept.
 //
-// What a sweep holds is bounded: sweepMemory of batches, with the units that they
-// decode and what a stream over units decodes ahead; the units of the last item
-// that was put in a batch, of 32 MiB at most; sweepKept of units if items come in no
-// order; four idle cursors. Beside that each
-// worker may stream one large raw item, with the windows that any Reader has.
+// The memory of a sweep is bounded: sweepMemory for batches, including the units that they decode
+// and what a stream over units decodes ahead; at most 32 MiB for the units of the last item that
+// was put in a batch; sweepKept for units if items come in no order; and four idle cursors. In
+// addition, each worker may stream one large raw item, with the windows that any Reader has.
 func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordered bool, each Each) error {
 	workers := g.limits.Parallel
 	if g.limits.Ahead == 0 {
@@ -150,7 +149,7 @@ func (s *sweep) deliver(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// finish is the end of a batch that was handed on, delivered or not.
+// finish releases a batch that was passed on, delivered or not.
 func (s *sweep) finish(b *batch) {
 	putBuf(b.buf)
 	size, solid := b.size(), b.solid

@@ -14,16 +14,16 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A unit is a stored run that is decoded whole: a record, a section. Its content is kept, since
-// the next read often lies in it too. Runs that are too long for that, or of unknown length, are
-// read by a cursor.
+// A unit is a stored run that is decoded completely, such as a record or a section. Its content is
+// kept, since the next read often lies in it too. Runs that are too long for that, or of unknown
+// length, are read by a cursor.
 //
 // A damaged unit has the content before its damage, and an error for reads beyond it.
 type unit struct {
 	key  unitKey
-	want int64         // from its front, for the goroutine that decodes it
+	want int64         // how many bytes to decode from its front
 	done chan struct{} // closed when the rest is set
-	b    []byte        // that much, or more; or less, if err says why
+	b    []byte        // at least want bytes, or fewer if err is not nil
 	err  error
 	gone bool         // not decoded: each user has to decode it
 	elem *lru.Element // of units.used
@@ -40,30 +40,30 @@ type unitKey struct {
 
 const (
 	maxUnit   = 16 << 20
-	maxStored = maxUnit + 1<<20 // of a unit that does not get smaller
+	maxStored = maxUnit + 1<<20 // for a unit that does not compress
 )
 
 func keyOf(e format.Extent) unitKey {
 	return unitKey{e.Object, e.External, e.Off, e.Len, e.Unit, e.Codec}
 }
 
-// extent is all of the unit.
+// extent returns an extent of all of the unit.
 func (k unitKey) extent() format.Extent {
 	return format.Extent{Size: k.size, Object: k.object, External: k.external, Off: k.off, Len: k.len, Codec: k.codecName, Unit: k.size}
 }
 
-// Coded reports whether e's content is what a codec makes of stored bytes.
+// Coded reports whether e's content has to be decoded by a codec.
 func Coded(e format.Extent) bool {
 	return e.Codec != codec.Raw && e.Codec != codec.Zero && e.Codec != codec.Inline
 }
 
-// inUnit reports whether e, which is coded, lies in a unit that is decoded whole.
+// inUnit reports whether e, which is coded, lies in a unit that is decoded completely.
 func inUnit(e format.Extent) bool {
 	return 0 < e.Unit && e.Unit <= maxUnit && e.Len <= maxStored
 }
 
-// Summed reports whether content of e is compared with a checksum of its unit: before any
-// of it is handed on, or when its unit was read to its end.
+// Summed reports whether content of e is compared with a checksum of its unit: before any of it is
+// returned, or at least when the unit is read to its end.
 func Summed(e format.Extent) (before, summed bool) {
 	c, ok := codec.Lookup(e.Codec)
 	return ok && c.Sums && inUnit(e), ok && c.Sums
@@ -93,7 +93,7 @@ func (u *unit) wait(ctx context.Context) error {
 	}
 }
 
-// slice returns e's content, or as much as there is of it and what is wrong.
+// slice returns e's content, or the part of it that exists and an error.
 func (u *unit) slice(e format.Extent) ([]byte, error) {
 	have := int64(len(u.b))
 	from, to := min(e.Skip, have), min(e.Skip+e.Size, have)
@@ -119,15 +119,15 @@ const unitCost = 512
 
 func newUnits(limit int64) *units { return &units{limit: limit, m: map[unitKey]*unit{}} }
 
-// keeps reports whether a read of n bytes may leave its units here. A long one
-// would push out everything else, and comes seldom again.
+// keeps reports whether a read of n bytes may leave its units here. A long read would evict
+// everything else and is seldom repeated.
 func (c *units) keeps(n int64) bool { return n <= c.limit/4 }
 
-// claim returns the unit of that key. If it is the caller's (mine), no other goroutine has it or
-// is about to: the caller must land it or give it up. It is shared if keep is set.
+// claim returns the unit of a key. If mine is true, no other goroutine decodes it, and the caller
+// must land it or give it up. It is shared if keep is set.
 //
 // A unit of a different caller may turn out to have less than want. A unit that was decoded up to
-// some position, and is now needed beyond it, is decoded whole.
+// some position and is now needed beyond it is decoded completely.
 func (c *units) claim(k unitKey, keep bool, want int64) (u *unit, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,8 +150,8 @@ func (c *units) claim(k unitKey, keep bool, want int64) (u *unit, mine bool) {
 	return u, true
 }
 
-// land sets what became of a unit. It is remembered if it would be the same the
-// next time.
+// land sets the result of decoding a unit. It keeps the unit if the result is lasting, which means
+// the same the next time.
 func (c *units) land(u *unit, b []byte, err error, lasting bool) {
 	u.b, u.err = b, err
 	c.mu.Lock()
@@ -201,8 +201,7 @@ func (g *Engine) decode(ctx context.Context, u *unit) {
 	g.landStored(ctx, o, u, stored)
 }
 
-// isCut reports whether a read failed since the object ends before the range
-// does.
+// isCut reports whether a read failed because the object ends before the range does.
 func isCut(err error) bool { return errors.Is(err, io.ErrUnexpectedEOF) }
 
 func (g *Engine) landFailed(ctx context.Context, u *unit, err error) {
@@ -213,8 +212,8 @@ func (g *Engine) landFailed(ctx context.Context, u *unit, err error) {
 	g.units.land(u, nil, err, false)
 }
 
-// landStored lands what the stored bytes of a unit become. If they are damaged,
-// or nil, they are read once more, front to back, to where the damage is.
+// landStored decodes the stored bytes of a unit and lands it. If they are damaged or nil, it reads
+// them again, front to back, up to the damage.
 func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored []byte) {
 	k := u.key
 	c, ok := codec.Lookup(k.codecName)
@@ -239,7 +238,7 @@ func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored
 	in := newStored(ctx, o, k.off, k.len, Limits{Request: g.limits.Request})
 	b, streamed := decodeFront(c, in, int(k.size))
 	if streamed == nil {
-		g.units.land(u, b, nil, true) // what the store gave at first was wrong
+		g.units.land(u, b, nil, true) // the first read returned wrong bytes
 		return
 	}
 	if !g.doubts && (int64(len(b)) == k.size || errors.Is(streamed, codec.ErrChecksum)) {
@@ -255,12 +254,12 @@ func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored
 	}
 }
 
-// wrongUnit says where what the decoder says is wrong is stored.
+// wrongUnit adds the position of the unit to an error of the decoder.
 func wrongUnit(k unitKey, err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF // content should be where the unit ends
 	}
-	if c, ok := errors.AsType[*format.CorruptError](err); ok { // of a format's own codec, which knows the place in the unit alone
+	if c, ok := errors.AsType[*format.CorruptError](err); ok { // of a format's own codec, at a position in the unit
 		at := *c
 		at.Volume, at.Off = k.object, k.off+c.Off
 		return &at
@@ -268,7 +267,7 @@ func wrongUnit(k unitKey, err error) error {
 	return fmt.Errorf("%s at %d: decode %s: %w", k.object, k.off, k.codecName, err)
 }
 
-// decodeFront decodes what must become size bytes, or as much of it as can be.
+// decodeFront decodes a unit of size bytes, or as much of it as possible.
 func decodeFront(c codec.Codec, stored io.Reader, size int) ([]byte, error) {
 	d, err := c.Decode(stored)
 	if err != nil {
@@ -283,8 +282,8 @@ func decodeFront(c codec.Codec, stored io.Reader, size int) ([]byte, error) {
 	return b, atEnd(d, int64(size))
 }
 
-// atEnd makes sure that d has no more data after the size bytes that were read. It may only now
-// detect that a checksum is wrong.
+// atEnd makes sure that d has no more data after the size bytes that were read. This may be when it
+// detects a wrong checksum.
 func atEnd(d io.Reader, size int64) error {
 	switch n, err := io.ReadFull(d, make([]byte, 1)); {
 	case n > 0:

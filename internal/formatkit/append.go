@@ -14,20 +14,20 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// appendBlock is written while it is in a level-2 cache.
+// appendBlock is short enough to be in a level-2 cache until it is written.
 const appendBlock = 128 << 10
 
-// An Appender writes an archive from front to back: contents, and what its format has
-// between them. Small pieces are gathered, long ones go through.
+// An Appender writes an archive from front to back: contents and the bytes of the format between
+// them. It gathers small pieces and writes long ones directly.
 type Appender struct {
 	Out io.Writer // a store.Writer, or a format.Scratch
 	Pos int64     // of what comes next
-	Err error     // sticky: what is out there is not known
+	Err error     // sticky: the state of Out is unknown
 
-	// Block is how many bytes are gathered; 0 is 128 KiB, less is none.
+	// Block is how many bytes are gathered; 0 means 128 KiB, a negative value none.
 	Block int
 
-	// Contents without a digest of that name get one from NewHash.
+	// Contents without a digest of this algorithm get one from NewHash.
 	Algo    string
 	NewHash func() hash.Hash
 
@@ -69,8 +69,8 @@ func (a *Appender) Flush() error {
 	return err
 }
 
-// Content appends e's content and returns its digest: the one that e has, or that r can
-// tell, or else a new one. Plain contents have none.
+// Content appends e's content and returns its digest: that of e or r if one of them knows it, or a
+// new one. Plain contents have none.
 func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, plain bool) (string, error) {
 	if a.hasher == nil {
 		a.hasher = a.NewHash()
@@ -98,8 +98,8 @@ func (a *Appender) Content(ctx context.Context, e format.Entry, r io.Reader, pla
 	return CopyDigested(ctx, e, r, a.buf, a.Algo, a.hasher, a.Append)
 }
 
-// section copies content that lies in one piece elsewhere. Short pieces are
-// cheaper to read than to ask the system to copy.
+// section copies content that is a section of an object. Short sections are cheaper to read than to
+// copy through the system.
 func (a *Appender) section(ctx context.Context, s *format.Section) error {
 	if k := len(a.gathered); !s.Far && s.N <= int64(a.block()-k) {
 		a.gathered = slices.Grow(a.gathered, int(s.N))[:k+int(s.N)]
@@ -124,7 +124,7 @@ func (a *Appender) section(ctx context.Context, s *format.Section) error {
 		return a.atOnce(ctx, out, s)
 	}
 	if err := store.WriteRange(ctx, out, s.Object, s.Off, s.N); err != nil {
-		// How much arrived is not known: without a way back nothing may follow.
+		// It is unknown how much was written. If the writer cannot rewind, nothing may follow.
 		if !a.rewind(a.Pos) {
 			a.Err = err
 		}
@@ -134,7 +134,7 @@ func (a *Appender) section(ctx context.Context, s *format.Section) error {
 	return nil
 }
 
-// atOnce has the store copy content, or nothing is appended.
+// atOnce has the store copy content. If the store cannot, nothing is appended.
 func (a *Appender) atOnce(ctx context.Context, out store.Writer, s *format.Section) error {
 	write := out.Can().CopyRange
 	if write == nil {
@@ -150,10 +150,10 @@ func (a *Appender) atOnce(ctx context.Context, out store.Writer, s *format.Secti
 	return err
 }
 
-// TakeBack forgets all from start on, after a source failed. It reports whether it
-// could.
+// TakeBack removes everything from start on, after a source failed. It reports whether it
+// succeeded.
 func (a *Appender) TakeBack(start int64) bool {
-	if out := a.Pos - int64(len(a.gathered)); start >= out { // what has left
+	if out := a.Pos - int64(len(a.gathered)); start >= out { // it is still gathered
 		a.gathered, a.Pos = a.gathered[:start-out], start
 		return true
 	}

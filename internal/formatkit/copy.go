@@ -11,10 +11,9 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// CopyContent hands e's content on to write, block by block, and to sum unless
-// that is nil. It is an error of r, or a *SizeError, if the content is not as
-// long as e says. Buf is where r is read into; content that hands on blocks of
-// its own needs none.
+// CopyContent passes e's content to write, block by block, and to sum unless that is nil. It
+// returns an error of r, or a *SizeError if the content does not have the length that e says. It
+// reads r into buf, which it does not need if r has WriteTo and sum is nil.
 func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, sum hash.Hash, write func([]byte) error) error {
 	s := contentSink{ctx: ctx, e: e, sum: sum, write: write}
 	if wt, ok := r.(io.WriterTo); ok && sum == nil {
@@ -42,7 +41,7 @@ func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, s
 	}
 }
 
-// SkipContent reads e's content to its end, for its length, unless that is known.
+// SkipContent reads e's content to its end to check its length, unless that is known.
 func SkipContent(ctx context.Context, e format.Entry, r io.Reader) error {
 	if s, ok := r.(*format.Section); ok {
 		if s.N != e.Size {
@@ -83,7 +82,7 @@ func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, 
 	return d.Sum, nil
 }
 
-// contentSink takes an entry's content from sources that hand on blocks.
+// contentSink receives an entry's content, block by block.
 type contentSink struct {
 	ctx   context.Context
 	e     format.Entry
@@ -112,7 +111,7 @@ func (s *contentSink) end() error {
 	return nil
 }
 
-// Spool writes something to a scratch, from which it is then read.
+// Spool calls write with a scratch, and returns a reader of what was written and its length.
 func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
 	s, err := open()
 	if err != nil {
@@ -129,7 +128,7 @@ func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ 
 	return io.LimitReader(s, c.N), c.N, func() { s.Close() }, nil
 }
 
-// Counted counts what it hands on.
+// Counted counts the bytes that it writes to W.
 type Counted struct {
 	W io.Writer
 	N int64
@@ -141,11 +140,11 @@ func (c *Counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Names are those of entries that a Writer has, whose archive may have each once.
+// Names are the names of a Writer's entries, for archives that may have each name only once.
 type Names map[string]format.Kind
 
-// Check says why no entry of a name can be added: it is not safe, it is there, or what
-// it is in is no directory.
+// Check returns an error if no entry of this name can be added: the name is not safe, it exists
+// already, or a parent is not a directory.
 func (n Names) Check(name string) error {
 	if class := format.NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
 		return NoPlace(name, "%s", format.NameAdvice(class))
@@ -172,8 +171,8 @@ func NoPlace(name, why string, args ...any) *NameError {
 func (e *NameError) Error() string     { return format.Escape(e.Name) + ": " + e.Why }
 func (e *NameError) EntryName() string { return e.Name }
 
-// A Spill holds bytes that are appended, to be read from the first to the last: many of
-// them in a scratch.
+// A Spill holds bytes that are appended, and then read from first to last. If there are many, they
+// are in a scratch.
 type Spill struct {
 	Scratch func() (format.Scratch, error) // nil: all of them in memory
 	Most    int                            // bytes in memory; 0 is 4 MiB
@@ -214,7 +213,7 @@ func (s *Spill) Each(write func([]byte) error) error {
 	return write(s.held)
 }
 
-// Close gives up the scratch.
+// Close releases the scratch.
 func (s *Spill) Close() (err error) {
 	if s.file != nil {
 		err = s.file.Close()

@@ -7,8 +7,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A LateIndex is an Index that is made when it is first asked. Load makes it, or
-// returns the one that it has made.
+// A LateIndex is an Index that is made when it is first used. Load makes it, or returns the one
+// that it made before.
 type LateIndex struct {
 	Load func(context.Context) (*format.Index, error)
 }

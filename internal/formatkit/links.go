@@ -13,9 +13,9 @@ import (
 // maxHops is the longest chain of soft links that is followed.
 const maxHops = 40
 
-// LookupLinked finds what a name means where soft links stand for groups or arrays. Link says
-// where the one at a path leads, or "". A target without a slash in front is meant from the group
-// that the link lies in. It also returns the last name that was looked for.
+// LookupLinked looks up a name where soft links may stand for groups or arrays. link returns the
+// target of the link at a path, or "". A target without a leading slash is relative to the group of
+// the link. LookupLinked also returns the last name that it looked up.
 func LookupLinked(ctx context.Context, name string, link func(at string) string, lookup func(context.Context, string) (format.Entry, error)) (e format.Entry, at string, err error) {
 	e, err = lookup(ctx, name)
 	if at = name; !format.ValidPath(name) {
@@ -55,7 +55,7 @@ func follow(name string, link func(at string) string) (string, bool) {
 	return "", false
 }
 
-// LinkTarget is the path that a soft link leads to.
+// LinkTarget returns the path that a soft link refers to.
 func LinkTarget(at, to string) string {
 	if !strings.HasPrefix(to, "/") {
 		to = path.Dir("/"+at) + "/" + to

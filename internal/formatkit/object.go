@@ -19,7 +19,7 @@ func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) erro
 	return err
 }
 
-// Stat tells of an object, if it is there.
+// Stat returns the Info of an object.
 func Stat(ctx context.Context, st store.Store, name string) (store.Info, error) {
 	return store.Briefly(st, name).Info(ctx)
 }
@@ -49,8 +49,7 @@ func Copy(ctx context.Context, to store.Store, name string, st store.Store, from
 	return err
 }
 
-// Remove removes objects, the last first, as far as the store can. One that is not there
-// is none to remove.
+// Remove removes objects, the last first, if the store can. It ignores objects that do not exist.
 func Remove(ctx context.Context, st store.Store, names []string) error {
 	var errs []error
 	for _, name := range slices.Backward(names) {
@@ -71,7 +70,8 @@ func Fetch(ctx context.Context, st store.Store, want []store.Range) (release fun
 	return func() {}
 }
 
-// Alike reports whether two objects have the same bytes; b may not be there.
+// Alike reports whether two objects have the same bytes. The error is fs.ErrNotExist if b does not
+// exist.
 func Alike(ctx context.Context, st store.Store, a, b string) (bool, error) {
 	second, err := st.Open(ctx, b)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// Reported reports what err says is wrong with an archive. Any other error comes
-// back.
+// Reported reports the problem if err is a CorruptError. It returns any other error.
 func Reported(err error, report func(format.Problem)) error {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		report(c.Problem)
@@ -17,7 +16,7 @@ func Reported(err error, report func(format.Problem)) error {
 	return err
 }
 
-// CheckEntries reports what is wrong with the entries of a table, whose index is x.
+// CheckEntries reports the problems of the entries of a table, whose index is x.
 func CheckEntries(x *format.Index, entry func(int) format.Entry, volume string, report func(format.Problem)) {
 	for i := range x.Len() + len(x.Repeated()) { // all rows
 		e := entry(i)
@@ -31,13 +30,13 @@ func CheckEntries(x *format.Index, entry func(int) format.Entry, volume string, 
 	}
 }
 
-// Classes are a format's words for what can be wrong, each with the general one.
+// Classes are a format's names for problems, each with the general code.
 type Classes struct {
 	Format string
 	Codes  map[string]format.Code
 }
 
-// Fault returns a CorruptError about something of one of the classes.
+// Fault returns a CorruptError of one of the classes.
 func (c Classes) Fault(class, volume string, off int64, msg string, args ...any) *format.CorruptError {
 	code, ok := c.Codes[class]
 	if !ok {
@@ -48,11 +47,11 @@ func (c Classes) Fault(class, volume string, off int64, msg string, args ...any)
 	}}
 }
 
-// MostSaid is how many sentences of a kind are in a Plan.
+// MostSaid is the maximum number of notes, or of losses, in a Plan.
 const MostSaid = 20
 
-// Say adds a sentence to the notes or losses of a Plan. Of too many only the first are
-// there.
+// Say adds a sentence to the notes or losses of a Plan. If there are too many, it keeps only the
+// first ones.
 func Say(to *[]string, msg string, args ...any) {
 	switch n := len(*to); {
 	case n < MostSaid:

@@ -9,15 +9,14 @@ import (
 // A Range is the bytes from From to before To.
 type Range struct{ From, To int64 }
 
-// Ranges are some bytes of many, added in any order, some of them again and again: so
-// they are joined now and then. Once they are they are in order and do not touch.
+// Ranges are a set of bytes. They are added in any order and often more than once, so they are
+// joined now and then. After Join they are in order and do not touch.
 type Ranges struct {
 	All    []Range
-	joined int // how many were left then
+	joined int // how many were left after Join
 }
 
-// Add adds bytes. They nearly always come in order, so that it is the last range that
-// grows.
+// Add adds bytes. Bytes nearly always come in order, so usually the last range grows.
 func (r *Ranges) Add(from, to int64) {
 	if n := len(r.All); n > 0 && r.All[n-1].From <= from && from <= r.All[n-1].To {
 		r.All[n-1].To = max(r.All[n-1].To, to)
@@ -45,18 +44,18 @@ func (r *Ranges) Join() {
 	r.All, r.joined = kept, len(kept)
 }
 
-// first is the first range that ends after a place.
+// first returns the index of the first range that ends after a position.
 func (r Ranges) first(at int64) int {
 	return sort.Search(len(r.All), func(i int) bool { return r.All[i].To > at })
 }
 
-// Touches reports whether joined ranges have any of the bytes.
+// Touches reports whether the ranges have any of the bytes. They must be joined.
 func (r Ranges) Touches(from, to int64) bool {
 	i := r.first(from)
 	return i < len(r.All) && r.All[i].From < to
 }
 
-// Gaps are those of the bytes that no range has of joined ones.
+// Gaps returns those of the bytes that no range has. The ranges must be joined.
 func (r Ranges) Gaps(from, to int64) []Range {
 	var gaps Ranges
 	for i := r.first(from); i < len(r.All) && r.All[i].From < to; i++ {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// OpenPart opens an object and reads its first or last n bytes, as many as there are,
-// by [store.ReadHead] or [store.ReadTail]. Its size costs no request then.
+// OpenPart opens an object and reads its first or last n bytes, or fewer if it is shorter, by
+// [store.ReadHead] or [store.ReadTail]. Its size then costs no request.
 func OpenPart(ctx context.Context, st store.Store, name string, n int, read func(context.Context, store.Object, []byte) (int, error)) (_ store.Object, part []byte, size int64, _ error) {
 	obj, err := st.Open(ctx, name)
 	if err != nil {
@@ -41,7 +41,7 @@ func RunExtents(formatName string, run func(format.Entry) (format.Extent, bool),
 	}
 }
 
-// A RangeReader reads bytes of an object from front to back, without memory.
+// A RangeReader reads bytes of an object from front to back, without a buffer.
 type RangeReader struct {
 	Ctx      context.Context
 	Object   store.Object

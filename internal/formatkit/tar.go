@@ -9,7 +9,7 @@ import (
 // TarSum is the checksum of a tar header, of 512 bytes: the sum of all of them, with its own
 // bytes counted as spaces.
 func TarSum(b []byte) int64 {
-	// Every second byte, and the others: 64 of them each make less than 16 bits hold.
+	// Even and odd bytes are added in lanes of 16 bits, which have room for the sum of 128 bytes.
 	const half = 0x00ff00ff00ff00ff
 	var even, odd uint64
 	for p := b[:512]; len(p) >= 16; p = p[16:] {
@@ -33,8 +33,8 @@ func TarText(b []byte) []byte {
 	return b
 }
 
-// TarNumber reads a field: octal digits or, if its first bit is set, a number to the
-// base of 256, whose second bit says that it is negative.
+// TarNumber reads a field: octal digits, or if its first bit is set, a number in base 256, which is
+// negative if its second bit is set.
 func TarNumber(b []byte) (int64, bool) {
 	if b[0]&0x80 == 0 {
 		return TarOctal(b)
@@ -63,7 +63,7 @@ func TarNumber(b []byte) (int64, bool) {
 	return int64(x), true
 }
 
-// TarOctal reads digits among NULs and spaces. Nothing at all is 0.
+// TarOctal reads digits among NULs and spaces. An empty field is 0.
 func TarOctal(b []byte) (n int64, ok bool) {
 	// Nearly all are digits up to a NUL.
 	for i, c := range b {

@@ -8,15 +8,15 @@ import (
 	"iter"
 )
 
-// longestLine is how much of a line is looked at at once.
+// longestLine is how many bytes of a line are searched at once.
 const longestLine = 1 << 20
 
 // A Match is a line that was found.
 type Match struct {
 	Line   int    // from 1
 	Off    int64  // of the line, in the content
-	Text   []byte // without its end; it is there until the next one is asked for
-	Binary bool   // the content is no text
+	Text   []byte // without its line end; valid until the next match
+	Binary bool   // the content is not text
 }
 
 // Lines yields the lines of a content that match. A line that is longer than a

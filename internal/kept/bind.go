@@ -18,8 +18,7 @@ import (
 // endLen is how much of each end of an archive an index is bound to.
 const endLen = 4 << 10
 
-// Bind says what version of an archive is there. Of a folder it is that of all that is
-// in it.
+// Bind returns the current version of an archive. For a folder it covers everything in it.
 func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error) {
 	return bind(ctx, st, name, false)
 }
@@ -58,13 +57,13 @@ func bind(ctx context.Context, st store.Store, name string, all bool) (b Bound, 
 	return b, err
 }
 
-// sumOfEnd is enough of a digest to tell ends apart.
+// sumOfEnd returns enough of a digest to distinguish ends.
 func sumOfEnd(b []byte) string {
 	sum := blake3.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }
 
-// sha256OfEnd is sumOfEnd by what the libraries of other languages have.
+// sha256OfEnd is sumOfEnd with a hash that the libraries of other languages have.
 func sha256OfEnd(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
@@ -73,8 +72,8 @@ func sha256OfEnd(b []byte) string {
 // errFarFolder means that it cannot be determined whether a folder has changed.
 var errFarFolder = errors.New("the objects of the folder cannot be listed")
 
-// bindFolder is bind of an archive of many objects: what they are called, how long they
-// are, and when they were written.
+// bindFolder is bind for an archive of many objects. It covers their names, sizes and versions, or
+// times if they are on a disk.
 func bindFolder(ctx context.Context, st store.Store, name string, all bool) (b Bound, err error) {
 	h := blake3.New()
 	prefix := strings.TrimSuffix(name, "/") + "/"
@@ -127,8 +126,8 @@ func (was Bound) Is(now Bound) error {
 	return nil
 }
 
-// BindWhole is Bind, and also reads the beginning of an archive on a network, which is not
-// requested when an index is looked for.
+// BindWhole is Bind, and also reads the beginning of an archive on a network, which Bind does not
+// request.
 func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) {
 	b, err := bind(ctx, st, name, true)
 	if err != nil || b.Head != "" {

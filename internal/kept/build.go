@@ -23,13 +23,13 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// A Head says what an index is of.
+// A Head says which archive an index belongs to, and how it was read.
 type Head struct {
 	Format string            `json:"format"`
 	View   string            `json:"view,omitempty"`
 	Param  map[string]string `json:"param,omitempty"`
 	Bound  Bound             `json:"bound"`
-	// Archive is its address, in an index that belongs to this archive only.
+	// Archive is the address of the archive. Only an index that stays on this machine has it.
 	Archive string `json:"archive,omitempty"`
 
 	// Counts and sizes of the archive, so that they need not be computed.
@@ -42,25 +42,25 @@ type Head struct {
 
 	// Volumes are where contents lie.
 	Volumes []Volume `json:"volumes,omitempty"`
-	// Chunk is how many bytes of a content a digest is of; 0 is no digests.
+	// Chunk is the number of content bytes per digest; 0 means no digests.
 	Chunk int64 `json:"chunk,omitempty"`
 }
 
-// Bound is the one version of an archive that an index is of. What is not known of it
-// is zero.
+// Bound identifies the version of the archive that an index belongs to. Fields that are not known
+// are zero.
 type Bound struct {
 	Size    int64     `json:"size"`
 	ModTime time.Time `json:"mtime,omitzero"`
-	Version string    `json:"version,omitempty"` // the store's own word for it
+	Version string    `json:"version,omitempty"` // as the store reports it
 	Head    string    `json:"head,omitempty"`    // digest of its first bytes
 	Tail    string    `json:"tail,omitempty"`    // of its last ones, or of the list of its objects
 
-	headSum, tailSum string // what the table has in the place of Head and Tail
+	headSum, tailSum string // what the table has instead of Head and Tail
 	objects          []tableObject
 }
 
-// A Volume is an object that contents lie in: the archive if its name is empty, what
-// lies below that if it begins with a slash, and anything else if it is External.
+// A Volume is an object that contents lie in: the archive if its name is empty, an object below the
+// archive if it begins with a slash, or any other object if it is External.
 type Volume struct {
 	Name     string `json:"name"`
 	External bool   `json:"external,omitempty"`
@@ -70,20 +70,20 @@ type Volume struct {
 type Options struct {
 	Scratch func() (sorter.Scratch, error)
 	Memory  int64 // for rows that are sorted; 0 is 24 MiB
-	// Digests yields those of the pieces of all contents, of Head.Chunk bytes each, in
-	// the order of Entries; zeros for a piece that nothing vouches for. It is not asked
-	// without Head.Chunk.
+	// Digests yields the digests of the pieces of all contents, of Head.Chunk bytes each, in the
+	// order of Entries. A piece that could not be verified has zeros. Without Head.Chunk it is not
+	// used.
 	Digests iter.Seq2[[DigestLen]byte, error]
 	// Stored is called for units that are to have points, from which they can be decoded without
-	// what is before. If it is nil, no units have points.
+	// the bytes before. If it is nil, no units have points.
 	Stored StoredBytes
 	// NoTable leaves the table out.
 	NoTable bool
 
-	listed bool // the archive's order is taken for a scattered one, if it is not that of rows
+	listed bool // treat the archive's order as scattered if it is not that of rows
 }
 
-// DigestLen is how long the digest of a piece is: a BLAKE3.
+// DigestLen is the length of the digest of a piece, which is a BLAKE3.
 const DigestLen = 32
 
 const (
@@ -156,18 +156,18 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	return b.head, b.finish(root)
 }
 
-// rootPage is what the root has.
+// rootPage is the content of the root.
 type rootPage struct {
 	Head
 	Rows  tree `json:"rows"`
 	Order tree `json:"order,omitzero"`
-	// Listing has all rows once more, in the order of the archive, where that is scattered.
+	// Listing has all rows once more, in the order of the archive, if that is scattered.
 	Listing tree `json:"listing,omitzero"`
 	Proofs  tree `json:"proofs,omitzero"`
 	Points  tree `json:"points,omitzero"`
 }
 
-// finish writes the root, what leads to the table, and at last
+// finish writes the root, the head of the table, and finally
 //
 //	u64 where the root is, u32 its length, u32 decompressed, u32 CRC-32C of it,
 //	u32 CRC-32C of the 20 bytes before, "holdall2"
@@ -205,7 +205,7 @@ type builder struct {
 	scratch       func() (sorter.Scratch, error)
 
 	numbers  map[Volume]int
-	lastName string // of the object whose number was asked for last
+	lastName string // of the object of the last call of number
 	lastOf   int
 
 	xs      []format.Extent // of one entry
@@ -220,10 +220,10 @@ type builder struct {
 	rank   int64
 	proof  int64
 	sorted bool     // the order of rows is that of the archive
-	order  []uint32 // by rank, the number of its row and one more; 0 has none
+	order  []uint32 // by rank: the number of the row plus 1, or 0 for none
 }
 
-// number is that of the volume of an extent; ok is false if an index cannot lead there.
+// number returns the number of the volume of an extent. ok is false if an index cannot refer to it.
 func (b *builder) number(x *format.Extent) (n int, ok bool) {
 	if !x.External && b.lastName != "" && x.Object == b.lastName {
 		return b.lastOf, true
@@ -266,13 +266,13 @@ const batchRows = 512
 // mostSeen is how many directories are remembered, so that each is implied once or a few times.
 const mostSeen = 1 << 14
 
-// newBatch has room for all its entries: rows lead to them.
+// newBatch allocates room for all entries of a batch, because rows point to them.
 func newBatch() *batch {
 	return &batch{rows: make([]row, 0, batchRows), entries: make([]format.Entry, 0, batchRows)}
 }
 
-// gather gives all rows to the sorter. The archive is gone through, rows are encoded, and
-// sorted, each on a goroutine of its own.
+// gather passes all rows to the sorter. Reading the archive, encoding rows and sorting them each
+// have their own goroutine.
 func (b *builder) gather() error {
 	b.head.Volumes = nil
 	lastDir, seen := "", map[string]bool{}
@@ -339,7 +339,7 @@ func (b *builder) batches() iter.Seq2[*batch, error] {
 	})
 }
 
-// encode makes keys and values of rows.
+// encode encodes rows as keys and values.
 func (t *batch) encode() {
 	var s state
 	ends := make([]int, 0, 2*len(t.rows))
@@ -410,7 +410,7 @@ func (b *builder) locate(r *row, run func(format.Entry) (format.Extent, bool)) e
 	return nil
 }
 
-// imply adds dir and all above it as what the names below imply.
+// imply adds dir and all directories above it as implied directories.
 func (b *builder) imply(dir string) error {
 	var key, value []byte
 	var s state
@@ -432,7 +432,7 @@ func (b *builder) imply(dir string) error {
 	}
 }
 
-// merged yields what both sorters have, in order.
+// merged yields the rows of both sorters, in order.
 func (b *builder) merged() iter.Seq2[sorter.Row, error] {
 	return func(yield func(sorter.Row, error) bool) {
 		next, stop := iter.Pull2(b.implied.Sorted())
@@ -455,8 +455,8 @@ func (b *builder) merged() iter.Seq2[sorter.Row, error] {
 	}
 }
 
-// rowsBehind writes the table, if there is to be one, and after it the pages of rows. The pages
-// are then beside the nodes that lead to them, and on a network all of those are read at once.
+// rowsBehind writes the table, if there is to be one, and after it the pages of rows. The pages are
+// then adjacent to their nodes, and on a network both are read with one request.
 func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
 	if t == nil {
 		refs, _, err := b.rows(nil)
@@ -485,7 +485,7 @@ func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
 	return refs, pages.writeTo(w)
 }
 
-// rows writes the pages of rows, and tells t of them, if that is not nil.
+// rows writes the pages of rows, and adds the rows to t, if that is not nil.
 func (b *builder) rows(t *tabler) ([]ref, []sumRun, error) {
 	b.order = make([]uint32, b.rank)
 	b.sorted = true
@@ -524,7 +524,7 @@ func (b *builder) rows(t *tabler) ([]ref, []sumRun, error) {
 			own = own[:len(own)-1]
 		}
 		if r.implied && slices.Contains(own, r.base[:len(r.base)-1]) {
-			continue // it is there
+			continue // it is an entry
 		}
 		if number == maxRows {
 			return nil, nil, fmt.Errorf("more than %d rows", int64(maxRows))
@@ -574,7 +574,8 @@ type sumRun struct {
 	sum    uint32 // CRC-32
 }
 
-// add adds a row. No key of a row before it is as great as first, and its own is not less.
+// add adds a row. first is greater than the keys of all rows before it, and not greater than its
+// own key.
 func (w *rowPages) add(r *row, first []byte) error {
 	if w.number == w.from {
 		w.first = slices.Clone(first)
@@ -608,7 +609,7 @@ func (w *rowPages) flush() error {
 	return err
 }
 
-// all returns where the pages are.
+// all writes the last page and returns the refs of all pages.
 func (w *rowPages) all() ([]ref, error) { return w.refs, w.flush() }
 
 func (b *builder) count(e *format.Entry) {

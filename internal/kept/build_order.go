@@ -73,9 +73,9 @@ func (b *builder) listing() ([]ref, error) {
 	return w.all()
 }
 
-// orders writes the pages of order, unless rows are in it:
+// orders writes the pages of order, unless the rows have that order:
 //
-//	varint the row's number and one more, told apart from that before; 0 has none
+//	varint n minus the n before; n is the number of the row plus 1, or 0 for none
 func (b *builder) orders() (refs []ref, err error) {
 	if b.sorted {
 		return nil, nil

@@ -14,21 +14,21 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Suffix is what the name of a published index has after its archive's.
+// Suffix is appended to the name of an archive to get the name of its published index.
 const Suffix = ".holdall"
 
 // Use says where an index of an archive may be. An index that is damaged, or belongs to a
 // different version of the archive, is never used.
 type Use struct {
-	At     string  // the address of one; where it is set no other is looked for
-	Beside bool    // one that is published beside the archive
-	Folder *Folder // one that was kept here
+	At     string  // the address of an index; if set, no other is searched
+	Beside bool    // search one that is published beside the archive
+	Folder *Folder // search one that was kept here; nil means no
 
 	// SizeOnly accepts an index of any archive of this length.
 	SizeOnly bool
 }
 
-// Any reports whether there may be one at all.
+// Any reports whether u allows any index at all.
 func (u Use) Any() bool { return u.At != "" || u.Beside || u.Folder != nil }
 
 // State says which index an archive is read by, and why an index is ignored.
@@ -90,8 +90,8 @@ func (f *finder) find(ctx context.Context) *Index {
 	beside := func() *Index {
 		return f.try(ctx, f.st, strings.TrimSuffix(f.name, "/")+Suffix, path.Base(f.name)+Suffix, false)
 	}
-	// One that was published may have digests, which one that was kept here has not; but
-	// that costs no request.
+	// A published index may have digests, which an index that was kept here does not. But the
+	// latter costs no request.
 	near := f.st.Can().Near
 	if f.u.Beside && near {
 		if x := beside(); x != nil {

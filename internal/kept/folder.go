@@ -19,8 +19,8 @@ import (
 )
 
 // A Folder is a folder on a disk with indexes of archives that took long to open. Any number of
-// programs may share it. An index appears as a whole, and a removed index remains usable by
-// programs that have it open.
+// programs may share it. An index appears complete, and a removed index remains usable by programs
+// that have it open.
 type Folder struct {
 	Dir string
 	// Most is the total size of the indexes to keep, in bytes; 0 means 4 GiB. The least recently
@@ -57,9 +57,9 @@ func (f *Folder) of(ctx context.Context, address string, w Wanted) (st store.Sto
 	return st, name, err == nil
 }
 
-// Keep writes the index of an archive that took so long to open, by calling write, and then
-// removes the indexes that were not used for longest. It reports whether it wrote one: an archive
-// that opens at once needs none.
+// Keep writes the index of an archive by calling write, and then removes the least recently used
+// indexes. took is how long the archive took to open. Keep reports whether it wrote an index: an
+// archive that opens fast needs none.
 func (f *Folder) Keep(ctx context.Context, address string, w Wanted, took time.Duration, write func(st store.Store, name string) error) (bool, error) {
 	if took < cmp.Or(f.Expensive, defaultExpensive) {
 		return false, nil
@@ -79,7 +79,7 @@ func (f *Folder) Keep(ctx context.Context, address string, w Wanted, took time.D
 	return true, err
 }
 
-// touch says that an index was used. A day's difference is enough to tell.
+// touch records that an index was used. It is enough to update the time once a day.
 func (f *Folder) touch(name string) {
 	path := filepath.Join(f.Dir, filepath.Base(name))
 	if fi, err := os.Stat(path); err == nil && time.Since(fi.ModTime()) > 24*time.Hour {
@@ -117,7 +117,7 @@ func (f *Folder) List(ctx context.Context) (all []Listed, err error) {
 	return all, nil
 }
 
-// files is List without what is in them.
+// files is List without opening the indexes.
 func (f *Folder) files() (all []Listed, err error) {
 	found, err := os.ReadDir(f.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +141,7 @@ func (f *Folder) files() (all []Listed, err error) {
 	return all, nil
 }
 
-// Clear takes all away that is kept, and tells how much that was.
+// Clear removes all indexes, and returns how many there were and their size.
 func (f *Folder) Clear() (n int, bytes int64, err error) { return f.trim(0) }
 
 // trim removes the least recently used files, until at most most bytes are left.

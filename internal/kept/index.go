@@ -20,7 +20,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// An Index answers as a format's reader does. Its methods may be called in parallel.
+// An Index answers queries as a format's reader does. Its methods may be called in parallel.
 type Index struct {
 	Head
 	pages
@@ -36,7 +36,7 @@ type Index struct {
 	table     *table // nil if it has none that can be used
 
 	mu      sync.Mutex
-	digests []proofPage // used last, the last one last
+	digests []proofPage // recently used, the most recent last
 }
 
 // tailGuess is how much of an index's end is read to open it: enough for the nodes of
@@ -44,8 +44,8 @@ type Index struct {
 const tailGuess = 32 << 10
 
 // Open opens an index. Its Head says which archive it belongs to; archive is the current name of
-// that. Near means that reads of obj take no round trip. Open closes obj if it fails; otherwise
-// closing the index closes it.
+// that archive. Near means that reads of obj take no round trip. Open closes obj if it fails;
+// otherwise closing the index closes it.
 func Open(ctx context.Context, obj store.Object, name, archive string, workers int, near bool) (_ *Index, err error) {
 	x := &Index{pages: pages{obj: obj, name: name}, archive: archive, workers: max(workers, 1), near: near}
 	defer func() {
@@ -93,7 +93,7 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers i
 	return x, nil
 }
 
-// sane says what cannot be about a root.
+// sane returns an error if a root is invalid.
 func (x *Index) sane(root *rootPage) error {
 	for _, t := range []tree{root.Rows, root.Order, root.Listing, root.Proofs, root.Points} {
 		if t.Depth < 0 || t.Depth > maxDepth || t.Top.Off < 0 || t.Top.Stored < 0 || t.Top.Stored > maxPage || t.Top.Long < 0 || t.Top.Long > maxPage ||
@@ -118,18 +118,17 @@ func (x *Index) sane(root *rootPage) error {
 	return nil
 }
 
-// Bounds of Head.Chunk, which is a power of two: a piece is held in memory to be
-// checked.
+// Bounds of Head.Chunk, which is a power of two. A piece is held in memory to be verified.
 const (
 	MinChunk = 64 << 10
 	MaxChunk = 1 << 20
 )
 
-// IsChunk reports whether digests may be of that many bytes each.
+// IsChunk reports whether n is a valid piece length.
 func IsChunk(n int64) bool { return MinChunk <= n && n <= MaxChunk && n&(n-1) == 0 }
 
-// sane keeps an index from leading anywhere but into its archive; what is External is
-// judged where it is followed.
+// sane keeps an index from referring to anything outside its archive. External volumes are checked
+// where they are used.
 func (v Volume) sane() error {
 	if v.External || v.Name == "" {
 		return nil
@@ -140,10 +139,10 @@ func (v Volume) sane() error {
 	return nil
 }
 
-// Name is where the index lies.
+// Name is the name or address of the index.
 func (x *Index) Name() string { return x.name }
 
-// Size is how long the index is.
+// Size is the length of the index.
 func (x *Index) Size() int64 { return x.size }
 
 // Close ends the use of the index.
@@ -155,7 +154,7 @@ func (x *Index) Close() error {
 	return x.obj.Close()
 }
 
-// Object is the name of a volume, as extents have it.
+// object returns the name of a volume as extents have it, and whether it is external.
 func (x *Index) object(volume int) (string, bool) {
 	v := &x.Volumes[volume]
 	if v.External {
@@ -178,9 +177,9 @@ type page struct {
 	ends    []int  // where each ends
 }
 
-// A mark is what a row is besides an entry.
+// A mark is what a row has in addition to its entry.
 type mark struct {
-	dirLen         int32 // of the name
+	dirLen         int32 // length of the directory in the name
 	implied, whole bool
 }
 
@@ -236,7 +235,7 @@ func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
 		}
 		if !w.implied && !w.one {
 			p.extents = append(p.extents, w.extents...)
-			h.volume = int32(len(w.extents)) // until all are there
+			h.volume = int32(len(w.extents)) // the length of extents, for now
 		}
 		w.entry.Ref = h
 		p.names = s.appendName(p.names)
@@ -261,13 +260,13 @@ func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
 	return p, nil
 }
 
-// free gives back a page that is no longer used.
+// free makes a page available for reuse.
 func (p *page) free() {
 	clear(p.entries)
 	spares.Put(p)
 }
 
-// place is where a row stands.
+// place returns the place of a row.
 func (p *page) place(i int) place {
 	m, name := &p.marks[i], p.entries[i].Name
 	at := place{base: name, whole: m.whole}
@@ -284,8 +283,8 @@ func (p *page) place(i int) place {
 type cursor struct {
 	x     *Index
 	steps []step
-	h     *sheet // that it began in
-	p     *page  // some rows of that page, or all of a page after it
+	h     *sheet // the sheet that it began in
+	p     *page  // some rows of that sheet, or all rows of a later page
 	i     int
 }
 
@@ -303,8 +302,8 @@ func (x *Index) seekKey(ctx context.Context, key []byte, at place) (*cursor, err
 	return c, c.goTo(ctx, i, sheetRows-i%sheetRows)
 }
 
-// open finds the page of a key, and in it the first row that before does not hold of.
-// Without any page there is no sheet.
+// open finds the page of a key, and in it the first row for which before is false. If there are no
+// pages, c.h is nil.
 func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []byte, whole bool) bool) (i int, err error) {
 	if c.steps, err = c.x.rows.findKey(ctx, key); err != nil || c.steps == nil {
 		return 0, err
@@ -315,8 +314,8 @@ func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []b
 	return c.x.search(c.h, before)
 }
 
-// goTo goes to a row of the sheet, and has n of them decoded, if there are as many. Behind
-// the last one it goes to the next page.
+// goTo goes to a row of the sheet and decodes up to n rows. After the last row it goes to the next
+// page.
 func (c *cursor) goTo(ctx context.Context, i, n int) (err error) {
 	if n = min(n, int(c.h.items)-i); n == 0 {
 		return c.turn(ctx)
@@ -371,7 +370,7 @@ func (x *Index) rowAt(h *sheet, i int) (f foundRow, at place, err error) {
 	return foundRow{p.entries[0], p.marks[0], p.from, p.ranks[0]}, p.place(0), nil
 }
 
-// find returns the row of a name: an entry, or what other names imply.
+// find returns the row of a name: an entry, or a directory that other names imply.
 func (x *Index) find(ctx context.Context, name string) (f foundRow, err error) {
 	at := placeOf(name)
 	for range 2 {
@@ -393,7 +392,7 @@ func (x *Index) find(ctx context.Context, name string) (f foundRow, err error) {
 	return f, notFound("lookup", name)
 }
 
-// Lookup returns the entry called name; a directory that names imply counts.
+// Lookup returns the entry called name, or the directory of that name if other names imply it.
 func (x *Index) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	if e, ok, err := x.byTable(ctx, name); ok && (err == nil || name != "." || !errors.Is(err, fs.ErrNotExist)) {
 		return e, err
@@ -415,8 +414,8 @@ func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[for
 	return x.readDir(ctx, dir, from, true)
 }
 
-// readDir yields what lies in dir from a place on. With both, a file that others lie
-// below comes as a directory, too.
+// readDir yields what lies in dir, beginning at a place. With both, a file that has entries below
+// it is also yielded as a directory.
 func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		at := place{dir: dir}
@@ -465,10 +464,10 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 	})
 }
 
-// dirsAbove tells which of ascending names others lie below.
+// dirsAbove reports whether other entries lie below a name. Names must be given in ascending order.
 type dirsAbove struct {
 	x    *Index
-	next string // the first directory that is not less than the last name asked of
+	next string // the first directory that is not less than the last name
 	none bool   // there is none
 	seen bool
 }
@@ -528,11 +527,11 @@ func (x *Index) Extents(_ context.Context, e format.Entry, off, n int64) iter.Se
 	}
 }
 
-// extents are those of an entry that has no one run.
+// extents returns the extents of an entry that is not one run.
 func (x *Index) extents(h *handle) (xs []format.Extent, err error) {
 	err = decodeExtents([]byte(h.extents), func(v format.Extent, volume int) {
 		if volume < len(x.Volumes) {
-			if v.Codec != codec.Zero { // that lies nowhere
+			if v.Codec != codec.Zero { // zeros lie nowhere
 				v.Object, v.External = x.object(volume)
 			}
 			xs = append(xs, v)
@@ -555,13 +554,13 @@ func (x *Index) Has(e format.Entry) bool {
 	return ok && !h.elsewhere
 }
 
-// IsElsewhere reports whether e is an entry of an index that does not.
+// IsElsewhere reports whether e is an entry of an index that does not say where its content lies.
 func IsElsewhere(e format.Entry) bool {
 	h, ok := e.Ref.(*handle)
 	return ok && h.elsewhere
 }
 
-// ErrElsewhere means that only the archive itself has the place of a content.
+// ErrElsewhere means that only the archive itself knows where a content lies.
 var ErrElsewhere = errors.New("the index does not have the place of this content")
 
 // Can returns what else an index can do.
@@ -590,8 +589,8 @@ func (x *Index) run(e format.Entry, h *handle) (v format.Extent) {
 	return v
 }
 
-// FirstDigest is the number of the digest of the first piece of e's content; ok is
-// false if e is no entry of the index.
+// FirstDigest is the number of the digest of the first piece of e's content; ok is false if e is
+// not an entry of the index.
 func (x *Index) FirstDigest(e format.Entry) (n int64, ok bool) {
 	h, ok := e.Ref.(*handle)
 	if !ok {
@@ -600,7 +599,7 @@ func (x *Index) FirstDigest(e format.Entry) (n int64, ok bool) {
 	return h.proof, true
 }
 
-// Digests returns those of n pieces of e's content from one of them on.
+// Digests returns the digests of n pieces of e's content, beginning with number from.
 func (x *Index) Digests(ctx context.Context, e format.Entry, from, n int64) ([][DigestLen]byte, error) {
 	h, ok := e.Ref.(*handle)
 	if all := Pieces(&e, x.Chunk); !ok || from < 0 || n < 0 || from > all || n > all-from {
@@ -626,7 +625,7 @@ type proofPage struct {
 	sums [][DigestLen]byte
 }
 
-// maxProofPages is how many pages of digests are kept: of 16 KiB each.
+// maxProofPages is how many pages of digests are kept. Each has 16 KiB.
 const maxProofPages = 64
 
 // proofPage returns the page that has a digest, and the number of its first one.

@@ -25,8 +25,8 @@ func placeOf(name string) place {
 	return place{base: name}
 }
 
-// appendKey appends the bytes that stand for a place in the order of rows: of a
-// directory "\0" is "\0\xff", and "\0\1" its end.
+// appendKey appends the key of a place, which has the order of rows. In a name, "\0" becomes
+// "\0\xff"; "\0\1" ends the name.
 func (p place) appendKey(b []byte) []byte {
 	b = appendText(b, p.dir)
 	b = appendText(b, p.base)

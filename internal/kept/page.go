@@ -24,9 +24,9 @@ const (
 	// maxPage is the longest page that is accepted. A page has at least one row, which may be as
 	// long as the sorter accepts.
 	maxPage = 16 << 20
-	// maxRows is how many there may be: their numbers have four bytes.
+	// maxRows is the maximum number of rows. Row numbers have four bytes.
 	maxRows = 1<<32 - 1
-	// maxDepth is how many nodes are above a page.
+	// maxDepth is the maximum number of nodes above a page.
 	maxDepth = 8
 )
 
@@ -43,7 +43,7 @@ type ref struct {
 	sum    uint32
 }
 
-// refLeast is what a ref in a node takes at least.
+// refLeast is the minimum size of a ref in a node.
 const refLeast = 9
 
 // appendNode appends a node:
@@ -101,7 +101,7 @@ func decodeNode(b []byte) ([]ref, error) {
 	return refs, nil
 }
 
-// maxItems is how many digests there may be.
+// maxItems is the maximum number of digests.
 const maxItems = 1 << 48
 
 // A tree leads to pages by their first keys, or by the numbers of their items.
@@ -166,7 +166,7 @@ func (p *pages) stored(ctx context.Context, off int64, n int) ([]byte, error) {
 	return b, nil
 }
 
-// page returns what the page at r is decompressed.
+// page reads and decompresses the page at r.
 func (p *pages) page(ctx context.Context, r *ref, dst []byte) ([]byte, error) {
 	b, err := p.stored(ctx, r.off, r.stored)
 	if err != nil {
@@ -187,7 +187,7 @@ func (p *pages) unpack(r *ref, stored, dst []byte) ([]byte, error) {
 	return b, nil
 }
 
-// A shelf is a tree whose nodes that were read are kept.
+// A shelf is a tree that keeps the nodes that were read.
 type shelf struct {
 	p *pages
 	t tree
@@ -197,7 +197,7 @@ type shelf struct {
 	held  int
 }
 
-// maxNodes is how many refs of nodes are kept; they are forgotten all at once.
+// maxNodes is how many refs of nodes are kept. If there are more, all are dropped at once.
 const maxNodes = 200_000
 
 func (s *shelf) node(ctx context.Context, r *ref) ([]ref, error) {
@@ -229,14 +229,14 @@ func (s *shelf) node(ctx context.Context, r *ref) ([]ref, error) {
 	return refs, nil
 }
 
-// path is the nodes above a page, and which child leads on.
+// A step is a node on the path to a page, and the child that leads on.
 type step struct {
 	refs []ref
 	at   int
 }
 
-// find returns the last page for which before is false of all later ones: before says
-// of a ref that what is looked for lies before it.
+// find returns the path to the last page for which before is false, or to the first page. before
+// reports whether the ref is after what is searched for.
 func (s *shelf) find(ctx context.Context, before func(*ref) bool) ([]step, error) {
 	if s.t.Depth == 0 {
 		return nil, nil
@@ -304,7 +304,8 @@ func (w *binder) write(b []byte) error {
 	return err
 }
 
-// page writes a page of items from a number on. What is raw stands at its end, as it is.
+// page writes a page of items, beginning with number from. raw is stored uncompressed at the end of
+// the page.
 func (w *binder) page(b, raw, first []byte, from, items int64) (ref, error) {
 	long := len(b) + len(raw)
 	if long > maxPage {
@@ -318,7 +319,7 @@ func (w *binder) page(b, raw, first []byte, from, items int64) (ref, error) {
 	return r, w.write(w.buf)
 }
 
-// appendRaw appends a frame of zstd that has b as it is, in one block: b may have 128 KiB.
+// appendRaw appends a zstd frame with b in one uncompressed block. b may have 128 KiB.
 func appendRaw(frames, b []byte) []byte {
 	frames = append(frames, 0x28, 0xb5, 0x2f, 0xfd, 2<<6|1<<5) // a length of 4 bytes, and no window
 	frames = binary.LittleEndian.AppendUint32(frames, uint32(len(b)))

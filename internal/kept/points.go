@@ -21,11 +21,11 @@ type unit struct {
 }
 
 const (
-	// pointEvery is how much content lies between two points at least: 4 MiB are decoded
-	// in about the time that a seek takes on a disk of old, and a point is some 10 KB.
+	// pointEvery is the minimum distance of two points in the content. Decoding 4 MiB takes about
+	// as long as a seek on a hard disk, and a point takes about 10 KB.
 	pointEvery = 4 << 20
-	// Units that become no longer than this are decoded whole, and of those that are
-	// shorter than the other as they are stored there is little to save.
+	// Units with at most wholeUnit bytes of content are decoded completely. Points in units with
+	// fewer than leastUnit stored bytes would save little.
 	wholeUnit  = 16 << 20
 	leastUnit  = 256 << 10
 	maxUnits   = 1 << 20
@@ -99,7 +99,7 @@ func (b *builder) points() (refs []ref, err error) {
 	return refs, nil
 }
 
-// objectOf is what a volume that is not external is called.
+// objectOf returns the object of a volume that is not external.
 func (b *builder) objectOf(volume int) string { return b.name + b.head.Volumes[volume].Name }
 
 // StoredBytes reads n stored bytes of an object of the archive.
@@ -151,7 +151,7 @@ func (x *Index) Before(ctx context.Context, e format.Extent) int64 {
 
 var errNoPoint = errors.New("invalid point")
 
-// Point returns the point of the unit of e at a place that Before told.
+// Point returns the point of the unit of e at a position that Before returned.
 func (x *Index) Point(ctx context.Context, e format.Extent, at int64) (p codec.Point, err error) {
 	r, found, err := x.pointAt(ctx, &e, at)
 	if err != nil {

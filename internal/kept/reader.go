@@ -11,8 +11,7 @@ import (
 	"github.com/holdall/holdall/internal/listing"
 )
 
-// Reader answers by an index, and by the archive where that is damaged or does not
-// know.
+// Reader answers from an index, or from the archive if the index is damaged or does not know.
 type Reader struct {
 	x    *Index
 	open func(context.Context) (format.Reader, error)
@@ -22,7 +21,7 @@ type Reader struct {
 	lost bool // the index
 }
 
-// NewReader returns a reader by x. open opens the archive itself.
+// NewReader returns a reader that uses x. open opens the archive itself.
 func NewReader(x *Index, open func(context.Context) (format.Reader, error)) *Reader {
 	return &Reader{x: x, open: open}
 }
@@ -41,8 +40,7 @@ func (k *Reader) archive(ctx context.Context) (format.Reader, error) {
 	return k.real, nil
 }
 
-// spoilt reports whether an index cannot be used any more, because of err or of
-// something before it.
+// spoilt reports whether err means that the index is damaged. It remembers that.
 func (k *Reader) spoilt(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
@@ -102,7 +100,7 @@ func either[T any](ctx context.Context, k *Reader, said iter.Seq2[T, error], arc
 	}
 }
 
-// entries is either of entries, which the archive has in the same order.
+// entries is either for entries, which the archive has in the same order.
 func (k *Reader) entries(ctx context.Context, said iter.Seq2[format.Entry, error], archive func(format.Reader) iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
 	if k.isLost() {
 		said = nil
@@ -138,7 +136,7 @@ func (k *Reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.
 	})
 }
 
-// failed is a sequence of nothing but an error.
+// failed is a sequence that only yields an error.
 func failed[T any](err error) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -166,7 +164,7 @@ func (k *Reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 	if ours {
 		said = k.x.Extents(ctx, e, off, n)
 	}
-	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Extent, error] { // that breaks off at the first, if at all
+	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Extent, error] { // fails at the first, if at all
 		if ours || IsElsewhere(e) {
 			var err error
 			if e, err = r.Lookup(ctx, e.Name); err != nil {
@@ -201,7 +199,7 @@ func (k *Reader) About(ctx context.Context) (format.About, error) {
 	return r.About(ctx)
 }
 
-// Volumes are the objects of the archive, which is called name.
+// Volumes returns the objects of the archive, which is called name.
 func (k *Reader) Volumes(name string) (all []string) {
 	for _, o := range k.x.Objects {
 		all = append(all, name+o)

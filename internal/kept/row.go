@@ -14,19 +14,19 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// What a row begins with: its kind in the lowest bits, and
+// Bits of the first byte of a row. The lowest bits are its kind.
 const (
 	kindBits    = 0x07
-	newDir      = 0x07 // in the place of a kind: a directory, in which the rows are that follow
+	newDir      = 0x07 // instead of a kind: the directory of the rows that follow
 	sumsApart   = 0x06 // at the beginning of a page: its digests are after its rows
 	oneRun      = 1 << 3
 	isImplied   = 1 << 4
 	isWhole     = 1 << 5
 	hasRare     = 1 << 6
-	isElsewhere = 1 << 7 // where its content lies the archive has to be asked
+	isElsewhere = 1 << 7 // only the archive knows where its content lies
 )
 
-// What an extent begins with.
+// Bits of the first byte of an extent.
 const (
 	otherAt = 1 << iota
 	otherLen
@@ -36,7 +36,7 @@ const (
 	otherCodec
 )
 
-// What the rare things of a row are.
+// Bits for the rare properties of a row.
 const (
 	hasLink = 1 << iota
 	hasAttr
@@ -44,7 +44,7 @@ const (
 	isInternal
 )
 
-// A manner is what many rows have in common.
+// A manner has the properties that many rows share.
 type manner struct {
 	hasMode, hasTime bool
 	mode             uint32
@@ -63,7 +63,7 @@ type state struct {
 	sec       int64
 	rank      int64
 	proof     int64
-	sums      *[]byte // takes the digests of rows; nil if they stand in the rows
+	sums      *[]byte // collects the digests of rows; nil if they are in the rows
 }
 
 func (s *state) reset() {
@@ -75,17 +75,17 @@ type row struct {
 	place
 	implied bool
 	entry   *format.Entry // except for its name
-	// one says that the content is one raw run, of the entry's size from off in a volume;
-	// else extents, as appendExtents has them, are where it lies.
+	// one says that the content is one raw run of the entry's size, from off in a volume. Otherwise
+	// extents, as encoded by appendExtents, says where it lies.
 	one     bool
 	off     int64
 	volume  int
 	extents []byte
-	// elsewhere says that neither is kept.
+	// elsewhere says that the index has neither.
 	elsewhere bool
 	rank      int64
-	proof     int64 // the first of its digests
-	proofs    int64 // how many these are
+	proof     int64 // number of its first digest
+	proofs    int64 // number of its digests
 }
 
 const (
@@ -145,7 +145,7 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 	case flags&oneRun != 0:
 		b = binary.AppendVarint(b, r.off-s.end)
 		s.end = r.off + e.Size
-	case r.one: // in a different volume than the one before
+	case r.one: // in a different volume than the previous row
 		x := []format.Extent{{Size: e.Size, Off: r.off, Len: e.Size}}
 		b = appendString(b, string(appendExtents(nil, x, []int{r.volume})))
 		s.volume, s.end = r.volume, r.off+e.Size
@@ -155,7 +155,7 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 	return b
 }
 
-// bit is a bit where something is so, else 0.
+// bit returns b if is is true, and 0 otherwise.
 func bit(is bool, b byte) byte {
 	if is {
 		return b
@@ -265,7 +265,7 @@ type scanner struct {
 	b    []byte
 	at   int
 	bad  bool
-	skim bool // digests are passed by
+	skim bool // digests are skipped
 
 	apart bool // digests are not in b, but in
 	sums  []byte
@@ -305,7 +305,7 @@ func (c *scanner) sum(n int) []byte {
 	return c.sums[c.sumAt-n : c.sumAt]
 }
 
-// must says what has to be so.
+// must makes the scan fail unless is is true.
 func (c *scanner) must(is bool) { c.bad = c.bad || !is }
 
 func (c *scanner) err() error {
@@ -343,14 +343,14 @@ func (c *scanner) varint() int64 {
 	return int64(u>>1) ^ -int64(u&1)
 }
 
-// size is a number of bytes, or of anything else that is not negative.
+// size reads a number that is not negative.
 func (c *scanner) size() int64 {
 	v := c.uvarint()
 	c.must(v <= math.MaxInt64)
 	return int64(v & math.MaxInt64)
 }
 
-// bytes returns n bytes where they are.
+// bytes returns n bytes without copying them.
 func (c *scanner) bytes(n uint64) []byte {
 	if c.bad || n > uint64(len(c.b)-c.at) {
 		c.bad = true
@@ -362,7 +362,7 @@ func (c *scanner) bytes(n uint64) []byte {
 
 func (c *scanner) text() []byte { return c.bytes(c.uvarint()) }
 
-// from makes a name of how much it shares with the one before, and what is its own.
+// from reads a name: how much it shares with the name before, and the rest.
 func (c *scanner) from(before []byte) []byte {
 	k := c.uvarint()
 	rest := c.text()
@@ -401,7 +401,7 @@ func (s *state) decode(c *scanner, r *row, chunk int64) error {
 	if c.bad {
 		return errRow
 	}
-	if r.proofs = Pieces(e, chunk); r.proofs > 0 { // what is at fault has none
+	if r.proofs = Pieces(e, chunk); r.proofs > 0 { // an entry with a fault has none
 		r.proof = s.proof + c.varint()
 		s.proof = r.proof + r.proofs
 		c.must(r.proof >= 0 && s.proof >= 0)
@@ -416,8 +416,7 @@ func (s *state) decode(c *scanner, r *row, chunk int64) error {
 	return c.err()
 }
 
-// decodeManner reads what an entry has in common with others, its size, its time and its
-// digest.
+// decodeManner reads the manner of an entry, its size, its time and its digest.
 func (s *state) decodeManner(c *scanner, e *format.Entry) {
 	m := c.uvarint()
 	if m == uint64(len(s.manners)) {
@@ -445,7 +444,7 @@ func (s *state) decodeManner(c *scanner, e *format.Entry) {
 	}
 }
 
-// Pieces is how many digests there are of an entry's content.
+// Pieces is the number of digests of an entry's content.
 func Pieces(e *format.Entry, chunk int64) int64 {
 	if chunk == 0 || e.Size == 0 || !e.Kind.HasContent() || e.Fault != nil {
 		return 0
@@ -516,7 +515,7 @@ func decodeExtents(b []byte, each func(x format.Extent, volume int)) error {
 	return nil
 }
 
-// name is the name of a row that was decoded.
+// appendName appends the name of the row that was decoded.
 func (s *state) appendName(b []byte) []byte {
 	if len(s.dir) > 0 {
 		b = append(append(b, s.dir...), '/')
@@ -524,7 +523,7 @@ func (s *state) appendName(b []byte) []byte {
 	return append(b, s.base...)
 }
 
-// check says what is wrong with an entry that is to be kept.
+// check returns an error if an entry cannot be in an index.
 func check(e *format.Entry) error {
 	if e.Size < 0 {
 		return fmt.Errorf("%s: a size of %d", format.Escape(e.Name), e.Size)

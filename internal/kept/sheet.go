@@ -37,7 +37,7 @@ const (
 	maxSheets = 64 << 20 // bytes of sheets that are kept
 )
 
-// newSheet goes through the page at r once.
+// newSheet scans the page at r once.
 func (x *Index) newSheet(raw []byte, r *ref) (*sheet, error) {
 	if r.items > pageRows {
 		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
@@ -77,14 +77,14 @@ type skimmed struct {
 	entry format.Entry
 }
 
-// next goes past a row.
+// next skips a row.
 func (w *skimmed) next(s *state, c *scanner, chunk int64) error {
 	w.entry = format.Entry{}
 	w.row.entry = &w.entry
 	return s.decode(c, &w.row, chunk)
 }
 
-// size is what a sheet takes.
+// size is how much memory a sheet takes.
 func (h *sheet) size() int { return cap(h.rows.b) + cap(h.names) + 88*cap(h.marks) + 1<<10 }
 
 // goTo sets s and c to a bookmark.
@@ -118,7 +118,7 @@ func (x *Index) search(h *sheet, before func(dir, base []byte, whole bool) bool)
 	return i, nil
 }
 
-// rowsOf decodes n rows of a sheet from one on.
+// rowsOf decodes n rows of a sheet, beginning with row from.
 func (x *Index) rowsOf(h *sheet, from, n int) (*page, error) {
 	d := decoders.Get().(*decoder)
 	defer decoders.Put(d)
@@ -132,7 +132,7 @@ func (x *Index) rowsOf(h *sheet, from, n int) (*page, error) {
 	return x.decodeRows(&d.c, &d.s, &ref{from: h.from + int64(from), items: int64(n), off: h.off})
 }
 
-// A decoder is what rows are decoded with.
+// A decoder is what is needed to decode rows.
 type decoder struct {
 	s state
 	c scanner
@@ -141,11 +141,11 @@ type decoder struct {
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
-// sheets are those that were used last, up to maxSheets.
+// sheets are the most recently used sheets, up to maxSheets bytes.
 type sheets struct {
 	mu    sync.Mutex
 	byRow map[int64]*list.Element
-	order list.List // the one that was used last is its front
+	order list.List // the most recently used in front
 	held  int
 }
 

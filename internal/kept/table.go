@@ -9,28 +9,28 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// The table of an index has of every row its name, its size and where its content lies,
-// in a form that is mapped into memory and read where it is. It lies before the pages;
-// docs/index.md has its bytes.
+// The table of an index has the name, the size and the place of the content of each row, in a form
+// that can be mapped into memory and read in place. It lies before the pages. docs/index.md
+// specifies its bytes.
 const (
 	tableMagic   = "holdtab1"
 	tableEndLen  = 4 + 4 + len(tableMagic) // length and CRC-32 of the head, and the magic
-	tableBlock   = 4096                    // has a checksum, and sections begin at one
-	namesGroup   = 16                      // names that are told apart from the first of them
-	wideNames    = 1 << 63                 // of where a group begins: its lengths have 4 bytes, not one
+	tableBlock   = 4096                    // each has a checksum; sections begin at a block
+	namesGroup   = 16                      // names that are encoded relative to the first of them
+	wideNames    = 1 << 63                 // bit of a group: its lengths have 4 bytes, not 1
 	hashLen      = 8
 	placeLen     = 12
 	runLen       = 24 // of sums of a page
 	longHeadLen  = 16
 	longLen      = 48        // an extent in a long record
 	offBits      = 48        // of a place
-	noNumber     = 1<<32 - 1 // in a long record: a volume that is the table itself, a codec that is none
+	noNumber     = 1<<32 - 1 // in a long record: the table itself as the volume, or no codec
 	maxHows      = 1<<16 - 1
-	maxPlacedHow = maxHows - 4096 // the others have little of their own, and are few
+	maxPlacedHow = maxHows - 4096 // room for hows with fewer properties, which are few
 	maxSums      = 8              // algorithms of digests
 )
 
-// A tableHead says what a table is of, and where it has what. It is JSON.
+// A tableHead describes a table and where its sections are. It is JSON.
 type tableHead struct {
 	Format   string            `json:"format"`
 	View     string            `json:"view"`
@@ -48,18 +48,19 @@ type tableHead struct {
 	Sum      uint32            `json:"checks_crc32"` // of the section of checks
 	Digests  []digestKind      `json:"digests,omitempty"`
 	Pages    int64             `json:"pages"`           // where they begin
-	Since    int64             `json:"since,omitempty"` // in seconds since 1970, of times of 4 bytes
+	Since    int64             `json:"since,omitempty"` // base of 4-byte times: seconds since 1970
 	Chunk    int64             `json:"chunk,omitempty"`
 	How      []how             `json:"how"`
 }
 
-// A digestKind is what digests of rows have in common.
+// A digestKind is the algorithm and the length of digests.
 type digestKind struct {
 	Algo string `json:"algo"`
 	Len  int    `json:"len"`
 }
 
-// tableBound is Bound with sums that every language has: the first 16 bytes of SHA-256.
+// tableBound is Bound with sums that are available in every language: the first 16 bytes of
+// SHA-256.
 type tableBound struct {
 	Size    int64     `json:"size"`
 	ModTime time.Time `json:"mtime,omitzero"`
@@ -98,21 +99,21 @@ type section struct {
 	Len int64 `json:"len"`
 }
 
-// A how is what rows have in common besides where exactly they lie.
+// A how has the properties that many rows share. It does not have the exact place of a content.
 type how struct {
 	kind          format.Kind
 	implied       bool // by other names: its own name ends in a slash
 	placed        bool // the place has an offset, in
 	volume, codec int  // of Codecs, -1 is raw
-	whole         bool // what the run is decoded to is the content, and nothing else
+	whole         bool // the decoded run is exactly the content
 	long          bool // the place leads to a record
 	ask, fault    bool
 	hasMode       bool
 	mode          uint32
 	owner, group  string
-	time          bool // it has one
+	time          bool // it has a time
 	digest        int  // of Digests, -1 is none
-	plain         bool // there is nothing in the pages that is not here
+	plain         bool // the pages have nothing more
 }
 
 // howJSON is how in JSON.
@@ -171,7 +172,7 @@ func (h *how) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// kindWords are what kinds are called.
+// kindWords are the names of kinds.
 var kindWords = func() (words [format.Property + 1]string) {
 	for k := range words {
 		words[k] = format.Kind(k).String()

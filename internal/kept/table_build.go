@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// A tabler collects the table of an index while its rows go by.
+// A tabler collects the table of an index while its rows are written.
 type tabler struct {
 	rows   int64
 	hashes hashes
@@ -30,10 +30,10 @@ type tabler struct {
 	names  spool
 	longs  spool
 
-	sums      spool // what sumsBefore was at each group
+	sums      spool // bytes of digests before each group
 	before    int64 // bytes of digests
 	digests   []digestKind
-	tooManyOf bool // of these
+	tooManyOf bool // there are more than maxSums
 
 	hows    []how
 	howOf   map[how]uint16
@@ -77,8 +77,8 @@ func (t *tabler) add(r *row) error {
 	return err
 }
 
-// like returns what kind of row r is, apart from where its content lies, and adds its time and
-// the digests that it has.
+// like returns the how of r, without the place of its content. It also adds its time and the number
+// of its first digest.
 func (t *tabler) like(r *row) (h how, err error) {
 	e := r.entry
 	h = how{kind: e.Kind, implied: r.implied, ask: r.elsewhere, fault: e.Fault != nil, digest: -1}
@@ -104,7 +104,7 @@ func (t *tabler) like(r *row) (h how, err error) {
 	return h, t.firsts.add(uint64(uint32(first)))
 }
 
-// digestOf is the number of what a digest is of; -1 if it has none.
+// digestOf returns the number of the kind of a digest, or -1 if it has none.
 func (t *tabler) digestOf(d format.Digest) int {
 	if d == (format.Digest{}) {
 		return -1
@@ -141,7 +141,8 @@ func (t *tabler) addName(at place) error {
 	return nil
 }
 
-// group ends a group of rows, and says where the next one begins.
+// group writes the names of a group of rows, and how many bytes of digests come before the next
+// one.
 func (t *tabler) group() error {
 	if err := t.sums.write(binary.LittleEndian.AppendUint64(t.buf[:0], uint64(t.before))); err != nil {
 		return err
@@ -189,7 +190,7 @@ func (t *tabler) addPlace(r *row, h how) error {
 		t.xs, t.volumes = append(t.xs, format.Extent{Off: r.off, Len: e.Size, Size: e.Size}), append(t.volumes, r.volume)
 	} else if !r.implied && !r.elsewhere {
 		if err := decodeExtents(r.extents, func(x format.Extent, volume int) {
-			if x.Codec != codec.Zero { // what no extent has is zeros
+			if x.Codec != codec.Zero { // bytes without an extent are zeros
 				t.xs, t.volumes = append(t.xs, x), append(t.volumes, volume)
 			}
 			h.ask = h.ask || x.Codec == codec.Inline && (x.Skip > int64(len(x.Data)) || x.Size > int64(len(x.Data))-x.Skip)
@@ -224,13 +225,13 @@ func (t *tabler) addPlace(r *row, h how) error {
 	return t.put(h, at, 0, 0, 0)
 }
 
-// isShort reports whether a place has room for where a content of that size lies.
+// isShort reports whether an extent with all of a content of that size fits in a place.
 func (t *tabler) isShort(x *format.Extent, size int64) bool {
 	return x.Codec != codec.Inline && x.At == 0 && x.Size == size && x.Off < 1<<offBits && max(x.Len, x.Size, x.Skip) <= math.MaxUint32 &&
 		(x.Codec != codec.Raw || isPlain(x, size))
 }
 
-// codec is the number of a codec.
+// codec returns the number of a codec, or -1 for raw.
 func (t *tabler) codec(name string) int {
 	if name == codec.Raw {
 		return -1
@@ -275,7 +276,7 @@ func (t *tabler) put(h how, off, stored, length, skip int64) error {
 
 var zeros [tableBlock]byte
 
-// addLong writes a record of where a content lies, and returns where it is.
+// addLong writes a record of where a content lies, and returns its offset.
 func (t *tabler) addLong(size int64) (at int64, err error) {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(size))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(t.xs)))
@@ -367,7 +368,7 @@ func (t *tabler) write(w *binder, of Head, runs []sumRun) (tableHead, error) {
 	return h, err
 }
 
-// writeRuns writes where digests lie, and at last how many bytes there are of them.
+// writeRuns writes where the runs of digests lie, and finally their total size.
 func writeRuns(w io.Writer, runs []sumRun, all int64) error {
 	for _, r := range append(runs, sumRun{before: all}) {
 		b := binary.LittleEndian.AppendUint64(nil, uint64(r.before))
@@ -380,7 +381,7 @@ func writeRuns(w io.Writer, runs []sumRun, all int64) error {
 	return nil
 }
 
-// appendTableHead appends the head of a table, and what leads to it.
+// appendTableHead encodes the head of a table, followed by what leads to it.
 func appendTableHead(h tableHead) ([]byte, error) {
 	b, err := json.Marshal(h)
 	if err != nil {
@@ -392,7 +393,7 @@ func appendTableHead(h tableHead) ([]byte, error) {
 	return append(b, tableMagic...), nil
 }
 
-// A checker writes sections, and takes the checksum of each block.
+// A checker writes sections and computes the checksum of each block.
 type checker struct {
 	w    *binder
 	n    int // bytes in the block
@@ -413,7 +414,7 @@ func (c *checker) Write(b []byte) (int, error) {
 	return len(b), c.w.write(b)
 }
 
-// section writes one, and what is missing of its last block.
+// section writes a section and pads its last block.
 func (c *checker) section(at *section, write func(io.Writer) error) error {
 	at.Off = c.w.off
 	b := bufio.NewWriterSize(c, 64<<10)
@@ -428,7 +429,7 @@ func (c *checker) section(at *section, write func(io.Writer) error) error {
 	return err
 }
 
-// A column has a number of each row. It is empty while all of them are zeros.
+// A column has a number for each row. It is empty while all numbers are 0.
 type column struct {
 	spool
 	width int64
@@ -450,14 +451,14 @@ func (c *column) add(v uint64) error {
 	return c.write(b[:c.width])
 }
 
-// times are those of rows: nanoseconds since 1970, from the least one on, so that 0 is none.
+// times are the times of rows: nanoseconds since 1970, minus leastTime, so that 0 means no time.
 type times struct {
 	column
 	least, most int64 // in seconds
-	parts       bool  // of seconds
+	parts       bool  // some have fractions of a second
 }
 
-// leastTime is the first that has a number.
+// leastTime is the least time in nanoseconds since 1970. Times must be later.
 const leastTime = math.MinInt64
 
 // add adds the time of a row, and reports whether there is room for it.
@@ -474,15 +475,15 @@ func (c *times) add(t time.Time) (ok bool, err error) {
 	return true, c.column.add(uint64(t.UnixNano()) - 1<<63)
 }
 
-// short reports whether seconds in 4 bytes do.
+// short reports whether seconds in 4 bytes suffice.
 func (c *times) short() bool { return !c.parts && c.most-c.least <= math.MaxUint32 }
 
-// writeTo writes them as the table has them.
+// writeTo writes the times in the encoding of the table.
 func (c *times) writeTo(w io.Writer) error {
 	return c.spool.writeTo(&timeWriter{w: w, of: c})
 }
 
-// A timeWriter is given times as they are spooled.
+// A timeWriter converts times from the encoding of the spool.
 type timeWriter struct {
 	w    io.Writer
 	of   *times

@@ -23,8 +23,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A table is the table of an index that lies on a disk. It is mapped, or read block by
-// block where that cannot be. Whatever is wrong with it, the index goes on without.
+// A table is the table of an index on a disk. It is mapped, or if that fails, read block by block.
+// If it is damaged, the index works without it.
 type table struct {
 	tableHead
 	p      *pages
@@ -32,12 +32,12 @@ type table struct {
 
 	mu      sync.RWMutex // held by readers of the mapping
 	mapped  []byte
-	checked marks // of blocks of what is mapped that were compared
-	proven  marks // of runs of digests
+	checked marks // mapped blocks that were verified
+	proven  marks // runs of digests that were verified
 	lost    atomic.Bool
 }
 
-// marks are bits that several may set.
+// marks are bits that several goroutines may set.
 type marks []atomic.Uint32
 
 func newMarks(n int64) marks { return make(marks, n/32+1) }
@@ -75,7 +75,7 @@ func openTable(ctx context.Context, p *pages, of *Head, rows int64) (*table, err
 	return t, t.open(ctx)
 }
 
-// open maps it, if that can be, and has its checksums.
+// open maps the table if possible, and reads its checksums.
 func (t *table) open(ctx context.Context) error {
 	c := t.Sections.Checks
 	if file := t.p.obj.Can().File; file != nil {
@@ -100,14 +100,13 @@ func (t *table) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mapped != nil {
-		_ = sysfile.Unmap(t.mapped) // the process has it until it ends
+		_ = sysfile.Unmap(t.mapped) // if it fails, the mapping stays until the process ends
 		t.mapped, t.checked = nil, nil
 	}
 	t.lost.Store(true)
 }
 
-// sane reports whether a head is one of the index that it is in, which ends where the
-// head begins.
+// sane reports whether a head is valid for its index. end is where the head begins.
 func (h *tableHead) sane(of *Head, rows, end int64) bool {
 	s := &h.Sections
 	if h.Format != of.Format || h.View != of.View || h.Rows != rows || h.Chunk != of.Chunk || !slices.Equal(h.Volumes, of.Volumes) ||
@@ -171,14 +170,14 @@ func (t *table) bytes(ctx context.Context, s *section, off, n int64) ([]byte, er
 	return b[s.Off+off-at:][:n], nil
 }
 
-// maxSame is how many names with one hash are compared. There are only more if they were made so
-// on purpose, and the pages find those as fast as others.
+// maxSame is how many names with one hash are compared. More can only exist on purpose, and the
+// pages find those as fast as others.
 const maxSame = 64
 
 var errSame = errors.New("too many names with one hash")
 
-// find returns the number of the row that is called name, and its kind, if accept accepts it. If
-// there is none, row is -1.
+// find returns the row that is called name and is implied or not as wanted, with its how and its
+// place. If there is none, row is -1.
 func (t *table) find(ctx context.Context, name string, implied bool) (row int64, h *how, place []byte, err error) {
 	hash := crc32.ChecksumIEEE(unsafe.Slice(unsafe.StringData(name), len(name)))
 	slots, err := t.bytes(ctx, &t.Sections.Slots, 4*int64(uint64(hash)>>(32-t.Bits)), 8)
@@ -189,7 +188,7 @@ func (t *table) find(ctx context.Context, name string, implied bool) (row int64,
 	if lo > hi || hi > t.Rows {
 		return 0, nil, nil, t.p.fail(t.Sections.Slots.Off, errTable)
 	}
-	if hi-lo > maxSame { // names that were made so
+	if hi-lo > maxSame { // collisions made on purpose
 		lo += int64(sort.Search(int(hi-lo), func(i int) bool {
 			b, herr := t.bytes(ctx, &t.Sections.Hashes, (lo+int64(i))*hashLen, hashLen)
 			if err = errors.Join(err, herr); herr != nil {
@@ -275,7 +274,7 @@ func (t *table) lookup(ctx context.Context, x *Index, name string) (e format.Ent
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if t.mapped != nil {
-		// Reads would notice that the file changed; what is mapped does not.
+		// Reads would notice that the file changed; the mapping does not.
 		if _, err := t.p.obj.Can().File(ctx); err != nil {
 			return e, 0, false, t.p.fail(-1, err)
 		}
@@ -300,7 +299,7 @@ func (t *table) lookup(ctx context.Context, x *Index, name string) (e format.Ent
 	return e, row, plain, err
 }
 
-// entry makes an entry of what the table says of a row, if that is all there is.
+// entry returns the entry of a row. plain is false if the table does not have all of it.
 func (t *table) entry(ctx context.Context, x *Index, name string, row int64, h *how, place []byte) (e format.Entry, plain bool, err error) {
 	e = format.Entry{Name: name, Kind: h.kind}
 	if h.implied {
@@ -346,7 +345,8 @@ func (t *table) entry(ctx context.Context, x *Index, name string, row int64, h *
 	return e, true, nil
 }
 
-// column returns what a section of 4 bytes a row has of one; 0 if there is no such section.
+// column returns the value of a row in a section with 4 bytes per row, or 0 if there is no such
+// section.
 func (t *table) column(ctx context.Context, s *section, row int64) (int64, error) {
 	if s.Len == 0 {
 		return 0, nil
@@ -372,7 +372,7 @@ func (t *table) time(ctx context.Context, row int64) (time.Time, error) {
 	return time.Unix(0, int64(binary.LittleEndian.Uint64(b))).UTC(), nil
 }
 
-// digest returns the digest of a row, which is of a kind.
+// digest returns the digest of a row. kind is the number of its kind.
 func (t *table) digest(ctx context.Context, row int64, kind int) (d format.Digest, err error) {
 	b, err := t.bytes(ctx, &t.Sections.Sums, row/namesGroup*8, 8)
 	if err != nil {
@@ -397,7 +397,7 @@ func (t *table) digest(ctx context.Context, row int64, kind int) (d format.Diges
 	return format.Digest{Algo: t.Digests[kind].Algo, Sum: string(sum)}, err
 }
 
-// runAt is what the section of runs has of one.
+// runAt returns a run from the section of runs.
 func (t *table) runAt(ctx context.Context, i int64) (sumRun, error) {
 	b, err := t.bytes(ctx, &t.Sections.Runs, i*runLen, runLen)
 	if err != nil {
@@ -406,8 +406,8 @@ func (t *table) runAt(ctx context.Context, i int64) (sumRun, error) {
 	return sumRun{int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint32(b[16:])}, nil
 }
 
-// run finds the run that byte at of all digests lies in, and how long that is. Runs are of
-// much the same length: the first steps guess.
+// run returns the run that contains byte at of all digests, and its length. Runs have similar
+// lengths, so the first steps of the search interpolate.
 func (t *table) run(ctx context.Context, at int64) (i int64, r sumRun, long int64, err error) {
 	lo, hi := int64(0), t.Sections.Runs.Len/runLen-1
 	r, err = t.runAt(ctx, lo)
@@ -460,8 +460,8 @@ func (t *table) sum(ctx context.Context, at, n int64) ([]byte, error) {
 	return b[at-r.before:][:n], nil
 }
 
-// byTable is Lookup by the table. ok is false if the pages have to be asked, because of
-// what is wrong with the table or because there is none.
+// byTable is Lookup with the table. ok is false if the pages must be searched, because the table is
+// damaged or there is none.
 func (x *Index) byTable(ctx context.Context, name string) (e format.Entry, ok bool, err error) {
 	x.tableOnce.Do(func() {
 		if x.near {
@@ -481,7 +481,7 @@ func (x *Index) byTable(ctx context.Context, name string) (e format.Entry, ok bo
 		if f, err := x.row(ctx, row); err != nil || f.entry.Name == name && !f.mark.implied {
 			return f.entry, true, err
 		}
-		// One of the two is wrong about which row that is.
+		// The table and the pages disagree about the row.
 	case errors.Is(err, errSame):
 		return e, false, nil
 	case errors.Is(err, store.ErrChanged) || ctx.Err() != nil:

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// hashes are those of names, each with the number of its row in the lower half. They are
-// sorted in memory, and in runs on scratch if they are many.
+// hashes are the hashes of names, each with the number of its row in the lower half. They are
+// sorted in memory, and if there are many, in runs on scratch.
 type hashes struct {
 	scratch func() (sorter.Scratch, error)
 	mem     []uint64
@@ -50,7 +50,8 @@ func (h *hashes) add(v uint64) (err error) {
 	return nil
 }
 
-// sort sorts what is in memory by hashes: rows are added in their order, and stay in it.
+// sort sorts the hashes in memory. Rows with the same hash stay in the order in which they were
+// added.
 func (h *hashes) sort() {
 	const digit = 11
 	from, to := h.mem, make([]uint64, len(h.mem))
@@ -72,7 +73,8 @@ func (h *hashes) sort() {
 	h.mem = from
 }
 
-// sorted yields all of them, as often as it is called. Nothing can be added after that.
+// sorted yields all hashes in order. It may be called more than once. Nothing can be added after
+// that.
 func (h *hashes) sorted() iter.Seq2[uint64, error] {
 	return func(yield func(uint64, error) bool) {
 		h.sort()
@@ -129,8 +131,8 @@ func (h *hashes) writeTo(w io.Writer) error {
 	return nil
 }
 
-// writeSlots writes for each value of the highest bits of a hash how many entries are
-// before it, and at last how many there are.
+// writeSlots writes, for each value of the highest bits of a hash, how many entries are before it,
+// and finally the number of entries.
 func (h *hashes) writeSlots(w io.Writer, bits int) error {
 	var b []byte
 	slot, n := uint64(0), uint32(0)
@@ -157,9 +159,9 @@ func (h *hashes) writeSlots(w io.Writer, bits int) error {
 	return nil
 }
 
-// A hashReader goes through a run.
+// A hashReader reads a run.
 type hashReader struct {
-	mem      []uint64 // what is left of it in memory, or
+	mem      []uint64 // the rest of a run in memory, or
 	disk     sorter.Scratch
 	off, end int64
 	buf      []byte
@@ -188,7 +190,7 @@ func (r *hashReader) next() (bool, error) {
 	return true, nil
 }
 
-// hashRuns is a heap of runs by what they have next.
+// hashRuns is a heap of runs, ordered by their next hash.
 type hashRuns []*hashReader
 
 func (m hashRuns) Len() int           { return len(m) }
@@ -234,7 +236,7 @@ func (s *spool) Write(b []byte) (n int, err error) {
 	return len(b), nil
 }
 
-// reader returns all of it. Nothing can be added any more.
+// reader returns a reader of all bytes. Nothing can be added after that.
 func (s *spool) reader() (*bufio.Reader, error) {
 	if s.disk == nil {
 		return bufio.NewReader(bytes.NewReader(s.mem)), nil
@@ -246,7 +248,7 @@ func (s *spool) reader() (*bufio.Reader, error) {
 	return bufio.NewReaderSize(io.MultiReader(spilt, bytes.NewReader(s.mem)), spoolMemory), nil
 }
 
-// writeTo writes all of it to w. Nothing can be added any more.
+// writeTo writes all bytes to w. Nothing can be added after that.
 func (s *spool) writeTo(w io.Writer) error {
 	r, err := s.reader()
 	if err == nil {
@@ -255,7 +257,7 @@ func (s *spool) writeTo(w io.Writer) error {
 	return err
 }
 
-// drop forgets what it has.
+// drop discards all bytes.
 func (s *spool) drop() {
 	s.close()
 	s.mem, s.disk, s.n = nil, nil, 0

@@ -15,15 +15,15 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// Whoever lists pages reads several with one request: few at first, so that something
-// comes soon.
+// Listings read several pages with one request. The first requests are short, so that results come
+// soon.
 const (
 	firstRun = 64 << 10
 	longRun  = 1 << 20
 	// runRows is how many rows are decoded at once.
 	runRows = 8 * pageRows
-	// maxWindow is how many entries are looked for at once where the order of rows is
-	// not that of the archive.
+	// maxWindow is how many entries are looked up at once if the order of rows is not that of the
+	// archive.
 	firstWindow = 512
 	maxWindow   = 1 << windowBits
 )
@@ -86,8 +86,8 @@ func (x *Index) load(ctx context.Context, s *stretch) {
 	}
 }
 
-// walk calls each with the pages of a shelf that have rows [from, to), in order. A page
-// is used again when each has returned.
+// walk calls each with the pages of a shelf that have rows [from, to), in order. A page is reused
+// after each has returned.
 func (x *Index) walk(ctx context.Context, of *shelf, from, to int64, each func(*page) error) error {
 	return pipe.Ordered(ctx, x.stretches(ctx, of, from, to), x.workers, x.load, func(s *stretch) error {
 		for i, p := range s.pages {
@@ -116,7 +116,7 @@ func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	})
 }
 
-// tellRows tells the entries of rows [from, to) of a shelf as they are.
+// tellRows calls tell with the entries of rows [from, to) of a shelf.
 func (x *Index) tellRows(ctx context.Context, of *shelf, from, to int64, tell func(format.Entry) error) error {
 	return x.walk(ctx, of, from, to, func(p *page) error {
 		for i := range p.entries {
@@ -153,7 +153,7 @@ func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.E
 	})
 }
 
-// listed is the number in the listing of the first row whose rank is not less.
+// listed returns the number in the listing of the first row whose rank is not less than rank.
 func (x *Index) listed(ctx context.Context, rank uint32) (int64, error) {
 	steps, err := x.listing.findKey(ctx, binary.BigEndian.AppendUint32(nil, rank))
 	if err != nil || steps == nil {
@@ -201,7 +201,7 @@ func (x *Index) ordered(ctx context.Context, from int64) iter.Seq2[int64, error]
 	})
 }
 
-// A window is rows that are looked for at once.
+// A window is a set of rows that are looked up at once.
 type window struct {
 	want  []pick
 	found []format.Entry
@@ -247,7 +247,7 @@ func (x *Index) tellPicked(ctx context.Context, rows iter.Seq2[int64, error], te
 	}, func(*window) {})
 }
 
-// A pick is a row that is wanted, and in its lowest bits where in the window.
+// A pick is the number of a wanted row. Its lowest bits are the position in the window.
 type pick uint64
 
 const windowBits = 14
@@ -272,7 +272,7 @@ func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) err
 					return x.fail(g.refs[0].off, errRow)
 				}
 				e := p.entries[i]
-				if few { // else the names of a page stay for one of them
+				if few { // otherwise one name keeps all names of its page in memory
 					e.Name = strings.Clone(e.Name)
 					h := *e.Ref.(*handle)
 					e.Ref = &h
@@ -285,7 +285,7 @@ func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) err
 	})
 }
 
-// A group is rows that are wanted of a page, or of some that lie together.
+// A group is the wanted rows of a page, or of adjacent pages.
 type group struct {
 	refs []ref
 	want []pick
@@ -388,7 +388,8 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 	})
 }
 
-// behind is the first key after all those that begin with prefix, whose last byte is not 0xff.
+// behind returns the first key after all keys that begin with prefix. The last byte of prefix must
+// not be 0xff.
 func behind(prefix []byte) []byte {
 	b := slices.Clone(prefix)
 	b[len(b)-1]++

@@ -27,12 +27,12 @@ type Healed struct {
 	Fetched int64 // bytes from the other copy
 }
 
-// ErrNoProof says that there is no index that tells what is damaged.
+// ErrNoProof means that there is no index that shows what is damaged.
 var ErrNoProof = errors.New("no index with digests of pieces")
 
-// From plans the repair of the damaged pieces of an archive from a second copy of it, which
-// mirror has under mirrorName. s is read by an index with digests, which shows what is damaged
-// and proves what is fetched. The plan holds on to what was fetched until it is closed.
+// From plans the repair of the damaged pieces of an archive from a second copy of it, which mirror
+// has under mirrorName. s must have an index with digests, which show what is damaged and verify
+// what is fetched. The plan needs what was fetched until closer is closed.
 func From(ctx context.Context, s *content.Source, mirror store.Store, mirrorName string, m *meter.Meter) (_ format.Plan, sum Healed, closer io.Closer, err error) {
 	h := &healing{Store: s.Store, s: s, mirror: mirror, mirrorName: strings.TrimSuffix(mirrorName, "/"), fetched: map[string]*patches{}}
 	if x := s.Proof(); len(x.Objects) == 1 && x.Objects[0] == "" {
@@ -81,8 +81,8 @@ func (h *healing) damage(ctx context.Context, m *meter.Meter, sum *Healed) (want
 	return wanted, err
 }
 
-// heal fetches what mends pieces. The archive with what was fetched laid over it is read
-// as any other, to see whether that helps.
+// heal fetches the bytes that repair damaged pieces. It then reads each piece from the archive with
+// these bytes laid over it, to verify the repair.
 func (h *healing) heal(ctx context.Context, wanted []damagedPiece, sum *Healed) (plan format.Plan, err error) {
 	healed := h.s.Over(h)
 	defer healed.CloseObjects()
@@ -109,7 +109,7 @@ func (h *healing) heal(ctx context.Context, wanted []damagedPiece, sum *Healed) 
 	return plan, nil
 }
 
-// edits are the changes of one object.
+// edits returns the changes to one object.
 func (h *healing) edits(object string) (all []format.Edit) {
 	p := h.fetched[object]
 	if p == nil {
@@ -121,8 +121,8 @@ func (h *healing) edits(object string) (all []format.Edit) {
 	return all
 }
 
-// build writes the objects of an archive that is several: all of them, or in place
-// those that are changed.
+// build writes the objects of an archive that has several: all of them, or if inPlace only those
+// that change.
 func (h *healing) build(ctx context.Context, st store.Store, name string, inPlace bool) error {
 	own, to := strings.TrimSuffix(h.s.Name, "/"), strings.TrimSuffix(name, "/")
 	for info, err := range store.List(ctx, h.Store, own+"/") {
@@ -143,7 +143,7 @@ func (h *healing) build(ctx context.Context, st store.Store, name string, inPlac
 // block is how much is fetched at once.
 const block = 4 << 20
 
-// maxWanted is how many damaged pieces are mended: of 64 KiB, a quarter of a terabyte.
+// maxWanted is how many damaged pieces can be repaired: at 64 KiB each, a quarter of a terabyte.
 const maxWanted = 1 << 22
 
 type damagedPiece struct {
@@ -164,7 +164,7 @@ type patches struct {
 	ranges []patch // by off
 }
 
-// at is the first range that does not end before off.
+// at returns the index of the first range that ends after off.
 func (p *patches) at(off int64) int {
 	return sort.Search(len(p.ranges), func(i int) bool { return p.ranges[i].off+p.ranges[i].n > off })
 }
@@ -193,8 +193,8 @@ func (h *healing) Close() error {
 	return errors.Join(errs...)
 }
 
-// of returns the patches of an object of the archive. The other copy must have one that
-// is as long.
+// of returns the patches of an object of the archive. The other copy must have an object of the
+// same name and length.
 func (h *healing) of(ctx context.Context, object string) (*patches, error) {
 	if p := h.fetched[object]; p != nil {
 		return p, nil
@@ -236,7 +236,7 @@ func (h *healing) forget(from int64) {
 	}
 }
 
-// fetch gets what the stored bytes of a damaged piece should be.
+// fetch fetches the correct stored bytes of a damaged piece.
 func (h *healing) fetch(ctx context.Context, w damagedPiece) error {
 	if w.p.None {
 		return w.p
@@ -339,7 +339,7 @@ func (h *healing) copy(w io.Writer, r patch) error {
 	return err
 }
 
-// Can says that it is only read, so that nothing passes by what was fetched.
+// Can returns only abilities to read, so that nothing bypasses what was fetched.
 func (h *healing) Can() store.Abilities { return store.Abilities{} }
 
 // Open opens an object of the archive with what was fetched in its place.

@@ -16,8 +16,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Apply writes the archive called name, as repaired by plan, to a new object called out, which
-// may be in a different store. It appears whole or not at all.
+// Apply writes the archive called name, as repaired by plan, to a new object called out, which may
+// be in a different store. It appears complete or not at all.
 func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, outStore store.Store, out string) error {
 	if plan.Build != nil {
 		return build(ctx, plan, outStore, out, outStore == st && out == name)
@@ -70,8 +70,7 @@ func open(ctx context.Context, st store.Store, name string) (o store.Object, inf
 	return o, info, err
 }
 
-// copyAll copies the objects of an archive that is a folder. If there are none, why says
-// what is wrong.
+// copyAll copies the objects of an archive that is a folder. If there are none, it returns why.
 func copyAll(ctx context.Context, st store.Store, name string, outStore store.Store, out string, why error) error {
 	name = strings.TrimSuffix(name, "/")
 	var all []string

@@ -29,7 +29,7 @@ type stretch struct {
 	written bool
 }
 
-// NewPlanned makes one of edits to the object called name.
+// NewPlanned returns a Planned for the edits to the object called name.
 func NewPlanned(ctx context.Context, st store.Store, name string, plan format.Plan) (*Planned, error) {
 	size, err := sizeIn(ctx, st, name)
 	if err != nil {
@@ -68,10 +68,10 @@ func (p *Planned) add(n, from int64, written bool) {
 	}
 }
 
-// Close gives up what the edits wrote.
+// Close discards what the edits wrote.
 func (p *Planned) Close() error { return p.disk.Close() }
 
-// Can says that it is only read, so that nothing passes by the plan.
+// Can returns only abilities to read, so that nothing bypasses the plan.
 func (p *Planned) Can() store.Abilities { return store.Abilities{Address: p.Store.Can().Address} }
 
 // Open opens an object as it will be.

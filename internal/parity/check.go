@@ -40,17 +40,17 @@ func (g *Guard) Where(r Report) (object string, off int64) {
 	return p.name, off - p.from
 }
 
-// Size is a Report of nothing that was looked at.
+// Size returns a Report with nothing checked.
 func (g *Guard) Size() Report {
 	return Report{Block: g.f.h.block, Blocks: g.f.h.blocks, ParityHad: int64(g.f.h.parity)}
 }
 
-// Beyond is how many blocks are damaged beyond the parity.
+// Beyond is the number of damaged blocks that cannot be healed.
 func (r Report) Beyond() int64 { return r.Damaged - r.Healed }
 
-// Check reads the blocks of the archive that the guard was bound to, and all of the parity file.
-// If that is one file of a set, the others are read only if it is damaged. With heal it computes
-// all blocks that it can, which Store then has.
+// Check reads the blocks of the archive that the guard was bound to, and all of the parity file. If
+// the archive is one file of a set, the other files are read only if it is damaged. With heal it
+// computes all blocks that it can, and Store then uses them.
 func (g *Guard) Check(ctx context.Context, heal bool, m *meter.Meter) (r Report, err error) {
 	h := g.f.h
 	r = g.Size()
@@ -96,7 +96,7 @@ func (g *Guard) Check(ctx context.Context, heal bool, m *meter.Meter) (r Report,
 		r.Spare = max(0, min(r.Spare, int64(left-c.need[group])))
 	}
 	r.Share = min(1, float64(r.Spare)*float64(h.groups)/float64(h.blocks))
-	// A block that is healed may be the one that its neighbours, or its group, lack.
+	// A healed block may be the last one that its neighbours, or its group, need.
 	for more := r.Damaged > 0; more && r.Beyond() > 0; {
 		if more, err = c.cure(ctx); err != nil {
 			return r, err
@@ -121,10 +121,10 @@ type checking struct {
 	g          *Guard
 	heal       bool
 	r          *Report
-	left, need []int32 // of each group: parity that is there, blocks that are damaged
+	left, need []int32 // of each group: usable parity blocks, damaged blocks
 }
 
-// look finds what is damaged of a run of blocks.
+// look finds the damaged blocks in a range.
 func (c *checking) look(ctx context.Context, first, end int64, m *meter.Meter) error {
 	g := c.g
 	return g.sweep(ctx, first, end, 1, func(block int64, b []byte, err error) error {
@@ -142,8 +142,8 @@ func (c *checking) look(ctx context.Context, first, end int64, m *meter.Meter) e
 	})
 }
 
-// shortened counts a block of each object that is too short though all of its blocks are
-// there: it ends as others begin.
+// shortened counts one block for each object that is too short but has no damaged block. This
+// happens if its content repeats.
 func (c *checking) shortened() error {
 	for _, p := range c.g.objs {
 		if !p.own || p.obj == nil || p.there == p.Size {
@@ -164,8 +164,8 @@ func (c *checking) shortened() error {
 	return nil
 }
 
-// cure heals what its neighbours heal, and then what its group heals, and reports whether
-// anything was. Without heal it finds out what would be.
+// cure heals blocks by their neighbours, then by their groups, and reports whether it healed any.
+// Without heal it only determines which blocks can be healed.
 func (c *checking) cure(ctx context.Context) (more bool, err error) {
 	g, h := c.g, &c.g.f.h
 	done := func(block int64) error {
@@ -219,7 +219,7 @@ func (c *checking) cure(ctx context.Context) (more bool, err error) {
 			lost, err := g.isLost(block)
 			if _, healed := g.healed[block]; err == nil && lost && !healed {
 				if err = errLost; !c.heal {
-					_, err = g.f.digest(ctx, block) // without its digest, the block cannot be judged
+					_, err = g.f.digest(ctx, block) // it cannot be verified without its digest
 				}
 			}
 			if err == nil && lost {
@@ -233,7 +233,7 @@ func (c *checking) cure(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// mark notes that a block is lost, or not.
+// mark records whether a block is lost.
 func (g *Guard) mark(block int64, lost bool) error {
 	var b [1]byte
 	err := g.lost.read(b[:], block/8)

@@ -9,31 +9,31 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A coder computes the parity of blocks as they come, group by group, a run of blocks of
-// all groups at a time. A run of a group is as many blocks as the order of its code.
+// A coder computes the parity of blocks as they arrive. It works on one run of each group at a
+// time. A run has as many blocks as the order of the code.
 type coder struct {
 	block  int
 	groups int64
 	order  int
 
 	run    int64 // that is being filled
-	filled []int // of each group: where the last block of the run is, plus one
+	filled []int // for each group: the slot of the last block in the run, plus one
 	code   *gf16.Encoder
 	ready  int64  // the run that code is prepared for, plus one
-	near   bool   // rooms are in memory, where the run is piece by piece of all blocks
-	done   []bool // of the run, if there is one group, what came together
+	near   bool   // the rooms are in memory, and band is ordered by piece, then by block
+	done   []bool // if there is one group: the parts of the run that addTogether stored
 	tile   []byte
-	band   room // the run, group by group
-	sums   room // what the runs add up to: group by group, piece by piece
+	band   room // the current run, ordered by group
+	sums   room // sums of the runs, ordered by group, then by piece
 	works  sync.Pool
 	window *window // nil if whole runs are held
 }
 
-// A window is what is held of the runs of two groups: as many consecutive blocks as one run
-// has. A run is added in parts then, which takes longer, but all is in memory.
+// A window holds part of the runs of two groups: as many consecutive blocks as one run has. Runs
+// are then added in parts. This takes longer, but everything stays in memory.
 type window struct {
 	number   int64
-	from, to int64 // blocks of it that are there
+	from, to int64 // range of its blocks that are present
 }
 
 func newCoder(block int, groups int64, order int) *coder {
@@ -44,17 +44,18 @@ func newCoder(block int, groups int64, order int) *coder {
 	return c
 }
 
-// holdMost is how many bytes are held of archives that would need the disk else.
+// holdMost is the memory limit for archives that would otherwise need the disk.
 const holdMost = 88 << 20
 
-// hold makes c hold all in memory if it can.
+// hold makes c keep everything in memory if it fits.
 func (c *coder) hold() {
 	if c.groups == 2 && c.order > 1 && !c.near && 3*c.chunk() <= holdMost {
 		c.window, c.sums.limit = &window{}, 2*sumMemory
 	}
 }
 
-// addToWindow is add of blocks that come in their order.
+// addToWindow adds a block to the window. It flushes the window first if the block does not belong
+// there or does not follow the previous one.
 func (c *coder) addToWindow(ctx context.Context, i int64, b []byte) error {
 	w, order := c.window, int64(c.order)
 	if i/order != w.number || i%order != w.to {
@@ -83,7 +84,7 @@ func (c *coder) flushWindow(ctx context.Context) error {
 		return nil
 	}
 	c.prepare(w.number / 2)
-	first := int(w.number%2) * rows // of the run's blocks
+	first := int(w.number%2) * rows // index in the run of the window's first row
 	for group := range int64(2) {
 		lo, hi := int((w.from-group+1)/2), int((w.to-group+1)/2)
 		if lo >= hi {
@@ -112,11 +113,11 @@ func (c *coder) close() {
 	c.sums.close()
 }
 
-// chunk is how many bytes a run of one group has.
+// chunk is the size in bytes of a run of one group.
 func (c *coder) chunk() int64 { return int64(c.order) * int64(c.block) }
 
-// add puts block number i where it belongs. Those of a run come before those of later
-// ones, and those of a group without a gap.
+// add adds block number i. The blocks of a run must come before those of later runs, and those of a
+// group without gaps.
 func (c *coder) add(ctx context.Context, i int64, b []byte) error {
 	if c.window != nil {
 		return c.addToWindow(ctx, i, b)
@@ -136,7 +137,8 @@ func (c *coder) add(ctx context.Context, i int64, b []byte) error {
 	return nil
 }
 
-// slot finds the place in the run of n of a group's blocks.
+// slot returns the slot in the run for n blocks of a group. at is the number of the first block in
+// its group. slot flushes the previous run if necessary.
 func (c *coder) slot(ctx context.Context, group, at int64, n int) (int, error) {
 	if run := at / int64(c.order); run != c.run {
 		if err := c.flush(ctx); err != nil {
@@ -149,8 +151,8 @@ func (c *coder) slot(ctx context.Context, group, at int64, n int) (int, error) {
 	return slot, c.band.reserve(c.groups * c.chunk())
 }
 
-// together is how many blocks can be added at once: what is done with them first is done while
-// they are put where they belong.
+// together is the number of blocks that are added at once. addTogether does the first steps of the
+// transform while it stores them.
 func (c *coder) together() int {
 	if c.near && c.groups == 1 && c.order >= gf16.Together {
 		return gf16.Together
@@ -204,7 +206,7 @@ func (c *coder) flush(ctx context.Context) error {
 	return nil
 }
 
-// sum adds n blocks of the run of a group.
+// sum adds the first n blocks of the run of a group to the sums.
 func (c *coder) sum(ctx context.Context, group int64, n int) error {
 	length := int64(n) * int64(c.block)
 	if c.near {
@@ -233,15 +235,15 @@ func (c *coder) sum(ctx context.Context, group int64, n int) error {
 	})
 }
 
-// workers is how many pieces are worked on at once: half as many as there are processors. With
-// all of them a quarter more processor time saves a tenth of the time.
+// workers is the number of pieces processed at once: half the number of processors. Using all of
+// them would cost a quarter more processor time and save only a tenth of the time.
 func workers() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
-// lendMost is how much of the sums is in memory at once where they are on the disk.
+// lendMost is how many bytes of the sums are in memory at a time if they are on disk.
 const lendMost = 8 << 20
 
-// eachPiece calls do with the sums of each piece of a group's blocks, several at a time,
-// and keeps what it makes of them.
+// eachPiece calls do with the sums of each piece of a group's blocks, several at a time, and stores
+// the results.
 func (c *coder) eachPiece(ctx context.Context, group int64, do func(t int, sum []byte)) error {
 	if err := c.sums.reserve(c.groups * c.chunk()); err != nil {
 		return err
@@ -290,7 +292,7 @@ func (c *coder) finish(ctx context.Context, n int) error {
 	return nil
 }
 
-// parity reads a block of parity of a group, after finish.
+// parity reads parity block i of a group. It must follow finish.
 func (c *coder) parity(group int64, i int, b []byte) error {
 	at := group*c.chunk() + int64(i)*gf16.Width
 	for t := 0; t < c.block; t += gf16.Width {

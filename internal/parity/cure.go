@@ -10,16 +10,16 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// A cure computes what is lost of one group.
+// A cure computes the lost blocks of one group.
 type cure struct {
 	s     shape
 	group int64
 	block int
-	have  []bool // of the data, then of the parity
+	have  []bool // which blocks are present: data, then parity
 	lost  int
-	kept  room // what is there
+	kept  room // the blocks that are present
 	rows  int
-	row   []int32 // where it is in kept
+	row   []int32 // of each block: its row in kept
 }
 
 func (c *cure) init(s shape, group int64, block int) {
@@ -30,17 +30,18 @@ func (c *cure) init(s shape, group int64, block int) {
 
 func (c *cure) close() { c.kept.close() }
 
-// keep notes that a block is there.
+// keep stores block i, which is present.
 func (c *cure) keep(i int, b []byte) error {
 	c.have[i], c.row[i] = true, int32(c.rows)
-	// Piece by piece of all blocks would be faster to read, and slower to write.
+	// Ordering kept by piece would be faster to read and slower to write.
 	err := c.kept.write(b, int64(c.rows)*int64(c.block))
 	c.rows++
 	return err
 }
 
-// gather takes the blocks of the group, which data yields in their order, and as much parity
-// as is needed for those that are lost: both say errLost of those.
+// gather stores the blocks of the group, which data yields in order, and as many parity blocks as
+// blocks are lost. data and parity report errLost for a lost block. gather returns errLost if there
+// is not enough parity.
 func (c *cure) gather(ctx context.Context, data func(do func(b []byte, err error) error) error, parity func(i int64, b []byte) error, workers int) error {
 	n, i := c.s.inGroup(c.group), 0
 	err := data(func(b []byte, err error) error {
@@ -91,7 +92,7 @@ func (c *cure) gather(ctx context.Context, data func(do func(b []byte, err error
 	return nil
 }
 
-// solve computes the blocks that are lost, and hands on pieces of them.
+// solve computes the lost blocks and passes them to write piece by piece.
 func (c *cure) solve(ctx context.Context, write func(i int64, at int, b []byte) error) error {
 	if c.lost == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/zeebo/blake3"
 )
 
-// An Object is one of those that are protected together.
+// An Object is one of the objects that are protected together.
 type Object struct {
 	// Name is empty for an archive that is one object. For an object of an archive that is a
 	// folder it begins with a slash. Otherwise it is a name beside the parity file.
@@ -25,7 +25,7 @@ type Object struct {
 	Version  string    `json:"version,omitempty"`
 }
 
-// about is the end of the directory.
+// about describes the archive. It is at the end of the directory.
 type about struct {
 	Loss    float64 `json:"loss"`
 	Objects objects `json:"objects"`
@@ -33,8 +33,8 @@ type about struct {
 
 type objects []Object
 
-// UnmarshalJSON takes one object after the other, so that none takes more memory than it has
-// text, as many that are empty would.
+// UnmarshalJSON decodes one object at a time. It rejects duplicate names, because many empty
+// objects would take far more memory than text.
 func (all *objects) UnmarshalJSON(b []byte) error {
 	names := map[string]bool{}
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -55,8 +55,8 @@ func (all *objects) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// An Encoder computes the parity of an archive whose bytes are written to it, once and in
-// their order. It belongs to one goroutine.
+// An Encoder computes the parity of an archive. The archive's bytes are written to it once, in
+// order. It is for one goroutine only.
 type Encoder struct {
 	ctx  context.Context
 	g    geometry
@@ -64,26 +64,26 @@ type Encoder struct {
 	size int64 // bytes that were written
 	next int64 // block that comes next
 
-	together int    // so many blocks are added at once
-	open     []byte // those that are not all there yet
+	together int    // number of blocks that are added at once
+	open     []byte // blocks that are not complete yet
 	fill     int
 	head     room  // the first blocks, which can be changed until the end
-	held     int64 // of them
+	held     int64 // number of blocks in head
 	code     *coder
-	near     []byte // the sum of the neighbours that come
+	near     []byte // sum of the current neighbours
 	nears    room
 	sums     room // digests
-	grows    bool // there is to be enough for an archive that becomes longer
+	grows    bool // the parity must suffice for an archive that grows
 	err      error
 }
 
-// headLen is how many bytes of the beginning are held, because writers of archives come
-// back to them. Zeros that go on from there are held, too: they are room for what a writer
-// knows only in the end.
+// headLen is how many bytes of the beginning are held, because archive writers come back to change
+// them. Zeros that follow them are held, too: they reserve space for what the writer knows only at
+// the end.
 const headLen = 1 << 20
 
-// NewEncoder returns an encoder for about expect bytes, of which any share loss may be lost. It
-// fails later if far more bytes come.
+// NewEncoder returns an encoder for about expect bytes. The parity survives the loss of any share
+// loss of them. Finish returns ErrTooMuch if far more bytes were written.
 func NewEncoder(ctx context.Context, expect int64, loss float64) (*Encoder, error) {
 	g, err := plan(expect, loss)
 	if err != nil {
@@ -105,7 +105,7 @@ func newEncoder(ctx context.Context, g geometry, loss float64) *Encoder {
 // Summary says how the archive is divided, after Finish.
 func (e *Encoder) Summary() Summary { return e.g.summary(e.size) }
 
-// Close gives up what the encoder holds.
+// Close releases the resources of the encoder.
 func (e *Encoder) Close() {
 	e.code.close()
 	e.head.close()
@@ -120,7 +120,7 @@ var ErrTooMuch = errors.New("the archive is longer than expected")
 // Write takes the next bytes.
 func (e *Encoder) Write(p []byte) (n int, err error) {
 	for n < len(p) && e.err == nil {
-		// As many blocks as are added together, or the rest of them.
+		// Up to the end of the blocks that are added together.
 		most := (e.together - int(e.next%int64(e.together))) * e.g.block
 		if e.fill == 0 && len(p)-n >= most {
 			e.err = e.take(p[n : n+most])
@@ -138,8 +138,8 @@ func (e *Encoder) Write(p []byte) (n int, err error) {
 	return n, e.err
 }
 
-// Patch changes bytes that were written. It reports false if it cannot: they are neither
-// among the first nor the last.
+// Patch changes bytes that were written. It returns false if it cannot: they are neither in the
+// first blocks nor in the last ones.
 func (e *Encoder) Patch(p []byte, off int64) bool {
 	if off < 0 || off+int64(len(p)) > e.size || e.err != nil {
 		return false
@@ -162,7 +162,7 @@ func (e *Encoder) Patch(p []byte, off int64) bool {
 	return true
 }
 
-// Rewind takes back what was written from a place on. It reports false if it cannot.
+// Rewind discards the bytes from offset to. It returns false if it cannot.
 func (e *Encoder) Rewind(to int64) bool {
 	open := e.size - int64(e.fill)
 	if to < 0 || to < open && e.next > e.held || to > e.size || e.err != nil {
@@ -209,7 +209,7 @@ func (e *Encoder) add(b []byte) error {
 	if at := i * int64(e.g.block); i == e.held && (at < headLen || allZeros(b)) {
 		e.held++
 		if at >= e.head.size && allZeros(b) {
-			return nil // what was not written are zeros
+			return nil // unwritten bytes read as zeros
 		}
 		return e.head.write(b, at)
 	}
@@ -247,7 +247,7 @@ func (e *Encoder) keepDigest(i int64, b []byte) error {
 	return e.sums.write(d[:], i*digestLen)
 }
 
-// finish takes what is left and computes the parity.
+// finish adds the remaining bytes and computes the parity.
 func (e *Encoder) finish() error {
 	if e.err != nil {
 		return e.err
@@ -278,7 +278,7 @@ func (e *Encoder) finish() error {
 			return err
 		}
 	}
-	// The blocks of the beginning are added to the sums.
+	// Add the held blocks of the beginning.
 	if err := e.code.flush(e.ctx); err != nil {
 		return err
 	}
@@ -320,7 +320,7 @@ func (e *Encoder) Finish(to io.Writer, objects []Object) (err error) {
 	return e.write(to, objects)
 }
 
-// write writes the parity file when the parity is computed.
+// write writes the parity file. It must follow finish.
 func (e *Encoder) write(to io.Writer, objects []Object) error {
 	text, err := json.Marshal(about{e.loss, objects})
 	if err == nil && len(text) > maxNames {
@@ -329,7 +329,7 @@ func (e *Encoder) write(to io.Writer, objects []Object) error {
 	if err != nil {
 		return err
 	}
-	// The directory: digests, what it is, and zeros.
+	// The directory consists of the digests, the description and zeros.
 	g := &e.g
 	length := g.blocks*digestLen + int64(len(text))
 	g.directory = (length + int64(g.block) - 1) / int64(g.block)

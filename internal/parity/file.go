@@ -18,33 +18,33 @@ import (
 
 // A File is an open parity file. Its damaged parts are not used.
 type File struct {
-	// At says where it is.
+	// At is its name or address.
 	At string
 	// Loss is the requested share.
 	Loss float64
-	// Objects are what it protects, in their order.
+	// Objects are the protected objects, in order.
 	Objects []Object
-	// Total is how many bytes these have.
+	// Total is their total size.
 	Total int64
 
 	obj    store.Object
 	h      header
-	shifts []int64 // of records from where they should be
+	shifts []int64 // distances that records may be from where they should be
 
 	mu        sync.Mutex
-	directory map[int64][]byte // some of its records
-	computed  map[int64]error  // of its groups: nil or errLost
-	whole     room             // what was computed
+	directory map[int64][]byte // cached directory records
+	computed  map[int64]error  // directory groups that were computed: nil or errLost
+	whole     room             // directory records that were computed
 }
 
 // errLost means that a record of the parity file is not there or is damaged.
 var errLost = errors.New("a part of the parity file is damaged")
 
-// tailLen is how much of the end is read at once: of most, all that is needed to know what
-// there is.
+// tailLen is how many bytes at the end are read at once. For most files that is all that Open
+// needs.
 const tailLen = 128 << 10
 
-// Open opens the parity file called name in st. shown is how people know it.
+// Open opens the parity file called name in st. shown is used as At.
 func Open(ctx context.Context, st store.Store, name, shown string) (*File, error) {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -61,7 +61,7 @@ func Open(ctx context.Context, st store.Store, name, shown string) (*File, error
 // Summary says how the archive is divided.
 func (f *File) Summary() Summary { return f.h.summary(f.Total) }
 
-// Size is how long the file is if all of it is there.
+// Size is the length of the file if nothing is missing.
 func (f *File) Size() int64 { return f.h.size() }
 
 // Close ends the use of the file.
@@ -72,15 +72,15 @@ func (f *File) Close() error {
 	return f.obj.Close()
 }
 
-// corrupt is an error about the parity file.
+// corrupt returns an error about the parity file.
 func (f *File) corrupt(off int64, text string, args ...any) error {
 	return &format.CorruptError{Format: "parity", Problem: format.Problem{
 		Code: format.BadData, Severity: format.Error, Volume: f.At, Off: off, Message: fmt.Sprintf(text, args...),
 	}}
 }
 
-// mostLost is the part of a parity file without which the rest is of no use: less is left of
-// it than the sums of neighbours and the directory take.
+// mostLost limits how much of the file may be missing. A file with less than 1/mostLost of its
+// bytes is of no use: that is less than the neighbour sums and the directory take.
 const mostLost = 256
 
 func (f *File) open(ctx context.Context) error {
@@ -100,7 +100,7 @@ func (f *File) open(ctx context.Context) error {
 	if err := f.find(ctx, info.Size, tail); err != nil {
 		return err
 	}
-	// All that is allocated for what a header says is in proportion to the file.
+	// This keeps what is allocated because of a header in proportion to the file.
 	if f.h.size()/mostLost > info.Size {
 		return f.corrupt(0, "only %d of %d bytes are left: too few", info.Size, f.h.size())
 	}
@@ -114,7 +114,7 @@ func (f *File) open(ctx context.Context) error {
 // mostPlaces is how many parts of a long file are searched for a record.
 const mostPlaces = 32
 
-// find finds a record that is whole, and with it the geometry.
+// find finds an intact record and sets f.h from it.
 func (f *File) find(ctx context.Context, size int64, tail []byte) error {
 	h, err := parse(tail[max(0, len(tail)-headerLen):])
 	if f.h = h; err == nil {
@@ -130,9 +130,8 @@ func (f *File) find(ctx context.Context, size int64, tail []byte) error {
 	} else if bytes.HasPrefix(head, []byte(magic)) {
 		err = herr
 	}
-	// Both ends are damaged: any record will do. Those of a parity file do not overlap, so
-	// that no more is looked at than it has bytes. A long file is looked at here and there: it
-	// may be anything.
+	// Both ends are damaged, so any record will do. Records do not overlap, so the search parses at
+	// most as many bytes as the file has. A long file, which may be anything, is only sampled.
 	const most = headerLen + maxBlock
 	step := max(most, size/mostPlaces)
 	b := make([]byte, min(2*most, size))
@@ -190,7 +189,7 @@ func (f *File) record(ctx context.Context, k kind, number int64, b []byte) ([]by
 	return nil, errLost
 }
 
-// each calls do for each record of a kind, and says whether it is there.
+// each calls do for each record of a kind. there is false if the record is missing or damaged.
 func (f *File) each(ctx context.Context, k kind, do func(number int64, there bool)) error {
 	stride, count := f.h.stride(), f.h.count(k)
 	run := make([]byte, max(1, min(count, sweepLen/stride))*stride)
@@ -253,8 +252,8 @@ func (f *File) piece(ctx context.Context, i int64) ([]byte, error) {
 	return b, nil
 }
 
-// recover reads a record of the directory that is lost: all of its group that are lost are
-// computed. mu is held.
+// recover reads a lost record of the directory. It computes all lost records of the group. mu is
+// held.
 func (f *File) recover(ctx context.Context, i int64, b []byte) error {
 	in := f.h.inDirectory()
 	group := i % in.groups
@@ -299,7 +298,7 @@ func (f *File) compute(ctx context.Context, in shape, group int64) error {
 	return c.solve(ctx, func(i int64, at int, b []byte) error { return f.whole.write(b, i*int64(f.h.block)+int64(at)) })
 }
 
-// about reads what the archive is.
+// about reads the description of the archive.
 func (f *File) about(ctx context.Context) error {
 	var a about
 	text := f.h.blocks * digestLen
@@ -323,7 +322,7 @@ func (f *File) about(ctx context.Context) error {
 	return nil
 }
 
-// plainName reports whether an object may have a name: it leads nowhere else.
+// plainName reports whether an object may have this name. It must not point outside the archive.
 func plainName(name string) bool {
 	rest := strings.TrimPrefix(name, "/")
 	return name == "" || fs.ValidPath(rest) && rest != "." && (rest != name || !strings.Contains(name, "/"))
@@ -352,7 +351,7 @@ func (r *pieces) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// digest returns the digest of a block; errLost if that is damaged.
+// digest returns the digest of a block, or errLost if the digest is damaged.
 func (f *File) digest(ctx context.Context, i int64) (uint64, error) {
 	at := i * digestLen
 	b, err := f.piece(ctx, at/int64(f.h.block))

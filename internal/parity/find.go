@@ -8,7 +8,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// None as an address looks for no parity.
+// None as the address means that no parity is to be used.
 const None = "none"
 
 // Seek finds the parity of the archive called name in st and binds it: the file at an address, or
@@ -25,7 +25,7 @@ func Seek(ctx context.Context, st store.Store, name, at string) (*Guard, error) 
 	return g, err
 }
 
-// Locate is Seek that reads nothing of the archive: from afar it takes one round.
+// Locate is like Seek but does not read the archive, which saves requests to a remote store.
 func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error) {
 	if at == None {
 		return nil, nil
@@ -52,7 +52,7 @@ func Locate(ctx context.Context, st store.Store, name, at string) (*Guard, error
 	return nil, nil
 }
 
-// errOther says that parity is of other files.
+// errOther means that the parity belongs to other files.
 var errOther = errors.New("it protects other files")
 
 // ofSet reports whether the objects are files beside the parity, by their names.

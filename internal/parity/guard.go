@@ -17,22 +17,22 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Guard checks the blocks of the archive that is there, and heals them.
+// A Guard checks the blocks of an archive and heals them.
 type Guard struct {
 	f    *File
 	st   store.Store
 	objs []*part
 
 	// Suits is an error that says why the archive is not the one that the parity file belongs to.
-	// It is nil if it is, apart from damage.
+	// It is nil if the archive is that one, even if damaged.
 	Suits error
-	// Same reports that, as far as is known without reading it, the archive was not written
-	// since. If it is false, a difference may be damage or a change by a user.
+	// Same reports whether the archive is unchanged as far as its size, time and version show. If
+	// it is false, a difference may be damage or a change by a user.
 	Same bool
 	// OnHeal, if it is not nil, is called once, when the first block is healed.
 	OnHeal func(by string)
 
-	anyShort bool // an object has less than it had
+	anyShort bool // an object is shorter than it was
 	looked   sync.Once
 
 	mu     sync.Mutex
@@ -40,35 +40,35 @@ type Guard struct {
 	healed map[int64]int64 // where healed blocks are in kept
 	kept   room
 	given  map[int64]error // groups that cannot be healed
-	lost   room            // a bit a block, for those that Check has found to be beyond healing
+	lost   room            // one bit per block, set if Check found it to be beyond healing
 }
 
-// A part is one of the objects that are protected.
+// A part is one of the protected objects.
 type part struct {
 	Object
 	name string // in the store
-	from int64  // of the archive's bytes
+	from int64  // offset in the archive
 
 	brief bool         // it is opened for each read
 	obj   store.Object // nil if it is lost
 	there int64        // how many bytes it has
-	same  bool         // as far as is known without reading it, it is what it was
+	same  bool         // it is unchanged, as far as its size, time and version show
 	own   bool         // it belongs to the archive that the guard was bound to, not to another file of a set
 
-	// turned counts the blocks that are right if the object, which is too short, has lost its
-	// beginning, less those that are if it has lost its end.
+	// turned is used if the object is too short. It is the number of blocks that match if the
+	// object has lost its beginning, minus those that match if it has lost its end.
 	turned atomic.Int64
 }
 
-// maxOpen is how many objects are held open. A folder may have more of them than a process
-// may have files.
+// maxOpen is the number of objects that are kept open. A folder may have more objects than a
+// process may have open files.
 const maxOpen = 64
 
 // shifted reports whether an object has lost its beginning.
 func (p *part) shifted() bool { return p.turned.Load() > 0 }
 
-// bind binds f to what is called name in st, or lies beside it. The guard closes f; so does
-// bind if it fails.
+// bind binds f to the archive called name in st, and to the rest of its set. The guard closes f; so
+// does bind if it fails.
 func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, error) {
 	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}}
 	g.kept.limit, g.lost.limit = sumMemory, sumMemory
@@ -120,7 +120,7 @@ func (p *part) open(ctx context.Context, st store.Store) error {
 	return nil
 }
 
-// sameTime compares times as they are known: some stores know seconds.
+// sameTime compares modification times. Some stores only know seconds.
 func sameTime(p *part, info store.Info) bool {
 	return p.Modified.Equal(info.ModTime) || info.ModTime.Nanosecond() == 0 && p.Modified.Unix() == info.ModTime.Unix()
 }
@@ -158,8 +158,8 @@ func (g *Guard) compare() {
 	}
 }
 
-// Look looks at some blocks of the archive, once, and returns Suits. Who comes by Locate does
-// so before anything that was computed counts.
+// Look checks some blocks of the archive on the first call and returns Suits. After Locate it must
+// be called before computed blocks are used.
 func (g *Guard) Look(ctx context.Context) error {
 	var err error
 	g.looked.Do(func() { err = g.look(ctx) })
@@ -169,7 +169,7 @@ func (g *Guard) Look(ctx context.Context) error {
 // look compares some blocks of an archive with their digests. A damaged or copied archive suits
 // the parity if most of its blocks do. One of the same length and time may still differ.
 func (g *Guard) look(ctx context.Context) error {
-	if g.Suits != nil || g.Same && !g.st.Can().Near { // what a server calls a version is one
+	if g.Suits != nil || g.Same && !g.st.Can().Near { // a server's version is reliable
 		return nil
 	}
 	there := int64(0)
@@ -178,7 +178,7 @@ func (g *Guard) look(ctx context.Context) error {
 	}
 	var places []int64
 	for i := range int64(samples) {
-		// Of the blocks that are there, evenly.
+		// Evenly over the bytes that are present.
 		at := there * (2*i + 1) / (2 * samples)
 		for _, p := range g.objs {
 			if n := min(p.there, p.Size); at >= n {
@@ -206,13 +206,13 @@ func (g *Guard) look(ctx context.Context) error {
 	return err
 }
 
-// at finds the part that has a byte of the archive.
+// at returns the index of the object that contains a byte of the archive.
 func (g *Guard) at(off int64) int {
 	return sort.Search(len(g.objs), func(i int) bool { return g.objs[i].from+g.objs[i].Size > off })
 }
 
-// read fills b with the bytes of the archive from off on. With shifted, objects that are too
-// short have lost their beginning, not their end. Bytes after the end are zeros.
+// read fills b with the bytes of the archive from offset off. With shifted it assumes that objects
+// that are too short have lost their beginning, not their end. Bytes after the end are zeros.
 func (g *Guard) read(ctx context.Context, b []byte, off int64, shifted bool) error {
 	for i := g.at(off); len(b) > 0; i++ {
 		if i >= len(g.objs) {
@@ -242,8 +242,8 @@ func (g *Guard) read(ctx context.Context, b []byte, off int64, shifted bool) err
 	return nil
 }
 
-// right returns nil if b is what the block was, and errLost if it is not. If the block's digest
-// is lost, it cannot tell, and returns the error of the digest.
+// right returns nil if b matches the digest of the block. It returns errLost if it does not, or if
+// the digest is lost.
 func (g *Guard) right(ctx context.Context, block int64, b []byte) error {
 	d, err := g.f.digest(ctx, block)
 	if err == nil && d != digestOf(b) {
@@ -274,7 +274,7 @@ func (g *Guard) raw(ctx context.Context, block int64, b []byte) error {
 	return err
 }
 
-// turn counts a block for the objects in a range that are too short.
+// turn adds by to turned for each object in a range that is too short.
 func (g *Guard) turn(off, n, by int64) {
 	if !g.anyShort {
 		return
@@ -286,7 +286,7 @@ func (g *Guard) turn(off, n, by int64) {
 	}
 }
 
-// short reports whether a range has a part of an object that is too short.
+// short reports whether a range overlaps an object that is too short.
 func (g *Guard) short(off, n int64) bool {
 	for i := g.at(off); i < len(g.objs) && g.objs[i].from < off+n; i++ {
 		if p := g.objs[i]; p.obj != nil && p.there < p.Size {
@@ -313,7 +313,7 @@ func (g *Guard) get(ctx context.Context, block int64, b []byte, strict bool) err
 	return g.heal(ctx, block, b)
 }
 
-// heal fills b with what a damaged block was. mu is held.
+// heal fills b with the original content of a damaged block. mu is held.
 func (g *Guard) heal(ctx context.Context, block int64, b []byte) error {
 	if at, ok := g.healed[block]; ok {
 		return g.kept.read(b, at)
@@ -354,11 +354,11 @@ func (g *Guard) workers() int {
 	return 8
 }
 
-// sweepLen is how much is read at once of consecutive blocks.
+// sweepLen is how many bytes of consecutive blocks are read at once.
 const sweepLen = 1 << 20
 
-// sweep calls do with each block from first to end, a step apart: as stored if that is right,
-// else healed, or with errLost. mu is held.
+// sweep calls do with every step-th block from first to end. The block is as stored if it matches
+// its digest, or as healed before; otherwise err is errLost. mu is held.
 func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block int64, b []byte, err error) error) error {
 	type run struct {
 		first, n int64
@@ -410,7 +410,7 @@ func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block
 	}, func(r *run) { spares.Put(r.b) })
 }
 
-// byNeighbours computes a block by the sum of its neighbours, if those are right.
+// byNeighbours computes a block from its neighbours and their sum, if all of them are good.
 func (g *Guard) byNeighbours(ctx context.Context, block int64, b []byte) error {
 	record := make([]byte, g.f.h.stride())
 	sum, err := g.f.record(ctx, kindNear, block/nearLen, record)
@@ -434,7 +434,7 @@ func (g *Guard) byNeighbours(ctx context.Context, block int64, b []byte) error {
 	return g.keep(ctx, block, b)
 }
 
-// byGroup computes all blocks of a group that are lost.
+// byGroup computes all lost blocks of a group.
 func (g *Guard) byGroup(ctx context.Context, group int64) error {
 	if err := g.given[group]; err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/parity/gf16"
 )
 
-// Suffix is what the name of a parity file has after its archive's.
+// Suffix is appended to the name of an archive to get the name of its parity file.
 const Suffix = ".parity"
 
 const (
@@ -22,18 +22,18 @@ const (
 
 	// headerLen is the length of the header that each record begins with.
 	headerLen = 64
-	// nearLen is how many consecutive blocks have a block of their own that is their sum.
+	// nearLen is the number of consecutive blocks that share one sum block.
 	nearLen = 512
 	// digestLen is the length of a block's digest.
 	digestLen = 8
 
-	// minBlock is the shortest block, and all blocks are multiples of it: a sector of a disk.
+	// minBlock is the smallest block size, a disk sector. Every block size is a multiple of it.
 	minBlock = 4 << 10
 	maxBlock = 1 << 20
-	// sumMemory is how many bytes the parity of one group may have.
+	// sumMemory is the most bytes that the parity of one group may take.
 	sumMemory = 32 << 20
-	// maxCode is how many blocks a group may have, with its parity, so that it is decoded
-	// in transforms of this length.
+	// maxCode is the maximum number of blocks in a group, parity included. A group is decoded in
+	// transforms of this length.
 	maxCode = 1 << 15
 
 	maxBlocks = 1 << 40 / minBlock * 64 // 64 TiB in the shortest blocks
@@ -46,11 +46,11 @@ const (
 	MaxLoss = 1
 )
 
-// kind says what a record has.
+// kind says what a record holds.
 type kind byte
 
 const (
-	kindEnd       kind = 'E' // nothing; it stands at both ends
+	kindEnd       kind = 'E' // nothing; at both ends of the file
 	kindRecovery  kind = 'Q' // parity of the directory
 	kindNear      kind = 'N' // the sum of neighbours
 	kindParity    kind = 'P'
@@ -61,20 +61,20 @@ func (k kind) ok() bool {
 	return k == kindEnd || k == kindRecovery || k == kindNear || k == kindParity || k == kindDirectory
 }
 
-// A shape is how blocks are divided for a code: block b belongs to group b mod groups. Each group
-// has parity blocks of parity. The code's order is a power of two that is at least that.
+// A shape is how blocks are divided into groups: block b belongs to group b mod groups. Each group
+// has parity blocks of parity. The order of the code is a power of two, at least parity.
 type shape struct {
 	blocks, groups int64
 	order, parity  int
 }
 
-// inGroup is how many blocks a group has.
+// inGroup is the number of blocks in a group.
 func (s shape) inGroup(group int64) int { return int((s.blocks - group + s.groups - 1) / s.groups) }
 
-// all is how many blocks of parity there are.
+// all is the number of parity blocks.
 func (s shape) all() int64 { return s.groups * int64(s.parity) }
 
-// check says why nothing can have this shape, of blocks that are so long.
+// check returns an error if s is not a valid shape for blocks of the given length.
 func (s shape) check(block int) error {
 	switch {
 	case s.blocks < 1 || s.blocks > maxBlocks:
@@ -91,14 +91,14 @@ func (s shape) check(block int) error {
 	return nil
 }
 
-// A geometry is how an archive and its parity file are divided. It is in each record.
+// A geometry is how an archive and its parity file are divided. Each record contains it.
 type geometry struct {
 	block int // bytes of each block
 	shape
-	directory int64 // records of it
+	directory int64 // number of directory records
 }
 
-// plan chooses a geometry for size bytes, any share loss of which may be lost.
+// plan chooses a geometry for size bytes that survives the loss of any share loss of them.
 func plan(size int64, loss float64) (geometry, error) {
 	if !(loss >= MinLoss && loss <= MaxLoss) {
 		return geometry{}, fmt.Errorf("a loss of %v: expected a share from %v to %v", loss, MinLoss, MaxLoss)
@@ -110,9 +110,9 @@ func plan(size int64, loss float64) (geometry, error) {
 	return g, g.check()
 }
 
-// fit divides size bytes into about the given number of groups.
+// fit chooses a geometry for size bytes. groups is about the number of groups it will have.
 func fit(size int64, loss float64, groups int64) geometry {
-	// The groups that hold most in the memory there is for their parity.
+	// Find the groups that hold the most data within the memory for their parity.
 	most, order := 1, 1<<20
 	for o := 1 << 4; o <= sumMemory/minBlock; o *= 2 {
 		n := sort.Search(maxCode-o, func(n int) bool { return share(n+1, groups, loss) > o })
@@ -125,7 +125,7 @@ func fit(size int64, loss float64, groups int64) geometry {
 		g.block = min(int((need+minBlock-1)/minBlock*minBlock), sumMemory/order/minBlock*minBlock, maxBlock)
 	}
 	g.groups = max((size+int64(g.block)*int64(most)-1)/(int64(g.block)*int64(most)), 1)
-	// So many groups may do with shorter blocks.
+	// With this many groups, shorter blocks may suffice.
 	if need := (size + g.groups*int64(most) - 1) / (g.groups * int64(most)); need > minBlock {
 		g.block = min(g.block, int((need+minBlock-1)/minBlock*minBlock))
 	}
@@ -135,12 +135,12 @@ func fit(size int64, loss float64, groups int64) geometry {
 	return g
 }
 
-// spare is how many blocks of parity a group has beyond its share: a run of bytes begins
-// and ends within blocks.
+// spare is the number of extra parity blocks in each group. They are needed because a lost run of
+// bytes may begin and end inside a block.
 const spare = 2
 
-// share is how many blocks of parity a group has. What is lost at random is not shared by
-// several groups alike: six times the deviation happens to one of a billion groups.
+// share is the number of parity blocks in a group. Random losses are not spread evenly over several
+// groups, so it adds six standard deviations. One group in a billion loses more than that.
 func share(blocks int, groups int64, loss float64) int {
 	lost := float64(blocks) * loss
 	if groups > 1 {
@@ -166,11 +166,11 @@ func (g geometry) summary(size int64) Summary {
 	return Summary{size, g.blocks, g.groups, g.all(), g.block}
 }
 
-// near is how many sums of neighbours there are.
+// near is the number of neighbour sums.
 func (g geometry) near() int64 { return (g.blocks + nearLen - 1) / nearLen }
 
-// inDirectory is the shape of the directory. Without it the parity is of no use, so that it
-// has more parity than it has records.
+// inDirectory is the shape of the directory. The parity is useless without it, so it has more
+// parity than records.
 func (g geometry) inDirectory() shape {
 	s := shape{blocks: g.directory, groups: (g.directory + nearLen - 1) / nearLen}
 	n := s.inGroup(0)
@@ -185,7 +185,7 @@ func (g geometry) stride() int64 { return headerLen + int64(g.block) }
 // size is the length of the parity file.
 func (g geometry) size() int64 { return g.at(kindDirectory, g.directory) + headerLen }
 
-// at is where a record is in a parity file that is whole.
+// at is the offset of a record in a complete parity file.
 func (g geometry) at(k kind, number int64) int64 {
 	switch k {
 	case kindDirectory:
@@ -200,7 +200,7 @@ func (g geometry) at(k kind, number int64) int64 {
 	return headerLen + number*g.stride()
 }
 
-// count is how many records of a kind there are.
+// count is the number of records of a kind.
 func (g geometry) count(k kind) int64 {
 	switch k {
 	case kindDirectory:
@@ -215,7 +215,7 @@ func (g geometry) count(k kind) int64 {
 	return 1
 }
 
-// A header is what each record begins with.
+// A header is the beginning of each record.
 type header struct {
 	geometry
 	kind   kind
@@ -223,7 +223,7 @@ type header struct {
 	number int64
 }
 
-// put writes h in front of its payload in b.
+// put writes h to the beginning of b, in front of the payload that b already holds.
 func (h *header) put(b []byte) {
 	clear(b[:headerLen])
 	copy(b, magic)
@@ -246,10 +246,10 @@ func (h *header) sum(b []byte) uint64 {
 	return x.Sum64()
 }
 
-// errNoRecord is of bytes that are no record of a parity file.
+// errNoRecord means that some bytes are not a record of a parity file.
 var errNoRecord = errors.New("not a record of a parity file")
 
-// parseHeader reads a header, whose checksum is not looked at.
+// parseHeader parses a header. It does not verify the checksum.
 func parseHeader(b []byte) (h header, err error) {
 	if len(b) < headerLen || string(b[:4]) != magic {
 		return h, errNoRecord
@@ -274,7 +274,7 @@ func parseHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// payload is how many bytes follow the header.
+// payload is the number of bytes after the header.
 func (h *header) payload() int {
 	if h.kind == kindEnd {
 		return 0
@@ -282,7 +282,7 @@ func (h *header) payload() int {
 	return h.block
 }
 
-// parse reads a record, all of b.
+// parse parses a record, which must be all of b, and verifies its checksum.
 func parse(b []byte) (header, error) {
 	h, err := parseHeader(b)
 	if err == nil && (len(b) != headerLen+h.payload() || h.sum(b) != binary.LittleEndian.Uint64(b[56:])) {
@@ -291,5 +291,5 @@ func parse(b []byte) (header, error) {
 	return h, err
 }
 
-// digestOf is the digest of a block, which is as long as a block: the last one ends in zeros.
+// digestOf is the digest of a block. The last block must be padded with zeros.
 func digestOf(b []byte) uint64 { return xxh3.Hash(b) }

@@ -64,8 +64,8 @@ func Beside(ctx context.Context, st store.Store, names []string) (all []Object, 
 	return all, nil
 }
 
-// NameBeside is the name in a store of an object that is protected as, or with, the one of
-// that name.
+// NameBeside is the name of o in a store where the protected archive, or one file of the protected
+// set, is called name.
 func (o Object) NameBeside(name string) string {
 	if o.Name == "" || o.Name[0] == '/' {
 		return strings.TrimSuffix(name, "/") + o.Name
@@ -73,7 +73,7 @@ func (o Object) NameBeside(name string) string {
 	return path.Join(path.Dir(name), o.Name)
 }
 
-// A Summary says how an archive is divided. Parity counts blocks of it.
+// A Summary says how an archive is divided. Parity is the number of parity blocks.
 type Summary struct {
 	Bytes, Blocks, Groups, Parity int64
 	Block                         int
@@ -141,7 +141,7 @@ func (o *Object) feed(ctx context.Context, st store.Store, name string, w io.Wri
 	if err != nil {
 		return err
 	}
-	// What was read while it changed belongs to no version.
+	// If the object changed while it was read, the parity would mix versions.
 	info, err := obj.Info(ctx)
 	if err == nil && info.Size != o.Size {
 		err = store.ErrChanged
@@ -150,11 +150,11 @@ func (o *Object) feed(ctx context.Context, st store.Store, name string, w io.Wri
 	return err
 }
 
-// numbered is the name of a chunk of a set.
+// numbered matches the end of the name of a numbered chunk of a set.
 var numbered = regexp.MustCompile(`-\d+(\.[^./]*)?$`)
 
-// NameOf is the usual name of the parity of an archive or a set: of chunks that are
-// numbered, that of the set.
+// NameOf is the usual name of the parity of an archive or a set. For numbered chunks it is derived
+// from the name of the set.
 func NameOf(names []string) string {
 	name := strings.TrimRight(names[0], "/")
 	if len(names) > 1 {
@@ -163,7 +163,7 @@ func NameOf(names []string) string {
 	return name + Suffix
 }
 
-// Names are the names by which parity of an archive is looked for.
+// Names returns the names under which the parity of an archive may be found.
 func Names(name string) []string {
 	all := []string{NameOf([]string{name})}
 	if set := NameOf([]string{name, name}); set != all[0] {

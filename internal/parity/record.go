@@ -10,9 +10,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Recorder computes the parity of an archive, or of a set of them, while it is written
-// through Store, so that nothing is read again. What comes in an order that cannot be
-// followed is read when all is there.
+// A Recorder computes the parity of an archive, or of a set of archives, while it is written
+// through Store. The archive is not read again unless its bytes come in an order that the encoder
+// cannot follow. In that case Commit reads it.
 type Recorder struct {
 	ctx    context.Context
 	stage  *store.Stage
@@ -24,26 +24,27 @@ type Recorder struct {
 	e      *Encoder // nil before the first object
 	all    []*recorded
 	behind bool         // the encoder could not follow
-	out    store.Writer // of the parity file, which waits for Commit
+	out    store.Writer // the parity file, until Commit
 }
 
-// A recorded is an object that is written.
+// A recorded is an object that is being written.
 type recorded struct {
 	store.Writer
 	can  store.WriterAbilities
 	r    *Recorder
-	from int64 // of all bytes
+	from int64 // offset in all bytes, or -1 before the first write
 	info store.Info
 	done bool
 }
 
-// Record begins with an archive called root that will be written to a stage, as an object, as a
-// folder or as chunks. It will have about expect bytes, any share loss of which may be lost.
+// Record returns a Recorder for an archive called root that will be written to a stage as an
+// object, a folder or chunks. The archive will have about expect bytes. The parity survives the
+// loss of any share loss of them.
 func Record(ctx context.Context, stage *store.Stage, root string, expect int64, loss float64) *Recorder {
 	return &Recorder{ctx: ctx, stage: stage, root: strings.TrimRight(root, "/"), expect: expect, loss: loss}
 }
 
-// Close gives up what was not committed.
+// Close discards what was not committed.
 func (r *Recorder) Close() {
 	if r.e != nil {
 		r.e.Close()
@@ -53,7 +54,7 @@ func (r *Recorder) Close() {
 	}
 }
 
-// Store is the stage, through which the archive is written.
+// Store is the stage. The archive must be written through it.
 func (r *Recorder) Store() store.Store { return recording{r.stage, r} }
 
 type recording struct {
@@ -89,7 +90,8 @@ func (s recording) create(ctx context.Context, name string, wish store.Wishes) (
 	return w, nil
 }
 
-// pass has the encoder do what was done with an object, in its order.
+// pass calls do, which repeats in the encoder what was done to the object. do returns false if the
+// encoder cannot follow.
 func (w *recorded) pass(do func() bool) {
 	r := w.r
 	r.mu.Lock()
@@ -105,7 +107,7 @@ func (w *recorded) pass(do func() bool) {
 	}
 }
 
-// last reports whether w is the object that is written now, which it may become.
+// last reports whether w is the current object. A new object becomes the current one.
 func (w *recorded) last() bool {
 	r := w.r
 	if r.e == nil {
@@ -171,8 +173,8 @@ func (w *recorded) Abort() error {
 	return w.Writer.Abort()
 }
 
-// objects are what was written as the parity file names it, a name beside which that lies,
-// and the name of the parity file.
+// objects returns the objects that were written, as the parity file names them, the name that these
+// are relative to, and the name of the parity file.
 func (r *Recorder) objects() (objects []Object, base, name string) {
 	names := r.stage.Names()
 	if !r.behind {
@@ -200,8 +202,8 @@ func (r *Recorder) objects() (objects []Object, base, name string) {
 	return objects, base, name
 }
 
-// Finish writes the parity when all of the archive is written, and nothing of it is there
-// yet. Nobody sees it before Commit.
+// Finish writes the parity. Call it when all of the archive is written but not yet published. The
+// parity is not visible before Commit.
 func (r *Recorder) Finish(ctx context.Context) error {
 	if r.e == nil && !r.behind {
 		return errors.New("nothing was written, so there is nothing to protect")
@@ -221,8 +223,8 @@ func (r *Recorder) Finish(ctx context.Context) error {
 	return err
 }
 
-// put writes a parity file that waits for Commit. It replaces an existing parity file, which
-// belongs to the archive that is being replaced.
+// put writes a parity file that becomes visible at Commit. It replaces an existing parity file,
+// which belongs to the archive that is being replaced.
 func (r *Recorder) put(ctx context.Context, name string, write func(store.Writer) error) (err error) {
 	out, err := store.Create(ctx, r.stage.Store, name)
 	if err != nil {
@@ -239,7 +241,7 @@ func (r *Recorder) put(ctx context.Context, name string, write func(store.Writer
 	return nil
 }
 
-// Commit has the parity file appear, when the archive has. It returns what that is.
+// Commit makes the parity file visible and returns its Info. Call it when the archive is published.
 func (r *Recorder) Commit(ctx context.Context) (store.Info, error) {
 	if r.behind {
 		objects, base, name := r.objects()

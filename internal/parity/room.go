@@ -6,14 +6,14 @@ import (
 	"github.com/holdall/holdall/internal/sorter"
 )
 
-// A room is bytes in memory up to a limit; beyond that all of them are in scratch on the
-// disk. It reads as zeros where nothing was written.
+// A room holds bytes in memory up to a limit. Above it, all of them are in a scratch file on disk.
+// Bytes that were not written read as zeros.
 type room struct {
 	limit int64
 	b     []byte
 	disk  scratch
 	size  int64
-	spare []byte // of what is borrowed
+	spare []byte // buffer for borrow
 }
 
 type scratch interface {
@@ -22,7 +22,7 @@ type scratch interface {
 	io.WriterAt
 }
 
-// reserve sees to it that size bytes are there.
+// reserve grows the room to at least size bytes.
 func (r *room) reserve(size int64) error {
 	if size <= r.size {
 		return nil
@@ -79,14 +79,15 @@ func (r *room) read(b []byte, at int64) error {
 	return err
 }
 
-// A loan is a part of a room in memory, to be changed.
+// A loan is a part of a room that can be changed in memory.
 type loan struct {
 	r  *room
 	at int64
 	b  []byte
 }
 
-// borrow returns n bytes of the room. If the room is on the disk, one part is lent at a time.
+// borrow returns n bytes of the room. If the room is on disk, only one part may be borrowed at a
+// time.
 func (r *room) borrow(at, n int64) (loan, error) {
 	if r.disk == nil {
 		return loan{r, at, r.b[at : at+n]}, nil
@@ -99,7 +100,7 @@ func (r *room) borrow(at, n int64) (loan, error) {
 	return loan{r, at, b}, r.read(b, at)
 }
 
-// keep writes back what was changed.
+// keep writes the changes back.
 func (l loan) keep() error {
 	if l.r.disk == nil {
 		return nil

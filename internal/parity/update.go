@@ -14,21 +14,22 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Keeper brings the parity of an archive up to date that is changed in place through
-// Store. It keeps what blocks were before they are changed: parity of a sum is the sum of
-// parities, so no other block has to be read.
+// A Keeper updates the parity of an archive that is changed in place through Store. It keeps the
+// old content of each changed block. The parity of a sum is the sum of the parities, so no other
+// block has to be read.
 type Keeper struct {
 	g    *Guard
 	st   store.Store
 	name string
 
-	was  map[int64]int64 // where in kept what a changed block was is
+	was  map[int64]int64 // offset in kept of the old content of a changed block
 	kept room
-	lost bool // what was changed is not known
+	lost bool // the changes are not known
 	seen bool // the archive was opened to be changed
 }
 
-// Keep finds the parity beside an archive that is going to be changed, nil if there is none.
+// Keep finds the parity beside an archive that is about to be changed. It returns nil if there is
+// none.
 func Keep(ctx context.Context, st store.Store, name string) (*Keeper, error) {
 	g, err := Seek(ctx, st, name, "")
 	if g == nil || err != nil {
@@ -40,7 +41,7 @@ func Keep(ctx context.Context, st store.Store, name string) (*Keeper, error) {
 	return k, nil
 }
 
-// watch begins with the parity as it is now.
+// watch starts with the parity as it is now.
 func (k *Keeper) watch(g *Guard) {
 	k.kept.close()
 	k.g, k.was = g, map[int64]int64{}
@@ -53,7 +54,7 @@ func (k *Keeper) Close() error {
 	return k.g.Close()
 }
 
-// Store is where the archive lies, to be changed.
+// Store is the store to change the archive through.
 func (k *Keeper) Store() store.Store { return keeping{k.st, k} }
 
 type keeping struct {
@@ -99,8 +100,8 @@ func (a *kept) Truncate(ctx context.Context, size int64) error {
 	return a.Amendment.Truncate(ctx, size)
 }
 
-// keep keeps the blocks of a range, unless they are new or kept. If it cannot, the parity
-// is computed from all of the archive.
+// keep keeps the old content of the blocks in a range, except those that are new or already kept.
+// If it fails, the parity is computed from the complete archive.
 func (k *Keeper) keep(ctx context.Context, a store.Amendment, off, end int64) {
 	h := &k.g.f.h
 	size := int64(h.block)
@@ -119,7 +120,7 @@ func (k *Keeper) keep(ctx context.Context, a store.Amendment, off, end int64) {
 }
 
 // Update writes the parity of the archive as it is now, and returns a note for the user, if there
-// is one. Parity that already was of a different version stays unchanged.
+// is one. Parity that already belonged to a different version stays unchanged.
 func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 	at := k.g.f.At
 	if k.g.Suits != nil {
@@ -147,15 +148,15 @@ func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 	return note, err
 }
 
-// growth is how much longer an archive that is changed may become until its parity has to
-// be computed from all of it once more.
+// growth is how much an archive may grow before its parity has to be computed again from the
+// complete archive.
 const growth = 1.25
 
-// Renew writes f, which is beside the archive called name, again: parity of the current state of
-// what it protects. It suits an archive that becomes longer.
+// Renew writes f, which lies beside the archive called name, again, as the parity of the current
+// state of the protected objects. It leaves room for the archive to grow.
 func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.Meter) error {
 	objects := slices.Clone([]Object(f.Objects))
-	if strings.HasPrefix(objects[0].Name, "/") { // there may be others now
+	if strings.HasPrefix(objects[0].Name, "/") { // the folder may have other objects now
 		var err error
 		if objects, err = Find(ctx, st, name); err != nil {
 			return err
@@ -188,9 +189,8 @@ func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.
 	return err
 }
 
-// update writes the parity to which what was changed is added. It returns errLost if a part
-// of the parity file that it needs is damaged, and ErrTooMuch if the parity is not enough
-// any more.
+// update writes the old parity with the changes added. It returns errLost if a part of the parity
+// file that it needs is damaged, and ErrTooMuch if the parity no longer suffices.
 func (k *Keeper) update(ctx context.Context, to io.Writer) error {
 	o, err := k.st.Open(ctx, k.name)
 	if err != nil {
@@ -282,7 +282,8 @@ func (k *Keeper) update(ctx context.Context, to io.Writer) error {
 	return e.write(to, []Object{objectOf("", info)})
 }
 
-// addAlone is add of a block before which some of its group are zeros.
+// addAlone is add for a block that need not follow the previous one of its group. It adds zeros for
+// the blocks in between.
 func (c *coder) addAlone(ctx context.Context, i int64, b, zeros []byte) error {
 	group, at := i%c.groups, i/c.groups
 	if run := at / int64(c.order); run != c.run {

@@ -16,26 +16,26 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Store shows the archive as it was when the parity was made: all that is read of it is compared
-// with the digests of its blocks, and healed if it is damaged. What cannot be healed is an error.
+// Store shows the archive as it was when the parity was made. It verifies all that is read against
+// the digests of the blocks and heals damaged blocks. If a block cannot be healed, the read fails.
 func (g *Guard) Store() store.Store { return &view{Store: g.st, g: g} }
 
-// Checked is Store without what was computed: instead of that it has ErrComputed.
+// Checked is like Store, but does not heal: reading a damaged block fails with ErrComputed.
 func (g *Guard) Checked() store.Store { return &view{Store: g.st, g: g, strict: true} }
 
-// StoreIf is Store if damaged reports that the archive is not sound by itself. It is called once,
-// with the first range of an object that differs. If it returns false, the store shows what is
-// stored: the parity is of a different version, or wrong.
+// StoreIf is like Store if damaged reports that the archive itself is not sound. damaged is called
+// once, with the first range of an object that differs. If it returns false, the parity belongs to
+// a different version or is wrong, and the store shows the archive as it is stored.
 func (g *Guard) StoreIf(damaged func(ctx context.Context, object string, off, n int64) bool) store.Store {
 	return &view{Store: g.st, g: g, damaged: damaged}
 }
 
-// ErrComputed means that a block is damaged, so that it would have to be computed.
+// ErrComputed means that a block is damaged, and would have to be computed.
 var ErrComputed = errors.New("damaged, and healed with parity")
 
-// Rest is Store after a Check that found more than can be healed: blocks that cannot be are as
-// they are now, and zeros where nothing is left of them. An object ends where nothing is left
-// of it from there on.
+// Rest is like Store, for use after a Check that found more damage than can be healed. It shows
+// blocks that cannot be healed as they are stored, with zeros for missing bytes. An object ends
+// after the last block that is not lost.
 func (g *Guard) Rest() store.Store { return &view{Store: g.st, g: g, rest: true} }
 
 type view struct {
@@ -44,12 +44,12 @@ type view struct {
 	strict, rest bool
 	last         atomic.Pointer[edge]
 
-	damaged func(ctx context.Context, object string, off, n int64) bool // nil if it is
+	damaged func(ctx context.Context, object string, off, n int64) bool // nil if it always is
 	once    sync.Once
 	asIs    bool
 }
 
-// heals reports whether what differs is healed: a range of the archive does.
+// heals reports whether differences are healed. off and n are a range of the archive that differs.
 func (v *view) heals(ctx context.Context, off, n int64) bool {
 	if v.damaged == nil {
 		return true
@@ -62,7 +62,8 @@ func (v *view) heals(ctx context.Context, off, n int64) bool {
 	return !v.asIs
 }
 
-// healsMissing is heals for bytes missing at the end of objects, or of one of them.
+// healsMissing is heals for bytes that are missing at the end of one, or of any object if one is
+// nil.
 func (v *view) healsMissing(ctx context.Context, one *part) bool {
 	for _, p := range v.g.objs {
 		if p.there < p.Size && (one == nil || p == one) {
@@ -72,13 +73,13 @@ func (v *view) healsMissing(ctx context.Context, one *part) bool {
 	return true
 }
 
-// Can says that it is only read, so that nothing passes by the guard.
+// Can returns only abilities to read, so that nothing bypasses the guard.
 func (v *view) Can() store.Abilities {
 	can := v.Store.Can()
 	return store.Abilities{Near: can.Near, Address: can.Address, List: v.list}
 }
 
-// list lists objects that are lost, too.
+// list also lists objects that are lost.
 func (v *view) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
 	if v.g.anyShort && !v.healsMissing(ctx, nil) {
 		return store.List(ctx, v.Store, prefix)
@@ -119,7 +120,7 @@ func (v *view) info(p *part) (store.Info, error) {
 	return store.Info{Name: p.name, Size: size, ModTime: p.Modified, Version: p.Version}, err
 }
 
-// has reports whether anything of an object is there.
+// has reports whether there is anything to show of an object.
 func (v *view) has(p *part) bool {
 	size, err := v.size(p)
 	return err != nil || size > 0 || p.Size == 0 || p.obj != nil
@@ -191,8 +192,8 @@ func (w *whole) ReadAt(ctx context.Context, b []byte, off int64) error {
 	return err
 }
 
-// readAt fills b with the archive's bytes from off on. Blocks that are wanted whole are
-// read in place.
+// readAt fills b with the bytes of the archive from offset off. It reads complete blocks directly
+// into b.
 func (v *view) readAt(ctx context.Context, b []byte, off int64) error {
 	size := int64(v.g.f.h.block)
 	for len(b) > 0 {
@@ -235,7 +236,7 @@ type edge struct {
 	b     []byte
 }
 
-// readBlocks fills b with whole blocks.
+// readBlocks fills b with complete blocks.
 func (v *view) readBlocks(ctx context.Context, b []byte, first int64) error {
 	g := v.g
 	size := g.f.h.block
@@ -260,7 +261,8 @@ func (v *view) readBlocks(ctx context.Context, b []byte, first int64) error {
 	return nil
 }
 
-// get fills b with a block, healed if necessary; if it cannot be healed, with what is left.
+// get fills b with a block, healed if necessary. It calls left for a block that must not be healed,
+// or with rest cannot be healed.
 func (v *view) get(ctx context.Context, block int64, b []byte) error {
 	if v.rest {
 		v.g.mu.Lock()
@@ -281,7 +283,7 @@ func (v *view) get(ctx context.Context, block int64, b []byte) error {
 	return v.g.get(ctx, block, b, v.strict)
 }
 
-// left fills b with what is left of a block, and zeros.
+// left fills b with a block as it is stored, with zeros for missing bytes.
 func (g *Guard) left(ctx context.Context, block int64, b []byte) error {
 	clear(b)
 	for off, i := block*int64(len(b)), g.at(block*int64(len(b))); i < len(g.objs) && len(b) > 0; i++ {
@@ -305,14 +307,14 @@ func (g *Guard) left(ctx context.Context, block int64, b []byte) error {
 	return nil
 }
 
-// Healed says how many blocks were computed, and by what.
+// Healed returns the number of healed blocks and the name of the parity file.
 func (g *Guard) Healed() (int64, string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return int64(len(g.healed)), g.f.At
 }
 
-// Fetch reads what healing a range of an object may need, all at once, so that the store below
+// Fetch reads all that healing a range of an object may need, in parallel, so that the store below
 // the guard has it.
 func (g *Guard) Fetch(ctx context.Context, object string, off, n int64) {
 	p := g.parts[object]

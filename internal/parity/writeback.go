@@ -8,7 +8,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Lost are the names of objects that the guard was bound to and that are not there.
+// Lost returns the names of the objects that the guard was bound to and that are missing.
 func (g *Guard) Lost() (names []string) {
 	for _, p := range g.objs {
 		if p.own && p.obj == nil && p.Size > 0 {
@@ -18,9 +18,10 @@ func (g *Guard) Lost() (names []string) {
 	return names
 }
 
-// WriteBack writes to the objects that the guard was bound to what Rest shows. It must follow a
-// Check that healed. In an object that can be changed it writes only what is damaged, so that
-// after a crash each byte is either unchanged or healed. Other objects appear whole.
+// WriteBack writes what Rest shows to the objects that the guard was bound to. It must follow a
+// Check with heal. If an object can be changed in place, it writes only the damaged blocks, so that
+// after a crash each byte is either unchanged or healed. Other objects are written to a stage and
+// then replaced.
 func (g *Guard) WriteBack(ctx context.Context) error {
 	v := &view{Store: g.st, g: g, rest: true}
 	stage := store.NewStage(g.st)
@@ -51,7 +52,7 @@ func (g *Guard) WriteBack(ctx context.Context) error {
 			return err
 		}
 	}
-	// All that is there has been read: from here on it changes.
+	// All reads are done. From here on, objects change.
 	for _, p := range amended {
 		if err := v.amend(ctx, p); err != nil {
 			return err
@@ -73,8 +74,8 @@ func (g *Guard) WriteBack(ctx context.Context) error {
 	return nil
 }
 
-// blocks calls do with the blocks of an object that are damaged: with where they are in kept,
-// or with false if they are not healed.
+// blocks calls do with each block of an object that is healed or not completely there. at is the
+// offset of a healed block in kept.
 func (g *Guard) blocks(p *part, do func(block, at int64, healed bool) error) error {
 	size := int64(g.f.h.block)
 	for block := p.from / size; block*size < p.from+p.Size; block++ {
@@ -91,7 +92,7 @@ func (g *Guard) blocks(p *part, do func(block, at int64, healed bool) error) err
 
 var errFound = errors.New("found")
 
-// differs reports whether an object is not all that Rest shows.
+// differs reports whether an object differs from what Rest shows.
 func (g *Guard) differs(p *part) bool {
 	return p.there < p.Size || p.obj == nil || g.blocks(p, func(_, _ int64, healed bool) error {
 		if healed {
@@ -101,8 +102,8 @@ func (g *Guard) differs(p *part) bool {
 	}) != nil
 }
 
-// toBeWhole reports whether an object has to be written whole: what it lacks at its end is
-// neither healed nor lost.
+// toBeWhole reports whether an object has to be written completely: it is missing, has lost its
+// beginning, or lacks bytes at its end that are neither healed nor lost.
 func (v *view) toBeWhole(p *part) (whole bool, err error) {
 	if p.obj == nil || p.shifted() {
 		return true, nil
@@ -115,7 +116,7 @@ func (v *view) toBeWhole(p *part) (whole bool, err error) {
 	return whole, err
 }
 
-// copy writes an object whole.
+// copy writes a complete object.
 func (v *view) copy(ctx context.Context, p *part, to store.Store) error {
 	o, err := v.Open(ctx, p.name)
 	if err != nil {
@@ -127,7 +128,7 @@ func (v *view) copy(ctx context.Context, p *part, to store.Store) error {
 	return err
 }
 
-// amend writes what is damaged of an object in its place.
+// amend overwrites the damaged blocks of an object in place.
 func (v *view) amend(ctx context.Context, p *part) error {
 	g := v.g
 	end, err := v.size(p)
@@ -148,7 +149,7 @@ func (v *view) amend(ctx context.Context, p *part) error {
 			if err := g.kept.read(b, at); err != nil {
 				return err
 			}
-		} else { // it keeps its place with zeros
+		} else { // zeros keep its place
 			from = max(from, p.there)
 		}
 		if from >= to {

@@ -15,7 +15,7 @@ import (
 	"slices"
 )
 
-// Scratch is temporary room, gone when closed.
+// Scratch is temporary storage that is removed when it is closed.
 type Scratch interface {
 	io.ReadWriteSeeker
 	io.Closer
@@ -27,19 +27,19 @@ func TempFile() (Scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Without a name it goes with us, however we end.
+	// Without a name, the file disappears when the process ends, even if it is killed.
 	if os.Remove(f.Name()) == nil {
 		return f, nil
 	}
 	return tempFile{f}, nil
 }
 
-// tempFile is one where an open file cannot be removed.
+// tempFile is for systems where an open file cannot be removed.
 type tempFile struct{ *os.File }
 
 func (t tempFile) Close() error { return errors.Join(t.File.Close(), os.Remove(t.Name())) }
 
-// Options of a Sorter. Scratch is needed.
+// Options of a Sorter. Scratch is required.
 type Options struct {
 	Memory  int64 // for rows; 0 is 32 MiB
 	Scratch func() (Scratch, error)
@@ -48,7 +48,7 @@ type Options struct {
 	Duplicate func(key []byte) error
 }
 
-// A Row is a key and what belongs to it.
+// A Row is a key and its value.
 type Row struct{ Key, Value []byte }
 
 // A Sorter takes rows in any order and yields them in the order of their keys. Rows that do not
@@ -63,7 +63,7 @@ type Sorter struct {
 	scratch Scratch
 	written int64
 	runs    []run
-	given   bool // rows were given: no more can be added
+	given   bool // Sorted was called: no more rows can be added
 	err     error
 }
 
@@ -77,9 +77,9 @@ type sortRow struct {
 const (
 	sortRowLen = 24
 	sortChunk  = 1 << 20
-	// leastBuffer is what a run is read with, however many there are.
+	// leastBuffer is the minimum buffer for reading a run.
 	leastBuffer = 16 << 10
-	// maxRow is how much has to be in memory of each run.
+	// maxRow is the maximum length of a row. One row of each run has to be in memory.
 	maxRow = 8<<20 - 64<<10
 )
 
@@ -118,8 +118,8 @@ func (s *Sorter) Add(key, value []byte) error {
 	return nil
 }
 
-// memory is what the rows take. The slice of rows may be being copied to one that is
-// a quarter larger.
+// memory returns how much the rows take. The slice of rows counts twice, because it may be copied
+// to a larger one.
 func (s *Sorter) memory() int64 {
 	return int64(s.used)*sortChunk + s.large + int64(cap(s.rows))*sortRowLen*2
 }
@@ -187,7 +187,7 @@ func (s *Sorter) sortFew(rows []sortRow, alike int) {
 		if c := bytes.Compare(s.key(a)[alike:], s.key(b)[alike:]); c != 0 {
 			return c
 		}
-		// A row of no bytes is where the next one is too.
+		// An empty row has the same position as the next one.
 		return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.at, b.at), cmp.Compare(a.valLen, b.valLen))
 	})
 }
@@ -269,7 +269,7 @@ func (s *Sorter) Sorted() iter.Seq2[Row, error] {
 	}
 }
 
-// Close gives back memory and scratch.
+// Close releases memory and scratch.
 func (s *Sorter) Close() error {
 	s.err = errors.New("sort: closed")
 	s.chunks, s.rows = nil, nil
@@ -291,14 +291,14 @@ func sharedLen(a, b []byte) int {
 	return i
 }
 
-// A runReader goes through a run, in scratch or in memory.
+// A runReader reads a run, in scratch or in memory.
 type runReader struct {
-	sorter *Sorter // whose rows are in memory, or
+	sorter *Sorter // its rows are in memory, or
 	row    int
 
 	scratch Scratch
 	run     run // what was not read yet
-	order   int // of runs: later rows are in later ones
+	order   int // number of the run: later runs have later rows
 	buf     []byte
 	at      int
 
@@ -345,12 +345,12 @@ func (r *runReader) next() (bool, error) {
 	return true, nil
 }
 
-// damaged says that scratch does not give back what was written.
+// damaged returns an error: scratch does not have what was written.
 func (r *runReader) damaged() error {
 	return fmt.Errorf("sort: scratch before %d: no row, expected what was written", r.run.off)
 }
 
-// fill reads on, so that n bytes are there if the run has as many.
+// fill reads more, so that n bytes are in the buffer, unless the run has fewer.
 func (r *runReader) fill(n int) error {
 	rest := copy(r.buf[:cap(r.buf)], r.buf[r.at:])
 	r.buf, r.at = r.buf[:rest], 0
@@ -372,7 +372,7 @@ func (r *runReader) fill(n int) error {
 	return nil
 }
 
-// runs is a heap of runs by the rows where they stand.
+// runs is a heap of runs, ordered by their current rows.
 type runs []*runReader
 
 func (m *runs) merge(duplicate func([]byte) error, yield func(Row, error) bool) error {

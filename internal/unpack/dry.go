@@ -9,9 +9,9 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// A dry run writes nothing: it finds what would be in the way, and reads and compares contents.
+// A dry run writes nothing. It finds what would be in the way, and reads and verifies contents.
 
-// nothing is an output that keeps nothing.
+// nothing is an output that discards everything.
 type nothing struct{}
 
 func (nothing) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
@@ -20,7 +20,7 @@ func (nothing) Chown(int, int) error                   { return nil }
 func (nothing) Chmod(fs.FileMode) error                { return nil }
 func (nothing) Close() error                           { return nil }
 
-// there returns what has a name in the folder, nil if nothing has.
+// there returns the FileInfo of a name in the folder, or nil if it does not exist.
 func (x *extraction) there(name string) fs.FileInfo {
 	if x.root == nil {
 		return nil
@@ -32,7 +32,7 @@ func (x *extraction) there(name string) fs.FileInfo {
 	return info
 }
 
-// rehearseFolder says what would keep a folder and those above it from being made.
+// rehearseFolder returns an error if a folder and its parents could not be made.
 func (x *extraction) rehearseFolder(name string) error {
 	for dir := name; dir != "."; dir = path.Dir(dir) {
 		if x.there(dir) == nil {
@@ -46,7 +46,7 @@ func (x *extraction) rehearseFolder(name string) error {
 	return nil
 }
 
-// rehearse says what would keep a file from being written.
+// rehearse returns an error if a file could not be written.
 func (x *extraction) rehearse(e format.Entry, content func(*sink) error) error {
 	if err := x.rehearseFolder(path.Dir(e.Name)); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (x *extraction) rehearse(e format.Entry, content func(*sink) error) error {
 	return nil
 }
 
-// rehearseLink says what would keep a link or a FIFO from being made.
+// rehearseLink returns an error if a link or a FIFO could not be made.
 func (x *extraction) rehearseLink(e format.Entry) error {
 	if err := x.rehearseFolder(path.Dir(e.Name)); err != nil {
 		return err

@@ -53,8 +53,8 @@ func (x *extraction) isNew(dir string) bool {
 	return x.folders[dir]
 }
 
-// folderAt returns the open folder of that name, which is made if need be. It
-// belongs to the caller until it gives it back by leave.
+// folderAt returns the open folder of that name, and makes it if necessary. It belongs to the
+// caller until leave is called.
 func (x *extraction) folderAt(name string) (*folder, error) {
 	select {
 	case f := <-x.open:
@@ -89,8 +89,7 @@ func (x *extraction) closeFolders() {
 	}
 }
 
-// file writes one file. Content that fits in memory is compared with its digest before
-// anything is written.
+// file writes one file. Content that fits in memory is verified before anything is written.
 func (x *extraction) file(ctx context.Context, c content.Content) error {
 	if x.o.NoVerify {
 		c = c.Trusted()
@@ -117,10 +116,10 @@ func (x *extraction) file(ctx context.Context, c content.Content) error {
 	return err
 }
 
-// An unreadable error is of the archive, not of the disk that is written to.
+// An unreadable is an error of the archive, not of the disk that is written to.
 type unreadable struct {
 	err  error
-	kept string // what was made of the content, for people
+	kept string // what was written anyway, for users
 }
 
 func (e *unreadable) Error() string {
@@ -158,8 +157,8 @@ func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error 
 	return bad
 }
 
-// holesOf is how many bytes of e are not stored and become holes of a file. Short ones are
-// not looked at.
+// holesOf returns how many bytes of e are not stored and become holes of a file. It returns 0 for
+// short content.
 func (x *extraction) holesOf(ctx context.Context, e format.Entry) (n int64) {
 	if !e.Kind.HasContent() || e.Size <= content.Small || e.Fault != nil {
 		return 0
@@ -180,7 +179,7 @@ func (x *extraction) holesOf(ctx context.Context, e format.Entry) (n int64) {
 	return n
 }
 
-// An output is a file that is written under a name of its own.
+// An output is a file that is being written.
 type output interface {
 	io.WriterAt
 	io.Closer
@@ -189,7 +188,7 @@ type output interface {
 	Chmod(mode fs.FileMode) error
 }
 
-// A sink is the file that is written. It knows whether a write failed.
+// A sink writes to an output front to back. It knows whether a write failed.
 type sink struct {
 	f     output
 	holes bool // blocks of zeros are not written
@@ -219,7 +218,7 @@ func (s *sink) Write(p []byte) (n int, err error) {
 	return n, s.err
 }
 
-// zeros is how many bytes at the beginning of p are a hole.
+// zeros returns how many bytes at the beginning of p are a hole.
 func (s *sink) zeros(p []byte) (n int) {
 	for s.holes && n < len(p) {
 		k := min(len(p)-n, len(zeros))
@@ -239,8 +238,7 @@ func (s *sink) end() error {
 	return nil
 }
 
-// write writes one file under a temporary name that becomes the file's when it is whole
-// and right.
+// write writes one file under a temporary name, and renames it when it is complete and verified.
 func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	if x.o.DryRun {
 		return x.rehearse(e, content)
@@ -288,14 +286,14 @@ func (x *extraction) write(e format.Entry, content func(*sink) error) error {
 	return err
 }
 
-// tempName is a name that nothing else has: of this extraction, and counted.
+// tempName returns a unique name, made of a random name for this extraction and a counter.
 func (x *extraction) tempName() string {
 	return ".holdall-" + x.run + "-" + strconv.FormatInt(x.temps.Add(1), 36) + ".tmp"
 }
 
 var errExists = errors.New("a file with this name exists and is kept")
 
-// metadata gives an open file its owner and mode.
+// metadata sets the owner and mode of an open file.
 func (x *extraction) metadata(f output, e format.Entry) error {
 	owned := x.chown(f, e)
 	if !e.HasMode {
@@ -304,8 +302,8 @@ func (x *extraction) metadata(f output, e format.Entry) error {
 	return f.Chmod(modeFor(e, owned))
 }
 
-// links makes symlinks, hard links and FIFOs, when no file can be written
-// through them any more.
+// links makes symlinks, hard links and FIFOs, after all files, so that no file is written through
+// them.
 func (x *extraction) links(ctx context.Context) error {
 	for _, e := range x.later {
 		if x.o.DryRun {
@@ -342,7 +340,7 @@ func (x *extraction) links(ctx context.Context) error {
 	return nil
 }
 
-// linkMetadata gives a link or a FIFO its owner, mode and time.
+// linkMetadata sets the owner, mode and time of a link or a FIFO.
 func (x *extraction) linkMetadata(e format.Entry) error {
 	uid, gid, owned := x.ownerOf(e)
 	if owned {
@@ -370,7 +368,7 @@ func (x *extraction) symlink(e format.Entry) error {
 	return x.root.Symlink(e.Link, e.Name)
 }
 
-// linkFault says why a link must not be made.
+// linkFault returns an error if a link must not be made.
 func (x *extraction) linkFault(e format.Entry) error {
 	switch {
 	case e.Kind == format.Symlink && !x.o.OutsideLinks && !staysInside(path.Dir(e.Name), e.Link):
@@ -383,7 +381,7 @@ func (x *extraction) linkFault(e format.Entry) error {
 	return nil
 }
 
-// mayLink reports whether a hard link leads to a file that this extraction made.
+// mayLink reports whether a hard link refers to a file that this extraction made.
 func (x *extraction) mayLink(e format.Entry) bool {
 	k, ok := x.made[x.key(e.Link)]
 	return ok && k == format.File && !x.failed[x.key(e.Link)] && format.NameFault(e.Link) == ""

@@ -28,7 +28,7 @@ func openFolder(root *os.Root, name string, mask int64) (*folder, error) {
 	}
 	d := &folder{name: name, dir: dir, fd: int(dir.Fd()), mask: -1}
 	_, err = syscall.Getxattr("/proc/self/fd/"+strconv.Itoa(d.fd), "system.posix_acl_default", nil)
-	if err == syscall.ENODATA || err == syscall.EOPNOTSUPP { // no list decides about modes
+	if err == syscall.ENODATA || err == syscall.EOPNOTSUPP { // no ACL determines modes
 		d.mask = mask
 	}
 	return d, nil
@@ -52,7 +52,7 @@ func maskOfProcess() int64 {
 
 func (d *folder) Close() error { return d.dir.Close() }
 
-// told is an error of the system, as package os tells it.
+// told wraps a system error as package os does.
 func told(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -69,7 +69,7 @@ func again(do func() error) error {
 	}
 }
 
-// has reports whether there is anything of that name, a link to nothing, too.
+// has reports whether the name exists, even as a dangling link.
 func (d *folder) has(base string) bool {
 	return again(func() error { return syscall.Faccessat(d.fd, base, 0, noFollow) }) == nil
 }
@@ -106,11 +106,11 @@ func (d *folder) rename(from, to string) error {
 
 func (d *folder) remove(base string) { _ = syscall.Unlinkat(d.fd, base) }
 
-// created is a file that nothing but this program knows.
+// created is a new file that no other program knows.
 type created struct {
 	fd   int
 	name string
-	mode int64 // what its mode is; -1 if that is not known
+	mode int64 // -1 if it is not known
 }
 
 func (f *created) WriteAt(p []byte, off int64) (n int, err error) {

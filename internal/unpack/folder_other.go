@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A folder is open to write files into: going down to it from the root for every file would
-// cost more than the files.
+// A folder is open to write files into. Walking to it from the root for every file would cost more
+// than the files.
 type folder struct {
 	name string
 	root *os.Root
@@ -27,14 +27,14 @@ func maskOfProcess() int64 { return -1 }
 
 func (d *folder) Close() error { return d.root.Close() }
 
-// has reports whether there is anything of that name, a link to nothing, too.
+// has reports whether the name exists, even as a dangling link.
 func (d *folder) has(base string) bool {
 	_, err := d.root.Lstat(base)
 	return err == nil
 }
 
-// create creates a file that does not exist yet. It gets its mode later: not every system writes
-// to a file that nobody may write to.
+// create creates a file that does not exist yet. It gets its mode later, because not every system
+// can write to a file without write permission.
 func (d *folder) create(base string, _ fs.FileMode) (output, error) {
 	f, err := d.root.OpenFile(base, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {

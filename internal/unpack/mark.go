@@ -64,7 +64,7 @@ func (x *extraction) marked() bool {
 	return err == nil && os.SameFile(opened, named)
 }
 
-// end takes the mark away, unless others extract into the folder.
+// end removes the mark, unless others extract into the folder.
 func (x *extraction) end() {
 	if x.mark == nil {
 		return

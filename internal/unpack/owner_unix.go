@@ -8,8 +8,8 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// ownerOf returns the numbers of an entry's owner and group, if we may give files
-// away and both are known here.
+// ownerOf returns the numbers of an entry's owner and group, if we may change owners and both exist
+// on this system.
 func (x *extraction) ownerOf(e format.Entry) (uid, gid int, ok bool) {
 	if !x.owners || e.Owner == "" || e.Group == "" {
 		return 0, 0, false
@@ -19,14 +19,13 @@ func (x *extraction) ownerOf(e format.Entry) (uid, gid int, ok bool) {
 	return uid, gid, okUser && okGroup
 }
 
-// chown gives an open file to its owner. It says whether it did.
+// chown sets the owner of an open file. It reports whether it succeeded.
 func (x *extraction) chown(f output, e format.Entry) bool {
 	uid, gid, ok := x.ownerOf(e)
 	return ok && f.Chown(uid, gid) == nil
 }
 
-// modeFor is what an entry's mode may be: set-id bits only where the file is its
-// owner's.
+// modeFor returns the mode for an entry. It has set-id bits only if the file has the entry's owner.
 func modeFor(e format.Entry, owned bool) fs.FileMode {
 	mode := e.Mode.Perm()
 	if owned {

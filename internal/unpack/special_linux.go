@@ -9,15 +9,15 @@ import (
 	"unsafe"
 )
 
-// makeFifo makes a FIFO, in a folder that is opened first: no path to it can be
-// changed underway.
+// makeFifo makes a FIFO. It opens the folder first, so that no part of the path can be replaced
+// meanwhile.
 func makeFifo(root *os.Root, name string, mode fs.FileMode) error {
 	return within(root, name, func(dir int, base string) error {
 		return syscall.Mknodat(dir, base, syscall.S_IFIFO|uint32(mode.Perm()), 0)
 	})
 }
 
-// setTime gives what is not followed, a link or a FIFO, its time.
+// setTime sets the time of a link or a FIFO, without following it.
 func setTime(root *os.Root, name string, t time.Time) error {
 	return within(root, name, func(dir int, base string) error { return setTimeAt(dir, base, t) })
 }

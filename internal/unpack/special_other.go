@@ -16,5 +16,5 @@ func makeFifo(_ *os.Root, name string, _ fs.FileMode) error {
 	return fmt.Errorf("%s: a FIFO is not extracted on this system: %w", format.Escape(name), errors.ErrUnsupported)
 }
 
-// setTime does nothing: times of links are not worth a failure.
+// setTime does nothing: the times of links are not important enough to fail.
 func setTime(*os.Root, string, time.Time) error { return nil }

@@ -23,7 +23,7 @@ import (
 	"github.com/holdall/holdall/internal/people"
 )
 
-// Options are wishes for an extraction; see holdall.Options.
+// Options of an extraction; see holdall.Options.
 type Options struct {
 	Names        []string
 	Overwrite    bool
@@ -38,7 +38,7 @@ type Options struct {
 	Filter       *glob.Filter // selects among Names
 }
 
-// Limits bound an extraction; zero means the usual limit, a negative number none.
+// Limits bound an extraction; zero means the usual limit, a negative number means no limit.
 type Limits struct {
 	Entries, Bytes, Ratio int64
 	Depth                 int
@@ -131,15 +131,15 @@ type extraction struct {
 	root   *os.Root
 	mark   *os.File // marks root as being extracted into
 	o      Options
-	owners bool // files are given to their owners, as only root may
+	owners bool // set the owners of files, as only root may
 	max    Limits
 	stored int64
 	holes  int64 // bytes of what was admitted that are not written
-	folds  bool  // the file system takes names that differ by case for one
+	folds  bool  // the file system ignores case in names
 
 	made     map[string]format.Kind // by the name as the file system sees it
-	later    []format.Entry         // links, once all files are there
-	dirs     []format.Entry         // whose modes and times come last
+	later    []format.Entry         // links, which are made after all files
+	dirs     []format.Entry         // their modes and times are set last
 	admitSum Done
 
 	open  chan *folder // idle ones
@@ -151,11 +151,11 @@ type extraction struct {
 
 	mu      sync.Mutex
 	sum     Done
-	folders map[string]bool // those that are there; true if they were not there before
+	folders map[string]bool // folders that exist; true if this extraction made them
 	failed  map[string]bool // files that are not there, or not ours
 }
 
-// key is what the file system takes a name for.
+// key returns the same string for all names that are the same to the file system.
 func (x *extraction) key(name string) string {
 	if x.folds {
 		return strings.ToLower(name)
@@ -264,7 +264,7 @@ func (x *extraction) admitted(ctx context.Context, entries iter.Seq2[format.Entr
 	}
 }
 
-// withinLimits is about the archive as a whole: past a limit nothing goes on.
+// withinLimits returns an error if the archive as a whole exceeds a limit.
 func (x *extraction) withinLimits(ctx context.Context, e format.Entry) error {
 	s := &x.admitSum
 	s.Entries++
@@ -289,7 +289,7 @@ func (x *extraction) withinLimits(ctx context.Context, e format.Entry) error {
 	}}
 }
 
-// strip leaves out the slashes in front of a name, as others do.
+// strip removes leading slashes from a name, as other tools do.
 func (x *extraction) strip(e *format.Entry) {
 	strip := func(name string) string {
 		rel := strings.TrimLeft(name, "/")
@@ -308,7 +308,7 @@ func (x *extraction) strip(e *format.Entry) {
 	}
 }
 
-// refuse says why an entry must not be extracted.
+// refuse returns the reason if an entry must not be extracted.
 func (x *extraction) refuse(e format.Entry) *format.Problem {
 	unsafe := func(class, msg string) *format.Problem {
 		return &format.Problem{Code: format.UnsafePath, Class: class, Severity: format.Error, Volume: x.src.Name, Off: -1, Entry: e.Name, HasEntry: true, Message: msg}

@@ -74,7 +74,7 @@ func addMod(a, b uint16) uint16 {
 	return uint16(sum + sum>>16)
 }
 
-// times is a times what has the logarithm.
+// times returns the product of a and the element with the given logarithm.
 func (f *field) times(a, log uint16) uint16 {
 	if a == 0 {
 		return 0
@@ -89,12 +89,12 @@ func (f *field) mul(a, b uint16) uint16 {
 	return f.times(a, f.log[b])
 }
 
-// A factor multiplies, by one of these:
+// A factor is a constant to multiply by, as one of these tables:
 type factor struct {
 	affine  [4]uint64       // matrices of bits
 	nibbles [8][16]byte     // products of the four nibbles of an element: low bytes, then high bytes
 	bytes   *[2][256]uint16 // products of low bytes, and of high bytes
-	zero    bool            // nothing is to be multiplied
+	zero    bool            // the constant is 0
 }
 
 func (f *field) factor(c uint16, to *factor) {
@@ -102,7 +102,7 @@ func (f *field) factor(c uint16, to *factor) {
 		to.affine, to.nibbles = [4]uint64{}, [8][16]byte{}
 		return
 	}
-	var bit [16]uint16 // what each bit of an element becomes
+	var bit [16]uint16 // the product of each bit of an element
 	log := f.log[c]
 	for i := range bit {
 		bit[i] = f.times(1<<i, log)
@@ -141,7 +141,7 @@ func (f *field) factor(c uint16, to *factor) {
 	}
 }
 
-// transpose turns a matrix of 8 by 8 bits.
+// transpose transposes a matrix of 8 by 8 bits.
 func transpose(x uint64) uint64 {
 	t := (x ^ x>>7) & 0x00AA00AA00AA00AA
 	x ^= t ^ t<<7
@@ -151,42 +151,41 @@ func transpose(x uint64) uint64 {
 	return x ^ t ^ t<<28
 }
 
-// An Encoder makes the parity of one group of blocks after the other, in runs of M data
-// blocks. Its memory is for runs of columns that are Width bytes wide.
+// An Encoder computes the parity of a group of blocks, one run of M data blocks at a time. Its
+// methods work on pieces of the blocks.
 type Encoder struct {
 	m       int
 	f       *field
 	factors []factor // of the run that is encoded, as the layers use them
 }
 
-// Width is how many bytes of each block are worked on at once, which then stay in a
-// processor's cache.
+// Width is the best length of the pieces: they then stay in a processor's cache.
 const Width = 1 << 10
 
-// NewEncoder returns one of m parity blocks, a power of two.
+// NewEncoder returns an Encoder for m parity blocks. m is a power of two.
 func NewEncoder(m int) *Encoder {
 	return &Encoder{m: m, f: theField(), factors: make([]factor, m)}
 }
 
-// Order rounds a number of parity blocks up to what the code has.
+// Order rounds a number of parity blocks up to a power of two.
 func Order(parity int) int { return 1 << bits.Len(uint(max(parity, 1)-1)) }
 
-// Run prepares for the run of the data blocks number*M and on.
+// Run prepares for the run that begins with data block number*M.
 func (e *Encoder) Run(number int) { e.prepare((number + 1) * e.m) }
 
 // Finish prepares for Parity.
 func (e *Encoder) Finish() { e.prepare(0) }
 
-// prepare computes the factors from a place in the code on: that of a butterfly over dist
-// at r is at r+dist.
+// prepare computes the factors for a position in the code. The factor of a butterfly over dist at r
+// is factors[r+dist].
 func (e *Encoder) prepare(from int) {
 	for i := 1; i < e.m; i++ {
 		e.f.factor(e.f.skew[from+i-1], &e.factors[i])
 	}
 }
 
-// Add adds to sum what M consecutive pieces in work, of a run's data blocks, add to the parity.
-// Only the pieces from lo to hi are not zero; done marks those that Put has put there. Add
+// Add adds to sum what M consecutive pieces in work, one of each data block of a run, contribute to
+// the parity. Only the pieces from lo to hi are not zero. done marks those that Put stored. Add
 // changes work.
 func (e *Encoder) Add(sum, work []byte, width, lo, hi int, done []bool) {
 	if e.m <= 2*Together {
@@ -201,8 +200,8 @@ func (e *Encoder) Add(sum, work []byte, width, lo, hi int, done []bool) {
 	addInverse4(sum, q*width, work, &e.factors[q], &e.factors[3*q], &e.factors[2*q])
 }
 
-// sum transforms the size pieces from at on. Parts come first, so that small ones stay in the
-// nearest cache, and two layers are done at once.
+// sum transforms size pieces, beginning with number at. It does smaller parts first, so that they
+// stay in the nearest cache, and two layers at a time.
 func (e *Encoder) sum(work []byte, width, at, size, lo, hi int, done []bool) {
 	if size == 1 || at >= hi || at+size <= lo || size == Together && done != nil && done[at/Together] {
 		return
@@ -225,9 +224,9 @@ func (e *Encoder) sum(work []byte, width, at, size, lo, hi int, done []bool) {
 // Together is how many blocks Put takes.
 const Together = 16
 
-// Put puts pieces of Together blocks, a stride apart, to their place in work, from at on, and
-// does what Add would do with them first, while they are in the nearest cache. It adds them to
-// near, too. at is a multiple of Together; tile is for as many pieces.
+// Put stores pieces of Together blocks, stride bytes apart, in work, beginning with number at. It
+// does the first steps of Add with them while they are in the nearest cache. It also adds them to
+// near. at is a multiple of Together. tile is scratch space for Together pieces.
 func (e *Encoder) Put(work []byte, width, at int, blocks []byte, stride int, near, tile []byte) {
 	for i := range 4 {
 		r := at + 4*i
@@ -236,7 +235,7 @@ func (e *Encoder) Put(work []byte, width, at int, blocks []byte, stride int, nea
 	inverse4(work[at*width:(at+Together)*width], 4*width, tile, 4*width, &e.factors[at+4], &e.factors[at+12], &e.factors[at+8])
 }
 
-// Parity changes the sum of all runs to the first n parity blocks' pieces.
+// Parity turns the sum of all runs into the pieces of the first n parity blocks.
 func (e *Encoder) Parity(work []byte, width, n int) { e.parity(work, width, 0, e.m, n) }
 
 func (e *Encoder) parity(work []byte, width, at, size, n int) {
@@ -256,7 +255,7 @@ func inverseSlow(x, y []byte, c *factor) {
 	mulAdd(x, y, c)
 }
 
-// addInverseSlow adds what inverseSlow makes to sx and sy.
+// addInverseSlow adds the results of inverseSlow to sx and sy.
 func addInverseSlow(x, y []byte, c *factor, sx, sy []byte) {
 	inverseSlow(x, y, c)
 	subtle.XORBytes(sx, sx, x)
@@ -273,7 +272,7 @@ func inverse4Slow(to []byte, n int, from []byte, stride int, c1, c2, c3 *factor)
 	inverse(to[:2*n], to[2*n:4*n], c3)
 }
 
-// first4Slow is inverse4Slow that adds the parts to sum, too.
+// first4Slow is inverse4Slow that also adds the parts to sum.
 func first4Slow(to []byte, n int, from []byte, stride int, c1, c2, c3 *factor, sum []byte) {
 	for i := range 4 {
 		subtle.XORBytes(sum, sum, from[i*stride:i*stride+n])
@@ -281,7 +280,7 @@ func first4Slow(to []byte, n int, from []byte, stride int, c1, c2, c3 *factor, s
 	inverse4Slow(to, n, from, stride, c1, c2, c3)
 }
 
-// addInverse4Slow adds what inverse4Slow makes to sum.
+// addInverse4Slow adds the result of inverse4Slow to sum.
 func addInverse4Slow(sum []byte, n int, from []byte, c1, c2, c3 *factor) {
 	inverse(from[:n], from[n:2*n], c1)
 	inverse(from[2*n:3*n], from[3*n:4*n], c2)
