@@ -53,7 +53,7 @@ type leftOut struct {
 // An alias is another path of a group or array.
 type alias struct {
 	at  string
-	own bool // the path has its own keys in version 2
+	own bool // version 2 has a group at this path
 }
 
 // lastArray caches the last lookup of an array.
