@@ -31,7 +31,7 @@ type Datastore struct {
 	Cloud bool
 }
 
-// IsCloud reports whether a data store of an address is taken for one in objects.
+// IsCloud reports whether an address is that of a data store of objects.
 func IsCloud(address string) bool {
 	switch store.Scheme(address) {
 	case "s3", "gs", "az":
@@ -63,7 +63,7 @@ func blobPlace(name string, cloud bool) (size int64, object, what string) {
 // to be missing.
 func (d Datastore) Found(ctx context.Context) error {
 	if d.Store.Can().Near {
-		return nil // an empty folder may be one
+		return nil // an empty folder may be a data store
 	}
 	for _, err := range store.List(ctx, d.Store, d.path("")) {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -93,7 +93,7 @@ func (d Datastore) path(object string) string {
 	return object
 }
 
-// ask records where a used blob is, and why the data store cannot return it.
+// ask finds a used blob, and records why the data store cannot return it.
 func (d Datastore) ask(ctx context.Context, b *Blob) error {
 	size, object, what := blobPlace(b.ID, d.Cloud)
 	if b.Problem = what; object == "" {
@@ -147,7 +147,7 @@ func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[B
 		}
 		next, stop := iter.Pull2(rows.Sorted())
 		defer stop()
-		used := "" // the first object that is used and not less than what is looked at
+		used := "" // the first used object that is not less than the current one
 		more := true
 		prefix := o.path("")
 		for info, err := range store.List(ctx, o.Store, prefix) {
@@ -346,8 +346,8 @@ func (s *Store) RepositoryID(ctx context.Context) (string, error) {
 	return text, s.r.corrupt(err, clusterNode)
 }
 
-// Strangers returns the repositories that are registered in the data store as its users, but are
-// none of the stores.
+// Strangers returns the repositories that are registered as users of the data store, except for the
+// stores.
 func (d Datastore) Strangers(ctx context.Context, stores []*Store) ([]string, error) {
 	strange := map[string]bool{}
 	for _, prefix := range []string{d.path(repositoryMark), d.path("META/" + repositoryMark)} {

@@ -28,7 +28,7 @@ type Surgery struct {
 	Property string `json:"property,omitempty"`
 	Type     string `json:"type,omitempty"`   // of what was set
 	Nodes    int64  `json:"nodes"`            // that were copied
-	Shared   bool   `json:"shared,omitempty"` // nothing had to be: the store has it
+	Shared   bool   `json:"shared,omitempty"` // nothing was copied: the store already has it
 	Revised
 }
 
@@ -204,7 +204,7 @@ func valueText(t segment.PropertyType, s string) (string, bool) {
 }
 
 type RemoveOptions struct {
-	Property string // this alone; none is the node, with all below it
+	Property string // only this property; empty means the node and everything below it
 	// Lost removes what cannot be read from a node: properties, and children whose names are
 	// lost. It does not change anything below the children.
 	Lost   bool
@@ -275,7 +275,7 @@ type Donor struct {
 }
 
 type ReplaceOptions struct {
-	Property string // this alone; none is the node, with all below it
+	Property string // only this property; empty means the node and everything below it
 	DryRun   bool
 }
 

@@ -225,7 +225,7 @@ func (f *filesReader) file(ctx context.Context, e *format.Entry, n segment.Node,
 	}
 	if err != nil {
 		if primary != assetType && primary != fileType {
-			return false, f.unlessDamage(err) // it may be none
+			return false, f.unlessDamage(err) // it may not be a file
 		}
 		e.Kind = format.File
 		return true, f.lost(e, err)

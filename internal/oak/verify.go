@@ -76,7 +76,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return err
 }
 
-// checkSegments checks several tars' segments at once, and tells of them tar by tar.
+// checkSegments checks the segments of several tars at once, and reports problems tar by tar.
 func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)) error {
 	found := make([][]audit.Problem, a.Len())
 	tar := func(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }

@@ -22,8 +22,8 @@ type Watcher struct {
 	s    *Store
 	path string
 	last repo.Entry // the newest revision that was reported
-	from string     // that it is compared with: the newest that could be read; empty is none
-	size int64      // of the journal when it was looked at; -1 is never
+	from string     // the next one is compared with this: the newest that could be read, or empty
+	size int64      // of the journal when it was last checked; -1 if it was not
 }
 
 type WatchOptions struct {
@@ -37,7 +37,7 @@ type Arrival struct {
 	Time     *time.Time `json:"time,omitempty"`
 	After    string     `json:"after,omitempty"` // the revision that it is compared with
 	Changes  []Change   `json:"changes"`
-	More     bool       `json:"more,omitempty"` // there are more than are listed
+	More     bool       `json:"more,omitempty"` // some are not listed
 	Lost     string     `json:"lost,omitempty"` // why it cannot be compared
 	// Gap means that the journal was rewritten: what came before this revision is not known.
 	Gap bool `json:"gap,omitempty"`

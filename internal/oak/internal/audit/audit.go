@@ -40,10 +40,10 @@ type unit struct {
 	repo.Tar
 	*tarfile.Index // or what Segments found in a tar without one
 	obj            store.Object
-	t              *tarfile.Tar               // nil is none
+	t              *tarfile.Tar               // nil if it has no index
 	none           *tarfile.NoIndex           // why
-	damage         error                      // why nothing is known of the tar
-	refs           map[tarfile.ID]tarfile.IDs // of what Segments found; nil is that it has not looked
+	damage         error                      // why nothing is known about the tar
+	refs           map[tarfile.ID]tarfile.IDs // found by Segments; nil before that
 
 	// If either is set, references are read from the segments.
 	noGraph    bool // by Tail

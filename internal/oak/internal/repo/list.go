@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Names of the files that there is one of.
+// Names of the files that occur once.
 const (
 	Journal  = "journal.log"
 	Manifest = "manifest"
@@ -54,7 +54,7 @@ type Listing struct {
 	Tars    []Tar // newest number first; of one number, last letter first
 	Ignored []IgnoredTar
 	Backups []File // that recoveries left
-	Others  []File // that belong to no repository
+	Others  []File // that do not belong to a repository
 
 	// Files of which there may be one; nil means that it is missing.
 	Journal, Manifest, GCLog, Lock *File

@@ -12,7 +12,7 @@ type Class uint8
 const (
 	Missing Class = iota + 1 // a segment, or a record, that is referred to and not there
 	Corrupt                  // bytes that break the format
-	Limit                    // more than may be trusted or kept in memory
+	Limit                    // too large for untrusted data, or for memory
 	Altered                  // bytes that are not those that were written
 )
 

@@ -77,7 +77,7 @@ func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first 
 type cursor struct {
 	List
 	b     bucket
-	first int // element of it
+	first int // its first element
 }
 
 func (c *cursor) at(ctx context.Context, i int) (id RecordID, err error) {

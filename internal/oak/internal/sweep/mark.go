@@ -188,7 +188,7 @@ func (t *TarPlan) decide(o Options) {
 			fit = false
 		}
 	}
-	letter := byte('z') // the last that is taken
+	letter := byte('z') // the last one in use
 	for ; letter > t.Letter; letter-- {
 		if o.Taken != nil && o.Taken(tarfile.Name(t.Number, letter)) {
 			break

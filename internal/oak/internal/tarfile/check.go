@@ -179,7 +179,7 @@ func (t *Tar) checkHead(e Entry, data []byte, report func(Problem)) {
 		return
 	}
 	g := h.Generation
-	if t.index.step == entryV1 { // which has no more of it
+	if t.index.step == entryV1 { // which does not contain more
 		g = Generation{Gen: g.Gen, Full: g.Gen, Compacted: true}
 	}
 	if g != e.Generation {

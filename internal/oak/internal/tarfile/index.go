@@ -16,7 +16,7 @@ const (
 
 	minLen = 6 * BlockSize // of a tar: a segment, an index, two blocks of zeros
 	maxLen = math.MaxInt32 // of a tar that Oak reads
-	room   = 2 * BlockSize // that a segment takes at least
+	room   = 2 * BlockSize // minimum size of a segment with its header
 )
 
 // An Index records where the segments of a tar are. It keeps the bytes of the file, 33 for each
@@ -41,7 +41,7 @@ type Entry struct {
 	ID         ID
 	Pos        int64 // of the segment itself; its header is a block before
 	Len        int
-	Generation Generation // of bulk segments none, or compacted in a tar before Oak 1.8
+	Generation Generation // zero for bulk segments; compacted in a tar before Oak 1.8
 }
 
 // end returns where the next entry can begin.
@@ -73,8 +73,8 @@ func (x *Index) At(i int) Entry {
 	return e
 }
 
-// parseGeneration reads a generation: before Oak 1.8 it was a number, now full generation
-// i32 and compacted u8 follow.
+// parseGeneration reads a generation. Before Oak 1.8 it was only a number; now the full generation
+// (i32) and compacted (u8) follow.
 func parseGeneration(b []byte, v1 bool) Generation {
 	gen := int32At(b)
 	if v1 {
