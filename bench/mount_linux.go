@@ -91,7 +91,7 @@ func (f askedFile) Read(ctx context.Context, buf []byte, off int64) (fuse.ReadRe
 
 func (f askedFile) Release(ctx context.Context) syscall.Errno { return f.f.Release(ctx) }
 
-// A mountpoint is a folder where a program has mounted something.
+// A mountpoint is a folder where a program has mounted a file system.
 type mountpoint struct {
 	dir  string
 	cmd  *exec.Cmd

@@ -292,7 +292,7 @@ func (c *copying) journal(ctx context.Context) error {
 		return write()
 	}
 	if old, err := c.d.head(ctx); err == nil && old.Rewound+old.Bad == 0 && old.Revision == c.head.Revision {
-		return nil // it leads there
+		return nil // it already leads to the head
 	}
 	backup, err := (&Store{r: c.d}).keepJournal(ctx)
 	c.said.Journal = backup

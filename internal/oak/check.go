@@ -94,7 +94,7 @@ type Loss struct {
 	Children   bool   `json:"children,omitempty"` // of the node, whatever their names are
 	Tar        string `json:"tar,omitempty"`      // none if it is not there
 	Segment    string `json:"segment"`
-	Record     int32  `json:"record"` // -1 if it is not of one
+	Record     int32  `json:"record"` // -1 if it does not concern one record
 	Problem    string `json:"problem"`
 	Others     int    `json:"others"` // other nodes and properties that lead to the place
 }

@@ -24,7 +24,7 @@ type CleanupOptions struct {
 	// Tail means that the last compaction was of the tail only.
 	Tail bool
 
-	keep func(segment.ID) bool // whatever it is
+	keep func(segment.ID) bool // segments to keep, even if they are garbage
 }
 
 // A Cleanup describes the garbage in a store and what a cleanup does with its tars. It can be

@@ -41,8 +41,8 @@ func IsCloud(address string) bool {
 }
 
 // blobPlace returns where a data store has the blob named ID#LENGTH: a FileDataStore in
-// ID[0:2]/ID[2:4]/ID[4:6]/ID, a data store of objects in ID[0:4]-ID[4:]. If the data store cannot
-// have it, what is the reason.
+// ID[0:2]/ID[2:4]/ID[4:6]/ID, a data store of objects in ID[0:4]-ID[4:]. If the name is invalid,
+// what is the reason.
 func blobPlace(name string, cloud bool) (size int64, object, what string) {
 	id, length, ok := strings.Cut(name, "#")
 	size, err := strconv.ParseInt(length, 10, 64)
@@ -123,10 +123,9 @@ type GarbageOptions struct {
 	Before time.Time
 }
 
-// Garbage yields what is in a data store but used by none of the stores: by no revision, no
-// checkpoint, and no segment that a cleanup has yet to remove. It examines all segments; for
-// damaged ones it uses the lists in their tars. If it cannot determine everything that is used,
-// it returns an error.
+// Garbage yields the blobs in a data store that no revision, no checkpoint and no remaining segment
+// of the stores uses. It examines all segments; for damaged ones it uses the lists in their tars.
+// If it cannot determine everything that is used, it returns an error.
 func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
@@ -189,8 +188,8 @@ func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
 	return err == nil, err
 }
 
-// uses calls tell with the IDs of all binaries that segments of a store refer to, with some of
-// them repeatedly.
+// uses calls tell with the IDs of all binaries to which segments of a store refer. An ID may be
+// repeated.
 func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
 	if s.r.single {
 		return fmt.Errorf("oak: %s: one tar of a store does not show what the others use: %w", s.r.name, errors.ErrUnsupported)

@@ -28,7 +28,7 @@ type Step struct {
 	Children   []NameChange `json:"children,omitempty"`
 	More       bool         `json:"more,omitempty"` // more names than are listed differ
 	Revisions  int          `json:"revisions"`
-	Oldest     string       `json:"oldest,omitempty"` // of several
+	Oldest     string       `json:"oldest,omitempty"` // if it covers several revisions
 	Lost       string       `json:"lost,omitempty"`
 	Segment    string       `json:"segment,omitempty"`
 }
@@ -111,7 +111,7 @@ func (h *history) full() bool { return h.o.Last > 0 && h.told >= h.o.Last }
 // entry moves to the next older revision.
 func (h *history) entry(ctx context.Context, e repo.Entry) error {
 	if h.newer != nil && h.newer.Revision == e.Revision {
-		return nil // it was written again
+		return nil // a repeated line
 	}
 	m, err := h.moment(ctx, e)
 	if err != nil {

@@ -38,7 +38,7 @@ type RecoveredJournal struct {
 type candidate struct {
 	repo.Revision
 	millis int64
-	bare   bool // it has a root, and no checkpoints
+	bare   bool // it has a root, but no checkpoints
 	typed  bool // then: the root has a primary type
 }
 

@@ -92,17 +92,17 @@ type mending struct {
 	lost    []string
 	partial bool
 
-	manifest bool // there is none
+	manifest bool // it is missing
 	torn     bool // the journal's last line has no end
 
-	opened   []store.Object // that the plans of numbers read
+	opened   []store.Object // read by the plans of numbers
 	head     *repo.Revision // with which reading will begin
 	readable map[string]int64
 	words    string // the same for people
-	places   int64  // that will be lost
+	places   int64  // that stay lost
 }
 
-// number is what is done with the tars of one number.
+// number is the plan for the tars of one number.
 type number struct {
 	*rescue.Plan
 	letters []repo.Tar // ascending
@@ -130,8 +130,8 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		return err
 	}
 	if n.Action == rescue.Rewrite && n.Base >= 0 && !n.Gain {
-		// A rewritten tar would only omit what is damaged, and a program may still be able to
-		// read a part of that.
+		// A rewritten tar would only omit the damaged segments. A program may still be able to read
+		// parts of them.
 		n.Action = rescue.Nothing
 		m.lose("%s: its damage cannot be repaired; kept unchanged", n.letters[n.Base].Name)
 	}
@@ -355,7 +355,7 @@ func (m *mending) count(ctx context.Context, from segment.Source, super repo.Rev
 	return c, err
 }
 
-// lostNode notes a place that will be lost.
+// lostNode records a place that stays lost.
 func (m *mending) lostNode(checkpoint string, l proof.Loss) {
 	m.partial = true
 	if m.places++; m.places > mostLostNodes {

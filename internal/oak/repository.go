@@ -27,16 +27,16 @@ type repository struct {
 	name     string // as given
 	single   bool   // one tar
 	list     repo.Listing
-	tars     []*segmentTar // that count: as listed, newest number first
+	tars     []*segmentTar // the tars in use, newest number first
 	byPath   map[string]*segmentTar
-	shadowed []repo.Tar // that do not
+	shadowed []repo.Tar // the tars not in use
 	limits   format.Limits
 	trusting bool   // segments are not compared with their checksums
 	held     int64  // bytes of indexes
 	release  func() // of tails that were fetched ahead
 
 	moment map[string]store.Object // used files besides the tars, as they were when the store was opened
-	had    map[string]*segmentTar  // of the same store, which may serve again
+	had    map[string]*segmentTar  // of an earlier opening, to be reused
 	writer string                  // the program that is writing to it, if known
 
 	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest

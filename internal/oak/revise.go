@@ -24,7 +24,7 @@ type Revised struct {
 	Bytes    int64    `json:"bytes"` // of tars
 }
 
-// A change is what is done to a node and to everything below it.
+// A change is a change of a node and of everything below it.
 type change struct {
 	below map[string]*change // by the names of children
 	gone  bool               // with all below it

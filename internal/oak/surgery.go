@@ -26,7 +26,7 @@ type Surgery struct {
 	Action   string `json:"action"` // set, remove, replace
 	Path     string `json:"path"`
 	Property string `json:"property,omitempty"`
-	Type     string `json:"type,omitempty"`   // of what was set
+	Type     string `json:"type,omitempty"`   // of the new value
 	Nodes    int64  `json:"nodes"`            // that were copied
 	Shared   bool   `json:"shared,omitempty"` // nothing was copied: the store already has it
 	Revised
@@ -410,7 +410,7 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 	source := &Store{r: from.repository, source: &parsed{r: from.repository}}
 	prove := source.trees(true, 0)
 	o := compact.Options{Depth: treeDepth}
-	bulk := func(context.Context, segment.ID) error { return nil } // it is there, and proven
+	bulk := func(context.Context, segment.ID) error { return nil } // it exists, and is proven
 	if from.repository == v.s.r {
 		_, e, _ := v.s.r.locate(v.head.Segment)
 		o.Shared = func(id segment.ID) bool {

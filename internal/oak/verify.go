@@ -15,8 +15,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// verify reports what is wrong with a store, and what that means to its owner. For a single tar
-// it reports what can be determined from that tar.
+// verify reports the problems of a store, and what they mean for its owner. For a single tar it
+// reports what can be determined from that tar.
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {

@@ -132,9 +132,9 @@ func (w *Watcher) news(ctx context.Context) (all []repo.Entry, found bool, err e
 			return nil, false, err
 		case e.Revision == w.last.Revision:
 			return all, true, nil
-		case !e.Ended && !w.s.r.st.Can().Near: // it may be being written
+		case !e.Ended && !w.s.r.st.Can().Near: // it may still be incomplete
 			continue
-		case len(all) > 0 && all[len(all)-1].Revision == e.Revision: // it was written again
+		case len(all) > 0 && all[len(all)-1].Revision == e.Revision: // a repeated line
 			continue
 		}
 		e.Text = ""
@@ -162,7 +162,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 		return lost(err)
 	}
 	before, err := w.s.TreeNamed(ctx, w.from)
-	if err != nil { // it has been removed since
+	if err != nil { // it was removed meanwhile
 		w.from = a.Revision
 		return lost(err)
 	}

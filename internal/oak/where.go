@@ -60,7 +60,7 @@ func numberOf(s string) (*big.Float, bool) {
 	return f, err == nil
 }
 
-// timeIn reads a time as Oak has it, or the beginning of a day in UTC.
+// timeIn parses a time in Oak's format, or a date, which means the beginning of that day in UTC.
 func timeIn(s string) (at time.Time, err error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly, "2006-01-02T15:04:05"} {
 		if at, err = time.Parse(layout, s); err == nil {

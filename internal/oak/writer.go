@@ -47,7 +47,7 @@ type treeWriter struct {
 	ids    *newtree.IDs
 	tree   *newtree.Tree
 	time   time.Time // of the revision
-	timed  bool      // it was given
+	timed  bool      // the time was given
 	arrays string    // name of the last property whose values are entries
 	sum    format.Summary
 	ended  bool

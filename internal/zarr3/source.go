@@ -88,7 +88,7 @@ func (s source) read(ctx context.Context, e format.Entry, off, n int64) ([]byte,
 func (s source) readAt(ctx context.Context, object string, b []byte, off int64) error {
 	o, err := s.st.Open(ctx, object)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s does not exist", object) // which is not to say that the key is not
+		return fmt.Errorf("%s does not exist", object) // not fs.ErrNotExist, because the key exists
 	}
 	if err != nil {
 		return err

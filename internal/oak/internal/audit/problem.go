@@ -82,7 +82,7 @@ type Problem struct {
 	Off        int64  // in the file; -1 if it has no place
 	Segment    tarfile.ID
 	HasSegment bool
-	What       string // is found, and expected
+	What       string // found, and what was expected
 }
 
 // ofAClass is how many problems of a class a unit reports, because a file could have millions.

@@ -86,7 +86,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 			c.x.pass(c.t, BadChecksum, Error, p)
 		case tarfile.BadSegment:
 			switch {
-			case !sound: // for that reason
+			case !sound: // already reported as such
 			case !readable:
 				c.x.pass(c.t, BadSegment, Error, p)
 			default:
@@ -159,7 +159,7 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 		if off >= w.off && off < end {
 			have = copy(b, w.b[off-w.off:])
 		}
-		w.b = w.b[:0] // nothing, if the read fails
+		w.b = w.b[:0] // empty, if the read fails
 		if err := w.obj.ReadAt(ctx, b[have:], off+int64(have)); err != nil {
 			return nil, err
 		}

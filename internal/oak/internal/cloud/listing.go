@@ -62,7 +62,7 @@ type blob struct {
 	tarfile.Entry
 	number int32
 	known  bool // its generation
-	unseen bool // it was listed with metadata, and they are not its own
+	unseen bool // it was listed with metadata that do not match it
 }
 
 // Add adds an object's name, below the folder of the store, if the object belongs to an archive

@@ -306,7 +306,7 @@ func (k *known) get(id segment.RecordID) (segment.RecordID, bool) {
 
 func (k *known) put(id, is segment.RecordID) {
 	if id.Number < 0 || id.Number >= mostNumber {
-		return // it is found again by reading it again
+		return // it is not remembered, so it is read again
 	}
 	number, ok := k.index[is.Segment]
 	if !ok {

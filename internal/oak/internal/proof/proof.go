@@ -70,7 +70,7 @@ type Result struct {
 type Loss struct {
 	Path     string // of the node
 	Property string // of the node, or empty
-	Children bool   // it is children that are lost, which may have had any name
+	Children bool   // children with unknown names are lost
 	Err      *segment.Error
 	Others   int // how many other nodes and properties lead to the place
 }

@@ -128,7 +128,7 @@ type GC struct {
 	Reclaimed  int64              // bytes
 	Millis     int64              // since 1970
 	Generation tarfile.Generation // never marked as compacted, though the written segments are
-	Nodes      int64              // that were compacted
+	Nodes      int64              // number of compacted nodes
 	Root       Revision
 	HasRoot    bool  // Oak 1.6 did not always write it
 	Offset     int64 // of the line

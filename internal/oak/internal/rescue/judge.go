@@ -255,7 +255,7 @@ func (c *scanner) problem(p tarfile.Problem) {
 	default:
 		n := min(max(0, p.Len-tarfile.BlockSize), tarfile.MaxSegment)
 		if !c.closed {
-			c.plan.Counts.UnknownBytes += max(0, p.Len-tarfile.BlockSize-n) // more than one was lost
+			c.plan.Counts.UnknownBytes += max(0, p.Len-tarfile.BlockSize-n) // bytes of further lost segments
 		}
 		c.offer(Segment{ID: p.Segment, From: int32(c.from), Pos: p.Off + tarfile.BlockSize, Len: int32(n)})
 	}

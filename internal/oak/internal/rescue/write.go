@@ -29,7 +29,7 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan) error {
 	if p.Base >= 0 {
 		var err error
 		if base, err = tarfile.Open(ctx, p.Sources[p.Base].Object, p.Sources[p.Base].Name, tarfile.Options{}); err != nil {
-			return err // it was open before
+			return err // the caller could open it
 		}
 		if p.Counts.Proof[Kept] > 0 {
 			graph, err = base.Graph(ctx)

@@ -149,7 +149,7 @@ func (c *checker) rows() {
 		}
 		c.places = append(c.places, place{int32(pos), row.Number, row.Type})
 	}
-	slices.Reverse(c.places) // as writers leave them, they are in order then
+	slices.Reverse(c.places) // then those of known writers are in order
 	if !slices.IsSortedFunc(c.places, byPlace) {
 		slices.Reverse(c.places)
 		slices.SortStableFunc(c.places, byPlace)

@@ -144,8 +144,8 @@ func (m mapRecord) parts() (p parts) {
 	return p
 }
 
-// bucket opens a bucket of a branch. Its entries are subtracted from what others may have,
-// because one bucket in place of many could make a small map look endless.
+// bucket opens a bucket of a branch. Its entries are subtracted from the number that others may
+// have. Otherwise the same bucket in many places could make a small map look endless.
 func (p *parts) bucket(ctx context.Context, r *Reader, index int) (mapRecord, error) {
 	m, err := r.bucket(ctx, p.ids[index], nil, p.level, p.size)
 	p.size -= m.size

@@ -178,7 +178,7 @@ func (d *Description) propertyTypes(rec Record) {
 	}
 }
 
-// describeSlot describes what a record ID refers to.
+// describeSlot describes the record to which a record ID refers.
 func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot, f *Field) error {
 	id, err := rec.id(s.off)
 	if err != nil {

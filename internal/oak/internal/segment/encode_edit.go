@@ -92,7 +92,7 @@ func (b *Builder) edited(ctx context.Context, n Node, e Edit) (WrittenChildren, 
 		return b.Children(ctx, inMapOrder(all))
 	case len(e.Children) == 0:
 		id, err := n.rec.id(nodeChildAt)
-		return WrittenChildren{n: 2, id: id}, err // how many is in the map, which stays
+		return WrittenChildren{n: 2, id: id}, err // the number is in the map, which stays unchanged
 	}
 	m, err := n.childMap(ctx)
 	if err != nil {

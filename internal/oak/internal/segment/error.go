@@ -30,7 +30,7 @@ func Word[T ~uint8](of string, v T, names ...string) string {
 type Error struct {
 	Class   Class
 	Segment ID
-	Record  int32 // -1 if it is not of one record
+	Record  int32 // -1 if it does not concern one record
 	Off     int64 // in the segment, -1 if it has no place
 	What    string
 	Err     error // cause, if any

@@ -227,7 +227,7 @@ type Place struct {
 type placeInBranch struct {
 	bucket  int
 	left    int  // entries that this and the other buckets may have
-	counted bool // and must have
+	counted bool // the number is exact
 }
 
 // A walk iterates over a map. It keeps only its position.
@@ -242,7 +242,7 @@ type walk struct {
 
 	at     *Place
 	from   Place
-	goesOn bool // it has yet to come to from
+	goesOn bool // it has not reached from yet
 }
 
 // A step is the bucket taken at a level.

@@ -30,7 +30,7 @@ var propertyTypeNames = [...]string{"?", "String", "Binary", "Long", "Double", "
 
 func (t PropertyType) String() string { return Word("PropertyType", t, propertyTypeNames[:]...) }
 
-// The names of what templates have instead of properties.
+// Names of properties that are special fields of a template.
 const (
 	primaryType = "jcr:primaryType"
 	mixinTypes  = "jcr:mixinTypes"

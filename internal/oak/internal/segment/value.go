@@ -304,7 +304,7 @@ func (v Value) Text(ctx context.Context, limit int) (string, error) {
 	return string(b), err
 }
 
-// whole reads the content. Its memory grows with what is found, not with the recorded length.
+// whole reads the content. Its memory grows with the bytes found, not with the recorded length.
 func (v Value) whole(ctx context.Context) (b []byte, err error) {
 	err = v.each(ctx, 0, v.h.n, func(part []byte) { b = append(b, part...) })
 	return b, err

@@ -57,7 +57,7 @@ type Action uint8
 
 const (
 	Keep           Action = iota + 1 // it has no garbage
-	KeepGarbage                      // it is too little: a quarter of the tar, or less
+	KeepGarbage                      // it has too little garbage: at most a quarter of the tar
 	KeepLastLetter                   // no letter is left
 	KeepDamaged                      // by its index it has segments that cannot be copied
 	Rewrite                          // under the next letter, without the garbage
@@ -124,7 +124,7 @@ func (b bitmap) unset(i int)    { b[i/64] &^= 1 << (i % 64) }
 // the last line's root needs no other line.
 func (p *Plan) Log(old []byte, head repo.GC) (log []byte, gone int) {
 	head.Generation.Gen, head.Generation.Full = p.Head.Gen, p.Head.Full
-	var last repo.GC // as Oak has it: without one it is generation 0, which is not compacted
+	var last repo.GC // as in Oak: without a line, generation 0, not compacted
 	for line := range bytes.Lines(old) {
 		text := strings.TrimRight(string(line), "\r\n")
 		l, err := repo.ParseGC(text)

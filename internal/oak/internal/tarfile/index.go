@@ -171,7 +171,7 @@ func locateIndex(tail []byte, length int64) (indexPlace, *NoIndex) {
 	switch {
 	case f.count < 1:
 		return none(NoEntries, end-12, "index: %d entries, expected at least 1", f.count)
-	case int64(f.size) < int64(f.count)*entryV1+footerLen: // for both versions, as Oak has it
+	case int64(f.size) < int64(f.count)*entryV1+footerLen: // for both versions, as in Oak
 		return none(SizeTooSmall, end-8, "index: %d bytes, expected at least %d for %d entries", f.size, int64(f.count)*entryV1+footerLen, f.count)
 	case f.size%BlockSize != 0:
 		return none(SizeNotBlocks, end-8, "index: %d bytes, expected a multiple of %d", f.size, BlockSize)

@@ -90,7 +90,7 @@ type scan struct {
 	base int64  // where buf begins in it
 
 	lost   int64   // where unrecognized bytes begin; -1 if there are none
-	reason Problem // what is wrong with the first of them
+	reason Problem // the problem of the first of them
 	blank  bool    // all of them are zeros
 	effort int64   // how many bytes may still be summed
 
