@@ -21,7 +21,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// peerVerb makes this program do what one would do with a bucket without us.
+// peerVerb makes this program run as a peer for buckets: a client without holdall.
 const peerVerb = "bucket-peer"
 
 const (
@@ -33,8 +33,8 @@ const (
 	targetName = "target"
 )
 
-// bucketPeer is a client of others doing one of these: copying objects one after the
-// other into a large one, reading them at once and no more, copying one, or listing them.
+// bucketPeer runs one job with another client: it copies objects one by one into a large object,
+// reads several at once without writing them, copies a single object, or lists them.
 func bucketPeer(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -129,8 +129,8 @@ func bucketClient() (*minio.Client, error) {
 	})
 }
 
-// bucketServer starts the S3 server that $HOLDALL_S3_SERVER names and returns the
-// folder of its buckets, in which the sources are there.
+// bucketServer starts the S3 server that $HOLDALL_S3_SERVER names, and returns the folder of its
+// buckets. The source bucket has the objects.
 func (s *suite) bucketServer(objects int, size int64) (dir string, stop func() error, err error) {
 	program := os.Getenv("HOLDALL_S3_SERVER")
 	if program == "" {
@@ -150,8 +150,8 @@ func (s *suite) bucketServer(objects int, size int64) (dir string, stop func() e
 	return filepath.Join(path, "data"), stop, err
 }
 
-// serveBuckets starts a server of the buckets below path, and says so in the
-// environment.
+// serveBuckets starts a server of the buckets below path, and sets the environment variables for
+// it.
 func (s *suite) serveBuckets(program, path string) (stop func() error, err error) {
 	for _, dir := range []string{"data/" + sourceName, "data/" + targetName, "about"} {
 		if err := os.MkdirAll(filepath.Join(path, dir), 0o777); err != nil {
@@ -194,7 +194,7 @@ func (s *suite) serveBuckets(program, path string) (stop func() error, err error
 	return nil, errors.Join(errors.New("no server after 10 s"), stop())
 }
 
-// fillBucket sends objects of noise. One alone is called big.
+// fillBucket sends objects of noise. A single object is called big.
 func (s *suite) fillBucket(objects int, size int64) error {
 	client, err := bucketClient()
 	if err != nil {
@@ -237,8 +237,8 @@ func (s *suite) fillBucket(objects int, size int64) error {
 // nothing: the processors are the limit, and the server uses more than half of them.
 const farAway = 10 * time.Millisecond
 
-// delayed puts a proxy before the server that the environment names, which lets every
-// byte wait, and names it there instead.
+// delayed puts a proxy in front of the server that the environment names. The proxy delays every
+// byte, and replaces the server in the environment.
 func delayed(ctx context.Context) (stop func() error, err error) {
 	addr := strings.TrimPrefix(os.Getenv("AWS_ENDPOINT_URL_S3"), "http://")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -263,7 +263,7 @@ func delayed(ctx context.Context) (stop func() error, err error) {
 	return l.Close, os.Setenv("AWS_ENDPOINT_URL_S3", "http://"+l.Addr().String())
 }
 
-// late copies half of farAway later.
+// late copies data, and delays it by half of farAway.
 func late(to, from net.Conn) {
 	type chunk struct {
 		p  []byte
@@ -294,13 +294,13 @@ func late(to, from net.Conn) {
 	}
 }
 
-// bucketPack packs all objects of one bucket into a second bucket, against a peer.
+// bucketPack compares packing all objects of a bucket into a second bucket with a peer.
 func bucketPack(peer string, most float64, far bool) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		z := s.sizes
 		objects, size, from := z.sFiles, int64(z.sBytes), "small"
 		if far && peer == "one-by-one" {
-			from = "small/part" // a tenth: each takes a hundredth of a second and more
+			from = "small/part" // a tenth: each takes 10 ms and more
 		}
 		if peer == "copy" {
 			objects, size, from = 1, bigObject/fullSizes.big*z.big, "big"
@@ -331,7 +331,7 @@ func bucketPack(peer string, most float64, far bool) func(*suite) (row, error) {
 	}
 }
 
-// noiseReader is noise without an end.
+// noiseReader returns endless noise.
 type noiseReader struct{ r *rand.Rand }
 
 func (n noiseReader) Read(p []byte) (int, error) {

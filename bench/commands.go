@@ -113,8 +113,8 @@ const (
 	packRSS  = 64 << 20
 )
 
-// packTree packs a set. tar does not wait for the disk, so neither do we, unless
-// both do.
+// packTree packs a set. Neither holdall nor tar waits for the disk, unless synced is set: then both
+// do.
 func packTree(set func(*suite) (string, error), synced bool) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		in, err := set(s)
@@ -141,7 +141,7 @@ func packBig(synced bool) func(*suite) (row, error) {
 	}
 }
 
-// packing is a contest of packing in as caf, against a peer that makes peerOut.
+// packing returns a contest: holdall packs in as caf, and a peer makes peerOut.
 func (s *suite) packing(in, caf string, synced bool, peer command, peerOut string) contest {
 	c := contest{
 		ours:   command{{s.bin, "pack", "-q", "--no-sync", "-o", caf, in}},
@@ -156,7 +156,7 @@ func (s *suite) packing(in, caf string, synced bool, peer command, peerOut strin
 	return c
 }
 
-// against gives a contest its peer, if the machine has all it takes.
+// against sets a contest's peer, if the machine has the programs for it.
 func (c *contest) against(peer command) {
 	for _, args := range peer {
 		if !have(args[0]) {
@@ -167,7 +167,7 @@ func (c *contest) against(peer command) {
 	c.peer = peer
 }
 
-// againstGocaf gives a contest gocaf as its peer, if there is one.
+// againstGocaf sets gocaf as a contest's peer, if the machine has it.
 func (c *contest) againstGocaf(s *suite, args ...string) {
 	if s.gocaf == "" {
 		c.skipped = "gocaf: $GOCAF does not say where it is"
@@ -176,7 +176,7 @@ func (c *contest) againstGocaf(s *suite, args ...string) {
 	c.peer = command{append([]string{s.gocaf}, args...)}
 }
 
-// holdsAll says whether out has at least the bytes of in.
+// holdsAll checks that out has at least as many bytes as in.
 func holdsAll(out, in string) error {
 	have, err := sizeOf(out)
 	if err != nil {
@@ -205,7 +205,7 @@ func verifyA(s *suite) (row, error) {
 	return r, err
 }
 
-// extractA extracts the set below dir, beside the data sets if that is "".
+// extractA extracts A below dir, or beside the data sets if dir is "".
 func extractA(peer, dir string) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		if s.quick && dir == "" && freeBytes(memoryDir) > 0 {
@@ -335,7 +335,7 @@ func (s *suite) nameInA() (string, error) {
 	return filepath.ToSlash(name), err
 }
 
-// contestOfA compares what we do with A.caf with what tar does with A.tar.
+// contestOfA compares holdall with A.caf, and tar with A.tar.
 func (s *suite) contestOfA(c contest, ours, tars []string, name, tarName string) (row, error) {
 	archive, err := s.archiveA()
 	if err != nil {
@@ -374,7 +374,7 @@ func convertA(s *suite) (row, error) {
 	return s.hold(c)
 }
 
-// start is how long it takes to say what is in an archive of three files.
+// start measures how long it takes to list an archive of three files.
 func start(cold bool) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		if cold && !canEvict {

@@ -15,25 +15,24 @@ import (
 	"time"
 )
 
-// seed is what all data is made from. A change of it, or of how the data is
-// made, needs a new dataVersion.
+// seed is the seed of all data. If it changes, or the data is made differently, change dataVersion.
 const (
 	seed        = 20260801
 	dataVersion = 1
 )
 
-// sizes are how much there is of each set.
+// sizes are the sizes of the sets.
 type sizes struct {
 	sFiles, sFolders int
 	sBytes           int
 	aFiles, aFolders int
 	big              int64 // bytes of the one large file
-	rows             int   // of the index without files
+	rows             int   // of manyRows
 }
 
 var fullSizes = sizes{sFiles: 20_000, sFolders: 200, sBytes: 10_000, aFiles: 100_000, aFolders: 1000, big: 1 << 30, rows: 1_000_000}
 
-// shrunk returns sets of a k-th of the size.
+// shrunk returns sizes divided by k.
 func (z sizes) shrunk(k int) sizes {
 	z.sFiles, z.sFolders, z.aFiles, z.aFolders = z.sFiles/k, z.sFolders/k, z.aFiles/k, z.aFolders/k
 	z.big, z.rows = z.big/int64(k), z.rows/k
@@ -47,8 +46,8 @@ const (
 	maxA   = 4 << 20
 )
 
-// have returns the path of a set, which fill makes below the path that it is
-// given if the set is not there yet. A set gets its name when it is complete.
+// have returns the path of a set. If the set does not exist, fill makes it under a temporary name,
+// and have renames it when it is complete.
 func (s *suite) have(name string, fill func(path string) error) (string, error) {
 	path := filepath.Join(s.dir, fmt.Sprintf("v%d-%s", dataVersion, name))
 	if _, err := os.Lstat(path); err == nil {
@@ -96,7 +95,7 @@ func random(set byte, part int) *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-// files makes n files: every other one of random bytes, the others of words.
+// files makes n files, alternately of random bytes and of words.
 func (s *suite) files(root string, set byte, n int, next func(i int) (name string, size int)) error {
 	folders := map[string]bool{}
 	words := newWords()
@@ -138,7 +137,7 @@ func appendNoise(b []byte, r *rand.Rand, n int) []byte {
 	return b
 }
 
-// wordList is what texts are made of.
+// wordList has the words of texts.
 type wordList [4096][]byte
 
 func newWords() *wordList {
@@ -162,7 +161,7 @@ func (w *wordList) appendText(b []byte, r *rand.Rand, n int) []byte {
 	return b
 }
 
-// bigArchive is an archive of the one large file.
+// bigArchive returns the one large file, and an archive of it.
 func (s *suite) bigArchive() (in, archive string, err error) {
 	if in, err = s.bigFile(); err != nil {
 		return "", "", err
@@ -171,7 +170,7 @@ func (s *suite) bigArchive() (in, archive string, err error) {
 	return in, archive, err
 }
 
-// bigFile is one file, in runs of 1 MiB of random bytes and of words.
+// bigFile returns one large file: runs of 1 MiB of random bytes and of words.
 func (s *suite) bigFile() (string, error) {
 	return s.have(fmt.Sprintf("big-%d.bin", s.sizes.big), func(path string) error {
 		return writeFile(path, func(w io.Writer) error {
@@ -207,13 +206,13 @@ func writeFile(path string, fill func(io.Writer) error) error {
 	return errors.Join(fill(w), w.Flush(), f.Close())
 }
 
-// rowSize is the length that the index without files states for each file.
+// rowSize is the length of each file in manyRows.
 const rowSize = 100
 
 func rowName(i int) string { return fmt.Sprintf("data/%04d/member_%07d.txt", i/1000, i) }
 
-// manyRows is a CAF of many rows, as gocaf writes them: sorted, without digests.
-// Its data part is a hole.
+// manyRows returns a CAF of many rows, as gocaf writes them: sorted, without digests. Its data part
+// is a hole.
 func (s *suite) manyRows() (string, error) {
 	return s.have(fmt.Sprintf("rows-%d.caf", s.sizes.rows), func(path string) error {
 		data := int64(s.sizes.rows) * rowSize
@@ -248,7 +247,7 @@ func (s *suite) manyRows() (string, error) {
 	})
 }
 
-// counter counts what is written to it.
+// counter counts the bytes and lines written to it.
 type counter struct{ bytes, lines int64 }
 
 func (c *counter) Write(p []byte) (int, error) {
@@ -257,8 +256,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// fresh returns the path of something that holdall or a peer makes from a set. It is made once a
-// run, because the next run may make something different.
+// fresh returns the path of a file that a command makes from a set. Each run makes the file again,
+// because the commands may have changed.
 func (s *suite) fresh(name string, command ...string) (string, error) {
 	path := filepath.Join(s.out, name)
 	if s.made[name] {
@@ -289,7 +288,7 @@ func (s *suite) archiveA() (string, error) {
 	return s.fresh("A.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, a)
 }
 
-// tarA is "" where there is no tar.
+// tarA returns a tar of A, or "" if the machine has no tar.
 func (s *suite) tarA() (string, error) {
 	a, err := s.setA()
 	if err != nil {
@@ -301,7 +300,7 @@ func (s *suite) tarA() (string, error) {
 	return s.fresh("A.tar", "tar", "cf", outputHere, "-C", a, ".")
 }
 
-// sizeOf returns how many bytes the files at and below path have.
+// sizeOf returns the size of all files at and below path.
 func sizeOf(path string) (n int64, err error) {
 	err = filepath.WalkDir(path, func(_ string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {

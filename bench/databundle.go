@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall"
 )
 
-// A dataset is documents of words, as text compresses, in folders of 250.
+// A dataset is documents of words, which compress like text, in folders of 250.
 const (
 	documents    = 50_000
 	meanDocument = 8192
@@ -44,7 +44,7 @@ func (s *suite) setD() (string, error) {
 			size := max(16, min(maxDocument, int(math.Exp(mu+sizes.NormFloat64()))))
 			r := random('d', i+1)
 			buf = buf[:0]
-			for len(buf) < size { // the frequent words are frequent
+			for len(buf) < size { // some words are frequent, as in text
 				buf = append(append(buf, words[int(r.ExpFloat64()*200)%len(words)]...), ' ')
 			}
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("doc-%05d.txt", i)), buf[:size], 0o666); err != nil {
@@ -55,15 +55,14 @@ func (s *suite) setD() (string, error) {
 	})
 }
 
-// cpuRatio wants our processor time to be at most so many times the peer's.
+// cpuRatio is the goal that our CPU time is at most most times the peer's.
 func cpuRatio(most float64) goal {
 	return goal{fmt.Sprintf("CPU ≤ %.2f", most), func(peer, ours *figures) (bool, bool) {
 		return peer != nil && ours.cpu.Seconds() <= most*peer.cpu.Seconds(), peer != nil
 	}}
 }
 
-// bundlePack packs the dataset, against mksquashfs with the same method and the same
-// length of blocks.
+// bundlePack packs the dataset. The peer is mksquashfs with the same method and block size.
 func bundlePack(method, level string, cpu, size float64) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		in, err := s.setD()
@@ -93,7 +92,7 @@ func bundlePack(method, level string, cpu, size float64) func(*suite) (row, erro
 	}
 }
 
-// bundleStore packs the dataset as it is, against tar.
+// bundleStore packs the dataset without compression. The peer is tar.
 func bundleStore(s *suite) (row, error) {
 	in, err := s.setD()
 	if err != nil {
@@ -109,8 +108,8 @@ func bundleStore(s *suite) (row, error) {
 	})
 }
 
-// squashed mounts the dataset as a squashfs of the same method, for reads; "" if the
-// machine has not what that needs.
+// squashed mounts the dataset as a squashfs of the same method, for reads. It returns "" if the
+// machine lacks a tool.
 func (s *suite) squashed(in, method, level string) (dir string, unmount func() error, err error) {
 	for _, tool := range []string{"mksquashfs", "squashfuse", "umount"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -134,8 +133,8 @@ func (s *suite) squashed(in, method, level string) (dir string, unmount func() e
 	}, nil
 }
 
-// bundleReads reads 2,000 documents at random, and says how long one takes; against
-// the same files in their folders, or as squashfuse reads them, with open and close.
+// bundleReads reads 2,000 documents at random, and measures how long one takes. The peer opens,
+// reads and closes the same files, in their folders or mounted with squashfuse.
 func bundleReads(method, squash, level string, goals ...goal) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		in, err := s.setD()
@@ -202,7 +201,7 @@ func bundleReads(method, squash, level string, goals ...goal) func(*suite) (row,
 	}
 }
 
-// bundleEpoch reads all files in a shuffled order, against reading them in theirs.
+// bundleEpoch compares reading all files in a shuffled order with reading them in stored order.
 func bundleEpoch(method string) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		in, err := s.setD()

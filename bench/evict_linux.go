@@ -13,7 +13,7 @@ const canEvict = true
 
 const fadviseDontNeed = 4 // POSIX_FADV_DONTNEED
 
-// evict drops a file from the page cache, as far as no process uses it.
+// evict drops a file from the page cache, except for pages that a process uses.
 func evict(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -26,7 +26,7 @@ func evict(path string) error {
 	return errors.Join(err, f.Close())
 }
 
-// freeBytes returns how much room there is in a folder.
+// freeBytes returns the free space of a folder's file system.
 func freeBytes(dir string) int64 {
 	var fs syscall.Statfs_t
 	if syscall.Statfs(dir, &fs) != nil {

@@ -15,15 +15,15 @@ import (
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
-// fleetChunks is how many archives the objects of a fleet become.
+// fleetChunks is how many archives a fleet packs its objects into.
 const fleetChunks = 8
 
 // smallObjects and largeObjects return how many objects a fleet packs, and the size of each.
 func smallObjects(z sizes) (int, int64) { return z.sFiles, int64(z.sBytes) }
 func largeObjects(z sizes) (int, int64) { return z.sFiles / 100, 5_000_000 }
 
-// fleetWorkers packs all objects of a bucket by two processes, against one. What is
-// measured is from the first chunk that is begun to the last that is done.
+// fleetWorkers packs all objects of a bucket with two processes. The peer is one process. The time
+// is from the start of the first chunk to the end of the last one.
 func fleetWorkers(objects func(sizes) (int, int64), far bool) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		n, size := objects(s.sizes)
@@ -60,14 +60,14 @@ func fleetWorkers(objects func(sizes) (int, int64), far bool) func(*suite) (row,
 	}
 }
 
-// fleetRun has so many processes pack a bucket.
+// fleetRun packs a bucket with several processes.
 func (s *suite) fleetRun(dir string, workers int, chunk int64) (sum figures, err error) {
 	db := filepath.Join(s.out, "fleet.db")
 	if err := removeAll([]string{db, db + "-wal", db + "-shm"}); err != nil {
 		return sum, err
 	}
 	old, err := filepath.Glob(filepath.Join(dir, targetName, "*"))
-	// The server goes by what it knows about objects, not by whether they are there.
+	// The server answers from its metadata of objects, even if the objects are gone.
 	old = append(old, filepath.Join(filepath.Dir(dir), "about", targetName))
 	if err == nil {
 		err = removeAll(old)
@@ -97,7 +97,8 @@ func (s *suite) fleetRun(dir string, workers int, chunk int64) (sum figures, err
 	return sum, errors.Join(append(errs, err)...)
 }
 
-// fleetTook is how long the chunks of a catalogue's plan took together.
+// fleetTook returns the time from the start of the first chunk of a catalogue's plan to the end of
+// the last one.
 func fleetTook(ctx context.Context, db string) (time.Duration, error) {
 	c, err := catalog.Open(ctx, db, catalog.Options{ReadOnly: true})
 	if err != nil {
@@ -126,8 +127,8 @@ func fleetTook(ctx context.Context, db string) (time.Duration, error) {
 	return to.Sub(from), nil
 }
 
-// fleetQueue is what a chunk costs that has next to nothing to pack: that it is claimed,
-// renewed once and recorded, on the database at hand.
+// fleetQueue measures the overhead of a chunk: it is claimed, renewed once and recorded in a SQLite
+// or PostgreSQL database.
 func fleetQueue(postgres bool) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		db := filepath.Join(s.out, "queue.db")
@@ -192,7 +193,7 @@ func one[T any](x T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) { yield(x, nil) }
 }
 
-// fleetPlan lists a bucket and records what there is, against a list and nothing else.
+// fleetPlan lists a bucket and records its objects. The peer only lists it.
 func fleetPlan(most float64, far bool) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		n := 5 * s.sizes.sFiles

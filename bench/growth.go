@@ -12,10 +12,12 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// growthGoal is how much longer an entry may take in an archive of ten times as many.
+// growthGoal is how many times longer an entry may take in an archive with ten times as many
+// entries.
 const growthGoal = 1.2
 
-// entriesOf is an archive of n small files in folders of a thousand, in the order of their names.
+// entriesOf returns an archive of n small files in folders of a thousand, in the order of their
+// names.
 func (s *suite) entriesOf(f *format.Format, ext string, n int) (string, error) {
 	return s.have(fmt.Sprintf("growth-%d%s", n, ext), func(path string) (err error) {
 		w, err := f.Create(s.ctx, local.New(filepath.Dir(path)), filepath.Base(path), format.CreateOptions{Scratch: pack.NewScratch})
@@ -46,7 +48,7 @@ func (s *suite) entriesOf(f *format.Format, ext string, n int) (string, error) {
 	})
 }
 
-// growth lists an archive of n entries, and one of ten times as many.
+// growth compares listing an archive of n entries with listing one of ten times as many.
 func growth(name, ext string, n int) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		n := n

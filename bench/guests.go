@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// guestName is a name as archives of others have them: in no order.
+// guestName returns the i-th of n names, which are not sorted, as in archives of other tools.
 func guestName(i, n int) string { return rowName((i * 7919) % n) }
 
-// manyMembers is a tar of many small files.
+// manyMembers returns a tar of many small files.
 func (s *suite) manyMembers() (string, error) {
 	n := s.sizes.rows
 	return s.have(fmt.Sprintf("members-%d.tar", n), func(path string) error {
@@ -31,7 +31,7 @@ func (s *suite) manyMembers() (string, error) {
 	})
 }
 
-// manyZipped is a zip of as many.
+// manyZipped returns a zip of as many files.
 func (s *suite) manyZipped() (string, error) {
 	n := s.sizes.rows
 	return s.have(fmt.Sprintf("members-%d.zip", n), func(path string) error {
@@ -51,7 +51,7 @@ func (s *suite) manyZipped() (string, error) {
 	})
 }
 
-// listGuest lists an archive that has no index of ours, all of it.
+// listGuest lists all of an archive for which holdall has no index.
 func listGuest(archive func(*suite) (string, error), peer ...string) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		path, err := archive(s)

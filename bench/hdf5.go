@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	hdf5CPU   = 20 // times less than lindi
-	hdf5Bytes = 5  // times fewer
+	hdf5CPU   = 20 // times less CPU than lindi
+	hdf5Bytes = 5  // times fewer bytes
 )
 
-// hdf5File is a file of 10,000 chunks whose places are in a tree of small nodes: a fixture of
+// hdf5File returns a file of 10,000 chunks whose places are in a tree of small nodes: a fixture of
 // package hdf5.
 func (s *suite) hdf5File() (string, error) {
 	return s.have("far.h5", func(path string) (err error) {
@@ -70,8 +70,8 @@ func referHDF5(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// refer lets both make references of a file, each as a whole command, whose requests v counts if
-// there is one.
+// refer has both make references to a file, each with a complete command. v, if it is not nil,
+// counts the requests.
 func (s *suite) refer(file, address string, v *slowServer) (r row, ours, theirs int64, err error) {
 	out := filepath.Join(s.out, "refs.lindi.json")
 	count := func() (requests, bytes int64) {

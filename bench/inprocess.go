@@ -20,19 +20,19 @@ import (
 const (
 	readGoal   = 1.3
 	webGoal    = 1.2
-	heapGoal   = 150 // bytes an entry, names apart
+	heapGoal   = 150 // bytes per entry, without its name
 	webLatency = 20 * time.Millisecond
 	webReaders = 16
 )
 
-// place is an entry and where its content lies in the one volume.
+// place is an entry and the place of its content in the single volume.
 type place struct {
 	entry    holdall.Entry
 	off, len int64
 }
 
-// places returns n entries of an archive at random, with repetition only if
-// there are fewer, that have content.
+// places returns n random entries with content. It repeats entries only if the archive has fewer
+// than n.
 func places(ctx context.Context, a *holdall.Archive, n int) ([]place, error) {
 	var all []holdall.Entry
 	for e, err := range a.Entries(ctx) {
@@ -66,7 +66,7 @@ func places(ctx context.Context, a *holdall.Archive, n int) ([]place, error) {
 	return found, nil
 }
 
-// count returns how many of something a run makes: n, or fewer with -quick.
+// count returns n, or fewer with -quick.
 func (s *suite) count(n int) int {
 	if s.quick {
 		return n / 20
@@ -74,8 +74,7 @@ func (s *suite) count(n int) int {
 	return n
 }
 
-// randomReads reads entries of A whole, and the same ranges of the same file
-// with nothing in between.
+// randomReads reads complete entries of A. The peer reads the same ranges directly from the file.
 func randomReads(s *suite) (r row, err error) {
 	archive, err := s.archiveA()
 	if err != nil {
@@ -99,7 +98,7 @@ func randomReads(s *suite) (r row, err error) {
 		return r, err
 	}
 	buf, other := make([]byte, maxA), make([]byte, maxA)
-	for _, p := range found { // both must read the same
+	for _, p := range found { // both must return the same bytes
 		if _, err := a.ReadAt(s.ctx, p.entry, buf[:p.len], 0); err != nil {
 			return r, err
 		}
@@ -139,7 +138,7 @@ func randomReads(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// slowServer serves a folder on 127.0.0.1, every answer late, and counts.
+// slowServer serves a folder on 127.0.0.1, delays every response, and counts requests and bytes.
 type slowServer struct {
 	http.Server
 	url      string
@@ -148,7 +147,7 @@ type slowServer struct {
 	done     chan error
 }
 
-// counted is a writer of what is answered.
+// counted counts the bytes of a response.
 type counted struct {
 	http.ResponseWriter
 	bytes *atomic.Int64
@@ -187,8 +186,8 @@ func (v *slowServer) stop() error {
 	return err
 }
 
-// webReads reads entries of A over HTTP, several at once. Its peer is
-// arithmetic: what the round trips alone must take.
+// webReads reads entries of A over HTTP, several at once. Its peer is computed: the least time that
+// the round trips take.
 func webReads(s *suite) (r row, err error) {
 	archive, err := s.archiveA()
 	if err != nil {
@@ -242,8 +241,7 @@ func webReads(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// readParallel reads entries by webReaders goroutines, and compares them with
-// what lies in the file.
+// readParallel reads entries with webReaders goroutines, and compares them with the file.
 func readParallel(ctx context.Context, a *holdall.Archive, f *os.File, found []place) error {
 	var next atomic.Int64
 	errs := make([]error, webReaders)
@@ -274,7 +272,7 @@ func readParallel(ctx context.Context, a *holdall.Archive, f *os.File, found []p
 	return errors.Join(errs...)
 }
 
-// heapOfRows is the live heap that a loaded index takes.
+// heapOfRows measures the live heap of a loaded index.
 func heapOfRows(s *suite) (r row, err error) {
 	archive, err := s.manyRows()
 	if err != nil {
@@ -315,7 +313,7 @@ func heapOfRows(s *suite) (r row, err error) {
 
 func liveHeap() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers and pools held in the first one
+	runtime.GC() // frees what finalizers and pools held during the first one
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)

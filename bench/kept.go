@@ -8,7 +8,7 @@ import (
 	"github.com/holdall/holdall"
 )
 
-// indexedRows is the archive of many rows, and an index of it that is not beside it.
+// indexedRows returns the archive of many rows, and its index, which is not beside it.
 func (s *suite) indexedRows() (archive, index string, err error) {
 	if archive, err = s.manyRows(); err != nil {
 		return "", "", err
@@ -56,7 +56,7 @@ func listByIndex(s *suite) (row, error) {
 	})
 }
 
-// openByIndex opens the archive of many rows by its index, and looks for one name.
+// openByIndex opens the archive of many rows by its index, and looks up one name.
 func openByIndex(s *suite) (r row, err error) {
 	archive, index, err := s.indexedRows()
 	if err != nil {
@@ -84,7 +84,7 @@ func openByIndex(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// findByIndex looks for names at random in an archive that was opened by its index.
+// findByIndex looks up random names in an archive that was opened by its index.
 func findByIndex(s *suite) (r row, err error) {
 	archive, index, err := s.indexedRows()
 	if err != nil {
@@ -116,7 +116,7 @@ func findByIndex(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// webOneByIndex reads one of many files over HTTP by an index that lies beside them.
+// webOneByIndex reads one of many files over HTTP by an index beside the archive.
 func webOneByIndex(s *suite) (row, error) {
 	archive, index, err := s.indexedRows()
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// The reference of LINDI is a Python package: $HOLDALL_LINDI_PYTHON names a
-// python that has it, as interop/install makes one. It is timed within its
-// own process, so that the start of Python does not count.
+// The reference implementation of LINDI is a Python package. $HOLDALL_LINDI_PYTHON names a Python
+// with it, which interop/install makes. It is timed within its own process, so that the start of
+// Python does not count.
 //
 //go:embed lindi_reference.py
 var lindiReference []byte
@@ -32,7 +32,7 @@ const (
 	lindiRSS = 32 << 20
 )
 
-// reference lets the Python package do a step.
+// reference has the Python package do a step.
 func (s *suite) reference(r *row, step string, args ...string) error {
 	python := os.Getenv("HOLDALL_LINDI_PYTHON")
 	if python == "" {
@@ -45,21 +45,21 @@ func (s *suite) reference(r *row, step string, args ...string) error {
 	return err
 }
 
-// times wants to be so many times faster than the peer.
+// times is the goal of being n times faster than the peer.
 func times(n float64) goal {
 	return goal{fmt.Sprintf("%.0f × faster", n), func(peer, ours *figures) (bool, bool) {
 		return peer != nil && ratio(peer, ours) <= 1/n, peer != nil
 	}}
 }
 
-// cpuTimes wants to need so many times less CPU than the peer.
+// cpuTimes is the goal of needing n times less CPU than the peer.
 func cpuTimes(n float64) goal {
 	return goal{fmt.Sprintf("%.0f × less CPU", n), func(peer, ours *figures) (bool, bool) {
 		return peer != nil && ours.cpu.Seconds()*n <= peer.cpu.Seconds(), peer != nil
 	}}
 }
 
-// zarrTree is a Zarr folder of one array, its chunks stored as they are.
+// zarrTree returns a Zarr folder with one array of uncompressed chunks.
 func (s *suite) zarrTree() (string, error) {
 	n := s.count(blobs)
 	return s.have(fmt.Sprintf("zarr-%d", n), func(path string) error {
@@ -80,7 +80,7 @@ func (s *suite) zarrTree() (string, error) {
 	})
 }
 
-// lindiTar is the same, packed.
+// lindiTar returns the packed zarrTree.
 func (s *suite) lindiTar() (string, error) {
 	tree, err := s.zarrTree()
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *suite) lindiTar() (string, error) {
 	return filepath.Join(dir, "x.lindi.tar"), err
 }
 
-// writeBlobs packs a folder of chunks; the reference has them in memory.
+// writeBlobs packs a folder of chunks. The reference has the chunks in memory.
 func writeBlobs(s *suite) (row, error) {
 	tree, err := s.zarrTree()
 	if err != nil {
@@ -118,7 +118,7 @@ func writeBlobs(s *suite) (row, error) {
 	return r, err
 }
 
-// bestOf takes the best of several runs of something in this process.
+// bestOf measures several runs of do in this process, and keeps the best.
 func (s *suite) bestOf(r *row, do func() error) error {
 	for range s.n {
 		before, start := cpuTime(), time.Now()
@@ -204,7 +204,7 @@ func readLindi(s *suite) (r row, err error) {
 	return r, err
 }
 
-// commitLindi adds an array of one chunk and commits, again and again.
+// commitLindi repeatedly adds an array of one chunk and commits it.
 func commitLindi(s *suite) (r row, err error) {
 	n := s.count(3000)
 	empty := filepath.Join(s.out, "nothing")
@@ -249,7 +249,7 @@ func commitLindi(s *suite) (r row, err error) {
 	return r, err
 }
 
-// webLindi reads chunks from far away, ours several at once.
+// webLindi reads chunks from a slow server, ours several at once.
 func webLindi(s *suite) (r row, err error) {
 	file, err := s.lindiTar()
 	if err != nil {

@@ -37,18 +37,18 @@ import (
 type suite struct {
 	ctx   context.Context
 	dir   string // where the data sets are
-	out   string // where outputs go, gone at the end
+	out   string // where outputs go, removed at the end
 	n     int
 	quick bool
 	sizes sizes
-	self  string // this program, which measures others
+	self  string // this program
 	bin   string // holdall
 	top   string // the project
 	gocaf string // "" if there is none
 	made  map[string]bool
 }
 
-// verbs are what else this program can be: peers of its own.
+// verbs are other jobs of this program: peers that are part of it.
 var verbs = map[string]func(args []string) error{
 	peerVerb:  bucketPeer,
 	filesVerb: func(args []string) error { return serveFiles(args[0]) },
@@ -94,8 +94,8 @@ func main() {
 	}
 }
 
-// run makes all comparisons that match and are not left out, and prints the table even if some of
-// them do not run.
+// run makes all comparisons that match and are not skipped. It prints the table even if some of
+// them fail.
 func (s *suite) run(match, leave *regexp.Regexp) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (s *suite) run(match, leave *regexp.Regexp) (err error) {
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s\n", c.name)
 		r, err := c.run(s)
-		if s.ctx.Err() != nil { // what was measured so far is printed
+		if s.ctx.Err() != nil { // print the measurements made so far
 			failed = append(failed, errors.New("interrupted"))
 			s.ctx = context.WithoutCancel(s.ctx)
 			break
@@ -137,12 +137,12 @@ func (s *suite) run(match, leave *regexp.Regexp) (err error) {
 	return errors.Join(failed...)
 }
 
-// errSkipped says that a comparison cannot be made here, which is no failure.
+// errSkipped means that a comparison cannot be made here, which is not a failure.
 var errSkipped = errors.New("skipped")
 
-// prepare builds holdall and finds out what the machine has.
+// prepare builds holdall and finds the tools that the machine has.
 func (s *suite) prepare() (err error) {
-	// Each run opens an archive as if it were the first.
+	// Each run opens an archive for the first time.
 	if err := os.Setenv("HOLDALL_CACHE", "none"); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (s *suite) prepare() (err error) {
 		return err
 	}
 	s.bin = filepath.Join(s.dir, "holdall")
-	// The command is of the module above, which has what it needs.
+	// The command belongs to the parent module, which has its dependencies.
 	top, err := exec.CommandContext(s.ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/holdall/holdall").Output()
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
@@ -190,7 +190,7 @@ func (s *suite) prepare() (err error) {
 	return err
 }
 
-// printHead says what the figures below it are about.
+// printHead describes the machine and the run.
 func (s *suite) printHead(floor int64) {
 	fmt.Printf("%s, %s/%s, %d CPUs, %s, seed %d, best of %d\n", time.Now().UTC().Format(time.DateTime),
 		runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), seed, s.n)

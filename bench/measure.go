@@ -21,13 +21,13 @@ import (
 // command as memory of the command.
 const measureVerb = "measure-one"
 
-// figures are what a command took.
+// figures are the time and memory that a command took.
 type figures struct {
 	wall, cpu time.Duration
-	rss       int64 // bytes, at the most
+	rss       int64 // peak, in bytes
 }
 
-// best returns the least of times and the most of memory; f may be nil.
+// best returns the shortest times and the largest memory; f may be nil.
 func (f *figures) best(g figures) *figures {
 	if f != nil {
 		g = figures{min(f.wall, g.wall), min(f.cpu, g.cpu), max(f.rss, g.rss)}
@@ -35,7 +35,7 @@ func (f *figures) best(g figures) *figures {
 	return &g
 }
 
-// taken is figures on their way from one process to the other.
+// taken is figures as passed from one process to the other.
 type taken struct {
 	Wall, CPU time.Duration
 	RSS       int64
@@ -62,8 +62,8 @@ func measureOne(args []string) int {
 	return 0
 }
 
-// gentle returns a command that is interrupted, not killed, when ctx ends, so
-// that it can clean up.
+// gentle returns a command that is interrupted, not killed, when ctx is cancelled, so that it can
+// clean up.
 func gentle(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -71,7 +71,7 @@ func gentle(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// measure runs a command with its output going to printed, or nowhere.
+// measure runs a command, with its output going to printed if that is not nil.
 func (s *suite) measure(args []string, printed *counter) (figures, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -112,7 +112,7 @@ func failed(args []string, err error, said []byte) error {
 // command is one or more programs run one after the other; none is no command.
 type command [][]string
 
-// show returns c for people, its paths without the folders that all share.
+// show formats c for the table, without the common folders of its paths.
 func (s *suite) show(c command) string {
 	var steps []string
 	for _, args := range c {
@@ -140,16 +140,16 @@ func (s *suite) measureAll(c command, printed *counter) (sum figures, err error)
 type contest struct {
 	peer, ours command
 	skipped    string   // why there is no peer
-	inputs     []string // what both read
-	outputs    []string // what they make
+	inputs     []string // read by both
+	outputs    []string // written by both
 	cold       bool     // inputs and programs are not in the cache
 	goals      []goal
-	// check looks at what ours printed and made.
+	// check checks the output of our command.
 	check func(printed counter) error
 }
 
-// hold runs the commands in turn. The first run of each is not counted, unless
-// it is the only one: what it prints and makes is checked.
+// hold runs the commands in turn. Only the output of the first run is checked. That run is not
+// counted, unless it is the only one.
 func (s *suite) hold(c contest) (r row, err error) {
 	r.peer, r.ours = s.show(c.peer), s.show(c.ours)
 	if c.skipped != "" {
@@ -193,8 +193,8 @@ func (s *suite) hold(c contest) (r row, err error) {
 	return r, nil
 }
 
-// ready makes every run begin alike: no output of the last one, nothing of it
-// still to be written, and inputs in the cache, or out of it.
+// ready prepares a run: it removes the output of the last one, waits until everything is written,
+// and brings the inputs into the cache, or evicts them.
 func (s *suite) ready(c contest, side command) error {
 	if err := removeAll(c.outputs); err != nil {
 		return err
@@ -248,7 +248,7 @@ func warm(path string) error {
 	})
 }
 
-// have says whether the machine has a program.
+// have reports whether the machine has a program.
 func have(program string) bool {
 	_, err := exec.LookPath(program)
 	return err == nil

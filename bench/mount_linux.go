@@ -45,7 +45,7 @@ func init() {
 	verbs[loopbackVerb] = loopback
 }
 
-// loopbackVerb makes this program show a folder as a file system, by the same library.
+// loopbackVerb makes this program mount a folder with the same library as holdall.
 const loopbackVerb = "loopback"
 
 func loopback(args []string) error {
@@ -91,15 +91,15 @@ func (f askedFile) Read(ctx context.Context, buf []byte, off int64) (fuse.ReadRe
 
 func (f askedFile) Release(ctx context.Context) syscall.Errno { return f.f.Release(ctx) }
 
-// A mountpoint is where a program has mounted something.
+// A mountpoint is a folder where a program has mounted a file system.
 type mountpoint struct {
 	dir  string
 	cmd  *exec.Cmd
 	took time.Duration // until it was ready
 }
 
-// mount runs a program that mounts at the folder it is given last, and says so in a line
-// of what it prints.
+// mount runs a program that mounts at the folder in its last argument, and then prints a line that
+// names it.
 func (s *suite) mount(args ...string) (*mountpoint, error) {
 	if f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0); err != nil {
 		return nil, fmt.Errorf("%w: %w", errSkipped, err)
@@ -125,7 +125,7 @@ func (s *suite) mount(args ...string) (*mountpoint, error) {
 	}
 	lines := bufio.NewReader(r)
 	line, err := lines.ReadString('\n')
-	go func() { // several archives have a line each
+	go func() { // the program prints a line for each archive
 		defer r.Close()
 		io.Copy(io.Discard, lines)
 	}()
@@ -164,7 +164,7 @@ func (m *mountpoint) rss() (now, most int64, err error) {
 	return now, most, nil
 }
 
-// What is in the cache when a large file is read.
+// What the cache contains when a large file is read.
 type cached int
 
 const (
@@ -186,8 +186,8 @@ func readThrough(path string) (figures, int64, error) {
 	return figures{wall: time.Since(start)}, n, err
 }
 
-// readMounted mounts by a program, and reads the large file in through the mount. If again is not
-// nil, it is called with the file's path after that, and what the next read takes counts.
+// readMounted mounts with a program, and reads the large file in through the mount. If again is not
+// nil, it is then called with the file's path, and the next read is the one that counts.
 func (s *suite) readMounted(in string, again func(path string) error, args ...string) (figures, error) {
 	m, err := s.mount(args...)
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *suite) readMounted(in string, again func(path string) error, args ...st
 	return took, errors.Join(err, m.stop())
 }
 
-// mountLarge reads the one file of an archive through a mount, and the archive itself.
+// mountLarge reads the one file of an archive through a mount. The peer reads the archive itself.
 func mountLarge(which cached) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		in, archive, err := s.bigArchive()
@@ -247,9 +247,9 @@ func mountLarge(which cached) func(*suite) (row, error) {
 	}
 }
 
-// mountLoopback reads the one file of an archive through a mount, and the file itself through
-// go-fuse's loopback: for the first time, when its digest is compared, or after that. The system
-// has the archive in its cache, and nothing of the mounts.
+// mountLoopback reads the one file of an archive through a mount. The peer reads the file itself
+// through go-fuse's loopback. It measures the first read, which compares the digest, or a later
+// one. The archive is in the system's cache, but no data of the mounts.
 func mountLoopback(again bool, most float64) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		in, archive, err := s.bigArchive()
@@ -290,7 +290,7 @@ func mountLoopback(again bool, most float64) func(*suite) (row, error) {
 	}
 }
 
-// filesOfS are 10,000 files of S, and where 4 KiB of each are read, in an order by chance.
+// A somewhere is a place in a file of S where 4 KiB are read.
 type somewhere struct {
 	name string
 	off  int64
@@ -305,7 +305,7 @@ func (s *suite) filesOfS() (all []somewhere) {
 	return all
 }
 
-// readRandomly opens, reads and closes, and returns how long each took, sorted.
+// readRandomly opens, reads and closes each file, and returns the sorted times.
 func readRandomly(dir string, all []somewhere) (took []time.Duration, sum uint64, err error) {
 	buf := make([]byte, 4096)
 	for _, x := range all {
@@ -327,7 +327,7 @@ func readRandomly(dir string, all []somewhere) (took []time.Duration, sum uint64
 	return took, sum, nil
 }
 
-// A mountPeer mounts the files of S in its own way; our archive is of that format.
+// A mountPeer mounts the files of S from an archive of its own format, which holdall uses too.
 type mountPeer struct {
 	title, archive string
 	mount          func(s *suite, in, archive string) (*mountpoint, error)
@@ -361,7 +361,7 @@ func mountRatar(s *suite, _, archive string) (*mountpoint, error) {
 	return s.mountByShell(`exec "`+ratarmount+`" -f --index-file :memory: "$0" "$1" >/dev/null 2>&1`, archive)
 }
 
-// mountByShell mounts by a program that does not say when it is ready.
+// mountByShell mounts with a program that does not report when it is ready.
 func (s *suite) mountByShell(script, what string) (*mountpoint, error) {
 	return s.mount("sh", "-c", `before=$(stat -c %d "$1")
 while [ "$(stat -c %d "$1" 2>/dev/null || echo $before)" = "$before" ]; do sleep 0.005; done && echo mounted &
@@ -419,7 +419,7 @@ func mountRandom(peer mountPeer, most float64) func(*suite) (row, error) {
 	}
 }
 
-// mountFirst mounts a tar that neither has an index of.
+// mountFirst mounts a tar for which neither program has an index.
 func mountFirst(s *suite) (r row, err error) {
 	if !have(ratarmount) {
 		return r, fmt.Errorf("%w: %s is not on this machine", errSkipped, ratarmount)
@@ -457,7 +457,7 @@ func mountFirst(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// mountList is ls -l of one large folder, right after it was mounted.
+// mountList measures ls -l of one large folder that was just mounted.
 func mountList(s *suite) (r row, err error) {
 	n := s.count(100_000)
 	in, err := s.have(fmt.Sprintf("L-%d.tar", n), func(path string) error { return flatTar(path, n) })
@@ -484,7 +484,7 @@ func mountList(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// mountFind walks the files of A in a mount that was just made.
+// mountFind walks the files of A in a new mount.
 func mountFind(how ...string) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		in, err := s.setA()
@@ -565,7 +565,7 @@ func mountMemory(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// mountThreeFar is how much memory a mount of three far archives takes while all are read.
+// mountThreeFar measures the peak memory of a mount of three remote archives while all are read.
 func mountThreeFar(s *suite) (r row, err error) {
 	_, archive, err := s.bigArchive()
 	if err != nil {
@@ -605,7 +605,7 @@ func mountThreeFar(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// flatTar is a tar of n small files in one folder.
+// flatTar writes a tar of n small files in one folder.
 func flatTar(path string, n int) error {
 	return writeFile(path, func(w io.Writer) error {
 		var head [512]byte
@@ -629,8 +629,8 @@ func flatTar(path string, n int) error {
 	})
 }
 
-// mountReady is how long it takes until an archive of many rows can be looked into, and
-// how much memory that takes.
+// mountReady measures how long it takes until a mounted archive of many rows can be used, and how
+// much memory that needs.
 func mountReady(s *suite) (r row, err error) {
 	archive, index, err := s.indexedRows()
 	if err != nil {
@@ -660,10 +660,10 @@ func mountReady(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// catalogArchives is how many archives the catalogue has that is mounted; each is a folder.
+// catalogArchives is how many archives the mounted catalogue has. Each is a folder.
 const catalogArchives = 1000
 
-// manyCatalogued is a catalogue of many rows. Nothing looks for the archives.
+// manyCatalogued returns a catalogue of many rows. The archives do not exist, and are not needed.
 func (s *suite) manyCatalogued() (db string, err error) {
 	each := max(1, s.sizes.rows/catalogArchives)
 	return s.have(fmt.Sprintf("catalog-%d.db", catalogArchives*each), func(path string) error {
@@ -688,8 +688,8 @@ func (s *suite) manyCatalogued() (db string, err error) {
 	})
 }
 
-// mountCatalog is how long it takes until a catalogue is mounted, and until one of its folders
-// is listed.
+// mountCatalog measures how long it takes until a catalogue is mounted, and until one of its
+// folders is listed.
 func mountCatalog(s *suite) (r row, err error) {
 	db, err := s.manyCatalogued()
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// The reference of Oak is a Java program: $HOLDALL_OAK_CHECK names it, as
-// interop/install makes it. It is timed within its own process, so that the start of
-// Java does not count; it makes the store, too, of 436 MB.
+// The reference implementation of Oak is a Java program, which interop/install makes and
+// $HOLDALL_OAK_CHECK names. It is timed within its own process, so that the start of Java does not
+// count. It also makes the store, of 436 MB.
 const (
 	oakSections = 20
 	oakOpenRSS  = 30 << 20
 	oakMendRSS  = 64 << 20
 )
 
-// oakReference lets the program do something.
+// oakReference runs the program, and decodes its output into a value.
 func (s *suite) oakReference(into any, args ...string) error {
 	program := os.Getenv("HOLDALL_OAK_CHECK")
 	if program == "" {
@@ -47,7 +47,7 @@ func (s *suite) oakReference(into any, args ...string) error {
 	return json.Unmarshal(out, into)
 }
 
-// oakMeasured is a job of the reference, the best of as many runs as ours has.
+// oakMeasured measures a job of the reference: the best of as many runs as ours has.
 func (s *suite) oakMeasured(r *row, job string, before func() (dir string, err error), more ...string) error {
 	runs := s.n
 	if s.quick {
@@ -72,7 +72,7 @@ func (s *suite) oakMeasured(r *row, job string, before func() (dir string, err e
 	return nil
 }
 
-// oakStore is a store that the reference made.
+// oakStore returns a store that the reference made.
 func (s *suite) oakStore() (string, error) {
 	sections := oakSections
 	if s.quick {
@@ -90,8 +90,8 @@ func (s *suite) oakStore() (string, error) {
 	return dir, nil
 }
 
-// listOak lists all segments. The reference loads them, for it has no job that only
-// lists; opening alone is nearly all of that.
+// listOak lists all segments. The reference opens the store: it has no job that only lists, and
+// opening would be most of it.
 func listOak(s *suite) (r row, err error) {
 	dir, err := s.oakStore()
 	if err != nil {
@@ -113,7 +113,7 @@ func listOak(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// sumOak compares a check of everything with the sums of the same bytes alone, both in
+// sumOak compares a complete check with only computing the checksums of the same bytes, both in
 // this process.
 func sumOak(s *suite) (r row, err error) {
 	dir, err := s.oakStore()
@@ -171,7 +171,7 @@ func mendOak(s *suite) (r row, err error) {
 	if err != nil {
 		return r, err
 	}
-	// The newest tar is the one that a killed writer leaves so.
+	// A killed writer leaves the newest tar without an index.
 	broken := filepath.Join(s.out, "unclean")
 	copied := func(to string) error {
 		if err := os.RemoveAll(to); err != nil {
@@ -207,7 +207,7 @@ func mendOak(s *suite) (r row, err error) {
 	return r, os.RemoveAll(broken)
 }
 
-// readOak reads segments at random, against reads of the same bytes of open files.
+// readOak reads segments at random. The peer reads the same bytes from open files.
 func readOak(s *suite) (r row, err error) {
 	dir, err := s.oakStore()
 	if err != nil {
@@ -275,7 +275,7 @@ func readOak(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// only is the one run that an entry lies in.
+// only returns the single extent of an entry.
 func only(ctx context.Context, a *holdall.Archive, e holdall.Entry) (x format.Extent, err error) {
 	for x, err = range a.Extents(ctx, e) {
 		break

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// What memory the jobs on trees may take.
+// How much memory the jobs on trees may take.
 const (
 	oakTreeRSS    = 150 << 20
 	oakCompactRSS = 300 << 20
 )
 
-// oakJob compares a command with a job of the reference on the same store.
+// oakJob compares a command with a job of the reference implementation on the same store.
 func oakJob(s *suite, c contest, job []string, goals ...goal) (r row, err error) {
 	dir, err := s.oakStore()
 	if err != nil {
@@ -73,7 +73,7 @@ func exportOak(s *suite) (r row, err error) {
 	return oakJob(s, c, []string{"nodes"}, times(4), rssUnder(oakTreeRSS))
 }
 
-// checkOak looks whether the newest revision is whole.
+// checkOak checks whether the newest revision is intact.
 func checkOak(s *suite) (r row, err error) {
 	dir, err := s.oakStore()
 	if err != nil {
@@ -82,7 +82,7 @@ func checkOak(s *suite) (r row, err error) {
 	return oakJob(s, contest{ours: command{{s.bin, "oak", "check", "--head", "--bin", dir}}}, []string{"check-head"}, times(4), rssUnder(oakTreeRSS))
 }
 
-// journalOak makes the journal anew.
+// journalOak rebuilds the journal.
 func journalOak(s *suite) (r row, err error) {
 	dir, err := s.oakStore()
 	if err != nil {

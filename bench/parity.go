@@ -32,7 +32,7 @@ func init() {
 // sumVerb makes this program print the BLAKE3 of a file.
 const sumVerb = "blake3"
 
-// toProtect is 400 MB of the large file.
+// toProtect returns a file with the first 400 MB of the large file.
 func (s *suite) toProtect() (string, error) {
 	in, err := s.bigFile()
 	if err != nil {
@@ -71,7 +71,7 @@ func protectAgainst(peer func(s *suite, in, out string) command, goals ...goal) 
 	}
 }
 
-// packProtected packs one large file, and writes parity while it does.
+// packProtected packs one large file, and writes parity at the same time.
 func packProtected(s *suite) (row, error) {
 	in, err := s.bigFile()
 	if err != nil {

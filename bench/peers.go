@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 )
 
-// Peers that are looked for in $PATH, unless a variable says where they are.
+// Peers that are searched in $PATH, unless a variable names them.
 var (
 	ratarmount = cmp.Or(os.Getenv("HOLDALL_RATARMOUNT"), "ratarmount")
 	arx        = cmp.Or(os.Getenv("HOLDALL_ARX"), "arx")
 )
 
-// firstIndexOf makes the first index of a tar, which ratarmount does when it mounts it.
+// firstIndexOf builds an index of a tar. ratarmount does so when it mounts the tar.
 func firstIndexOf(archive func(*suite) (string, error)) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		path, err := archive(s)
@@ -30,7 +30,7 @@ func firstIndexOf(archive func(*suite) (string, error)) func(*suite) (row, error
 	}
 }
 
-// manyInArx is an archive of arx with as many files as the tar of many members.
+// manyInArx returns an arx archive with as many files as the tar of many members.
 func (s *suite) manyInArx() (string, error) {
 	members, err := s.manyMembers()
 	if err != nil || !have(arx) {
@@ -47,7 +47,7 @@ func (s *suite) manyInArx() (string, error) {
 	})
 }
 
-// byArx compares what is done by an index of the tar with what arx does.
+// byArx compares a command that uses an index of the tar with arx.
 func byArx(ours func(archive, index string) []string, theirs func(archive string) []string, check func(*suite) func(counter) error) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		members, err := s.manyMembers()

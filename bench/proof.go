@@ -4,8 +4,7 @@ import (
 	"path/filepath"
 )
 
-// catProven reads one large file by an index with digests of pieces, against reading it
-// without.
+// catProven reads one large file by an index with digests of pieces. The peer reads it without.
 func catProven(s *suite) (row, error) {
 	in, archive, err := s.bigArchive()
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/holdall/holdall"
 )
 
-// The Python package is timed within its own process, so that the start of Python does not
-// count. $HOLDALL_PYTHON names a python, which may have webdataset; else it is python3.
+// The Python package is timed within its own process, so that the start of Python does not count.
+// $HOLDALL_PYTHON names a Python, which may have webdataset; the default is python3.
 //
 //go:embed python_reader.py
 var pythonReader []byte
 
-// pythonStep lets a Python program do a step and say what that took. It is nil if the step
-// needs what is not there.
+// pythonStep has a Python program do a step and report what that took. It returns nil if something
+// that the step needs is missing.
 func (s *suite) pythonStep(python, name string, program []byte, step string, args ...string) (*figures, error) {
 	script := filepath.Join(s.out, name)
 	if err := os.WriteFile(script, program, 0o666); err != nil {
@@ -48,7 +48,7 @@ func (s *suite) pythonStep(python, name string, program []byte, step string, arg
 	return &figures{time.Duration(t.Wall * second), time.Duration(t.CPU * second), t.RSS}, nil
 }
 
-// byPython is the best of several steps of the package.
+// byPython returns the best figures of several runs of a step of the package.
 func (s *suite) byPython(step string, args ...string) (best *figures, err error) {
 	python := os.Getenv("HOLDALL_PYTHON")
 	if python == "" {
@@ -67,7 +67,7 @@ func (s *suite) byPython(step string, args ...string) (best *figures, err error)
 	return best, nil
 }
 
-// pythonReady opens an archive of many files by its index, and asks for the first of them.
+// pythonReady opens an archive of many files by its index, and requests the first of them.
 func pythonReady(s *suite) (r row, err error) {
 	archive, index, err := s.indexedRows()
 	if err != nil {
@@ -100,7 +100,7 @@ func pythonRandom(s *suite) (r row, err error) {
 	return r, nil
 }
 
-// indexed is fresh, with an index beside it.
+// indexed is like fresh, and adds an index beside the archive.
 func (s *suite) indexed(name string, command ...string) (string, error) {
 	archive, err := s.fresh(name, command...)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *suite) indexed(name string, command ...string) (string, error) {
 	return archive, err
 }
 
-// indexedS is S, and an archive of it with an index.
+// indexedS returns S, and an archive of it with an index.
 func (s *suite) indexedS() (in, archive string, err error) {
 	if in, err = s.setS(); err == nil {
 		archive, err = s.indexed("S.caf", s.bin, "pack", "-q", "--no-sync", "-o", outputHere, in)
@@ -118,7 +118,7 @@ func (s *suite) indexedS() (in, archive string, err error) {
 	return in, archive, err
 }
 
-// Set T is for training: files that are all as long.
+// Set T is for training: files of the same length.
 const (
 	samples    = 100_000
 	sampleSize = 4 << 10
@@ -131,8 +131,8 @@ func (s *suite) setT() (string, error) {
 	})
 }
 
-// pythonEpoch reads all of T in a shuffled order, against a stream of a tar whose samples wait in
-// a buffer.
+// pythonEpoch reads all of T in a shuffled order. The peer streams a tar, and shuffles its samples
+// in a buffer.
 func pythonEpoch(peer string, most float64, name string, pack ...string) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		in, err := s.setT()
@@ -168,7 +168,7 @@ func pythonEpoch(peer string, most float64, name string, pack ...string) func(*s
 	}
 }
 
-// pythonWeb reads files over HTTP, at once and one by one.
+// pythonWeb reads files over HTTP, several at once and one by one.
 func pythonWeb(s *suite) (r row, err error) {
 	_, archive, err := s.indexedS()
 	if err != nil {

@@ -21,7 +21,7 @@ var (
 
 const rvnRSS = 150 << 20
 
-// goTree is the tree of the Go that runs us: text, and programs.
+// goTree returns the tree of the Go that runs bench: text and programs.
 func (s *suite) goTree() (string, error) {
 	if s.quick {
 		return s.setA()
@@ -30,7 +30,7 @@ func (s *suite) goTree() (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// sizeRatio wants our output to be at most so many times the peer's.
+// sizeRatio is the goal that our output is at most most times the size of the peer's.
 func sizeRatio(ours, peer string, most float64) goal {
 	return goal{fmt.Sprintf("size ≤ %.2f", most), func(*figures, *figures) (bool, bool) {
 		have, err := sizeOf(ours)
@@ -39,7 +39,7 @@ func sizeRatio(ours, peer string, most float64) goal {
 	}}
 }
 
-// rvnPack packs the tree, against the format's own tool.
+// rvnPack packs the tree. The peer is the format's own tool.
 func rvnPack(wall, size float64, flags ...string) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		tree, err := s.goTree()
@@ -49,7 +49,7 @@ func rvnPack(wall, size float64, flags ...string) func(*suite) (row, error) {
 		ours, theirs := filepath.Join(s.out, "ours.rvn"), filepath.Join(s.out, "theirs.rvn")
 		c := contest{
 			ours:   command{append(append([]string{s.bin, "pack", "-q", "--no-sync", "-o", ours}, flags...), tree)},
-			inputs: []string{tree}, outputs: []string{ours}, // theirs stays until sizes are compared
+			inputs: []string{tree}, outputs: []string{ours}, // theirs is kept until the sizes are compared
 			goals: []goal{wallRatio(wall), rssUnder(rvnRSS), sizeRatio(ours, theirs, size)},
 		}
 		c.againstRvn(packrvn, "HOLDALL_PACKRVN", "-q", "-r", tree, "-o", s.out, "theirs")
@@ -64,7 +64,7 @@ func rvnPack(wall, size float64, flags ...string) func(*suite) (row, error) {
 	}
 }
 
-// againstRvn gives a contest a tool of the format as its peer, if there is one.
+// againstRvn sets a tool of the format as a contest's peer, if the machine has it.
 func (c *contest) againstRvn(tool, variable string, args ...string) {
 	if tool == "" {
 		c.skipped = "rvn: $" + variable + " does not say where the tool is"
@@ -81,7 +81,7 @@ func holdsSome(path string) error {
 	return err
 }
 
-// sizesOf says how long two files are.
+// sizesOf describes the sizes of two files.
 func sizesOf(ours, theirs string) string {
 	have, _ := sizeOf(ours)
 	want, err := sizeOf(theirs)
@@ -91,7 +91,7 @@ func sizesOf(ours, theirs string) string {
 	return fmt.Sprintf("%d bytes, the peer's %d: %+.1f %%", have, want, 100*(float64(have)/float64(want)-1))
 }
 
-// packed is the tree as a package, with the given flags.
+// packed returns a package of the tree, made with the given flags.
 func (s *suite) packed(name string, flags ...string) (string, error) {
 	tree, err := s.goTree()
 	if err != nil {
@@ -100,12 +100,11 @@ func (s *suite) packed(name string, flags ...string) (string, error) {
 	return s.fresh(name, append(append([]string{s.bin, "pack", "-q", "--no-sync", "-o", outputHere}, flags...), tree)...)
 }
 
-// sections and solid are the tree, packed as we do and as the reference does.
+// sections and solid return the tree packed our way and the way of the reference.
 func (s *suite) sections() (string, error) { return s.packed("sections.rvn") }
 func (s *suite) solid() (string, error)    { return s.packed("solid.rvn", "--sections", "none") }
 
-// rvnExtract extracts all, which the format's own tool does without comparing a
-// digest.
+// rvnExtract extracts everything. The format's own tool does so without comparing digests.
 func rvnExtract(packed func(*suite) (string, error)) func(*suite) (row, error) {
 	return func(s *suite) (row, error) {
 		archive, err := packed(s)
@@ -130,7 +129,7 @@ func rvnExtract(packed func(*suite) (string, error)) func(*suite) (row, error) {
 	}
 }
 
-// rvnVerify checks all digests, against one that only decodes.
+// rvnVerify checks all digests. The peer only decodes.
 func rvnVerify(s *suite) (row, error) {
 	archive, err := s.sections()
 	if err != nil {
@@ -176,8 +175,7 @@ func rvnList(s *suite) (row, error) {
 	return s.hold(c)
 }
 
-// rvnOne reads a file near the end, of a package with sections and of one
-// without.
+// rvnOne reads a file near the end of a package, with sections and without.
 func rvnOne(s *suite) (row, error) {
 	fast, err := s.sections()
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// filesVerb makes this program serve a folder, as one would without holdall.
+// filesVerb makes this program serve a folder, as a peer of holdall.
 const filesVerb = "serve-files"
 
-// serveFiles answers for the files of a folder until it is ended.
+// serveFiles serves the files of a folder until it was interrupted.
 func serveFiles(dir string) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,13 +31,13 @@ func serveFiles(dir string) error {
 	return http.Serve(ln, http.FileServer(http.Dir(dir)))
 }
 
-// served is a server at work.
+// served is a running server.
 type served struct {
 	cmd *exec.Cmd
 	url string
 }
 
-// startServer starts a program that says where it answers.
+// startServer starts a program that prints its address.
 func (s *suite) startServer(args ...string) (*served, error) {
 	cmd := exec.CommandContext(s.ctx, args[0], args[1:]...)
 	said, err := cmd.StderrPipe()
@@ -58,9 +58,9 @@ func (s *suite) startServer(args ...string) (*served, error) {
 	return &served{cmd, url}, nil
 }
 
-// end ends a server and returns what it took.
+// end stops a server and returns its figures.
 func (v *served) end() (figures, error) {
-	// What the system says of a child counts this program's memory, too.
+	// The system's figure for a child includes the memory of this program.
 	rss := int64(0)
 	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.cmd.Process.Pid)); err == nil {
 		if _, rest, ok := strings.Cut(string(status), "VmHWM:"); ok {
@@ -75,7 +75,8 @@ func (v *served) end() (figures, error) {
 	return figures{cpu: p.UserTime() + p.SystemTime(), rss: rss << 10}, nil
 }
 
-// fetchAll asks for all names, by so many clients at once, and returns how much came.
+// fetchAll requests all names with several clients at once, and returns the number of bytes
+// received.
 func fetchAll(ctx context.Context, url string, names []string, clients int) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -118,8 +119,8 @@ func fetchAll(ctx context.Context, url string, names []string, clients int) (int
 	return bytes.Load(), context.Cause(ctx)
 }
 
-// serveContest has the files of a tree served by http.FileServer, and those of an archive
-// of it by us.
+// serveContest compares http.FileServer, which serves the files of a tree, with holdall, which
+// serves an archive of them.
 func serveContest(tree func(*suite) (string, error), requests, clients int, goals ...goal) func(*suite) (row, error) {
 	return func(s *suite) (r row, err error) {
 		dir, err := tree(s)
@@ -127,7 +128,7 @@ func serveContest(tree func(*suite) (string, error), requests, clients int, goal
 			return r, err
 		}
 		if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-			// One file: alone in a folder.
+			// A single file gets its own folder.
 			in := filepath.Join(s.out, "served")
 			if err := os.MkdirAll(in, 0o777); err != nil {
 				return r, err
@@ -171,7 +172,7 @@ func serveContest(tree func(*suite) (string, error), requests, clients int, goal
 				if err != nil {
 					return r, err
 				}
-				// What is opened first is not what is measured.
+				// The first request opens the archive, and is not measured.
 				_, err = fetchAll(s.ctx, v.url, names[:1], 1)
 				start := time.Now()
 				if err == nil {

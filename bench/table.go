@@ -11,7 +11,7 @@ import (
 // row is one comparison in the table.
 type row struct {
 	what               string
-	peer, ours         string // what was run
+	peer, ours         string // the commands
 	peerTook, oursTook *figures
 	goals              []string
 	verdict            string
@@ -19,14 +19,14 @@ type row struct {
 	skipped            []string
 }
 
-// goal is what a comparison should come to.
+// goal is a goal of a comparison.
 type goal struct {
 	text string
-	// met says false, false where there is nothing to compare with.
+	// met returns false, false if there is nothing to compare with.
 	met func(peer, ours *figures) (met, known bool)
 }
 
-// wallRatio wants our time to be at most so many times the peer's.
+// wallRatio is the goal that our time is at most most times the peer's.
 func wallRatio(most float64) goal {
 	return goal{fmt.Sprintf("ratio ≤ %.2f", most), func(peer, ours *figures) (bool, bool) {
 		return peer != nil && ratio(peer, ours) <= most, peer != nil
@@ -41,7 +41,8 @@ func cpuUnder(most time.Duration) goal {
 	return goal{fmt.Sprintf("CPU ≤ %v", most), func(_, ours *figures) (bool, bool) { return ours.cpu <= most, true }}
 }
 
-// rssUnder is known only where the system tells how much memory a process had.
+// rssUnder is the goal that we need less memory than most. It is unknown if the system does not
+// report memory.
 func rssUnder(most int64) goal {
 	return goal{"RSS < " + mib(most), func(_, ours *figures) (bool, bool) { return ours.rss < most, ours.rss > 0 }}
 }
@@ -75,7 +76,7 @@ func (r *row) judge(goals []goal, quick bool) {
 	}
 }
 
-// printTable writes the figures, then what was run for them.
+// printTable writes the figures, then the commands.
 func printTable(out io.Writer, rows []row) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHAT\tPEER wall\tCPU\tRSS\tOURS wall\tCPU\tRSS\tRATIO\tGOAL\t")
@@ -108,7 +109,7 @@ func orNone(s string) string {
 	return s
 }
 
-// cells are the three columns of one side.
+// cells returns the three columns of one side.
 func cells(f *figures) string {
 	if f == nil {
 		return "-\t-\t-"

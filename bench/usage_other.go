@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// These systems tell neither how much memory a process had nor when their disks
-// are at rest; figures are without.
+// These systems do not report the peak memory of a process, and cannot flush their disks. The
+// figures lack both.
 
 func peakRSS(*os.ProcessState) int64 { return 0 }
 
 func syncDisks() {}
 
-// cpuTime is not known here.
+// cpuTime always returns 0 here.
 func cpuTime() time.Duration { return 0 }

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// peakRSS returns how much memory a process that has ended had at the most.
+// peakRSS returns the peak memory of a process that has ended.
 func peakRSS(p *os.ProcessState) int64 {
 	u, ok := p.SysUsage().(*syscall.Rusage)
 	if !ok {
 		return 0
 	}
 	if runtime.GOOS == "darwin" {
-		return int64(u.Maxrss) // bytes there, kilobytes elsewhere
+		return int64(u.Maxrss) // bytes on macOS, kilobytes elsewhere
 	}
 	return int64(u.Maxrss) << 10
 }
 
-// syncDisks waits until nothing is left to be written.
+// syncDisks flushes the caches of the disks.
 func syncDisks() { syscall.Sync() }
 
-// cpuTime returns what this process has used so far.
+// cpuTime returns the CPU time that this process has used.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

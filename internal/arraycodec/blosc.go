@@ -20,25 +20,24 @@ import (
 //	8   bytes in a block    u32
 //	12  bytes of the whole  u32
 //
-// A block is one stream, or one for each byte of an element, each of equal
-// length when decoded: u32 stored length and data, which is not compressed when
-// it is as long as it is decoded.
+// A block is one stream, or one stream for each byte of an element, all of the same decoded length.
+// A stream is its stored length (u32) and its data. If the stored length equals the decoded length,
+// the data is not compressed.
 const (
 	bloscHeader     = 16
 	bloscShuffle    = 1 << 0
-	bloscStored     = 1 << 1 // the data follow the header as they are
+	bloscStored     = 1 << 1 // uncompressed data follows the header
 	bloscBitShuffle = 1 << 2
 	bloscOneStream  = 1 << 4
 	bloscCodecShift = 5
 
-	// Blosc splits blocks so: this is its encoder's rule, which nothing in the
-	// container repeats.
+	// Limits of Blosc's encoder for splitting blocks. The container does not store them.
 	bloscMaxSplits = 16
 	bloscMinSplit  = 128
 )
 
-// A bloscCodec decodes a stream that fills dst. ratio is how many bytes one
-// stored byte can stand for: what claims more is refused before dst is made.
+// A bloscCodec decodes a stream that fills dst. ratio is how many bytes one stored byte can decode
+// to at most. A stream that claims more is refused before dst is allocated.
 type bloscCodec struct {
 	name   string
 	ratio  int64
@@ -122,7 +121,7 @@ func openBlosc(in []byte, most int64) (*bloscReader, error) {
 	return r, nil
 }
 
-// splits is into how many streams a block of n bytes is divided.
+// splits returns the number of streams in a block of n bytes.
 func (r *bloscReader) splits(n int64) int64 {
 	if r.flags&bloscOneStream != 0 || n < r.blockSize || r.typeSize > bloscMaxSplits || n/r.typeSize < bloscMinSplit || n%r.typeSize != 0 {
 		return 1
@@ -130,7 +129,7 @@ func (r *bloscReader) splits(n int64) int64 {
 	return r.typeSize
 }
 
-// streams calls fn with each stored stream of a block, n bytes when decoded.
+// streams calls fn with each stored stream of a block whose decoded length is n.
 func (r *bloscReader) streams(block, n int64, fn func(stored []byte, from, to int64) error) error {
 	at := int64(binary.LittleEndian.Uint32(r.in[bloscHeader+4*block:]))
 	k := r.splits(n)
@@ -194,7 +193,7 @@ func (r *bloscReader) block(i int64, out, spare []byte) error {
 	return nil
 }
 
-// An unsupported error names what this package does not know.
+// An unsupported error names a codec that this package does not support.
 type unsupported string
 
 func (e unsupported) Error() string { return string(e) }

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// decodeBloscLZ decodes Blosc's own codec, a FastLZ: each step begins with a
-// byte c.
+// decodeBloscLZ decodes Blosc's own codec, a variant of FastLZ. Each step begins with a byte c.
 //
 //	c < 32   c+1 bytes follow as they are
 //	else     a match: its length is (c>>5)+2, and if c>>5 is 7, bytes follow that
@@ -14,7 +13,7 @@ import (
 //	         (c&31)<<8 plus the next byte plus 1. If those are the largest (31 and
 //	         255), the next two bytes (big endian) plus 8192 are the distance.
 //
-// The upper bits of the very first byte are no length but a version.
+// The upper three bits of the first byte of all are a version, not a length.
 func decodeBloscLZ(dst, src []byte) error {
 	const far = 8191
 	if len(src) == 0 {
@@ -75,7 +74,7 @@ func decodeBloscLZ(dst, src []byte) error {
 	return nil
 }
 
-// copyMatch repeats length bytes from dist bytes before n; the two may overlap.
+// copyMatch copies length bytes to n from dist bytes before it; the two may overlap.
 func copyMatch(dst []byte, n, dist, length int) {
 	from, end := n-dist, n+length
 	for n < end {

@@ -13,8 +13,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ReadBounded reads all of r, which must not be more than most bytes. It
-// starts with what stored bytes usually give, not with what they may.
+// ReadBounded reads all of r. It returns an error if that is more than most bytes. The first buffer
+// has the size that stored bytes usually decode to, not the largest possible size.
 func ReadBounded(r io.Reader, stored int, most int64) ([]byte, error) {
 	out := make([]byte, 0, min(int64(stored)*4+512, most+1))
 	for {
@@ -45,13 +45,13 @@ var (
 		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
-			panic(err) // these options are right
+			panic(err) // cannot fail: the options are valid
 		}
 		return d
 	}}
 )
 
-// withZlib lends a zlib reader of in; setting one up anew costs 40 kB.
+// withZlib calls fn with a zlib reader of in. It reuses readers, since a new one allocates 40 kB.
 func withZlib(in []byte, fn func(io.Reader) error) error {
 	src := bytes.NewReader(in)
 	z, ok := zlibReaders.Get().(io.ReadCloser)
@@ -90,8 +90,7 @@ func decodeZlibBlock(dst, src []byte) error {
 	})
 }
 
-// Gzip reads all members; zeros may follow them, as they do where LINDI
-// has filled a chunk up.
+// Gzip decodes all members. Zeros may follow them: LINDI pads chunks with zeros.
 func Gzip(in []byte, most int64) ([]byte, error) {
 	src := bytes.NewReader(in)
 	z := gzipReaders.Get().(*gzip.Reader)
@@ -120,8 +119,8 @@ func Gzip(in []byte, most int64) ([]byte, error) {
 	}
 }
 
-// zstdRatio is how many bytes one stored byte can stand for: the smallest block,
-// of four bytes, repeats one 128 KiB long.
+// zstdRatio is how many bytes one stored byte can decode to at most: the smallest block has four
+// bytes, and repeats one byte 128 Ki times.
 const zstdRatio = 1 << 15
 
 // Zstd decodes into memory of the size that the first frame states, or else of growing sizes: a
@@ -143,7 +142,7 @@ func Zstd(in []byte, most int64) (out []byte, err error) {
 	defer zstdReaders.Put(d)
 	for {
 		out, err = d.DecodeAll(in, make([]byte, 0, size))
-		// That memory ends too soon looks like damage, too.
+		// A buffer that is too small causes an error too, which looks like damage.
 		if err == nil || size >= most {
 			return out, err
 		}
@@ -161,8 +160,8 @@ func decodeZstdBlock(dst, src []byte) error {
 	return err
 }
 
-// LZ4 reads what numcodecs writes: the size as a signed 32-bit number, little
-// endian, and then one LZ4 block.
+// LZ4 decodes the format of numcodecs: the size as a signed 32-bit number, little endian, and then
+// one LZ4 block.
 func LZ4(in []byte, most int64) ([]byte, error) {
 	if len(in) < 4 {
 		return nil, fmt.Errorf("expected a size of 4 bytes, found %d bytes", len(in))

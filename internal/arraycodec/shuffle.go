@@ -4,8 +4,8 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// Unshuffle puts the bytes of elements together again: in holds first the first byte of every
-// element, then the second. The bytes of an incomplete element are at the end.
+// Unshuffle undoes the byte shuffle: in has first the first byte of every element, then the second
+// byte of every element, and so on. The bytes of an incomplete element are at the end.
 func Unshuffle(out, in []byte, size int) {
 	n := len(in) / size
 	rest := n * size
@@ -45,8 +45,8 @@ func unshuffle4(out, in []byte, n int) {
 	}
 }
 
-// unshuffle8 transposes eight elements at a time: reading eight planes a byte
-// each takes several times as long.
+// unshuffle8 transposes eight elements at a time. Reading eight planes byte by byte takes several
+// times as long.
 func unshuffle8(out, in []byte, n int) {
 	whole := n &^ 7
 	for i := 0; i < whole; i += 8 {
@@ -70,8 +70,8 @@ func unshuffle8(out, in []byte, n int) {
 	}
 }
 
-// transposeBytes makes byte j of word i byte i of word j. The words are written
-// out because Go keeps arrays of them in memory, at half the speed.
+// transposeBytes turns byte j of word i into byte i of word j. The words are separate variables
+// because Go would keep an array of them in memory, which halves the speed.
 func transposeBytes(a, b, c, d, e, f, g, h uint64) (uint64, uint64, uint64, uint64, uint64, uint64, uint64, uint64) {
 	a, e = swap4(a, e)
 	b, f = swap4(b, f)
@@ -88,8 +88,8 @@ func transposeBytes(a, b, c, d, e, f, g, h uint64) (uint64, uint64, uint64, uint
 	return a, b, c, d, e, f, g, h
 }
 
-// swap4, swap2 and swap1 exchange the upper of each pair of so many bytes of a
-// with the lower of b.
+// swap4, swap2 and swap1 exchange the upper half of each pair of groups of 4, 2 or 1 bytes of a
+// with the lower half in b.
 func swap4(a, b uint64) (uint64, uint64) {
 	const low = 0x00000000ffffffff
 	return a&low | b<<32, a>>32 | b&^low
@@ -105,18 +105,17 @@ func swap1(a, b uint64) (uint64, uint64) {
 	return a&low | b&low<<8, a>>8&low | b&^low
 }
 
-// unshuffleBits undoes Blosc's bit shuffle: first comes the lowest bit of the
-// first byte of every element, eight elements to a byte, then the next bit.
-// Blosc leaves blocks alone whose elements are no multiple of eight. in is
-// overwritten.
+// unshuffleBits undoes Blosc's bit shuffle: in has first the lowest bit of the first byte of every
+// element, eight elements to a byte, then the next bit. Blosc does not shuffle a block whose number
+// of elements is not a multiple of eight. unshuffleBits overwrites in.
 func unshuffleBits(out, in []byte, size int) {
 	n := len(in) / size
 	if n%8 != 0 {
 		copy(out, in)
 		return
 	}
-	// The bits of one byte of each element lie together: they make a plane of the
-	// byte shuffle.
+	// The bits of one byte of each element are consecutive. Joined, they are a plane of the byte
+	// shuffle.
 	for j := range size {
 		joinBits(out[j*n:(j+1)*n], in[j*n:(j+1)*n])
 	}
@@ -124,7 +123,7 @@ func unshuffleBits(out, in []byte, size int) {
 	Unshuffle(out, in, size)
 }
 
-// joinBits makes bytes of eight rows of their bits, the lowest bits first.
+// joinBits joins eight rows of bits into bytes. The row of the lowest bits is first.
 func joinBits(out, in []byte) {
 	row := len(in) / 8
 	whole := row &^ 7
@@ -151,7 +150,7 @@ func joinBits(out, in []byte) {
 	}
 }
 
-// transposeBits makes bit j of byte i bit i of byte j.
+// transposeBits turns bit j of byte i into bit i of byte j.
 func transposeBits(w uint64) uint64 {
 	t := (w ^ w>>7) & 0x00aa00aa00aa00aa
 	w ^= t ^ t<<7
@@ -161,8 +160,8 @@ func transposeBits(w uint64) uint64 {
 	return w ^ t ^ t<<28
 }
 
-// Fletcher32 is HDF5's: over 16-bit words, the first byte the higher, sums
-// folded after 360 words, before they overflow; an odd byte counts as a high one.
+// Fletcher32 computes HDF5's Fletcher-32 checksum. Words have 16 bits, big endian; a last odd byte
+// is a high byte. The sums are folded after every 360 words, before they overflow.
 func Fletcher32(b []byte) uint32 {
 	var a, s uint32
 	fold := func(v uint32) uint32 { return v&0xffff + v>>16 }

@@ -29,7 +29,7 @@ func Place(dir string, e format.Entry) string {
 	return name
 }
 
-// A Lister is what of a format.Reader lists directories.
+// A Lister is the part of a format.Reader that lists directories.
 type Lister interface {
 	Lookup(ctx context.Context, name string) (format.Entry, error)
 	ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error]
@@ -37,9 +37,9 @@ type Lister interface {
 }
 
 // ReadDirFrom yields the entries directly in dir, in the byte order of [Place], from the first
-// place on that is not less than from. A file that has entries below it comes twice, as what it
-// is and as a directory. If r cannot list from a place on, each ten thousand yielded entries or
-// so cost a walk through all of dir, and the memory of as many entries.
+// place on that is not less than from. A file that has entries below it comes twice, as a file and
+// as a directory. If r cannot list from a given place, about every ten thousand yielded entries
+// cost a walk through all of dir, and memory for as many entries.
 func ReadDirFrom(ctx context.Context, r Lister, dir, from string) iter.Seq2[format.Entry, error] {
 	if seek := r.Can().ReadDirFrom; seek != nil {
 		return seekDir(ctx, r, seek, dir, from)
@@ -96,7 +96,7 @@ func passed(ctx context.Context, r Lister, seek readDirFrom, dir, from string) (
 		}
 		name := from[:i]
 		if name == "." {
-			continue // itself
+			continue // dir itself
 		}
 		if strings.Contains(name, "/") && (dir != "." || format.ValidPath(name)) {
 			continue
@@ -127,15 +127,13 @@ func passed(ctx context.Context, r Lister, seek readDirFrom, dir, from string) (
 	return found, nil
 }
 
-// selected is how many entries of a directory are held that is not in order: at first,
-// and at the most.
+// How many entries of an unordered directory are kept in memory: at first, and at most.
 const (
 	selectedFirst = 1 << 10
 	selectedMost  = 1 << 14
 )
 
-// selectDir walks a directory again and again, and each time yields the next of its entries, in
-// order.
+// selectDir walks a directory repeatedly, and each time yields the next entries in order.
 func selectDir(ctx context.Context, r Lister, dir, from string) iter.Seq2[format.Entry, error] {
 	return func(yield func(format.Entry, error) bool) {
 		for room := selectedFirst; ; room = min(4*room, selectedMost) {
@@ -162,8 +160,8 @@ type inPlace struct {
 	e  format.Entry
 }
 
-// selectFrom returns the first entries, room of them at the most, and whether there are
-// more.
+// selectFrom returns the first entries whose place is not less than from, at most room of them, and
+// whether there are more.
 func selectFrom(ctx context.Context, r Lister, dir, from string, room int) (found []inPlace, more bool, err error) {
 	byPlace := func(a, b inPlace) int { return strings.Compare(a.at, b.at) }
 	for e, err := range r.ReadDir(ctx, dir) {
@@ -187,20 +185,19 @@ func selectFrom(ctx context.Context, r Lister, dir, from string, room int) (foun
 	return found, more, nil
 }
 
-// A ReadDir is ReadDirFrom of some reader.
+// A ReadDir is ReadDirFrom for a given reader.
 type ReadDir func(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error]
 
-// Keys yields what has a name that begins with prefix and is no directory, in the byte
-// order of names, from the first name on that is not less than from: as a bucket would
-// list it.
+// Keys yields entries as a bucket would list them: all entries except directories whose names begin
+// with prefix and are not less than from, in the byte order of names.
 func (read ReadDir) Keys(ctx context.Context, prefix, from string) iter.Seq2[format.Entry, error] {
 	k := keys{ctx, read, prefix, max(prefix, from)}
 	return func(yield func(format.Entry, error) bool) {
 		if !strings.HasPrefix(k.from, prefix) {
 			return
 		}
-		// Names that are no paths stand in the root as a whole, and so between those
-		// of the directories that they seem to lie in.
+		// A name that is not a path is in the root, so it can sort between the names in the
+		// directory that it seems to be in.
 		next, stop := iter.Pull2(read(ctx, ".", upToSlash(k.from)))
 		defer stop()
 		e, err, ok := next()
@@ -228,7 +225,7 @@ func (read ReadDir) Keys(ctx context.Context, prefix, from string) iter.Seq2[for
 	}
 }
 
-// keys is a listing of them.
+// keys are the parameters of ReadDir.Keys.
 type keys struct {
 	ctx          context.Context
 	read         ReadDir
@@ -258,7 +255,7 @@ func (k keys) take(e format.Entry, yield func(format.Entry, error) bool, below f
 func (k keys) below(dir string, yield func(format.Entry, error) bool) bool {
 	rest, ok := strings.CutPrefix(k.from, dir+"/")
 	if !ok && k.from > dir+"/" {
-		return true // all of it is less
+		return true // all keys below dir are less than from
 	} else if !ok {
 		rest = ""
 	}
@@ -277,7 +274,7 @@ func (k keys) below(dir string, yield func(format.Entry, error) bool) bool {
 	return true
 }
 
-// upToSlash is s up to its first slash, all of it if it has none.
+// upToSlash returns s up to and including its first slash, or all of s if it has none.
 func upToSlash(s string) string {
 	if i := strings.IndexByte(s, '/'); i >= 0 {
 		return s[:i+1]

@@ -19,7 +19,7 @@ import (
 
 // BackupOptions are options of a backup. The zero value makes a plain backup.
 type BackupOptions struct {
-	// Check reads what the other store contains, and copies again what is damaged there.
+	// Check reads the contents of the other store, and copies damaged segments again.
 	Check bool
 	// Restore is for a store that is to become a copy of a backup. The store may have any origin.
 	// Its journal is kept as a backup, and nothing is removed from it.
@@ -36,7 +36,7 @@ type BackedUp struct {
 	Bytes     int64    `json:"bytes"`     // of the files that were written
 	Known     int64    `json:"known"`     // segments that were there
 	Files     []string `json:"files"`     // that were written
-	Freed     int64    `json:"freed"`     // of what is garbage, and no longer in the store
+	Freed     int64    `json:"freed"`     // bytes of garbage that the store no longer has
 	Aside     []string `json:"aside"`     // tars that were damaged, and are TAR.bak now
 	Journal   string   `json:"journal,omitempty"`
 	Notes     []string `json:"notes"`
@@ -64,7 +64,7 @@ type copying struct {
 	o    BackupOptions
 	st   store.Store
 	list repo.Listing // of the other store
-	d    *repository  // it; nil if it has nothing
+	d    *repository  // the other store; nil if it is empty
 	bad  map[*segmentTar]bool
 	head repo.Head
 	said BackedUp
@@ -110,7 +110,7 @@ func (c *copying) run(ctx context.Context, name string) (err error) {
 	return err
 }
 
-// open opens the other store, if it exists, and refuses one of another origin.
+// open opens the other store, if it exists. A store of another origin is an error.
 func (c *copying) open(ctx context.Context, name string) (err error) {
 	if c.list, err = repo.List(ctx, c.st, name); err != nil {
 		return err
@@ -292,7 +292,7 @@ func (c *copying) journal(ctx context.Context) error {
 		return write()
 	}
 	if old, err := c.d.head(ctx); err == nil && old.Rewound+old.Bad == 0 && old.Revision == c.head.Revision {
-		return nil // it leads there
+		return nil // it already leads to the head
 	}
 	backup, err := (&Store{r: c.d}).keepJournal(ctx)
 	c.said.Journal = backup

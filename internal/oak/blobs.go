@@ -17,7 +17,7 @@ import (
 // A Blob is content in a data store.
 type Blob struct {
 	ID     string `json:"id"`     // empty if nothing uses it
-	Length int64  `json:"length"` // -1 if the id does not say
+	Length int64  `json:"length"` // -1 if the id does not contain it
 	Uses   int64  `json:"uses"`   // by values of nodes; what trees share counts once
 	Path   string `json:"path"`   // of the first property that has it
 	Object string `json:"object,omitempty"`
@@ -37,8 +37,8 @@ type BlobOptions struct {
 	Datastore
 }
 
-// Blobs yields all blobs that the tree uses, by ID, and those that the checkpoints of its
-// revision use, unless the tree is a checkpoint itself. lost is how many nodes damage hid.
+// Blobs yields all blobs that the tree uses, by ID, and those that the checkpoints of its revision
+// use, unless the tree is a checkpoint itself. lost counts the nodes that are hidden by damage.
 func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
@@ -104,7 +104,7 @@ func (c *blobCollector) node(ctx context.Context, s spot, n segment.Node) error 
 			if err == nil && v.External() {
 				var id string
 				if id, err = v.BlobID(ctx, mostBlobID); err == nil {
-					// The number keeps rows apart, and in the order of the tree.
+					// The number makes rows different, and keeps them in the order of the tree.
 					c.n++
 					at := shownPath(s.under(writeTreeName(p.Name, s.depth == 0)))
 					err = c.rows.Add(binary.BigEndian.AppendUint64(append([]byte(id), 0), c.n), []byte(at))

@@ -87,11 +87,11 @@ type difference struct {
 	ctx   context.Context
 	t     *treeReader
 	tell  func(Change) error
-	above map[[2]segment.RecordID]bool // pairs that are compared: what is below itself ends there
+	above map[[2]segment.RecordID]bool // pairs being compared, to stop at a node below itself
 	end   int                          // nodes of this depth are not compared any more
 }
 
-// lost tells of damage, and returns other errors.
+// lost reports damage, and returns other errors.
 func (d *difference) lost(c Change, err error) error {
 	l, ok := d.t.lostAsJSON(err)
 	if !ok {

@@ -24,7 +24,7 @@ type CheckOptions struct {
 	// Head and Checkpoints select what is checked. If neither is set, everything is checked.
 	Head        bool
 	Checkpoints []string // names, or AllCheckpoints
-	Paths       []string // of nodes, as the tree shows them; none is the root
+	Paths       []string // of nodes, as the tree shows them; the default is the root
 	Binaries    bool     // also read the content of binaries, except external ones
 	// Last is how many revisions are checked. If it is 0, the check stops at the first good one.
 	Last int
@@ -49,12 +49,12 @@ type CheckResult struct {
 	Good      *JournalLine      `json:"good"`
 	Newest    *JournalLine      `json:"newest"`
 	Revisions []CheckedRevision `json:"revisions"` // newest first, the first 1,000
-	Looked    int               `json:"looked"`    // how many there are of these
+	Looked    int               `json:"looked"`    // number of all
 	Trees     []CheckedTree     `json:"trees"`
 	// Losses are the losses of the newest revision that can be opened.
 	LossesOf string `json:"losses_of,omitempty"`
 	Losses   []Loss `json:"losses"` // the first 10,000
-	Lost     int64  `json:"lost"`   // how many there are of these
+	Lost     int64  `json:"lost"`   // number of all
 	Nodes    int64  `json:"nodes"`  // that were read, each once for all revisions
 	// BeingWritten reports whether another program is writing to the store. By is that program.
 	BeingWritten bool   `json:"being_written,omitempty"`
@@ -81,7 +81,7 @@ type CheckedTree struct {
 	Checkpoint string       `json:"checkpoint,omitempty"` // none is the head
 	Path       string       `json:"path"`
 	State      string       `json:"state"` // in the newest revision that can be opened
-	Good       *JournalLine `json:"good"`  // the newest in which it is whole
+	Good       *JournalLine `json:"good"`  // the newest in which it is intact
 
 	names []string
 }
@@ -94,12 +94,12 @@ type Loss struct {
 	Children   bool   `json:"children,omitempty"` // of the node, whatever their names are
 	Tar        string `json:"tar,omitempty"`      // none if it is not there
 	Segment    string `json:"segment"`
-	Record     int32  `json:"record"` // -1 if it is not of one
+	Record     int32  `json:"record"` // -1 if it does not concern one record
 	Problem    string `json:"problem"`
 	Others     int    `json:"others"` // other nodes and properties that lead to the place
 }
 
-// mostRevisions is how many are listed.
+// mostRevisions is how many revisions are listed.
 const mostRevisions = 1000
 
 // Check finds the newest intact revision of the journal, and reports what is lost of the newest
@@ -296,7 +296,7 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 			return err
 		}
 		c.res.Nodes += res.Nodes
-		c.res.Lost += max(0, res.Lost-int64(len(c.res.Losses)-before)) // what is listed has been counted
+		c.res.Lost += max(0, res.Lost-int64(len(c.res.Losses)-before)) // the listed ones have been counted
 		if first {
 			t.State = state
 		}
@@ -316,7 +316,7 @@ func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision
 	return nil
 }
 
-// mostLosses is how many are listed.
+// mostLosses is how many losses are listed.
 const mostLosses = 10_000
 
 func (c *checker) loss(checkpoint string, l proof.Loss) {

@@ -17,7 +17,7 @@ import (
 type Checkpoint struct {
 	Name       string            `json:"name"`
 	Created    *time.Time        `json:"created,omitempty"`
-	Expires    *time.Time        `json:"expires,omitempty"` // none is never, or not known
+	Expires    *time.Time        `json:"expires,omitempty"` // missing if it never expires, or is not known
 	Expired    bool              `json:"expired"`
 	Referenced bool              `json:"referenced"` // by the state of asynchronous indexing
 	Properties map[string]string `json:"properties"`
@@ -26,7 +26,7 @@ type Checkpoint struct {
 	Bytes    int64  `json:"bytes"`
 	External int64  `json:"external"` // of binaries in a data store, as above
 	Lost     int64  `json:"lost,omitempty"`
-	Problem  string `json:"problem,omitempty"` // why less is known of it
+	Problem  string `json:"problem,omitempty"` // why less is known about it
 }
 
 const asyncName = ":async"
@@ -124,7 +124,7 @@ func (t *treeReader) checkpointInfo(ctx context.Context, id segment.RecordID, c 
 		if err != nil {
 			return err
 		}
-		// One that never expires has the largest number that there is.
+		// A checkpoint that never expires has the largest number.
 		if millis, bad := strconv.ParseInt(text, 10, 64); ok && bad == nil && millis < maxMillis {
 			at := time.UnixMilli(millis).UTC()
 			*to = &at
@@ -229,7 +229,7 @@ func (s *Store) RemoveCheckpoints(ctx context.Context, o CheckpointChoice, now t
 	}
 	all, err := s.Checkpoints(ctx, now, dryRun)
 	if s.r.damage(err) != nil && o.All {
-		err = nil // what is removed need not be known
+		err = nil // all are removed, so they need not be readable
 	}
 	if err != nil {
 		return res, err

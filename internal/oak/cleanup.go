@@ -24,7 +24,7 @@ type CleanupOptions struct {
 	// Tail means that the last compaction was of the tail only.
 	Tail bool
 
-	keep func(segment.ID) bool // whatever it is
+	keep func(segment.ID) bool // segments to keep, even if they are garbage
 }
 
 // A Cleanup describes the garbage in a store and what a cleanup does with its tars. It can be
@@ -32,7 +32,7 @@ type CleanupOptions struct {
 type Cleanup struct {
 	Tars   []TarCleanup `json:"tars"` // newest first
 	Before int64        `json:"before"`
-	After  int64        `json:"after"` // what is kept as it is has its garbage in it
+	After  int64        `json:"after"` // includes the garbage of tars that are kept unchanged
 	Notes  []string     `json:"notes"`
 
 	s    *Store
@@ -103,7 +103,7 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 
 func refuse(msg string, args ...any) error { return &sweep.Refused{Err: fmt.Errorf(msg, args...)} }
 
-// refused reports whether a store is not one to be cleaned up, though it could be read.
+// refused reports whether err means that a store must not be cleaned up, though it could be read.
 func refused(err error) bool {
 	_, refused := errors.AsType[*sweep.Refused](err)
 	_, noHead := errors.AsType[*repo.Error](err)
@@ -114,10 +114,9 @@ func (c *Cleanup) Changes() bool {
 	return slices.ContainsFunc(c.plan.Tars, func(t sweep.TarPlan) bool { return t.Action == sweep.Rewrite || t.Action == sweep.Drop })
 }
 
-// Apply applies a cleanup: it rewrites tars, then gc.log, and then removes what
-// has been replaced. Whenever it is cut off the store can be opened: of two letters
-// the newer one counts. The store that it was planned with must be closed and opened
-// again.
+// Apply applies a cleanup: it rewrites tars, then gc.log, and then removes what has been replaced.
+// If it is interrupted at any time, the store can be opened: of two letters, the newer one counts.
+// The open store must then be closed and opened again.
 func (c *Cleanup) Apply(ctx context.Context) error {
 	r := c.s.r
 	prefix := r.list.Path("")

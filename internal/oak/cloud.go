@@ -19,7 +19,7 @@ func (r *repository) showBlobs() {
 	}
 }
 
-// openTar opens a tar, or an archive of blobs. name is that in the folder, called that
+// openTar opens a tar, or an archive of blobs. name is its name in the folder, and called the name
 // for messages.
 func (r *repository) openTar(ctx context.Context, obj store.Object, name, called string) (*tarfile.Tar, error) {
 	a := r.list.Blobs.Archive(name)
@@ -70,7 +70,7 @@ func (r *repository) complete(ctx context.Context) error {
 	return nil
 }
 
-// lies returns where a place in the tar is: an object, and an offset in it.
+// lies returns where a position in the tar is stored: an object, and an offset in it.
 func (t *segmentTar) lies(pos int64) (object string, off int64) {
 	if t.blobs == nil {
 		return t.path, pos
@@ -79,7 +79,7 @@ func (t *segmentTar) lies(pos int64) (object string, off int64) {
 	return t.path[:len(t.path)-len(t.Name)] + name, off
 }
 
-// liesAt is lies for a problem. Something that is in no blob has no place.
+// liesAt is lies for a problem. A position that is not in a blob has the offset -1.
 func (r *repository) liesAt(tar string, pos int64) (object string, off int64) {
 	for _, t := range r.tars {
 		if t.blobs != nil && t.Name == tar {
@@ -129,7 +129,7 @@ func (t *segmentTar) blobRegions(tell func(format.Region) error) error {
 	return nil
 }
 
-// Faults of an archive of blobs, besides those of a tar.
+// Faults of an archive of blobs that a tar cannot have.
 const (
 	unseenBlobs  = "unseen-blobs"
 	ignoredBlobs = "ignored-blobs"

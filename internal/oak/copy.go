@@ -21,10 +21,10 @@ import (
 
 // CopyOptions are options of [Store.Copy]. The zero value copies everything.
 type CopyOptions struct {
-	Last   int  // how many revisions the journal is given at most; 0 is all
+	Last   int  // the journal gets at most this many revisions; 0 is all
 	DryRun bool // write nothing
 
-	Progress func(segments, bytes int64) // what was done since the last call
+	Progress func(segments, bytes int64) // done since the last call
 }
 
 // Copied is what a copy did or, in a dry run, would do.
@@ -102,8 +102,8 @@ type copyJob struct {
 	c  Copied
 
 	dir      repo.Listing // of the folder, for names in it
-	tars     bool         // or else blobs
-	there    *repository  // what is in the folder; nil is nothing
+	tars     bool         // copy to tars, not blobs
+	there    *repository  // the store in the folder; nil if there is none
 	head     repo.Head
 	archives []*copiedArchive
 	added    []byte // lines for the journal
@@ -116,9 +116,9 @@ type copiedArchive struct {
 	from    *segmentTar
 	order   []uint32 // of entries
 	numbers []int    // that blobs of these have: of tars, their order
-	missing []int    // which of these are to be copied
+	missing []int    // which of them are to be copied
 	there   *segmentTar
-	whole   bool // with all that an archive has besides
+	whole   bool // complete, with its other parts
 	told    *CopiedArchive
 }
 
@@ -156,7 +156,7 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 		a := &copiedArchive{from: t, order: t.ByPosition()}
 		a.numbers = make([]int, len(a.order))
 		for k := range a.numbers {
-			if a.numbers[k] = k; t.blobs != nil { // what is missing between them may still come
+			if a.numbers[k] = k; t.blobs != nil { // missing ones between them may still be copied
 				a.numbers[k], _ = t.blobs.Number(k)
 			}
 		}
@@ -201,7 +201,7 @@ func (j *copyJob) close() error {
 	return r.close()
 }
 
-// plan finds out what is missing, and refuses a copy that would destroy something.
+// plan finds what is missing. It returns an error if the copy would destroy something.
 func (j *copyJob) plan(ctx context.Context) error {
 	known := map[string]bool{}
 	j.c.Archives = make([]CopiedArchive, len(j.archives))
@@ -281,7 +281,7 @@ func (j *copyJob) missing(a *copiedArchive) error {
 	}
 	if len(a.missing) > 0 {
 		a.whole = false
-		if j.tars { // a tar is written as a whole
+		if j.tars { // a tar is written completely
 			a.missing = a.missing[:0]
 			for i := range a.order {
 				a.missing = append(a.missing, i)
@@ -291,7 +291,7 @@ func (j *copyJob) missing(a *copiedArchive) error {
 	return nil
 }
 
-// unmade looks for what an archive of blobs contains besides segments.
+// unmade checks whether an archive of blobs has all its parts besides segments.
 func (j *copyJob) unmade(a *copiedArchive) {
 	b := a.there.blobs
 	a.whole = a.whole && b.SizeOf(cloud.Binaries) > 0 && b.SizeOf(cloud.Graph) > 0 && (j.to.Can().ListHeaders != nil || b.SizeOf(cloud.Index) > 0)
@@ -336,7 +336,7 @@ func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	if err := j.put(ctx, dir+a.from.Name+cloud.Graph, graph, nil); err != nil {
 		return err
 	}
-	if j.to.Can().ListHeaders == nil { // nothing else tells of generations
+	if j.to.Can().ListHeaders == nil { // only the index has the generations
 		var rows []byte
 		for i, number := range a.numbers {
 			rows = cloud.AppendRow(rows, number, a.at(i))
@@ -509,7 +509,7 @@ func (j *copyJob) file(ctx context.Context, name string) error {
 	return add(ctx, j.dir.Path(name), b[len(old):], int64(len(old)))
 }
 
-// planJournal finds which lines are to be added.
+// planJournal finds the lines to add.
 func (j *copyJob) planJournal(ctx context.Context) error {
 	all, err := j.s.r.wholeFile(ctx, repo.Journal, mostJournal)
 	if err != nil {
@@ -564,8 +564,8 @@ func (j *copyJob) writeJournal(ctx context.Context) error {
 	if add == nil && len(parts) == 0 {
 		return j.put(ctx, j.dir.Path(repo.Journal), slices.Concat(j.old, j.added), nil)
 	}
-	// Oak finds the last line of a part that it has written itself in the part's metadata. So
-	// what is written here goes to the next part.
+	// Oak finds the last line of a part that it wrote itself in the part's metadata. So new lines
+	// go to the next part.
 	number, at, lines := 1, int64(0), 0
 	if n := len(parts); n > 0 {
 		last := parts[n-1]

@@ -32,11 +32,11 @@ type Difference struct {
 	What    string `json:"what"`
 }
 
-// mostDifferences is how many are listed.
+// mostDifferences is how many differences are listed.
 const mostDifferences = 1000
 
 // CheckCopy compares a copy in the folder name of to with the store, byte by byte. Nothing is
-// written. Archives that the copy alone has are no difference.
+// written. Archives that only the copy has are not reported as differences.
 func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o CopyOptions) (_ *CopyCheck, err error) {
 	j, err := s.copyJob(ctx, to, name, o)
 	if err != nil {

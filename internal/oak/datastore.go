@@ -31,7 +31,7 @@ type Datastore struct {
 	Cloud bool
 }
 
-// IsCloud reports whether a data store of an address is taken for one in objects.
+// IsCloud reports whether an address is that of a data store of objects.
 func IsCloud(address string) bool {
 	switch store.Scheme(address) {
 	case "s3", "gs", "az":
@@ -41,8 +41,8 @@ func IsCloud(address string) bool {
 }
 
 // blobPlace returns where a data store has the blob named ID#LENGTH: a FileDataStore in
-// ID[0:2]/ID[2:4]/ID[4:6]/ID, a data store of objects in ID[0:4]-ID[4:]. If the data store cannot
-// have it, what is the reason.
+// ID[0:2]/ID[2:4]/ID[4:6]/ID, a data store of objects in ID[0:4]-ID[4:]. If the name is invalid,
+// what is the reason.
 func blobPlace(name string, cloud bool) (size int64, object, what string) {
 	id, length, ok := strings.Cut(name, "#")
 	size, err := strconv.ParseInt(length, 10, 64)
@@ -63,7 +63,7 @@ func blobPlace(name string, cloud bool) (size int64, object, what string) {
 // to be missing.
 func (d Datastore) Found(ctx context.Context) error {
 	if d.Store.Can().Near {
-		return nil // an empty folder may be one
+		return nil // an empty folder may be a data store
 	}
 	for _, err := range store.List(ctx, d.Store, d.path("")) {
 		if errors.Is(err, errors.ErrUnsupported) {
@@ -93,7 +93,7 @@ func (d Datastore) path(object string) string {
 	return object
 }
 
-// ask records where a used blob is, and why the data store cannot return it.
+// ask finds a used blob, and records why the data store cannot return it.
 func (d Datastore) ask(ctx context.Context, b *Blob) error {
 	size, object, what := blobPlace(b.ID, d.Cloud)
 	if b.Problem = what; object == "" {
@@ -123,10 +123,9 @@ type GarbageOptions struct {
 	Before time.Time
 }
 
-// Garbage yields what is in a data store but used by none of the stores: by no revision, no
-// checkpoint, and no segment that a cleanup has yet to remove. It examines all segments; for
-// damaged ones it uses the lists in their tars. If it cannot determine everything that is used,
-// it returns an error.
+// Garbage yields the blobs in a data store that no revision, no checkpoint and no remaining segment
+// of the stores uses. It examines all segments; for damaged ones it uses the lists in their tars.
+// If it cannot determine everything that is used, it returns an error.
 func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
 		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
@@ -147,7 +146,7 @@ func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[B
 		}
 		next, stop := iter.Pull2(rows.Sorted())
 		defer stop()
-		used := "" // the first object that is used and not less than what is looked at
+		used := "" // the first used object that is not less than the current one
 		more := true
 		prefix := o.path("")
 		for info, err := range store.List(ctx, o.Store, prefix) {
@@ -189,8 +188,8 @@ func (d Datastore) Delete(ctx context.Context, b Blob) (gone bool, err error) {
 	return err == nil, err
 }
 
-// uses calls tell with the IDs of all binaries that segments of a store refer to, with some of
-// them repeatedly.
+// uses calls tell with the IDs of all binaries to which segments of a store refer. An ID may be
+// repeated.
 func (s *Store) uses(ctx context.Context, tell func(id string) error) error {
 	if s.r.single {
 		return fmt.Errorf("oak: %s: one tar of a store does not show what the others use: %w", s.r.name, errors.ErrUnsupported)
@@ -346,8 +345,8 @@ func (s *Store) RepositoryID(ctx context.Context) (string, error) {
 	return text, s.r.corrupt(err, clusterNode)
 }
 
-// Strangers returns the repositories that are registered in the data store as its users, but are
-// none of the stores.
+// Strangers returns the repositories that are registered as users of the data store, except for the
+// stores.
 func (d Datastore) Strangers(ctx context.Context, stores []*Store) ([]string, error) {
 	strange := map[string]bool{}
 	for _, prefix := range []string{d.path(repositoryMark), d.path("META/" + repositoryMark)} {

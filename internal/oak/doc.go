@@ -9,8 +9,8 @@
 //	manifest          the version of the store
 //	gc.log            garbage collections
 //
-// A tar has a number, which grows, and a letter, which grows when a cleanup rewrites it without
-// its garbage. Of the letters of one number, the last one with a sound index counts. If the
+// A tar has a number, which grows, and a letter, which grows when a cleanup rewrites it without its
+// garbage. If a number has several letters, the last one with an intact index is used. If the
 // writer of a tar was killed, the tar has no index; it is then scanned, but not rewritten.
 //
 // The code: repository.go opens tars, live.go ensures that they belong to the same moment while
@@ -21,11 +21,11 @@
 // search.go and where.go search nodes, indexes.go finds definitions of indexes, and datastore.go
 // finds contents in a data store. regions.go returns what is not content in any view.
 //
-// export.go writes nodes as JSON. changes.go and history.go compare revisions, and watch.go
-// follows new ones. refs.go, blobs.go and sizes.go show what takes space. revise.go writes a new
-// revision of a stopped store, for checkpoints.go, surgery.go and fix.go. backup.go copies what
-// is new. copy.go and cloud.go are for stores whose segments are objects. verify.go, repair.go
-// and cleanup.go use the internal packages, and inspect.go shows single segments and records.
+// export.go writes nodes as JSON. changes.go and history.go compare revisions, and watch.go follows
+// new ones. refs.go, blobs.go and sizes.go show what uses space. revise.go writes a new revision of
+// a stopped store, for checkpoints.go, surgery.go and fix.go. backup.go copies what is new. copy.go
+// and cloud.go are for stores whose segments are objects. verify.go, repair.go and cleanup.go use
+// the internal packages, and inspect.go shows single segments and records.
 //
 // The bytes are in internal packages: tarfile, segment, repo (journal and other files), cloud
 // (segments as objects), nodejson, audit (checks), rescue (recovery) and sweep (garbage).

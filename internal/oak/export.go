@@ -138,7 +138,7 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 type exporter struct {
 	t     *treeReader
 	tell  func(told) error
-	above map[segment.RecordID]bool // of the node that is written: what is below itself is damage
+	above map[segment.RecordID]bool // ancestors of the node: a node below itself is damage
 	depth int                       // of the last level, or -1
 	nodes int64
 }
@@ -181,7 +181,7 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 	return nil
 }
 
-// resume continues with the node of a path or, if behind is set, after it.
+// resume continues at the node of a path or, if behind is set, after it.
 func (x *exporter) resume(ctx context.Context, top spot, path string, behind bool) error {
 	name := nodePath(path)
 	rest, ok := name+"/", true
@@ -210,7 +210,7 @@ func (x *exporter) goOn(ctx context.Context, s spot, rest string, behind bool) (
 		if x.t.damage(err) == nil {
 			return false, err
 		}
-		return rest == "", nil // there is nothing below what is lost
+		return rest == "", nil // a lost node has nothing below it
 	}
 	if rest == "" {
 		return true, x.below(ctx, s, x.node)
@@ -346,7 +346,7 @@ type crowd struct {
 	spare   sync.Pool // of *handful that were written: their room is used again
 }
 
-// told is a node that is to be written, or is lost.
+// told is a node to be written, or a lost one.
 type told struct {
 	path string
 	id   segment.RecordID

@@ -24,7 +24,7 @@ type Fix struct {
 // What a step of a fix does.
 const (
 	FixReplace          = "replace"     // from an older revision, or a checkpoint
-	FixRemove           = "remove"      // for nothing that is there has it whole
+	FixRemove           = "remove"      // no revision or checkpoint has it intact
 	FixRemoveLost       = "remove-lost" // children whose names are not known
 	FixRemoveCheckpoint = "remove-checkpoint"
 )
@@ -34,9 +34,9 @@ type FixStep struct {
 	Action     string     `json:"action"`
 	Path       string     `json:"path,omitempty"`
 	Property   string     `json:"property,omitempty"`
-	Checkpoint string     `json:"checkpoint,omitempty"` // that goes; none is all
-	From       string     `json:"from,omitempty"`       // as --from takes it
-	Time       *time.Time `json:"time,omitempty"`       // of that
+	Checkpoint string     `json:"checkpoint,omitempty"` // to be removed; empty means all
+	From       string     `json:"from,omitempty"`       // in the syntax of --from
+	Time       *time.Time `json:"time,omitempty"`       // of From
 	Problem    string     `json:"problem,omitempty"`
 
 	names []string
@@ -88,7 +88,7 @@ type donor struct {
 type fixer struct {
 	trees
 	s      *Store
-	donor  trees // with binaries: what is to be relied on is read whole
+	donor  trees // reads binaries too, because a donor must be intact
 	donors []donor
 	fix    *Fix
 }
@@ -133,7 +133,7 @@ func (f *fixer) candidates(ctx context.Context, super segment.RecordID) (all []d
 	return all, nil
 }
 
-// node descends to what is damaged. It must be called with a node that can be found.
+// node descends to the damaged nodes. It must be called with a node that can be found.
 func (f *fixer) node(ctx context.Context, id segment.RecordID, names []string) error {
 	path := joinNames(names)
 	res, err := f.prover.Tree(ctx, id, path, nil)
@@ -196,8 +196,8 @@ func (f *fixer) step(s FixStep, names []string, lost *segment.Error) error {
 	return nil
 }
 
-// find finds the newest donor with a node at a path that suits. Nodes that are like one
-// that did not are passed over.
+// find finds the newest donor with a suitable node at a path. It skips nodes with the same record
+// as one that was not suitable.
 func (f *fixer) find(ctx context.Context, broken segment.RecordID, names []string, suits func(segment.RecordID) (bool, error)) (s FixStep, ok bool, err error) {
 	failed := map[segment.RecordID]bool{broken: true}
 	for _, d := range f.donors {

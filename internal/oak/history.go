@@ -22,13 +22,13 @@ const (
 // A Step is what a revision changed in a node, or several revisions that changed nothing.
 type Step struct {
 	Revision   string       `json:"revision"`
-	Millis     int64        `json:"millis"` // since 1970, -1 if the journal does not say
+	Millis     int64        `json:"millis"` // since 1970, -1 if the journal does not record it
 	Change     string       `json:"change"`
 	Properties []NameChange `json:"properties,omitempty"`
 	Children   []NameChange `json:"children,omitempty"`
 	More       bool         `json:"more,omitempty"` // more names than are listed differ
 	Revisions  int          `json:"revisions"`
-	Oldest     string       `json:"oldest,omitempty"` // of several
+	Oldest     string       `json:"oldest,omitempty"` // if it covers several revisions
 	Lost       string       `json:"lost,omitempty"`
 	Segment    string       `json:"segment,omitempty"`
 }
@@ -39,8 +39,8 @@ type NameChange struct {
 }
 
 type HistoryOptions struct {
-	Last int  // how many revisions are looked at; 0 is all
-	All  bool // revisions that changed nothing are steps, too
+	Last int  // how many revisions are examined; 0 is all
+	All  bool // also list revisions that changed nothing
 }
 
 // mostChanged is how many names a step lists of each kind.
@@ -111,7 +111,7 @@ func (h *history) full() bool { return h.o.Last > 0 && h.told >= h.o.Last }
 // entry moves to the next older revision.
 func (h *history) entry(ctx context.Context, e repo.Entry) error {
 	if h.newer != nil && h.newer.Revision == e.Revision {
-		return nil // it was written again
+		return nil // a repeated line
 	}
 	m, err := h.moment(ctx, e)
 	if err != nil {
@@ -141,7 +141,7 @@ func (h *history) entry(ctx context.Context, e repo.Entry) error {
 	return h.close()
 }
 
-// close tells of lost revisions before the next one is known.
+// close reports lost revisions before the next revision is known.
 func (h *history) close() error {
 	gap := h.gap
 	if h.gap = nil; gap == nil || h.full() {
@@ -250,7 +250,7 @@ func (s *Step) add(revision string) {
 	}
 }
 
-// tell yields a step, or folds it with those before.
+// tell yields a step, or merges it with earlier ones.
 func (h *history) tell(s Step) error {
 	h.told += s.Revisions
 	quiet := !h.o.All && (s.Change == StepSame || s.Change == StepAbsent)

@@ -20,7 +20,7 @@ import (
 
 type Imported struct {
 	Nodes   int64    `json:"nodes"`
-	Lost    int64    `json:"lost"`    // values and nodes that the export has no content of
+	Lost    int64    `json:"lost"`    // values and nodes without content in the export
 	Omitted int64    `json:"omitted"` // contents that the export left out
 	Bytes   int64    `json:"bytes"`   // of files
 	Files   []string `json:"files"`
@@ -59,12 +59,12 @@ func importItems(ctx context.Context, from items, bare bool, to store.Store, nam
 // An importer adds the contents of an export to a tree.
 type importer struct {
 	tree  *newtree.Tree
-	below []string // what is taken; other nodes are passed over
+	below []string // only nodes at or below this path are imported
 	res   Imported
 
-	passed bool                         // the last node was
-	path   []string                     // of the last node, below that
-	has    map[string]*importedProperty // of that, by the names as they are written
+	passed bool                         // the last node was skipped
+	path   []string                     // of the last node, relative to below
+	has    map[string]*importedProperty // of the last node, by their written names
 }
 
 // items are the parts of an export, or of an equivalent source.
@@ -78,7 +78,7 @@ func lines(r io.Reader) items {
 	}
 }
 
-// all imports a whole export.
+// all imports a complete export.
 func (in *importer) all(ctx context.Context, from items) error {
 	for item, err := range from {
 		if err == nil {
@@ -99,7 +99,7 @@ type importedProperty struct {
 	newtree.Property
 	several bool
 	count   int  // of its values, if there may be several
-	lacking bool // one of these: then none is taken, for their places say something
+	lacking bool // a value is missing: then none is imported, because positions matter
 }
 
 func (in *importer) item(ctx context.Context, item nodejson.Item) error {
@@ -158,7 +158,7 @@ func (in *importer) checkedPath(said string) ([]string, error) {
 	return path, nil
 }
 
-// element adds one of several values of a node. It is not the last one.
+// element adds one of several values of a property, in any order.
 func (in *importer) element(ctx context.Context, item nodejson.Item) error {
 	path, err := in.checkedPath(item.Path)
 	if err != nil || !in.takes(path) {

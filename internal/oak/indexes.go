@@ -13,7 +13,7 @@ import (
 type QueryIndex struct {
 	Path         string `json:"path"`
 	Type         string `json:"type"`                    // lucene, property, counter and so on; disabled
-	Async        string `json:"async,omitempty"`         // the lane that keeps it up to date; none is at once
+	Async        string `json:"async,omitempty"`         // the lane that updates it; empty if it is updated at once
 	Reindex      bool   `json:"reindex,omitempty"`       // it is to be rebuilt
 	ReindexCount int64  `json:"reindex_count,omitempty"` // how often it was
 	Nodes        int64  `json:"nodes"`

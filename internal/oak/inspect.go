@@ -35,7 +35,7 @@ func OpenStore(ctx context.Context, st store.Store, name string, o format.OpenOp
 
 func (s *Store) Close() error { return s.r.close() }
 
-// Doubt returns what the journal shows to be wrong with the revisions that were chosen, or nil.
+// Doubt returns the problem that the journal shows with the chosen revisions, or nil.
 func (s *Store) Doubt() *format.Problem { return s.r.doubt.Load() }
 
 // SegmentInfo is what a segment contains about itself, and what its tar contains about it.
@@ -52,7 +52,7 @@ type SegmentInfo struct {
 	Compacted  bool           `json:"compacted"`
 	Info       string         `json:"info,omitempty"` // its writer, in JSON
 	References []Reference    `json:"references,omitempty"`
-	Types      map[string]int `json:"types,omitempty"` // how many records there are of each
+	Types      map[string]int `json:"types,omitempty"` // number of records of each type
 	Records    []RecordRow    `json:"records,omitempty"`
 	Problems   []string       `json:"problems,omitempty"`
 }
@@ -61,7 +61,7 @@ type Reference struct {
 	Number int    `json:"number"` // by which records name it
 	ID     string `json:"id"`
 	Kind   string `json:"kind"`
-	Tar    string `json:"tar,omitempty"` // none if it is not there
+	Tar    string `json:"tar,omitempty"` // empty if no tar has it
 }
 
 type RecordRow struct {
@@ -133,7 +133,7 @@ func (s *Store) Bytes(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := t.read(ctx, e, nil, true) // Segment reports what is wrong with them
+	b, err := t.read(ctx, e, nil, true) // Segment reports their problems
 	return b, s.r.storeFault(err)
 }
 

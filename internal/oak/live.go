@@ -54,7 +54,7 @@ func (r *repository) openOnce(ctx context.Context, dir string) error {
 	r.list.Dir, r.moment = repo.Dir(dir), map[string]store.Object{}
 	names := []string{repo.Journal}
 	switch can := r.st.Can(); {
-	case can.Near: // elsewhere each of them is a request
+	case can.Near: // in a remote store each costs a request
 		names = append(names, repo.GCLog, repo.Manifest)
 		r.writer = r.lockedBy(ctx)
 	case can.List != nil:

@@ -23,7 +23,7 @@ const (
 	orderableName  = "jcr:hasOrderableChildNodes"
 )
 
-// namespaces that are everywhere, or nearly so, for trees that do not say which they have.
+// namespaces of nearly all repositories, for trees that do not list theirs.
 var namespaces = map[string]string{
 	"jcr": "http://www.jcp.org/jcr/1.0", "nt": "http://www.jcp.org/jcr/nt/1.0", "mix": "http://www.jcp.org/jcr/mix/1.0",
 	"sv": "http://www.jcp.org/jcr/sv/1.0", "xml": "http://www.w3.org/XML/1998/namespace", "rep": "internal",
@@ -95,8 +95,8 @@ func (o *operation) packaged(ctx context.Context, from Donor) (items, error) {
 	return r.Items(ctx), nil
 }
 
-// known says which namespaces a tree has, by prefix, and which types of nodes, with whether
-// they have an order of children. It is nil if the tree does not say.
+// known returns the namespaces of a tree by prefix, and its types of nodes, with whether their
+// children are ordered. They are nil if the tree does not list them.
 func (s *Store) known(ctx context.Context, super segment.RecordID) (has map[string]string, types map[string]bool, err error) {
 	t := &Tree{&treeReader{repository: s.r, records: s.records, depth: treeDepth}}
 	var missing string

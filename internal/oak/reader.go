@@ -54,8 +54,8 @@ type segmentReader struct {
 	*repository
 
 	mu     sync.Mutex
-	graphs map[*segmentTar]*tarfile.Graph // nil if a tar has none that is sound
-	bytes  int                            // of them
+	graphs map[*segmentTar]*tarfile.Graph // nil if a tar has no intact one
+	bytes  int                            // of all graphs
 }
 
 // heldGraphs is how many bytes of graphs are kept in memory, those of a hundred tars, before
@@ -289,7 +289,7 @@ func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64)
 func (r *segmentReader) Can() format.Abilities {
 	can := format.Abilities{Run: r.Run, Doubt: r.left, Object: r.objectNamed}
 	if r.list.Blobs != nil {
-		can.Compares = func(format.Entry) bool { return false } // nothing vouches for blobs
+		can.Compares = func(format.Entry) bool { return false } // blobs have no checksums
 	}
 	return can
 }
@@ -343,7 +343,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	if written != nil {
 		about.Notes = append(about.Notes, *written)
 	}
-	// What was odd about the tars and did not keep them from being read.
+	// Problems of the tars that do not prevent reading them.
 	for _, t := range slices.Backward(r.tars) {
 		if t.none != nil && (written == nil || t.Number != r.tars[0].Number) {
 			c := fault(noIndex, t.path, t.none.Offset, "no index: scanned instead: %s", t.none.What)
@@ -423,7 +423,7 @@ func (r *segmentReader) About(ctx context.Context) (format.About, error) {
 	return about, r.aboutTars(ctx, fact)
 }
 
-// mostTars is how many tars are listed one by one.
+// mostTars is how many tars are listed individually.
 const mostTars = 64
 
 // aboutTars reports how much of each tar is garbage, if that can be determined.

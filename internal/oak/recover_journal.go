@@ -23,11 +23,11 @@ import (
 // A RecoveredJournal is a journal that was derived from the segments. It can be written while the
 // store is open.
 type RecoveredJournal struct {
-	Head    JournalLine `json:"head"`    // the newest revision that is whole
+	Head    JournalLine `json:"head"`    // the newest intact revision
 	Lines   int         `json:"lines"`   // of the journal
 	Dropped int         `json:"dropped"` // newer revisions that are not intact
 	Losses  []Loss      `json:"losses"`  // of the newest of these
-	Skipped int         `json:"skipped"` // segments that are damaged, or have no time
+	Skipped int         `json:"skipped"` // segments that are damaged or have no time
 	Notes   []string    `json:"notes"`
 
 	s     *Store
@@ -38,7 +38,7 @@ type RecoveredJournal struct {
 type candidate struct {
 	repo.Revision
 	millis int64
-	bare   bool // it has a root, and no checkpoints
+	bare   bool // it has a root, but no checkpoints
 	typed  bool // then: the root has a primary type
 }
 
@@ -125,7 +125,7 @@ func (s *Store) findRevisions(ctx context.Context) (*finder, error) {
 		}
 	}
 	var mu sync.Mutex
-	var finders []*finder // that have nothing to do
+	var finders []*finder // idle ones
 	err := pipe.Each(ctx, work, runtime.GOMAXPROCS(0), func(ctx context.Context, w some) error {
 		mu.Lock()
 		f := &finder{s: s, trees: all.trees, shapes: map[segment.RecordID]bool{}}
@@ -222,8 +222,7 @@ func (f *finder) nodes(ctx context.Context, g *segment.Segment, millis int64) er
 	return nil
 }
 
-// mayBeSuper reports whether a template may be a super root's, which have children and nothing
-// else.
+// mayBeSuper reports whether a template may be that of a super root, which has only children.
 func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, error) {
 	may, known := f.shapes[id]
 	if known {
@@ -336,7 +335,7 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 type JournalChange struct {
 	Head    string   `json:"head"`             // the newest revision of the new journal
 	Lines   int      `json:"lines"`            // that were dropped from the old journal
-	Backup  string   `json:"backup,omitempty"` // what the old journal is called now
+	Backup  string   `json:"backup,omitempty"` // the new name of the old journal
 	Notes   []string `json:"notes"`
 	Changed bool     `json:"changed"`
 }

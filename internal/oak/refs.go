@@ -17,7 +17,7 @@ type Referrers struct {
 	Direct  []InTar   `json:"direct"`        // segments that refer to it
 	More    int       `json:"more,omitempty"`
 	Head    string    `json:"head"` // the revision whose segment the path begins with
-	Path    []InTar   `json:"path"` // a shortest one from that to the segment; empty if there is none
+	Path    []InTar   `json:"path"` // a shortest path from the head to the segment; empty if there is none
 	Nodes   []NodeUse `json:"nodes,omitempty"`
 	Lost    int64     `json:"lost,omitempty"` // nodes that damage hid
 }
@@ -29,7 +29,7 @@ type InTar struct {
 
 type NodeUse struct {
 	Path string `json:"path"`
-	What string `json:"what"` // that lies there
+	What string `json:"what"` // the kind of record there
 }
 
 // mostReferrers is how many referrers are listed.
@@ -142,7 +142,7 @@ func (x *Referrers) way(ctx context.Context, r *segmentReader, from, target segm
 	return nil
 }
 
-// errEnough ends a walk that has found what it was looking for.
+// errEnough ends a walk that has found enough.
 var errEnough = errors.New("enough")
 
 type nodeFinder struct {

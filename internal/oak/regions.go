@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/internal/pipe"
 )
 
-// Regions yields, for each tar, headers and zeros around segments, what is between segments and
-// belongs to none, and the parts at the end. A letter that is not used is trash.
+// Regions yields, for each tar, headers and zeros around segments, bytes between segments that
+// belong to none, and the parts at the end. A letter that is not used is trash.
 func (r *segmentReader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return pipe.Told(func(tell func(format.Region) error) error {
 		return r.regions(ctx, tell, func(*segmentTar, tarfile.Entry) bool { return !r.trusting })

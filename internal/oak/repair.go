@@ -27,7 +27,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if !r.single || r.tars[0].file == nil { // a tar that has its index stays as it is
+	if !r.single || r.tars[0].file == nil { // a tar with an index stays unchanged
 		by, err := r.writtenBy(ctx)
 		if by != "" {
 			err = refuse("%s is writing to the store, so the tar without an index is not damage: use 'holdall oak backup' to copy the store, 'holdall verify' to check it", by)
@@ -84,7 +84,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return plan, nil
 }
 
-// mending is a store as it should be after the repair.
+// mending is the state of a store after the repair.
 type mending struct {
 	r       *repository
 	numbers []number
@@ -92,17 +92,17 @@ type mending struct {
 	lost    []string
 	partial bool
 
-	manifest bool // there is none
+	manifest bool // it is missing
 	torn     bool // the journal's last line has no end
 
-	opened   []store.Object // that the plans of numbers read
+	opened   []store.Object // read by the plans of numbers
 	head     *repo.Revision // with which reading will begin
 	readable map[string]int64
 	words    string // the same for people
-	places   int64  // that will be lost
+	places   int64  // that stay lost
 }
 
-// number is what is done with the tars of one number.
+// number is the plan for the tars of one number.
 type number struct {
 	*rescue.Plan
 	letters []repo.Tar // ascending
@@ -130,8 +130,8 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 		return err
 	}
 	if n.Action == rescue.Rewrite && n.Base >= 0 && !n.Gain {
-		// A rewritten tar would only omit what is damaged, and a program may still be able to
-		// read a part of that.
+		// A rewritten tar would only omit the damaged segments. A program may still be able to read
+		// parts of them.
 		n.Action = rescue.Nothing
 		m.lose("%s: its damage cannot be repaired; kept unchanged", n.letters[n.Base].Name)
 	}
@@ -152,7 +152,7 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 	for _, w := range n.Words() {
 		m.notes = append(m.notes, n.name+": "+w)
 	}
-	// Segments that nothing proves may be wrong, and stay so.
+	// Unproven segments may be wrong, and stay so.
 	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
 		m.lose("%s: kept %d segments that could not be verified and may be damaged", n.name, d)
 	}
@@ -227,7 +227,7 @@ func (m *mending) look(ctx context.Context) error {
 	return nil
 }
 
-// lookForHead finds out with which revision reading will begin.
+// lookForHead finds the revision with which reading will begin.
 func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 	there := map[tarfile.ID]bool{}
 	for _, n := range m.numbers {
@@ -327,7 +327,7 @@ func (m *mending) account(ctx context.Context) (worse bool, err error) {
 		m.lost = []string{fmt.Sprintf("nothing changed, because a repair would make it worse: revision %s has %s readable nodes, after the repair %s", was.Revision, words(before), words(same))}
 		m.partial, m.words = true, ""
 		m.readable["nodes_after"], m.readable["unverified_nodes_after"] = before[0].nodes, before[1].nodes
-		delete(m.readable, "lost_places") // it is of what would be
+		delete(m.readable, "lost_places") // it refers to the repaired store
 	}
 	return worse, nil
 }
@@ -355,7 +355,7 @@ func (m *mending) count(ctx context.Context, from segment.Source, super repo.Rev
 	return c, err
 }
 
-// lostNode notes a place that will be lost.
+// lostNode records a place that stays lost.
 func (m *mending) lostNode(checkpoint string, l proof.Loss) {
 	m.partial = true
 	if m.places++; m.places > mostLostNodes {
@@ -377,7 +377,7 @@ func (m *mending) lostNode(checkpoint string, l proof.Loss) {
 	m.lost = append(m.lost, fmt.Sprintf("%s: %v", where, l.Err))
 }
 
-// mostLostNodes is how many places are reported.
+// mostLostNodes is how many lost places are reported.
 const mostLostNodes = 100
 
 // doubtful reports whether anything is known of a segment but this.
@@ -431,8 +431,8 @@ func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*seg
 	}
 }
 
-// build writes the repaired store: all of it, or in place what changes. What is replaced
-// there is kept beside it, as Oak's own recovery does.
+// build writes the repaired store: all of it or, in place, only the files that change. The replaced
+// files are kept as backups, as in Oak's own recovery.
 func (m *mending) build(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
 	if inPlace && m.r.list.Blobs != nil {
 		return errBlobs

@@ -27,35 +27,35 @@ type repository struct {
 	name     string // as given
 	single   bool   // one tar
 	list     repo.Listing
-	tars     []*segmentTar // that count: as listed, newest number first
+	tars     []*segmentTar // the tars in use, newest number first
 	byPath   map[string]*segmentTar
-	shadowed []repo.Tar // that do not
+	shadowed []repo.Tar // the tars not in use
 	limits   format.Limits
 	trusting bool   // segments are not compared with their checksums
 	held     int64  // bytes of indexes
-	release  func() // of what was fetched ahead
+	release  func() // of tails that were fetched ahead
 
-	moment map[string]store.Object // files besides the tars that count, as they were when the store was opened
-	had    map[string]*segmentTar  // of the same store, which may serve again
+	moment map[string]store.Object // used files besides the tars, as they were when the store was opened
+	had    map[string]*segmentTar  // of an earlier opening, to be reused
 	writer string                  // the program that is writing to it, if known
 
 	doubt atomic.Pointer[format.Problem] // whether the newest revision is the newest
 
 	asking sync.Mutex
-	asked  bool // for what is beside the tars, in a store that cannot list
+	asked  bool // files beside the tars were requested, in a store that cannot list
 }
 
 type segmentTar struct {
 	repo.Tar
-	*tarfile.Index                // or what a scan found
+	*tarfile.Index                // or the result of a scan
 	path           string         // of the object
-	blobs          *cloud.Archive // which path then shows as a tar, or nil
+	blobs          *cloud.Archive // presented as a tar at path, or nil
 	obj            store.Object
 	size           int64
 	file           *tarfile.Tar // nil if it has no index
 	none           *tarfile.NoIndex
-	trash          []tarfile.Problem // that the scan met
-	scanned        int64             // up to where it need not be scanned again
+	trash          []tarfile.Problem // found by the scan
+	scanned        int64             // where the next scan begins
 }
 
 // fetchedAhead is how many tails are requested at once.
@@ -73,7 +73,7 @@ func openRepository(ctx context.Context, st store.Store, name string, o format.O
 	return r, nil
 }
 
-// beside looks for the files that are not needed for reading.
+// beside finds the files that are not needed for reading.
 func (r *repository) beside(ctx context.Context) (err error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()

@@ -18,17 +18,17 @@ import (
 // A Revised is a revision that was written or, in a dry run, would be.
 type Revised struct {
 	Before   string   `json:"before"`             // the head until now
-	Revision string   `json:"revision,omitempty"` // none if nothing was written
+	Revision string   `json:"revision,omitempty"` // empty if nothing was written
 	Tars     []string `json:"tars"`
 	Segments int64    `json:"segments"`
 	Bytes    int64    `json:"bytes"` // of tars
 }
 
-// A change is what is done to a node and to everything below it.
+// A change is a change of a node and of everything below it.
 type change struct {
 	below map[string]*change // by the names of children
 	gone  bool               // with all below it
-	put   *segment.RecordID  // this node stands in its place
+	put   *segment.RecordID  // replaces the node
 
 	properties []segment.NewProperty
 	without    []string
@@ -148,7 +148,7 @@ func (v *reviser) commit(ctx context.Context, c *change) (said Revised, err erro
 	}
 	if err == nil {
 		v.said.Revision = root.String()
-		r.doubt.Store(nil) // a half line before it hides nothing
+		r.doubt.Store(nil) // an incomplete line before the new one hides nothing
 	}
 	return v.said, err
 }

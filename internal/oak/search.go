@@ -27,7 +27,7 @@ type FindOptions struct {
 type Found struct {
 	Path       string          `json:"path"`
 	Properties json.RawMessage `json:"properties,omitempty"` // as in an export, except what is longer than a megabyte
-	Lost       string          `json:"lost,omitempty"`       // what is lost because of damage
+	Lost       string          `json:"lost,omitempty"`       // lost because of damage
 }
 
 // Find yields the nodes of a tree that match the conditions, in stored order, and those that

@@ -16,7 +16,7 @@ type SizeNode struct {
 	Nodes    int64       `json:"nodes"`
 	Records  int64       `json:"records"`  // bytes of nodes, names, texts and lists
 	Binaries int64       `json:"binaries"` // bytes of binaries in the store
-	External int64       `json:"external"` // bytes of binaries in a data store, as their ids say
+	External int64       `json:"external"` // bytes of binaries in a data store, according to their ids
 	Children []*SizeNode `json:"children,omitempty"`
 	// Others is how many smaller children are not listed.
 	Others int64 `json:"others,omitempty"`
@@ -36,7 +36,7 @@ func (n *SizeNode) add(m *SizeNode) {
 
 type SizesOptions struct {
 	Depth int // levels of children that are listed
-	Top   int // how many of them, the largest; 0 is 20
+	Top   int // how many of the largest; 0 is 20
 }
 
 func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNode, error) {
@@ -48,8 +48,8 @@ func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNod
 	return m.tree(ctx, top)
 }
 
-// NodeSizes yields the size of each node without its children, parents first. A node that was met
-// before is omitted, with everything below it.
+// NodeSizes yields the size of each node without its children, parents first. A node that was
+// already counted is omitted, with everything below it.
 func (t *Tree) NodeSizes(ctx context.Context, name string) iter.Seq2[SizeNode, error] {
 	return pipe.Told(func(tell func(SizeNode) error) error {
 		top, err := t.t.findNode(ctx, nodePath(name))
@@ -67,7 +67,7 @@ type measure struct {
 	depth int
 	top   int
 	seen  recordSet
-	tell  func(SizeNode) error // may be nil; of each node without its children
+	tell  func(SizeNode) error // may be nil; called with the size of each node without its children
 }
 
 func (m *measure) tree(ctx context.Context, s spot) (*SizeNode, error) {
@@ -213,7 +213,7 @@ func (m *measure) property(ctx context.Context, p segment.Property, sum *SizeNod
 	return nil
 }
 
-// value adds a value that was not met before.
+// value adds a value that was not counted before.
 func (m *measure) value(ctx context.Context, id segment.RecordID, isBinary bool, sum *SizeNode) error {
 	v, err := m.t.records.Value(ctx, id)
 	if err != nil || !m.seen.add(id) {

@@ -29,7 +29,7 @@ type parsed struct {
 	m     map[segment.ID]*lru.Element
 }
 
-// kept is a segment in memory, and how much of it counts.
+// kept is a segment in memory, and the size that is counted for it.
 type kept struct {
 	*segment.Segment
 	bytes int
@@ -208,7 +208,7 @@ func appendSegment(dst, stored []byte, size int) ([]byte, error) {
 // extent returns where n bytes of a segment from off are stored. They are the content from at.
 func (r *repository) extent(tar string, pos int64, size, off, n int, at int64) format.Extent {
 	x := format.Extent{At: at, Size: int64(n), Object: tar, Off: pos + int64(off), Len: int64(n)}
-	if !r.trusting && pos > 0 { // else it is a blob of its own, without a header
+	if !r.trusting && pos > 0 { // otherwise it is a separate blob, without a header
 		x.Codec, x.Unit, x.Skip = wholeSegment, int64(size), int64(off)
 		x.Off, x.Len = pos-tarfile.BlockSize, int64(tarfile.BlockSize+size)
 	}

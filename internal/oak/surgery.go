@@ -26,9 +26,9 @@ type Surgery struct {
 	Action   string `json:"action"` // set, remove, replace
 	Path     string `json:"path"`
 	Property string `json:"property,omitempty"`
-	Type     string `json:"type,omitempty"`   // of what was set
+	Type     string `json:"type,omitempty"`   // of the new value
 	Nodes    int64  `json:"nodes"`            // that were copied
-	Shared   bool   `json:"shared,omitempty"` // nothing had to be: the store has it
+	Shared   bool   `json:"shared,omitempty"` // nothing was copied: the store already has it
 	Revised
 }
 
@@ -204,7 +204,7 @@ func valueText(t segment.PropertyType, s string) (string, bool) {
 }
 
 type RemoveOptions struct {
-	Property string // this alone; none is the node, with all below it
+	Property string // only this property; empty means the node and everything below it
 	// Lost removes what cannot be read from a node: properties, and children whose names are
 	// lost. It does not change anything below the children.
 	Lost   bool
@@ -275,7 +275,7 @@ type Donor struct {
 }
 
 type ReplaceOptions struct {
-	Property string // this alone; none is the node, with all below it
+	Property string // only this property; empty means the node and everything below it
 	DryRun   bool
 }
 
@@ -410,7 +410,7 @@ func (v *reviser) copier(from *treeReader) (*compact.Copier, trees, error) {
 	source := &Store{r: from.repository, source: &parsed{r: from.repository}}
 	prove := source.trees(true, 0)
 	o := compact.Options{Depth: treeDepth}
-	bulk := func(context.Context, segment.ID) error { return nil } // it is there, and proven
+	bulk := func(context.Context, segment.ID) error { return nil } // it exists, and is proven
 	if from.repository == v.s.r {
 		_, e, _ := v.s.r.locate(v.head.Segment)
 		o.Shared = func(id segment.ID) bool {

@@ -23,7 +23,7 @@ type treeReader struct {
 	shown      repo.Entry
 	super      segment.RecordID
 	top        segment.RecordID // shown as "."
-	checkpoint string           // that it is of, or empty
+	checkpoint string           // name of the checkpoint shown, or empty
 	depth      int
 	datastore  string // or empty
 	// paths is the same reader for following a path. It reads parts of segments if that costs
@@ -141,7 +141,7 @@ func textProperty(ctx context.Context, n segment.Node, name string, longest int)
 	return v.Text(ctx, longest)
 }
 
-// Limits of what is kept in memory of a node's children while the nodes below them are shown.
+// Limits of the children of a node that are kept in memory while the nodes below them are shown.
 const (
 	batchChildren = 256
 	batchBytes    = 64 << 10 // of names
@@ -214,8 +214,8 @@ func (t *treeReader) Entries(ctx context.Context) iter.Seq2[format.Entry, error]
 	})
 }
 
-// walk yields what is in a node at s, whose ancestors are above: properties, then children. If on
-// is set, it also yields what is in the children.
+// walk yields the contents of a node at s, whose ancestors are above: properties, then children. If
+// on is set, it also yields the contents of the children.
 func (t *treeReader) walk(ctx context.Context, s spot, above []segment.RecordID, on bool, tell func(format.Entry) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

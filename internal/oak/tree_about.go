@@ -51,8 +51,8 @@ func (t *treeReader) About(ctx context.Context) (format.About, error) {
 	return about, nil
 }
 
-// mostCheckpoints is how many are listed. A store has a few, unless programs fail to release
-// them.
+// mostCheckpoints is how many checkpoints are listed. A store has few, unless programs fail to
+// release them.
 const mostCheckpoints = 100
 
 func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg string, args ...any)) error {
@@ -123,7 +123,7 @@ func timeOf(words string, millis int64) string {
 	switch {
 	case millis < 0:
 		return ""
-	case millis > math.MaxInt64/2: // Oak's own way to say so
+	case millis > math.MaxInt64/2: // Oak's value for never
 		return words + "never"
 	}
 	return words + time.UnixMilli(millis).UTC().Format(time.RFC3339)

@@ -59,7 +59,7 @@ func (f *filesReader) Can() format.Abilities {
 	return can
 }
 
-// find finds what is shown at a path. If there is nothing, the error is fs.ErrNotExist itself.
+// find finds the entry at a path. If there is none, the error is fs.ErrNotExist itself.
 func (f *filesReader) find(ctx context.Context, name string) (at spot, e format.Entry, err error) {
 	at = spot{name: ".", id: f.top}
 	for rest, more := name, name != "."; ; {
@@ -135,7 +135,7 @@ func (f *filesReader) listed(ctx context.Context, dir string, on bool) iter.Seq2
 	})
 }
 
-// walk yields what is in a node, which is shown as the given kind. It omits the content of a
+// walk yields the contents of a node, which is shown as the given kind. It omits the content of a
 // file, but Oak allows other nodes below a file.
 func (f *filesReader) walk(ctx context.Context, s spot, kind format.Kind, above []segment.RecordID, on bool, tell func(format.Entry) error) error {
 	above = append(above, s.id)
@@ -225,7 +225,7 @@ func (f *filesReader) file(ctx context.Context, e *format.Entry, n segment.Node,
 	}
 	if err != nil {
 		if primary != assetType && primary != fileType {
-			return false, f.unlessDamage(err) // it may be none
+			return false, f.unlessDamage(err) // it may not be a file
 		}
 		e.Kind = format.File
 		return true, f.lost(e, err)

@@ -19,7 +19,7 @@ type target struct {
 	name     string
 	prop     *segment.Property
 	propLost error // why its values cannot be found
-	value    int   // -1 for all of them
+	value    int   // -1 for all values
 }
 
 func (t *treeReader) find(ctx context.Context, name string) (target, error) {
@@ -153,7 +153,7 @@ func (t *treeReader) property(ctx context.Context, n segment.Node, name string) 
 	return p, false, nil, nil
 }
 
-// Lookup reads what is on the path, and no list of children.
+// Lookup reads only the nodes on the path, and no lists of children.
 func (t *treeReader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	t = t.paths
 	x, err := t.find(ctx, name)

@@ -11,8 +11,8 @@ import (
 )
 
 // A file of a Lucene index is a node that has its content as one binary, or as one for each
-// blobSize bytes. Behind each binary is a key, which keeps data stores from having two
-// of them as one; it is no content.
+// blobSize bytes. After each binary comes a key, which is not content. It prevents data stores from
+// storing two binaries as one.
 const (
 	blobSizeName  = "blobSize"
 	uniqueKeyName = "uniqueKey"
@@ -24,7 +24,7 @@ const (
 
 type luceneRef struct {
 	node segment.RecordID
-	blob int64 // bytes of content of each binary but the last; 0 if there is one for all
+	blob int64 // content bytes in each binary except the last; 0 if there is only one binary
 	away bool  // some of it is in a data store
 }
 
@@ -38,7 +38,7 @@ func isLucene(t *segment.Template) bool {
 	return data && known
 }
 
-// lucene makes a file of the entry of such a node.
+// lucene turns the entry of such a node into a file.
 func (f *filesReader) lucene(ctx context.Context, e *format.Entry, n segment.Node) (err error) {
 	e.Kind = format.File
 	if e.ModTime, err = f.luceneTime(ctx, n); err != nil {

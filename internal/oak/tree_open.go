@@ -150,11 +150,11 @@ func (t *treeReader) journalFault(err error) error {
 const (
 	noHead         = "no-head"         // the journal leads nowhere
 	headRewound    = "head-rewound"    // it leads to an older revision than it should
-	noRoot         = "no-root"         // a revision that is none
+	noRoot         = "no-root"         // a revision that is not a super root
 	missingSegment = "missing-segment" // that a record refers to
 	badRecord      = "bad-record"
 	badChecksum    = "checksum"      // of a segment
-	treeLimit      = "tree-limit"    // more than may be trusted
+	treeLimit      = "tree-limit"    // too large for untrusted data
 	externalBlob   = "external-blob" // content that is in a data store
 )
 

@@ -15,8 +15,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// verify reports what is wrong with a store, and what that means to its owner. For a single tar
-// it reports what can be determined from that tar.
+// verify reports the problems of a store, and what they mean for its owner. For a single tar it
+// reports what can be determined from that tar.
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
@@ -76,7 +76,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return err
 }
 
-// checkSegments checks several tars' segments at once, and tells of them tar by tar.
+// checkSegments checks the segments of several tars at once, and reports problems tar by tar.
 func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)) error {
 	found := make([][]audit.Problem, a.Len())
 	tar := func(b []byte) int { return int(binary.LittleEndian.Uint32(b)) }

@@ -22,8 +22,8 @@ type Watcher struct {
 	s    *Store
 	path string
 	last repo.Entry // the newest revision that was reported
-	from string     // that it is compared with: the newest that could be read; empty is none
-	size int64      // of the journal when it was looked at; -1 is never
+	from string     // the next one is compared with this: the newest that could be read, or empty
+	size int64      // of the journal when it was last checked; -1 if it was not
 }
 
 type WatchOptions struct {
@@ -37,7 +37,7 @@ type Arrival struct {
 	Time     *time.Time `json:"time,omitempty"`
 	After    string     `json:"after,omitempty"` // the revision that it is compared with
 	Changes  []Change   `json:"changes"`
-	More     bool       `json:"more,omitempty"` // there are more than are listed
+	More     bool       `json:"more,omitempty"` // some are not listed
 	Lost     string     `json:"lost,omitempty"` // why it cannot be compared
 	// Gap means that the journal was rewritten: what came before this revision is not known.
 	Gap bool `json:"gap,omitempty"`
@@ -132,9 +132,9 @@ func (w *Watcher) news(ctx context.Context) (all []repo.Entry, found bool, err e
 			return nil, false, err
 		case e.Revision == w.last.Revision:
 			return all, true, nil
-		case !e.Ended && !w.s.r.st.Can().Near: // it may be being written
+		case !e.Ended && !w.s.r.st.Can().Near: // it may still be incomplete
 			continue
-		case len(all) > 0 && all[len(all)-1].Revision == e.Revision: // it was written again
+		case len(all) > 0 && all[len(all)-1].Revision == e.Revision: // a repeated line
 			continue
 		}
 		e.Text = ""
@@ -162,7 +162,7 @@ func (w *Watcher) arrival(ctx context.Context, e repo.Entry) (Arrival, error) {
 		return lost(err)
 	}
 	before, err := w.s.TreeNamed(ctx, w.from)
-	if err != nil { // it has been removed since
+	if err != nil { // it was removed meanwhile
 		w.from = a.Revision
 		return lost(err)
 	}

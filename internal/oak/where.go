@@ -19,8 +19,8 @@ type Where struct {
 	name   string
 	op     string // empty: the property is there; "!": it is not
 	text   string
-	number *big.Float // nil if the text is none
-	time   time.Time  // zero if it is none
+	number *big.Float // nil if the text is not a number
+	time   time.Time  // zero if the text is not a time
 }
 
 // ParseWhere parses NAME, !NAME, or NAME, an operator and a value. The operators =, !=, <, <=, >
@@ -60,7 +60,7 @@ func numberOf(s string) (*big.Float, bool) {
 	return f, err == nil
 }
 
-// timeIn reads a time as Oak has it, or the beginning of a day in UTC.
+// timeIn parses a time in Oak's format, or a date, which means the beginning of that day in UTC.
 func timeIn(s string) (at time.Time, err error) {
 	for _, layout := range []string{time.RFC3339, time.DateOnly, "2006-01-02T15:04:05"} {
 		if at, err = time.Parse(layout, s); err == nil {
@@ -70,7 +70,7 @@ func timeIn(s string) (at time.Time, err error) {
 	return at, err
 }
 
-// match reports whether a node is such. What damage hides is an error.
+// match reports whether a node matches. If damage hides that, it returns an error.
 func (w Where) match(ctx context.Context, n segment.Node) (bool, error) {
 	p, ok, err := n.Property(ctx, w.name)
 	switch {

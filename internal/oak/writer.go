@@ -23,7 +23,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// What only this format understands of CreateOptions.
+// Parameters in CreateOptions that only this format has.
 const (
 	tarSizeParam = "tar-size" // bytes after which a tar ends, as Oak's maxFileSize
 	timeParam    = "time"     // of the revision, as 2006-01-02T15:04:05Z; the newest entry's by default
@@ -31,7 +31,7 @@ const (
 
 const (
 	leastTar = 1 << 20
-	mostTar  = 1 << 30 // Oak takes 2 GiB, and a tar gets longer by a segment and its end
+	mostTar  = 1 << 30 // Oak's limit is 2 GiB; a tar may exceed this by a segment and its tail
 )
 
 // treeWriter writes a store with one revision. Names are those of treeReader. Nodes and
@@ -47,7 +47,7 @@ type treeWriter struct {
 	ids    *newtree.IDs
 	tree   *newtree.Tree
 	time   time.Time // of the revision
-	timed  bool      // it was given
+	timed  bool      // the time was given
 	arrays string    // name of the last property whose values are entries
 	sum    format.Summary
 	ended  bool

@@ -13,10 +13,10 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Convert writes the entries of src into a new archive called name in st, in stored order.
-// Content that is stored raw in one piece is copied unchanged, by the file system itself if it
-// can. Digests that src records are kept. All content that is read is compared with them, and
-// left out if it is wrong; what a store copies by itself is not read.
+// Convert writes the entries of src into a new archive called name in st, in stored order. Content
+// that is stored raw in one piece is copied unchanged, by the file system itself if it can. Digests
+// that src records are kept. All content that is read is compared with them, and left out if it
+// differs; content that a store copies by itself is not read.
 func Convert(ctx context.Context, src *content.Source, st store.Store, name string, o Options) (Summary, error) {
 	p, err := newPacker(st, name, o)
 	if err != nil {
@@ -37,7 +37,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 			if kept, _ := p.keeps(e); kept {
 				p.adjust(&e)
 				e.Ref, e.Attr, e.Digest = nil, nil, format.Digest{}
-				if len(p.manifest) == cap(p.manifest) { // entries are large: not often
+				if len(p.manifest) == cap(p.manifest) { // entries are large: grow rarely
 					p.manifest = slices.Grow(p.manifest, max(64, len(p.manifest)))
 				}
 				p.manifest = append(p.manifest, e)
@@ -59,7 +59,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		}
 		entries := refers.others(p.converted(ctx, src))
 		if p.joined() != nil || src.Store.Can().Near {
-			return p.swept(ctx, src, entries) // joined content, and small files on a disk, are read here
+			return p.swept(ctx, src, entries) // joined content, and archives on a disk, are read here
 		}
 		if copies := p.st.Store.Can().CopiesFrom; p.f.Copies && p.parity == nil && copies != nil && copies(store.AddressOf(src.Store, src.Name)) {
 			return p.convertWithin(ctx, src, entries)
@@ -76,7 +76,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	return sum, err
 }
 
-// expectOf begins with the parity of what an archive has.
+// expectOf starts recording parity for the entries of an archive.
 func (p *packer) expectOf(ctx context.Context, src *content.Source) error {
 	var n, names, bytes int64
 	for e, err := range p.unsorted(ctx, src) {
@@ -89,7 +89,7 @@ func (p *packer) expectOf(ctx context.Context, src *content.Source) error {
 	return nil
 }
 
-// converted yields what is to be converted, in stored order unless contents are joined.
+// converted yields the entries to convert, in stored order unless contents are joined.
 func (p *packer) converted(ctx context.Context, src *content.Source) iter.Seq2[format.Entry, error] {
 	order := p.joined()
 	if order == nil {
@@ -129,7 +129,7 @@ func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[fo
 				var file format.Entry
 				if file, err = src.Reader.Lookup(ctx, e.Link); errors.Is(err, fs.ErrNotExist) {
 					err = nil
-					break // it is left out, and counted
+					break // add leaves it out and counts it
 				}
 				if err == nil {
 					file.Name = e.Name
@@ -168,8 +168,8 @@ func (p *packer) swept(ctx context.Context, src *content.Source, entries iter.Se
 	})
 }
 
-// addContent adds an entry of an archive, compared with its digest: what is wrong is left
-// out.
+// addContent adds an entry of an archive after comparing it with its digest. If it differs, it is
+// left out.
 func (p *packer) addContent(ctx context.Context, c content.Content) error {
 	e := c.Entry
 	switch {
@@ -189,11 +189,11 @@ func (p *packer) addContent(ctx context.Context, c content.Content) error {
 	return err
 }
 
-// maxHops is how many hard links may lead to each other before a file.
+// maxHops is how many hard links are followed to a file.
 const maxHops = 40
 
-// copied returns the bytes of large content that the system can copy from file to file, which
-// some file systems do without writing it again. Small content is quicker read and written.
+// copied returns the place of large content that the system can copy from file to file; some file
+// systems do that without writing it again. Reading and writing small content is faster.
 func (p *packer) copied(ctx context.Context, src *content.Source, e format.Entry) (*format.Section, bool) {
 	if e.Size <= content.Small || p.joined() != nil || p.parity != nil || !src.Store.Can().Near {
 		return nil, false
@@ -201,8 +201,8 @@ func (p *packer) copied(ctx context.Context, src *content.Source, e format.Entry
 	return src.Section(ctx, e)
 }
 
-// implied reports whether e is a folder that the new format cannot store and does not need: the
-// names of the entries in it imply it.
+// implied reports whether e is a folder that the new format cannot store and does not need, because
+// the names of the entries in it imply it.
 func (p *packer) implied(ctx context.Context, src *content.Source, e format.Entry) bool {
 	if e.Kind != format.Dir || p.f.Keeps&format.KeepsDirs != 0 {
 		return false
@@ -213,7 +213,7 @@ func (p *packer) implied(ctx context.Context, src *content.Source, e format.Entr
 	return false
 }
 
-// lost names what is in k.
+// lost returns words for the properties in k.
 func lost(k format.Keeps) (words []string) {
 	for _, w := range []struct {
 		k    format.Keeps

@@ -22,7 +22,7 @@ import (
 	"github.com/holdall/holdall/internal/tree"
 )
 
-// load is a run of small files read together, or one large one.
+// load is a run of files that are read together.
 type load struct {
 	nodes []tree.Node
 	buf   []byte
@@ -31,18 +31,17 @@ type load struct {
 
 type loaded struct {
 	entry format.Entry
-	at    int // in the load's buffer; -1 for a file that has no room there
+	at    int // in the load's buffer; -1 if the file does not fit
 	err   error
 }
 
 const (
 	loadSize  = 1 << 20 // buffer of a load
-	loadFiles = 64      // files in a load: enough to make handing it on cheap
+	loadFiles = 64      // files in a load: enough to make the handover cheap
 	smallFile = 256 << 10
 )
 
-// files packs what lies at roots: files are read ahead, several at once, and
-// written in order.
+// files packs the files at roots. It reads several at once, and writes them in order.
 func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 	own := p.ownFiles()
 	if p.f.WantsManifest {
@@ -62,7 +61,7 @@ func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 	if jobs <= 0 {
 		jobs = min(max(runtime.GOMAXPROCS(0), 2), 8)
 	}
-	p.spare = make(chan *load, 2*jobs+2) // loads go round: as many as can be under way
+	p.spare = make(chan *load, 2*jobs+2) // loads are reused: as many as can be in use
 	return pipe.Ordered(ctx, p.loads(ctx, roots, own), jobs,
 		func(_ context.Context, l *load) { p.read(l) },
 		func(l *load) error {
@@ -88,8 +87,8 @@ func (p *packer) reuse(l *load) {
 	}
 }
 
-// count tells the meter how much there is to pack, while it is being packed, or before if
-// there is to be parity of it.
+// count counts what there is to pack, for the meter and for parity. For parity it runs before
+// packing; otherwise at the same time.
 func (p *packer) count(ctx context.Context, roots []tree.Root) {
 	var n, names, bytes, all int64
 	for node := range tree.Walk(ctx, roots, tree.Options{Names: p.names, Follow: p.o.Follow, Stat: true}) {
@@ -104,8 +103,8 @@ func (p *packer) count(ctx context.Context, roots []tree.Root) {
 	}
 }
 
-// list fills in the manifest, and remembers what was found, so that it is walked
-// only once. Files that change until they are packed do no harm: it is a forecast.
+// list fills in the manifest, and keeps the nodes, so that the tree is walked only once. The
+// manifest is a forecast: files may still change before they are packed.
 func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) bool) error {
 	var n, names, bytes int64
 	for node := range tree.Walk(ctx, roots, tree.Options{Names: p.names, Follow: p.o.Follow, Stat: true}) {
@@ -139,7 +138,7 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 			if e.Kind == format.HardLink {
 				e.Size = 0
 			}
-			node.Info = nil // asked again when the file is read
+			node.Info = nil // requested again when the file is read
 		}
 		if kept, _ := p.keeps(e); kept && (node.Type.IsRegular() || e.Kind != format.File) {
 			p.adjust(&e)
@@ -153,7 +152,7 @@ func (p *packer) list(ctx context.Context, roots []tree.Root, own func(string) b
 	return nil
 }
 
-// wants reports whether a node is one of those to be packed.
+// wants reports whether a node is to be packed.
 func (p *packer) wants(n tree.Node) bool {
 	if p.o.Only == nil {
 		return true
@@ -169,7 +168,7 @@ func (p *packer) wants(n tree.Node) bool {
 	return p.o.Only[n.Name] || n.Type.IsDir() && p.folders[n.Name]
 }
 
-// forecast is what of a node its place depends on.
+// forecast returns the properties of a node that determine its place.
 func forecast(n tree.Node) format.Entry {
 	e := format.Entry{Name: n.Name}
 	if n.Type.IsDir() {
@@ -178,9 +177,8 @@ func forecast(n tree.Node) format.Entry {
 	return e
 }
 
-// findHardLink finds out whether a node is a further name of a file that came
-// before it. Nodes must come in the order in which they will be packed; of those
-// that have one name only, nothing is remembered.
+// findHardLink sets n.First if a node is another name of an earlier file. Nodes must come in the
+// order in which they will be packed. It stores only files with several names.
 func (p *packer) findHardLink(n *tree.Node) {
 	if p.f.Keeps&format.KeepsHardLinks == 0 || p.o.Follow || n.Err != nil || !n.Type.IsRegular() || n.Info == nil {
 		return
@@ -221,7 +219,7 @@ func EntryOf(n tree.Node) (format.Entry, bool) {
 	return e, ok
 }
 
-// entryOf is EntryOf with what this archive keeps.
+// entryOf is EntryOf with hard links and owners, if the archive keeps them.
 func (p *packer) entryOf(n tree.Node) format.Entry {
 	e, _ := EntryOf(n)
 	if n.First != "" {
@@ -235,7 +233,7 @@ func (p *packer) entryOf(n tree.Node) format.Entry {
 	return e
 }
 
-// loads cuts a walk into loads.
+// loads divides the nodes into loads.
 func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) bool) iter.Seq2[*load, error] {
 	const metadata = format.KeepsDirs | format.KeepsSymlinks | format.KeepsHardLinks | format.KeepsFifos
 	o := tree.Options{Names: p.names, Follow: p.o.Follow, Stat: p.f.Keeps&metadata != 0}
@@ -267,8 +265,9 @@ func (p *packer) loads(ctx context.Context, roots []tree.Root, own func(string) 
 	}
 }
 
-// ownFiles tells the archive that is being written, and the one it replaces,
-// from what is to be packed: the output may lie within the input. So may its parity.
+// ownFiles returns a function that reports whether a file belongs to the archive being written, or
+// to the one it replaces, or to its parity. Such files, which may lie within the input, are not
+// packed.
 func (p *packer) ownFiles() func(string) bool {
 	owns := p.st.Store.Can().Owns
 	if owns == nil {
@@ -283,7 +282,7 @@ func (p *packer) ownFiles() func(string) bool {
 	}
 }
 
-// parityNames are those of the parity that the archive may have.
+// parityNames returns the names that the archive's parity may have.
 func (p *packer) parityNames() []string {
 	if p.o.Protect == 0 {
 		return nil
@@ -308,7 +307,7 @@ func (p *packer) ownArchive(owns func(path, object string) bool) func(string) bo
 	}
 }
 
-// digests is the algorithm of the digests that the archive will have, "" for none.
+// digests returns the algorithm of the archive's digests, or "" if it has none.
 func (p *packer) digests() string {
 	if p.f.Keeps&format.KeepsDigests == 0 || p.o.Plain && !p.f.NeedsDigests {
 		return ""
@@ -353,7 +352,7 @@ func (p *packer) read(l *load) {
 	}
 }
 
-// describe notes what is known of a file that was opened.
+// describe sets the properties of an opened file.
 func (p *packer) describe(e *format.Entry, m tree.Meta) {
 	e.Size, e.Mode, e.HasMode, e.ModTime = m.Size, m.Mode, true, m.ModTime
 	if p.f.Keeps&format.KeepsOwners != 0 && m.UID >= 0 {
@@ -361,7 +360,7 @@ func (p *packer) describe(e *format.Entry, m tree.Meta) {
 	}
 }
 
-// statLink describes a further name of a file, which has no content of its own.
+// statLink describes another name of a file, which has no content of its own.
 func (p *packer) statLink(n tree.Node, e *format.Entry) error {
 	info, err := os.Lstat(n.Path)
 	if err != nil {
@@ -401,7 +400,7 @@ func (p *packer) write(ctx context.Context, l *load) error {
 	return nil
 }
 
-// addLarge adds a file that is read while it is written.
+// addLarge adds a file, reading it as the entry is written.
 func (p *packer) addLarge(ctx context.Context, n tree.Node, e format.Entry) error {
 	algo := p.digests()
 	if algo != "" && p.f.Copies {
@@ -420,9 +419,8 @@ func (p *packer) addLarge(ctx context.Context, n tree.Node, e format.Entry) erro
 	return p.add(ctx, e, r)
 }
 
-// addCopied adds a file that the store copies by itself, while it is read for
-// its digest alone. It says errors.ErrUnsupported, and has added nothing, where
-// that is not possible.
+// addCopied adds a file that the store copies by itself; it is read only for its digest. If that is
+// not possible, it adds nothing and returns errors.ErrUnsupported.
 func (p *packer) addCopied(ctx context.Context, n tree.Node, e format.Entry) error {
 	adopt := p.st.Store.Can().Adopt
 	if adopt == nil || p.parity != nil {
@@ -452,8 +450,7 @@ func (p *packer) addCopied(ctx context.Context, n tree.Node, e format.Entry) err
 	return err
 }
 
-// byteReader is bytes.Reader without what a pack has no use for. It hands over
-// what it has at once.
+// byteReader is a minimal bytes.Reader. It returns everything that it has at once.
 type byteReader struct{ b []byte }
 
 func (r *byteReader) Read(p []byte) (int, error) {

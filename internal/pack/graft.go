@@ -17,26 +17,25 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// What the keys of groups and arrays of Zarr end in.
+// Last elements of the keys of Zarr metadata.
 const (
 	groupKey = ".zgroup"
 	arrayKey = ".zarray"
 	attrsKey = ".zattrs"
-	metaKey  = ".zmetadata" // a summary of all others, which would not be right elsewhere
+	metaKey  = ".zmetadata" // a summary of all others, which would be wrong in another hierarchy
 )
 
-// GraftOptions are wishes for objects that are added to a hierarchy. Those that
-// holdall.AddOptions has are described there.
+// GraftOptions are options of Graft. Those also in holdall.AddOptions are described there.
 type GraftOptions struct {
 	Prefix  string
 	Embed   bool
 	Refer   string
-	Refers  bool // the archive can refer to content elsewhere
+	Refers  bool // the archive can refer to external content
 	OnError func(name string, err error)
 	Meter   *meter.Meter
 }
 
-// A graft is the addition of objects to a hierarchy, which are groups and arrays.
+// A graft is the addition of groups and arrays to a hierarchy.
 type graft struct {
 	m        format.Amender
 	there    *content.Source // the archive before the change
@@ -44,18 +43,18 @@ type graft struct {
 	own      string // address of the archive
 	o        GraftOptions
 	entries  []format.Entry  // of from, to be added
-	added    map[string]bool // keys that they will have
-	arrays   map[string]bool // paths, there, of arrays that are added
+	added    map[string]bool // their keys in the archive
+	arrays   map[string]bool // paths of added arrays in the archive
 	groups   map[string]bool
-	obsolete []string // keys, there, that what replaces them does not have
+	obsolete []string // keys in the archive to be removed: the replacement does not have them
 	failed   int64
 }
 
-// Graft adds objects of a second hierarchy, with all that is in them, to the archive that m
-// amends; there shows that archive before the change. Without names it adds all objects. An
+// Graft adds groups and arrays of a second hierarchy, with everything in them, to the archive that
+// m amends; there shows that archive before the change. Without names it adds all objects. An
 // existing array is replaced with all its chunks; a group gets the attributes of the added group,
-// and keeps its members. Missing groups around what is added are added too. Graft returns how
-// many keys could not be added.
+// and keeps its members. Missing parent groups are added too. Graft returns how many keys could not
+// be added.
 func Graft(ctx context.Context, m format.Amender, there, from *content.Source, names []string, o GraftOptions) (failed int64, err error) {
 	g := &graft{m: m, there: there, from: from, own: store.AddressOf(there.Store, there.Name), o: o,
 		added: map[string]bool{}, arrays: map[string]bool{}, groups: map[string]bool{}}
@@ -69,7 +68,7 @@ func Graft(ctx context.Context, m format.Amender, there, from *content.Source, n
 	return g.failed, nil
 }
 
-// choose finds the keys that are to be added.
+// choose finds the keys to add.
 func (g *graft) choose(ctx context.Context, names []string) error {
 	if !g.is(ctx, g.from, groupKey) && !g.is(ctx, g.from, arrayKey) {
 		return fmt.Errorf("%s: not a Zarr hierarchy, so it has no groups and arrays to add: %w", g.from.Name, errors.ErrUnsupported)
@@ -107,7 +106,7 @@ func (g *graft) is(ctx context.Context, s *content.Source, key string) bool {
 	return err == nil
 }
 
-// add is to add an entry.
+// add marks an entry to be added.
 func (g *graft) add(e format.Entry) {
 	key := g.o.Prefix + e.Name
 	g.added[key] = true
@@ -132,8 +131,8 @@ func keyOf(dir, last string) string {
 	return dir + "/" + last
 }
 
-// fits refuses an array where there is a group, and a group where there is an array, and finds
-// what becomes obsolete.
+// fits returns an error if an array would replace a group, or a group an array. It also finds the
+// obsolete keys.
 func (g *graft) fits(ctx context.Context) error {
 	for e, err := range g.there.Packed(ctx) {
 		if err != nil {
@@ -152,7 +151,7 @@ func (g *graft) fits(ctx context.Context) error {
 	return nil
 }
 
-// inArray reports whether a path is that of an array that is added, or below one.
+// inArray reports whether a path is that of an added array, or below one.
 func (g *graft) inArray(dir string) bool {
 	for !g.arrays[dir] {
 		if dir == "" {
@@ -163,7 +162,7 @@ func (g *graft) inArray(dir string) bool {
 	return true
 }
 
-// surround adds the groups around what is added, as far as they are missing.
+// surround adds missing parent groups.
 func (g *graft) surround(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, dir := range slices.Concat(slices.Sorted(maps.Keys(g.groups)), slices.Sorted(maps.Keys(g.arrays))) {
@@ -186,7 +185,7 @@ func (g *graft) surround(ctx context.Context) error {
 	return nil
 }
 
-// group adds a group as from has it, or a bare one.
+// group adds a group with its metadata in from, or an empty one if from does not have it.
 func (g *graft) group(ctx context.Context, dir string) error {
 	if name, ok := strings.CutPrefix(dir, g.o.Prefix); ok && name != "" {
 		bare := true
@@ -208,7 +207,7 @@ func (g *graft) group(ctx context.Context, dir string) error {
 	return g.m.Put(ctx, format.Entry{Name: keyOf(dir, groupKey), Size: int64(len(text))}, strings.NewReader(text))
 }
 
-// clear removes what is replaced by something that has less.
+// clear removes the obsolete keys.
 func (g *graft) clear(ctx context.Context) error {
 	for _, key := range g.obsolete {
 		if err := g.m.Remove(ctx, key); err != nil {
@@ -218,7 +217,7 @@ func (g *graft) clear(ctx context.Context) error {
 	return nil
 }
 
-// refer adds what only needs a reference.
+// refer adds the entries that can be written as references, and leaves the others to copy.
 func (g *graft) refer(ctx context.Context) error {
 	if !g.o.Refers {
 		return nil
@@ -241,7 +240,7 @@ func (g *graft) refer(ctx context.Context) error {
 	return nil
 }
 
-// copy adds what is to be copied.
+// copy copies the remaining entries.
 func (g *graft) copy(ctx context.Context) error {
 	return g.from.Sweep(ctx, pipe.All(g.entries), true, func(c content.Content, err error) error {
 		e := c.Entry
@@ -259,12 +258,12 @@ func (g *graft) copy(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		if passing := content.Passing(e, err); passing != nil {
-			return passing // an existing object is not replaced by half of a new one
+			return passing // an existing object must not be replaced by an incomplete one
 		}
 		if !entryFault(err, r) {
 			return err
 		}
-		// The entry with this key is not a chunk of the current array.
+		// An existing entry with this key belongs to the old array.
 		if err := g.m.Remove(ctx, e.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -272,7 +271,7 @@ func (g *graft) copy(ctx context.Context) error {
 	})
 }
 
-// fail tells of a key that cannot be added.
+// fail reports a key that cannot be added.
 func (g *graft) fail(e format.Entry, err error) error {
 	g.failed++
 	if g.o.OnError == nil {

@@ -19,37 +19,36 @@ import (
 )
 
 const (
-	// farJobs is how many requests are under way at once where each takes a round
-	// trip.
+	// farJobs is how many requests run at once if each takes a round trip.
 	farJobs = 16
 
-	// pieceSize is the most that is requested of an object at once; inPieces is the most memory
-	// that pieces take.
+	// pieceSize is how many bytes are requested at most at once; inPieces limits the memory of
+	// pieces.
 	pieceSize = 16 << 20
 	inPieces  = 64 << 20
 
-	// listedAhead is how many objects are listed before they are read: two answers
-	// of a bucket.
+	// listedAhead is how many objects are listed before they are read: two pages of a bucket's
+	// listing.
 	listedAhead = 2000
 
-	// maxUnread is how many objects in a row may fail, except for reasons that are their own. If
-	// none can be read, the objects are not the cause.
+	// maxUnread is how many objects in a row may fail, except for reasons of their own. If more
+	// fail, the objects are probably not the cause.
 	maxUnread = 100
 )
 
-// An Object is one that Objects packs, or a range of one.
+// An Object is an object, or a range of one, that Objects packs.
 type Object struct {
 	From store.Store
 	Info store.Info // from the listing
 	Name string     // of the entry
 
-	// Range says that only Size bytes from Off on are packed. What comes of one object
-	// in the order in which it lies there is read, or copied, together.
+	// Range says that only Size bytes from Off on are packed. Consecutive ranges of one object are
+	// read, or copied, together.
 	Range     bool
 	Off, Size int64
 
-	// Digest, if there is one, is that of the range. What is read is compared with it, and what
-	// is copied keeps it. ModTime, if it is not zero, and Attr are those of the entry.
+	// Digest, if there is one, is that of the range. Content that is read is compared with it, and
+	// copied content keeps it. ModTime, if it is not zero, and Attr are those of the entry.
 	Digest  format.Digest
 	ModTime time.Time
 	Attr    map[string]string
@@ -66,7 +65,7 @@ func Objects(ctx context.Context, st store.Store, name string, objects iter.Seq2
 		for x, err := range objects {
 			it := item{st: x.From, info: x.Info, name: x.Name, ranged: x.Range, off: x.Off, size: x.Size, digest: x.Digest, mod: x.ModTime, attr: x.Attr}
 			if !x.Range {
-				it.off, it.digest = 0, format.Digest{} // its service knows better
+				it.off, it.digest = 0, format.Digest{} // the checksum of its service is used instead
 			}
 			if !yield(it, err) {
 				return
@@ -83,7 +82,7 @@ func packItems(ctx context.Context, st store.Store, name string, o Options, item
 	return p.run(ctx, func(ctx context.Context) error { return p.objects(ctx, items) })
 }
 
-// isFar reports whether a path is the address of something that is not on this machine.
+// isFar reports whether a path is the address of something on another machine.
 func isFar(p string) bool {
 	s := store.Scheme(p)
 	return s != "" && s != "file"
@@ -96,13 +95,13 @@ type item struct {
 	name string
 	dir  bool // an empty object that stands for a folder
 
-	ranged    bool // it is size bytes of the object, from off on
+	ranged    bool // only size bytes of the object, from off on
 	off, size int64
 	digest    format.Digest // of the range
-	mod       time.Time     // what its entry gets, if not zero
+	mod       time.Time     // of its entry, if not zero
 	attr      map[string]string
-	copy      bool   // by the store, if it does
-	more      []item // it and the items right after it, which are read or copied with it
+	copy      bool   // have the store copy it, if it can
+	more      []item // a run: this item and those right after it
 }
 
 // itemsAt enumerates the objects at addresses: those below each, or the object itself if nothing
@@ -141,7 +140,7 @@ func itemsAt(ctx context.Context, addresses []string) iter.Seq2[item, error] {
 	}
 }
 
-// itemAt is the object at an address.
+// itemAt returns the object at an address.
 func itemAt(ctx context.Context, address string) (item, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {
@@ -192,12 +191,12 @@ func (p *packer) objects(ctx context.Context, items iter.Seq2[item, error]) erro
 	return q.failed()
 }
 
-// wanted leaves out what is not to be packed, and finds out which empty objects stand for an
-// empty folder.
+// wanted filters the items to be packed, and finds the empty objects that stand for an empty
+// folder.
 func (p *packer) wanted(items iter.Seq2[item, error]) iter.Seq2[item, error] {
 	own := p.ownObjects()
 	return func(yield func(item, error) bool) {
-		var folder item // waits for what comes after it
+		var folder item // waits for the next item
 		for it, err := range items {
 			if err != nil {
 				yield(item{}, err)
@@ -225,8 +224,8 @@ func (p *packer) wanted(items iter.Seq2[item, error]) iter.Seq2[item, error] {
 	}
 }
 
-// ownObjects tells the archive that is being written, and the one it replaces, from
-// what is to be packed.
+// ownObjects returns a function that reports whether an item belongs to the archive being written,
+// or to the one it replaces. Such items are not packed.
 func (p *packer) ownObjects() func(item) bool {
 	ext := p.f.Extensions[0]
 	first := p.name
@@ -257,13 +256,13 @@ func (p *packer) ownObjects() func(item) bool {
 	}
 }
 
-// countObjects tells the meter how much there is to pack, while it is being packed, or
-// before if there is to be parity of it.
+// countObjects counts what there is to pack, for the meter and for parity. For parity it runs
+// before packing; otherwise at the same time.
 func (p *packer) countObjects(ctx context.Context, items iter.Seq2[item, error]) {
 	var n, names, bytes int64
 	for it, err := range items {
 		if err != nil || ctx.Err() != nil {
-			return // reading them meets the error again
+			return // reading them returns the error again
 		}
 		n, names, bytes = n+1, names+int64(len(it.name)), bytes+it.bytes()
 	}
@@ -271,7 +270,7 @@ func (p *packer) countObjects(ctx context.Context, items iter.Seq2[item, error])
 	p.expect(ctx, n, names, bytes)
 }
 
-// listObjects fills in the manifest, and remembers what was listed.
+// listObjects fills in the manifest, and returns the listed items.
 func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) (all []item, err error) {
 	var names, bytes int64
 	for it, err := range items {
@@ -297,12 +296,12 @@ func (p *packer) listObjects(ctx context.Context, items iter.Seq2[item, error]) 
 	return all, nil
 }
 
-// entry is of the object, with what was listed and what was found when it was read.
+// entry returns the object's entry, with its listed properties and those found when it was read.
 func (o *opened) entry() format.Entry {
 	return o.known().entry()
 }
 
-// known is the item with what its service keeps with it.
+// known returns the item with the headers of its object.
 func (o *opened) known() item {
 	it := o.item
 	if o.kept != nil {
@@ -325,8 +324,8 @@ func (it item) entry() format.Entry {
 	return e
 }
 
-// addObject writes the object whose first piece is c. If that is not what its service says
-// it is, it is read once more.
+// addObject writes the object whose first piece is c. If the object does not match its checksum, it
+// is read again.
 func (p *packer) addObject(ctx context.Context, q *pieces, c *piece) error {
 	if c.of.copy && c.err == nil {
 		q.done(c)
@@ -357,7 +356,7 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 	defer r.drain()
 	err := c.err
 	switch {
-	case q.failed() != nil: // what a piece says now is of no interest
+	case q.failed() != nil: // the error of a piece does not matter any more
 		return q.failed()
 	case err == nil && c.of.more != nil:
 		return p.addRun(ctx, q, c)
@@ -386,9 +385,9 @@ func (p *packer) tryObject(ctx context.Context, q *pieces, c *piece) error {
 	return p.unreadable(c.of.item, err)
 }
 
-// doubtful reports whether the failure to read an object may be the fault of its server. It is
-// not if the server answers with a different version, or if no request was sent. For objects that
-// are gone Confirm decides, if it is set.
+// doubtful reports whether the failure to read an object may be the fault of its server. It is not
+// if the server answers with a different version, or if no request was sent. For missing objects
+// Confirm decides, if it is set.
 func (p *packer) doubtful(err error) bool {
 	return !errors.Is(err, store.ErrChanged) && !errors.Is(err, fs.ErrInvalid) &&
 		!(p.o.Confirm != nil && errors.Is(err, fs.ErrNotExist))

@@ -25,7 +25,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Options are wishes for a new archive. What holdall.PackOptions has is described there.
+// Options are options for a new archive. Those also in holdall.PackOptions are described there.
 type Options struct {
 	Format              string
 	ChunkSize, ChunkMax int64
@@ -47,17 +47,17 @@ type Options struct {
 	Meter               *meter.Meter
 	Formats             []*format.Format
 
-	// Keep has what was sent stay where the pack breaks off, for one that wishes to Resume,
-	// which keeps it, too.
+	// Keep keeps the data that was sent if the pack fails, so that a later pack with Resume can use
+	// it. Resume implies Keep.
 	Keep bool
 
-	// Lenient leaves out also an object that its server does not give now, but may
-	// give later. Without it that is the end.
+	// Lenient also leaves out objects that fail with a temporary error of the server. Without it,
+	// such an error ends the pack.
 	Lenient bool
-	// NoEmpty writes no archive if nothing would be in it.
+	// NoEmpty writes no archive if it would have no entries.
 	NoEmpty bool
-	// Stale says that objects were listed a while ago: those that were empty then are
-	// looked at again, as the others are when they are read.
+	// Stale says that objects were listed a while ago. Those listed as empty are then checked
+	// again; the others are checked when they are read.
 	Stale bool
 	// Confirm, if it is not nil, is called when everything is written, before anything becomes
 	// visible. If it returns an error, the pack ends.
@@ -66,22 +66,22 @@ type Options struct {
 	// ends.
 	Judge func(name string, err error) error
 	// Copy has the store of the archive copy objects, and ranges of them, of 5 MiB and more by
-	// itself, where it can. Nothing of them is read: they have no digest but the one that
-	// they come with, and are proven by "copied".
+	// itself, if it can. They are not read: they keep the digest that they come with, if any, and
+	// are proven by "copied".
 	Copy bool
-	// Proven, if it is not nil, is called for each object that is packed, in their
-	// order, with the checksum that it was compared with, as Summary.Proven names it.
+	// Proven, if it is not nil, is called for each packed object, in order, with its key in
+	// Summary.Proven.
 	Proven func(by string)
 }
 
-// Attr is what an entry gets instead of what it has; empty is what it has.
+// Attr replaces properties of an entry. An empty field keeps the entry's own.
 type Attr struct {
 	Owner, Group string
 	Mode         fs.FileMode
 	HasMode      bool
 }
 
-// Summary says what was written; see holdall.Summary.
+// Summary reports what was written; see holdall.Summary.
 type Summary struct {
 	format.Summary
 	Failed      int64
@@ -99,12 +99,12 @@ type Summary struct {
 
 const defaultChunkMax = 32 << 30
 
-// ReferHere is what Options.Refer is for references to where the archive that is
-// converted lies now.
+// ReferHere is the value of Options.Refer for references to the present place of the converted
+// archive.
 const ReferHere = "here"
 
-// Pack makes an archive called name in st from files and folders of this machine, or
-// from addresses of objects and of what lies below them.
+// Pack makes an archive called name in st from files and folders of this machine, or from addresses
+// of objects and folders.
 func Pack(ctx context.Context, st store.Store, name string, paths []string, o Options) (Summary, error) {
 	switch far := slices.IndexFunc(paths, isFar); {
 	case far < 0:
@@ -147,7 +147,7 @@ func (o Options) format(name string) (*format.Format, error) {
 	return f, f.CheckParams(format.ToCreate, o.Param)
 }
 
-// joined is the order that the format wants because it joins contents; nil if it does not.
+// joined returns the order that the format wants because it joins contents, or nil.
 func (p *packer) joined() func(a, b format.Entry) int {
 	if p.f.Joined == nil {
 		return nil
@@ -155,7 +155,7 @@ func (p *packer) joined() func(a, b format.Entry) int {
 	return p.f.Joined(p.o.Param)
 }
 
-// order is the order that the format wants; nil if it takes any.
+// order returns the order that the format wants; nil means any order.
 func (p *packer) order() func(a, b format.Entry) int {
 	if order := p.joined(); order != nil {
 		return order
@@ -163,8 +163,8 @@ func (p *packer) order() func(a, b format.Entry) int {
 	return p.f.Order
 }
 
-// packer writes entries, in the order in which it gets them, into one archive
-// or one chunk after the other.
+// packer writes entries, in the order in which it gets them, into an archive, or into one chunk
+// after the other.
 type packer struct {
 	o        Options
 	f        *format.Format
@@ -172,27 +172,27 @@ type packer struct {
 	name     string
 	carry    [][2]string
 	manifest []format.Entry
-	nodes    []tree.Node          // what the manifest was made of
-	folders  map[string]bool      // above what PackOptions.Only names
-	seen     map[tree.Same]string // first names of files that have several
+	nodes    []tree.Node          // of which the manifest was made
+	folders  map[string]bool      // above the names in PackOptions.Only
+	seen     map[tree.Same]string // first names of files with several names
 	copies   bool                 // hard links became files
-	headers  bool                 // there were some of objects of buckets
+	headers  bool                 // some entries have headers of objects
 	failed   map[string]bool      // names that could not be packed
 	people   people.People
 
 	w        format.Writer
 	chunk    int
-	set      *format.Chunk // chunk, as the writer knows it
+	set      *format.Chunk // the chunk, as passed to the writer
 	inChunk  int64
 	added    int64 // entries
 	sum      Summary
 	chunkMax int64
 	parity   *parity.Recorder // nil if none is wanted
 
-	unread  int // objects, one after the other
+	unread  int // objects in a row
 	sources [2]copySource
 	names   *glob.Filter
-	refused atomic.Int32 // copies, one after the other
+	refused atomic.Int32 // copies in a row
 	perLoad atomic.Int32 // files that are likely to fill a load
 	spare   chan *load
 }
@@ -251,7 +251,7 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 		}
 		return p.sum, err
 	}
-	if p.w == nil && p.chunk == 0 { // an archive of nothing is an archive
+	if p.w == nil && p.chunk == 0 { // an archive without entries is written too
 		if err := p.next(ctx); err != nil {
 			return p.sum, err
 		}
@@ -292,14 +292,14 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 // rowRoom is about how much an archive needs for an entry besides its content and name.
 const rowRoom = 1 << 10
 
-// expect begins with the parity, if any is wanted, of about so much content.
+// expect starts recording parity, if it is wanted. The sizes are estimates.
 func (p *packer) expect(ctx context.Context, entries, names, content int64) {
 	if p.o.Protect > 0 {
 		p.parity = parity.Record(ctx, p.st, p.name, content+content/128+entries*rowRoom+3*names+1<<20, p.o.Protect)
 	}
 }
 
-// older finds the chunk after the last of this set, if there is one.
+// older returns the name of a chunk after the last one of this set, which an older set left, or "".
 func (p *packer) older(ctx context.Context) string {
 	if p.o.ChunkSize == 0 {
 		return ""
@@ -339,7 +339,7 @@ func (p *packer) next(ctx context.Context) error {
 	return err
 }
 
-// ChunkName numbers a chunk: x.caf is x-00001.caf, x-00002.caf, …
+// ChunkName returns the name of a chunk: x.caf becomes x-00001.caf, x-00002.caf, …
 func ChunkName(name string, n int, ext string) string {
 	dir, base := path.Split(name)
 	if e := path.Ext(base); strings.EqualFold(e, ext) && e != base {
@@ -348,7 +348,7 @@ func ChunkName(name string, n int, ext string) string {
 	return fmt.Sprintf("%s%s-%05d%s", dir, base, n, ext)
 }
 
-// NewScratch opens temporary room on the disk, for CreateOptions.Scratch.
+// NewScratch creates a temporary file, for CreateOptions.Scratch.
 func NewScratch() (format.Scratch, error) { return sorter.TempFile() }
 
 func (p *packer) finish(ctx context.Context) error {
@@ -383,9 +383,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// add writes one entry. An entry that cannot be read or has no place in the
-// archive is reported and left out; an archive that cannot be written is the
-// end.
+// add writes one entry. If the entry cannot be read, or the archive cannot store it, it is reported
+// and left out. If the archive cannot be written, add returns the error.
 func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) error {
 	if kept, kind := p.keeps(e); !kept {
 		if p.sum.Dropped == nil {
@@ -420,7 +419,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 			return err
 		}
 		if wrong, ok := errors.AsType[*SumError](err); ok && !wrong.again {
-			return err // it is read once more
+			return err // it is read again
 		}
 		return p.fail(e.Name, err)
 	}
@@ -443,7 +442,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	return nil
 }
 
-// adjust changes an entry from what was found to what the archive shall have.
+// adjust applies the options to an entry.
 func (p *packer) adjust(e *format.Entry) {
 	if a, ok := p.o.Attrs[e.Name]; ok {
 		e.Owner, e.Group = cmp.Or(a.Owner, e.Owner), cmp.Or(a.Group, e.Group)
@@ -472,7 +471,7 @@ func entryFault(err error, content io.Reader) bool {
 		return true
 	}
 	if errors.Is(err, store.ErrChanged) {
-		return true // what is written does not change under us, what is read may
+		return true // the output does not change meanwhile, an input may
 	}
 	_, ok := errors.AsType[format.EntryError](err)
 	return ok
@@ -496,11 +495,10 @@ func (p *packer) fail(name string, err error) error {
 	return nil
 }
 
-// keepsHeaders reports whether the archive has a place for what buckets keep with objects.
+// keepsHeaders reports whether the archive can store headers of objects.
 func (p *packer) keepsHeaders() bool { return p.f.Keeps&format.KeepsHeaders != 0 && !p.o.Plain }
 
-// keeps reports whether the format has a place for e, else the word for what it
-// is. A folder with something in it is no loss: names imply it.
+// keeps reports whether the format can store e, and returns the word for e's kind.
 func (p *packer) keeps(e format.Entry) (bool, string) {
 	need := map[format.Kind]format.Keeps{
 		format.Dir: format.KeepsDirs, format.Symlink: format.KeepsSymlinks,

@@ -23,24 +23,24 @@ type piece struct {
 	n      int
 	last   bool
 	buf    []byte
-	digest format.Digest // of an object of one piece
+	digest format.Digest // of an object that is one piece
 	err    error
 	done   chan struct{}
 
-	digests []format.Digest // of the ranges that it has
-	wrong   []error         // why these are left out
+	digests []format.Digest // of the ranges in it
+	wrong   []error         // why a range is left out
 }
 
-// opened is an object that its pieces share.
+// opened is an object, shared by its pieces.
 type opened struct {
 	item
 	once sync.Once
 	o    store.Object
 	err  error
-	sum  store.Sum // that its service vouches for; known with the first piece
+	sum  store.Sum // reported by its service; known with the first piece
 	has  bool
 
-	kept    map[string]string // what its service keeps with it; known with the first piece
+	kept    map[string]string // its headers; known with the first piece
 	written time.Time
 }
 
@@ -73,8 +73,8 @@ func (o *opened) lookAtEmpty(ctx context.Context, headers, stale bool) error {
 	return err
 }
 
-// keep remembers what the service keeps with an object. Something must have been read of the
-// object, unless it is empty.
+// keep stores the headers of an object. Part of the object must have been read before, unless it is
+// empty.
 func (o *opened) keep(ctx context.Context, is store.Object) error {
 	headers := is.Can().Headers
 	if headers == nil {
@@ -101,10 +101,10 @@ type pieces struct {
 	cancel         context.CancelCauseFunc
 	jobs           int
 	algo           string
-	lenient, stale bool // as Options has them
-	trusting       bool // nothing is compared with what services vouch for
-	headers        bool // what services keep with objects is wanted
-	again          bool // what was wrong is read once more
+	lenient, stale bool // as in Options
+	trusting       bool // content is not compared with checksums of services
+	headers        bool // headers of objects are wanted
+	again          bool // this is the second read of an object whose checksum did not match
 	ready          chan *piece
 	room           room
 	wg             sync.WaitGroup
@@ -118,7 +118,7 @@ func newPieces(ctx context.Context, jobs int, algo string) *pieces {
 	return q
 }
 
-// stop ends what is under way.
+// stop cancels everything that is running.
 func (q *pieces) stop() {
 	q.cancel(nil)
 	q.room.close()
@@ -129,10 +129,10 @@ func (q *pieces) stop() {
 	q.wg.Wait()
 }
 
-// failed says what ended the listing before its end, nil if nothing did.
+// failed returns the error that ended the reading early, or nil.
 func (q *pieces) failed() error { return context.Cause(q.ctx) }
 
-// start lists, requests and reads on goroutines of its own.
+// start starts goroutines that list, request and read.
 func (q *pieces) start(items iter.Seq2[item, error]) {
 	listed, todo := make(chan item, listedAhead), make(chan *piece)
 	q.wg.Go(func() {
@@ -216,7 +216,7 @@ func (q *pieces) read(c *piece) {
 	if c.of.copy {
 		if c.of.more != nil {
 			c.err = c.of.stillThere(q.ctx)
-		} else if q.headers && !c.of.ranged { // a range has its own
+		} else if q.headers && !c.of.ranged { // the headers of a range are already known
 			var o store.Object
 			if o, c.err = c.of.open(q.ctx); c.err == nil {
 				c.err = c.of.keep(q.ctx, o)
@@ -248,8 +248,8 @@ func (q *pieces) read(c *piece) {
 	}
 }
 
-// expect compares ranges of one piece with their digests. Of longer ones it says what they are
-// compared with.
+// expect compares ranges of one piece with their digests. For a longer range it only records the
+// expected digest.
 func (q *pieces) expect(c *piece, o store.Object) error {
 	if it := c.of.item; it.more == nil && c.of.comparable(it, q) {
 		c.of.sum, c.of.has = store.Sum{Algo: it.digest.Algo, Value: it.digest.Sum}, true
@@ -260,8 +260,8 @@ func (q *pieces) expect(c *piece, o store.Object) error {
 	return q.compareRanges(c, o)
 }
 
-// compare compares an object of one piece with what its service vouches for. What is not
-// right is read once more. Of others it finds out what that is.
+// compare compares an object of one piece with the checksum of its service. If they differ, it
+// reads the object again. For a longer object it only records the expected checksum.
 func (q *pieces) compare(c *piece, o store.Object) (err error) {
 	of := c.of
 	if of.sum, of.has, err = SumOf(q.ctx, o); err != nil || !of.has || !c.last {
@@ -282,7 +282,8 @@ func (q *pieces) compare(c *piece, o store.Object) (err error) {
 	return check()
 }
 
-// done gives back what a piece holds. Pieces of an object are done in order.
+// done releases the memory of a piece, and closes the object after its last piece. The pieces of an
+// object must be done in order.
 func (q *pieces) done(c *piece) {
 	q.room.give(c.buf)
 	if c.last {
@@ -290,25 +291,26 @@ func (q *pieces) done(c *piece) {
 	}
 	c.buf = nil
 	if c.last && c.of.o != nil {
-		_ = c.of.o.Close() // it was read, and nothing else
+		_ = c.of.o.Close() // it was only read
 	}
 }
 
-// room is the memory of pieces.
+// room limits the memory of pieces.
 type room struct {
 	most   int
 	mu     sync.Mutex
 	freed  *sync.Cond
 	closed bool
 	used   int              // lent
-	idle   int              // kept to be lent again
+	idle   int              // kept for reuse
 	free   map[int][][]byte // by length
 }
 
-// sizes of buffers: an object is seldom of the length of a piece.
+// roomSizes are the sizes of buffers. Most objects are shorter than a piece.
 var roomSizes = []int{64 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, pieceSize}
 
-// take waits for room for n bytes; nil if there will be none, or none is needed.
+// take waits for room for n bytes, and returns a buffer. It returns nil if the room was closed or n
+// is 0.
 func (r *room) take(n int) []byte {
 	if n == 0 {
 		return nil
@@ -335,7 +337,8 @@ func (r *room) take(n int) []byte {
 	return make([]byte, n, size)
 }
 
-// wait waits for room for n bytes, and has them. The caller holds the lock.
+// wait waits for room for n bytes, and reserves them. It returns false if the room was closed. The
+// caller holds the lock.
 func (r *room) wait(n int) bool {
 	for r.used > 0 && r.used+n > r.most && !r.closed {
 		r.freed.Wait()
@@ -346,8 +349,8 @@ func (r *room) wait(n int) bool {
 	return !r.closed
 }
 
-// reserve waits for room for n bytes that others have, until they are released. It returns
-// false if there will be none.
+// reserve waits for room for n bytes that are allocated elsewhere, and reserves them until release.
+// It returns false if the room was closed.
 func (r *room) reserve(n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -384,17 +387,17 @@ func (r *room) close() {
 	r.freed.Broadcast()
 }
 
-// pieceReader is an object as content: its pieces, from cur on. Of an object of several
-// it computes the digest, while what reads it takes them.
+// pieceReader reads the content of an object: its pieces from cur on. If there are several, it
+// computes the digest as they are read.
 type pieceReader struct {
 	q     *pieces
 	cur   *piece
 	pos   int
 	err   error
-	end   bool // the last piece was taken to its end
+	end   bool // the last piece was read to its end
 	algo  string
 	hash  hash.Hash
-	sum   *Witness // of an object of several pieces whose service vouches for it
+	sum   *Witness // for an object of several pieces with a known checksum
 	meter *meter.Meter
 }
 
@@ -443,7 +446,7 @@ func (r *pieceReader) Read(p []byte) (int, error) {
 	return 0, r.next()
 }
 
-// WriteTo hands pieces on as they are.
+// WriteTo writes the pieces without a copy.
 func (r *pieceReader) WriteTo(w io.Writer) (n int64, err error) {
 	for r.err == nil && !r.end {
 		if rest := r.cur.buf[r.pos:]; len(rest) > 0 {
@@ -466,13 +469,13 @@ func (r *pieceReader) WriteTo(w io.Writer) (n int64, err error) {
 	return n, r.err
 }
 
-// hashes reports whether what is read is hashed on the way: an object of one piece was
-// before.
+// hashes reports whether content is hashed as it is read. An object of one piece has been hashed
+// already.
 func (r *pieceReader) hashes() bool {
 	return (r.algo != "" || r.sum != nil) && !(r.cur.last && r.cur.off == 0)
 }
 
-// goOn goes on with the digest of an object of several pieces.
+// goOn updates the digest of an object of several pieces.
 func (r *pieceReader) goOn(p []byte) {
 	if !r.hashes() {
 		return
@@ -489,7 +492,7 @@ func (r *pieceReader) goOn(p []byte) {
 	_, _ = r.hash.Write(p) // a hash never fails
 }
 
-// ContentDigest returns the digest of all that was read, once it was.
+// ContentDigest returns the digest of the content, once it has been read to its end.
 func (r *pieceReader) ContentDigest() (format.Digest, bool) {
 	if !r.end || r.cur == nil {
 		return format.Digest{}, false
@@ -500,8 +503,8 @@ func (r *pieceReader) ContentDigest() (format.Digest, bool) {
 	return format.Digest{Algo: r.algo, Sum: string(r.hash.Sum(nil))}, true
 }
 
-// failed returns what kept this object alone from being read, nil if nothing did or
-// others will not be read either.
+// Failed returns the error that prevented only this object from being read. It returns nil if there
+// was none, or if the error affects other objects too.
 func (r *pieceReader) Failed() error {
 	if r.err == nil || r.q.failed() != nil || store.Temporary(r.err) && !r.q.lenient {
 		return nil
@@ -509,7 +512,7 @@ func (r *pieceReader) Failed() error {
 	return r.err
 }
 
-// drain leaves the queue at the first piece of the next object.
+// drain discards the remaining pieces of the object.
 func (r *pieceReader) drain() {
 	for r.cur != nil {
 		c := r.cur

@@ -10,7 +10,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// reference is e's content as an archive at own may refer to it, if that is wanted.
+// reference returns e's content as a reference from the archive at own. It returns false if there
+// is none, or if the options want the content itself.
 func reference(ctx context.Context, src *content.Source, e format.Entry, own string, embed bool, refer string) (*format.Section, bool) {
 	if e.Fault != nil || !e.Kind.HasContent() {
 		return nil, false
@@ -26,10 +27,10 @@ func reference(ctx context.Context, src *content.Source, e format.Entry, own str
 	return &format.Section{Off: at.Off, N: at.N, Address: at.Address}, true
 }
 
-// referred are entries that were written as references.
+// referred has the names of the entries that were written as references.
 type referred map[string]bool
 
-// refer adds all entries that only need a reference.
+// refer adds all entries that can be written as references.
 func (p *packer) refer(ctx context.Context, src *content.Source) (referred, error) {
 	if !p.f.Refers || p.o.Embed && p.o.Refer == "" {
 		return nil, nil
@@ -51,7 +52,7 @@ func (p *packer) refer(ctx context.Context, src *content.Source) (referred, erro
 	return done, nil
 }
 
-// others yields the entries that are not yet written.
+// others yields the entries that were not written as references.
 func (r referred) others(entries iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
 	return listing.Only(entries, func(e format.Entry) bool { return !r[e.Name] })
 }

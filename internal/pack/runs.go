@@ -24,11 +24,11 @@ const (
 	// The rest is then read ahead.
 	mostRefused = 8
 
-	// memberRoom is about what one of them takes in memory.
+	// memberRoom is about how much memory one range of a run takes.
 	memberRoom = 512
 )
 
-// bytes is how many an item has.
+// bytes returns the size of an item's content.
 func (it item) bytes() int64 {
 	if it.ranged {
 		return max(0, it.size)
@@ -36,7 +36,7 @@ func (it item) bytes() int64 {
 	return it.info.Size
 }
 
-// all is how many bytes an item has, with the items right after it.
+// all returns the size of an item and of the items joined with it.
 func (it item) all() (n int64) {
 	for _, x := range it.members() {
 		n += x.bytes()
@@ -44,7 +44,7 @@ func (it item) all() (n int64) {
 	return n
 }
 
-// members are an item and those that are copied, or read, with it.
+// members returns an item and those that are copied or read with it.
 func (it item) members() []item {
 	if it.more == nil {
 		return []item{it}
@@ -52,7 +52,7 @@ func (it item) members() []item {
 	return it.more
 }
 
-// misplaced says why a range is none of its object.
+// misplaced returns an error if a range is not within its object.
 func (it item) misplaced() error {
 	if it.ranged && (it.off < 0 || it.size < 0 || it.off > it.info.Size || it.size > it.info.Size-it.off) {
 		return &store.Error{Op: "read", Name: it.info.Name, Off: it.off, Len: it.size, Err: io.ErrUnexpectedEOF}
@@ -60,17 +60,17 @@ func (it item) misplaced() error {
 	return nil
 }
 
-// sameObject reports whether two items are of one version of one object.
+// sameObject reports whether two items belong to the same version of the same object.
 func (it item) sameObject(x item) bool {
 	return it.st == x.st && it.info.Name == x.info.Name && it.info.Version == x.info.Version && it.info.Size == x.info.Size
 }
 
-// follows reports whether a range lies right after x.
+// follows reports whether a range begins where x ends.
 func (it item) follows(x item) bool {
 	return it.ranged && x.ranged && it.sameObject(x) && x.misplaced() == nil && it.misplaced() == nil && it.off == x.off+x.size
 }
 
-// mayCopy reports whether the target's store copies what an item is of by itself.
+// mayCopy reports whether the target's store can copy from an item's object by itself.
 func (p *packer) mayCopy(it item) bool {
 	if !p.o.Copy || p.o.Protect > 0 || !p.f.CopiesUnread || p.f.NeedsDigests || it.info.Version == "" || it.misplaced() != nil || p.refused.Load() >= mostRefused {
 		return false
@@ -89,8 +89,8 @@ func (p *packer) runs(items iter.Seq2[item, error], may bool) iter.Seq2[item, er
 	return func(yield func(item, error) bool) {
 		var run []item
 		size, passed := int64(0), int64(0) // of run; of what has been read since something was copied
-		// What comes before may be too short for a part, and then takes the beginning of
-		// what is copied.
+		// The data before may be too short for a part. The part then also takes the beginning of
+		// the copied data.
 		worth := func(it item, n int64) bool {
 			fill := int64(0)
 			if k := passed % unsent; k > 0 {
@@ -134,7 +134,7 @@ func (p *packer) runs(items iter.Seq2[item, error], may bool) iter.Seq2[item, er
 	}
 }
 
-// together makes one item of a run.
+// together joins a run into one item.
 func together(run []item) item {
 	it := run[0]
 	if len(run) > 1 {
@@ -161,7 +161,7 @@ func (p *packer) copySource(ctx context.Context, it item) (store.Object, error) 
 	}
 	it.more = nil
 	if p.sources[1].o != nil {
-		_ = p.sources[1].o.Close() // nothing was written to it
+		_ = p.sources[1].o.Close() // it was only read
 	}
 	p.sources[0], p.sources[1] = copySource{it, o}, p.sources[0]
 	return o, nil
@@ -175,15 +175,14 @@ func (p *packer) closeSources() {
 	}
 }
 
-// copyItem has the store copy an item, and reports whether it did. If it did not, it is to be
-// read.
+// copyItem has the store copy an item, and reports whether it did. If not, the item must be read.
 func (p *packer) copyItem(ctx context.Context, it item) (done bool, err error) {
 	if !p.mayCopy(it) { // any more
 		return false, nil
 	}
 	o, err := p.copySource(ctx, it)
 	if err != nil {
-		return false, nil // reading it meets the error again
+		return false, nil // reading it returns the error again
 	}
 	if it.more == nil {
 		s := format.NewSection(ctx, o, it.off, it.bytes())
@@ -224,8 +223,8 @@ func (p *packer) addItem(ctx context.Context, it item, content io.Reader, by str
 	return nil
 }
 
-// stillThere finds out whether the object of a run is the version that was planned: some of
-// it may be copied when it turns out that it is not.
+// stillThere checks that the object of a run is still the listed version. Without this check, a
+// change would be noticed only after part of the run was copied.
 func (o *opened) stillThere(ctx context.Context) error {
 	is, err := o.st.Open(ctx, o.info.Name)
 	if err != nil {
@@ -239,7 +238,7 @@ func (o *opened) stillThere(ctx context.Context) error {
 	return err
 }
 
-// addRun adds ranges that were read by one request.
+// addRun adds ranges that one request read.
 func (p *packer) addRun(ctx context.Context, q *pieces, c *piece) error {
 	if q.failed() != nil {
 		return q.failed()
@@ -270,13 +269,13 @@ func (p *packer) addRun(ctx context.Context, q *pieces, c *piece) error {
 	return nil
 }
 
-// comparable reports whether a range comes with a digest that it is compared with.
+// comparable reports whether a range has a digest to compare it with.
 func (o *opened) comparable(it item, q *pieces) bool {
 	return it.ranged && !q.trusting && digest.Known(it.digest.Algo)
 }
 
-// compareRanges compares the ranges of a piece with the digests that they come with. What is
-// wrong is read once more.
+// compareRanges compares the ranges of a piece with their digests. A range that differs is read
+// again.
 func (q *pieces) compareRanges(c *piece, o store.Object) error {
 	members := c.of.members()
 	if c.of.more != nil {
@@ -312,7 +311,7 @@ func (q *pieces) compareRanges(c *piece, o store.Object) error {
 	return nil
 }
 
-// readInstead reads, and adds, what the store did not copy.
+// readInstead reads and adds an item that the store did not copy.
 func (p *packer) readInstead(ctx context.Context, q *pieces, it item) error {
 	r := newPieces(ctx, q.jobs, q.algo)
 	r.lenient, r.stale, r.trusting, r.headers, r.room.most = q.lenient, q.stale, q.trusting, q.headers, 2*pieceSize
@@ -334,7 +333,7 @@ func (p *packer) readInstead(ctx context.Context, q *pieces, it item) error {
 	return r.failed()
 }
 
-// unreadable judges what could not be read: a run fails for each of its entries.
+// unreadable reports an item that could not be read. If it is a run, each of its entries fails.
 func (p *packer) unreadable(it item, err error) error {
 	if p.doubtful(err) {
 		p.unread++

@@ -1,6 +1,6 @@
 package pack
 
-// PieceSize is the most bytes of an object that Objects requests at once.
+// PieceSize is how many bytes Objects requests at most at once.
 const PieceSize = pieceSize
 
 // LeastCopy is the least length of an object that a store is requested to copy.

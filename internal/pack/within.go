@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// worthCopying is how much content has to lie in one run for the store to be asked
-	// to copy it. Less is read sooner than that, with much else by the same requests.
+	// worthCopying is the least size of a run that the store is requested to copy. Reading a
+	// smaller one is faster, since one request also reads its neighbours.
 	worthCopying = 16 << 20
 
-	// mostWaiting is how many entries wait for it to be known what to do with them.
+	// mostWaiting is how many entries wait for the decision to read or copy them.
 	mostWaiting = 4096
 )
 
@@ -25,21 +25,21 @@ type storeCopy struct {
 	p   *packer
 	src *content.Source
 
-	few []format.Entry // to be read, before those in run
+	few []format.Entry // to be read, before those of run
 
 	run     []sectionOf
-	size    int64 // of run, and of what was copied of it already
-	copying bool  // run is long enough: what goes on with it is copied at once
+	size    int64 // of run, including entries that were already copied
+	copying bool  // run is long enough: entries that continue it are copied at once
 }
 
-// sectionOf is an entry and where it lies.
+// sectionOf is an entry and its place.
 type sectionOf struct {
 	e format.Entry
-	s *format.Section // nil if it has no bytes
+	s *format.Section // nil if it is empty or must be read
 }
 
-// convertWithin has the store copy what lies raw in long runs, in the order of the
-// entries, and reads the others.
+// convertWithin has the store copy long runs of uncompressed content, and reads the other entries.
+// It keeps the order of the entries.
 func (p *packer) convertWithin(ctx context.Context, src *content.Source, entries iter.Seq2[format.Entry, error]) error {
 	w := &storeCopy{p: p, src: src}
 	var last sectionOf
@@ -49,7 +49,7 @@ func (p *packer) convertWithin(ctx context.Context, src *content.Source, entries
 		}
 		next := sectionOf{e: e, s: w.section(ctx, e)}
 		if e.Size == 0 && e.Fault == nil && e.Kind.HasContent() && len(w.run) > 0 {
-			w.run = append(w.run, next) // it has no place, and is no gap
+			w.run = append(w.run, next) // an empty file has no place, and does not end a run
 			continue
 		}
 		if next.s == nil || last.s == nil || !next.follows(last) {
@@ -84,13 +84,13 @@ func appendEntries(to []format.Entry, run []sectionOf) []format.Entry {
 	return to
 }
 
-// follows reports whether an entry lies right after y.
+// follows reports whether x is stored right after y.
 func (x sectionOf) follows(y sectionOf) bool {
 	return x.s.Object == y.s.Object && x.s.Off == y.s.Off+y.s.N
 }
 
-// section is where e lies, nil if it has to be read: for its digest, or because its
-// bytes are not stored as they are.
+// section returns the place of e. It returns nil if e must be read: to compute its digest, or
+// because it is not stored as raw bytes.
 func (w *storeCopy) section(ctx context.Context, e format.Entry) *format.Section {
 	if e.Fault != nil || !e.Kind.HasContent() || e.Size == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (w *storeCopy) section(ctx context.Context, e format.Entry) *format.Section
 	return s
 }
 
-// read adds the entries that are to be read.
+// read adds the entries in few.
 func (w *storeCopy) read(ctx context.Context) error {
 	if len(w.few) == 0 {
 		return nil

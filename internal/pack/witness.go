@@ -13,19 +13,18 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Witness compares what is read of an object, from its beginning, with a checksum that
-// the object's service vouches for. It is for one goroutine.
+// A Witness compares the content of an object, written from its beginning, with the checksum of the
+// object's service. Only one goroutine may use it.
 type Witness struct {
 	name  string
 	want  store.Sum
 	hash  hash.Hash
-	left  int64  // of the part
-	parts []byte // sums of the parts before
-	again bool   // it was read before, and was wrong
+	left  int64  // in the current part
+	parts []byte // sums of the earlier parts
+	again bool   // an earlier read did not match
 }
 
-// A SumError means that what was read of an object is not what its service says that it
-// is.
+// A SumError means that the content of an object does not match its expected checksum.
 type SumError struct {
 	Name  string
 	Want  store.Sum
@@ -41,7 +40,7 @@ func (e *SumError) Error() string {
 	return fmt.Sprintf("read twice, and does not match the checksum of its service: expected %s %x%s, found %x", e.Want.Algo, e.Want.Value, of, e.Got)
 }
 
-// sumFor is the checksum to compare with: the first that there is a hash for.
+// sumFor returns the checksum to compare with: the first with a known algorithm.
 func sumFor(sums []store.Sum) (store.Sum, bool) {
 	i := slices.IndexFunc(sums, func(s store.Sum) bool { return s.Part >= 0 && digest.Known(s.Algo) })
 	if i < 0 {
@@ -50,7 +49,8 @@ func sumFor(sums []store.Sum) (store.Sum, bool) {
 	return sums[i], true
 }
 
-// SumOf finds out what the service of an object vouches for, once something was read.
+// SumOf returns the checksum that the service reports for an object. Part of the object must have
+// been read before.
 func SumOf(ctx context.Context, o store.Object) (store.Sum, bool, error) {
 	sums := o.Can().Sums
 	if sums == nil {
@@ -61,13 +61,13 @@ func SumOf(ctx context.Context, o store.Object) (store.Sum, bool, error) {
 	return sum, ok, err
 }
 
-// manyMD5 computes the MD5 sums of several contents side by side.
+// manyMD5 computes several MD5 sums in parallel.
 var manyMD5 = sync.OnceValue(md5simd.NewServer)
 
-// worthMany is from which length on that is faster.
+// worthMany is the length from which manyMD5 is faster.
 const worthMany = 64 << 10
 
-// NewWitness is of an object whose length is n.
+// NewWitness returns a Witness for an object of n bytes.
 func NewWitness(name string, want store.Sum, n int64) *Witness {
 	w := &Witness{name: name, want: want, left: want.Part}
 	if want.Algo == "md5" && n >= worthMany && n <= pieceSize {
@@ -96,7 +96,7 @@ func (w *Witness) endPart() {
 	w.left = w.want.Part
 }
 
-// Wrong returns a *SumError if what was written is not what it should be.
+// Wrong returns a *SumError if the content does not match the checksum.
 func (w *Witness) Wrong() error {
 	if w.want.Part > 0 {
 		if w.left < w.want.Part {
@@ -114,7 +114,7 @@ func (w *Witness) Wrong() error {
 	return &SumError{w.name, w.want, got, w.again}
 }
 
-// ProvenBy names a checksum as Summary.Proven does.
+// ProvenBy returns the name of a checksum in Summary.Proven.
 func ProvenBy(sum store.Sum) string {
 	if sum.Part > 0 {
 		return sum.Algo + "_of_parts"
@@ -122,8 +122,7 @@ func ProvenBy(sum store.Sum) string {
 	return sum.Algo
 }
 
-// provenBy is the checksum that an object was compared with, as Summary.Proven names it; ""
-// for what has none.
+// provenBy returns the key of an object in Summary.Proven, or "" for a folder.
 func (o *opened) provenBy() string {
 	switch {
 	case o.dir:
@@ -136,7 +135,7 @@ func (o *opened) provenBy() string {
 	return "nothing"
 }
 
-// proven counts an object that was packed by the checksum that it was compared with.
+// proven counts a packed object under the checksum that it was compared with.
 func (p *packer) proven(by string) {
 	if p.sum.Proven == nil {
 		p.sum.Proven = map[string]int64{"nothing": 0}

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// Load reads the file at p: all of it into buf if there is room, and then n is
-// its length; otherwise rest is the file, still to be read. Files are opened so
-// that a FIFO in their place cannot block.
+// Load reads the file at p. If it fits in buf, all of it is read, and n is its length; otherwise
+// rest is the opened file, not yet read. A FIFO at p does not block Load.
 //
-// It makes the four system calls that this takes and no more: package os adds
-// one to see whether the file can be polled, which no regular file can.
+// It makes only four system calls. Package os would add one to check whether the file can be
+// polled, which a regular file cannot.
 func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err error) {
 	flags := syscall.O_RDONLY | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 	if !follow {
@@ -41,7 +40,7 @@ func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err 
 	if st.Size >= int64(len(buf)) {
 		return m, 0, os.NewFile(uintptr(fd), p), nil
 	}
-	// One byte more than it has: a read that comes up short is its end.
+	// It requests one byte more than the size: a short read is the end of the file.
 	for n <= int(st.Size) {
 		k, err := syscall.Read(fd, buf[n:st.Size+1])
 		if err == syscall.EINTR {

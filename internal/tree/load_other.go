@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// Load reads the file at p: all of it into buf if there is room, and then n is
-// its length; otherwise rest is the file, still to be read.
+// Load reads the file at p. If it fits in buf, all of it is read, and n is its length; otherwise
+// rest is the opened file, not yet read.
 func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err error) {
 	stat := os.Lstat
 	if follow {

@@ -18,8 +18,7 @@ func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 // Same identifies a file that has several names.
 type Same struct{ dev, inode uint64 }
 
-// SameOf returns what all names of a file have in common, and false if it has
-// only one.
+// SameOf returns the identity that all names of a file share, and false if it has only one name.
 func SameOf(info fs.FileInfo) (Same, bool) {
 	st, is := info.Sys().(*syscall.Stat_t)
 	if !is || st.Nlink < 2 {

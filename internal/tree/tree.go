@@ -16,45 +16,43 @@ import (
 	"github.com/holdall/holdall/internal/glob"
 )
 
-// A Node is something found.
+// A Node is a file or folder that a walk found.
 type Node struct {
 	Name  string      // slash-separated, relative to where the walk began
 	Path  string      // on this machine
 	Type  fs.FileMode // type bits
 	Info  fs.FileInfo // only if Options.Stat
-	Link  string      // target, of a symlink, if Options.Stat
-	First string      // the first name of a file that has several, if this is a later one; for callers that use it
-	Root  bool        // a walk began here; a link is followed
-	Bare  bool        // a folder with nothing in it
-	Err   error       // this node, or what is in it, cannot be read
+	Link  string      // target of a symlink, if Options.Stat
+	First string      // the first name of a file with several names, if this is a later one; set by callers
+	Root  bool        // the walk began here; a link is followed
+	Bare  bool        // an empty folder
+	Err   error       // why this node or its contents cannot be read
 }
 
-// ErrSpecial says why a node is not packed.
+// ErrSpecial is the error for a file that cannot be packed.
 var ErrSpecial = errors.New("a socket or device cannot be packed")
 
-// Options are wishes for a walk.
+// Options are options for a walk.
 type Options struct {
-	// Names selects by name; nil is everything. What it excludes is not descended
-	// into.
+	// Names selects by name; nil selects everything. Excluded folders are not entered.
 	Names *glob.Filter
 	// Stat requests Info and Link.
 	Stat bool
-	// Follow takes symlinks to files for files. Symlinks to folders are
-	// followed only as roots: a tree that links to its own top has no end.
+	// Follow treats symlinks to files as files. Symlinks to folders are followed only if they are
+	// roots: otherwise a tree that links to its own top would have no end.
 	Follow bool
 }
 
-// A Root is where a walk begins: a file or folder, and the name it gets. An
-// empty name gives a folder's contents names of their own.
+// A Root is a file or folder where a walk begins, and the name it gets. If the name of a folder is
+// empty, its contents get names relative to it.
 type Root struct {
 	Path, Name string
-	Flat       bool // not what is in it
+	Flat       bool // without its contents
 }
 
-// Roots names the things at paths. If there is one folder, it yields the contents of that;
-// several things are distinguished by their own names. Paths that were listed one by one keep all
-// elements of their names, except those that lead up or to the root. Listed folders do not
-// include their contents.
+// Roots returns the roots at paths. A single folder gets an empty name; several files and folders
+// keep their own names. Paths that were listed one by one keep all elements of their names, except
+// those that lead up or to the root. Listed folders do not include their contents.
 func Roots(paths []string, listed bool) ([]Root, error) {
 	if len(paths) == 1 && !listed {
 		info, err := os.Stat(paths[0])
@@ -98,15 +96,15 @@ func wholeName(p string) string {
 	return name
 }
 
-// Walk yields all that lies at roots, folders before their contents, the
-// contents of a folder by name.
+// Walk yields everything at roots: folders before their contents, and the contents of a folder
+// sorted by name.
 func Walk(ctx context.Context, roots []Root, o Options) iter.Seq[Node] {
 	return func(yield func(Node) bool) {
 		for _, r := range roots {
 			if r.Name != "" && o.Names.Excluded(r.Name) {
 				continue
 			}
-			info, err := os.Stat(r.Path) // a root is meant, so its link is followed
+			info, err := os.Stat(r.Path) // a root is followed if it is a link
 			n := Node{Name: r.Name, Path: r.Path, Root: true, Err: err}
 			if err == nil {
 				n.Type = info.Mode().Type()
@@ -127,7 +125,7 @@ func Walk(ctx context.Context, roots []Root, o Options) iter.Seq[Node] {
 	}
 }
 
-// visit yields n and what is in it, and says whether to go on.
+// visit yields n and its contents, and reports whether to go on.
 func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
 	if ctx.Err() != nil {
 		return false
@@ -156,7 +154,7 @@ func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
 		}
 		if o.Stat && c.Info == nil {
 			if c.Info, c.Err = d.Info(); errors.Is(c.Err, fs.ErrNotExist) {
-				continue // gone since the folder was read
+				continue // removed since the folder was read
 			}
 			if c.Type == fs.ModeSymlink && c.Err == nil {
 				c.Link, c.Err = os.Readlink(c.Path)
@@ -169,15 +167,15 @@ func visit(ctx context.Context, n Node, o Options, yield func(Node) bool) bool {
 	return true
 }
 
-// Meta is what is known of a file that has been opened.
+// Meta is the metadata of an opened file.
 type Meta struct {
 	Size     int64
 	Mode     fs.FileMode
 	ModTime  time.Time
-	UID, GID int // -1 where there are none
+	UID, GID int // -1 if the system has none
 }
 
-// ErrChanged means a file was not as long as it said when it was opened.
+// ErrChanged means that the length of a file changed after it was opened.
 var ErrChanged = errors.New("changed while it was being read")
 
 var errNotRegular = errors.New("not a regular file")

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	aheadKeys  = 4096     // that are looked at together
-	aheadBytes = 32 << 20 // that are read of their chunks
+	aheadKeys  = 4096     // keys that are read ahead together
+	aheadBytes = 32 << 20 // bytes of chunks that are read for them
 	aheadRun   = 1 << 20  // bytes of one request
-	aheadGap   = 64 << 10 // between chunks that are read by one
+	aheadGap   = 64 << 10 // bytes between chunks that one request reads
 	aheadMany  = 16       // requests at a time
 )
 
-// A run is chunks that one request reads.
+// A run is a group of chunks that one request reads.
 type run struct {
 	object   string
 	off, end int64
@@ -25,14 +25,15 @@ type run struct {
 	b        []byte // nil if it cannot be read
 }
 
-// A stretch is where a chunk lies.
+// A stretch is the place of a chunk.
 type stretch struct {
 	key string
 	x   format.Extent
 }
 
 // ahead reads chunks whose length in version 3 is only known after reading them: neighbours
-// together, several requests at a time. What it does not read, or cannot, is read when needed.
+// together, several requests at a time. Chunks that it does not read, or cannot read, are read when
+// needed.
 func (r *reader) ahead(ctx context.Context, entries []format.Entry) (map[string][]byte, error) {
 	place := r.src.keys.Can().Run
 	if place == nil || r.src.st.Can().Near {

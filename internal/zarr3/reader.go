@@ -21,14 +21,14 @@ import (
 
 const (
 	maxText  = 256 << 20 // bytes of a zarr.json
-	maxChunk = 256 << 20 // bytes of a chunk that is made anew
-	alone    = 16 << 20  // chunks that take more are made one at a time
-	maxNotes = 100       // arrays that are left out and named
+	maxChunk = 256 << 20 // bytes of a chunk that is generated
+	alone    = 16 << 20  // larger chunks are generated one at a time
+	maxNotes = 100       // how many arrays that are left out are named
 )
 
 // A reader shows the keys of an underlying reader as those of version 3.
 type reader struct {
-	formatkit.LateIndex // of keys: for all that is more than finding one
+	formatkit.LateIndex // of keys: for everything except the lookup of a key
 
 	src    source
 	name   string // of the format
@@ -38,25 +38,25 @@ type reader struct {
 	index *format.Index
 	root  []byte // zarr.json of the root; nil until it is needed
 	left  []leftOut
-	lost  map[string]bool    // by path, what is left out
-	also  map[string][]alias // where else things are seen, through soft links
+	lost  map[string]bool    // paths that are left out
+	also  map[string][]alias // by path, other paths of the same group or array, through soft links
 	last  lastArray
 	large sync.Mutex // held while much memory is in use
 }
 
-// A leftOut is a group or an array that version 3 cannot say.
+// A leftOut is a group or an array that version 3 cannot represent.
 type leftOut struct {
 	at  string
 	why error
 }
 
-// An alias is a place at which something else is seen.
+// An alias is another path of a group or array.
 type alias struct {
 	at  string
-	own bool // a key of version 2 says so
+	own bool // version 2 has a group at this path
 }
 
-// lastArray is the array that was looked up last.
+// lastArray caches the last lookup of an array.
 type lastArray struct {
 	at    string
 	array *zarr.Version3 // nil if there is none
@@ -64,23 +64,24 @@ type lastArray struct {
 	known bool
 }
 
-// New shows keys, the view of version 2 of an archive of a format whose first object is called object.
+// New returns a view of version 3 of keys, the view of version 2 of an archive. object is the name
+// of the archive's first object.
 func New(keys format.Reader, st store.Store, formatName, object string) format.Reader {
 	r := &reader{src: source{keys, st}, name: formatName, object: object}
 	r.Load = r.load
 	return r
 }
 
-// What an entry's Ref is, if it is not what the keys have.
+// Types of an entry's Ref, if the entry is not one of keys.
 type (
 	madeText  struct{ at string } // the zarr.json at a path
 	madeChunk struct {
 		array *zarr.Version3
-		key   string // of the chunk that it is made of
+		key   string // of the stored chunk
 	}
 )
 
-// isOld reports whether the last part of a key is one that only version 2 has.
+// isOld reports whether only version 2 has keys with this last part.
 func isOld(last string) bool {
 	return last == ".zgroup" || last == ".zarray" || last == ".zattrs" || last == ".zmetadata"
 }
@@ -92,13 +93,13 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// split takes a key apart; dir is "" in the root.
+// split splits a key; dir is "" in the root.
 func split(key string) (dir, last string) {
 	dir, last = path.Split(key)
 	return strings.TrimSuffix(dir, "/"), last
 }
 
-// text gives the zarr.json at a path.
+// text returns the zarr.json at a path.
 func (r *reader) text(ctx context.Context, at string) ([]byte, error) {
 	text, array, err := zarr.Node3(ctx, r.src, at, maxChunk)
 	if err != nil || at != "" || array != nil {
@@ -110,7 +111,7 @@ func (r *reader) text(ctx context.Context, at string) ([]byte, error) {
 	return r.root, err
 }
 
-// readRoot makes the zarr.json of the root, unless that was done. r.mu is held.
+// readRoot generates the zarr.json of the root, once. The caller holds r.mu.
 func (r *reader) readRoot(ctx context.Context) error {
 	if r.root != nil {
 		return nil
@@ -130,7 +131,8 @@ func (r *reader) readRoot(ctx context.Context) error {
 	return nil
 }
 
-// array gives the array of version 2 at a path, nil if there is none; an error says that it is left out.
+// array returns the array at a path, or nil if there is none. It returns an error if the array is
+// left out.
 func (r *reader) array(ctx context.Context, at string) (*zarr.Version3, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +149,7 @@ func (r *reader) array(ctx context.Context, at string) (*zarr.Version3, error) {
 	return a, err
 }
 
-// arrayOf gives the array that a key may be a chunk of, and where that is; nil if there is none.
+// arrayOf returns the array, and its path, of which a key may be a chunk; nil if there is none.
 func (r *reader) arrayOf(ctx context.Context, key string) (at string, _ *zarr.Version3, _ error) {
 	for at = key; at != ""; {
 		var last string
@@ -161,14 +163,14 @@ func (r *reader) arrayOf(ctx context.Context, key string) (at string, _ *zarr.Ve
 	return "", nil, nil
 }
 
-// below is what a key is called in an array.
+// below returns the name of a key within the array at a path.
 func below(at, key string) string { return strings.TrimPrefix(strings.TrimPrefix(key, at), "/") }
 
 func notThere(name string) error {
 	return &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// Lookup finds a key without going through all of them.
+// Lookup finds a key without listing all keys.
 func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	dir, last := split(name)
 	if isOld(last) {
@@ -203,7 +205,7 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return r.LateIndex.Lookup(ctx, name)
 }
 
-// gone is err, or that there is nothing of the name because it is left out.
+// gone returns an error that name does not exist, if err means that it is left out; otherwise err.
 func gone(name string, err error) error {
 	if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
 		return err
@@ -214,8 +216,8 @@ func gone(name string, err error) error {
 	return err
 }
 
-// made is the entry of a chunk that is made from a stored chunk, which may have been read ahead.
-// If the stored chunk cannot be read, this chunk cannot either.
+// made returns the entry of a chunk that is generated from a stored chunk, which may have been read
+// ahead. If the stored chunk cannot be read, neither can this one.
 func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key string, stored []byte) (format.Entry, error) {
 	e, err := r.src.keys.Lookup(ctx, key)
 	if err != nil {
@@ -239,7 +241,8 @@ func (r *reader) made(ctx context.Context, name string, a *zarr.Version3, key st
 	return e, nil
 }
 
-// fault says that a chunk cannot be made, if err is about what it is made of; nil if not.
+// fault returns the problem of a chunk that cannot be generated because of the stored chunk. It
+// returns nil if err has another cause.
 func (r *reader) fault(name, key string, err error) *format.Problem {
 	p := &format.Problem{Code: format.BadData, Severity: format.Error, Volume: r.object, Off: -1, Entry: name, HasEntry: true, Message: fmt.Sprintf("cannot be made from %s: %v", key, err)}
 	switch {
@@ -253,7 +256,7 @@ func (r *reader) fault(name, key string, err error) *format.Problem {
 	return p
 }
 
-// chunk makes a chunk of the one at a key.
+// chunk generates a chunk from the stored chunk at a key.
 func (r *reader) chunk(ctx context.Context, a *zarr.Version3, key string) ([]byte, error) {
 	stored, err := r.src.Get(ctx, key, a.StoredLimit())
 	if err != nil {
@@ -278,8 +281,8 @@ type keyTable struct {
 
 type row struct {
 	name string
-	size int64  // of what is made; -1 of what is not
-	key  string // of what a chunk is made of
+	size int64  // of generated content; -1 for stored content
+	key  string // of the stored chunk, for a generated one
 
 	fault *format.Problem // why an array or a group of version 2 cannot be read
 }
@@ -287,7 +290,7 @@ type row struct {
 func (t *keyTable) Len() int          { return len(t.rows) }
 func (t *keyTable) Name(i int) string { return t.rows[i].name }
 
-// Entry reads nothing: all that took reading is in the row.
+// Entry does not read chunks: everything that had to be read for it is in the row.
 func (t *keyTable) Entry(i int) format.Entry {
 	ctx := context.Background()
 	row := t.rows[i]
@@ -310,7 +313,7 @@ func (t *keyTable) Entry(i int) format.Entry {
 	return e
 }
 
-// load goes through the keys of version 2.
+// load lists the keys of version 2.
 func (r *reader) load(ctx context.Context) (*format.Index, error) {
 	r.mu.Lock()
 	index, err := r.index, r.readRoot(ctx)
@@ -358,11 +361,11 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []
 		return nil
 	case last == ".zgroup" || last == ".zarray":
 		if _, err := r.src.keys.Lookup(ctx, join(dir, zarr.MetaName)); err == nil {
-			return nil // it has one of its own
+			return nil // a stored zarr.json exists
 		}
 		if last == ".zarray" {
 			if _, err := r.src.keys.Lookup(ctx, join(dir, ".zgroup")); err == nil {
-				return nil // that is its row
+				return nil // the .zgroup adds the row
 			}
 		}
 		text, err := r.text(ctx, dir)
@@ -410,7 +413,7 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []
 	}
 	x := row{name: made.Name, size: made.Size, key: e.Name}
 	if made.Fault != nil {
-		x.size = -1 // it says why again
+		x.size = -1 // Entry determines the fault again
 	}
 	t.rows = append(t.rows, x)
 	for _, link := range r.also[at] {
@@ -420,7 +423,7 @@ func (r *reader) add(ctx context.Context, t *keyTable, e format.Entry, stored []
 	return nil
 }
 
-// isMade reports whether an entry is none of the keys of version 2.
+// isMade reports whether an entry is generated: it is not one of the keys of version 2.
 func isMade(e format.Entry) bool {
 	switch e.Ref.(type) {
 	case madeText, madeChunk:
@@ -455,7 +458,7 @@ func (r *reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter
 	}
 }
 
-// content makes that of an entry that is none of the keys of version 2.
+// content returns the content of a generated entry.
 func (r *reader) content(ctx context.Context, e format.Entry) (b []byte, err error) {
 	switch ref := e.Ref.(type) {
 	case madeText:
@@ -475,7 +478,7 @@ func (r *reader) content(ctx context.Context, e format.Entry) (b []byte, err err
 	return b, nil
 }
 
-// Can returns what the reader can do besides.
+// Can returns the optional abilities of the reader.
 func (r *reader) Can() format.Abilities {
 	of := r.src.keys.Can()
 	can := r.LateIndex.Can()
@@ -508,13 +511,14 @@ func (r *reader) Can() format.Abilities {
 	return can
 }
 
-// remade is the Decode of chunks that are made: making them is what shows damage.
+// remade is the Decode of generated chunks: generating them detects damage.
 func remade(_ context.Context, r io.Reader, _ func(format.Problem)) (format.Proof, error) {
 	_, err := io.Copy(io.Discard, r)
 	return format.Decoded, err
 }
 
-// Check reports which keys of a reader that New has returned cannot be made, though what they are made of is there.
+// Check reports chunks of a reader from New that cannot be generated although the stored chunk
+// exists.
 func Check(ctx context.Context, r format.Reader, report func(format.Problem)) error {
 	for e, err := range r.Entries(ctx) {
 		if err != nil {
@@ -524,7 +528,7 @@ func Check(ctx context.Context, r format.Reader, report func(format.Problem)) er
 		if !ok || e.Fault == nil {
 			continue
 		}
-		// Problems of the stored chunk are reported by a check of version 2.
+		// A check of version 2 reports problems of the stored chunk.
 		if of, err := r.(*reader).src.keys.Lookup(ctx, ref.key); err == nil && of.Fault == nil {
 			report(*e.Fault)
 		}
@@ -532,12 +536,12 @@ func Check(ctx context.Context, r format.Reader, report func(format.Problem)) er
 	return nil
 }
 
-// Regions are those of the keys of version 2.
+// Regions yields the regions of the keys of version 2.
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return r.src.keys.Regions(ctx)
 }
 
-// About reports about the archive what its keys of version 2 do, and what is left out.
+// About returns the description of the keys of version 2, and adds what is left out.
 func (r *reader) About(ctx context.Context) (format.About, error) {
 	about, err := r.src.keys.About(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// A source gives the values of a reader's keys to package zarr. It reads as formats do: ranges of objects
-// of the archive's store, nothing outside of it.
+// A source gives the values of a reader's keys to package zarr. Like formats, it reads only ranges
+// of objects in the archive's store.
 type source struct {
 	keys format.Reader
 	st   store.Store
@@ -45,19 +45,19 @@ func (s source) GetRange(ctx context.Context, key string, off, n int64) ([]byte,
 func (s source) entry(ctx context.Context, key string) (format.Entry, error) {
 	e, err := s.keys.Lookup(ctx, key)
 	if _, last := split(key); err == nil && (!e.Kind.HasContent() || e.Fault != nil && isOld(last)) {
-		err = notThere(key) // of what is at fault the list says so
+		err = notThere(key) // the list reports a damaged key
 	}
 	return e, err
 }
 
-// read reads n bytes of a content from off on.
+// read reads n bytes of an entry's content from off on.
 func (s source) read(ctx context.Context, e format.Entry, off, n int64) ([]byte, error) {
 	b := make([]byte, n)
 	for x, err := range s.keys.Extents(ctx, e, off, n) {
 		if err != nil {
 			return nil, err
 		}
-		// Extents may stick out of what was asked for.
+		// Extents may extend beyond the requested range.
 		from, to := max(x.At, off), min(x.At+x.Size, off+n)
 		if from >= to {
 			continue
@@ -88,7 +88,7 @@ func (s source) read(ctx context.Context, e format.Entry, off, n int64) ([]byte,
 func (s source) readAt(ctx context.Context, object string, b []byte, off int64) error {
 	o, err := s.st.Open(ctx, object)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s does not exist", object) // which is not to say that the key is not
+		return fmt.Errorf("%s does not exist", object) // not fs.ErrNotExist, because the key exists
 	}
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s source) readAt(ctx context.Context, object string, b []byte, off int64) 
 	return o.ReadAt(ctx, b, off)
 }
 
-// names are those of all keys.
+// names yields the names of all keys.
 func (s source) names(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for e, err := range s.keys.Entries(ctx) {

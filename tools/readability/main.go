@@ -35,7 +35,7 @@ var (
 	target   = regexp.MustCompile(`\]\([^)]*\)`)
 	sentence = regexp.MustCompile(`[.!?:;]["')*]*(\s|$)|\n\n`)
 	verb     = regexp.MustCompile(`(?m)^  ([a-z][a-z0-9-]*) +\S`)
-	// riddles are phrases that readers stumble over.
+	// riddles are phrases that are hard to understand.
 	riddles = regexp.MustCompile(`(?i)\b(but for|taken up|is (told|said|believed)|no more than|of which|whoever|who does|as it was|the like|nobody|dear)\b|(?:^|[.;:] )(Of|Who|What) (it|one|the|is|was|has)\b`)
 )
 

@@ -23,14 +23,14 @@ type file struct {
 	data []byte
 }
 
-// built is what there is for one target.
+// built has the files of one target.
 type built struct {
 	target
 	command []byte
-	modules []module // that are linked in
+	modules []module // linked into the command
 }
 
-// docs is what goes with the command everywhere.
+// docs are the files that are delivered with every command.
 type docs struct {
 	pages         []file // manual pages, by their names
 	completions   []file // as the archives name them
@@ -114,7 +114,7 @@ func (r *release) artefacts() error {
 	return r.write("SHA256SUMS", []byte(list.String()))
 }
 
-// goCommand is a go command about the source, for a target.
+// goCommand returns a go command that runs in the source, for a target.
 func (r *release) goCommand(t target, args ...string) *exec.Cmd {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = r.source
@@ -198,7 +198,8 @@ func (r *release) archiveName(t target) string {
 	return r.stem(t) + ".tar.gz"
 }
 
-// wheel makes the wheel of a target, if there are wheels for it, around its command.
+// wheel makes the wheel of a target, which includes its command, if there are wheels for the
+// target.
 func (r *release) wheel(t target, command string) error {
 	if r.python == "" {
 		return nil
@@ -218,7 +219,7 @@ func (r *release) wheels(args ...string) error {
 // subject is a file of the release.
 type subject struct{ name, sum string }
 
-// sums has all files that lie in the folder itself.
+// sums returns all files that are directly in the folder.
 func (r *release) sums() (all []subject, err error) {
 	names, err := os.ReadDir(r.out)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// linked are the modules of all targets.
+// linked returns the modules of all targets.
 func linked(all []built) []module {
 	var modules []module
 	for _, b := range all {
@@ -24,7 +24,7 @@ func linked(all []built) []module {
 	return modules
 }
 
-// purl is the address of a module as a package.
+// purl returns the package URL of a module.
 func (m module) purl() string {
 	if m.path == std {
 		return "pkg:golang/stdlib@" + m.version
@@ -57,8 +57,7 @@ func (r *release) bill(all []built) error {
 	})
 }
 
-// provenance writes what was made from what, as an in-toto statement with the predicate of
-// SLSA. It is not signed.
+// provenance writes the SLSA provenance of the files, as an in-toto statement. It is not signed.
 func (r *release) provenance(all []built, subjects []subject) error {
 	type dict = map[string]any
 	sums, err := goSums(filepath.Join(r.source, "go.sum"))

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// A descriptor is how an image refers to a blob.
+// A descriptor is an image's reference to a blob.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -30,7 +30,7 @@ const (
 	imageUser     = "65532:65532"
 )
 
-// image makes an image for Linux, as a folder and as a tar of it.
+// image makes an image for Linux, as a folder and as a tar.
 func (r *release) image(all []built, d docs) error {
 	layout := map[string][]byte{"oci-layout": toJSON(map[string]string{"imageLayoutVersion": "1.0.0"})}
 	blob := func(mediaType string, data []byte) descriptor {
@@ -98,11 +98,12 @@ func (r *release) image(all []built, d docs) error {
 	return r.write(fmt.Sprintf("holdall_%s_image.tar", r.version), data)
 }
 
-// imageFiles are all that an image has: the command, and what it needs to talk to others.
+// imageFiles returns the files of an image: the command, and those that it needs for network
+// connections.
 func imageFiles(b built, d docs) []file {
 	var roots bytes.Buffer
 	for root := range bundle.Roots() {
-		if root.Constraint == nil { // a file has no place for conditions
+		if root.Constraint == nil { // a file cannot store constraints
 			pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})
 		}
 	}

@@ -22,8 +22,8 @@ const std = "std" // the module of Go's own library
 
 var licenseName = regexp.MustCompile(`(?i)^((un)?licen[cs]e|copying|notice)([.-].*)?$`)
 
-// modules runs go to find the modules that a command is linked from, and looks for the licences
-// of each: in the folders of the packages that are linked in, and in those above them.
+// modules runs go to find the modules that are linked into a command, and searches for the licences
+// of each: in the folders of the linked packages, and in their parent folders.
 func (r *release) modules(t target) ([]module, error) {
 	out, err := output(r.goCommand(t, "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/holdall"))
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *release) modules(t target) ([]module, error) {
 	return all, nil
 }
 
-// look takes the licences in a folder of a module.
+// look adds the licences in a folder of a module.
 func (m *module) look(top, dir string) error {
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *module) look(top, dir string) error {
 	return nil
 }
 
-// identify says which licences the texts are, and reports whether there is one.
+// identify sets the licences that the texts contain, and reports whether there are any.
 func (m *module) identify() bool {
 	ids := map[string]bool{}
 	for _, t := range m.texts {
@@ -130,7 +130,7 @@ func licensesOf(text string) (ids []string) {
 	return ids
 }
 
-// licenseTexts is the file THIRD_PARTY_LICENSES.
+// licenseTexts returns the file THIRD_PARTY_LICENSES.
 func licenseTexts(modules []module) []byte {
 	var b bytes.Buffer
 	rule := strings.Repeat("=", 80)

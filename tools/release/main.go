@@ -1,5 +1,5 @@
-// Command release makes the files of a release of holdall: see docs/releasing.md.
-// The same commit, Go and Python give the same bytes.
+// Command release makes the files of a release of holdall: see docs/releasing.md. The same commit,
+// Go and Python produce the same bytes.
 //
 //	go run -C tools/release . -o /tmp/release
 //	go run -C tools/release . -o /tmp/release -targets linux/amd64,windows/amd64
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// target is what a command is built for.
+// target is a system and machine that a command is built for.
 type target struct{ os, arch string }
 
 func (t target) String() string { return t.os + "/" + t.arch }
@@ -39,10 +39,10 @@ var allTargets = []target{
 	{"freebsd", "amd64"},
 }
 
-// release is what is known of a release before it is made.
+// release has the parameters of a release.
 type release struct {
 	source  string // the folder of the main module
-	out     string // where files are made; it is renamed at the end
+	out     string // the folder where files are made; it is renamed at the end
 	version string
 	commit  string
 	date    time.Time // of the commit; all files have it
@@ -95,7 +95,7 @@ func run() error {
 	return r.make(*out)
 }
 
-// make makes the release in a folder beside the one that is wanted, and renames it.
+// make makes the release in a folder beside out, and renames that at the end.
 func (r *release) make(out string) error {
 	if names, err := os.ReadDir(out); err == nil && len(names) > 0 {
 		return fmt.Errorf("%s: expected no folder, or an empty one", out)
@@ -187,7 +187,7 @@ func (r *release) git(args ...string) (string, error) {
 	return output(exec.Command("git", append([]string{"-C", r.source}, args...)...))
 }
 
-// python is the Python to make wheels with, or "".
+// python returns the Python that makes wheels, or "".
 func python() string {
 	name := os.Getenv("HOLDALL_PYTHON")
 	if name == "" {

@@ -15,8 +15,7 @@ var templates embed.FS
 // asset is the archive of a target, as the manifests of package managers refer to it.
 type asset struct{ File, URL, SHA256, Dir string }
 
-// manifests fills in what package managers are given: formulas and the like, each in a
-// folder of its own.
+// manifests fills in the templates of package managers, such as formulas, each in its own folder.
 func (r *release) manifests(subjects []subject) error {
 	assets := map[string]*asset{} // by system-machine
 	for _, t := range r.targets {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// What npm calls systems and machines.
+// Names of systems and machines in npm.
 var (
 	npmOS   = map[string]string{"linux": "linux", "darwin": "darwin", "windows": "win32", "freebsd": "freebsd"}
 	npmArch = map[string]string{"amd64": "x64", "arm64": "arm64", "riscv64": "riscv64"}
@@ -17,7 +17,7 @@ var npmScript []byte
 
 func npmName(t target) string { return "@holdall/" + npmOS[t.os] + "-" + npmArch[t.arch] }
 
-// npm makes the package of a target, which has nothing but the command.
+// npm makes the package of a target, which has only the command.
 func (r *release) npm(b built, d docs) error {
 	about := r.npmPackage(npmName(b.target))
 	about["os"], about["cpu"] = []string{npmOS[b.os]}, []string{npmArch[b.arch]}
@@ -28,7 +28,8 @@ func (r *release) npm(b built, d docs) error {
 	})
 }
 
-// npmChooser makes the package that users install. npm then installs the one of theirs.
+// npmChooser makes the package that users install. With it, npm installs the package of their
+// system.
 func (r *release) npmChooser(d docs) error {
 	about := r.npmPackage("holdall")
 	about["bin"] = map[string]string{"holdall": "bin/holdall.js"}

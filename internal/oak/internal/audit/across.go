@@ -17,7 +17,7 @@ import (
 // It must be called after all other units. It returns an error only if the source fails.
 func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	if slices.ContainsFunc(a.tars, func(t *unit) bool { return t.refs != nil }) {
-		a.known = table{} // there is no need for both
+		a.known = table{} // only one of the two is needed
 		a.known = newTable(a.tars)
 	}
 	t := newTeller(report)
@@ -45,7 +45,7 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	return err
 }
 
-// journal tells of the journal and returns the head, if there is one.
+// journal checks the journal, and returns the head, if there is one.
 func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool, err error) {
 	obj, err := a.open(ctx, repo.Journal)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 			return head, false, err
 		}
 		if ok {
-			continue // older ones may be gone
+			continue // segments of older revisions may be removed
 		}
 		if _, ok = a.known.find(e.Segment); ok {
 			head = repo.Head{Entry: e, Rewound: rewound}
@@ -177,7 +177,7 @@ const (
 	manyMissing = 100_000
 )
 
-// A reach finds out which segments the head needs. Like a cleanup it follows references between
+// A reach finds the segments that the head needs. Like a cleanup it follows references between
 // segments, which include somewhat more than the references of the tree's records.
 type reach struct {
 	a       *Audit
@@ -187,7 +187,7 @@ type reach struct {
 	missing map[tarfile.ID]*referrer
 	order   []tarfile.ID // of missing
 	more    int          // missing references that are not kept
-	ok      bool         // there is a head
+	ok      bool         // the head exists
 }
 
 // referrer is the first segment that refers to a missing one.
@@ -375,7 +375,7 @@ func (a *Audit) edges(ctx context.Context, i int) (*edges, error) {
 	g, err := e.x.t.Graph(ctx)
 	switch {
 	case errors.Is(err, store.ErrChanged):
-		e.gone = true // as Tail tells
+		e.gone = true // reported by Tail
 	case err != nil:
 		return e, ignoreDamage(err)
 	}

@@ -31,19 +31,19 @@ type Source struct {
 // An Audit checks a repository. Its units may run in parallel, except that Across must be last.
 type Audit struct {
 	src     Source
-	tars    []*unit   // that count, newest first
-	numbers [][]*unit // and those that only Directory reports
+	tars    []*unit   // those in use, newest first
+	numbers [][]*unit // also those that only Directory checks
 	known   table     // segments by the indexes; for Across with those that were found
 }
 
 type unit struct {
 	repo.Tar
-	*tarfile.Index // or what Segments found in a tar without one
+	*tarfile.Index // or, without one, the segments found by Segments
 	obj            store.Object
-	t              *tarfile.Tar               // nil is none
+	t              *tarfile.Tar               // nil if it has no index
 	none           *tarfile.NoIndex           // why
-	damage         error                      // why nothing is known of the tar
-	refs           map[tarfile.ID]tarfile.IDs // of what Segments found; nil is that it has not looked
+	damage         error                      // why nothing is known about the tar
+	refs           map[tarfile.ID]tarfile.IDs // found by Segments; nil before that
 
 	// If either is set, references are read from the segments.
 	noGraph    bool // by Tail

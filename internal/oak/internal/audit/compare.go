@@ -18,8 +18,8 @@ type comparison struct {
 	a      *Audit
 	x      *unit
 	t      *teller
-	graph  *tarfile.Graph               // nil is none, as Tail tells
-	refs   map[tarfile.ID]tarfile.Texts // nil is none
+	graph  *tarfile.Graph               // nil if there is none; Tail reports that
+	refs   map[tarfile.ID]tarfile.Texts // nil if there are none
 	reader *segment.Reader
 	src    *segment.Recent
 
@@ -102,7 +102,7 @@ func (c *comparison) binaries(ctx context.Context, e tarfile.Entry, s *segment.S
 		}
 		id, err := c.reader.BlobID(ctx, record, maxBlobID)
 		if err != nil {
-			return ignoreDamage(err) // as the check of records tells, or what refers to it
+			return ignoreDamage(err) // reported by the check of records, or with its references
 		}
 		has[id] = true
 	}

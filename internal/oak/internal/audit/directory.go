@@ -11,8 +11,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Directory tells of names, of letters, of the manifest, and of segments that are in
-// two tars. An error is one of the source.
+// Directory reports problems of names, letters and the manifest, and segments that are in two tars.
+// It returns an error only if the source fails.
 func (a *Audit) Directory(ctx context.Context, report func(Problem)) error {
 	t := newTeller(report)
 	defer t.end()

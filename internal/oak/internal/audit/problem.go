@@ -10,14 +10,14 @@ import (
 // How bad a problem is.
 const (
 	Note    = format.Note
-	Warning = format.Warning // nothing is lost, but something is not as it should be
+	Warning = format.Warning // something is wrong, but nothing is lost
 	Error   = format.Error   // something is lost, or will be
 )
 
 // Class is the kind of a problem.
 type Class struct {
 	name    string
-	Code    format.Code // the general word for it
+	Code    format.Code // the general code
 	Meaning string      // to the owner of the store
 }
 
@@ -78,11 +78,11 @@ var (
 type Problem struct {
 	Class      Class
 	Severity   format.Severity
-	Tar        string // name of the file in the directory, which may be no tar; "" is the directory
+	Tar        string // name of the file in the directory, which need not be a tar; "" is the directory
 	Off        int64  // in the file; -1 if it has no place
 	Segment    tarfile.ID
 	HasSegment bool
-	What       string // is found, and expected
+	What       string // found, and what was expected
 }
 
 // ofAClass is how many problems of a class a unit reports, because a file could have millions.

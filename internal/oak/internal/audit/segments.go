@@ -12,9 +12,9 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Segments tells of the segments of tar i and of the headers before them, and
-// compares graph and references to binaries with them. A tar without an index is
-// scanned. An error is one of the source.
+// Segments checks the segments of tar i and the headers before them, and compares graph and
+// references to binaries with them. It scans a tar without an index. It returns an error only if
+// the source fails.
 func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error {
 	x := a.tars[i]
 	t := newTeller(report)
@@ -37,7 +37,7 @@ func (a *Audit) Segments(ctx context.Context, i int, report func(Problem)) error
 		e := x.At(int(k))
 		whole := e.Whole()
 		if whole.Off < 0 || e.Len > tarfile.MaxSegment || whole.Off+whole.Len > w.size {
-			continue // as Tail tells
+			continue // reported by Tail
 		}
 		b, err := w.at(ctx, whole.Off, int(whole.Len))
 		if err != nil {
@@ -63,7 +63,7 @@ type segmentsCheck struct {
 	x       *unit
 	t       *teller
 	compare *comparison
-	e       tarfile.Entry     // that is looked at
+	e       tarfile.Entry     // the entry being checked
 	found   []tarfile.Problem // of header, checksum, padding and segment: a few
 	// This is shared by all entries, because a closure for each costs more than most checks.
 	find   func(tarfile.Problem)
@@ -86,7 +86,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 			c.x.pass(c.t, BadChecksum, Error, p)
 		case tarfile.BadSegment:
 			switch {
-			case !sound: // for that reason
+			case !sound: // already reported as such
 			case !readable:
 				c.x.pass(c.t, BadSegment, Error, p)
 			default:
@@ -97,7 +97,7 @@ func (c *segmentsCheck) entry(ctx context.Context, k int, e tarfile.Entry, b []b
 		default:
 			severity := Warning
 			if !sound {
-				severity = Error // nothing may vouch for the segment
+				severity = Error // the segment may be unproven
 			}
 			c.x.pass(c.t, BadHeader, severity, p)
 		}
@@ -159,7 +159,7 @@ func (w *window) at(ctx context.Context, off int64, n int) ([]byte, error) {
 		if off >= w.off && off < end {
 			have = copy(b, w.b[off-w.off:])
 		}
-		w.b = w.b[:0] // nothing, if the read fails
+		w.b = w.b[:0] // empty, if the read fails
 		if err := w.obj.ReadAt(ctx, b[have:], off+int64(have)); err != nil {
 			return nil, err
 		}
@@ -178,7 +178,7 @@ func (x *unit) scan(ctx context.Context, t *teller, newest, written bool) error 
 		}
 		s := Error
 		if newest && p.Class == tarfile.Truncated {
-			s = Warning // what was just being written; if a revision needs it, Across tells
+			s = Warning // it was just being written; Across reports it if a revision needs it
 		}
 		x.pass(t, Unrecoverable, s, p)
 	}
@@ -222,7 +222,7 @@ func (a *Audit) Tail(ctx context.Context, i int, report func(Problem)) error {
 	l, err := x.t.CheckLayout(ctx, func(p tarfile.Problem) {
 		switch p.Class {
 		case tarfile.Gap:
-			gaps = append(gaps, p) // at most one more than there are segments
+			gaps = append(gaps, p) // at most one more than the number of segments
 		case tarfile.BadGraph, tarfile.BadBinaries, tarfile.Truncated, tarfile.Limit:
 			damaged = damaged || !p.HasSegment && p.Len == 0
 			x.part(t, p)
@@ -234,7 +234,7 @@ func (a *Audit) Tail(ctx context.Context, i int, report func(Problem)) error {
 		return x.changed(t, -1, err)
 	}
 	for _, p := range gaps {
-		// What cannot be read as a graph belongs to nothing for that reason.
+		// A graph that cannot be read looks like a gap.
 		if !damaged || p.Off+p.Len != l.Index.Off {
 			x.tail(t, p)
 		}
@@ -242,7 +242,7 @@ func (a *Audit) Tail(ctx context.Context, i int, report func(Problem)) error {
 	return nil
 }
 
-// noIndex tells of a tar without an index. The newest most often was not closed.
+// noIndex reports a tar without an index. If it is the newest tar, usually it was not closed.
 func (x *unit) noIndex(t *teller, newest, written bool) {
 	if x.damage != nil {
 		t.about(UnknownFile, Error, x.Name, -1, "%v", x.damage)

@@ -62,7 +62,7 @@ type blob struct {
 	tarfile.Entry
 	number int32
 	known  bool // its generation
-	unseen bool // it was listed with metadata, and they are not its own
+	unseen bool // it was listed with metadata that do not match it
 }
 
 // Add adds an object's name, below the folder of the store, if the object belongs to an archive
@@ -101,7 +101,7 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 	case other:
 		a.sizes[base] = size
 	case size < 1 || size > tarfile.MaxSegment:
-		a.Ignored++ // as Oak's recovery does with those of no bytes
+		a.Ignored++ // as in Oak's recovery, if they are empty
 	default:
 		if l.segments++; l.segments > mostListed {
 			return true, fmt.Errorf("store of more than %d segments", mostListed)
@@ -111,7 +111,7 @@ func (l *Listing) Add(name string, size int64, headers map[string]string) (taken
 		if b.unseen = !b.known && headers != nil; b.unseen {
 			a.Unseen++
 		}
-		b.known = b.known || !id.IsData() // of others it is none
+		b.known = b.known || !id.IsData() // other segments have none
 		a.segments = append(a.segments, b)
 	}
 	return true, nil
@@ -169,7 +169,7 @@ func (l *Listing) Archive(name string) *Archive {
 	return l.archives[name]
 }
 
-// Any reports whether there is anything of such a store.
+// Any reports whether the listing has any part of such a store.
 func (l *Listing) Any() bool { return len(l.archives) > 0 || len(l.Parts) > 0 }
 
 // Entries returns the segments in the order in which they were written, with their places in the
@@ -248,9 +248,8 @@ func (a *Archive) SizeOf(end string) int64 {
 	return -1
 }
 
-// Complete finds out the generations of segments that were listed without metadata: by
-// the index of their archive, if it has one, and by their own headers. It reports which
-// archives it has changed.
+// Complete finds the generations of segments that were listed without metadata, in the index of
+// their archive, if it has one, and in their own headers. It returns which archives it has changed.
 func (l *Listing) Complete(ctx context.Context, st store.Store, dir string) (changed map[string]bool, err error) {
 	changed = map[string]bool{}
 	var lacking []*Archive

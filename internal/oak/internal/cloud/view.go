@@ -70,7 +70,7 @@ type made struct {
 	st   store.Store
 	name string
 	size int64
-	// plan returns the pieces that n bytes from off on are of, and others maybe.
+	// plan returns the pieces that contain n bytes from off on. It may return more pieces.
 	plan   func(off, n int64) []piece
 	closed bool
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Options of New. The zero value is for use.
+// Options of New. The zero value is valid.
 type Options struct {
-	Depth    int               // how deep a tree may be; 0 is 1000
+	Depth    int               // maximum depth of a tree; 0 is 1000
 	Progress func(nodes int64) // if not nil, is called as nodes are written
 	// Shared reports whether records of a segment are in the other store too, and are to be
 	// referred to there. If it is nil, none are.
 	Shared func(segment.ID) bool
 }
 
-// A Copier copies trees, on one goroutine. After an error it is of no more use.
+// A Copier copies trees, on one goroutine. It must not be used after an error.
 type Copier struct {
 	from     *segment.Reader
 	to       *segment.Builder
@@ -306,7 +306,7 @@ func (k *known) get(id segment.RecordID) (segment.RecordID, bool) {
 
 func (k *known) put(id, is segment.RecordID) {
 	if id.Number < 0 || id.Number >= mostNumber {
-		return // it is found again by reading it again
+		return // it is not remembered, so it is read again
 	}
 	number, ok := k.index[is.Segment]
 	if !ok {

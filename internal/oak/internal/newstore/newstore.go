@@ -15,11 +15,11 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Options of New. The zero value is for use.
+// Options of New. The zero value is valid.
 type Options struct {
-	MaxTar int64            // how long a tar gets; 0 is 256 MiB, as Oak has it
+	MaxTar int64            // size of a tar; 0 is 256 MiB, as in Oak
 	First  int              // number of the first tar, for a store that has some
-	Time   func() time.Time // of the headers; nil is when they are written
+	Time   func() time.Time // of the headers; nil means the time of writing
 }
 
 type Summary struct {

@@ -36,7 +36,7 @@ type Tree struct {
 	told uint64 // rows, so that the last of two can be known
 	key  []byte
 	head []byte // the beginning of what Read reads
-	err  error  // what is written is no tree any more
+	err  error  // after it, the written records are not a tree
 }
 
 // longestPath limits the names of a path, in the form that they have in a key.
@@ -64,7 +64,7 @@ const (
 )
 
 const (
-	rowHead    = iota // its number, the property's type and kind, what belongs to it
+	rowHead    = iota // its number, the property's type and kind, the data of the kind
 	rowElement        // followed by a number u64: a value of several
 )
 
@@ -76,8 +76,8 @@ const (
 	externalForm        // a name in a data store
 )
 
-// A Value is a value of a property, or what the value will be made of.
-type Value struct{ b []byte } // form, then what belongs to it
+// A Value is a value of a property, or the data for it.
+type Value struct{ b []byte } // form, then its data
 
 // External returns the value of a binary in a data store.
 func External(blobID string) Value { return Value{append([]byte{externalForm}, blobID...)} }
@@ -137,7 +137,8 @@ type Property struct {
 	Type segment.PropertyType
 }
 
-// Node tells of a node. Twice counts together; of a property, the last counts.
+// Node adds a node. Properties of several calls are combined; if a property occurs several times,
+// the last one counts.
 func (t *Tree) Node(ctx context.Context, path []string, properties []segment.NewProperty) error {
 	var texts []segment.NewProperty
 	room := mostTexts
@@ -315,8 +316,8 @@ func (t *Tree) Close(ctx context.Context) (root segment.RecordID, nodes int64, e
 	return root, w.nodes, errors.Join(err, t.rows.Close())
 }
 
-// SuperRoot writes the node above a root, as the journal names it, with no checkpoints.
-// Its child for them is there nevertheless: the reference finds a lost head by it.
+// SuperRoot writes the node above a root, as the journal names it, with no checkpoints. It still
+// has the child checkpoints, by which the reference finds a lost head.
 func SuperRoot(ctx context.Context, b *segment.Builder, root segment.RecordID) (segment.RecordID, error) {
 	checkpoints, err := b.Node(ctx, segment.NewNode{})
 	if err != nil {

@@ -42,15 +42,15 @@ const (
 	Here     ValueKind = iota + 1
 	External           // in a data store, under the name Content
 	Follows            // an Item of its own has it
-	Omitted            // nowhere: it was left out
-	Missing            // nowhere: it was lost
+	Omitted            // left out
+	Missing            // lost
 )
 
 // A Value is one of a property's values.
 type Value struct {
 	Kind    ValueKind
 	Content string
-	Length  int64 // of what is here, follows, or was left out
+	Length  int64 // of the content that is here, follows, or was left out
 	Lost    *Lost
 }
 
@@ -74,7 +74,7 @@ const (
 	LostItem                        // a node that is lost
 	ValuesItem                      // values of a property that follow
 	ContentItem                     // the content of a value that follows
-	ElementItem                     // the content of one of several values, of any node: no export has it
+	ElementItem                     // the content of one of several values of any node; not in exports
 )
 
 // An Item is a part of an export. A node is followed by its long arrays and contents, in order.
@@ -83,9 +83,9 @@ type Item struct {
 	Path       string // as it is written
 	Properties []Property
 	Lost       *Lost
-	Again      bool // the node occurs more than once, which no export has
+	Again      bool // the node occurs more than once; not in exports
 
-	Property string    // as it is written: that something is of
+	Property string    // as it is written, of a ValuesItem or a content
 	From     int       // number of the first of Values, or of the value that Content is of
 	Values   []Value   // of a ValuesItem
 	Length   int64     // of Content
@@ -101,7 +101,7 @@ type Decoder struct {
 	next    int64
 	path    string // of the last node
 	started bool
-	due     []due // what has to follow, the next last
+	due     []due // parts that must follow, the next one last
 	content *content
 	err     error
 }
@@ -112,7 +112,7 @@ type due struct {
 	property string
 	typ      segment.PropertyType
 	from     int
-	count    int // of an array, else 0
+	count    int // of an array, or 0
 	length   int64
 }
 

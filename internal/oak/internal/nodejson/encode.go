@@ -13,7 +13,7 @@ import (
 
 // Limits of what is in one line.
 const (
-	lineBytes   = 1 << 20   // where a line ends as soon as it can, by default
+	lineBytes   = 1 << 20   // by default, a line ends as soon as possible after this
 	inlineBytes = 64 << 10  // of a binary
 	pieceBytes  = 192 << 10 // of what follows; three bytes are four of base64
 	arrayValues = 10_000
@@ -22,7 +22,7 @@ const (
 // Lost describes what is lost because of damage.
 type Lost struct {
 	What    string
-	Segment string // empty if it is of none
+	Segment string // empty if the damage is in no segment
 	Tar     string // empty if none has the segment
 }
 
@@ -49,7 +49,7 @@ type Encoder struct {
 	path string
 	b    []byte // the line
 	text []byte // a value, or a piece of one, not to be changed
-	room []byte // for text that lies in no record
+	room []byte // for text that is not in a record
 	rest []rest // what follows the line
 	lost int64
 	err  error // the first; nothing is written after it

@@ -16,7 +16,7 @@ import (
 type parser struct {
 	b   []byte // UTF-8, with surrogates in pairs
 	at  int
-	err error // the first; what is read after it means nothing
+	err error // the first; later results are meaningless
 }
 
 // peek returns the next byte, or 0 if there is none.

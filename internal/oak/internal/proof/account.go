@@ -54,7 +54,7 @@ func (a *account) node(id segment.RecordID, path string) error {
 	switch {
 	case slices.Contains(a.above, id):
 		return fault(path, segment.Corrupt, "node: expected a new one, found an ancestor of itself")
-	case was == pending: // it was reached by another path before
+	case was == pending: // it was already reached by another path
 		own := a.owners[id]
 		for i := own.from; i < own.to; i++ {
 			a.losses[i].Others++
@@ -108,8 +108,7 @@ func (a *account) spoil(id segment.RecordID, l Loss, err error) error {
 	return nil
 }
 
-// below accounts for the children of a node, and reports whether something is lost of
-// them.
+// below accounts for the children of a node, and reports whether any of them are damaged.
 func (a *account) below(n segment.Node, path string) (lost bool, err error) {
 	if n.Template().Rule == segment.NoChild {
 		return false, nil

@@ -7,14 +7,14 @@ type state uint8
 
 const (
 	unknown state = iota
-	good          // all below it is whole
+	good          // everything below it is intact
 	bad           // something is lost: in it or below it
-	pending       // met in this walk
+	pending       // visited in this walk
 )
 
 const (
-	pageHead   = 128 // bytes that a page takes beside its bits
-	sparseSize = 64  // bytes that a record takes that is in no page
+	pageHead   = 128 // memory of a page in addition to its bits
+	sparseSize = 64  // memory of a record that is in no page
 )
 
 // marks has the states of records, by segment. When it is full, it forgets the segments that it
@@ -24,7 +24,7 @@ type marks struct {
 	pages       map[segment.ID]*page
 	oldest      []*page // first
 	last        *page
-	sparse      map[segment.RecordID]state // what no record table counts: numbers with gaps, segments that are lost
+	sparse      map[segment.RecordID]state // records without a page: numbers with gaps, lost segments
 	forgot      bool
 	changed     []*page // since settle
 }

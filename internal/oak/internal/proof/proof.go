@@ -62,7 +62,7 @@ func New(r *segment.Reader, o Options) *Prover {
 // A Result is the result of a proof.
 type Result struct {
 	Whole bool
-	Nodes int64 // that were read: not those known from before
+	Nodes int64 // that were read, without those known before
 	Lost  int64 // places that are damaged, if they were to be reported
 }
 
@@ -70,7 +70,7 @@ type Result struct {
 type Loss struct {
 	Path     string // of the node
 	Property string // of the node, or empty
-	Children bool   // it is children that are lost, which may have had any name
+	Children bool   // children with unknown names are lost
 	Err      *segment.Error
 	Others   int // how many other nodes and properties lead to the place
 }
@@ -116,10 +116,10 @@ func (p *Prover) Tree(ctx context.Context, id segment.RecordID, path string, rep
 	return res, nil
 }
 
-// mark sets the state of a record, which need not be one.
+// mark sets the state of a record, which may not exist.
 func (p *Prover) mark(m *marks, id segment.RecordID, s state) {
 	if m.page(id.Segment) == nil {
-		// Whoever marks a record has just read it, if it can be read.
+		// The caller has just read the record, if it can be read.
 		if seg, err := p.r.Segment(context.Background(), id.Segment); err == nil {
 			m.open(id.Segment, seg.RecordCount())
 		}

@@ -104,7 +104,7 @@ func (s *scan) own(n segment.Node) error {
 func (s *scan) visit(id segment.RecordID) error {
 	known := s.p.nodes.get(id)
 	if known != good && (known != unknown || s.p.nodes.forgot) && slices.Contains(s.above, id) {
-		s.damaged = true // it is its own descendant
+		s.damaged = true // the node is its own descendant
 		return nil
 	}
 	switch {

@@ -26,7 +26,7 @@ func ParseRevision(s string) (Revision, error) {
 
 type Entry struct {
 	Revision
-	Millis int64  // since 1970; -1 if the line does not say
+	Millis int64  // since 1970; -1 if the line does not record it
 	Offset int64  // of the line
 	Text   string // of the line, as far as 4096 bytes
 	Ended  bool   // the line has an end, as the last one has not that is just being written
@@ -84,7 +84,7 @@ func parseEntry(text string, off int64) (Entry, error) {
 	return e, nil
 }
 
-// NoHead is why there is no revision to begin with.
+// NoHead returns the error for a store without a revision to begin with.
 func NoHead(what string) *Error { return &Error{Object: Journal, Offset: -1, What: what} }
 
 // A Head is where reading a store begins.
@@ -94,9 +94,9 @@ type Head struct {
 	Bad     int // newer lines that could not be read
 }
 
-// FindHead returns the newest entry whose segment is there, as has says: Oak looks
-// for it in the indexes and reads nothing. An [*Error] means that there is none;
-// Oak, if it may write, then begins a new repository.
+// FindHead returns the newest entry whose segment exists according to has. Oak checks only the
+// indexes, and does not read the segment. An [*Error] means that there is no such entry; Oak then
+// begins a new repository if it may write.
 func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (bool, error)) (Head, error) {
 	var h Head
 	for e, err := range Entries(ctx, journal) {
@@ -127,8 +127,8 @@ type GC struct {
 	RepoSize   int64              // bytes, afterwards
 	Reclaimed  int64              // bytes
 	Millis     int64              // since 1970
-	Generation tarfile.Generation // never compacted, though what was written is
-	Nodes      int64              // that were compacted
+	Generation tarfile.Generation // never marked as compacted, though the written segments are
+	Nodes      int64              // number of compacted nodes
 	Root       Revision
 	HasRoot    bool  // Oak 1.6 did not always write it
 	Offset     int64 // of the line
@@ -194,7 +194,7 @@ func parseGC(text string, off int64) (GC, error) {
 		if g.Root, err = ParseRevision(fields[n-1]); err != nil {
 			return bad("field %d: %v", n, err)
 		}
-		g.HasRoot = g.Root != Revision{} // Oak's own word for none is all zeros
+		g.HasRoot = g.Root != Revision{} // for Oak, all zeros mean none
 	}
 	return g, nil
 }

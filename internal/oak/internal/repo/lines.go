@@ -15,7 +15,7 @@ const (
 
 type line struct {
 	off  int64
-	text []byte // as far as maxText, until the next one
+	text []byte // at most maxText bytes, valid until the next line
 	torn bool   // the file ends without an end of the line
 }
 

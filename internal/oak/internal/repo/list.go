@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Names of the files that there is one of.
+// Names of the files that occur once.
 const (
 	Journal  = "journal.log"
 	Manifest = "manifest"
@@ -39,8 +39,8 @@ type Tar struct {
 	Letter byte
 }
 
-// Letterless reports whether the name has no letter, which is treated as a. Oak's cleanup gives a
-// wrong name to what it keeps of such a tar, and loses it.
+// Letterless reports whether the name has no letter, which is treated as a. Oak's cleanup gives
+// such a tar a wrong name when it rewrites it, and loses its segments.
 func (t Tar) Letterless() bool { return t.Name[len(t.Name)-len("a.tar")] != t.Letter }
 
 // An IgnoredTar looks like a tar, but Oak ignores it.
@@ -51,10 +51,10 @@ type IgnoredTar struct {
 
 type Listing struct {
 	Dir     string
-	Tars    []Tar // newest number first; of one number, last letter first
+	Tars    []Tar // newest number first, then last letter first
 	Ignored []IgnoredTar
 	Backups []File // that recoveries left
-	Others  []File // that belong to no repository
+	Others  []File // that do not belong to a repository
 
 	// Files of which there may be one; nil means that it is missing.
 	Journal, Manifest, GCLog, Lock *File
@@ -284,8 +284,8 @@ func guess(ctx context.Context, st store.Store, dir string) (_ Listing, err erro
 	return g.l, nil
 }
 
-// Beside looks for what a guess has not looked for, in a store that cannot list. The known tars
-// and the journal may be read at the same time.
+// Beside requests the files that a guess has not requested yet, in a store that cannot list. The
+// known tars and the journal may be read at the same time.
 func (l *Listing) Beside(ctx context.Context, st store.Store) error {
 	g := guesser{ctx: ctx, st: st, l: Listing{Dir: l.Dir}}
 	defer g.l.Release()
@@ -309,8 +309,8 @@ type guesser struct {
 	seen int // how many of the tars have been searched for the newest revision
 }
 
-// try adds the files that exist. It reads the end of the journal and of tars, which is what is
-// needed next and shows their sizes, and keeps it.
+// try adds the files that exist. It reads and keeps the ends of the journal and of tars, which show
+// their sizes and are needed next.
 func (g *guesser) try(names ...string) (found []bool, err error) {
 	type wanted struct {
 		File

@@ -22,11 +22,11 @@ const NewManifest = "store.version=2\n"
 
 type Properties struct {
 	Version int  // 1 for Oak 1.6, 2 from Oak 1.8 on
-	Assumed bool // there was no number, for which Oak takes 2
+	Assumed bool // there was no number; Oak then assumes 2
 }
 
-// ReadManifest reads a manifest: properties as Java writes them. An [*Error] means that
-// Oak does not open the store for it; Properties then are what could be read.
+// ReadManifest reads a manifest: properties as Java writes them. An [*Error] means that Oak does
+// not open the store because of it; Properties then has the lines that could be read.
 func ReadManifest(ctx context.Context, manifest store.Object) (Properties, error) {
 	info, err := manifest.Info(ctx)
 	if err != nil {
@@ -75,8 +75,8 @@ func parseProperties(b []byte) (map[string]string, error) {
 	return all, nil
 }
 
-// logicalLine returns the first line with its continuation lines, and how long they
-// are; of comments and blank lines it returns nothing.
+// logicalLine returns the first line with its continuation lines, and their length. For comments
+// and blank lines the text is empty.
 func logicalLine(b []byte) (string, int) {
 	var s strings.Builder
 	for at, first := 0, true; ; first = false {

@@ -6,8 +6,8 @@
 // several letters. It makes a [Plan]: which segments the new tar will contain, and where their
 // bytes are. [Write] reads these and writes the tar.
 //
-// The newest letter with a sound index defines which segments belong to the tar. Other letters
-// are only used for copies of segments that are damaged there, and what a cleanup removed stays
+// The newest letter with a sound index defines which segments belong to the tar. Other letters are
+// only used for copies of segments that are damaged there, and segments that a cleanup removed stay
 // removed. If no letter has an index, all segments in any letter belong to the tar, in ascending
 // order of letters, as in Oak's recovery. If a segment has several copies, the one with the best
 // [Proof] is used.

@@ -40,7 +40,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 	if n < 1 || n > tarfile.MaxSegment {
 		j.wrong(tarfile.OutOfBounds, j.pos, int64(n), "index: %d bytes, expected 1 to %d", n, tarfile.MaxSegment)
 		lost.Len = 0
-		n = 0 // of the header alone
+		n = 0 // of the header only
 	}
 	b, ok, err := j.read(ctx, j.from, off, tarfile.BlockSize+padded(int32(n)))
 	if err != nil {
@@ -160,8 +160,9 @@ func (j *judge) parses(data []byte) bool {
 	return err == nil
 }
 
-// sane reports whether the records of a segment are where its table has them. Of damage in
-// many places one in some thousands looks as if it were one bit: then most often they are not.
+// sane reports whether the records of a segment match its record table. Once in some thousands of
+// cases, damage in many places looks like a single wrong bit. Usually the records then do not
+// match.
 func (j *judge) sane(data []byte) bool {
 	g, err := segment.Parse(j.id, data)
 	if err != nil {
@@ -200,7 +201,7 @@ type scanner struct {
 	from   int
 	last   int64 // where the latest problem was
 	effort int64
-	err    error // of the store, while a problem was looked at
+	err    error // of the store, while examining a problem
 }
 
 func (s *survey) scan(ctx context.Context, i int) error {
@@ -242,7 +243,7 @@ func (c *scanner) problem(p tarfile.Problem) {
 	case c.err != nil:
 	case !p.HasSegment:
 		if c.closed {
-			return // in this letter only copies are looked for
+			return // this letter is only searched for copies
 		}
 		if p.Class == tarfile.Gap {
 			c.plan.Counts.BlankBytes += p.Len
@@ -254,7 +255,7 @@ func (c *scanner) problem(p tarfile.Problem) {
 	default:
 		n := min(max(0, p.Len-tarfile.BlockSize), tarfile.MaxSegment)
 		if !c.closed {
-			c.plan.Counts.UnknownBytes += max(0, p.Len-tarfile.BlockSize-n) // more than one was lost
+			c.plan.Counts.UnknownBytes += max(0, p.Len-tarfile.BlockSize-n) // bytes of further lost segments
 		}
 		c.offer(Segment{ID: p.Segment, From: int32(c.from), Pos: p.Off + tarfile.BlockSize, Len: int32(n)})
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// A Source is a tar, or what is left of one. The caller owns the object, and must keep it open
-// while the plan is used.
+// A Source is a tar, which may be damaged. The caller owns the object, and must keep it open while
+// the plan is used.
 type Source struct {
 	Name   string
 	Object store.Object
@@ -33,13 +33,13 @@ type Copies func(ctx context.Context, id tarfile.ID) iter.Seq2[Place, error]
 type Proof uint8
 
 const (
-	Lost     Proof = iota // it was there; no copy of it is any good
-	Foreign               // it is what was written, but of an unknown version
-	Kept                  // it is damaged; Oak reads what is left of it, so it stays, with its header
-	Doubtful              // nothing shows whether id and bytes are right
-	Mended                // after one bit of it was turned it is what was written
-	Stray                 // it is what was written, but may belong to a tar that is stored in this one
-	Proven                // it is what was written, by its checksum
+	Lost     Proof = iota // it existed; no copy can be used
+	Foreign               // intact, but of an unknown version
+	Kept                  // damaged; Oak can read parts of it, so it is kept, with its header
+	Doubtful              // nothing proves that ID and bytes are correct
+	Mended                // intact after one bit was flipped
+	Stray                 // intact, but it may belong to a tar that is stored in this one
+	Proven                // intact, according to its checksum
 )
 
 // A Segment is a segment of the new tar, and where its bytes are now.
@@ -67,10 +67,10 @@ func padded(n int32) int64 {
 type Action uint8
 
 const (
-	Nothing Action = iota // one letter is sound as it is: Plan.Base
+	Nothing Action = iota // one letter is intact: Plan.Base
 	Tail                  // the segments of one letter are intact: it needs a new tail
 	Rewrite               // a new tar
-	Leave                 // there is nothing in the tar: the store is better off without it
+	Leave                 // the tar is empty: it should be removed
 )
 
 // A Plan describes a recovered tar. It takes some 100 bytes for each segment, and has no
@@ -124,7 +124,7 @@ func (p *Plan) Read(ctx context.Context, c Segment) ([]byte, error) {
 type Counts struct {
 	Bytes    int64 // of segments in the new tar
 	Proof    [Proven + 1]int
-	Replaced int // segments whose first copy was worse than the one that was taken
+	Replaced int // segments whose first copy was worse than the one used
 
 	LostBytes    int64 // of segments that are lost
 	UnknownBytes int64 // whose purpose is not known
@@ -146,12 +146,12 @@ type Kind uint8
 
 const (
 	Damage       Kind = iota + 1 // something is wrong in a file; losses are separate events
-	SegmentLost                  // there was a segment, but no good copy is left
-	LeftOut                      // a segment of an unknown version is not taken
-	StaysDamaged                 // a segment is damaged, and stays as it is
-	InDoubt                      // a segment is taken that nothing proves
-	BitTurned                    // a segment was put right
-	OtherCopy                    // a segment is taken from another file than the one it was damaged in
+	SegmentLost                  // a segment existed, but no good copy was found
+	LeftOut                      // a segment of an unknown version is left out
+	StaysDamaged                 // a segment is damaged, and is kept unchanged
+	InDoubt                      // a segment is used that nothing proves
+	BitTurned                    // a bit of a segment was corrected
+	OtherCopy                    // a segment is damaged in one file, and taken from another
 )
 
 // Words describes the plan in a few lines.

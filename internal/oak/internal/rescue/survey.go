@@ -31,12 +31,12 @@ func Survey(ctx context.Context, letters []Source, copies Copies, report func(Ev
 type survey struct {
 	plan   *Plan
 	report func(Event)
-	tars   []*tarfile.Tar // nil where the index is no good
+	tars   []*tarfile.Tar // nil if the index is not intact
 	sizes  []int64
 	buf    []byte
 
-	closed bool // what belongs to the tar is known: only copies are looked for
-	sound  bool // what the base has besides segments
+	closed bool // the tar's segments are known: only copies are searched
+	sound  bool // the base is intact except for its segments
 }
 
 func (s *survey) run(ctx context.Context) error {
@@ -158,7 +158,7 @@ func (s *survey) offer(c Segment) {
 	}
 }
 
-// elsewhere looks in tars of other numbers for segments that may be damaged.
+// elsewhere searches the tars of other numbers for copies of segments that may be damaged.
 func (s *survey) elsewhere(ctx context.Context) error {
 	p := s.plan
 	if p.copies == nil {

@@ -29,7 +29,7 @@ func Write(ctx context.Context, st store.Store, name string, p *Plan) error {
 	if p.Base >= 0 {
 		var err error
 		if base, err = tarfile.Open(ctx, p.Sources[p.Base].Object, p.Sources[p.Base].Name, tarfile.Options{}); err != nil {
-			return err // it was open before
+			return err // the caller could open it
 		}
 		if p.Counts.Proof[Kept] > 0 {
 			graph, err = base.Graph(ctx)
@@ -111,7 +111,7 @@ func (p *Plan) changed(c Segment) error {
 	return fmt.Errorf("%s at %d: segment %s: %w", p.Sources[c.From].Name, c.Pos, c.ID, store.ErrChanged)
 }
 
-// read reads a segment into *buf, with its header, and puts its bit right.
+// read reads a segment into *buf, with its header, and corrects its wrong bit, if it has one.
 func (p *Plan) read(ctx context.Context, c Segment, buf *[]byte) (data, header []byte, err error) {
 	n := tarfile.BlockSize + int(c.Len)
 	*buf = slices.Grow((*buf)[:0], n)[:n]
@@ -138,8 +138,8 @@ const (
 	maxNames = 128 << 20
 )
 
-// binaries finds out which binaries outside of the store segments refer to. One that
-// the tar does not tell of is lost with the next collection of garbage.
+// binaries finds the binaries outside of the store to which segments refer. The next garbage
+// collection deletes a binary that the tar does not list.
 type binaries struct {
 	plan   *Plan
 	base   *tarfile.Tar // or nil
@@ -148,7 +148,7 @@ type binaries struct {
 	room   int      // for names, in bytes
 	names  []string // of one segment
 
-	// old are the names that the base has. They are read when they are needed.
+	// old has the names in the base. They are read when they are needed.
 	old     map[tarfile.ID]tarfile.Texts
 	oldRead bool
 }

@@ -14,7 +14,7 @@ type Finished struct {
 	ID         ID
 	Data       []byte
 	Generation Generation
-	Refs       []ID     // what its records refer to, in the order of its table
+	Refs       []ID     // segments to which it refers, in the order of its table
 	BlobIDs    []string // of external values, in the order of writing
 }
 
@@ -44,15 +44,15 @@ type Builder struct {
 	buf     []byte // MaxSize; records grow from its end down
 	used    int    // of buf
 	id      ID
-	open    bool // there is a segment: id is set, record 0 is there
+	open    bool // a segment was begun: it has its id and record 0
 	rows    []byte
 	refs    []ID
 	refsAt  map[ID]int // in refs
 	blobIDs []string
 	made    int64 // data segments
-	err     error // the first of what was written; nothing is written after it
+	err     error // the first; nothing is written after it
 
-	known   written // what need not be written again
+	known   written // records that need not be written again
 	drafted draft
 	key     []byte
 }

@@ -9,35 +9,35 @@ import (
 type Code string
 
 const (
-	BadSize      Code = "segment-size"   // no multiple of 16
-	BadReserved  Code = "reserved-bytes" // set where nothing may be
-	SelfRef      Code = "self-reference" // the table of references has the own segment
+	BadSize      Code = "segment-size"   // not a multiple of 16
+	BadReserved  Code = "reserved-bytes" // not zero
+	SelfRef      Code = "self-reference" // the table of references has the segment itself
 	DuplicateRef Code = "duplicate-reference"
-	UnusedRef    Code = "unused-reference" // no record has it
-	OddRef       Code = "odd-reference"    // to what is neither data nor bulk
+	UnusedRef    Code = "unused-reference" // no record uses it
+	OddRef       Code = "odd-reference"    // neither to a data segment nor to a bulk segment
 	RowOrder     Code = "row-order"        // numbers of the record table do not ascend
-	RowGap       Code = "row-gap"          // numbers of the record table leave some out
+	RowGap       Code = "row-gap"          // numbers of the record table have gaps
 	RowOffset    Code = "row-offset"       // outside of the segment, or not aligned
-	GapBytes     Code = "gap-bytes"        // set between the record table and the records
-	Overlapping  Code = "record-overlap"   // a record reaches into the next
-	Hole         Code = "record-hole"      // bytes of no record between two
-	BadRecord    Code = "record"           // a record breaks the format
-	DanglingID   Code = "record-id"        // a record id leads to nothing, or to a record of another type
-	BadInfo      Code = "segment-info"     // record 0 does not say how the segment came to be
+	GapBytes     Code = "gap-bytes"        // not zero between the record table and the records
+	Overlapping  Code = "record-overlap"   // a record overlaps the next one
+	Hole         Code = "record-hole"      // unused bytes between two records
+	BadRecord    Code = "record"           // a record violates the format
+	DanglingID   Code = "record-id"        // a record id leads to no record, or to one of another type
+	BadInfo      Code = "segment-info"     // record 0 does not describe the segment's origin
 )
 
-// A Problem is something that an intact segment does not have.
+// A Problem is a fault of a segment.
 type Problem struct {
 	Code    Code
 	Segment ID
-	Record  int32 // -1 if it is not of one record
+	Record  int32 // -1 if it does not concern one record
 	Off     int64 // in the segment, -1 if it has no place
 	What    string
 }
 
-// Check looks at the whole segment, and at no other: its tables, and of each
-// record what can be known without others. Its time grows with the size of the
-// segment, whatever it contains.
+// Check checks the segment without reading others: its tables, and each record as far as possible
+// without other segments. Its time is proportional to the size of the segment, whatever its
+// contents.
 func (s *Segment) Check(report func(Problem)) {
 	if s.version == 0 {
 		return
@@ -149,7 +149,7 @@ func (c *checker) rows() {
 		}
 		c.places = append(c.places, place{int32(pos), row.Number, row.Type})
 	}
-	slices.Reverse(c.places) // as writers leave them, they are in order then
+	slices.Reverse(c.places) // then those of known writers are in order
 	if !slices.IsSortedFunc(c.places, byPlace) {
 		slices.Reverse(c.places)
 		slices.SortStableFunc(c.places, byPlace)
@@ -190,7 +190,7 @@ func (c *checker) record(i int) {
 	switch over := rec.pos + e.len - end; {
 	case over > 0:
 		c.report(Overlapping, p.number, int64(end), "%s: expected at most %d bytes, found %d", rec.typ, e.len-over, e.len)
-		return // its ids are others' bytes, and looking at them takes without end
+		return // its ids are bytes of other records, and checking them could take too long
 	case e.exact && -over >= alignment:
 		c.report(Hole, p.number, int64(rec.pos+e.len), "%s: expected the next record after %d bytes, found it after %d", rec.typ, e.len, e.len-over)
 	}
@@ -233,7 +233,7 @@ func (c *checker) slot(rec Record, s slot) {
 	if ref := rec.u16(s.off); ref > 0 {
 		c.used[ref-1] = true
 	}
-	// Without an order each number would have to be looked for.
+	// Without an order, each number would have to be searched for.
 	if id.Segment != c.s.id || c.s.order == scattered {
 		return
 	}

@@ -25,7 +25,7 @@ func (p Property) Same(q Property) bool {
 // A ChildChange is a name that refers to different children in two nodes.
 type ChildChange struct {
 	Name          string
-	Before, After RecordID // the zero id is none
+	Before, After RecordID // zero if there is none
 }
 
 // ChildChanges yields the names that refer to different records among the children of two nodes.
@@ -130,7 +130,7 @@ func (c *comparison) all(m mapRecord) iter.Seq2[Entry, error] {
 // parts are the contents of a branch, without its segment.
 type parts struct {
 	size, level int
-	ids         [1 << levelBits]RecordID // the zero id is none
+	ids         [1 << levelBits]RecordID // zero if there is none
 	err         error
 }
 
@@ -144,8 +144,8 @@ func (m mapRecord) parts() (p parts) {
 	return p
 }
 
-// bucket opens a bucket of a branch. Its entries are subtracted from what others may have,
-// because one bucket in place of many could make a small map look endless.
+// bucket opens a bucket of a branch. Its entries are subtracted from the number that others may
+// have. Otherwise the same bucket in many places could make a small map look endless.
 func (p *parts) bucket(ctx context.Context, r *Reader, index int) (mapRecord, error) {
 	m, err := r.bucket(ctx, p.ids[index], nil, p.level, p.size)
 	p.size -= m.size
@@ -162,7 +162,7 @@ func (c *comparison) branches(a, b parts) bool {
 		if a.ids[i] == b.ids[i] {
 			continue
 		}
-		var x, y mapRecord // an empty leaf where there is none
+		var x, y mapRecord // an empty leaf if there is none
 		var err error
 		if a.ids[i] != (RecordID{}) {
 			x, err = a.bucket(c.ctx, c.r, i)
@@ -240,7 +240,7 @@ func (c *comparison) pair(a mapRecord, i int, b mapRecord, k int) (same bool, be
 	return same, before, after, key, err
 }
 
-// A stream is one of two that are merged.
+// A stream is one of two merged streams.
 type stream struct {
 	next  func() (Entry, error, bool)
 	entry Entry

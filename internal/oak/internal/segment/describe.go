@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// A Description is a readable form of a whole record.
+// A Description is a readable form of a record.
 type Description struct {
 	ID       string  `json:"id"`
 	Type     string  `json:"type"`
 	Tar      string  `json:"tar"`      // set by the caller
 	Position int     `json:"position"` // in the segment
-	Size     int     `json:"size"`     // what the fields take, or the least that the record has
+	Size     int     `json:"size"`     // of the fields, or the minimum of the record
 	Fields   []Field `json:"fields"`
-	Problem  string  `json:"problem,omitempty"` // why there are not more fields
+	Problem  string  `json:"problem,omitempty"` // why fields are missing
 
 	end int // where the next record begins, or the segment ends
 }
@@ -27,13 +27,13 @@ type Field struct {
 	Position int    `json:"position"` // in the segment
 	Size     int    `json:"size"`
 	Value    string `json:"value,omitempty"`
-	Record   string `json:"record,omitempty"`  // that it refers to
-	Problem  string `json:"problem,omitempty"` // with it, or with what it refers to
+	Record   string `json:"record,omitempty"`  // to which it refers
+	Problem  string `json:"problem,omitempty"` // with it, or with the record to which it refers
 }
 
 const (
 	describedText  = 4096 // of a value's own content
-	describedBrief = 80   // of what is referred to
+	describedBrief = 80   // of a record to which a field refers
 )
 
 // Describe decodes a record by its type. Damage is described where it is. Only a missing record
@@ -178,7 +178,7 @@ func (d *Description) propertyTypes(rec Record) {
 	}
 }
 
-// describeSlot describes what a record ID refers to.
+// describeSlot describes the record to which a record ID refers.
 func (r *Reader) describeSlot(ctx context.Context, rec Record, s slot, f *Field) error {
 	id, err := rec.id(s.off)
 	if err != nil {

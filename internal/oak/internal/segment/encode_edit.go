@@ -6,11 +6,12 @@ import (
 	"slices"
 )
 
-// An Edit changes an existing node. What it does not name keeps its records, which are not read.
+// An Edit changes an existing node. Everything that it does not name keeps its records, which are
+// not read.
 type Edit struct {
-	Children   []Child       // in the place of those of their names, or new; the zero id takes one away
+	Children   []Child       // replaced or new; the zero id removes a child
 	Properties []NewProperty // as above
-	Without    []string      // properties that are taken away
+	Without    []string      // names of properties to remove
 	// Readable leaves out the children that cannot be read.
 	Readable bool
 }
@@ -91,7 +92,7 @@ func (b *Builder) edited(ctx context.Context, n Node, e Edit) (WrittenChildren, 
 		return b.Children(ctx, inMapOrder(all))
 	case len(e.Children) == 0:
 		id, err := n.rec.id(nodeChildAt)
-		return WrittenChildren{n: 2, id: id}, err // how many is in the map, which stays
+		return WrittenChildren{n: 2, id: id}, err // the number is in the map, which stays unchanged
 	}
 	m, err := n.childMap(ctx)
 	if err != nil {

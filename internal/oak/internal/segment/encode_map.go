@@ -19,7 +19,7 @@ type Child struct {
 type hashedChild struct {
 	Child
 	hash uint32
-	key  RecordID // where the name is stored; zero if it is to be written
+	key  RecordID // where the name is stored; zero if it must be written
 }
 
 func hashed(c Child) hashedChild {
@@ -144,7 +144,7 @@ func inMapOrder(children []Child) iter.Seq2[Child, error] {
 type mapWriter struct {
 	b     *Builder
 	next  func() (Child, error, bool)
-	done  bool // there is no more, or an error
+	done  bool // no more children, or an error
 	n     int  // read
 	last  hashedChild
 	ahead []hashedChild // read, and not yet in a leaf
@@ -166,7 +166,7 @@ func (w *mapWriter) look(n int) {
 			err = w.follows(h)
 		}
 		if err != nil {
-			w.b.err = err // it may be about the one that the builder has had, and say more
+			w.b.err = err // it may describe the builder's earlier error in more detail
 		}
 		if w.done = !ok || err != nil; w.done {
 			return

@@ -30,7 +30,7 @@ type NewNode struct {
 	Properties []NewProperty
 	Children   []Child
 	Written    WrittenChildren // in place of Children
-	Stable     RecordID        // what the node was before; zero if it is new
+	Stable     RecordID        // the previous node; zero if it is new
 }
 
 // Node writes a node with its properties, its map of children and its template.

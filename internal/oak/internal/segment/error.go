@@ -12,7 +12,7 @@ type Class uint8
 const (
 	Missing Class = iota + 1 // a segment, or a record, that is referred to and not there
 	Corrupt                  // bytes that break the format
-	Limit                    // more than may be trusted or kept in memory
+	Limit                    // too large for untrusted data, or for memory
 	Altered                  // bytes that are not those that were written
 )
 
@@ -30,7 +30,7 @@ func Word[T ~uint8](of string, v T, names ...string) string {
 type Error struct {
 	Class   Class
 	Segment ID
-	Record  int32 // -1 if it is not of one record
+	Record  int32 // -1 if it does not concern one record
 	Off     int64 // in the segment, -1 if it has no place
 	What    string
 	Err     error // cause, if any

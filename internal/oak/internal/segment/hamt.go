@@ -12,7 +12,7 @@ import (
 const (
 	mapSizeBits = 29 // of a head; the level is above them
 	mapSizeMask = 1<<mapSizeBits - 1
-	leafLevel   = 7  // where there are no bits left to part names by
+	leafLevel   = 7  // at this level, no bits of the hash are left
 	leafMax     = 32 // entries of a leaf above that level
 	levelBits   = 5
 	diffHead    = 1<<32 - 1
@@ -21,7 +21,7 @@ const (
 	diffLen     = 26 // head 4, hash 4, key, value, base
 	pairLen     = 2 * recordIDLen
 
-	// Writers make a diff on a diff one diff, or a new map. Deeper is no map.
+	// Writers merge a diff on a diff into one diff, or write a new map. Deeper diffs are damage.
 	maxDiffs = 16
 	// Names are at most a few hundred bytes in practice.
 	maxName = 1 << 20
@@ -52,7 +52,7 @@ type Entry struct {
 type mapRecord struct {
 	Record
 	size, level int
-	bitmap      uint32 // of a branch, else 0
+	bitmap      uint32 // of a branch, or 0
 }
 
 func (m mapRecord) branch() bool { return m.size > leafMax && m.level < leafLevel }
@@ -227,7 +227,7 @@ type Place struct {
 type placeInBranch struct {
 	bucket  int
 	left    int  // entries that this and the other buckets may have
-	counted bool // and must have
+	counted bool // the number is exact
 }
 
 // A walk iterates over a map. It keeps only its position.
@@ -242,7 +242,7 @@ type walk struct {
 
 	at     *Place
 	from   Place
-	goesOn bool // it has yet to come to from
+	goesOn bool // it has not reached from yet
 }
 
 // A step is the bucket taken at a level.

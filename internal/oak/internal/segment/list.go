@@ -14,10 +14,10 @@ const (
 
 // A List is a sequence of record IDs. It has no record of its own: an empty list has none, a list
 // of one element is that element, and others are buckets of at most 255 IDs, up to three levels
-// deep. Its length is only recorded in what refers to it.
+// deep. Only the records that refer to it contain its length.
 type List struct {
 	r    *Reader
-	near *Segment // of what refers to the list
+	near *Segment // of the record that refers to the list
 	id   RecordID
 	n    int
 }
@@ -77,7 +77,7 @@ func (l List) descend(ctx context.Context, i int) (id RecordID, b bucket, first 
 type cursor struct {
 	List
 	b     bucket
-	first int // element of it
+	first int // its first element
 }
 
 func (c *cursor) at(ctx context.Context, i int) (id RecordID, err error) {

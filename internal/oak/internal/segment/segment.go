@@ -88,7 +88,7 @@ type order uint8
 const (
 	dense     order = iota // row i has number i
 	ascending              // with gaps
-	scattered              // as no writer leaves them
+	scattered              // as no writer writes them
 )
 
 // A Segment is the bytes of a segment, and its decoded header. It never changes.
@@ -115,7 +115,7 @@ func Parse(id ID, b []byte) (*Segment, error) {
 	return s, nil
 }
 
-// header reads the header from s.b, which has all of it that the segment has.
+// header reads the header from s.b, which contains it as far as the segment does.
 func (s *Segment) header() error {
 	b := s.b
 	switch {
@@ -192,7 +192,7 @@ func ParseHead(b []byte) (h Head, ok bool) {
 	return Head{g, IDs(b[headerLen:][:refLen*refs])}, true
 }
 
-// rows finds out the order of the record table.
+// rows determines the order of the record table.
 func (s *Segment) rows() {
 	last := int64(-1)
 	for i := range s.records {
@@ -214,7 +214,7 @@ func (s *Segment) errorf(c Class, record int32, off int64, format string, a ...a
 
 func (s *Segment) ID() ID           { return s.id }
 func (s *Segment) Size() int        { return s.size }
-func (s *Segment) Bytes() []byte    { return s.b }       // of the whole, not to be changed, unless it is sparse
+func (s *Segment) Bytes() []byte    { return s.b }       // of the complete segment, unless it is sparse; read-only
 func (s *Segment) Version() int     { return s.version } // 12 or 13, or 0 if there are no records
 func (s *Segment) RefCount() int    { return s.refs }
 func (s *Segment) RecordCount() int { return s.records } // rows of the record table
@@ -302,8 +302,8 @@ func (r Record) ID() RecordID { return RecordID{r.seg.id, r.num} }
 func (r Record) Type() Type   { return r.typ } // by the record table
 func (r Record) Pos() int     { return r.pos } // in the segment
 
-// Record finds a record by its number. In a segment without a record table that
-// is any place, of type Block.
+// Record finds a record by its number. In a segment without a record table, any position is a
+// record of type Block.
 func (s *Segment) Record(n int32) (Record, error) {
 	if s.version == 0 {
 		pos, err := bulkPos(RecordID{s.id, n}, s.size)

@@ -74,7 +74,7 @@ var (
 // An extent is what a record contains about itself, without reading others.
 type extent struct {
 	len   int
-	exact bool // else it is at least len
+	exact bool // otherwise the length is at least len
 	slots []slot
 }
 
@@ -99,7 +99,7 @@ type measure struct {
 	loose bool // it may be longer than that
 }
 
-// measures says for each type how.
+// measures has a method for each type.
 var measures = [types]func(*measure) error{
 	Leaf: (*measure).ofMap, Branch: (*measure).ofMap, Bucket: (*measure).ofBucket, ListRecord: (*measure).ofList,
 	ValueRecord: (*measure).ofValue, BlobID: (*measure).ofValue, TemplateRecord: (*measure).ofTemplate, NodeRecord: (*measure).ofNode,
@@ -143,7 +143,7 @@ func (x *measure) ofMap() error {
 		return nil
 	}
 	if x.len = leafHead + (4+pairLen)*m.size; x.len > x.room {
-		x.loose = true // it overlaps what is next; its ids may be anything
+		x.loose = true // it overlaps the next record; its ids may be invalid
 		return nil
 	}
 	for i := range m.size {
@@ -224,7 +224,7 @@ func (x *measure) ofNode() error {
 	if err := x.need(0, nodeChildAt, "node"); err != nil {
 		return err
 	}
-	x.len, x.exact = nodeChildAt, false // the template has which of the last two IDs there are
+	x.len, x.exact = nodeChildAt, false // the template determines which of the last two IDs exist
 	x.one(0, stableRole, anyStable)
 	x.one(nodeTemplateAt, templateRole, anyTemplate)
 	return nil

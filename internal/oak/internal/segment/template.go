@@ -30,7 +30,7 @@ var propertyTypeNames = [...]string{"?", "String", "Binary", "Long", "Double", "
 
 func (t PropertyType) String() string { return Word("PropertyType", t, propertyTypeNames[:]...) }
 
-// The names of what templates have instead of properties.
+// Names of properties that are special fields of a template.
 const (
 	primaryType = "jcr:primaryType"
 	mixinTypes  = "jcr:mixinTypes"
@@ -66,7 +66,7 @@ type Template struct {
 	Mixins    []NamedRecord
 	HasMixins bool // jcr:mixinTypes, which may be empty
 	Rule      ChildRule
-	Child     string // the name, if there is one child
+	Child     string // the name of the only child, if there is one
 	// Properties is in the reference's order: by Java hash of the name, name, type.
 	Properties []PropertyName
 

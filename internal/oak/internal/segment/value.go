@@ -179,10 +179,10 @@ func (v Value) longPieces(ctx context.Context, off, n int64, yield func(Piece, e
 		return
 	}
 	where := locator{r: v.r, near: v.rec.seg}
-	var held Piece // not given yet, for it may grow
+	var held Piece // not yielded yet, because it may grow
 	at := off - off%BlockSize
 	for id, err := range blocks.Range(ctx, int(at/BlockSize), int((off+n+BlockSize-1)/BlockSize)) {
-		whole := int(min(BlockSize, v.h.n-at)) // what is stored
+		whole := int(min(BlockSize, v.h.n-at)) // stored bytes of the block
 		from, to := max(at, off), min(at+int64(whole), off+n)
 		p := Piece{Len: int(to - from)}
 		if err == nil {
@@ -292,7 +292,7 @@ func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, err
 	return near.Slice(p.Off, p.Len)
 }
 
-// Text returns the whole content, which may have at most limit bytes.
+// Text returns the content, which may have at most limit bytes.
 func (v Value) Text(ctx context.Context, limit int) (string, error) {
 	if v.h.n > int64(limit) {
 		return "", v.rec.errorf(Limit, 0, "value: expected at most %d bytes, found %d", limit, v.h.n)
@@ -304,7 +304,7 @@ func (v Value) Text(ctx context.Context, limit int) (string, error) {
 	return string(b), err
 }
 
-// whole reads the content. Its memory grows with what is found, not with the recorded length.
+// whole reads the content. Its memory grows with the bytes found, not with the recorded length.
 func (v Value) whole(ctx context.Context) (b []byte, err error) {
 	err = v.each(ctx, 0, v.h.n, func(part []byte) { b = append(b, part...) })
 	return b, err

@@ -99,7 +99,8 @@ type marker struct {
 	buf   []byte
 }
 
-// data marks garbage data segments, from the last to the first, and what the others refer to.
+// data marks garbage data segments, from the last to the first, and the segments to which the
+// others refer.
 func (m *marker) data(ctx context.Context, t *TarPlan) error {
 	graph, err := t.Tar.Graph(ctx)
 	if t.GraphDamage, err = damage(err); err != nil {
@@ -188,7 +189,7 @@ func (t *TarPlan) decide(o Options) {
 			fit = false
 		}
 	}
-	letter := byte('z') // the last that is taken
+	letter := byte('z') // the last one in use
 	for ; letter > t.Letter; letter-- {
 		if o.Taken != nil && o.Taken(tarfile.Name(t.Number, letter)) {
 			break

@@ -15,7 +15,7 @@ type Tar struct {
 	Name   string // without folder
 	Number int
 	Letter byte         // 'a' also if the name has none
-	Object store.Object // what the tar was opened from
+	Object store.Object // the object of the tar
 	*tarfile.Tar
 }
 
@@ -33,17 +33,18 @@ const (
 	Tail
 )
 
-// Options are options of [Mark]. The zero value is what Oak does offline, except for the root.
+// Options are options of [Mark]. With the zero value, Mark works like Oak's offline cleanup, except
+// for the root.
 type Options struct {
 	Kind   Kind
-	Retain int // generations; 0 is 1, as Oak has it offline; it is 2 online
+	Retain int // generations; 0 is 1, as in Oak's offline cleanup; online it is 2
 
 	// Root is the segment of the newest root that is known to be intact. It is the head's, unless
 	// a compaction has just been done. Compacted segments after it are garbage. Without Root,
 	// none is garbage for that reason.
 	Root *tarfile.ID
 	// Keep reports whether a segment is to be kept although it is garbage. If it is nil, none is.
-	// What only such a segment refers to is garbage nevertheless.
+	// Segments to which only such a segment refers are still garbage.
 	Keep func(tarfile.ID) bool
 	// Taken reports whether a file of that name exists. If it is nil, there are only the tars. A
 	// rewritten tar gets a letter after all others of its number.
@@ -55,12 +56,12 @@ type Options struct {
 type Action uint8
 
 const (
-	Keep           Action = iota + 1 // there is nothing to remove
-	KeepGarbage                      // it is too little: a quarter of the tar, or less
+	Keep           Action = iota + 1 // it has no garbage
+	KeepGarbage                      // it has too little garbage: at most a quarter of the tar
 	KeepLastLetter                   // no letter is left
 	KeepDamaged                      // by its index it has segments that cannot be copied
-	Rewrite                          // under the next letter, without what is garbage
-	Drop                             // there is nothing to keep
+	Rewrite                          // under the next letter, without the garbage
+	Drop                             // it has only garbage
 )
 
 func (a Action) String() string {
@@ -70,13 +71,13 @@ func (a Action) String() string {
 // A Plan describes the garbage in a store, and what is done with its tars.
 type Plan struct {
 	Head Head
-	Tars []TarPlan // as they were given: the newest first
+	Tars []TarPlan // in the given order: the newest first
 
 	report func(tar string, p tarfile.Problem)
 }
 
-// A TarPlan is what is done with one tar. Sizes are those of segments with their headers and
-// zeros: Before is the size of all, After the size of those that are not garbage.
+// A TarPlan is the plan for one tar. Sizes are those of segments with their headers and zeros:
+// Before is the size of all, After the size of those that are not garbage.
 type TarPlan struct {
 	Tar
 	Action           Action
@@ -84,8 +85,8 @@ type TarPlan struct {
 	Entries, Garbage int
 	Before, After    int64
 
-	// Why there is no graph, or there are no binary references, that Oak would take;
-	// nil if they are intact. A Rewrite makes new ones.
+	// Why Oak would not accept the graph or the binary references; nil if they are intact. A
+	// Rewrite writes new ones.
 	GraphDamage, BinariesDamage *tarfile.Error
 
 	garbage bitmap
@@ -123,7 +124,7 @@ func (b bitmap) unset(i int)    { b[i/64] &^= 1 << (i % 64) }
 // the last line's root needs no other line.
 func (p *Plan) Log(old []byte, head repo.GC) (log []byte, gone int) {
 	head.Generation.Gen, head.Generation.Full = p.Head.Gen, p.Head.Full
-	var last repo.GC // as Oak has it: without one it is generation 0, which is not compacted
+	var last repo.GC // as in Oak: without a line, generation 0, not compacted
 	for line := range bytes.Lines(old) {
 		text := strings.TrimRight(string(line), "\r\n")
 		l, err := repo.ParseGC(text)

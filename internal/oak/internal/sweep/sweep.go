@@ -67,9 +67,9 @@ type writer struct {
 	t   *TarPlan
 	out store.Writer
 
-	graph    *tarfile.Graph                 // nil if it is to be read from the segments
-	refs     int64                          // bytes of what was read so
-	binaries map[tarfile.ID][]tarfile.Texts // as the tar has them; nil if they are to be read from the segments
+	graph    *tarfile.Graph                 // nil if it must be read from the segments
+	refs     int64                          // size of the references read from segments
+	binaries map[tarfile.ID][]tarfile.Texts // as in the tar; nil if they must be read from the segments
 	blobs    *blobReader
 
 	run      tarfile.Span // of the old tar, to be copied
@@ -252,7 +252,7 @@ func (w *writer) proof(ctx context.Context, st store.Store, name string) error {
 
 const (
 	maxBlobID = 1 << 20   // bytes of a binary's id; Oak's are below a hundred
-	maxPart   = 256 << 20 // of a graph or binary references: what tarfile reads of them
+	maxPart   = 256 << 20 // of a graph or binary references: the limit of tarfile
 )
 
 // A blobReader finds the ids of binaries in the records of segments.

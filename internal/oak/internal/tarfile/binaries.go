@@ -12,7 +12,7 @@ import (
 const (
 	generationV1   = 8  // of a generation without segments: generation i32, count i32
 	generationV2   = 13 // and full generation i32, compacted u8
-	minBinaryStep  = 22 // what Oak asks of each generation, besides the footer
+	minBinaryStep  = 22 // Oak's minimum for each generation, besides the footer
 	segmentRefsLen = 20 // of a segment without references: id, count i32
 )
 
@@ -149,7 +149,7 @@ type binariesBuilder struct {
 type segmentRefs struct {
 	id   ID
 	gen  Generation
-	refs string // as they stand in a file, in order, none twice
+	refs string // as stored in a file, in order, without duplicates
 	n    int
 }
 

@@ -59,9 +59,8 @@ const crcDigits = 8
 // Whole returns where an entry is: its header, the segment, and the zeros after it.
 func (e Entry) Whole() Span { return Span{e.Pos - BlockSize, e.end() - e.Pos + BlockSize} }
 
-// CheckBytes reports what is wrong with entry i, whose bytes are b, first of all a wrong
-// checksum. It returns whether the segment matches its header. It allocates nothing for an intact
-// entry.
+// CheckBytes reports the problems of entry i, whose bytes are b, beginning with a wrong checksum.
+// It returns whether the segment matches its header. It allocates nothing for an intact entry.
 func (t *Tar) CheckBytes(i int, b []byte, report func(Problem)) (sound bool) {
 	e := t.index.At(i)
 	header, data, rest := b[:BlockSize], b[BlockSize:][:e.Len], b[BlockSize+e.Len:]
@@ -179,7 +178,7 @@ func (t *Tar) checkHead(e Entry, data []byte, report func(Problem)) {
 		return
 	}
 	g := h.Generation
-	if t.index.step == entryV1 { // which has no more of it
+	if t.index.step == entryV1 { // which does not contain more
 		g = Generation{Gen: g.Gen, Full: g.Gen, Compacted: true}
 	}
 	if g != e.Generation {

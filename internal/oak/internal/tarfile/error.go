@@ -21,8 +21,8 @@ const (
 	Truncated                    // the file ends too early
 	OutOfBounds                  // a place that is not in the file, or not for segments
 	Overlap                      // two entries at one place
-	Gap                          // bytes that belong to nothing
-	Limit                        // more than may be trusted or kept in memory
+	Gap                          // bytes that belong to no entry
+	Limit                        // too large for untrusted data, or for memory
 )
 
 // An Error reports where a tar violates the format, and how. Errors of the store are
@@ -48,7 +48,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // A Problem is something that a check or a scan found.
 type Problem struct {
 	Class      Class
-	Off, Len   int64 // what is concerned; Len is 0 if that is not known
+	Off, Len   int64 // the place of the problem; Len is 0 if it is not known
 	Segment    ID
 	HasSegment bool
 	What       string
@@ -58,19 +58,19 @@ type Problem struct {
 type Reason uint8
 
 const (
-	LengthNotBlocks     Reason = iota + 1 // the file is no whole number of blocks
+	LengthNotBlocks     Reason = iota + 1 // the file's length is not a multiple of the block size
 	TooShort                              // for any tar with an index
 	TooLong                               // for Oak, whose positions have 31 bits
-	UnknownMagic                          // most often a tar that was not closed
-	NoEntries                             // or less than none
-	SizeTooSmall                          // for so many entries
-	SizeNotBlocks                         // the index is no whole number of blocks
-	CountTooLarge                         // there is no room for so many segments in the file
+	UnknownMagic                          // usually a tar that was not closed
+	NoEntries                             // or a negative number
+	SizeTooSmall                          // for the number of entries
+	SizeNotBlocks                         // the index's size is not a multiple of the block size
+	CountTooLarge                         // the file is too short for this many segments
 	WrongChecksum                         // of the entries
 	WrongOrder                            // of ids, or one twice
 	NegativePosition                      // of an entry
 	PositionNotAtABlock                   // of an entry
-	NoLength                              // of an entry, or less than none
+	NoLength                              // an entry has no length, or a negative one
 )
 
 // NoIndex means that a tar has no index that Oak would accept, as when its writer was killed.

@@ -10,15 +10,15 @@ import (
 
 const (
 	nodeLen      = 20 // of a list without targets: key, count i32
-	minGraphStep = 34 // what Oak asks of each list, and 4 in all
+	minGraphStep = 34 // Oak's minimum for each list, and 4 in all
 )
 
 // A Graph lists which segments the data segments of a tar refer to. It holds the
 // bytes of the file, and four more for each list.
 type Graph struct {
 	b     []byte
-	lists []uint32 // where lists begin, by key; of two with one key the last
-	twice int      // lists that are not there for that reason
+	lists []uint32 // where lists begin, by key; of two with the same key, the last
+	twice int      // lists that were omitted as duplicates
 }
 
 // checkGraph returns why a footer is not that of a graph that ends at end; the graph
@@ -86,7 +86,7 @@ func (g *Graph) at(i int) (ID, IDs) {
 	return ID(b), IDs(b[nodeLen : nodeLen+n : nodeLen+n])
 }
 
-// Targets returns what a segment refers to. ok is false if it has no list.
+// Targets returns the segments to which a segment refers. ok is false if it has no list.
 func (g *Graph) Targets(id ID) (targets IDs, ok bool) {
 	i, ok := slices.BinarySearchFunc(g.lists, id, func(at uint32, id ID) int { return compareIDs(g.b[at:], id[:]) })
 	if !ok {

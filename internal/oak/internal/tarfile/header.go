@@ -23,7 +23,7 @@ const (
 	mtimeAt     = 136
 	checksumAt  = 148
 	typeAt      = 156
-	headerLen   = 157 // what follows is zero
+	headerLen   = 157 // zeros follow
 	sizeDigits  = 11
 	maxOctal    = 1<<33 - 1 // what 11 digits hold
 	checkDigits = 6
@@ -34,7 +34,7 @@ func pad[T int | int64](n T) T { return -n & (BlockSize - 1) }
 
 // A Header is a parsed header block of an entry.
 type Header struct {
-	Name       string // up to the first NUL; there may be anything in it
+	Name       string // up to the first NUL; it may contain any bytes
 	Size       int64
 	ModTime    time.Time
 	ChecksumOK bool
@@ -70,7 +70,7 @@ func headerTime(b []byte) time.Time {
 	return time.Unix(n, 0)
 }
 
-// headerSum adds the bytes of a header, its checksum taken for blanks.
+// headerSum adds the bytes of a header, with blanks instead of its checksum.
 func headerSum(b []byte) (sum int64) {
 	for _, c := range b[:checksumAt] {
 		sum += int64(c)

@@ -16,7 +16,7 @@ const (
 
 	minLen = 6 * BlockSize // of a tar: a segment, an index, two blocks of zeros
 	maxLen = math.MaxInt32 // of a tar that Oak reads
-	room   = 2 * BlockSize // that a segment takes at least
+	room   = 2 * BlockSize // minimum size of a segment with its header
 )
 
 // An Index records where the segments of a tar are. It keeps the bytes of the file, 33 for each
@@ -41,7 +41,7 @@ type Entry struct {
 	ID         ID
 	Pos        int64 // of the segment itself; its header is a block before
 	Len        int
-	Generation Generation // of bulk segments none, or compacted in a tar before Oak 1.8
+	Generation Generation // zero for bulk segments; compacted in a tar before Oak 1.8
 }
 
 // end returns where the next entry can begin.
@@ -73,8 +73,8 @@ func (x *Index) At(i int) Entry {
 	return e
 }
 
-// parseGeneration reads a generation: before Oak 1.8 it was a number, now full generation
-// i32 and compacted u8 follow.
+// parseGeneration reads a generation. Before Oak 1.8 it was only a number; now the full generation
+// (i32) and compacted (u8) follow.
 func parseGeneration(b []byte, v1 bool) Generation {
 	gen := int32At(b)
 	if v1 {
@@ -171,7 +171,7 @@ func locateIndex(tail []byte, length int64) (indexPlace, *NoIndex) {
 	switch {
 	case f.count < 1:
 		return none(NoEntries, end-12, "index: %d entries, expected at least 1", f.count)
-	case int64(f.size) < int64(f.count)*entryV1+footerLen: // for both versions, as Oak has it
+	case int64(f.size) < int64(f.count)*entryV1+footerLen: // for both versions, as in Oak
 		return none(SizeTooSmall, end-8, "index: %d bytes, expected at least %d for %d entries", f.size, int64(f.count)*entryV1+footerLen, f.count)
 	case f.size%BlockSize != 0:
 		return none(SizeNotBlocks, end-8, "index: %d bytes, expected a multiple of %d", f.size, BlockSize)

@@ -96,7 +96,7 @@ func fit(data []byte, crc uint32, step int) (n int, ok bool) {
 	return 0, false
 }
 
-// mended is what could be recovered from a damaged header.
+// mended has the fields recovered from a damaged header.
 type mended struct {
 	name   EntryName
 	size   int64
@@ -188,8 +188,8 @@ func (m *mended) proves(size int) bool {
 	return m.stored == headerSum(h)
 }
 
-// corrects reports whether crc, in the place of the name's, is one digit away from it
-// and makes the header's checksum right.
+// corrects reports whether crc differs from the checksum in the name in one digit, and makes the
+// header's checksum correct if it replaces it.
 func (m *mended) corrects(crc uint32) bool {
 	differ := m.name.CRC ^ crc
 	digit := uint32(0xf) << (bits.TrailingZeros32(differ) &^ 3) // the lowest that differs

@@ -91,7 +91,7 @@ type (
 
 const idText = 36
 
-// dashes is where a UUID has its dashes.
+// dashes are the positions of the dashes in a UUID.
 var dashes = [...]int{8, 13, 18, 23}
 
 // compareIDs compares IDs in the form that they have in files.

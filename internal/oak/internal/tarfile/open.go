@@ -9,14 +9,14 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// Options of [Open]. The zero value is for use.
+// Options of [Open]. The zero value is valid.
 type Options struct {
-	Tail    int   // how much of the end to read at first; 0 is 64 KiB
-	MaxPart int64 // what graph and binary references may be long; 0 is 256 MiB
+	Tail    int   // how many bytes at the end to read first; 0 is 64 KiB
+	MaxPart int64 // maximum size of graph and binary references; 0 is 256 MiB
 
-	// Blobs means that the tar is a view of an archive that keeps each segment by itself:
-	// headers are made, and say nothing of segments, and nothing is read with a
-	// part that lies before it.
+	// Blobs means that the tar is a view of an archive that stores each segment as a separate blob.
+	// Its headers are generated and prove nothing about segments, and the bytes before a part are
+	// not read with it.
 	Blobs bool
 }
 
@@ -224,7 +224,7 @@ func (w *window) graph(ctx context.Context) (*Graph, part, error) {
 func (w *window) binaries(ctx context.Context) (*BinaryRefs, part, error) {
 	end := w.t.place.header
 	g, err := w.locate(ctx, end, func(f footer, end int64) *Error {
-		f.count = 0 // all that matters is where the graph begins
+		f.count = 0 // only the beginning of the graph matters
 		return checkGraph(f, end)
 	})
 	switch {
@@ -242,16 +242,16 @@ func (t *Tar) Graph(ctx context.Context) (*Graph, error) {
 	return g, err
 }
 
-// Binaries reads the binary references. An [*Error] means that there are none: Oak
-// then goes as if the segments had none, and loses their binaries in the collection
-// of garbage. Behind a damaged graph Oak does not find any; this does if the size
-// of the graph is right.
+// Binaries reads the binary references. An [*Error] means that they cannot be read: Oak then
+// assumes that the segments refer to no binaries, and its garbage collection deletes these. If the
+// graph is damaged, Oak does not find the references; Binaries does if the size of the graph is
+// correct.
 func (t *Tar) Binaries(ctx context.Context) (*BinaryRefs, error) {
 	r, _, err := (&window{t: t}).binaries(ctx)
 	return r, err
 }
 
-// Raw returns references to binaries and graph with their footers, as they stand in the tar. An
+// Raw returns references to binaries and graph with their footers, as stored in the tar. An
 // [*Error] means that either is damaged.
 func (t *Tar) Raw(ctx context.Context) (binaries, graph []byte, err error) {
 	w := &window{t: t}

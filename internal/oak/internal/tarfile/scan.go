@@ -17,7 +17,7 @@ type Found struct {
 	DataPos   int64
 	Len       int
 	CRC       uint32 // of the segment
-	HasCRC    bool   // its name has it: what it fits is what was written
+	HasCRC    bool   // its name has a checksum, and the segment matches it
 	Doubt     Doubt
 	Data      []byte // until the next one
 }
@@ -26,8 +26,8 @@ type Found struct {
 type Doubt uint8
 
 const (
-	// DoubtID means that the header's checksum is wrong and that the damage may be in
-	// the id. The bytes are right.
+	// DoubtID means that the header's checksum is wrong and that the damage may be in the id. The
+	// bytes are correct.
 	DoubtID Doubt = 1 << iota
 	// DoubtPlace means that the segment was found after a lost header, so near that it may be
 	// part of that header's segment: a tar may be stored in a binary.
@@ -85,14 +85,14 @@ type scan struct {
 	size   int64
 	report func(Problem)
 
-	at   int64  // the next block to look at
+	at   int64  // the next block to examine
 	buf  []byte // bytes of the file
 	base int64  // where buf begins in it
 
-	lost   int64   // where the bytes begin that belong to nothing so far, -1 if there are none
-	reason Problem // what is wrong with the first of them
-	blank  bool    // there are only zeros among them
-	effort int64   // what may still be summed
+	lost   int64   // where unrecognized bytes begin; -1 if there are none
+	reason Problem // the problem of the first of them
+	blank  bool    // all of them are zeros
+	effort int64   // how many bytes may still be summed
 
 	// doubtful is where a segment whose header was lost may end. An entry whose header is before
 	// that may be a part of it.

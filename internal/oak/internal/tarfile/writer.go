@@ -10,7 +10,7 @@ import (
 // A Tail generates what follows the segments of a tar. It can be used alone if the segments exist
 // already: a tar that was not closed needs nothing else.
 //
-// It keeps what it will write in memory.
+// It keeps its output in memory.
 type Tail struct {
 	entries  []byte
 	graph    graphBuilder
@@ -124,7 +124,7 @@ type Writer struct {
 	tail  Tail
 	size  int64
 	buf   []byte
-	err   error // what ended it
+	err   error // the first; nothing is written after it
 }
 
 // NewWriter begins the tar of the given name in w, which the caller still owns. mtime is called

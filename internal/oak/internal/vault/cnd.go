@@ -9,8 +9,8 @@ import (
 // mostNodeTypes bounds the definitions of node types, which are in memory.
 const mostNodeTypes = 4 << 20
 
-// orderable says of types of nodes that everybody has whether their children have an
-// order, and of those of Sling and CQ that packages have most.
+// orderable reports whether children are ordered, for the types of nodes that every repository has,
+// and for the most frequent types of Sling and CQ.
 var orderable = map[string]bool{
 	"nt:unstructured": true, "nt:frozenNode": true, "rep:ACL": true, "rep:Members": true, "rep:system": true,
 	"sling:OrderedFolder": true, "cq:Page": true, "cq:PageContent": true,
@@ -35,8 +35,8 @@ func BuiltIn(name string) bool {
 	return prefix == "nt" || prefix == "rep" || prefix == "oak" || prefix == "mix"
 }
 
-// readNodeTypes reads of a CND which types it defines, and whether their nodes have an
-// order of their children.
+// readNodeTypes returns the types that a CND defines, and whether the children of their nodes are
+// ordered.
 func readNodeTypes(r io.Reader) (map[string]bool, error) {
 	b, err := io.ReadAll(io.LimitReader(r, mostNodeTypes+1))
 	if err != nil {

@@ -45,7 +45,7 @@ func parseAttribute(s string) (a attribute, err error) {
 	}
 	s, a.Multi = strings.CutPrefix(s, "[")
 	var b []byte
-	some := false // there is a value, and be it empty
+	some := false // there is a value, which may be empty
 	for i := 0; i < len(s); {
 		switch c := s[i]; {
 		case c == '\\':

@@ -39,7 +39,7 @@ func (f *Filter) set(path string) *filterSet {
 // Covers reports whether a path is at or below a root.
 func (f *Filter) Covers(path string) bool { return f.set(path) != nil }
 
-// contains reports whether a node is of the package.
+// contains reports whether a node is in the package.
 func (f *Filter) contains(path string) bool {
 	s := f.set(path)
 	return s != nil && allowed(s.nodes, path)

@@ -78,7 +78,7 @@ func appendXMLName(b []byte, name string) []byte {
 	for i, c := range name {
 		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' && !strings.HasPrefix(name[i+1:], "x")
 		digit := '0' <= c && c <= '9' || c == '-' || c == '.'
-		// xmlns would be a declaration, and no other name may begin so.
+		// xmlns would be a declaration. Other names with this beginning are reserved.
 		reserved := i == 0 && len(name) >= 3 && strings.EqualFold(name[:3], "xml")
 		switch {
 		case letter && !reserved, digit && i > 0:

@@ -35,20 +35,20 @@ type Options struct {
 	Prefix func(prefix, uri string) (string, error)
 	// Types are the types of nodes in the target, and whether their children are ordered.
 	Types map[string]bool
-	// Check reports whether a value is one of a type.
+	// Check reports whether a value is valid for a type.
 	Check    func(t segment.PropertyType, value string) bool
 	MimeType func(name string) string
 	Scratch  func() (sorter.Scratch, error)
 }
 
-// A Reader tells of the nodes of a package.
+// A Reader yields the nodes of a package.
 type Reader struct {
 	Filter *Filter
 	files  Files
 	o      Options
 	types  map[string]bool
 
-	special map[string]string // types of what files with a folder are, unless these are files
+	special map[string]string // types of files that have a folder, unless they are nt:file
 	order   *sorter.Sorter    // parent, 0, name: its number among the children, or that it has an order
 	told    uint64            // children
 	tell    func(nodejson.Item) error
@@ -129,11 +129,11 @@ type place struct {
 	kind     kind
 	names    []string // of a node
 	property string   // of a binary
-	index    int      // of one of several, or -1
-	ofFile   bool     // a document of what is a file beside it, too
+	index    int      // of a value among several, or -1
+	ofFile   bool     // a document for which a file exists too
 }
 
-// Excluded reports whether a file or folder is no content, as the reference has it.
+// Excluded reports whether a file or folder is not content, by the reference's rules.
 func Excluded(name string) bool { return name == ".vlt" || strings.HasPrefix(name, ".vlt-") }
 
 // place returns what a file represents. It opens a file that ends in .xml.
@@ -387,8 +387,8 @@ const (
 type frame struct {
 	names []string
 	skip  bool                // with all below it
-	held  []nodejson.Property // what it is, if it is not of the package, but something below may be
-	in    bool                // it is of the package
+	held  []nodejson.Property // its types, if it is not in the package but something below it may be
+	in    bool                // it is in the package
 	next  uint64              // number of its next child
 }
 
@@ -482,17 +482,17 @@ func (r *Reader) value(s *scanner, t segment.PropertyType, v string) (string, er
 	}
 	uri, ok := s.uri(prefix)
 	if !ok {
-		return v, nil // it is for the repository to know
+		return v, nil // the repository must decide
 	}
 	p, err := r.o.Prefix(prefix, uri)
 	return p + ":" + local, err
 }
 
-// node tells of a node, if it is of the package, or above it.
+// node yields a node, if it is in the package or above it.
 func (r *Reader) node(s *scanner, open []frame, f *frame, path string, x element, again bool) error {
 	f.in = r.Filter.contains(path)
 	item := nodejson.Item{Kind: nodejson.NodeItem, Path: r.path(f.names), Again: again}
-	types := make([]nodejson.Property, 0, 2) // those that say what it is
+	types := make([]nodejson.Property, 0, 2) // primary type and mixins
 	primary := ""
 	for _, a := range x.attrs {
 		name, err := r.name(s, a.prefix, a.uri, a.local)
@@ -609,7 +609,7 @@ func (r *Reader) add(parent []string, name string, rank uint64) {
 // childOrder is where Oak keeps the order of children.
 const childOrder = ":childOrder"
 
-// orders tells of the order of children.
+// orders yields the order of children.
 func (r *Reader) orders() error {
 	ranked := sorter.New(sorter.Options{Scratch: r.o.Scratch})
 	defer ranked.Close()

@@ -21,13 +21,13 @@ const (
 
 var errMarkup = fmt.Errorf("expected at most %d bytes between two elements' beginnings, found more", mostMarkup)
 
-// A plain reads XML and hands it on with line ends and tabs in the values of attributes
-// as blanks, which XML says they are, and encoding/xml leaves.
+// A plain reads XML, and converts line ends and tabs in the values of attributes to blanks. XML
+// requires that, but encoding/xml does not do it.
 type plain struct {
 	r     *bufio.Reader
 	state int
 	seen  [3]byte // before the next one
-	left  int     // what may be read before it is set again
+	left  int     // how many bytes may be read before it is set again
 }
 
 // States of a plain.

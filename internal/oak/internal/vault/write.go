@@ -22,7 +22,7 @@ type Writer struct {
 	begun bool     // the last element may have more attributes
 	multi bool     // of the attribute
 	some  bool     // it has a value
-	first bool     // of the value, nothing was written
+	first bool     // nothing of the value has been written
 	torn  []byte   // the beginning of a character
 }
 
@@ -92,7 +92,7 @@ func (w *Writer) close() {
 	}
 }
 
-// Needs declares the namespace of a name, unless that was done.
+// Needs declares the namespace of a name, unless it is already declared.
 func (w *Writer) Needs(name string) {
 	prefix, _ := cutName(name)
 	if prefix == "" || prefix == "xml" || slices.Contains(w.decls, prefix) {
