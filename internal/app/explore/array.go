@@ -167,7 +167,7 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 	open := func(name string) *zarr.Array {
 		b, err := zarr.Open(q.ctx(), q.seen[len(q.seen)-1].in, path.Join(path.Dir(a.Path), name))
 		if err != nil {
-			return nil // then it is not known
+			return nil // the meaning is unknown
 		}
 		b.Limit = maxChunk
 		return b
