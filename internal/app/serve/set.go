@@ -143,7 +143,7 @@ type Set struct {
 	known   map[string]Source
 	names   []string
 	open    map[openKey]*opened
-	all     map[*opened]bool // the retired, too
+	all     map[*opened]bool // including retired ones
 	counts  setCounts
 }
 
