@@ -248,8 +248,8 @@ func (f *folder) foldersFirst() {
 	f.orders[folderOrder{by: "name"}] = order
 }
 
-// wait waits until f has row upTo, or is complete, or until a moment has
-// passed and it has something. With all, it waits until f is complete.
+// wait waits until f is complete, or until pageWait has passed and f has upTo
+// rows. With all, it waits until f is complete.
 func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
 	f.mu.Lock()
 	f.waiting++

@@ -485,7 +485,7 @@ type surveyJSON struct {
 // kinds returns a table of the kinds of files, the largest first. It is empty
 // before the survey has a result.
 func (s *survey) kinds() Table {
-	t := Table{Title: "What is in it", Columns: []Column{{"Kind", ""}, {"Files", "count"}, {"Content", "size"}}, Rows: [][]any{}}
+	t := Table{Title: "Kinds of files", Columns: []Column{{"Kind", ""}, {"Files", "count"}, {"Content", "size"}}, Rows: [][]any{}}
 	s.mu.Lock()
 	d := s.data
 	s.mu.Unlock()

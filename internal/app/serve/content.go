@@ -169,7 +169,7 @@ type answer struct {
 	size     int64
 	code     int
 	released bool
-	gone     error // why the client gets no more
+	gone     error // why sending stopped early
 }
 
 func (a *answer) WriteHeader(code int) { a.code = cmp.Or(a.code, code) }

@@ -248,7 +248,7 @@ func (s *Set) rebuild() {
 }
 
 // look lists the folders whose lists are too old. Calls wait for each other.
-// Requests for listed archives do not come here.
+// Requests for archives in the list do not call it.
 func (s *Set) look(ctx context.Context, most time.Duration) error {
 	s.looking.Lock()
 	defer s.looking.Unlock()
