@@ -117,7 +117,7 @@ func TestContentsAreSearched(t *testing.T) {
 	b.size(390, 844)
 	b.find("no content has this")
 	b.key(kb.Enter)
-	b.wait("document.body.dataset.search === 'no content has this' && document.querySelector('.files .empty').innerText.includes('No content has')")
+	b.wait("document.body.dataset.search === 'no content has this' && document.querySelector('.files .empty').innerText.includes('No file contains')")
 	b.accessible("searching contents on a narrow screen")
 }
 

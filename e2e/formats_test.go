@@ -306,7 +306,7 @@ func TestATreemapShowsWhatNodesTake(t *testing.T) {
 	b.visit("#/segmentstore?tab=treemap")
 	b.wait("+document.body.dataset.boxes > 3")
 	b.run("(s => { s.value = 'stored'; s.dispatchEvent(new Event('change')) })(document.querySelector('.treemapped select'))")
-	b.wait("document.querySelector('#map-told').innerText.includes('nodes; shared content counts for the first')")
+	b.wait("document.querySelector('#map-told').innerText.includes('nodes; shared content counts once, for its first node')")
 	b.wait("[...document.querySelectorAll('.legend button')].map(x => x.innerText.replace(/ [0-9].*/, '')).sort().join() === 'binaries,nodes and texts'")
 	b.everywhere("oak-sizes")
 	b.visit("#/segmentstore/types?tab=treemap")
@@ -342,7 +342,7 @@ func TestDamageIsSeenBetweenRevisions(t *testing.T) {
 	b.visit("#/segmentstore?tab=treemap")
 	b.wait("+document.body.dataset.boxes > 0")
 	b.run("(s => { s.value = 'stored'; s.dispatchEvent(new Event('change')) })(document.querySelector('.treemapped select'))")
-	b.wait("document.querySelector('#map-told').innerText.includes('damage hides some of it')")
+	b.wait("document.querySelector('#map-told').innerText.includes('some is missing because of damage')")
 }
 
 func TestArraysAreDrawn(t *testing.T) {

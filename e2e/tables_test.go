@@ -63,7 +63,7 @@ func TestTablesAreShown(t *testing.T) {
 	b.wait("document.querySelector('.about-table').innerText.includes('cannot be shown') === false")
 	b.run("(i => { i.value = 103; i.dispatchEvent(new Event('change')); })(document.getElementById('row-number'))")
 	b.wait("document.querySelectorAll('.dynamic .row .fault').length > 5 && document.querySelector('.dynamic .row .fault').title.includes('score/1')")
-	b.wait("document.querySelector('.about-table').innerText.includes('100 cells of the rows read cannot be shown')")
+	b.wait("document.querySelector('.about-table').innerText.includes('100 cells in the rows read so far cannot be shown')")
 	b.wait("document.querySelector('.whole').innerText.includes('Row 103, id 102') && document.querySelector('.whole .fault').innerText.includes('score/1')")
 	b.looks("table-damaged", "#folder-about")
 	b.click(".whole .close")

@@ -231,8 +231,8 @@ const Elsewhere = outcomes
 // lockPublishing keeps others from adding archives before the transaction ends.
 const lockPublishing = "{lock publishing}"
 
-// publishing lets others that hold publishing add archives, but excludes
-// holders of lockPublishing.
+// publishing is held by transactions that add archives. Several can hold it,
+// but not while another one holds lockPublishing.
 const publishing = "{publishing}"
 
 // wasOf selects the archive that had a file of a rewriting chunk before: the

@@ -96,11 +96,10 @@ type staging struct {
 	first, last string
 	previous    string
 
-	from   int64          // in PostgreSQL they are those with the numbers from+1 to from+rows
-	sorted *sorter.Sorter // in SQLite they are here
+	from   int64          // in PostgreSQL, the rows have the numbers from+1 to from+rows
+	sorted *sorter.Sorter // in SQLite, it has the rows
 }
 
-// count counts a row.
 func (g *staging) count(path string) {
 	if g.rows == 0 {
 		g.first, g.last, g.ordered = path, path, true
@@ -111,7 +110,7 @@ func (g *staging) count(path string) {
 	g.rows++
 }
 
-// A batch is archives that are added together.
+// A batch is a list of archives that are added together.
 type batch struct {
 	all    []Addition
 	staged []*staging

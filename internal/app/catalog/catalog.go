@@ -18,15 +18,15 @@ type Archive struct {
 	// ID grows with each archive that is added, and is never reused. If several
 	// archives have a path, the one with the highest ID is the newest.
 	ID      int64
-	Address string // where it is, in words that store.OpenAddress takes; any bytes
+	Address string // an address for store.OpenAddress; any bytes
 	Format  string
 	Size    int64
 	// Version changes when the archive's bytes do: an ETag, or a time. Size and
 	// Version together show whether the archive is still the one that was added.
 	Version  string
-	Entries  int64 // how many paths it has here
+	Entries  int64 // how many paths the catalogue has of it
 	Added    time.Time
-	Verified time.Time // when this version was last found sound; zero is never
+	Verified time.Time // when this version was last found sound; zero means never
 	// Roots are the places that the archive's files were packed from. Empty means
 	// unknown.
 	Roots Roots
@@ -236,9 +236,9 @@ func file(name string) (string, error) {
 // Create makes a new catalogue at an address: a file, sqlite:FILE, or
 // postgres://USER@HOST/DATABASE. The PostgreSQL database must exist; the
 // catalogue is a schema in it, named holdall unless the address has a
-// parameter "schema". The catalogue appears whole or not at all. If there is
-// something at the address already, Create leaves it unchanged and returns an
-// error that wraps fs.ErrExist.
+// parameter "schema". The catalogue appears complete or not at all. If
+// there is something at the address already, Create leaves it unchanged and
+// returns an error that wraps fs.ErrExist.
 func Create(ctx context.Context, address string) error {
 	kind, rest := scheme(address)
 	if kind != "sqlite" {

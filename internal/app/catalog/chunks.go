@@ -33,8 +33,8 @@ type Member struct {
 	Version string // as listed; any bytes
 	Outcome Outcome
 	Note    string // the reason, for people
-	// Proof names the checksum that it was compared with when it was packed; empty is
-	// the first of Chunk.Proven.
+	// Proof names the checksum that it was compared with when it was packed; empty
+	// means the first of Chunk.Proven.
 	Proof string
 }
 
@@ -152,8 +152,8 @@ func (l Left) of(o Outcome) int64 {
 type Request struct {
 	Owner string
 	Lease time.Duration
-	Plan  int64 // 0 is any
-	Chunk int64 // 0 is any
+	Plan  int64 // 0 means any
+	Chunk int64 // 0 means any
 	// Lapsed selects only chunks whose lease has ended.
 	Lapsed bool
 }
@@ -225,7 +225,7 @@ func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, err
 		slices.SortFunc(all, func(a, b Chunk) int { return cmp.Compare(a.first, b.first) })
 		// The chunks of one listing follow each other, and those of later listings lie
 		// among them. So only chunks whose range includes the current path are open.
-		var open []*run // in the order of their heads, of one path the newest first
+		var open []*run // by the paths of their heads; for equal paths, the newest first
 		last, any := "", false
 		for len(all) > 0 || len(open) > 0 {
 			var r *run
@@ -235,7 +235,7 @@ func (c *Catalog) Planned(ctx context.Context, plan int64) iter.Seq2[Member, err
 				r, open = open[0], open[1:]
 				m := r.head()
 				r.at++
-				if !any || m.Path != last { // else it is of an older chunk
+				if !any || m.Path != last { // otherwise it is from an older chunk
 					if last, any = m.Path, true; !yield(m, nil) {
 						return
 					}

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A member that is packed would otherwise take two rows for ever. If the
-// archive's location holds all that planning again needs, the member's own row
-// is removed when its chunk is done.
+// Without this file, a packed member would keep two rows forever: its own and
+// the archive's location. If the location has everything that planning again
+// needs, the member's own row is removed when its chunk is done.
 
 // A span is the paths in [from, before). If before is empty, there is no upper
 // bound.
@@ -18,8 +18,8 @@ type span struct {
 }
 
 // spans returns the ranges of paths between first and last that belong to the
-// archive's roots. It returns none if the roots are unknown, or if it is not
-// worth it.
+// archive's roots. It returns none if the roots are unknown or ambiguous, or if
+// there are too many ranges.
 func (a Archive) spans(first, last string) (all []span) {
 	const most = 16
 	roots := a.Roots.All()
@@ -31,7 +31,7 @@ func (a Archive) spans(first, last string) (all []span) {
 		}
 	}
 	for _, s := range all {
-		// A path of two roots could be of either.
+		// A path that two roots match could be from either.
 		if slices.ContainsFunc(all, func(t span) bool { return s.origin != t.origin && strings.HasPrefix(s.from, t.from) }) {
 			return nil
 		}
@@ -44,9 +44,9 @@ func (a Archive) spans(first, last string) (all []span) {
 // because a reader has to skip those.
 const crowded = 4
 
-// leave removes the rows of members of chunks that are about to be done, if
-// the archive has the same: the same size and version, compared with the
-// checksum that most were compared with.
+// leave removes the rows of members of chunks that are about to be done. It
+// removes a row if the archive's location has the same size and version, and if
+// the member was compared with the same checksum as most members.
 func leave(ctx context.Context, s session, of []int64, a Archive) error {
 	type bounds struct{ first, last string }
 	b, err := one(ctx, s, func(b *bounds) []any { return []any{(*blob)(&b.first), (*blob)(&b.last)} }, nil, "SELECT first, last FROM archives WHERE id = $1", a.ID)

@@ -85,7 +85,7 @@ func (c *Catalog) AddPlan(ctx context.Context, p Plan) (Plan, error) {
 		return Plan{}, fmt.Errorf("plan %q of format %q: expected names of UTF-8", p.Name, p.Format)
 	}
 	if p.Settings == nil {
-		p.Settings = []byte{} // as it comes back
+		p.Settings = []byte{} // as the database returns it
 	}
 	taken := &fs.PathError{Op: "plan", Path: p.Name, Err: fs.ErrExist}
 	return write(ctx, c, nil, func(s session) (Plan, error) {
@@ -227,7 +227,7 @@ func (c *Catalog) Chunks(ctx context.Context, plan int64) iter.Seq2[Chunk, error
 	return paged(ctx, c, (*Chunk).columns, func(k Chunk) any { return k.Number + 1 }, "SELECT "+chunkColumns+" FROM chunks WHERE plan = $3 AND number >= $1 ORDER BY number LIMIT CAST($2 AS bigint)", 0, plan)
 }
 
-// members returns the first n of a chunk with paths from one on.
+// members returns the first n members of a chunk, starting at the path from.
 func (c *Catalog) members(ctx context.Context, chunk int64, from string, n int) (all []Member, err error) {
 	err = c.db.read(ctx, true, func(s session) error {
 		all, err = rowsOf(ctx, s, (*Member).columns,
@@ -499,7 +499,7 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	if len(strange) > 0 {
 		err = fmt.Errorf("%s: %s: not a member of the chunk", format.Escape(k.Name), format.Escape(strange[0]))
 	}
-	// Of several of one path the last one counts.
+	// If a path was staged several times, the last row counts.
 	const newest = "(SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY path ORDER BY row DESC) AS nth FROM staged_members) AS n WHERE nth = 1) AS s"
 	if err == nil {
 		_, err = s.exec(ctx, `UPDATE members AS m SET outcome = s.outcome, note = nullif(s.note, ''), proof = nullif(s.proof, ''),
@@ -528,7 +528,7 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 	}
 	due := k.Objects - k.Left.sum()
 	of := []int64{k.ID}
-	apart := true // no path is in two of them
+	apart := true // no path is in two of the chunks
 	if k.Last {
 		apart = k.Objects == 0
 		last := ""

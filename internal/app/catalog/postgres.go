@@ -121,7 +121,7 @@ func connectPostgres(ctx context.Context, address string, o Options) (*postgresD
 // These are the results of schemaVersion for a schema that is not a catalogue.
 const (
 	schemaAbsent = -3 // or is empty
-	schemaOthers = -2 // something else
+	schemaOthers = -2 // it has other tables
 )
 
 // schemaVersion returns the version of a catalogue's schema, or one of the
@@ -159,7 +159,7 @@ func lockedVersion(ctx context.Context, tx pgx.Tx, schema string) (int, error) {
 	return schemaVersion(ctx, tx, schema)
 }
 
-// createPostgres makes a catalogue in a database that is there.
+// createPostgres makes a catalogue in an existing database.
 func createPostgres(ctx context.Context, address string) error {
 	db, schema, err := connectPostgres(ctx, address, Options{Wait: time.Minute})
 	if err != nil {

@@ -8,8 +8,8 @@ package catalog
 // also compare the rest.
 //
 // The text of a path that is not UTF-8 is encoded by encode, with octal
-// escapes, so no path causes an error. Nearly all paths are ASCII and need no
-// attempt that may fail. The index of texts is a hash index: texts may have
+// escapes, so no path causes an error. Nearly all paths are ASCII: for
+// these, no decoding is tried. The index of texts is a hash index: texts may have
 // any length, too, and it is the smallest index that can find one. Only the
 // view uses it, and new catalogues do not have it.
 var postgresMigrations = []string{`

@@ -26,7 +26,8 @@ type Queue interface {
 	Finished(ctx context.Context, tx pgx.Tx, c Chunk) error
 }
 
-// inPostgres is the dialect of PostgreSQL. Its indexes have the first bytes of paths.
+// inPostgres is the dialect of PostgreSQL. Its indexes contain only the
+// beginnings of paths.
 var inPostgres = &dialect{
 	words: map[string]string{
 		// The database's clock, unless a time is given.
@@ -38,13 +39,14 @@ var inPostgres = &dialect{
 		"lock publishing":         "SELECT pg_advisory_xact_lock(hashtextextended('publishing' || current_schema(), 0))",
 		" FOR UPDATE":             " FOR UPDATE",
 		" FOR UPDATE SKIP LOCKED": " FOR UPDATE SKIP LOCKED",
-		// PostgreSQL has no statistics of new tables, and guesses badly.
+		// PostgreSQL has no statistics of new tables, and its estimates are bad.
 		"know what waits": "ANALYZE pg_temp.staged_members, pg_temp.staged",
-		// It may have no statistics of members that were planned just now, either. It
-		// would then compare each of them with each listed object.
+		// It may also have no statistics of members that were planned recently. Then it
+		// would compare each of them with each listed object.
 		"join at once": "SET LOCAL enable_nestloop = off",
 		"join as ever": "SET LOCAL enable_nestloop = on",
-		// Nor of new locations: it would sort all rows to return the first few.
+		// Without statistics of new locations, it would sort all rows to return the
+		// first few.
 		"in order": "SET LOCAL enable_sort = off",
 		// The listed objects, from a table that has statistics.
 		"listed by $3": "(SELECT path, size, object FROM staged WHERE $3::bigint > 0) AS l",

@@ -184,10 +184,10 @@ func readOne[T any](ctx context.Context, c *Catalog, name string, columns func(*
 	return x, err
 }
 
-// paged yields the rows of a large query, all from the state when it began.
-// The query gets in $1 the place to begin, which next returns for the place
-// after a row, and in $2 the maximum number of rows. SQLite would prepare the
-// query again for each LIMIT $2, so $2 is within a CAST.
+// paged yields the rows of a large query, all from the state when it began. In
+// the query, $1 is the place to begin, and $2 is the maximum number of rows.
+// next returns the place after a row. SQLite would prepare the query again for
+// each LIMIT $2, so $2 is within a CAST.
 func paged[T any](ctx context.Context, c *Catalog, columns func(*T) []any, next func(T) any, sql string, from any, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := false

@@ -27,8 +27,8 @@ const (
 	application = 0x686f6c63 // "holc", in the application id: a catalogue of ours
 )
 
-// readerCache and writerCache are KiB of pages that a connection keeps. Rows of an
-// archive go into many pages where other archives have paths between them.
+// readerCache and writerCache are how many KiB of pages a connection keeps. The
+// rows of an archive are in many pages if other archives have paths in between.
 const (
 	readerCache = 8 << 10
 	writerCache = 64 << 10
@@ -55,7 +55,8 @@ type sqliteDB struct {
 	once sync.Once        // closes it
 }
 
-// maxIdle bounds the connections that wait for a reader, writers those that write.
+// maxIdle is the maximum number of idle connections for reading, and writers
+// that of connections that write.
 const (
 	maxIdle = 8
 	writers = 4
@@ -145,7 +146,7 @@ func createFile(ctx context.Context, name string) (err error) {
 	}
 	if err := os.Link(tmp, name); !errors.Is(err, fs.ErrExist) && err != nil {
 		// This file system has no links. If two programs create the file at the same
-		// moment, both succeed, but each gets a whole file.
+		// moment, both succeed, but each gets a complete file.
 		if _, err := os.Lstat(name); err == nil {
 			return &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
 		}

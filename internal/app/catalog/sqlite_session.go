@@ -231,7 +231,7 @@ func (s *sqliteSession) stage(ctx context.Context, a Addition, of int) (_ *stagi
 	g := &staging{sorted: sorter.New(sorter.Options{
 		Memory:    max(inMemory/int64(of), 64<<10),
 		Scratch:   sorter.TempFile,
-		Duplicate: func([]byte) error { return nil }, // the last of several counts
+		Duplicate: func([]byte) error { return nil }, // the last duplicate counts
 	})}
 	defer func() {
 		if err != nil {
@@ -306,8 +306,8 @@ func bindSome(s *sqlite.Stmt, i int, b []byte) {
 	}
 }
 
-// publish adds the locations of an archive. Pages are filled from front to back if
-// rows come in their order: that is many times as fast as any other.
+// publish adds the locations of an archive in their order. Then pages are filled
+// from front to back, which is many times as fast as any other order.
 func (s *sqliteSession) publish(_ context.Context, archive int64, g *staging) (n int64, err error) {
 	insert, err := s.conn.Prepare("INSERT INTO locations (path, archive, kind, size, offset, digest, object) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")
 	if err != nil {

@@ -96,7 +96,7 @@ func page(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, ui, "
 func part(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	switch {
-	case strings.HasSuffix(name, ".js"): // the system may call them something else
+	case strings.HasSuffix(name, ".js"): // the system's table may have another type
 		w.Header().Set("Content-Type", "text/javascript; charset=utf-8")
 	case strings.HasSuffix(name, ".html"):
 		http.NotFound(w, r)

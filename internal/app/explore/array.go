@@ -167,7 +167,7 @@ func (q *question) scale(a *zarr.Array) *scaleJSON {
 	open := func(name string) *zarr.Array {
 		b, err := zarr.Open(q.ctx(), q.seen[len(q.seen)-1].in, path.Join(path.Dir(a.Path), name))
 		if err != nil {
-			return nil // then it is not known
+			return nil // the meaning is unknown
 		}
 		b.Limit = maxChunk
 		return b
@@ -259,7 +259,7 @@ func (w *firstBytes) Write(p []byte) (int, error) {
 
 // windowJSON describes which elements a response contains.
 type windowJSON struct {
-	Kind  string  `json:"kind"` // "line": the values; "range": least and largest alternately; "image": rows of columns; "colours": rows of columns of red, green and blue
+	Kind  string  `json:"kind"` // "line": the values; "range": minimum and maximum alternately; "image": rows of columns; "colours": rows of columns of red, green and blue
 	From  []int64 `json:"from"`
 	Count []int64 `json:"count"` // elements in the response, along each axis
 	Step  []int64 `json:"step"`

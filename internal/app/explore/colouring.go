@@ -18,10 +18,10 @@ type colouring struct {
 var colourings = []string{"use", "kind", "age", "packing", "sharing", "proof"}
 
 var (
-	ages     = []string{"last day", "last week", "last month", "last year", "last 5 years", "older", "no time"}
-	packings = []string{"stored uncompressed", "to more than 80 %", "to 50 to 80 %", "to 20 to 50 %", "to less than 20 %"}
+	ages     = []string{"last day", "last week", "last month", "last year", "last 5 years", "older", "no timestamp"}
+	packings = []string{"stored uncompressed", "compressed to more than 80 %", "compressed to 50 to 80 %", "compressed to 20 to 50 %", "compressed to less than 20 %"}
 	sharings = []string{"one file", "2 files", "3 to 9 files", "10 files or more"}
-	proofs   = []string{"each part has a checksum", "a digest of the whole", "no checksum"}
+	proofs   = []string{"a checksum for each part", "one checksum for the whole file", "no checksum"}
 )
 
 // These are the values recorded for each entry.

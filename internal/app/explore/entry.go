@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// archiveJSON is what can be shown of an archive at once.
+// archiveJSON describes an archive.
 type archiveJSON struct {
 	Name    string     `json:"name"`
 	Address string     `json:"address,omitempty"`
@@ -46,8 +46,8 @@ type archiveJSON struct {
 	Made    []Table    `json:"made,omitempty"` // its composition: kinds of files, volumes
 }
 
-// A frontJSON is what a user of the format looks at first: the subject of a
-// recording, the description of a package.
+// A frontJSON is what users of the format want to see first, such as the
+// subject of a recording or the description of a package.
 type frontJSON struct {
 	View string `json:"view,omitempty"` // if it is not the usual one
 	Tab  string `json:"tab,omitempty"`
@@ -139,8 +139,8 @@ func (q *question) archives() error {
 	return q.json(map[string]any{"archives": list, "total": len(all)})
 }
 
-// cannotList logs an error from listing archives, once until the error
-// changes.
+// cannotList logs an error from listing archives, unless it is the same as the
+// last time.
 func (h *Handler) cannotList(err error) {
 	text := ""
 	if err != nil {
@@ -154,7 +154,8 @@ func (h *Handler) cannotList(err error) {
 	h.told = text
 }
 
-// soon is how long a response waits for what a small archive has at once.
+// soon is how long a response waits for results that a small archive has
+// quickly.
 const soon = 50 * time.Millisecond
 
 // archive responds with a description of an archive, and starts its survey.
@@ -188,7 +189,7 @@ func (q *question) archive() error {
 				return err
 			}
 		}
-		if t := v.survey.kinds(); len(t.Rows) > 1 && v.name != zarrView && !v.isNode() { // these have chunks and properties
+		if t := v.survey.kinds(); len(t.Rows) > 1 && v.name != zarrView && !v.isNode() { // their files are chunks or properties
 			j.Made = append(j.Made, t)
 		}
 		if len(about.Volumes) > 1 {
@@ -219,10 +220,10 @@ type entryJSON struct {
 	Attr    map[string]string `json:"attr,omitempty"`
 	Fault   string            `json:"fault,omitempty"`
 	Own     bool              `json:"own,omitempty"`
-	Odd     bool              `json:"odd,omitempty"` // no URL leads to it
+	Odd     bool              `json:"odd,omitempty"` // it has no URL
 	Array   bool              `json:"array,omitempty"`
 	Grouped bool              `json:"grouped,omitempty"` // a group of arrays that has attributes
-	Table   bool              `json:"table,omitempty"`   // a group that is one
+	Table   bool              `json:"table,omitempty"`   // a group that is a table
 	Units   bool              `json:"units,omitempty"`   // a table of spikes
 	Series  bool              `json:"series,omitempty"`  // a group with data over time
 	Extents []extentJSON      `json:"extents,omitempty"`

@@ -33,8 +33,8 @@ type Extra struct {
 	// first, as values to be encoded as JSON. It yields at most that many.
 	History func(ctx context.Context, path string, most int) iter.Seq2[any, error]
 	// Revisions, if not nil, yields the states of the archive that can be
-	// compared, the newest first, up to a limit. After them it yields those that
-	// are kept by a name.
+	// compared, the newest first, up to a limit. After them it yields those
+	// that have a name.
 	Revisions func(ctx context.Context, most int) iter.Seq2[Revision, error]
 	// Changes, if not nil, yields the differences between two revisions in a
 	// folder: changed properties, and which children differ. It does not descend
@@ -42,7 +42,7 @@ type Extra struct {
 	Changes func(ctx context.Context, path, from, to string) iter.Seq2[any, error]
 	// Sizes, if not nil, yields the size of each folder in the archive without its
 	// subfolders. A folder comes before its subfolders. Data that several folders
-	// share counts for the first.
+	// share counts only for the first.
 	Sizes func(ctx context.Context) iter.Seq2[FolderSize, error]
 	// Tables, if not nil, returns tables that are shown first for an archive.
 	Tables func(ctx context.Context) ([]Table, error)

@@ -406,7 +406,7 @@ func TestTheMapAddsUp(t *testing.T) {
 			t.Errorf("%s cells: totals are %v of %d, expected %d of content", want, head.Totals, head.Size, content)
 		}
 	}
-	for by, want := range map[string]string{"kind": "other", "age": "no time", "packing": "stored uncompressed", "sharing": "one file", "proof": ""} {
+	for by, want := range map[string]string{"kind": "other", "age": "no timestamp", "packing": "stored uncompressed", "sharing": "one file", "proof": ""} {
 		_, b, _ := s.get("/api/map", "a", "x", "cells", "500", "by", by)
 		head, list := cells(t, b)
 		sum := int64(0)

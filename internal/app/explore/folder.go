@@ -57,7 +57,7 @@ type folderOrder struct {
 const (
 	noTime     = -1 << 63
 	faultBit   = 0x80 // in a kind: it cannot be read
-	wholeBit   = 0x40 // the name is whole, and no path
+	wholeBit   = 0x40 // the name is complete: it is not a path
 	internBit  = 0x20
 	kindMask   = 0x0f
 	idleFolder = 10 * time.Second
@@ -248,8 +248,8 @@ func (f *folder) foldersFirst() {
 	f.orders[folderOrder{by: "name"}] = order
 }
 
-// wait waits until f has row upTo, or is complete, or until a moment has
-// passed and it has something. With all, it waits until f is complete.
+// wait waits until f is complete, or until pageWait has passed and f has upTo
+// rows. With all, it waits until f is complete.
 func (f *folder) wait(ctx context.Context, upTo int64, all bool) error {
 	f.mu.Lock()
 	f.waiting++
@@ -390,7 +390,7 @@ type rowJSON struct {
 	Fault    bool   `json:"bad,omitempty"`
 	Whole    bool   `json:"whole,omitempty"`
 	Internal bool   `json:"own,omitempty"`
-	Holds    kind   `json:"h,omitempty"` // of a file: what it holds
+	Holds    kind   `json:"h,omitempty"` // the kind of a file's content
 	// With are the files beside a picture that share its name.
 	With []string `json:"with,omitempty"`
 	healthJSON

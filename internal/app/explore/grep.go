@@ -28,8 +28,8 @@ const (
 )
 
 // grep responds with the lines below a path that contain a text, ignoring
-// case, as they are found. Each is a line of JSON. There is another line now
-// and then for the progress, and one at the end. grep stops when the client is
+// case, as they are found. Each is a line of JSON. Further lines report the
+// progress from time to time, and at the end. grep stops when the client is
 // gone.
 func (q *question) grep() error {
 	text := q.q.Get("q")
@@ -52,7 +52,7 @@ func (q *question) grep() error {
 	below := q.below()
 	lines, flush := q.lines()
 	var told struct {
-		Files  int64  `json:"files"` // that were looked into
+		Files  int64  `json:"files"` // that were searched
 		Bytes  int64  `json:"bytes"`
 		Found  int64  `json:"found"`
 		Failed int64  `json:"failed,omitempty"` // that could not be read

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// A kind is the type of a file's content as far as its name shows. It colours
-// maps, and lists have an icon for each.
+// A kind is the type of a file's content, according to its name. Maps have a
+// colour for each kind, and lists have an icon.
 type kind uint8
 
-// The order is that of the page's colours.
+// The page's colours have the same order.
 const (
 	otherKind kind = iota
 	pictureKind
@@ -27,7 +27,7 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"other", "pictures", "sound", "film", "text", "code", "data", "documents", "packed", "arrays", "programs"}
+var kindNames = [kinds]string{"other", "pictures", "audio", "video", "text", "code", "data", "documents", "packed", "arrays", "programs"}
 
 // extensions are the file name extensions of each kind.
 var extensions = [kinds]string{

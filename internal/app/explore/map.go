@@ -44,9 +44,9 @@ const (
 type spans struct {
 	off    columns.Rows[int64]
 	len    columns.Rows[uint32]
-	ref    columns.Rows[uint32] // of content the entry; of regions the use and the label
-	packed columns.Rows[uint8]  // of content: how small it was made
-	long   map[int64]int64      // lengths that are longer, by address
+	ref    columns.Rows[uint32] // content: the entry; regions: the use and the label
+	packed columns.Rows[uint8]  // content: the class of its compression
+	long   map[int64]int64      // lengths that do not fit in len, by address
 	files  map[int64]uint32     // how many more entries share a run, by address
 	most   int64                // the longest
 	sorted bool
@@ -226,7 +226,7 @@ type picture struct {
 	cells    int
 	by       *colouring
 	share    [][]float64 // bytes of each use, and then of each class of content, cell by cell
-	full     [][]int32   // where spans begin and end to cover cells wholly
+	full     [][]int32   // where spans begin and end to cover cells completely
 	spans    []uint32    // that begin in the cell
 	parity   []byte
 	problem  []bool
@@ -302,7 +302,7 @@ func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
 			}
 		}
 	}
-	covered := int64(0) // a byte counts once
+	covered := int64(0) // each byte counts once
 	for i := range m.content.within(from, to) {
 		off := *m.content.off.At(i)
 		if end := off + m.content.length(i); end > max(covered, from) {
@@ -340,10 +340,10 @@ func (m *spanMap) picture(from, to int64, cells int, by *colouring) *picture {
 
 // cellLen is the number of bytes that encode a cell:
 //
-//	u8   the use that takes most of it, or classCode and the class of content
-//	u8   the share of that, of 255
-//	u8   1 an entry that differs from its neighbours, 2 a problem
-//	u8   the use that takes most of the rest, in the same way, 255 for nothing
+//	u8   the use that takes most of it, or classCode plus the class of content
+//	u8   the share of that use, in 255ths
+//	u8   flags: 1 distinguishes adjacent entries, 2 is a problem
+//	u8   the use that takes most of the rest, in the same form; 255 if none
 //	u32  how many spans begin in it
 const (
 	cellLen   = 8
@@ -494,7 +494,7 @@ type spanJSON struct {
 	Len    int64  `json:"len"`
 	Volume string `json:"volume"`
 	Off    int64  `json:"off"`
-	Files  int64  `json:"files,omitempty"` // that share it, if they are several
+	Files  int64  `json:"files,omitempty"` // how many files share it, if there are several
 }
 
 // mapAt responds with the spans that touch a part of the archive, and their

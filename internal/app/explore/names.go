@@ -14,7 +14,7 @@ const nameBlock = 16
 // beginning that it shares with the name before it. Names in an archive's
 // order take a fifth of their length.
 //
-// A block, which is kept whole, has nameBlock names. Each is:
+// A block has nameBlock names. Each is:
 //
 //	uvar  number of bytes shared with the name before it in the block
 //	uvar  number of its own bytes

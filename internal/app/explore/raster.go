@@ -13,10 +13,10 @@ import (
 
 // These limit a raster.
 const (
-	maxUnits  = 512      // of an answer
-	maxSpikes = 16 << 20 // that are read for an answer, once or twice
-	maxPieces = 4096     // reads for an answer
-	maxBins   = 1 << 20  // counts of an answer
+	maxUnits  = 512      // of a response
+	maxSpikes = 16 << 20 // that are read for a response, once or twice
+	maxPieces = 4096     // reads for a response
+	maxBins   = 1 << 20  // counts of a response
 )
 
 // rasterJSON shows when the units of a table spiked: how often in each of
@@ -32,7 +32,7 @@ type rasterJSON struct {
 	// above 255 are stored as 255.
 	Counts []byte      `json:"counts"`
 	Told   []unitJSON  `json:"told"`            // of the units from From on
-	Every  int64       `json:"every,omitempty"` // if there are many spikes, one in so many was read
+	Every  int64       `json:"every,omitempty"` // only every so many spikes were read
 	Faults []faultJSON `json:"faults,omitempty"`
 	More   int         `json:"more_faults,omitempty"`
 	Unit   string      `json:"unit"`
@@ -147,7 +147,7 @@ func (j *rasterJSON) each(ctx context.Context, times *zarr.Array, units []span, 
 		p.most, total = max(p.most, u.end), min(total+u.end-u.from, 1<<60)
 	}
 	p.step = max(1, (total+maxSpikes-1)/maxSpikes)
-	if total/p.length() > maxPieces { // then each is read alone
+	if total/p.length() > maxPieces { // then single spikes are read
 		p.step = (total + maxPieces - 1) / maxPieces
 	}
 	if p.step > 1 {
@@ -183,7 +183,7 @@ func (j *rasterJSON) fault(unit int64, what string) {
 type piece struct {
 	array      *zarr.Array
 	room       *int64 // bytes that may still be decoded
-	step, most int64  // each so many is read; elements that are wanted
+	step, most int64  // every step-th element is read; the end of the last span
 	from, end  int64
 	values     []float64
 	wrong      fault

@@ -60,7 +60,7 @@ func lower(to, name []byte) []byte {
 }
 
 func (p *pattern) matches(name []byte) bool {
-	if p.ascii { // other letters are not searched for
+	if p.ascii { // no other letters are searched for
 		p.low = p.low[:0]
 		for _, c := range name {
 			if 'A' <= c && c <= 'Z' {

@@ -48,7 +48,7 @@ type surveyed struct {
 	kind  columns.Rows[uint8]
 	// stored is the stored size of each entry, if that is known: see knowsStored.
 	stored columns.Rows[int64]
-	holds  columns.Rows[kind]   // these three are also known then
+	holds  columns.Rows[kind]   // known if stored is, like the next two
 	days   columns.Rows[uint16] // see dayOf
 	proofs columns.Rows[uint8]
 	full   bool // there were more names than are kept
@@ -85,7 +85,7 @@ func (t *tally) less(o *tally) {
 	}
 }
 
-// most returns the kind that takes most.
+// most returns the kind with the most bytes.
 func (t *tally) most() (k kind) {
 	for i, n := range t.holds {
 		if n > t.holds[k] {
@@ -114,8 +114,8 @@ func storedOf(x format.Extent) int64 {
 const (
 	maxNames      = 256 << 20 // bytes of names that are kept of a survey
 	maxSurveys    = 384 << 20 // bytes of all surveys
-	maxDirs       = 300_000   // deeper folders count for the folder above
-	maxSurveying  = 4         // archives that are gone through at the same time
+	maxDirs       = 300_000   // further folders count for a folder above them
+	maxSurveying  = 4         // archives that are surveyed at the same time
 	surveyStep    = 4096
 	surveyUnasked = "the archive was not read to its end"
 )
@@ -129,8 +129,8 @@ func (s *surveyed) cost() int64 {
 	return n
 }
 
-// A surveyor goes through a view, and reports its progress to the survey. For
-// a damaged archive it also returns what it found.
+// A surveyor reads a view, and reports its progress to the survey. If the
+// archive is damaged, it returns both a result and an error.
 type surveyor func(context.Context, *view) (*surveyed, error)
 
 // surveyed returns the result of a survey of v. If there is none, it starts
@@ -173,7 +173,7 @@ func (h *Handler) start(v *view, s *survey, f surveyor) {
 		return
 	}
 	if s.err != nil && time.Since(s.used) < 5*time.Second {
-		return // it failed just now
+		return // it failed a moment ago
 	}
 	release := v.Hold()
 	s.state, s.err, s.count, s.done, s.used = "running", nil, counts{}, make(chan struct{}), time.Now()
@@ -281,7 +281,7 @@ func (h *Handler) makeSizes(ctx context.Context, v *view) (*surveyed, error) {
 	return d, nil
 }
 
-// makeSurvey goes through all entries of v and their places.
+// makeSurvey reads all entries of v and their places.
 func (h *Handler) makeSurvey(ctx context.Context, v *view) (*surveyed, error) {
 	d := newSurveyed()
 	if f := v.in.Format(); !v.in.IsDir() && (f.Overview == "" || f.Overview == v.name) {
@@ -485,7 +485,7 @@ type surveyJSON struct {
 // kinds returns a table of the kinds of files, the largest first. It is empty
 // before the survey has a result.
 func (s *survey) kinds() Table {
-	t := Table{Title: "What is in it", Columns: []Column{{"Kind", ""}, {"Files", "count"}, {"Content", "size"}}, Rows: [][]any{}}
+	t := Table{Title: "Kinds of files", Columns: []Column{{"Kind", ""}, {"Files", "count"}, {"Content", "size"}}, Rows: [][]any{}}
 	s.mu.Lock()
 	d := s.data
 	s.mu.Unlock()

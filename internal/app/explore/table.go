@@ -21,7 +21,7 @@ import (
 // These limit how much of a table is sent.
 const (
 	maxColumns = 200
-	maxRows    = 500  // of an answer
+	maxRows    = 500  // of a response
 	maxNested  = 3    // indexes of indexes
 	maxEnum    = 4096 // names of an enumeration
 	ofList     = 8    // elements sent of a list
@@ -74,7 +74,7 @@ type column struct {
 	data  *zarr.Array
 	index []*zarr.Array // the outermost first
 	enum  []string
-	room  *int64 // bytes that may still be decoded for the answer
+	room  *int64 // bytes that may still be decoded for the response
 }
 
 // A fault stands for a value that cannot be read.

@@ -130,7 +130,7 @@ func (d *surveyed) boxes(id uint32, dir, by string, most int64, health func(stri
 	}
 	for i := 0; i < d.names.len() && n < most; i++ {
 		if by == "count" && least > 1 {
-			break // a file is one
+			break // a file counts as one, which is less
 		}
 		if by != "count" && *column.At(i) < least || !format.Kind(*d.kind.At(i)).HasContent() {
 			continue

@@ -231,7 +231,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	case errors.Is(cause, errCancelled):
 		x.state = "cancelled"
 	case errors.Is(cause, errReplaced), errors.Is(err, store.ErrChanged):
-		// The results are true of neither.
+		// The results are valid for neither version.
 		x.state, x.why, x.problems, x.counts, x.hurt = "failed", errReplaced.Error(), nil, map[string]int64{}, nil
 	case err == nil:
 		x.state = "complete"

@@ -35,7 +35,7 @@ func (h *Handler) volumes(ctx context.Context, v *view, names []string) Table {
 		return in
 	}
 	names = slices.Clone(names[:min(len(names), shownVolumes)])
-	slices.SortStableFunc(names, func(a, b string) int { // those of an index alone are last
+	slices.SortStableFunc(names, func(a, b string) int { // volumes without contents come last
 		x, y := in(a).entries > 0, in(b).entries > 0
 		switch {
 		case x == y:

@@ -154,7 +154,7 @@ func (f *forest) hungry() bool {
 	return f.idle > 0 && f.waiting == 0
 }
 
-// list lists a twig, or what is left of it after splits.
+// list lists a twig, without the parts that splits have given to others.
 func (f *forest) list(ctx context.Context, w *twig) {
 	var page []store.Info
 	end := w.prefix // the twig's objects are those with this prefix
@@ -195,9 +195,9 @@ func (f *forest) list(ctx context.Context, w *twig) {
 }
 
 // split gives the part of a twig after the name at to others. It returns the
-// prefix of the branch that contains the name, which is all that is left of
-// the twig, or over if nothing is left. If it returns the same prefix, there
-// was nothing to give away.
+// prefix of the branch that contains the name, which the twig keeps, or over if
+// nothing remains of the twig. If it returns the same prefix, there was nothing
+// to give away.
 func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below string, over bool) {
 	all, more, err := f.can.Level(ctx, prefix, maxBranches)
 	if more || err != nil {

@@ -165,8 +165,8 @@ func (j *job) fitting(ctx context.Context, archive string, number int) (fit []fo
 	return fit, nil
 }
 
-// theOne returns the only fitting try or, if there are several, the one for
-// which is reports true.
+// theOne returns the only fitting try. If there are several, it returns the
+// first one for which is returns true, or the error none.
 func theOne(fit []format.Part, none error, is func(format.Part) (bool, error)) (format.Part, error) {
 	if len(fit) == 1 {
 		return fit[0], nil

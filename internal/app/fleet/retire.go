@@ -231,7 +231,7 @@ func (r *retirer) run(ctx context.Context) error {
 }
 
 // beyond reports whether one more original after n would exceed the limits.
-// All of them together have the given number of bytes.
+// bytes is their total size, including that one.
 func (r *retirer) beyond(n int, bytes int64) bool {
 	return r.o.Limit > 0 && r.done.Objects+int64(n) >= r.o.Limit || r.o.LimitBytes > 0 && r.done.Bytes+bytes > r.o.LimitBytes
 }

@@ -89,7 +89,7 @@ type Worked struct {
 type worker struct {
 	c    *catalog.Catalog
 	o    WorkOptions
-	plan int64 // 0 is any
+	plan int64 // 0 means any
 
 	offers chan *offer     // from the feed to idle goroutines
 	over   context.Context // ends when no goroutine takes offers any more

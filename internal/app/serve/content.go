@@ -25,8 +25,8 @@ import (
 const maxRanges = 64
 
 // sniffMost is the largest content whose type is determined from its first
-// bytes: content of that size is read whole in any case. Of larger content,
-// only requested bytes are read.
+// bytes: content up to that size is read completely in any case. Of larger
+// content, only the requested bytes are read.
 const sniffMost = 1 << 20
 
 // sniff determines the type of an entry from its first bytes. The result is
@@ -92,7 +92,8 @@ func (h *handler) content(w http.ResponseWriter, r *http.Request, e holdall.Entr
 	}
 }
 
-// maxExtents is how many pieces of an entry are used to make an ETag.
+// maxExtents is the maximum number of pieces of an entry that has an ETag made
+// from the archive's version.
 const maxExtents = 1000
 
 // etag returns a strong ETag for e's content, or "" if nothing identifies its
@@ -116,8 +117,8 @@ func (h *handler) etag(ctx context.Context, e holdall.Entry) string {
 }
 
 // A source is e's content, for http.ServeContent. It reads only the requested
-// bytes. Its reads may continue after ServeContent has returned, so nothing of
-// it is closed.
+// bytes. Its reads may continue after ServeContent has returned, so it is
+// never closed.
 type source struct {
 	h   *handler
 	ctx context.Context
@@ -160,7 +161,7 @@ func (s *source) failed() error {
 	return s.err
 }
 
-// An answer delays the status until the first byte of content is there. So
+// An answer delays the status until the first byte of content has been read. So
 // content that cannot be read at all does not get a 200.
 type answer struct {
 	http.ResponseWriter
@@ -168,7 +169,7 @@ type answer struct {
 	size     int64
 	code     int
 	released bool
-	gone     error // why the client gets no more
+	gone     error // why sending stopped early
 }
 
 func (a *answer) WriteHeader(code int) { a.code = cmp.Or(a.code, code) }

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A guarded is a response that is counted, and whose client must take each
-// piece within a time. A slow client is served for as long as it continues to
-// read.
+// A guarded is a response that counts the sent bytes, and requires the client
+// to take each piece within a time limit. A slow client is served as long as it
+// continues to read.
 type guarded struct {
 	http.ResponseWriter
 	ctl   *http.ResponseController
@@ -25,8 +25,8 @@ type guarded struct {
 	sent  int64
 }
 
-// piece is how many bytes the client must take within the time. handedPiece is
-// the same for a copy by the system.
+// piece is how many bytes the client must take within the time limit.
+// handedPiece is the same for a copy by the system.
 const (
 	piece       = 256 << 10
 	handedPiece = 1 << 20

@@ -18,7 +18,7 @@ func (h *handler) setKept(head http.Header, e holdall.Entry) {
 	for name, value := range e.Attr {
 		n += len(name) + len(value)
 	}
-	if n > store.MaxHeaders { // no service has as many
+	if n > store.MaxHeaders { // no service keeps as many
 		return
 	}
 	for name, value := range e.Attr {

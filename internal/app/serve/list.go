@@ -32,7 +32,7 @@ const htmlPage = 1000
 type page struct {
 	json  bool
 	limit int    // 0 is all
-	after string // the place of the last entry of the page before
+	after string // the place of the last entry of the previous page
 	as    string // the folder's name, if links are relative to its parent; "" if they are relative to the folder
 }
 

@@ -109,8 +109,8 @@ func notThere(name string) error {
 	return &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// find returns the entry called name or, where there is none, the first symlink
-// on the way to it, and what of name lies below that.
+// find returns the entry called name or, if there is none, the first symlink on
+// the way to it, with the part of name below that.
 func (h *handler) find(ctx context.Context, name string) (_ holdall.Entry, below string, _ error) {
 	if name == "." {
 		return holdall.Entry{Name: ".", Kind: format.Dir}, "", nil

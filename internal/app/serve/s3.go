@@ -117,7 +117,7 @@ func s3Error(w http.ResponseWriter, r *http.Request, code, text string) {
 
 func writeXML(w http.ResponseWriter, r *http.Request, status int, doc any) {
 	b, err := xml.Marshal(doc)
-	if err != nil { // of our own types, with text only
+	if err != nil { // our own types always have a text form
 		panic(err)
 	}
 	b = append([]byte(xml.Header), b...)
@@ -179,7 +179,7 @@ func (s *S3) route(w http.ResponseWriter, r *http.Request) {
 		}
 		region := s.o.Region
 		if region == "us-east-1" {
-			region = "" // as Amazon has it
+			region = "" // as Amazon does
 		}
 		writeXML(w, r, http.StatusOK, location{Region: region})
 	case q.Has("versioning"):
@@ -236,7 +236,7 @@ func (s *S3) object(w http.ResponseWriter, r *http.Request, h *handler, key stri
 	}
 	if asked := r.Header.Get("Range"); strings.Contains(asked, ",") {
 		r = r.Clone(r.Context())
-		r.Header.Del("Range") // S3 has no parts of answers
+		r.Header.Del("Range") // S3 does not support several ranges
 	} else if e.Size == 0 && strings.HasPrefix(asked, "bytes=") {
 		s3Error(w, r, "InvalidRange", "")
 		return
@@ -405,7 +405,7 @@ func (h *handler) findKeys(ctx context.Context, k keysQuery) (all []found, next 
 	if k.most == 0 {
 		return nil, "", nil
 	}
-	behind := "" // of the last one
+	behind := "" // the place after the last key
 	from := k.from
 again:
 	n := 0

@@ -143,7 +143,7 @@ type Set struct {
 	known   map[string]Source
 	names   []string
 	open    map[openKey]*opened
-	all     map[*opened]bool // the retired, too
+	all     map[*opened]bool // including retired ones
 	counts  setCounts
 }
 
@@ -248,7 +248,7 @@ func (s *Set) rebuild() {
 }
 
 // look lists the folders whose lists are too old. Calls wait for each other.
-// Requests for listed archives do not come here.
+// Requests for archives in the list do not call it.
 func (s *Set) look(ctx context.Context, most time.Duration) error {
 	s.looking.Lock()
 	defer s.looking.Unlock()

@@ -31,8 +31,8 @@ var types = map[string]string{
 
 const plainText = "text/plain; charset=utf-8"
 
-// texts are extensions of text files in some language, and whole names of such
-// files.
+// texts are extensions of text files in some language, and complete names of
+// such files.
 const texts = " adoc asc bat bib bzl c cc cfg cmake cnd conf cpp cs cu cxx dart diff el env erl ex f90 fs gitattributes gitignore go gradle groovy h hpp hs in ini java jl jsx kt less lua m4 mk ml mod nim nix org patch php pl po properties proto ps1 py r rb rs rst sass scala scss sh sql srt sum swift tcl tex tf tsx ucl vim vtt vue zig " +
 	"authors changelog changes copying dockerfile install license makefile news notice readme todo version "
 

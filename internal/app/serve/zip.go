@@ -69,7 +69,7 @@ func (h *handler) zip(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sent is a response that records why the client gets no more.
+// sent is a response that records why sending stopped early.
 type sent struct {
 	w    io.Writer
 	gone error

@@ -34,11 +34,11 @@ func (c stem) name(path string) string { return c.names + path[len(c.paths):] }
 // A reader reads a tree.
 type reader struct {
 	s      *Shelf
-	bucket string // SCHEME/BUCKET, empty of the tree of all
+	bucket string // SCHEME/BUCKET; empty for the tree of all files
 
 	mu    sync.Mutex
 	stems []stem
-	count int // Shelf.count when they were found
+	count int // Shelf.count when the stems were found
 }
 
 func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) {
@@ -181,10 +181,10 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 
 // An item is one result of a stem.
 type item struct {
-	name  string // of a folder with a slash at its end
+	name  string // ends in a slash if it is a folder
 	where catalog.Location
 	dir   bool
-	at    *format.Entry // of one that is not packed
+	at    *format.Entry // nil unless it is read from a source
 }
 
 // keys yields the items whose names begin with prefix, by name, starting at
@@ -378,7 +378,7 @@ func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[fo
 				yield(e, err)
 				return
 			case e.Kind == format.Dir && e.Name == "" || dir == "." && !format.ValidPath(e.Name):
-				// In no folder: they are in the root under their whole names.
+				// These are in no folder: they are in the root under their complete names.
 				if dir != "." {
 					continue
 				}
@@ -393,7 +393,7 @@ func (r *reader) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[fo
 				}
 				continue
 			case !format.ValidPath(e.Name):
-				continue // only their whole names lead to them
+				continue // only its complete name leads to it
 			}
 			if !yield(e, nil) {
 				return

@@ -33,7 +33,7 @@ const (
 	// it.
 	Tree = "catalog"
 
-	archives = "archives/" // NUMBER, or NUMBER/OBJECT of one that is several objects
+	archives = "archives/" // NUMBER, or NUMBER/OBJECT if the archive has several objects
 	buckets  = "buckets/"  // SCHEME/BUCKET
 
 	// magic begins each object that represents a tree.
@@ -63,8 +63,8 @@ type Shelf struct {
 
 	mu    sync.Mutex
 	known map[int64]*known
-	seen  time.Time // when all archives were last looked at
-	count int       // number of changes to them by then
+	seen  time.Time // when all archives were last listed
+	count int       // how often they have changed
 	all   []catalog.Archive
 	used  list.List // of *held, the most recently used first
 	held  map[string]*held
@@ -468,7 +468,7 @@ func ShownVersion(size int64, version string) string {
 	return fmt.Sprintf("%d bytes of version %s", size, version)
 }
 
-// An inner is an archive that is open by its own index.
+// An inner is an archive that was opened with its own index.
 type inner struct {
 	once sync.Once
 	a    *holdall.Archive
@@ -484,10 +484,10 @@ func (in *inner) close() error {
 	return in.a.Close()
 }
 
-// mostInner is how many unused archives stay open by their own index.
+// mostInner is how many unused ones stay open.
 const mostInner = 16
 
-// open opens an archive by its own index, for information that the catalogue
+// open opens an archive with its own index, for information that the catalogue
 // does not have.
 func (s *Shelf) open(ctx context.Context, of catalog.Archive) (*holdall.Archive, func(), error) {
 	s.mu.Lock()
@@ -521,7 +521,7 @@ func (s *Shelf) open(ctx context.Context, of catalog.Archive) (*holdall.Archive,
 		}
 	}
 	in.once.Do(func() {
-		// Not by this context: others wait for it, too.
+		// Not with this context: others wait for it, too.
 		ctx := context.WithoutCancel(ctx)
 		st, name, err := s.o.Open(ctx, of.Address)
 		if err == nil {

@@ -101,7 +101,7 @@ func (r *reader) atSource(ctx context.Context, name string) (format.Entry, error
 		}
 		o, err := x.st.Open(ctx, rest)
 		if err != nil {
-			if errors.Is(err, fs.ErrInvalid) { // which it can have no key of
+			if errors.Is(err, fs.ErrInvalid) { // the source cannot have such a key
 				continue
 			}
 			return format.Entry{}, err
@@ -151,7 +151,7 @@ func (s *Shelf) originals(ctx context.Context, i int, prefix, from string, folde
 				}
 				name := x.prefix + info.Name
 				if strings.HasSuffix(name, "/") && info.Size == 0 {
-					continue // which represents a folder
+					continue // it represents a folder
 				}
 				if rest, ok := strings.CutPrefix(name, prefix); folders && ok {
 					if first, _, deeper := strings.Cut(rest, "/"); deeper {

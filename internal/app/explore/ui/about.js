@@ -1,4 +1,4 @@
-// What is known of the archive as a whole.
+// The description of the archive as a whole.
 import { plainName, el, ask, size, num, count, health } from './base.js';
 import { here, args, address, hasKind } from './state.js';
 
@@ -15,7 +15,7 @@ export class About {
     });
   }
   focus() { this.main.querySelector('.about')?.focus(); }
-  /** It has been gone through, or checked: more is known. */
+  /** A survey or a check has ended: show its result. */
   surveyed(a) { if (a.survey.state !== 'running' && this.known === 'running') this.show(); }
   checked() { this.show(); }
 }
@@ -28,17 +28,17 @@ async function about(put) {
     row('Address', a.address), row('Format', `${a.title} (${a.format})${a.version ? (/^\d/.test(a.version) ? ', version ' : ', ') + a.version : ''}`), row('View', a.views?.length ? a.view : ''),
     row('Entries', num(s.entries) + soFar), row('Files', [num(s.files) + soFar, ' ', el('a', { href: address({ archive: here.archive, view: here.view, tab: 'list' }) }, 'See them')]), row('Folders', num(s.folders)), row('Unreadable', s.unreadable ? num(s.unreadable) : ''),
     row('Content', size(s.bytes) + soFar), row('Stored', a.stored ? size(a.stored) + (a.volumes > 1 ? ` in ${count(a.volumes, 'volume')}` : '') : ''),
-    row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Read with', a.by_index), row('Parity', a.parity), row('Cut off', s.error),
-    (a.notes ?? []).map(n => row('Unusual', n)));
+    row('Index', a.index_bytes ? size(a.index_bytes) : ''), row('Opened with index', a.by_index), row('Parity', a.parity), row('Incomplete', s.error),
+    (a.notes ?? []).map(n => row('Note', n)));
   const facts = a.facts?.length ? [el('h2', {}, 'Properties'), el('dl', { class: 'list' }, a.facts.map(f => row(f.key, f.value)))] : [];
   const told = t => [el('h2', {}, t.title), table(t.columns, t.rows.map(r => r.map((v, i) => tableCell(v, t.columns[i].kind)))), t.note ? el('p', { class: 'hint' }, t.note) : ''];
-  // What the archive is of comes before what it is as an archive, for those formats that are of something.
+  // The subject of the archive, such as a package or a recording, comes before the archive itself.
   const first = [...a.views?.includes('meta') ? [...facts.splice(0), ...await packageOf()] : [], ...(a.tables ?? []).flatMap(told)];
-  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), first, first.length ? el('h2', {}, 'As an archive') : '', list, facts, (a.made ?? []).map(told));
+  const box = el('div', { class: 'sheet about', tabindex: '-1' }, el('h1', {}, plainName(a.name), ' ', health(a.verify)), first, first.length ? el('h2', {}, 'The archive') : '', list, facts, (a.made ?? []).map(told));
   put(box, a);
   if (!hasKind('arrays')) return;
   const { nwb, fault } = await ask.json('nwb', args({}));
-  if (nwb) box.firstChild.after(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '', el('h2', {}, 'As an archive'));
+  if (nwb) box.firstChild.after(...recording(nwb, row), fault ? el('p', { class: 'fault' }, fault) : '', el('h2', {}, 'The archive'));
   const { arrays, more } = await ask.json('arrays', args({}));
   box.append(el('h2', {}, count(arrays.length, 'array') + (more ? ' and more' : '')), table(['Array', 'Type', 'Shape', 'Codecs'], arrays.map(x => [place(x.path),
     ...x.fault ? [el('td', { class: 'fault', colspan: 3 }, x.fault)] : [cell(x.dtype || '?'), cell(shape(x)), cell(x.codecs, 'hint')]])));
@@ -54,13 +54,13 @@ const list = (...words) => words.filter(Boolean).join(', ');
 const seconds = v => Math.round(v * 1000) / 1000 + ' s';
 const decimal = v => String(Number(v.toPrecision(7)));
 
-/** What a package says of itself that facts have no room for. Its scripts are text here. */
+/** The parts of a package's metadata that are too long for facts. Scripts are only shown. */
 async function packageOf() {
   let m;
   try {
     m = await (await ask.raw('content', { a: here.archive, view: 'meta', path: 'metadata.json', n: 1 << 20 })).json();
   } catch (err) {
-    if (err.code === 'not-found') return []; // it is text of no form
+    if (err.code === 'not-found') return []; // the metadata is not structured
     return [el('p', { class: 'fault' }, err instanceof SyntaxError ? 'The metadata is too long to show here.' : 'Damaged: ' + err.message)];
   }
   const out = [], text = v => typeof v === 'string' ? v : JSON.stringify(v, null, 1), all = v => Array.isArray(v) ? v : v === undefined || v === null ? [] : [v];
@@ -74,7 +74,7 @@ async function packageOf() {
   return out;
 }
 
-/** What was recorded, when, of whom, and by what. */
+/** The session, the subject, the devices and the data of a recording. */
 function recording(n, row) {
   const s = n.session, w = n.subject, called = (what, v) => v ? what + ' ' + v : '';
   const out = [el('h2', {}, 'The recording'), el('dl', { class: 'list nwb' }, row('Description', s.description), row('Identifier', s.identifier), row('Session', s.session_id), row('Started', s.start_time),

@@ -1,4 +1,4 @@
-// The page: what its address says is shown. It brings the views together, and nothing needs it.
+// The page shows what its address names. It connects the views; no other module imports it.
 import { plainName, $, el, ask, say, size, count, problem, base, parent } from './base.js';
 import { tabs, ofFolders, here, archive, entry, opened, found, address, read, go, folder, args, hasKind } from './state.js';
 import { showArchives } from './archives.js';
@@ -46,7 +46,7 @@ async function show() {
   } catch (err) {
     if (err.name === 'AbortError' || mine !== turn) return;
     leaveScreen();
-    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'Cannot show this'), problem(err), err.code === 'offline' && el('p', {}, 'Has it been stopped? Its archives appear again when it is back.'),
+    $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'Cannot show this'), problem(err), err.code === 'offline' && el('p', {}, 'Is it still running? The archives reappear when the server is back.'),
       el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), here.archive && here.view && el('a', { href: address({ archive: here.archive, tab: 'list' }) }, 'Show the archive in its default view'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to the start'))));
     say('');
   }
@@ -101,7 +101,7 @@ function frame() {
   document.body.dataset.path = here.path;
 }
 
-/** What was shown is of an archive that is not there any more: all of it is asked for again. */
+/** The shown archive was replaced: request everything again. */
 let again = 0, news = '';
 addEventListener('replaced', () => {
   if (!archive || Date.now() - again < 1500) return;
@@ -118,15 +118,15 @@ function alarm() {
   const check = text => el('a', { href: address({ archive: here.archive, view: here.view, tab: 'verify' }) }, text);
   if (archive.survey.error) list.push(['bad', el('b', {}, 'Incomplete. '), `The archive cannot be read to its end: ${archive.survey.error}. “holdall repair” writes the readable entries to a new archive.`]);
   if (archive.doubt) list.push(['bad', el('b', {}, 'The index may be damaged: '), archive.doubt, '. Names, sizes and offsets may be wrong.']);
-  if (e && here.tab !== 'verify') list.push(['bad', el('b', {}, 'Damaged. '), `The last check found ${count(e, 'error')}. `, check('See the check')]);
-  else if (w && here.tab !== 'verify') list.push(['warn', `The last check found ${count(w, 'warning')}. `, check('See the check')]);
-  if (archive.healed) list.push(['warn', el('b', {}, 'Healed. '), `${count(archive.healed, 'damaged block')} ${archive.healed === 1 ? 'was' : 'were'} read with parity. “holdall repair” repairs the archive.`]);
+  if (e && here.tab !== 'verify') list.push(['bad', el('b', {}, 'Damaged. '), `The last check found ${count(e, 'error')}. `, check('See the results')]);
+  else if (w && here.tab !== 'verify') list.push(['warn', `The last check found ${count(w, 'warning')}. `, check('See the results')]);
+  if (archive.healed) list.push(['warn', el('b', {}, 'Repaired while reading. '), `${count(archive.healed, 'damaged block')} ${archive.healed === 1 ? 'was' : 'were'} restored from parity. “holdall repair” repairs the archive itself.`]);
   $('alarm').replaceChildren(...list.map(([tone, ...text]) => el('p', { class: tone }, text)));
   $('alarm').hidden = !list.length;
   document.body.dataset.alarm = list.map(l => l[0]).join(' ');
 }
 
-/** Says at the foot of the page how much there is. */
+/** Shows the size of the archive at the foot of the page. */
 function tell() {
   alarm();
   const s = archive.survey, soFar = s.state === 'running' ? '…' : '';
@@ -148,14 +148,14 @@ async function fill() {
   const isFile = entry && entry.kind !== 'dir';
   const special = entry && (entry.array || entry.grouped || hasKind('node')) && here.tab === 'list';
   const panel = isFile || special || hasKind('node') && !here.path && here.tab === 'list';
-  // A folder's list is not covered by what else is known of it.
+  // On a narrow screen, a folder's properties must not cover its list.
   const now = panel && (isFile || !covering.matches), open = () => detail.show(here.path, entry ?? { kind: 'dir', path: '' });
   screen.offer?.(panel && !now ? open : undefined, entry?.array ? 'Array' : entry?.series ? 'Series' : entry?.units ? 'Spikes' : entry?.table ? 'Table' : entry?.grouped ? 'Attributes' : 'Properties');
   tell();
   await Promise.all([screen.show(dir, isFile ? here.path : undefined), now ? open() : detail.hide()]);
 }
 
-/** Asks how far the archive has been gone through, and its check. */
+/** Polls the progress of the survey and of the check. */
 let timer, checked;
 addEventListener('checking', follow);
 function follow() {
@@ -169,25 +169,25 @@ function follow() {
       tell();
       screen?.surveyed?.(archive);
       if (checked !== archive.verify.state) { checked = archive.verify.state; screen?.checked?.(); tree?.checked(); }
-    } catch { /* the next one tells */ }
+    } catch { /* the next poll reports it */ }
     follow();
   }, 400);
 }
 
 // Keys of the whole page.
 const keys = [
-  ['/', 'search all names, or with Enter contents'], ['l m t c v i', 'files, byte map, treemap, compare, check, about'], ['↑ ↓ PgUp PgDn Home End', 'move in a list'],
-  ['Enter', 'open a folder or file'], ['Backspace', 'the folder above'], ['→ ←', 'in the tree: open, close'], ['1 2 3', 'sort by name, size, time'],
-  ['d', 'download the selection'], ['Space', 'select several; also Ctrl or Shift with a click'], ['+ −', 'on the map: zoom in, zoom out'], ['← → ↑ ↓', 'on the map: move by cells; Shift moves the picture'],
-  ['0', 'on the map: the whole archive'], ['Esc', 'close the preview, leave a search'], ['?', 'these keys'],
+  ['/', 'search names (or contents, with “in contents”)'], ['l m t c v i', 'files, byte map, treemap, compare, check, about'], ['↑ ↓ PgUp PgDn Home End', 'move in a list'],
+  ['Enter', 'open a folder or file'], ['Backspace', 'go to the parent folder'], ['→ ←', 'in the tree: expand, collapse'], ['1 2 3', 'sort by name, size, time'],
+  ['d', 'download the selection'], ['Space', 'select several; also Ctrl+click or Shift+click'], ['+ −', 'on the map: zoom in, zoom out'], ['← → ↑ ↓', 'on the map: move the cursor; with Shift, scroll'],
+  ['0', 'on the map: show the whole archive'], ['Esc', 'close the preview, clear the search'], ['?', 'show these shortcuts'],
 ];
 function help() {
   const d = $('keys');
   if (d.open) return d.close();
-  d.replaceChildren(el('h2', { id: 'keys-title' }, 'Keys'),
+  d.replaceChildren(el('h2', { id: 'keys-title' }, 'Keyboard shortcuts'),
     el('dl', {}, keys.map(([k, what]) => [el('dt', {}, k.split(' ').map(x => el('kbd', {}, x))), el('dd', {}, what)]).flat()),
     el('form', { method: 'dialog' }, el('button', { type: 'submit', autofocus: true }, 'Close')));
-  // A dialog's form is no request: it is closed here, since pages may send none.
+  // The page's policy allows no form submission, so the dialog is closed here.
   d.querySelector('form').addEventListener('submit', e => { e.preventDefault(); d.close(); });
   d.showModal();
 }
@@ -224,7 +224,7 @@ $('q').addEventListener('input', () => {
 $('inside').addEventListener('click', () => {
   const on = $('inside').getAttribute('aria-pressed') !== 'true';
   $('inside').setAttribute('aria-pressed', String(on));
-  $('q').placeholder = on ? 'Search contents, Enter' : 'Search names  /';
+  $('q').placeholder = on ? 'Search contents (Enter)' : 'Search names  /';
   $('q').focus();
   if ($('q').value) $('q').dispatchEvent(new Event('input'));
 });

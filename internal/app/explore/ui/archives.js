@@ -34,7 +34,7 @@ export async function showArchives(main) {
       const v = r => by === 'health' ? worst.indexOf(r.known.health ?? 'unknown') : r.known[by];
       const order = [...rows].sort((x, y) => {
         const p = v(x), q = v(y);
-        if (p === undefined || q === undefined) return (p === undefined) - (q === undefined); // what is not known is last
+        if (p === undefined || q === undefined) return (p === undefined) - (q === undefined); // unknown values come last
         return (desc ? -1 : 1) * (typeof p === 'string' ? p.localeCompare(q) : p - q);
       });
       body.replaceChildren(...order.map(r => r.tr));
@@ -42,7 +42,7 @@ export async function showArchives(main) {
     };
     place();
     if (by === 'name') return;
-    // It takes what all of them have.
+    // This order needs the descriptions of all archives.
     for (const r of rows) { seen.unobserve(r.tr); await look(r, mine); if (mine !== round) return; }
     place();
   };
@@ -63,7 +63,7 @@ export async function showArchives(main) {
 
 const pause = ms => new Promise(ok => setTimeout(ok, ms));
 
-/** Asks what is known of an archive until that does not change any more. */
+/** Requests the description of an archive until it does not change any more. */
 const look = (r, mine, again) => again || !r.looked ? r.looked = watch(r, mine) : r.looked;
 async function watch(r, mine) {
   for (;;) {
@@ -87,7 +87,7 @@ async function watch(r, mine) {
     r.cells.stored.textContent = size(a.stored);
     r.cells.entries.textContent = num(s.entries) + soFar;
     r.cells.content.textContent = size(s.bytes) + soFar;
-    if (s.error) r.cells.entries.append(el('span', { class: 'badge bad', title: s.error }, 'cut off'));
+    if (s.error) r.cells.entries.append(el('span', { class: 'badge bad', title: s.error }, 'incomplete'));
     r.cells.health.replaceChildren(health(a.verify));
     r.tr.dataset.state = s.state;
     if (s.state !== 'running' && a.verify.state !== 'running') return;
@@ -104,16 +104,16 @@ async function checkAll(rows, mine, button) {
       say(`checking ${num(i + 1)} of ${num(rows.length)}`);
       try { await ask.json('verify', { a: r.a.name, depth: 'full' }, { method: 'POST' }); } catch (err) {
         if (err.code === 'busy') { await pause(1000); continue; }
-        if (err.code !== 'usage') r.cells.health.replaceChildren(problem(err)); // a folder has nothing to be checked by
+        if (err.code !== 'usage') r.cells.health.replaceChildren(problem(err)); // a folder has nothing to compare it with
         break;
       }
       await look(r, mine, true);
       break;
     }
-    if (mine !== round || !button.isConnected) return; // who has gone on is not followed
+    if (mine !== round || !button.isConnected) return; // the user has left the page
   }
   const bad = rows.filter(r => r.known.health === 'damaged').length;
-  say(bad ? `${count(bad, 'archive')} of ${num(rows.length)} damaged` : 'all were checked', '');
+  say(bad ? `${count(bad, 'archive')} of ${num(rows.length)} damaged` : 'all archives checked', '');
   button.disabled = false;
   document.body.dataset.checked = 'all';
 }

@@ -1,10 +1,10 @@
-// An array: what it is, and a picture of its elements.
+// An array: its properties, and a plot of its elements.
 import { el, ask, num, count, css, later, problem } from './base.js';
 import { args } from './state.js';
 import { frame, scaled, short } from './plot.js';
 import { attributes, placeOf } from './attributes.js';
 
-// Colours from dark to light, even to the eye (after viridis).
+// Colours from dark to light in perceptually even steps (based on viridis).
 const scale = [[68, 1, 84], [72, 40, 120], [62, 74, 137], [49, 104, 142], [38, 130, 142], [31, 158, 137], [53, 183, 121], [110, 206, 88], [181, 222, 43], [253, 231, 37]];
 function colour(t, out, at, grey) {
   if (grey) { out[at] = out[at + 1] = out[at + 2] = 255 * Math.min(1, Math.max(0, t)); out[at + 3] = 255; return; }
@@ -12,7 +12,7 @@ function colour(t, out, at, grey) {
   for (let k = 0; k < 3; k++) out[at + k] = scale[i][k] + (scale[i + 1][k] - scale[i][k]) * f;
   out[at + 3] = 255;
 }
-const lanes = 32; // channels that are drawn above each other
+const lanes = 32; // channels drawn above each other
 
 export class ArrayView {
   constructor(area, entry) {
@@ -38,7 +38,7 @@ export class ArrayView {
   plot(box) {
     const { shape } = this.a;
     this.from = shape.map(() => 0);
-    // Channels over time are traces, some at a time.
+    // Channels over time are drawn as traces, some at a time.
     this.traces = shape.length === 2 && this.timed && (shape[1] <= lanes || shape[0] > shape[1]);
     this.channels = [0, Math.min(lanes, shape[1])];
     this.range = shape.length === 1 || this.traces ? [0, shape[0]] : undefined;
@@ -48,7 +48,7 @@ export class ArrayView {
       const out = el('output', {}, said(0)), input = el('input', { type: 'range', min: 0, max: most, value: 0, oninput: e => { set(Number(e.target.value)); out.textContent = said(Number(e.target.value)); this.soon(); } });
       return el('label', { class: 'axis' }, name + ' ', input, out);
     };
-    // What lies over time is frames.
+    // Images over time are frames.
     const before = shape.length - (this.a.colours ? 3 : 2), name = axis => axis === 0 && this.frames ? 'frame' : `axis ${axis}`;
     this.frames = before > 0 && (this.timed || this.a.colours);
     this.grey = this.a.attrs?.neurodata_type === 'GrayscaleImage';
@@ -94,7 +94,10 @@ export class ArrayView {
       document.body.dataset.plot = 'failed';
     }
   }
-  /** What gives the second of an element along the first axis: undefined if that is not known. */
+  /**
+   * Sets clock, which gives the time of an index of the first axis in seconds; undefined if
+   * unknown.
+   */
   async times(signal) {
     const s = this.a.scale, [a, b] = this.range ?? (this.frames ? [this.from[0], this.from[0] + 1] : []);
     this.clock = undefined; this.unordered = false; this.untimed = '';
@@ -104,11 +107,11 @@ export class ArrayView {
     try {
       const r = await ask.raw('array/data', args({ path: s.times, from: a, to: b, points: told }), { signal }), w = JSON.parse(r.headers.get('Holdall-Window')), bytes = await r.arrayBuffer();
       let t = w.type === 'float32' ? new Float32Array(bytes) : new Float64Array(bytes);
-      if (w.kind === 'range') t = t.filter((_, i) => i % 2 === 0); // the least of each stretch, which is its first one
-      if (!t.every(Number.isFinite)) { this.untimed = 'some are not times'; return; }
+      if (w.kind === 'range') t = t.filter((_, i) => i % 2 === 0); // the minimum of each stretch, which is its first element
+      if (!t.every(Number.isFinite)) { this.untimed = 'some are not finite numbers'; return; }
       if (t.some((x, i) => i && x < t[i - 1])) { this.unordered = true; return; }
       const step = w.step[0] ?? 1;
-      // Of the last stretch only its beginning is known: the last one of all is asked for.
+      // Only the beginning of the last stretch is known, so the last timestamp is requested.
       let last = t.at(-1);
       if (step > 1) { const e = await ask.raw('array/data', args({ path: s.times, from: b - 1, to: b, points: 1 }), { signal }), v = await e.arrayBuffer(); last = (v.byteLength === 4 ? new Float32Array(v) : new Float64Array(v))[0]; }
       this.clock = i => {
@@ -118,9 +121,9 @@ export class ArrayView {
       };
     } catch (err) { if (err.name === 'AbortError') throw err; this.untimed = err.message; }
   }
-  /** What is to be said of the time that is not shown. */
-  late() { return this.unordered ? '; its timestamps are not in order, so the scale is the index' : this.untimed ? '; its timestamps cannot be read: ' + this.untimed : ''; }
-  /** An element in the unit that fits those between lo and hi: what to do with it, and its name. */
+  /** Explains why the plot has no time axis. */
+  late() { return this.unordered ? '; its timestamps are not in order, so the axis shows the index' : this.untimed ? '; its timestamps cannot be read: ' + this.untimed : ''; }
+  /** The unit that suits elements between lo and hi: a conversion function, and the unit's name. */
   measure(lo, hi) {
     const s = this.a.scale, f = s?.conversion ?? 1, o = s?.offset ?? 0, [p, unit] = scaled(Math.max(Math.abs(lo * f + o), Math.abs(hi * f + o)), this.unit);
     return [v => (v * f + o) / p, unit];
@@ -173,7 +176,7 @@ export class ArrayView {
     if (n <= 60) { g.fillStyle = css('--accent'); for (let i = 0; i < n; i++) if (Number.isFinite(v[i])) { g.beginPath(); g.arc(X(i), at(v[i]), 2.5, 0, 7); g.fill(); } }
     this.told.textContent = `${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${count(to - from, 'element')}` + (pairs ? `, minimum and maximum of each ${num(w.step[0])}` : '') + cut + this.late();
   }
-  /** Channels over time, one above the other. */
+  /** Draws channels over time, one above the other. */
   paintTraces() {
     const { canvas: c, w, values: v } = this, dpr = devicePixelRatio || 1, W = c.clientWidth, [rows, cols] = w.count, H = Math.max(220, Math.min(560, 30 * cols + 60));
     c.style.height = H + 'px'; c.width = W * dpr; c.height = H * dpr;
@@ -198,7 +201,7 @@ export class ArrayView {
     }
     this.told.textContent = `${count(cols, 'channel')}, each from ${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${num(this.range[1] - this.range[0])} samples` + (w.step[0] > 1 ? `, every ${num(w.step[0])}` : '') + (w.cut ? '; incomplete' : '') + this.late();
   }
-  /** Which of n elements lies that far along the scale. */
+  /** Which of n elements is at a given fraction of the scale. */
   place(along, n, step) {
     const clock = this.clock, from = this.range?.[0] ?? 0, to = this.range?.[1] ?? 1;
     along = Math.max(0, Math.min(1, along));

@@ -3,7 +3,7 @@ import { el, ask, num } from './base.js';
 import { here, address, args } from './state.js';
 import { jsonTree } from './json.js';
 
-const long = 12; // values of a list that are told in a line
+const long = 12; // values of a list that is shown in one line
 const refersTo = v => v && typeof v === 'object' && typeof v._REFERENCE?.path === 'string' ? v._REFERENCE.path.replace(/^\/+/, '').replaceAll('\\x', '\\x5cx') : undefined;
 /** A link to a group or an array of the same archive. */
 export const placeOf = path => el('a', { href: address({ archive: here.archive, view: here.view, path }) }, '/' + path);
@@ -18,7 +18,7 @@ function value(v) {
   return jsonTree(v);
 }
 
-/** What attributes say; those that people read come first. */
+/** A list of attributes; those that people want to read come first. */
 export function attributes(attrs, fault) {
   const first = ['neurodata_type', 'description', 'comments', 'unit'], names = Object.keys(attrs ?? {}).sort((a, b) => (first.indexOf(a) + 1 || 99) - (first.indexOf(b) + 1 || 99));
   return el('div', {}, fault && el('p', { class: 'fault' }, 'Cannot show the attributes: ' + fault), names.length > 0 && el('dl', { class: 'list attributes' }, names.map(k => [el('dt', {}, k), el('dd', {}, value(attrs[k]))])));
@@ -26,5 +26,5 @@ export function attributes(attrs, fault) {
 
 export async function showAttributes(area, entry) {
   const a = await ask.json('attributes', args({ path: entry.path })), n = Object.keys(a.attrs ?? {}).length;
-  area.append(el('div', { class: 'pad' }, a.path !== entry.path && el('p', { class: 'hint' }, 'A link to ', placeOf(a.path)), el('p', { class: 'hint' }, n ? `${num(n)} attribute${n === 1 ? '' : 's'}` : 'No attributes.'), attributes(a.attrs, a.attrs_fault)));
+  area.append(el('div', { class: 'pad' }, a.path !== entry.path && el('p', { class: 'hint' }, 'Link to ', placeOf(a.path)), el('p', { class: 'hint' }, n ? `${num(n)} attribute${n === 1 ? '' : 's'}` : 'No attributes.'), attributes(a.attrs, a.attrs_fault)));
 }

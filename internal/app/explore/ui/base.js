@@ -1,6 +1,6 @@
-// What all modules use: elements, words for numbers, names, and questions to the server.
+// Helpers for all modules: elements, formatting of numbers and names, and requests to the server.
 
-/** Makes an element. Text comes in as text only: names of an archive are never markup. */
+/** Makes an element. Strings become text, never markup: names in archives may be anything. */
 export function el(tag, props = {}, ...children) {
   const e = document.createElement(tag);
   for (const [k, v] of Object.entries(props)) {
@@ -35,22 +35,22 @@ export function duration(s) {
   return s < 0.05 ? 'less than 0.1 s' : s < 10 ? s.toFixed(1) + ' s' : s < 90 ? Math.round(s) + ' s' : Math.round(s / 60) + ' min';
 }
 
-/** A long name, cut in its middle. */
+/** Shortens a long name in its middle. */
 export function middle(s, most) {
   if (s.length <= most) return s;
   const tail = Math.floor(most * 0.55);
   return s.slice(0, most - tail - 1) + '…' + s.slice(-tail);
 }
 
-/** Shows a name so that one that is too long loses its middle: what it ends in often matters. */
+/** Shows a name so that one that is too long is cut in its middle: the end often matters. */
 export function showName(e, name) {
   const tail = 12;
-  if (name.length < 28 || !/^[\x20-\x7e]*$/.test(name)) e.textContent = name; // others may run the other way
+  if (name.length < 28 || !/^[\x20-\x7e]*$/.test(name)) e.textContent = name; // other scripts may run from right to left
   else e.replaceChildren(el('span', { class: 'start' }, name.slice(0, -tail)), el('span', { class: 'end' }, name.slice(-tail)));
   e.classList.toggle('parted', e.childElementCount > 0);
 }
 
-/** The name of an archive for people: signs that would turn or break a line are told as bytes. */
+/** The shown name of an archive: controls that would reverse or break a line appear as \xNN. */
 export const plainName = name => name.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
   c => [...new TextEncoder().encode(c)].map(b => '\\x' + b.toString(16).padStart(2, '0')).join(''));
 
@@ -58,7 +58,7 @@ export class Failed extends Error {
   constructor(code, message) { super(message); this.code = code; }
 }
 
-/** Tells the page when an archive is not the one any more that it asked about before. */
+/** Notifies the page if an archive is not the same as at the last request. */
 const bytes = new Map();
 function noteBytes(archive, id) {
   if (!id) return;
@@ -73,7 +73,7 @@ const question = (path, args) => {
   return 'api/' + path + (q.size ? '?' + q : '');
 };
 let answer;
-/** Has somebody else than a server answer: f takes what is asked, as a request does, and returns a Response. */
+/** Replaces the server: f takes the parameters of ask.raw, and returns a Response. */
 export function answeredBy(f) { answer = f; }
 export const ask = {
   url: question,
@@ -89,9 +89,9 @@ export const ask = {
     noteBytes(args.a, r.headers.get('Holdall-Archive'));
     if (!r.ok) {
       let e;
-      try { e = (await r.json()).error; } catch { /* no answer of ours */ }
+      try { e = (await r.json()).error; } catch { /* the response is not from holdall */ }
       if (e?.code === 'changed') dispatchEvent(new Event('replaced'));
-      throw new Failed(e?.code ?? 'http', e?.message ?? 'the server answers ' + r.status);
+      throw new Failed(e?.code ?? 'http', e?.message ?? 'the server responds with status ' + r.status);
     }
     return r;
   },
@@ -116,7 +116,7 @@ export const base = path => path.slice(path.lastIndexOf('/') + 1);
 export const parent = path => path.includes('/') ? path.slice(0, path.lastIndexOf('/')) : '';
 export const join = (dir, row) => row.whole || !dir ? row.n : dir + '/' + row.n;
 
-/** Calls f when nobody asked for a while. */
+/** Returns a function that calls f once it has not been called for ms. */
 export function later(f, ms) {
   let t;
   return (...args) => { clearTimeout(t); t = setTimeout(() => f(...args), ms); };
@@ -131,7 +131,7 @@ export const problem = err => el('p', { class: 'fault', role: 'alert' }, err.mes
 export const quiet = err => { if (err.name !== 'AbortError') throw err; };
 
 const healths = { unknown: ['not checked', ''], good: ['sound', 'good'], odd: ['odd', 'warn'], damaged: ['damaged', 'bad'] };
-/** What a check of an archive says of it, in a word. */
+/** The result of a check of an archive, in a word. */
 export function health(verify) {
   const [word, tone] = healths[verify.health] ?? healths.unknown;
   return el('span', { class: 'badge ' + tone, data: { health: verify.health } }, verify.state === 'running' ? 'checking…' : word);

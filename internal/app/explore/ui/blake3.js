@@ -1,10 +1,13 @@
-// BLAKE3 of bytes, 32 bytes long. https://github.com/BLAKE3-team/BLAKE3-specs
+// BLAKE3 digests of 32 bytes. https://github.com/BLAKE3-team/BLAKE3-specs
 
 const iv = Int32Array.of(0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19);
 const chunkStart = 1, chunkEnd = 2, parent = 4, root = 8;
-const bytes = new Uint8Array(1024), words = new Int32Array(bytes.buffer); // a chunk; every browser's numbers are little-endian
+const bytes = new Uint8Array(1024), words = new Int32Array(bytes.buffer); // one chunk; all browsers are little-endian
 
-/** Compresses 16 of the words with what is before them, and leaves what comes out in cv. The rounds are written out: so it is ten times as quick as by loops and tables. */
+/**
+ * Compresses 16 words with the chaining value cv, and stores the result in cv. The rounds are
+ * unrolled: loops and tables take ten times as long.
+ */
 function compress(cv, at, counter, length, flags) {
   const m0 = words[at], m1 = words[at + 1], m2 = words[at + 2], m3 = words[at + 3], m4 = words[at + 4], m5 = words[at + 5], m6 = words[at + 6], m7 = words[at + 7], m8 = words[at + 8], m9 = words[at + 9], m10 = words[at + 10], m11 = words[at + 11], m12 = words[at + 12], m13 = words[at + 13], m14 = words[at + 14], m15 = words[at + 15];
   let s0 = cv[0], s1 = cv[1], s2 = cv[2], s3 = cv[3], s4 = cv[4], s5 = cv[5], s6 = cv[6], s7 = cv[7], s8 = iv[0], s9 = iv[1], s10 = iv[2], s11 = iv[3], s12 = counter | 0, s13 = counter / 2 ** 32 | 0, s14 = length, s15 = flags;
@@ -87,7 +90,7 @@ function chunk(b, counter, last) {
 }
 function tree(b, counter, top) {
   if (b.length <= 1024) return chunk(b, counter, top);
-  const left = 2 ** Math.floor(Math.log2((b.length - 1) / 1024)) * 1024; // the largest half that is whole
+  const left = 2 ** Math.floor(Math.log2((b.length - 1) / 1024)) * 1024; // the largest power of two of chunks that leaves something for the right half
   const x = tree(b.subarray(0, left), counter, false), y = tree(b.subarray(left), counter + left / 1024, false), cv = iv.slice();
   words.set(x); words.set(y, 8);
   compress(cv, 0, 0, 64, parent | (top ? root : 0));

@@ -1,5 +1,5 @@
 // Colours for the text of common languages: words, strings, numbers and comments, line by line.
-// A comment or a string that goes over several lines is only known by its first and last one.
+// In a comment or string of several lines, only the first and the last line are recognised.
 
 const c = 'break case catch class const continue default delete do else enum export extends false finally for function if import in instanceof let new null return static super switch this throw true try typeof var void while with yield async await of';
 const languages = [
@@ -20,11 +20,11 @@ for (const l of languages) {
   const set = new Set((l.words ?? '').split(' '));
   for (const e of l.ext.split(' ')) byExt.set(e, { ...l, set });
 }
-/** The language of a file by the ending of its name; undefined if it has no colours. */
+/** The language of a file by its extension; undefined if there are no colours for it. */
 export const language = ext => byExt.get(ext);
 
 const token = /("(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|`(?:\\.|[^`\\])*`?)|(\/\*.*?(?:\*\/|$)|<!--.*?(?:-->|$))|(\b\d[\d_.]*(?:[eE][+-]?\d+)?[a-zA-Z]*\b|\b0x[\da-fA-F_]+\b)|([A-Za-z_][\w-]*)|(<\/?[\w:.-]+|\/?>)|(.)/gs;
-/** A line in parts: what each is ("" for nothing in particular), and its text. */
+/** Splits a line into parts, each with its class ("" for plain text) and its text. */
 export function parts(line, l) {
   const out = [];
   const add = (what, text) => { if (out.length && out.at(-1)[0] === what) out.at(-1)[1] += text; else out.push([what, text]); };

@@ -1,11 +1,11 @@
-// Two revisions side by side: what was added, changed and removed in a folder. A folder is
-// compared when it is opened.
+// Two revisions side by side: the additions, changes and removals in a folder. A folder is compared
+// when it is opened.
 import { el, ask, base, problem, time } from './base.js';
 import { here, args, go, address } from './state.js';
 import { propertyText, propertyType } from './node.js';
 
 const marks = { added: '+', removed: '−', changed: '~', lost: '?' };
-const step = 200; // changes that are asked for at once
+const step = 200; // changes per request
 const at = ms => ms < 0 ? '' : time(ms) + new Date(ms).toISOString().slice(16, 19);
 
 export class Compare {
@@ -18,7 +18,7 @@ export class Compare {
     [this.before, from] = pick('before', 'Before');
     [this.after, to] = pick('after', 'After');
     this.told = el('p', { class: 'told', role: 'status' });
-    this.box = el('div', { class: 'differs', tabindex: '0', role: 'region', 'aria-label': 'What differs' });
+    this.box = el('div', { class: 'differs', tabindex: '0', role: 'region', 'aria-label': 'Differences' });
     this.choice = el('div', { class: 'group' }, from, to);
     main.append(el('div', { class: 'compare' }, el('div', { class: 'bar' }, this.choice), this.told, this.box));
     this.dead = new AbortController();
@@ -49,14 +49,14 @@ export class Compare {
     const log = this.all.filter(r => !r.name), kept = this.all.filter(r => r.name);
     select.replaceChildren(!this.all.some(r => r.id === id) && id ? option({ id, millis: -1 }) : '', el('optgroup', { label: 'Revisions' }, log.map(option)), kept.length ? el('optgroup', { label: 'Checkpoints' }, kept.map(option)) : '');
   }
-  /** Shows what differs in a folder. */
+  /** Shows the differences in a folder. */
   async into(box, path, pair, top, offset = 0) {
     const r = await ask.json('changes', args({ path, from: pair.from, to: pair.to, offset, limit: step }), { signal: this.dead.signal });
     if (pair !== this.pair) return;
     const mine = (path ? '/' + path : '/'), own = c => c.property !== undefined || c.path === mine;
     const properties = r.changes.filter(c => c.property !== undefined), whole = r.changes.filter(c => c.property === undefined && c.path === mine);
     const nodes = r.changes.filter(c => !own(c)).sort((a, b) => a.path < b.path ? -1 : 1);
-    for (const c of whole) box.append(el('p', { class: c.lost ? 'fault' : 'pad' }, c.lost ? 'Damage hides a part of this node: ' + c.lost : `This node was ${c.change}, with everything below it.`));
+    for (const c of whole) box.append(el('p', { class: c.lost ? 'fault' : 'pad' }, c.lost ? 'Part of this node is damaged: ' + c.lost : `This node was ${c.change}, with everything below it.`));
     if (properties.length) box.append(this.table(properties));
     if (nodes.length) box.append(el('ul', { class: 'nodes' }, nodes.map(c => el('li', {}, this.node(c, pair)))));
     if (r.more) {

@@ -5,7 +5,7 @@ import { args, urlOf, usual } from './state.js';
 export class Content {
   constructor(entry) {
     this.entry = entry; this.size = entry.size; this.dead = new AbortController();
-    // Names that no URL leads to, and other views, are read through the API.
+    // Other views, and names that a URL cannot represent, are read through the API.
     this.url = usual() && !entry.odd ? urlOf(entry.path) : undefined;
   }
   close() { this.dead.abort(); }
@@ -17,12 +17,12 @@ export class Content {
     const r = await fetch(this.url, { headers: { Range: `bytes=${off}-${off + n - 1}` }, signal });
     if (r.status !== 206 && !(r.status === 200 && off === 0 && n === this.size)) {
       r.body?.cancel();
-      const why = r.status >= 500 || r.status === 422 ? 'cannot be read: the file or its archive is damaged' : 'the server answers ' + r.status;
+      const why = r.status >= 500 || r.status === 422 ? 'cannot be read: the file or its archive is damaged' : 'the server responds with status ' + r.status;
       throw new Failed('unreadable', why);
     }
     return new Uint8Array(await r.arrayBuffer());
   }
-  /** All of it, if it is no longer than most. */
+  /** Reads everything, up to most bytes. */
   async all(most) {
     if (this.size > most) throw new Failed('large', 'too large to show as a whole');
     const b = new Uint8Array(this.size), step = 1 << 20;

@@ -1,15 +1,18 @@
-// Stored bytes become contents: what archives of our formats are packed by, as far as a page can
-// have it. Sizes from an archive are looked at before anything is made of them.
+// Decodes stored bytes to contents, for the codecs of holdall's formats that a page can support.
+// Sizes from an archive are checked before memory is allocated.
 import { Failed } from './base.js';
 import { decompress } from './fzstd.js';
 
-/** The bytes that are decoded as a whole, at most. */
+/** The largest unit that is decoded, in bytes. */
 export const mostUnit = 64 << 20;
-const mostWindow = 128 << 20; // of zstd: how far it may refer back
+const mostWindow = 128 << 20; // the largest window of zstd
 
 const bad = what => new Failed('bad-data', 'cannot be decoded: ' + what);
 
-/** Where the frame of zstd at a place ends, and at most how long it becomes. Nothing if it is none. */
+/**
+ * The end of the zstd frame at a place, and its maximum decoded length; undefined if it is not a
+ * frame.
+ */
 function frame(b, at) {
   const magic = b[at] | b[at + 1] << 8 | b[at + 2] << 16 | b[at + 3] << 24;
   if (b.length - at >= 8 && magic >>> 4 === 0x184d2a5) return { end: at + 8 + (b[at + 4] | b[at + 5] << 8 | b[at + 6] << 16) + b[at + 7] * 2 ** 24, most: 0 };
@@ -30,7 +33,10 @@ function frame(b, at) {
   }
   return said > blocks ? undefined : { end: at + (d & 4), most: said ?? blocks };
 }
-/** At most how long what frames of zstd become is: as they say, or by their blocks. NaN if they are none. */
+/**
+ * The maximum decoded length of zstd frames, from their headers or their blocks; NaN if they are
+ * invalid.
+ */
 export function mostOf(b) {
   let sum = 0;
   for (let at = 0, f; at < b.length; at = f.end) {
@@ -44,7 +50,7 @@ function zstd(b) {
   if (!(mostOf(b) <= mostUnit)) throw bad('not zstd, or too large');
   try { return decompress(b); } catch (err) { throw bad(err.message); }
 }
-/** Blocks of a frame, without what is before and behind them. */
+/** Decodes blocks that are stored without the header and the end of their frame. */
 function blocks(b) {
   const whole = new Uint8Array(6 + b.length + 3);
   whole.set([0x28, 0xb5, 0x2f, 0xfd, 0, 13 << 3]); whole.set(b, 6); whole[6 + b.length] = 1; // a window of 8 MiB, and an empty last block
@@ -63,27 +69,30 @@ function snappy(b, size) {
       l = tag >> 2;
       if (l >= 60) { const k = l - 59; l = 0; for (let i = 0; i < k; i++) l += b[at++] * 2 ** (8 * i); }
       l++;
-      if (!(at + l <= b.length)) throw bad('ends too soon');
+      if (!(at + l <= b.length)) throw bad('it ends too soon');
     } else {
       l = (tag & 3) === 1 ? 4 + (tag >> 2 & 7) : 1 + (tag >> 2);
       back = (tag & 3) === 1 ? tag >> 5 << 8 | b[at++] : (tag & 3) === 2 ? b[at] | b[at + 1] << 8 : (b[at] | b[at + 1] << 8 | b[at + 2] << 16 | b[at + 3] << 24) >>> 0;
       at += [0, 0, 2, 4][tag & 3];
-      if (!(back > 0 && back <= n && at <= b.length)) throw bad('refers back too far');
+      if (!(back > 0 && back <= n && at <= b.length)) throw bad('it refers back too far');
     }
-    if (!(l <= length - n)) throw bad('longer than its stated length');
+    if (!(l <= length - n)) throw bad('it is longer than its stated length');
     if (!back) { out.set(b.subarray(at, at + l), n); at += l; n += l; } else for (const end = n + l; n < end; n++) out[n] = out[n - back];
   }
   return out;
 }
 
-/** A table of a Huffman code: for each of the next bits the symbol, times 16, and how many bits it has. */
+/**
+ * The table of a Huffman code. It gives for the next bits 16 times the symbol, plus its number of
+ * bits.
+ */
 function huffman(lengths) {
   const count = new Uint16Array(16), next = new Uint16Array(17);
   for (const l of lengths) count[l]++;
   count[0] = 0;
   let most = 15, room = 1;
   while (most > 1 && !count[most]) most--;
-  for (let l = 1; l < 16; l++) { next[l + 1] = next[l] + count[l] << 1; room = 2 * room - count[l]; if (room < 0) throw bad('a code has too many words'); }
+  for (let l = 1; l < 16; l++) { next[l + 1] = next[l] + count[l] << 1; room = 2 * room - count[l]; if (room < 0) throw bad('a Huffman code has too many words'); }
   const table = new Uint16Array(1 << most);
   lengths.forEach((l, symbol) => {
     if (!l) return;
@@ -100,10 +109,13 @@ const backBits = Array.from({ length: 30 }, (_, i) => Math.max(0, (i >> 1) - 1))
 const lengthOrder = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
 const fixed = [Array.from({ length: 288 }, (_, i) => i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8), new Array(30).fill(5)].map(l => huffman(l));
 
-/** Decodes DEFLATE from a place on into out from n on, until that is full or the stream ends. What is behind it is left alone: records are filled up. */
+/**
+ * Decodes DEFLATE, starting at b[at], into out, starting at n, until out is full or the stream
+ * ends. Bytes after the stream are ignored: records are padded.
+ */
 function inflate(b, at, out, n) {
   let hold = 0, held = 0;
-  const need = k => { while (held < k) { hold |= (b[at++] ?? 0) << held; held += 8; } if (at > b.length + 4) throw bad('ends too soon'); };
+  const need = k => { while (held < k) { hold |= (b[at++] ?? 0) << held; held += 8; } if (at > b.length + 4) throw bad('it ends too soon'); };
   const bits = k => { need(k); const v = hold & (1 << k) - 1; hold >>>= k; held -= k; return v; };
   const symbol = table => {
     need(15);
@@ -116,7 +128,7 @@ function inflate(b, at, out, n) {
     last = bits(1);
     const type = bits(2);
     if (type === 0) {
-      at -= held >> 3; hold = held = 0; // whole bytes that were taken too many
+      at -= held >> 3; hold = held = 0; // give back complete bytes that were not used
       const l = b[at] | b[at + 1] << 8;
       if (!(at + 4 + l <= b.length) || l !== (~(b[at + 2] | b[at + 3] << 8) & 0xffff)) throw bad('invalid stored block');
       at += 4;
@@ -132,11 +144,11 @@ function inflate(b, at, out, n) {
       while (all.length < nw + nb) {
         const s = symbol(table);
         if (s < 16) { all.push(s); continue; }
-        if (s === 16 && !all.length) throw bad('invalid repeat in a code');
+        if (s === 16 && !all.length) throw bad('invalid repeat in a Huffman code');
         const v = s === 16 ? all.at(-1) : 0;
         for (let k = s === 16 ? 3 + bits(2) : s === 17 ? 3 + bits(3) : 11 + bits(7); k > 0; k--) all.push(v);
       }
-      if (all.length > nw + nb) throw bad('a code is too long');
+      if (all.length > nw + nb) throw bad('a Huffman code is too long');
       words = huffman(all.slice(0, nw)); backs = huffman(all.slice(nw));
     } else if (type === 3) throw bad('unknown block type');
     while (n < out.length) {
@@ -147,18 +159,18 @@ function inflate(b, at, out, n) {
       const l = lengthBase[s - 257] + bits(lengthBits[s - 257]), d = symbol(backs);
       if (d > 29) throw bad('unknown code word');
       const back = backBase[d] + bits(backBits[d]);
-      if (back > n) throw bad('refers back too far');
+      if (back > n) throw bad('it refers back too far');
       for (const end = Math.min(out.length, n + l); n < end; n++) out[n] = out[n - back];
     }
   }
-  if (at - (held >> 3) > b.length) throw bad('ends too soon');
+  if (at - (held >> 3) > b.length) throw bad('it ends too soon');
   return { at: at - (held >> 3), n };
 }
 function zlib(b, out) {
   if (b.length < 2 || (b[0] & 15) !== 8 || (b[0] << 8 | b[1]) % 31 || b[1] & 32) throw bad('not zlib');
   return inflate(b, 2, out, 0).n;
 }
-/** Members of gzip, one behind the other. */
+/** Decodes gzip members, one after the other. */
 function gzip(b, out) {
   let n = 0;
   for (let at = 0; n < out.length && at < b.length;) {
@@ -178,13 +190,13 @@ const filled = f => (b, size) => { const out = new Uint8Array(size); return out.
 const codecs = {
   zstd, 'zstd-record': b => zstd(b.subarray(0, frame(b, 0)?.end)), 'zstd-blocks': blocks, 'snappy-record': snappy,
   deflate: filled((b, out) => inflate(b, 0, out, 0).n), 'zlib-record': filled(zlib), gzip: filled(gzip),
-  'oak-segment': b => b.subarray(512), // behind its header
+  'oak-segment': b => b.subarray(512), // after its header
 };
-/** The first size bytes of what stored bytes become. */
+/** Decodes stored bytes, and returns the first size bytes. */
 export function decode(codec, b, size) {
   const f = codecs[codec];
   if (!f) throw new Failed('unsupported', `content compressed with ${codec} cannot be read in a browser: use “holdall cat”`);
-  if (size > mostUnit) throw new Failed('large', 'packed in pieces that are too large for a browser: use “holdall cat”');
+  if (size > mostUnit) throw new Failed('large', 'its compressed parts are too large for a browser: use “holdall cat”');
   const out = f(b, size);
   if (out.length < size) throw bad('the content is too short');
   return out.subarray(0, size);

@@ -1,4 +1,4 @@
-// The panel of an entry: what is in it, and what is known of it.
+// The panel of an entry: its content and its properties.
 import { plainName, $, el, ask, size, num, time, base, parent, count, hex, zipURL, problem } from './base.js';
 import { here, archive, args, urlOf, usual, hasKind, address } from './state.js';
 import { Content } from './content.js';
@@ -23,11 +23,11 @@ const types = {
 const mimes = { svg: 'image/svg+xml', jpg: 'image/jpeg' };
 const ext = path => { const b = base(path), i = b.lastIndexOf('.'); return i < 0 ? '' : b.slice(i + 1).toLowerCase(); };
 const kindOf = path => Object.keys(types).find(k => types[k].includes(ext(path)));
-/** Whether the panel covers what is beside it on a wide screen. */
+/** Matches if the screen is so narrow that the panel covers the list. */
 export const covering = matchMedia('(max-width: 860px)');
 const most = { json: 4 << 20, page: 512 << 10, saved: 512 << 20, image: 64 << 20 };
 
-/** Whether bytes look like text: no NUL, whole characters, few controls. */
+/** Whether bytes look like text: no NUL, valid UTF-8, few control characters. */
 function isText(b) {
   if (!b.length) return true;
   if (b.includes(0)) return false;
@@ -49,10 +49,10 @@ export class Detail {
     document.body.classList.remove('detailed');
     this.cover();
   }
-  /** On a narrow screen the panel covers the rest, which then cannot be reached by keys either. */
+  /** On a narrow screen the panel covers the list, which then must not get the focus. */
   cover() {
     const covers = covering.matches && !this.box.hidden;
-    for (const c of $('main').children) c.inert = covers; // it stays a landmark
+    for (const c of $('main').children) c.inert = covers; // main itself stays a landmark
     if (covers && (document.activeElement === document.body || document.activeElement?.closest('[inert]'))) this.box.querySelector('.close')?.focus();
   }
   drop() { this.body?.close?.(); this.body = undefined; this.content?.close(); this.content = undefined; if (this.blob) URL.revokeObjectURL(this.blob); this.blob = undefined; }
@@ -68,14 +68,14 @@ export class Detail {
     document.body.dataset.preview = 'loading';
     const isDir = entry.kind === 'dir', file = entry.kind === 'file' || entry.kind === 'property';
     const kind = isDir || entry.array ? (entry.array ? 'array' : 'node') : kindOf(entry.path);
-    this.tabs = el('div', { class: 'modes', role: 'group', 'aria-label': 'How to show it' });
+    this.tabs = el('div', { class: 'modes', role: 'group', 'aria-label': 'Ways to show it' });
     this.area = el('div', { class: 'area' });
     const name = base(entry.path) || plainName(here.archive);
     const links = [];
     if (file && usual() && !entry.odd) links.push(el('a', { class: 'button', id: 'download', href: urlOf(entry.path) + '?download', download: '' }, 'Download'));
     if (file && archive.static) links.push(el('button', { type: 'button', id: 'download', onclick: () => this.save() }, 'Download'));
     if (isDir && usual()) links.push(el('a', { class: 'button', href: zipURL(here.archive, entry.path) }, 'Download zip'));
-    if (file && hasKind('map')) links.push(el('a', { class: 'button', href: address({ ...here, tab: 'map', path: entry.path, from: undefined }) }, 'On the map'));
+    if (file && hasKind('map')) links.push(el('a', { class: 'button', href: address({ ...here, tab: 'map', path: entry.path, from: undefined }) }, 'Show on map'));
     this.box.replaceChildren(
       el('header', {}, el('h2', { title: entry.path }, name), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the preview', onclick: this.closed }, '×')),
       this.alarm = el('div', { class: 'alarm', hidden: true }), el('div', { class: 'tools' }, el('span', { class: 'facts' }, [file && size(entry.size), time(entry.t)].filter(Boolean).join(' · ')), links), this.tabs, this.area);
@@ -102,11 +102,11 @@ export class Detail {
       const page = first === 'text' && { md: 'markdown', markdown: 'markdown', csv: 'table', tsv: 'table' }[ext(entry.path)];
       modes = [...new Set([...page ? [page] : [], first, ...first === 'json' || ext(entry.path) === 'svg' ? ['text'] : [], 'hex', 'info'])];
     }
-    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Sound', video: 'Film', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', rows: 'Table', raster: 'Spikes', series: 'Series', attributes: 'Attributes', node: 'Node', history: 'Revisions' };
+    const names = { text: 'Text', json: 'Tree', image: 'Image', audio: 'Audio', video: 'Video', hex: 'Bytes', info: 'Details', array: 'Array', markdown: 'Page', table: 'Table', rows: 'Table', raster: 'Spikes', series: 'Series', attributes: 'Attributes', node: 'Node', history: 'Revisions' };
     if (modes.length > 1) this.tabs.append(...modes.map(m => el('button', { type: 'button', data: { mode: m }, onclick: () => this.mode(m) }, names[m])));
     await this.mode(modes[0]);
   }
-  /** Saves the content where no server has an address for it. */
+  /** Saves the content if no server has a URL for it. */
   async save() {
     const c = new Content(this.entry);
     try {
@@ -115,7 +115,7 @@ export class Detail {
       setTimeout(() => URL.revokeObjectURL(url), 60000);
     } catch (err) { this.warn(this.entry, err.message); }
   }
-  /** Says at the top what is wrong with the entry, and what that means. */
+  /** Shows at the top what is wrong with the entry, and what that means. */
   warn(e, read) {
     const list = [];
     if (e.fault) list.push(['bad', el('b', {}, 'Cannot be read: '), e.fault]);
@@ -173,7 +173,7 @@ export class Detail {
     await this.source(img, e, 'image');
     await new Promise((ok, no) => {
       img.onload = ok;
-      img.onerror = () => no(new Error('this browser cannot show the image'));
+      img.onerror = () => no(new Error('this browser cannot show this image'));
       if (img.complete && img.naturalWidth) ok();
     });
     noted.textContent = `${num(img.naturalWidth)} × ${num(img.naturalHeight)} pixels`;
@@ -181,10 +181,10 @@ export class Detail {
   async show_audio(area, e) { await this.media(area, el('audio', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'audio'); }
   async show_video(area, e) { await this.media(area, el('video', { controls: true, preload: 'metadata', 'aria-label': base(e.path) }), e, 'video'); }
   async media(area, m, e, kind) {
-    if (!this.content.url) throw new Error('it can only be played in the default view');
+    if (!this.content.url) throw new Error('audio and video can be played only in the default view');
     area.append(m);
     await this.source(m, e, kind);
-    await new Promise((ok, no) => { m.onloadedmetadata = ok; m.onerror = () => no(new Error('this browser cannot play it')); });
+    await new Promise((ok, no) => { m.onloadedmetadata = ok; m.onerror = () => no(new Error('this browser cannot play this file')); });
   }
   async source(x, e, kind) {
     if (e.size > most.image && kind === 'image') throw new Error('too large to show: ' + size(e.size));
@@ -193,14 +193,14 @@ export class Detail {
   }
   async show_info(area, e) {
     const row = (k, v) => v === undefined || v === '' || v.length === 0 ? [] : [el('dt', {}, k), el('dd', {}, v)];
-    const proofs = { parts: 'each part is compared with a checksum before it is shown', whole: 'compared with its digest when read as a whole', none: 'no: the archive has no checksum' };
+    const proofs = { parts: 'each part is compared with its checksum before it is shown', whole: 'compared with its digest when it is read completely', none: 'no: the archive has no checksum for it' };
     const fault = e.fault && el('p', { class: 'fault' }, 'Cannot be read: ' + e.fault);
     area.append(el('div', { class: 'pad' }, fault, el('dl', { class: 'list' },
       row('Path', e.path), row('Kind', e.kind), row('Size', e.kind === 'dir' ? '' : `${num(e.size)} bytes`), row('Modified', e.t === undefined ? '' : time(e.t) + ' UTC'), row('Mode', e.mode),
       row('Owner', [e.owner, e.group].filter(Boolean).join(' : ')), row('Target', e.link), row('Digest', e.digest), row('Verified', ['file', 'hardlink', 'property'].includes(e.kind) && !e.fault ? proofs[e.proof ?? 'none'] : ''), row('Check', (e.problems ?? []).map(p => el('div', { class: p.severity === 'error' ? 'fault' : '' }, p.message))), e.own ? row('Belongs to', 'the archive itself') : [], Object.entries(e.attr ?? {}).map(([k, v]) => row(k, v))),
     e.extents?.length && el('h3', {}, 'Location'),
     e.extents?.length && el('ul', { class: 'extents' }, e.extents.map(x => el('li', {}, `${size(x.len)} at ${hex(x.off)}`, el('span', { class: 'hint' }, ` of ${base(x.volume)}${x.codec ? ', ' + x.codec : ''}${x.external ? ', outside the archive' : ''}`)))),
-    e.more_extents && el('p', { class: 'hint' }, 'and more pieces')));
+    e.more_extents && el('p', { class: 'hint' }, 'and more parts')));
   }
   async show_array(area, e) { this.body = new ArrayView(area, e); await this.body.show(); }
   async show_series(area, e) { this.body = new ArrayView(area, { path: e.path + '/data' }); await this.body.show(); }
@@ -217,7 +217,7 @@ export class Detail {
   async show_history(area, e) {
     const { steps } = await ask.json('history', args({ path: e.path }));
     const beside = (s, old) => old && s.change === 'changed' && hasKind('compare') && el('a', { href: address({ ...here, tab: 'compare', path: e.path === '.' ? '' : e.path, before: old.revision, after: s.revision }) }, 'Side by side');
-    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'Changes of this node by revision, newest first.'), el('ol', { class: 'steps' }, steps.map((s, i) => el('li', {},
+    area.append(el('div', { class: 'pad' }, el('p', { class: 'hint' }, 'Changes to this node by revision, newest first.'), el('ol', { class: 'steps' }, steps.map((s, i) => el('li', {},
       el('strong', {}, s.change), s.revisions > 1 ? ` in ${num(s.revisions)} revisions` : '', s.millis >= 0 ? el('span', { class: 'hint' }, ' ' + time(s.millis)) : '',
       el('div', { class: 'rev' }, s.revision), beside(s, steps.slice(i + 1).find(o => !o.lost)), s.lost && el('div', { class: 'fault' }, s.lost),
       [...(s.properties ?? []).map(c => ['property', c]), ...(s.children ?? []).map(c => ['child', c])].map(([of, c]) => el('div', {}, `${c.change} ${of} `, el('code', {}, c.name))))))));

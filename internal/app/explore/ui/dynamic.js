@@ -1,13 +1,16 @@
-// A table of NWB, of any length: what is seen of it is asked for.
+// A table of NWB, of any length. Only the visible rows are requested.
 import { el, ask, num, count, problem } from './base.js';
 import { here, address, args } from './state.js';
 import { Rows, Pages } from './rows.js';
 import { placeOf } from './attributes.js';
 
 const height = 28, page = 100, number = /^-?\d+(\.\d+)?(e[+-]?\d+)?$/i;
-/** A number for people: what it is exactly is in its title. */
+/** A shortened number. Its exact value is in the title. */
 const short = t => number.test(t) && t.length > 12 && /[.e]/i.test(t) ? String(Number(Number(t).toPrecision(9))) : t;
-/** What is in a cell, in one line: texts and links. In a column of numbers those of lists are short. */
+/**
+ * The value of a cell in one line: texts and links. In a column of numbers, numbers in lists are
+ * shortened.
+ */
 function parts(c, numbers) {
   if (c.f !== undefined) return ['unreadable: ' + c.f];
   if (c.r !== undefined) return [placeOf(c.r)];
@@ -58,13 +61,13 @@ export class DynamicTable {
     });
     this.tell();
   }
-  /** Shows all of a row below the table. */
+  /** Shows a complete row below the table. */
   pick(i) { this.sel = i; this.drawn = undefined; this.rows.draw(); this.showWhole(); }
   showWhole() {
     const r = this.sel === undefined ? undefined : this.pages.at(this.sel);
     if (!r || this.drawn === r) return;
     this.drawn = r;
-    const shown = (c, of) => c ? el('dd', { class: c.f !== undefined ? 'fault' : '' }, ...parts(c, of.number)) : el('dd', { class: 'hint' }, 'nothing');
+    const shown = (c, of) => c ? el('dd', { class: c.f !== undefined ? 'fault' : '' }, ...parts(c, of.number)) : el('dd', { class: 'hint' }, 'no value');
     this.whole.hidden = false;
     this.whole.replaceChildren(el('div', { class: 'bar' }, el('b', {}, `Row ${num(this.sel + 1)}` + (this.ids ? `, id ${textOf(parts(r.id))}` : '')), el('button', { type: 'button', class: 'quiet close', 'aria-label': 'Close the row', onclick: () => { this.sel = this.drawn = undefined; this.whole.hidden = true; this.rows.draw(); this.box.focus(); } }, '×')),
       el('dl', { class: 'list' }, this.t.columns.map((c, k) => [el('dt', { title: this.about(c) }, c.name), shown(r.cells[k], c)])));
@@ -72,7 +75,7 @@ export class DynamicTable {
   about(c) {
     return [c.name, c.description, c.type && (c.nested ? 'lists of ' : '') + c.type + (c.inner ? ', ' + c.inner.map(num).join(' × ') : ''), c.unit && 'in ' + c.unit, c.fields && 'of ' + c.fields.join(', '), c.table !== undefined && 'rows of /' + c.table, c.fault].filter(Boolean).join('\n');
   }
-  /** The rows of an answer, which has columns. */
+  /** Converts a response, which has columns, to rows. */
   rowsIn(t, from) {
     const n = Math.max(0, Math.min(page, t.rows - from));
     return Array.from({ length: n }, (_, i) => ({ id: t.ids?.[i] ?? { t: String(from + i) }, cells: t.cells.map(c => c[i]) }));
@@ -87,7 +90,7 @@ export class DynamicTable {
   tell() {
     if (!this.told) return;
     const n = [...this.faults.values()].reduce((a, [k]) => a + k, 0);
-    this.told.textContent = n ? `${count(n, 'cell')} of the rows read cannot be shown: ${[...this.faults.values()][0][1]}` : '';
+    this.told.textContent = n ? `${count(n, 'cell')} in the rows read so far cannot be shown: ${[...this.faults.values()][0][1]}` : '';
     document.body.dataset.cells = n ? 'damaged' : 'whole';
   }
   make() {

@@ -1,14 +1,14 @@
-// Files that are read by ranges: of a plain server of files, or within the page.
+// Files that are read in ranges, from a plain file server or from within the page.
 import { Failed } from './base.js';
 
-/** A file that a server has. */
+/** A file on a server. */
 class Far {
   constructor(name) { this.url = name.split('/').map(encodeURIComponent).join('/'); }
   async get(range) {
     let r;
     try { r = await fetch(this.url, { headers: { Range: range } }); } catch { throw new Failed('offline', 'the server does not answer'); }
-    if (r.status === 404) throw new Failed('not-found', `${this.url} is missing beside this page`);
-    if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server does not support range requests' : 'the server answers ' + r.status); }
+    if (r.status === 404) throw new Failed('not-found', `${this.url} was not found next to this page`);
+    if (r.status !== 206) { r.body?.cancel(); throw new Failed('http', r.status === 200 ? 'the server does not support range requests' : 'the server responds with status ' + r.status); }
     const m = /\/(\d+)$/.exec(r.headers.get('Content-Range') ?? '');
     const tag = r.headers.get('ETag') ?? r.headers.get('Last-Modified');
     if (this.tag !== undefined && tag !== this.tag) throw new Failed('changed', 'the file was replaced while it was read');
@@ -18,7 +18,7 @@ class Far {
   async read(off, n) {
     if (!n) return new Uint8Array();
     const { bytes } = await this.get(`bytes=${off}-${off + n - 1}`);
-    if (bytes.length !== n) throw new Failed('unreadable', `${this.url} ends before ${off + n}`);
+    if (bytes.length !== n) throw new Failed('unreadable', `${this.url} ends before byte ${off + n}`);
     return bytes;
   }
   async tail(n) {
@@ -26,20 +26,19 @@ class Far {
     if (t.size === undefined) throw new Failed('http', 'the server does not report the length of the file');
     return t;
   }
-  /** All of it. */
   async whole() { return this.get('bytes=0-'); }
-  /** How long it is, if the server says so. */
+  /** The size, if the server reports it. */
   async size() { return (await this.get('bytes=0-0')).size; }
 }
 
-/** A file within the page, as base64. Only what is read of it is decoded. */
+/** A file within the page, as base64. Only the requested part is decoded. */
 class Held {
   constructor(name, text) {
     this.name = name; this.text = text;
     this.length = text.length / 4 * 3 - (text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0);
   }
   async read(off, n) {
-    if (off + n > this.length) throw new Failed('unreadable', `${this.name} ends before ${off + n}`);
+    if (off + n > this.length) throw new Failed('unreadable', `${this.name} ends before byte ${off + n}`);
     const first = Math.floor(off / 3), s = atob(this.text.slice(4 * first, 4 * Math.ceil((off + n) / 3))), out = new Uint8Array(n);
     for (let i = 0, at = off - 3 * first; i < n; i++) out[i] = s.charCodeAt(at + i);
     return out;
@@ -51,9 +50,9 @@ class Held {
 
 const held = new Map();
 for (const e of document.querySelectorAll('script[data-file]')) { held.set(e.dataset.file, new Held(e.dataset.file, e.textContent)); e.remove(); }
-/** The file of that name. A page that has files within it has no others. */
+/** The file with a name. A page that contains files uses no others. */
 export function file(name) {
   if (!held.size) return new Far(name);
-  if (!held.has(name)) throw new Failed('not-found', `${name} is missing in this page`);
+  if (!held.has(name)) throw new Failed('not-found', `${name} is missing from this page`);
   return held.get(name);
 }

@@ -1,11 +1,11 @@
-// What is in a folder, or what a search found: a table of any length.
+// A table of any length: the contents of a folder, or the results of a search.
 import { showName, $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
 import { go, here, args, archive, urlOf, usual, hasKind, note, address } from './state.js';
 import { Rows, Pages } from './rows.js';
 import { Tiles } from './tiles.js';
 
 const columns = [['name', 'Name'], ['size', 'Size'], ['time', 'Modified']];
-const largest = 8 << 20; // of a picture in a tile
+const largest = 8 << 20; // bytes of a picture that a tile shows
 const height = matchMedia('(pointer: coarse)').matches ? 42 : 32;
 
 export class Files {
@@ -36,7 +36,7 @@ export class Files {
     });
     this.find = later(q => this.ask(q), 90);
   }
-  /** Lists rows, or pictures as tiles: what a search finds is always rows. */
+  /** Chooses rows, or tiles for pictures. Results of a search are always rows. */
   shape() {
     const tiled = here.show === 'pictures' && !this.hits && usual();
     if (this.rows && tiled === this.tiled) return;
@@ -49,7 +49,7 @@ export class Files {
   }
   close() { document.body.dataset.tiled = ''; this.rows.close(); this.pages.clear(); this.asking?.abort(); clearTimeout(this.timer); }
   focus() { this.grid.focus(); }
-  /** Chooses the rows from a to b, or takes one that is chosen out. */
+  /** Selects the rows from a to b. Without all, rows that are selected are deselected. */
   pick(a, b, all) {
     if (!usual()) return;
     for (let i = Math.min(a, b); i <= Math.max(a, b) && this.picked.size < 1000; i++) {
@@ -60,7 +60,7 @@ export class Files {
     this.sel = b;
     this.offerZip(); this.rows.draw(); this.mark();
   }
-  /** What the button above the list downloads: the folder, or what is chosen. */
+  /** Sets what the button above the list downloads: the folder, or the selection. */
   offerZip() {
     const n = this.picked.size, dir = this.hits ? '' : this.dir;
     this.zip.hidden = !usual() || !!this.hits && !n;
@@ -69,7 +69,7 @@ export class Files {
     this.zip.href = zipURL(here.archive, dir, [...this.picked].map(p => dir ? p.slice(dir.length + 1) : p));
     document.body.dataset.picked = n || '';
   }
-  /** Offers what else is known of the folder, if it is not shown beside the list. */
+  /** Offers a button for the folder's properties, if they are not shown beside the list. */
   offer(open, name) { this.about.hidden = !open; this.about.textContent = name; this.about.onclick = open; }
   get only() { return this.tiled ? 'pictures' : undefined; }
   get order() { const [by, dir] = (here.sort || 'name').split('-'); return { by: columns.some(c => c[0] === by) ? by : 'name', desc: dir === 'desc' }; }
@@ -83,7 +83,7 @@ export class Files {
     if (this.dir !== dir || this.sort !== sort) {
       const moved = this.dir !== dir, from = this.dir;
       this.dir = dir; this.sort = sort; this.hits = undefined; this.picked.clear();
-      if (document.activeElement !== $('q')) $('q').value = ''; // who types goes on
+      if (document.activeElement !== $('q')) $('q').value = ''; // the user may be typing in it
       this.asking?.abort();
       this.shape(); this.pages.clear(); clearTimeout(this.timer);
       this.first = this.load();
@@ -94,7 +94,7 @@ export class Files {
     if (file) await this.reveal(file);
     if (!document.activeElement || document.activeElement === document.body) this.grid.focus({ preventScroll: true });
   }
-  /** Chooses the row of a path, wherever in the list it is. */
+  /** Selects the row of a path, wherever it is in the list. */
   async reveal(path) {
     let i = this.index(path);
     if (i < 0 && !this.hits) {
@@ -104,7 +104,7 @@ export class Files {
     }
     if (i >= 0) this.select(i);
   }
-  /** A check has begun or ended: rows say what it found. */
+  /** A check has begun or ended: rows show its findings. */
   checked() { if (!this.hits) { this.pages.clear(); this.rows.draw(); } }
   index(path) {
     if (this.hits) return this.hits.findIndex(h => h.p === path);
@@ -130,7 +130,7 @@ export class Files {
     clearTimeout(this.timer);
     if (!r.complete) this.timer = setTimeout(() => this.more(), 300);
   }
-  /** Asks how many there are by now; when all are known, folders come first. */
+  /** Requests the number of rows known so far. When all are known, folders come first. */
   async more() {
     try {
       const mine = this.first, r = await ask.json('ls', args({ path: this.dir, limit: 0, only: this.only }));
@@ -138,7 +138,7 @@ export class Files {
       this.took(r);
       if (r.complete) { this.pages.clear(); this.rows.draw(); }
       this.tell();
-    } catch { /* the next page tells */ }
+    } catch { /* the next page reports it */ }
   }
   async load() {
     this.rows.set(0);
@@ -205,7 +205,7 @@ export class Files {
     const stem = r.n.indexOf('.');
     noted.append(r.health ? r.health : size(r.s), ...(r.with ?? []).flatMap(n => [' · ', el('a', { href: address({ ...here, path: this.dir ? this.dir + '/' + n : n }), title: n }, n.slice(stem + 1))]));
     if (r.s > largest) { t.dataset.picture = 'large'; return; }
-    // Who races along is not to ask for all that he passes.
+    // Fast scrolling must not request every picture that passes.
     t.timer = setTimeout(() => { img.src = urlOf(path); }, 60);
   }
   at(i) { return this.hits ? this.hits[i] : this.pages.at(i); }
@@ -233,7 +233,7 @@ export class Files {
     this.point();
     document.body.dataset.sel = this.sel < 0 ? '' : this.pathAt(this.sel) ?? '';
   }
-  /** Tells who cannot see it which row is chosen, if that row exists now. */
+  /** Tells screen readers which row is selected, if that row exists now. */
   point() {
     if (this.sel >= 0 && $('row-' + this.sel)) this.grid.setAttribute('aria-activedescendant', 'row-' + this.sel); else this.grid.removeAttribute('aria-activedescendant');
   }
@@ -261,7 +261,7 @@ export class Files {
     }
   }
 
-  /** Searches as one types: what was asked before is not waited for. */
+  /** Searches while the user types: an earlier search is aborted. */
   search(q, inside) { this.asking?.abort(); if (!inside || !q.trim()) this.find(q); }
   /** Searches in the contents of the files below the folder. */
   async searchInside(q) {
@@ -280,7 +280,7 @@ export class Files {
       this.what.textContent = t.end ? `${num(t.found)} lines in ${count(t.files, 'file')}, ${size(t.bytes)}` + (t.failed ? `; ${count(t.failed, 'file')} could not be read` : '') + (t.error ? '; ' + t.error : '')
         : `${num(t.found)} lines so far, ${size(t.bytes)}${whole.state === 'complete' && !this.dir ? ' of ' + size(whole.bytes) : ''} searched…`;
       this.empty.hidden = !t.end || hits.length > 0;
-      this.empty.textContent = `No content has “${q}”.`;
+      this.empty.textContent = `No file contains “${q}”.`;
       this.offerZip();
     };
     paint();
@@ -291,7 +291,10 @@ export class Files {
       document.body.dataset.search = q;
     } catch (err) { if (!stop.signal.aborted) say(err.message); quiet(stop.signal.aborted ? { name: 'AbortError' } : err); }
   }
-  /** Searches in names. Of a long index without a server only names that begin so are looked for first; all says that all are. */
+  /**
+   * Searches names. Without a server, a long index is first searched only for names that begin with
+   * the text, unless all is set.
+   */
   async ask(q, all) {
     this.asking?.abort();
     this.everywhere.hidden = true;
@@ -313,7 +316,7 @@ export class Files {
       this.everywhere.hidden = !begin;
       this.what.textContent = end ? (begin ? found < 500 ? `${count(found, 'name begins', 'names begin')} with this` : `The first ${num(found)} names that begin with this` : `${num(found)} found`) + (found > hits.length ? `, the first ${num(hits.length)}` : '') + (failed && ': ' + failed) : `${num(found)} found among ${num(seen)}…`;
       this.empty.hidden = !end || hits.length > 0;
-      this.empty.textContent = `No name has “${q.trim()}”.`;
+      this.empty.textContent = `No names match “${q.trim()}”.`;
       this.offerZip();
     };
     try {
@@ -330,7 +333,7 @@ export class Files {
   }
 }
 
-/** The lines of an answer, as they come: each is a value of JSON. */
+/** The lines of a response as they arrive, each parsed as JSON. */
 async function* lines(r) {
   let rest = '';
   const text = r.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,5 +1,5 @@
-// A kept index (docs/index.md), read by ranges: names, sizes and places of an archive's entries,
-// with nobody's help but that of a server of files.
+// Reads an index (docs/index.md) in ranges: the names, sizes and places of an archive's entries. It
+// needs only a plain file server.
 import { decompress } from './fzstd.js';
 import { mostOf } from './decode.js';
 
@@ -15,12 +15,12 @@ function crc32c(b) {
   return ~c >>> 0;
 }
 
-/** Takes bytes apart. What is not there is an error. */
+/** Parses bytes. Missing bytes are an error. */
 class Cursor {
   constructor(b, what) { this.b = b; this.at = 0; this.what = what; }
   fail() { throw new Damaged(`${this.what} is invalid`); }
   u8() { if (this.at >= this.b.length) this.fail(); return this.b[this.at++]; }
-  /** Numbers go up to 2^53: no archive has more of anything. */
+  /** Reads a number up to 2^53: no archive has more of anything. */
   uvar() {
     let v = 0, f = 1;
     for (let i = 0; i < 8; i++, f *= 128) { const c = this.u8(); v += (c & 127) * f; if (c < 128) return v; }
@@ -35,16 +35,16 @@ class Cursor {
 
 const kinds = ['file', 'dir', 'symlink', 'hardlink', 'fifo', 'property'];
 const dec = new TextDecoder('utf-8', { fatal: true });
-/** Bytes as a string of which each character is one: what names are compared as. */
+/** Bytes as a string with one character per byte, for comparing names. */
 export const raw = b => {
   let s = '';
   if (b.length < 64) { for (let i = 0; i < b.length; i++) s += String.fromCharCode(b[i]); return s; }
   for (let i = 0; i < b.length; i += 8192) s += String.fromCharCode(...b.subarray(i, i + 8192));
   return s;
 };
-/** A raw string for people: what is no UTF-8 in it becomes \xNN, as the command writes it. */
+/** A raw string in the form that the command prints: bytes that are not UTF-8 become \xNN. */
 export function shown(s) {
-  if (/^[\x20-\x5b\x5d-\x7e]*$/.test(s)) return s; // as most are
+  if (/^[\x20-\x5b\x5d-\x7e]*$/.test(s)) return s; // the usual case
   const b = Uint8Array.from(s, c => c.charCodeAt(0));
   try {
     const t = dec.decode(b);
@@ -76,7 +76,7 @@ export class Flat {
     const { bytes, size } = await this.readTail(tailSize);
     this.size = size; this.tail = bytes; this.tailAt = size - bytes.length;
     const end = new Cursor(bytes.subarray(-32), 'the end of the index');
-    if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall2') throw new Damaged('not an index of holdall');
+    if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall2') throw new Damaged('this is not a holdall index');
     const lo = end.u32(), off = lo + end.u32() * 2 ** 32, stored = end.u32(), length = end.u32(), crc = end.u32();
     if (end.u32() !== crc32c(bytes.subarray(-32, -12))) throw new Damaged('the end of the index is damaged');
     try { this.root = JSON.parse(new TextDecoder().decode(await this.page({ off, stored, length, crc }))); } catch (err) { if (err instanceof Damaged) throw err; throw new Damaged('the root of the index is invalid'); }
@@ -96,7 +96,7 @@ export class Flat {
     return this.readRange(off, n);
   }
   async page(r) {
-    if (r.length > mostPage) throw new Damaged('a page is too long');
+    if (r.length > mostPage) throw new Damaged('a page of the index is too long');
     return this.unpack(r, await this.bytes(r.off, r.stored));
   }
   unpack(r, b) {
@@ -123,7 +123,7 @@ export class Flat {
     this.nodes.set(r.off, refs);
     return refs;
   }
-  /** The page that has an item, or in which a key would be. */
+  /** The page that contains an item, or would contain a key. */
   async leaf(tree, { item, key }) {
     let r = tree.top;
     for (let d = 0; d < tree.depth; d++) {
@@ -144,7 +144,7 @@ export class Flat {
   }
   decoded(r, page) {
     const rows = decodeRows(page, this.root.chunk);
-    if (rows.length !== r.items) throw new Damaged('a page of the index has a wrong number of rows');
+    if (rows.length !== r.items) throw new Damaged('a page of the index has the wrong number of rows');
     return rows;
   }
   keep(r, rows) {
@@ -159,7 +159,7 @@ export class Flat {
     while (lo < hi) { const m = (lo + hi) >> 1; if (rows[m].key < key) lo = m + 1; else hi = m; }
     return r.from + lo;
   }
-  /** Rows [from, to). Pages that lie together are one request. */
+  /** Rows [from, to). Adjacent pages are read with one request. */
   async range(from, to) {
     const out = [];
     for (let at = from; at < to;) {
@@ -171,7 +171,7 @@ export class Flat {
         if (r.off !== last.off + last.stored || bytes + r.stored > 1 << 20) break;
         refs.push(r); bytes += r.stored;
       }
-      const held = refs.map(r => this.pages.get(r.off)); // what is kept may not be, by when all are there
+      const held = refs.map(r => this.pages.get(r.off)); // the cache may drop pages before all are read
       if (refs.length > 1 && held.includes(undefined)) {
         const first = refs[0].off, b = await this.bytes(first, refs.at(-1).off + refs.at(-1).stored - first);
         for (const [i, r] of refs.entries()) {
@@ -188,12 +188,12 @@ export class Flat {
     }
     return out;
   }
-  /** Where the rows of a folder are: what is directly in it. */
+  /** The range of the rows of the entries directly in a folder. */
   async folder(dir) {
     const begin = await this.seek(part(dir)), end = await this.seek(dir.replaceAll('\0', '\0\xff') + '\0\x02');
     return [begin, end];
   }
-  /** The row of a name, also one of a folder that other names imply. */
+  /** The row of a name, which may be a folder that other names imply. */
   async find(name) {
     const i = name.lastIndexOf('/'), dir = i < 0 ? '' : name.slice(0, i), base = name.slice(i + 1);
     for (const key of [keyOf(dir, base, false), keyOf(dir, base + '/', false), keyOf('', name, true)]) {
@@ -223,7 +223,7 @@ class Row {
   get key() { return keyOf(this.dir, this.base, this.whole); }
 }
 
-/** Takes a page of rows apart; chunk is how long the pieces are that have digests, if they have. */
+/** Parses a page of rows; chunk is the length of the pieces that have digests, if there are any. */
 function decodeRows(page, chunk) {
   let c = new Cursor(page, 'a page of the index'), sums;
   if (page[0] === 6) {
@@ -288,7 +288,7 @@ function decodeRows(page, chunk) {
         row.extents.push(e);
       }
       const [one, more] = row.extents;
-      // One raw run in another volume than the one before: what follows is told apart from it.
+      // The places of the following rows are relative to the end of a single raw run.
       if (one && !more && one.codec === '' && one.at === 0 && one.skip === 0 && one.unit === 0 && one.len === one.size && one.size === row.size && !one.data) { volume = one.volume; end = one.off + one.len; }
     }
   }

@@ -1,4 +1,4 @@
-// A value of JSON as a tree whose branches are made when they are opened.
+// A JSON value as a tree. A branch is made when it is opened.
 import { el, count } from './base.js';
 
 const step = 200;

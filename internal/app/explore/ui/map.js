@@ -1,11 +1,11 @@
-// The byte map: the whole archive as a picture, from all of it down to single entries.
+// The byte map: a picture of the archive, from the whole of it down to single entries.
 import { $, el, ask, say, size, num, count, hex, css, later, middle, base, problem } from './base.js';
 import { go, here, args, archive, note } from './state.js';
 
 const words = { content: 'contents', header: 'headers', index: 'index', journal: 'journal', padding: 'padding', trash: 'trash', unknown: 'unknown', gap: 'holes', overlap: 'overlaps' };
 const px = 8, gap = 1; // of a cell
-const classCode = 32; // from here on a code is a class of content
-/** What content may be coloured by, its name, and the colours of its classes. */
+const classCode = 32; // codes from here on are classes of content
+/** The properties that can colour content, with their names and the colours of their classes. */
 const shades = n => Array.from({ length: n }, (_, i) => '--s' + i);
 const colourings = {
   use: ['Use', []], kind: ['Kind of file', Array.from({ length: 11 }, (_, i) => '--k' + i)], age: ['Age', [...shades(6).reverse(), '--k0']],
@@ -27,11 +27,11 @@ export class ByteMap {
     this.strip = el('canvas', { class: 'strip', 'aria-hidden': 'true' });
     this.told = el('p', { id: 'map-told', class: 'told', role: 'status' });
     this.legend = el('ul', { class: 'legend', 'aria-label': 'What the colours mean' });
-    this.by = 'use'; this.only = undefined; // a code of a use or class that is shown alone
+    this.by = 'use'; this.only = undefined; // the code of the only use or class shown
     this.pick = el('select', { 'aria-label': 'Colour by', onchange: e => { this.by = e.target.value; this.only = undefined; this.overview(); this.load(); } }, Object.entries(colourings).map(([v, [name]]) => el('option', { value: v }, name)));
     this.tip = el('div', { class: 'tip', hidden: true });
     const button = (text, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, text);
-    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, this.pick, button('−', 'Farther', () => this.zoom(2)), button('+', 'Nearer', () => this.zoom(0.5)), button('All', 'All of the archive', () => this.go(0, this.size))));
+    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, this.pick, button('−', 'Zoom out', () => this.zoom(2)), button('+', 'Zoom in', () => this.zoom(0.5)), button('All', 'Show the whole archive', () => this.go(0, this.size))));
     this.stage = el('div', { class: 'stage' }, this.canvas, this.tip);
     main.append(el('div', { class: 'mapped' }, this.bar, this.strip, this.stage, this.legend));
     this.cursor = -1;
@@ -68,12 +68,12 @@ export class ByteMap {
     this.canvas.focus({ preventScroll: true });
     if (this.map?.coarse) $('aside').textContent = 'Too many entries to show them one by one.';
   }
-  /** Marks where an entry lies. */
+  /** Marks the places of an entry. */
   async mark(path) {
     try { this.chosen = (await ask.json('map/of', args({ path }))).spans; } catch { this.chosen = []; }
     this.paint();
   }
-  /** Goes near to what is chosen, unless it is seen well. */
+  /** Zooms in on the selected entry, unless it is large enough already. */
   reach() {
     const [off, n] = this.chosen[0];
     const per = (this.to - this.from) / this.cells;
@@ -86,7 +86,10 @@ export class ByteMap {
   palette() {
     return this.colours ??= { use: Object.keys(words).map(u => rgb(css('--map-' + u))), faint: rgb(css('--map-gap')), by: Object.fromEntries(Object.entries(colourings).map(([k, [, list]]) => [k, list.map(c => rgb(css(c)))])), other: rgb(css('--map-content-2')), bad: rgb(css('--map-problem')), ink: css('--ink'), ground: rgb(css('--map-ground')) };
   }
-  /** The colour of a code: of a use, or a class of content. What is not shown alone is faint. */
+  /**
+   * The colour of a code of a use, or of a class of content. If only one is shown, the others are
+   * faint.
+   */
   colour(code, by = this.map.by) {
     const P = this.palette();
     if (this.only !== undefined && code !== this.only) return P.faint;
@@ -138,7 +141,7 @@ export class ByteMap {
   }
   place(cell) { return this.from + (this.to - this.from) * (cell + 0.5) / this.map.cells; }
   cellOf(at) { return Math.max(0, Math.min(this.map.cells - 1, Math.floor((at - this.from) / (this.to - this.from) * this.map.cells))); }
-  /** How many pixels a cell takes: few cells of a small part grow. */
+  /** The columns, and the pixels of a cell. If there are few cells, they are larger. */
   grid() {
     const m = this.map;
     if (m.cells >= this.cells) return [this.cols, px];
@@ -165,7 +168,7 @@ export class ByteMap {
       let v = memo.get(key);
       if (v === undefined) {
         let base = use === 0 && flags & 1 && this.only === undefined ? P.other : this.colour(use);
-        if (use >= classCode && flags & 1) base = mix(base, P.faint, 0.22); // neighbours are told apart
+        if (use >= classCode && flags & 1) base = mix(base, P.faint, 0.22); // so that neighbours can be distinguished
         if (second !== 255) base = this.only === second ? mix(P.faint, this.colour(second), 0.8) : mix(base, this.colour(second), Math.min(0.5, (255 - share) / 255));
         memo.set(key, v = pack(base));
       }
@@ -177,7 +180,7 @@ export class ByteMap {
     g.scale(dpr, dpr);
     const frame = (i, colour, width) => { g.strokeStyle = colour; g.lineWidth = width; g.strokeRect((i % cols) * side - 0.5, Math.floor(i / cols) * side - 0.5, side, side); };
     for (const [a, b] of chosen.slice(0, 200)) {
-      // A frame around each line of cells of it.
+      // Frame each row of its cells.
       for (let i = Math.max(0, Math.floor((a - m.from) / per)), end = Math.min(m.cells, Math.ceil((b - m.from) / per)); i < end;) {
         const n = Math.min(end - i, cols - i % cols);
         g.strokeStyle = P.ink; g.lineWidth = 2;
@@ -201,7 +204,7 @@ export class ByteMap {
       const x = i * W / m.cells, w = W / m.cells + 0.5, share = m.bytes[8 * i + 1], second = m.bytes[8 * i + 3];
       g.fillStyle = `rgb(${this.colour(m.bytes[8 * i], m.by).join(' ')})`;
       g.fillRect(x, 4, w, H - 8);
-      if (second !== 255) { // what is less than the most is seen, too
+      if (second !== 255) { // show the second largest share, too
         const h = Math.max(3, (H - 8) * Math.min(0.5, (255 - share) / 255));
         g.fillStyle = `rgb(${this.colour(second, m.by).join(' ')})`;
         g.fillRect(x, H - 4 - h, w, h);
@@ -214,7 +217,7 @@ export class ByteMap {
   tell() {
     const m = this.map;
     const cell = (m.to - m.from) / m.cells;
-    this.told.textContent = `${size(m.to - m.from)} shown` + (m.to - m.from < m.size ? `, from ${hex(m.from)}` : '') + ` · ${cell < 1024 ? count(Math.round(cell * 10) / 10, 'byte') : size(cell)} a cell`;
+    this.told.textContent = `${size(m.to - m.from)} shown` + (m.to - m.from < m.size ? `, from ${hex(m.from)}` : '') + ` · ${cell < 1024 ? count(Math.round(cell * 10) / 10, 'byte') : size(cell)} per cell`;
     const all = this.all?.totals ?? m.totals;
     const bad = archive.verify?.counts ?? {};
     const item = (code, colour, name, n) => el('li', {}, el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === code), title: 'Show only this', onclick: () => { this.only = this.only === code ? undefined : code; this.paint(); this.paintStrip(); this.tell(); } },

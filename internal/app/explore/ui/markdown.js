@@ -1,9 +1,9 @@
-// Markdown as a page. What it says becomes elements and text, never markup of its own; links lead
-// within the archive, and of others the address is told.
+// Markdown as a page. HTML in it stays text. Links within the archive work; other links only show
+// their address.
 import { el } from './base.js';
 
 /**
- * Makes a page of a text.
+ * Makes a page from a text.
  * @param {string} text @param {{link:(path:string)=>string, image:(path:string)=>string|undefined, dir:string}} o
  */
 export function markdown(text, o) {
@@ -12,7 +12,7 @@ export function markdown(text, o) {
   return box;
 }
 
-const deepest = 20, longest = 2000; // levels; characters of a paragraph that is looked into
+const deepest = 20, longest = 2000; // levels; characters of a paragraph that is parsed
 
 function blocks(lines, box, o, depth = 0) {
   if (depth > deepest) { box.append(el('pre', { tabindex: '0' }, lines.join('\n'))); return; }
@@ -83,7 +83,7 @@ function inline(text, o) {
   return out;
 }
 
-/** Where an address leads within the archive; undefined if it leads elsewhere. */
+/** The path in the archive that an address leads to; undefined if it leads elsewhere. */
 function within(to, dir) {
   if (/^[a-z][a-z0-9+.-]*:|^\/\/|^#/i.test(to)) return undefined;
   let path;

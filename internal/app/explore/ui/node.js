@@ -1,7 +1,7 @@
 // A property of a node, as text.
 import { count } from './base.js';
 
-/** The values of a property, a line each. */
+/** The values of a property, one per line. */
 export function propertyText(p) {
   const { type: _, ...rest } = p, v = p.value ?? p.values ?? rest;
   const one = x => typeof x === 'string' ? x : JSON.stringify(x);

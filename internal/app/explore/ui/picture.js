@@ -1,13 +1,13 @@
-// The byte map of an archive whose page has no server of ours: what a server answers is made
-// here, of where contents lie and of a list of what else is in the archive.
+// The byte map for a page without a holdall server. It makes the server's responses from the places
+// of contents in the index and from a list of the other regions of the archive.
 import { shown } from './flat.js';
 import { useNames, colourings, kindNames } from './kinds.js';
 
 const content = useNames.indexOf('content'), hole = useNames.indexOf('gap'), classCode = 32, cellLen = 8, day = 86400e3;
 
-/** Runs of bytes in the order of their addresses, and what they are. */
+/** Runs of bytes by address, and what they contain. */
 class Spans {
-  off = []; len = []; ref = []; more = []; // ref is a file's number, or the place in a list of others; more is how many more files share it
+  off = []; len = []; ref = []; more = []; // ref is a file's number, or a region's use and label; more is how many more files share it
   most = 0;
   add(off, len, ref) { if (len > 0) { this.off.push(off); this.len.push(len); this.ref.push(ref); this.most = Math.max(this.most, len); } }
   sort() {
@@ -28,7 +28,7 @@ class Spans {
 }
 
 export class Picture {
-  /** @param {object} told volumes, and what is in them besides contents. @param {{name:string}[]} volumes those of the index */
+  /** @param {object} told volumes, and the regions in them that are not content. @param {{name:string}[]} volumes those of the index */
   constructor(told, volumes) {
     this.told = told; this.contents = new Spans(); this.others = new Spans();
     const base = new Map(told.volumes.map(v => [v.name, v]));
@@ -41,7 +41,7 @@ export class Picture {
       end += gap + len;
     }
   }
-  /** Takes in a file of that number. */
+  /** Adds file number i. */
   add(r, i) {
     this.days[i] = r.time; this.proofs[i] = r.proof !== undefined ? 0 : r.sum?.length ? 1 : 2;
     for (const x of r.extents ?? []) {
@@ -61,7 +61,7 @@ export class Picture {
       sharing: s => { const n = at.more[s]; return n === 0 ? 0 : n === 1 ? 1 : n < 9 ? 2 : 3; },
     }[by];
   }
-  /** Answers with cells, as the server does: the length of an object of JSON, that, and the cells. */
+  /** Returns cells in the server's form: the length of a JSON object, the object, and the cells. */
   cells({ from = 0, to = this.told.size, cells = 4096, by = 'use' }) {
     from = Math.max(0, Math.min(from, this.told.size - 1)); to = Math.max(from + 1, Math.min(to, this.told.size)); cells = Math.min(cells, to - from);
     const names = by === 'use' ? [] : by === 'kind' ? kindNames : colourings[by], classOf = this.classOf(by, Math.floor(Date.now() / day)), size = (to - from) / cells, uses = useNames.length;
@@ -74,7 +74,7 @@ export class Picture {
       else { share[use][first] += size - into; share[use][last] += upTo; full[use][first + 1]++; full[use][last]--; }
       if ((use === content || use >= uses) && i & 1 && size < 2 * (Math.min(b, to) - Math.max(a, from))) odd.fill(1, first, last + 1);
     };
-    let covered = 0; // a byte counts once
+    let covered = 0; // each byte counts once
     for (const s of this.contents.within(from, to)) {
       const a = this.contents.off[s], b = a + this.contents.len[s];
       if (b > Math.max(covered, from)) { add(names.length ? uses + classOf(s) : content, Math.max(a, Math.min(covered, b)), b, s); covered = b; }
@@ -103,7 +103,7 @@ export class Picture {
     new DataView(length.buffer).setUint32(0, head.length, true);
     return new Blob([length, head, out]);
   }
-  /** The runs that touch a part of the archive, and their number. */
+  /** The runs in a part of the archive, and their number. */
   at({ from, to, limit = 20 }) {
     const spans = [];
     let count = 0;
@@ -116,7 +116,7 @@ export class Picture {
     for (const i of this.others.within(from, to)) take(this.others, i, ([use, label]) => ({ use: useNames[use], name: this.told.labels[label] }));
     return { count, spans };
   }
-  /** Where a content lies. */
+  /** The runs of an entry's content. */
   of(row) {
     return { spans: (row.extents ?? []).filter(x => this.places[x.volume] && !x.data && x.codec !== 'zero').slice(0, 1000).map(x => [this.places[x.volume].base + x.off, x.len]) };
   }

@@ -1,7 +1,7 @@
-// What pictures of numbers share: scales, units, a frame.
+// Helpers for plots: scales, units, the frame.
 import { num, css } from './base.js';
 
-// Units that take a prefix, and what they are written as.
+// Units that take a prefix, with their symbols.
 const units = { volts: 'V', volt: 'V', v: 'V', amperes: 'A', ampere: 'A', a: 'A', seconds: 's', second: 's', s: 's', meters: 'm', metres: 'm', hertz: 'Hz', hz: 'Hz', ohms: 'Ω', siemens: 'S', farads: 'F', watts: 'W', newtons: 'N', pascals: 'Pa', tesla: 'T' };
 const prefixes = [[1e9, 'G'], [1e6, 'M'], [1e3, 'k'], [1, ''], [1e-3, 'm'], [1e-6, 'µ'], [1e-9, 'n'], [1e-12, 'p']];
 /** Round numbers from a to b, about n of them. */
@@ -14,14 +14,14 @@ export function ticks(a, b, n) {
   return out;
 }
 export const short = v => Number.isFinite(v) ? String(Number(v.toPrecision(6))) : String(v);
-/** Numbers in the unit that fits those up to most: what to divide them by, and its name. */
+/** The unit that suits numbers up to most: the divisor, and the unit's name. */
 export function scaled(most, unit) {
   const sign = units[unit.toLowerCase()];
   if (!sign || !(most > 0)) return [1, sign ?? unit];
   const [p, word] = prefixes.find(([p]) => most >= p * 0.999) ?? prefixes.at(-1);
   return [p, word + sign];
 }
-/** Draws the frame of a plot and its scales, and returns where it is. */
+/** Draws the frame and the scales of a plot, and returns its geometry. */
 export function frame(g, W, H, lo, hi, x0, x1, xUnit, unit, labels) {
   const L = 58, R = 10, T = 22, B = 26, w = W - L - R, h = H - T - B;
   g.font = '11px system-ui, sans-serif'; g.lineWidth = 1; g.strokeStyle = css('--line'); g.fillStyle = css('--soft');

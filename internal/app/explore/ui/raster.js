@@ -1,4 +1,4 @@
-// When units spiked: a row for each unit, time from left to right.
+// The spikes of units: a row for each unit, time from left to right.
 import { el, ask, num, count, css, later, problem } from './base.js';
 import { args } from './state.js';
 import { frame, short } from './plot.js';
@@ -17,7 +17,7 @@ export class Raster {
     this.told = el('p', { class: 'hint', role: 'status' });
     this.wrong = el('div', { class: 'wrong' });
     const button = (name, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, name);
-    this.bar = el('div', { class: 'group' }, button('−', 'More time', () => this.zoom(2)), button('+', 'Less time', () => this.zoom(0.5)), button('‹', 'Earlier', () => this.move(-0.4)), button('›', 'Later', () => this.move(0.4)), button('All', 'All of the time', () => this.all()));
+    this.bar = el('div', { class: 'group' }, button('−', 'Zoom out', () => this.zoom(2)), button('+', 'Zoom in', () => this.zoom(0.5)), button('‹', 'Earlier', () => this.move(-0.4)), button('›', 'Later', () => this.move(0.4)), button('All', 'Show the whole time range', () => this.all()));
     this.first = 0;
     this.slide = el('input', { type: 'range', min: 0, max: 0, value: 0, oninput: e => { this.first = Number(e.target.value); this.soon(); } });
     this.which = el('output');
@@ -51,7 +51,7 @@ export class Raster {
     this.window(mid - (mid - a) * f, mid + (b - mid) * f);
   }
   move(d) { if (this.time) { const [a, b] = this.time; this.window(a + (b - a) * d, b + (b - a) * d); } }
-  /** Shows a window of time, within the time that there is. */
+  /** Shows a window of time, within the recorded range. */
   window(a, b) {
     const [lo, hi] = this.extent;
     if (!Number.isFinite(hi - lo)) return;

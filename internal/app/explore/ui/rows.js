@@ -1,12 +1,12 @@
-// A list of which only what is seen exists: any number of rows of one height.
+// A list with any number of rows of one height. Only visible rows have elements.
 
-// Browsers lose count of elements that are taller: Firefox at 17.8 million pixels,
-// Chromium at 33.5 million. Beyond that a pixel of the scroll bar is several rows.
+// Browsers do not support taller elements: the limit is 17.8 million pixels in Firefox, and 33.5
+// million in Chromium. In a longer list, a pixel of the scroll bar stands for several rows.
 const tallest = 8e6;
 
 export class Rows {
   /**
-   * @param {HTMLElement} box scrolls; what is in it already stays at its top
+   * @param {HTMLElement} box scrolls; its existing children stay at its top
    * @param {{height:number, make:()=>HTMLElement, fill:(row:HTMLElement,i:number)=>void, need?:(first:number,end:number)=>void, head?:number}} o
    */
   constructor(box, o) {
@@ -23,7 +23,7 @@ export class Rows {
       }
       this.draw();
     }, { passive: true, signal: this.dead.signal });
-    box.addEventListener('wheel', e => { // by rows, where the bar is too coarse
+    box.addEventListener('wheel', e => { // by rows, if the scroll bar is too coarse
       if (!this.scaled || e.ctrlKey) return;
       e.preventDefault();
       this.go(this.top + e.deltaY * (e.deltaMode === 1 ? o.height : e.deltaMode === 2 ? this.view : 1) / o.height);
@@ -34,7 +34,7 @@ export class Rows {
   get head() { return this.o.head ?? 0; }
   get view() { return Math.max(0, this.box.clientHeight - this.head); }
   get fits() { return Math.max(1, Math.floor(this.view / this.o.height)); }
-  /** the topmost row when the list is at its end */
+  /** The topmost row when the list is scrolled to its end. */
   get last() { return Math.max(0, this.total - this.view / this.o.height); }
   resize() {
     this.tall = Math.min(this.total * this.o.height, tallest);
@@ -51,7 +51,7 @@ export class Rows {
     this.expected = this.box.scrollTop;
     this.draw();
   }
-  /** Scrolls so that row i is seen. */
+  /** Scrolls so that row i is visible. */
   show(i) {
     if (i < this.top) this.go(i);
     else if (i > this.top + this.view / this.o.height - 1) this.go(i + 1 - this.view / this.o.height);
@@ -75,7 +75,7 @@ export class Rows {
     this.o.need?.(first, first + n);
   }
   row(i) { return this.pool[i - Math.floor(this.top)]; }
-  /** Ends it; another one may take the box. */
+  /** Removes the list from its box, which can then be used again. */
   close() {
     this.watch.disconnect();
     this.dead.abort();
@@ -84,7 +84,7 @@ export class Rows {
   }
 }
 
-/** The pages of a list that is on the server. Far ones are forgotten, those not wanted any more not asked for. */
+/** The pages of a list on the server. Distant pages are dropped, and their requests aborted. */
 export class Pages {
   constructor(get, got, page = 200) { this.get = get; this.got = got; this.page = page; this.clear(); }
   clear() {
@@ -99,7 +99,7 @@ export class Pages {
     clearTimeout(this.timer);
     let missing = false;
     for (let p = from; p <= to; p++) missing ||= !this.pages.has(p) && !this.under.has(p) && !this.failed.has(p);
-    // Who races along is not to ask for all that he passes.
+    // Fast scrolling must not request every page that passes.
     if (missing) this.timer = setTimeout(() => { for (let p = from; p <= to; p++) this.load(p); }, this.pages.size ? 40 : 0);
   }
   async load(p) {

@@ -1,17 +1,22 @@
-// Where the page is: its address says it, and what changes the address changes the page.
-// The page listens to "moved".
+// The state of the page, which is in its address. Changing the address changes the page, which
+// listens to "moved".
 import { fileURL, parent } from './base.js';
 
-/** The views of an archive: what an address calls it, its name, and its key. */
+/** The views of an archive: the name in addresses, the shown name, and the key. */
 export const tabs = [
   ['list', 'Files', 'l'], ['map', 'Byte map', 'm'], ['treemap', 'Treemap', 't'], ['compare', 'Compare', 'c'], ['verify', 'Check', 'v'], ['about', 'About', 'i'],
 ];
-/** What is shown of a folder, with the tree beside it. */
+/** The views that show one folder, with the tree beside them. */
 export const ofFolders = ['list', 'treemap', 'compare'];
 
-/** An archive, a view of it, a path, and what is shown of that; before and after are revisions, show is how a list is shown. */
+/**
+ * The archive, its view, the path, and the tab; before and after are revisions, show is the form of
+ * a list.
+ */
 export const here = { archive: '', path: '', tab: 'list', view: '', from: undefined, to: undefined, sort: '', q: '', before: '', after: '', show: '' };
-/** What the server says of the archive, and of the entry at the path unless that is its root. */
+/**
+ * The server's descriptions of the archive, and of the entry at the path unless that is the root.
+ */
 export let archive, entry;
 export function opened(a) { archive = a; }
 export function found(e) { entry = e; }
@@ -25,7 +30,7 @@ export function address(to) {
   if (to.from !== undefined) { q.set('from', to.from); q.set('to', to.to); }
   return '#/' + part(to.archive) + (to.path ? '/' + to.path.split('/').map(part).join('/') : '') + (q.size ? '?' + q : '');
 }
-/** Takes the address of the page to be where it is. */
+/** Sets here from the address of the page. */
 export function read() {
   const [where, query] = location.hash.replace(/^#\/?/, '').split('?');
   const [name, ...path] = where.split('/');
@@ -36,7 +41,7 @@ export function read() {
   Object.assign(here, { archive: text(name), path: path.map(text).join('/'), tab, view: q.get('view') ?? '', sort: q.get('sort') ?? '', q: q.get('q') ?? '', show: q.get('show') === 'pictures' ? 'pictures' : '', before: q.get('before') ?? '', after: q.get('after') ?? '', from: n('from'), to: n('to') });
   if (here.to === undefined) here.from = undefined;
 }
-/** Goes where change says. replace keeps the way back short: for what changes step by step. */
+/** Applies change to the address. With replace, it adds no step to the history. */
 export function go(change, { replace = false } = {}) {
   const to = { ...here, q: '', ...change };
   if ('path' in change && !('from' in change) && to.tab !== 'map') to.from = to.to = undefined;
@@ -45,15 +50,15 @@ export function go(change, { replace = false } = {}) {
   history[replace ? 'replaceState' : 'pushState'](null, '', hash);
   dispatchEvent(new Event('moved'));
 }
-/** Notes in the address what is shown already. */
+/** Records in the address what is shown already. */
 export function note(change) {
   Object.assign(here, change);
   history.replaceState(null, '', address(here));
 }
 
-/** The folder that is shown: the path, or where the file is. */
+/** The shown folder: the one at the path, or the one that contains the file. */
 export const folder = () => entry && entry.kind !== 'dir' ? (entry.odd ? '' : parent(here.path)) : here.path;
-/** What a question about the archive has besides its own. */
+/** The parameters of a request about the archive. */
 export const args = more => ({ a: here.archive, view: here.view, ...more });
 export const usual = () => !archive.static && (!here.view || here.view === archive.usual);
 export const urlOf = path => fileURL(here.archive, path);

@@ -1,5 +1,5 @@
-// The archive of a page that no server of ours answers: it is read by ranges of a plain server of
-// files, or out of the page itself, by its index, and each piece of a content is proven before it is shown.
+// The archive of a page without a holdall server. It is read by its index, in ranges, from a plain
+// file server or from the page itself. Each piece of content is verified before it is shown.
 import { Failed, answeredBy, bytesOf } from './base.js';
 import { file } from './far.js';
 import { Flat, raw, shown } from './flat.js';
@@ -12,7 +12,7 @@ import { Picture } from './picture.js';
 const json = v => new Response(JSON.stringify(v), { headers: { 'Content-Type': 'application/json' } });
 
 const same = (a, b) => a.length === b.length && a.every((x, i) => x === b[i]);
-const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is put in order, of an archive that is added up before its first list, and at all
+const most = { sorted: 5000, atOnce: 20000, surveyed: 2 << 20 }; // rows: of a folder that is sorted, of an archive that is surveyed before its first list, and that is surveyed at all
 
 class Page {
   constructor(name, index) {
@@ -29,18 +29,18 @@ class Page {
       return x;
     })().catch(err => { this.flat = undefined; throw err; });
   }
-  /** What is in all of the archive: for that its index is gone through once. */
+  /** Surveys the archive: reads its whole index once. */
   survey() {
     return this.added ??= (async () => {
       const x = await this.open(), told = await this.regions;
-      if (x.count > most.surveyed) throw new Failed('large', 'this archive has too many entries for this in a browser: use “holdall browse”');
+      if (x.count > most.surveyed) throw new Failed('large', 'this archive has too many entries to do this in a browser: use “holdall browse”');
       const survey = new Survey(x), picture = told && new Picture(told, x.root.volumes ?? []);
       await survey.gather(picture && ((r, i) => picture.add(r, i)));
       this.summed = survey;
       return { survey, picture: picture?.finish(survey) };
     })().catch(err => { this.added = undefined; throw err; });
   }
-  /** The byte map, for which it has to be known what else is in the archive. */
+  /** The byte map. It also needs the regions of the archive that are not content. */
   async picture() {
     if (!this.regions) {
       this.added = undefined;
@@ -55,16 +55,16 @@ class Page {
       const far = file(this.name + v.name);
       if (this.bound !== undefined) {
         const size = await far.size();
-        if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive beside this page does not match its index');
+        if (size !== undefined && size !== this.bound) throw new Failed('changed', 'the archive next to this page does not match its index');
       }
       this.volumes.set(i, far);
     }
     return this.volumes.get(i);
   }
-  /** Bytes of a content as they are, without proof. */
+  /** Reads bytes of a content without verifying them. */
   async part(row, from, to) {
     const out = new Uint8Array(to - from);
-    if (row.elsewhere) throw new Failed('unsupported', 'the place of its content is unknown here: use “holdall cat”');
+    if (row.elsewhere) throw new Failed('unsupported', 'the index does not record where its content is stored: use “holdall cat”');
     for (const x of row.extents ?? []) {
       const a = Math.max(from, x.at), b = Math.min(to, x.at + x.size);
       if (a >= b || x.codec === 'zero') continue;
@@ -74,8 +74,8 @@ class Page {
       else {
         const key = `${x.volume} ${x.off}`, need = x.skip + x.size;
         if (this.unit?.key !== key || this.unit.bytes.length < need) {
-          if (x.len > mostUnit) throw new Failed('large', 'packed in pieces that are too large for a browser: use “holdall cat”');
-          const stored = await (await this.volume(x.volume)).read(x.off, x.len); // what lies in the same piece is likely to be read next
+          if (x.len > mostUnit) throw new Failed('large', 'its compressed parts are too large for a browser: use “holdall cat”');
+          const stored = await (await this.volume(x.volume)).read(x.off, x.len); // content in the same unit is likely to be read next
           this.unit = { key, bytes: decode(x.codec, stored, x.unit >= need && x.unit <= mostUnit ? x.unit : need) };
         }
         piece = this.unit.bytes.subarray(x.skip + a - x.at, x.skip + b - x.at);
@@ -84,11 +84,11 @@ class Page {
     }
     return out;
   }
-  /** Bytes of a content. Pieces that have a digest are compared with it before any of them is shown. */
+  /** Reads bytes of a content. Pieces that have a digest are compared with it first. */
   async content(row, off, n) {
     const x = await this.open(), to = Math.min(row.size, off + n), chunk = x.root.chunk;
     if (off >= to) return new Uint8Array();
-    const wrong = at => new Failed('bad-digest', `its content is damaged, ${at}`);
+    const wrong = at => new Failed('bad-digest', `its content is damaged ${at}`);
     if (chunk && row.proof !== undefined && row.fault === undefined) {
       const sums = await x.sums(row), first = Math.floor(off / chunk), last = Math.floor((to - 1) / chunk);
       const begin = first * chunk, bytes = await this.part(row, begin, Math.min(row.size, (last + 1) * chunk));
@@ -100,7 +100,7 @@ class Page {
     }
     if (row.algo === 'blake3' && row.size <= 1 << 20) {
       const all = await this.part(row, 0, row.size);
-      if (!same(blake3(all), row.sum)) throw wrong('or its digest is');
+      if (!same(blake3(all), row.sum)) throw wrong('or its digest is wrong');
       return all.subarray(off, to);
     }
     return this.part(row, off, to);
@@ -134,8 +134,8 @@ function main() {
     },
     async ls({ path = '', offset = 0, limit = 200, sort = 'name', dir: way = 'asc', only, find: wanted }) {
       const x = await page.open(), dir = raw(Uint8Array.from(bytesOf(path))), [begin, end] = await x.folder(dir), total = end - begin;
-      if (x.count <= most.atOnce) await page.survey().catch(() => {}); // a list is shown without sizes of folders, too
-      if (total > most.sorted) { // as they come
+      if (x.count <= most.atOnce) await page.survey().catch(() => {}); // the list is shown even without sizes of folders
+      if (total > most.sorted) { // unsorted
         if (only === 'dirs') return json({ total: 0, dirs: 0, bytes: 0, complete: true, items: [] });
         let at;
         if (wanted) at = ((await x.find(raw(Uint8Array.from(bytesOf(wanted)))))?.number ?? begin - 1) - begin;
@@ -164,7 +164,10 @@ function main() {
     async map(q) { return new Response((await page.picture()).cells(q)); },
     async 'map/at'(q) { return json((await page.picture()).at(q)); },
     async 'map/of'({ path }) { const row = await find(path); return json((await page.picture()).of(row)); },
-    /** Names that begin so come first; then all that have the words, for which a long index is gone through only if it is asked for. */
+    /**
+     * Names that begin with the text come first, then all names with its words. A long index is
+     * searched for the latter only on request.
+     */
     async search({ q, limit = 200, all }, { signal } = {}) {
       const x = await page.open(), words = q.toLowerCase().split(/\s+/).filter(Boolean);
       return new Response(new ReadableStream({
@@ -200,7 +203,7 @@ function main() {
   };
   answeredBy(async (path, args, o) => {
     const f = answers[path];
-    if (!f) throw new Failed('unsupported', 'not available in this page: use “holdall browse”');
+    if (!f) throw new Failed('unsupported', 'not available on this page: use “holdall browse”');
     return f(args, o);
   });
 }

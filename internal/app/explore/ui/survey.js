@@ -1,17 +1,19 @@
-// What takes the room in an archive whose page has no server of ours: the index is gone through
-// once, and what a treemap and the sizes of folders need of it is kept in columns.
+// The survey of an archive for a page without a holdall server. It reads the index once, and keeps
+// the data for the treemap and the sizes of folders in columns.
 import { shown } from './flat.js';
 import { kindNames, kindOf } from './kinds.js';
 
 const hasContent = ['file', 'hardlink', 'property'], maxDepth = 64;
-/** How many rows are read at once, where all are. */
+/** The number of rows read at a time when all rows are read. */
 export const step = 65536;
-/** The name of a row in its folder: folders that names imply have a slash behind theirs. */
+/** The name of a row in its folder. In an implied folder's row, the name ends in a slash. */
 export const baseOf = r => r.implied ? r.base.slice(0, -1) : r.base;
-/** What a run of stored bytes takes: of one that has more than this content, its share. */
+/**
+ * The stored size of an extent. If other contents share its record, this is the content's share.
+ */
 const storedOf = x => x.unit > x.size ? x.len * x.size / x.unit : x.codec === 'zero' ? 0 : x.len;
 
-/** How much there is of something. */
+/** Amounts of something. */
 class Tally {
   bytes = 0; files = 0; stored = 0; holds = new Float64Array(kindNames.length);
   add(t, sign = 1) { this.bytes += sign * t.bytes; this.files += sign * t.files; this.stored += sign * t.stored; t.holds.forEach((n, k) => { this.holds[k] += sign * n; }); return this; }
@@ -27,7 +29,7 @@ export class Survey {
     this.files = 0; this.bases = []; this.whole = new Set();
     this.folder = new Uint32Array(n); this.size = new Float64Array(n); this.stored = new Float64Array(n); this.kind = new Uint8Array(n);
   }
-  /** Goes through all rows. each is told of every file, and its number. */
+  /** Reads all rows. It calls each with every file and its number. */
   async gather(each) {
     let dir, id = 0;
     for (let at = 0; at < this.flat.count; at += step) {
@@ -41,7 +43,7 @@ export class Survey {
         each?.(r, i);
       }
     }
-    for (let k = this.paths.length - 1; k > 0; k--) this.sums[this.parents[k]].add(this.sums[k]); // a folder's number is above that of the one it is in
+    for (let k = this.paths.length - 1; k > 0; k--) this.sums[this.parents[k]].add(this.sums[k]); // a folder's number is larger than its parent's
     return this;
   }
   idOf(path) {
@@ -53,9 +55,9 @@ export class Survey {
     return id;
   }
   pathOf(i) { const dir = this.paths[this.folder[i]]; return shown(dir && !this.whole.has(i) ? dir + '/' + this.bases[i] : this.bases[i]); }
-  /** How much is below a folder. */
+  /** The amounts below a folder. */
   below(path) { const id = this.ids.get(path); return id === undefined ? undefined : this.sums[id]; }
-  /** Answers as the server does: what takes at least one part in so many of a folder. */
+  /** Responds as the server does, with everything that takes at least 1/limit of a folder. */
   treemap(dir, by, limit = 1200) {
     const id = this.ids.get(dir), totals = {};
     const box = (n, t, more) => ({ n, s: t.bytes, z: Math.round(t.stored), c: t.files, h: t.most, ...more });
@@ -69,7 +71,7 @@ export class Survey {
       const up = list.get(this.parents[k]);
       if (up && up.depth < maxDepth && this.sums[k].of(by) >= least) put(up, open(k, up.depth + 1).box, this.sums[k]);
     }
-    for (let i = 0; i < this.files && n < limit && !(by === 'count' && least > 1); i++) { // by their number a file is one
+    for (let i = 0; i < this.files && n < limit && !(by === 'count' && least > 1); i++) { // each file counts as one
       const up = list.get(this.folder[i]);
       if (!up || by !== 'count' && column[i] < least) continue;
       const t = Object.assign(new Tally(), { bytes: this.size[i], files: 1, stored: this.stored[i] });

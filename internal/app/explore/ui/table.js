@@ -1,7 +1,7 @@
-// Text whose lines are rows of a table: CSV and TSV.
+// Tables stored as text: CSV and TSV.
 import { el, num, count } from './base.js';
 
-/** Rows of fields: fields may be quoted, and then have separators, quotes twice, and lines. */
+/** Parses rows of fields. A quoted field may contain separators, doubled quotes and line ends. */
 export function rowsOf(text, sep, most = Infinity) {
   const rows = [];
   let row = [], at = 0;

@@ -1,13 +1,13 @@
-// Text with the numbers of its lines, and bytes as hexadecimal: both of any length, of which
-// little is held.
+// Text with line numbers, and bytes as hexadecimal. Both may have any length: only a small part is
+// kept in memory.
 import { el, count, size } from './base.js';
 import { Rows } from './rows.js';
 import { parts } from './colours.js';
 
-const chunk = 64 << 10, held = 24, longest = 4000; // bytes; chunks; characters of a line that are shown
+const chunk = 64 << 10, held = 24, longest = 4000; // bytes; chunks in memory; characters shown of a line
 
 export class Text {
-  /** @param {object} [language] what colours it, of colours.js */
+  /** @param {object} [language] from colours.js */
   constructor(box, content, language) {
     this.content = content; this.language = language;
     this.chunks = []; // {off, end, line, lines, text?, used}
@@ -22,7 +22,7 @@ export class Text {
   async show() { await this.next(); }
   get known() { const c = this.chunks.at(-1); return c ? c.line + c.lines : 0; }
   get done() { return (this.chunks.at(-1)?.end ?? 0) >= this.content.size; }
-  /** Reads the chunk behind those that are known. It ends with a line, if that is not too long. */
+  /** Reads the next chunk. It ends at a line end, unless the line is too long. */
   async next() {
     if (this.done && this.chunks.length) return;
     return this.reading ??= (async () => {
@@ -32,7 +32,7 @@ export class Text {
       if (off + n < this.content.size) {
         const line = b.lastIndexOf(10);
         if (line >= 0) n = line + 1;
-        else while (n > 1 && n > b.length - 4 && (b[n - 1] & 0xc0) === 0x80) n--; // no character in two
+        else while (n > 1 && n > b.length - 4 && (b[n - 1] & 0xc0) === 0x80) n--; // do not split a character
         if (n < b.length && line < 0 && b[n - 1] >= 0xc0) n--;
       }
       const text = decode(b.subarray(0, Math.max(1, n)));
@@ -41,7 +41,7 @@ export class Text {
       this.reading = undefined;
       this.rows.grow(this.known);
       this.box.dataset.lines = this.known;
-      this.note.textContent = this.done ? count(this.known, 'line') : `${count(this.known, 'line')} so far, of ${size(this.chunks.at(-1).end)}; there is more below`;
+      this.note.textContent = this.done ? count(this.known, 'line') : `${count(this.known, 'line')} in the first ${size(this.chunks.at(-1).end)}; scroll down to read more`;
     })().catch(err => { this.reading = undefined; if (err.name !== 'AbortError') { this.note.textContent = err.message; if (!this.chunks.length) throw err; } });
   }
   forget() {

@@ -1,4 +1,4 @@
-// The theme is set before anything is painted: by choice, else as the system has it.
+// Sets the theme before anything is painted: the user's choice, or otherwise the system's theme.
 (() => {
   const system = matchMedia('(prefers-color-scheme: dark)');
   const chosen = () => { try { return localStorage.getItem('theme'); } catch { return null; } };
@@ -13,7 +13,7 @@
     try {
       if (next === (system.matches ? 'dark' : 'light')) localStorage.removeItem('theme');
       else localStorage.setItem('theme', next);
-    } catch { /* it is forgotten then */ }
+    } catch { /* then the choice is not remembered */ }
     document.documentElement.dataset.theme = next;
     dispatchEvent(new Event('theme'));
   };

@@ -1,10 +1,10 @@
-// A list as tiles, several in a row: to who uses it, it is Rows.
+// A list as tiles, several in a row. It has the same methods as Rows.
 import { Rows } from './rows.js';
 
 const wide = 168, high = 196;
 
 export class Tiles {
-  /** o.make makes a tile, o.fill fills it with item i; what o.chosen says stays in view. */
+  /** o.make makes a tile, o.fill fills it with item i; item o.chosen() stays in view. */
   constructor(box, o) {
     this.box = box; this.o = o; this.count = 0;
     this.cols = this.fitting();

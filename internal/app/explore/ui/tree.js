@@ -1,4 +1,4 @@
-// The tree of folders beside a list: a branch is read when it is opened.
+// The tree of folders beside a list. A folder is read when it is opened.
 import { plainName, el, ask, count, join } from './base.js';
 import { go, here, args, ofFolders } from './state.js';
 
@@ -35,7 +35,7 @@ export class Tree {
     n.reading ??= this.fill(n, 0);
     await n.reading;
   }
-  /** A check has ended: folders say what it found in them. */
+  /** A check has ended: mark the folders in which it found damage. */
   async checked() {
     for (const n of [...this.nodes.values()].filter(n => n.open && n.count)) {
       let r;

@@ -1,15 +1,15 @@
-// What takes the room in a folder, and in what is in it: a frame for each folder, down to what
-// can be seen, in the colours of what files hold.
+// The use of space in a folder and its subfolders: a frame for each folder, down to the smallest
+// visible ones, in the colours of the kinds of files.
 import { $, el, ask, size, num, count, css, join, problem, parent, later } from './base.js';
 import { go, args } from './state.js';
 
-/** Lays boxes of these sizes out in a rectangle, as square as they can be (Bruls and others). */
+/** Lays out boxes of these sizes in a rectangle, as square as possible (Bruls et al.). */
 export function squarify(sizes, x, y, w, h) {
   const total = sizes.reduce((a, b) => a + b, 0) || 1, scale = w * h / total, out = [];
   let i = 0;
   while (i < sizes.length) {
     const side = Math.min(w, h);
-    if (side < 1) { out.push({ x, y, w: 0, h: 0 }); i++; continue; } // too little to be seen
+    if (side < 1) { out.push({ x, y, w: 0, h: 0 }); i++; continue; } // too small to see
     let sum = 0, k = i, worst = Infinity;
     while (k < sizes.length) {
       const a = sizes[k] * scale, s = sum + a, now = Math.max(side * side * sizes[i] * scale / (s * s), s * s / (side * side * Math.max(a, 1e-9)));
@@ -50,7 +50,7 @@ export class Treemap {
     c.addEventListener('pointermove', e => this.hover(e));
     c.addEventListener('pointerleave', () => { this.tip.hidden = true; this.over = undefined; this.paint(); });
     c.addEventListener('click', e => { const b = this.at(e.offsetX, e.offsetY); if (b) this.open(b); });
-    c.addEventListener('wheel', e => { // nearer: into the folder below the pointer; farther: out of it
+    c.addEventListener('wheel', e => { // zooming in opens the folder below the pointer; zooming out leaves the folder
       if (e.ctrlKey || this.moving || Date.now() - (this.wheeled ?? 0) < 350) return;
       this.wheeled = Date.now();
       const b = this.at(e.offsetX, e.offsetY);
@@ -94,13 +94,13 @@ export class Treemap {
     this.tell();
     document.body.dataset.boxes = this.boxes.length;
     this.mark();
-    // It is seen where one goes: what is shown now grows from its box, or shrinks into it.
+    // Animate the way: the new picture grows from its box, or the old one shrinks into its box.
     const inside = was?.find(b => b.path === this.dir && b.depth > 0), back = this.from !== undefined && this.from !== this.dir && this.boxes.find(b => b.path === this.from && b.depth > 0);
     this.from = this.dir;
     if (!was || still.matches || !inside && !back) this.paint(); else this.move(inside || back, !!back && !inside);
   }
   amount(b) { return this.by === 'count' ? b.c ?? 0 : this.by === 'stored' ? b.z ?? 0 : b.s; }
-  /** Places all boxes that can be seen. */
+  /** Places all visible boxes. */
   arrange() {
     if (!this.data || this.closed) return;
     const W = this.stage.clientWidth, H = Math.max(120, this.stage.clientHeight);
@@ -158,7 +158,7 @@ export class Treemap {
       if (shown) g.fillText(shown, x + 7, y + (frame ? head / 2 : Math.min(h / 2, 12)));
       g.font = `12px ${font}`; g.fillStyle = P.soft;
       const wide = g.measureText(much).width;
-      if (frame) { // beside the name, if both have a place
+      if (frame) { // beside the name, if both fit
         g.font = `600 12px ${font}`;
         const used = g.measureText(shown).width;
         g.font = `12px ${font}`;
@@ -169,7 +169,7 @@ export class Treemap {
     if (t && view.sx === 1) { g.strokeStyle = P.panel; g.lineWidth = 4; g.strokeRect(t.x + 1, t.y + 1, t.w - 3, t.h - 3); g.strokeStyle = P.ink; g.lineWidth = 2; g.strokeRect(t.x + 1, t.y + 1, t.w - 3, t.h - 3); }
     document.body.dataset.paint = (performance.now() - began).toFixed(1);
   }
-  /** Goes into a box of before, or out to where a box of now is. */
+  /** Animates the way into a box of the old picture, or out of what is now a box. */
   move(box, out) {
     cancelAnimationFrame(this.moving);
     const W = this.stage.clientWidth, H = this.stage.clientHeight, began = performance.now(), long = 220;
@@ -177,7 +177,8 @@ export class Treemap {
     const step = now => {
       const t = Math.min(1, (now - began) / long), k = (out ? t : 1 - t) ** 2, f = out ? 1 - (1 - t) ** 2 : 1 - k;
       frames++;
-      // At 0 the new picture lies where the box was (going in), or fills all but for its box (going out).
+      // At 0 the new picture is in the place of the box (going in), or its box fills the view
+      // (going out).
       if (out) { const sx = W / box.w, sy = H / box.h, s = 1 - f; this.paint({ x: -box.x * sx * s, y: -box.y * sy * s, sx: 1 + (sx - 1) * s, sy: 1 + (sy - 1) * s }); }
       else this.paint({ x: box.x * (1 - f), y: box.y * (1 - f), sx: box.w / W + (1 - box.w / W) * f, sy: box.h / H + (1 - box.h / H) * f });
       if (t < 1 && !this.closed) { this.moving = requestAnimationFrame(step); return; }
@@ -192,14 +193,14 @@ export class Treemap {
   tell() {
     const d = this.data;
     if (!d) return;
-    this.what.textContent = d.nodes ? `${size(d.box.z)} in ${this.files(d.box.c)}; shared content counts for the first` + (d.lost ? '; damage hides some of it' : '')
+    this.what.textContent = d.nodes ? `${size(d.box.z)} in ${this.files(d.box.c)}; shared content counts once, for its first node` + (d.lost ? '; some is missing because of damage' : '')
       : `${size(d.box.s)} in ${this.files(d.box.c)}` + (d.box.z !== undefined ? `, ${size(d.box.z)} stored` : '') + (this.boxes.length ? '' : ': nothing here uses space');
     this.legend.replaceChildren(...d.kinds.map((name, k) => [name, k, d.holds[name]]).filter(x => x[2]).sort((a, b) => b[2] - a[2]).map(([name, k, n]) => el('li', {},
       el('button', { type: 'button', class: 'quiet', 'aria-pressed': String(this.only === k), title: 'Show only these', onclick: () => { this.only = this.only === k ? undefined : k; this.tell(); this.paint(); } },
         el('i', { class: 'swatch k' + k, 'aria-hidden': 'true' }), name + ' ', el('span', { class: 'hint' }, size(n))))));
   }
   at(x, y) { return this.boxes?.findLast(b => x >= b.x && x < b.x + b.w && y >= b.y && y < b.y + b.h); }
-  /** The box of the shown folder in which b is. */
+  /** The top-level box that contains b. */
   branch(b) { return this.tops.find(t => t === b || b.x >= t.x && b.y >= t.y && b.x < t.x + t.w && b.y < t.y + t.h); }
   hover(e) {
     const b = this.at(e.offsetX, e.offsetY);
@@ -232,7 +233,7 @@ export class Treemap {
     const d = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[e.key];
     if (!t || !d) return;
     e.preventDefault();
-    // The nearest box that lies that way.
+    // The nearest box in that direction.
     const mid = r => [r.x + r.w / 2, r.y + r.h / 2], [x, y] = mid(t);
     let least = Infinity;
     this.tops.forEach((b, i) => {
@@ -243,7 +244,7 @@ export class Treemap {
   }
 }
 
-/** As much of a text as fits, its middle cut out if need be; nothing if that says too little. */
+/** As much of a text as fits, if necessary without its middle; empty if too little fits. */
 function fit(g, text, room) {
   if (g.measureText(text).width <= room) return text;
   let lo = 0, hi = text.length;

@@ -1,4 +1,4 @@
-// A check of the archive: how far it is, and what it found.
+// A check of the archive: its progress and its findings.
 import { el, ask, size, num, count, hex, duration, problem, health } from './base.js';
 import { here, args, address, archive, hasKind } from './state.js';
 
@@ -6,7 +6,7 @@ export class Check {
   constructor(main) {
     const button = (id, text, f) => el('button', { type: 'button', id, onclick: f }, text);
     this.full = button('check-full', 'Check everything', () => this.start('full'));
-    this.quick = button('check-quick', 'Structure only', () => this.start('quick'));
+    this.quick = button('check-quick', 'Check structure only', () => this.start('quick'));
     this.stop = button('check-stop', 'Cancel', () => this.cancel());
     this.full.classList.add('first');
     this.stop.hidden = true;
@@ -15,7 +15,7 @@ export class Check {
     this.bar = el('progress', { max: '1', 'aria-label': 'Progress of the check', hidden: true });
     this.list = el('ol', { class: 'problems' });
     this.moreButton = el('button', { type: 'button', class: 'quiet', hidden: true, onclick: () => this.more() }, 'More');
-    main.append(el('div', { class: 'sheet check' }, el('h1', {}, 'Check ', this.badge), el('p', { class: 'lead' }, 'Reads the archive and compares it with its own digests. Nothing is changed.'),
+    main.append(el('div', { class: 'sheet check' }, el('h1', {}, 'Check ', this.badge), el('p', { class: 'lead' }, 'Reads the archive and compares it with its own checksums. Nothing is changed.'),
       el('div', { class: 'group' }, this.full, this.quick, this.stop), this.bar, this.told, this.list, this.moreButton));
     this.problems = [];
   }
@@ -52,11 +52,11 @@ export class Check {
     const proven = Object.keys(by).filter(k => by[k]).map(k => `${k}: ${num(by[k])}`).join(', ');
     const looked = `${count(v.entries, 'entry', 'entries')}, ${size(v.bytes)}`;
     this.told.textContent = {
-      none: 'Not checked since this server was started.',
+      none: 'Not checked since the server was started.',
       running: `${looked}${v.of_bytes ? ' of ' + size(v.of_bytes) : ''} so far` + (found ? ': ' + found : ''),
       complete: `${found || 'No problems'}. ${looked} in ${duration(v.seconds)}${v.quick ? ', structure only' : proven && `; proven by ${proven}`}.`,
       cancelled: `Cancelled after ${duration(v.seconds)}${found ? ': ' + found : ''}.`,
-      failed: 'Could not be finished: ' + v.why,
+      failed: 'The check failed: ' + v.why,
     }[v.state];
     if (v.state === 'complete' && !found) this.list.replaceChildren();
     document.body.dataset.check = v.state;
@@ -77,7 +77,7 @@ export class Check {
     return el('li', { class: p.severity, data: { code: p.code } }, el('span', { class: 'badge ' + { error: 'bad', warning: 'warn' }[p.severity] }, p.severity), el('div', { class: 'what' },
       el('div', {}, el('code', {}, p.class || p.code), ' ', p.message),
       el('div', { class: 'hint' }, p.path !== undefined && p.path !== '' && el('a', { href: address({ archive: here.archive, view: here.view, path: p.path, tab: 'list' }) }, p.path), where && ' ' + where)),
-    hasKind('map') && el('a', { class: 'button', href: this.mapLink(p) }, 'On the map'));
+    hasKind('map') && el('a', { class: 'button', href: this.mapLink(p) }, 'Show on map'));
   }
   mapLink(p) {
     const to = { archive: here.archive, view: here.view, tab: 'map', path: p.path ?? '' };
