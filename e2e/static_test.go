@@ -175,7 +175,7 @@ func TestAPageWithoutAServerProvesWhatItShows(t *testing.T) {
 	b := open(t, &server{url: fileServer(t, dir).URL})
 	b.visit("#/album.caf/data/random.bin")
 	b.wait("document.body.dataset.preview === 'failed' && document.body.dataset.harm === 'bad'")
-	if said := b.text("document.querySelector('#detail').innerText"); !strings.Contains(said, "damaged, from byte 0 on") {
+	if said := b.text("document.querySelector('#detail').innerText"); !strings.Contains(said, "damaged from byte 0 on") {
 		t.Errorf("a damaged file says %q", said)
 	}
 	b.visit("#/album.caf/logs/short.txt")
@@ -406,7 +406,7 @@ func TestAPageWithItsArchiveOpensFromADisk(t *testing.T) {
 	}
 	b.do(chromedp.Navigate(b.url + "/album.html?damaged#/album.caf/data/random.bin"))
 	b.wait("document.body.dataset.preview === 'failed' && document.body.dataset.harm === 'bad'")
-	if said := b.text("document.querySelector('#detail').innerText"); !strings.Contains(said, "damaged, from byte 0 on") {
+	if said := b.text("document.querySelector('#detail').innerText"); !strings.Contains(said, "damaged from byte 0 on") {
 		t.Errorf("a damaged file says %q", said)
 	}
 	b.shot("single-damaged-390-dark")
