@@ -279,9 +279,12 @@ func (a *app) locateCatalogued(ctx context.Context, address string) (store.Store
 
 func (a *app) tellAdded(did string, x catalog.Archive) {
 	a.tell(struct {
-		Did string `json:"did"`
+		Did    string `json:"did"`
+		DryRun bool   `json:"dry_run,omitempty"`
 		archiveJSON
-	}{did, archiveAsJSON(x)}, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", format.Escape(x.Address), did, count(x.Entries, "entry")) })
+	}{did, a.dryRun, archiveAsJSON(x)}, func() {
+		fmt.Fprintf(a.out, "%s: %s, %s%s\n", format.Escape(x.Address), did, count(x.Entries, "entry"), a.didNot())
+	})
 }
 
 // recordPacked records everything that a pack wrote, all its chunks in one
@@ -479,12 +482,13 @@ The exit code is 1 if a name is not in the catalogue.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&files, "files", false, "delete files: the arguments are names of files or folders")
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
 func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address string) error {
 	x, err := a.knownArchive(ctx, c, address)
-	if err == nil {
+	if err == nil && !a.dryRun {
 		x, err = c.Remove(ctx, x.Address)
 	}
 	if err == nil {
@@ -495,12 +499,18 @@ func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address str
 
 // deleteFile deletes a file, or everything in a folder, in batches.
 func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) error {
+	del := func(paths ...string) (int64, error) {
+		if a.dryRun {
+			return int64(len(paths)), nil
+		}
+		return c.Delete(ctx, "", paths, 0)
+	}
 	if !strings.HasSuffix(name, "/") {
 		found, err := newestOf(ctx, c, name)
 		if err != nil {
 			return err
 		}
-		n, err := c.Delete(ctx, "", []string{found.Path}, 0)
+		n, err := del(found.Path)
 		if err == nil {
 			a.tellDeleted(name, n)
 		}
@@ -522,7 +532,7 @@ func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) e
 		if len(paths) == 0 {
 			break
 		}
-		n, err := c.Delete(ctx, "", paths, 0)
+		n, err := del(paths...)
 		if deleted += n; err != nil {
 			return err
 		}
@@ -535,9 +545,16 @@ func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) e
 	return nil
 }
 
+type deletedJSON struct {
+	Did    string `json:"did"`
+	Path   string `json:"path"`
+	Files  int64  `json:"files"`
+	DryRun bool   `json:"dry_run,omitempty"`
+}
+
 func (a *app) tellDeleted(name string, files int64) {
-	a.tell(map[string]any{"did": "deleted", "path": format.Escape(name), "files": files}, func() {
-		fmt.Fprintf(a.out, "%s: deleted, %s\n", format.Escape(name), count(files, "file"))
+	a.tell(deletedJSON{"deleted", format.Escape(name), files, a.dryRun}, func() {
+		fmt.Fprintf(a.out, "%s: deleted, %s%s\n", format.Escape(name), count(files, "file"), a.didNot())
 	})
 }
 

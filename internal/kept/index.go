@@ -147,6 +147,9 @@ func (x *Index) Size() int64 { return x.size }
 
 // Close ends the use of the index.
 func (x *Index) Close() error {
+	x.sheets.mu.Lock()
+	x.sheets.drop()
+	x.sheets.mu.Unlock()
 	x.tableOnce.Do(func() {})
 	if x.table != nil {
 		x.table.close()

@@ -355,6 +355,24 @@ func (l *listed) Run(e format.Entry) (format.Extent, bool) {
 	return format.Extent{Size: e.Size, Len: e.Size, Object: "dir/x", Off: int64(i) * 100}, ok
 }
 
+// TestUnusedSheetsLeaveMemory checks that an index that is not used keeps no rows in memory, and
+// still answers after that.
+func TestUnusedSheetsLeaveMemory(t *testing.T) {
+	b, _ := build(t, regular(20_000), Head{}, Options{NoTable: true})
+	x := openedNear(t, b)
+	x.sheets.rest = time.Millisecond
+	for range 2 {
+		if e, err := x.Lookup(t.Context(), "data/0001/member_0001001.txt"); err != nil || e.Size == 0 {
+			t.Fatalf("%+v, %v", e, err)
+		}
+		testkit.Until(t, "no sheet is kept", func() bool {
+			x.sheets.mu.Lock()
+			defer x.sheets.mu.Unlock()
+			return x.sheets.order.Len() == 0 && x.sheets.idle == nil
+		})
+	}
+}
+
 func BenchmarkBuild(b *testing.B) {
 	l := regular(1_000_000)
 	b.ReportAllocs()

@@ -1,11 +1,13 @@
 package kept
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/holdall/holdall/format"
 )
@@ -147,6 +149,43 @@ type sheets struct {
 	byRow map[int64]*list.Element
 	order list.List // the most recently used in front
 	held  int
+
+	used bool        // since the timer was started
+	idle *time.Timer // drops all sheets if none was used
+	rest time.Duration
+}
+
+// sheetsRest is how long unused sheets stay in memory, at least; at most it is twice as long.
+const sheetsRest = 15 * time.Second
+
+// use starts the timer unless it runs; mu must be held.
+func (t *sheets) use() {
+	t.used = true
+	if t.idle == nil {
+		t.idle = time.AfterFunc(cmp.Or(t.rest, sheetsRest), t.look)
+		t.used = false
+	}
+}
+
+// look drops all sheets if none was used since the last look.
+func (t *sheets) look() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.used {
+		t.used = false
+		t.idle.Reset(cmp.Or(t.rest, sheetsRest))
+		return
+	}
+	t.drop()
+}
+
+// drop drops all sheets; mu must be held.
+func (t *sheets) drop() {
+	if t.idle != nil {
+		t.idle.Stop()
+	}
+	t.byRow, t.idle, t.held = nil, nil, 0
+	t.order.Init()
 }
 
 // sheet returns the sheet of a page.
@@ -155,6 +194,7 @@ func (x *Index) sheet(ctx context.Context, r *ref) (*sheet, error) {
 	t.mu.Lock()
 	if e := t.byRow[r.from]; e != nil {
 		t.order.MoveToFront(e)
+		t.use()
 		t.mu.Unlock()
 		return e.Value.(*sheet), nil
 	}
@@ -169,6 +209,7 @@ func (x *Index) sheet(ctx context.Context, r *ref) (*sheet, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.use()
 	if t.byRow == nil {
 		t.byRow = map[int64]*list.Element{}
 	}
