@@ -31,11 +31,12 @@ what it has. Data stores are not copied.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&o.Check, "check", false, "also read DST, and replace damaged segments")
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
 func (a *app) oakRestoreCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "restore BACKUP STORE",
 		Short: "Make a store equal to its backup",
 		Long: `Makes STORE equal to BACKUP. STORE may be new, or an existing store that is not
@@ -52,6 +53,8 @@ backup'.`,
 			return a.copyNew(ctx, args[0], args[1], oak.BackupOptions{Restore: true, Check: true})
 		}),
 	}
+	a.dryRunFlag(cmd.Flags())
+	return cmd
 }
 
 func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions) error {
@@ -59,13 +62,14 @@ func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions)
 	if err != nil {
 		return err
 	}
-	unlock, err := a.lockStore(st, name)
+	st = a.dry(st, false)
+	unlock, err := a.lockStore(st, name) // not in a dry run
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	m := &holdall.Meter{}
-	o.Progress = m.Add
+	o.Progress, o.DryRun = m.Add, a.dryRun
 	var c oak.BackedUp
 	err = a.withOak(ctx, from, false, func(s *oak.Store) (err error) {
 		defer a.showProgress(m, "copied")()
@@ -84,7 +88,7 @@ func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions)
 		if c.Freed > 0 {
 			fmt.Fprintf(a.out, "removed %s of garbage\n", a.humanSize(c.Freed))
 		}
-		fmt.Fprintf(a.out, "%s: head %s; %s copied, %s written; %d present before\n", to, c.Head, count(c.Segments, "segment"), a.humanSize(c.Bytes), c.Known)
+		fmt.Fprintf(a.out, "%s: head %s; %s copied, %s written; %d present before%s\n", to, c.Head, count(c.Segments, "segment"), a.humanSize(c.Bytes), c.Known, a.didNot())
 	})
 	return nil
 }

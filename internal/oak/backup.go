@@ -24,6 +24,9 @@ type BackupOptions struct {
 	// Restore is for a store that is to become a copy of a backup. The store may have any origin.
 	// Its journal is kept as a backup, and nothing is removed from it.
 	Restore bool
+	// DryRun means that the other store discards its writes. So its new state is not checked, and
+	// no garbage is removed from it.
+	DryRun bool
 	// Progress, if not nil, is called as segments are copied.
 	Progress func(segments, bytes int64)
 }
@@ -104,7 +107,7 @@ func (c *copying) run(ctx context.Context, name string) (err error) {
 	if err == nil {
 		err = c.setAside(ctx)
 	}
-	if err == nil {
+	if err == nil && !c.o.DryRun {
 		err = c.proof(ctx, name)
 	}
 	return err
