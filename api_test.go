@@ -46,7 +46,7 @@ func TestTheAPIIsTheOneWrittenDown(t *testing.T) {
 		}
 	}
 	if t.Failed() {
-		t.Log("if this is intended: go test -run TestTheAPI . -update-api, and a line in CHANGELOG.md")
+		t.Log("if this is intended: go test -run API . -update-api, and a line in CHANGELOG.md")
 	}
 }
 
