@@ -266,6 +266,7 @@ the nodes that match the filter of the package.`,
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "folder of the new store")
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
@@ -286,10 +287,12 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 			return err
 		})
 	}
-	if err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, st, name); err != nil {
+	if err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, a.dry(st, false), name); err != nil {
 		return err
 	}
-	a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s, %s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes)) })
+	a.tell(done, func() {
+		fmt.Fprintf(a.out, "%s: %s, %s%s\n", out, count(done.Nodes, "node"), a.humanSize(done.Bytes), a.didNot())
+	})
 	if done.Lost+done.Omitted > 0 {
 		a.warn("according to the export, %d nodes or values are lost and %d left out", done.Lost, done.Omitted)
 		return errNo
