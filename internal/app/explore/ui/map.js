@@ -31,7 +31,7 @@ export class ByteMap {
     this.pick = el('select', { 'aria-label': 'Colour by', onchange: e => { this.by = e.target.value; this.only = undefined; this.overview(); this.load(); } }, Object.entries(colourings).map(([v, [name]]) => el('option', { value: v }, name)));
     this.tip = el('div', { class: 'tip', hidden: true });
     const button = (text, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, text);
-    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, this.pick, button('−', 'Zoom out', () => this.zoom(2)), button('+', 'Zoom in', () => this.zoom(0.5)), button('All', 'Show the whole archive', () => this.go(0, this.size))));
+    this.bar = el('div', { class: 'bar' }, this.told, el('div', { class: 'group' }, this.pick, button('−', 'Zoom out', () => this.zoom(2)), button('+', 'Zoom in', () => this.zoom(0.5)), button('All', 'All of the archive', () => this.go(0, this.size))));
     this.stage = el('div', { class: 'stage' }, this.canvas, this.tip);
     main.append(el('div', { class: 'mapped' }, this.bar, this.strip, this.stage, this.legend));
     this.cursor = -1;

@@ -17,7 +17,7 @@ export class Raster {
     this.told = el('p', { class: 'hint', role: 'status' });
     this.wrong = el('div', { class: 'wrong' });
     const button = (name, label, f) => el('button', { type: 'button', 'aria-label': label, title: label, onclick: f }, name);
-    this.bar = el('div', { class: 'group' }, button('−', 'Zoom out', () => this.zoom(2)), button('+', 'Zoom in', () => this.zoom(0.5)), button('‹', 'Earlier', () => this.move(-0.4)), button('›', 'Later', () => this.move(0.4)), button('All', 'Show the whole time range', () => this.all()));
+    this.bar = el('div', { class: 'group' }, button('−', 'Zoom out', () => this.zoom(2)), button('+', 'Zoom in', () => this.zoom(0.5)), button('‹', 'Earlier', () => this.move(-0.4)), button('›', 'Later', () => this.move(0.4)), button('All', 'All of the time range', () => this.all()));
     this.first = 0;
     this.slide = el('input', { type: 'range', min: 0, max: 0, value: 0, oninput: e => { this.first = Number(e.target.value); this.soon(); } });
     this.which = el('output');
