@@ -610,7 +610,10 @@ func (w *rowPages) flush() error {
 }
 
 // all writes the last page and returns the refs of all pages.
-func (w *rowPages) all() ([]ref, error) { return w.refs, w.flush() }
+func (w *rowPages) all() ([]ref, error) {
+	err := w.flush() // it adds the last page
+	return w.refs, err
+}
 
 func (b *builder) count(e *format.Entry) {
 	b.head.Entries++
