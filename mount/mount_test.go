@@ -931,15 +931,21 @@ func TestFoldersThatCannotBeMountedAt(t *testing.T) {
 	<-m.Done() // with the last one in it
 }
 
-func TestAFolderOfManyIsListedPageByPage(t *testing.T) {
-	testkit.NeedsFUSE(t)
-	const n = 20_000
+// manyTar writes a tar of n empty files in the folder d, after a file long unless that is empty.
+func manyTar(t *testing.T, n int, long []byte) string {
+	t.Helper()
 	p := filepath.Join(t.TempDir(), "many.tar")
 	f, err := os.Create(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := tar.NewWriter(f)
+	if len(long) > 0 {
+		err = w.WriteHeader(&tar.Header{Name: "long", Mode: 0o644, Size: int64(len(long))})
+		if _, werr := w.Write(long); err != nil || werr != nil {
+			t.Fatal(err, werr)
+		}
+	}
 	for i := range n {
 		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("d/%06d", i), Mode: 0o644}); err != nil {
 			t.Fatal(err)
@@ -948,6 +954,13 @@ func TestAFolderOfManyIsListedPageByPage(t *testing.T) {
 	if err := errors.Join(w.Close(), f.Close()); err != nil {
 		t.Fatal(err)
 	}
+	return p
+}
+
+func TestAFolderOfManyIsListedPageByPage(t *testing.T) {
+	testkit.NeedsFUSE(t)
+	const n = 20_000
+	p := manyTar(t, n, nil)
 	dir := mounted(t, mount.Options{}, mount.Tree{Archive: open(t, p, holdall.OpenOptions{})})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -991,25 +1004,8 @@ func TestAnotherArchiveTakesItsPlace(t *testing.T) {
 
 func anotherArchiveTakesItsPlace(t *testing.T, o mount.Options) {
 	const n = 3000
-	p := filepath.Join(t.TempDir(), "many.tar")
-	f, err := os.Create(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := tar.NewWriter(f)
 	long := testkit.Noise(testkit.Rand(t), 3<<20)
-	err = w.WriteHeader(&tar.Header{Name: "long", Mode: 0o644, Size: int64(len(long))})
-	if _, werr := w.Write(long); err != nil || werr != nil {
-		t.Fatal(err, werr)
-	}
-	for i := range n {
-		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("d/%06d", i), Mode: 0o640}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(w.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	p := manyTar(t, n, long)
 	if _, err := holdall.BuildIndex(t.Context(), p, p+".index", holdall.IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,7 @@ func (t *tree) turn(v *version) {
 // old is not current any more.
 func (t *tree) replace(ctx context.Context, old *version, a *holdall.Archive) bool {
 	v := t.newVersion(ctx, a, old.modTime)
-	v.number, v.modTime = old.number, old.modTime
+	v.number = old.number
 	t.mu.Lock()
 	is := t.cur == old
 	if is {

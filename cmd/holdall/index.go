@@ -32,7 +32,7 @@ func (a *app) useIndex() holdall.UseIndex {
 }
 
 // expensiveToKeep is how long an archive must take to open for a mount to keep
-// its index. A tar takes that for some 300,000 members, which take some 30 MB in
+// its index. A tar takes that for some 300,000 members, which take some 25 MB in
 // memory.
 const expensiveToKeep = 100 * time.Millisecond
 

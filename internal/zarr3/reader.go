@@ -149,7 +149,7 @@ func (r *reader) array(ctx context.Context, at string) (*zarr.Version3, error) {
 	return a, err
 }
 
-// arrayOf returns the array, and its path, of which a key may be a chunk; nil if there is none.
+// arrayOf returns the array that has a chunk with the key, and its path, or nil if there is none.
 func (r *reader) arrayOf(ctx context.Context, key string) (at string, _ *zarr.Version3, _ error) {
 	for at = key; at != ""; {
 		var last string
