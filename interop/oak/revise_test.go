@@ -25,9 +25,6 @@ func topNames(t *testing.T, p oaktest.Place) (names []string) {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
-		t.Fatal("the root has no children")
-	}
 	return names
 }
 
@@ -38,9 +35,11 @@ func TestTheReferenceGoesOnWithNewRevisions(t *testing.T) {
 }
 
 func goesOnWithNewRevisions(t *testing.T, fixtures ...string) {
-	stores := map[string]oaktest.Place{
-		"random": oaktest.Random(t, rand.Int64(), false),
+	random := oaktest.Random(t, rand.Int64(), false)
+	for len(topNames(t, random)) == 0 { // some seeds remove all children of the root
+		random = oaktest.Random(t, rand.Int64(), false)
 	}
+	stores := map[string]oaktest.Place{"random": random}
 	for _, name := range fixtures {
 		stores[name] = unpack(t, name).Place
 	}
