@@ -94,7 +94,7 @@ func (a *app) colour() bool {
 
 // run executes a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
-	root := a.rootCommand()
+	root := a.rootCommand(args)
 	cmd := root
 	args, err := verbFor(root, args)
 	if err == nil {
@@ -358,7 +358,56 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 }
 
 // rootCommand returns the root command with all verbs.
-func (a *app) rootCommand() *cobra.Command {
+// A verbSpec describes a command below the root that is not built yet.
+type verbSpec struct {
+	name, group string
+	ops         format.Op // what it does with an archive: the formats' flags for that are its flags
+	make        func(*app) *cobra.Command
+}
+
+func verbs() []verbSpec {
+	const open = format.ToOpen
+	return []verbSpec{
+		{"pack", "make", open | format.ToCreate, (*app).packCommand},
+		{"convert", "make", open | format.ToCreate, (*app).convertCommand},
+		{"index", "make", open, (*app).indexCommand},
+		{"protect", "make", 0, (*app).protectCommand},
+		{"add", "make", open | format.ToAmend, (*app).addCommand},
+		{"rm", "make", open | format.ToAmend, (*app).rmCommand},
+		{"mv", "make", open | format.ToAmend, (*app).mvCommand},
+		{"fleet", "make", 0, (*app).fleetCommand},
+		{"ls", "read", open, (*app).lsCommand},
+		{"tree", "read", open, (*app).treeCommand},
+		{"cat", "read", open, (*app).catCommand},
+		{"extract", "read", open, (*app).extractCommand},
+		{"find", "read", open, (*app).findCommand},
+		{"grep", "read", open, (*app).grepCommand},
+		{"browse", "read", open, (*app).browseCommand},
+		{"serve", "read", open, (*app).serveCommand},
+		{"mount", "read", open, (*app).mountCommand},
+		{"catalog", "read", 0, (*app).catalogCommand},
+		{"info", "check", open, (*app).infoCommand},
+		{"map", "check", open, (*app).mapCommand},
+		{"diff", "check", open, (*app).diffCommand},
+		{"verify", "check", open | format.ToVerify, (*app).verifyCommand},
+		{"repair", "check", open | format.ToRepair, (*app).repairCommand},
+		{"oak", "check", 0, (*app).oakCommand},
+		{"formats", "about", 0, (*app).formatsCommand},
+		{"cache", "about", 0, (*app).cacheCommand},
+		{"version", "about", 0, (*app).versionCommand},
+		{"man", "about", 0, (*app).manCommand},
+	}
+}
+
+// wholeCommand returns the command with all verbs. Its flags set nothing.
+func wholeCommand() *cobra.Command {
+	return newApp(strings.NewReader(""), io.Discard, io.Discard).rootCommand(nil)
+}
+
+// rootCommand returns the command for a command line. If its first word is a
+// verb, the command has no other verbs: to build all of them takes longer
+// than many verbs do.
+func (a *app) rootCommand(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "holdall",
 		Short: "Pack many small files into few archives, and read each file alone",
@@ -391,25 +440,18 @@ Verbs that read an archive also accept a folder.`,
 		&cobra.Group{ID: "check", Title: "Check and repair:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
 	root.SetHelpCommandGroupID("about")
 	root.SetCompletionCommandGroupID("about")
-	add := func(group string, ops format.Op, cmds ...*cobra.Command) {
-		for _, c := range cmds {
-			c.GroupID = group
-			root.AddCommand(a.takes(ops, c, format.All()...))
-		}
+	used := verbs()
+	word, _ := firstWord(root.PersistentFlags(), args)
+	if i := slices.IndexFunc(used, func(v verbSpec) bool { return v.name == word }); i >= 0 {
+		used = used[i : i+1]
+	} else {
+		root.AddCommand(topicCommands()...)
 	}
-	add("make", format.ToOpen|format.ToCreate, a.packCommand(), a.convertCommand())
-	add("make", format.ToOpen, a.indexCommand())
-	add("make", 0, a.protectCommand())
-	add("make", format.ToOpen|format.ToAmend, a.addCommand(), a.rmCommand(), a.mvCommand())
-	add("make", 0, a.fleetCommand())
-	add("read", format.ToOpen, a.lsCommand(), a.treeCommand(), a.catCommand(), a.extractCommand(), a.findCommand(), a.grepCommand(), a.browseCommand(), a.serveCommand(), a.mountCommand())
-	add("read", 0, a.catalogCommand())
-	add("check", format.ToOpen, a.infoCommand(), a.mapCommand(), a.diffCommand())
-	add("check", format.ToOpen|format.ToVerify, a.verifyCommand())
-	add("check", format.ToOpen|format.ToRepair, a.repairCommand())
-	add("check", 0, a.oakCommand())
-	add("about", 0, a.formatsCommand(), a.cacheCommand(), a.versionCommand(), a.manCommand())
-	root.AddCommand(topicCommands()...)
+	for _, v := range used {
+		cmd := v.make(a)
+		cmd.GroupID = v.group
+		root.AddCommand(a.takes(v.ops, cmd, format.All()...))
+	}
 	a.completions(root)
 	return root
 }

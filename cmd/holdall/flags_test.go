@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -27,8 +27,7 @@ func eachVerb(t *testing.T, visit func(cmd *cobra.Command)) {
 			walk(c)
 		}
 	}
-	var out bytes.Buffer
-	root := newApp(strings.NewReader(""), &out, &out).rootCommand()
+	root := wholeCommand()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	walk(root)
@@ -184,8 +183,7 @@ func TestHelpFitsATerminal(t *testing.T) {
 
 func TestEveryFlagOfEveryVerbHasAVariable(t *testing.T) {
 	section := sectionOf("Environment")
-	var out bytes.Buffer
-	newApp(strings.NewReader(""), &out, &out).rootCommand().PersistentFlags().VisitAll(func(f *pflag.Flag) {
+	wholeCommand().PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if !strings.Contains(section, "`"+variable(f.Name)+"`") {
 			t.Errorf("cli.md does not have %s", variable(f.Name))
 		}
@@ -208,13 +206,29 @@ func TestNearest(t *testing.T) {
 		}
 	}
 	for verb, other := range otherVerbs {
-		var out bytes.Buffer
-		root := newApp(strings.NewReader(""), &out, &out).rootCommand()
+		root := wholeCommand()
 		if cmd, _, err := root.Find([]string{other}); err != nil || cmd == root {
 			t.Errorf("%s: there is no verb %s", verb, other)
 		}
 		if cmd, _, err := root.Find([]string{verb}); err == nil && cmd != root {
 			t.Errorf("%s is a verb", verb)
+		}
+	}
+}
+
+// A command line with a verb builds only this verb, as it is among all.
+func TestAVerbAloneIsAsAmongAll(t *testing.T) {
+	whole := wholeCommand()
+	for _, v := range verbs() {
+		root := newApp(strings.NewReader(""), io.Discard, io.Discard).rootCommand([]string{"--json", v.name, "x"})
+		alone, _, err := root.Find([]string{v.name})
+		if err != nil || alone.Name() != v.name || len(root.Commands()) != 1 {
+			t.Errorf("%s: found %s among %d; %v", v.name, alone.Name(), len(root.Commands()), err)
+			continue
+		}
+		among, _, err := whole.Find([]string{v.name})
+		if err != nil || among.UsageString() != alone.UsageString() {
+			t.Errorf("%s: its usage alone is\n%s\namong all\n%s%v", v.name, alone.UsageString(), among.UsageString(), err)
 		}
 	}
 }

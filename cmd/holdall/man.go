@@ -24,7 +24,7 @@ func (a *app) manCommand() *cobra.Command {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return err
 			}
-			return writePages(args[0], cmd.Root())
+			return writePages(args[0], wholeCommand())
 		},
 	}
 }

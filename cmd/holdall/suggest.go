@@ -146,7 +146,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		return &misspeltError{&usageError{err}, "--" + meant}
 	}
 	var verbs []string
-	for _, c := range cmd.Root().Commands() {
+	for _, c := range wholeCommand().Commands() {
 		if f := c.Flags().Lookup(name); f != nil && !f.Hidden {
 			verbs = append(verbs, c.Name())
 		}
