@@ -541,7 +541,7 @@ func (a *Archive) Contents(ctx context.Context, wanted func(Entry) bool, each fu
 // a list or the result of [Archive.Shuffled]. Reads of entries that are neighbours both in the
 // archive and in entries are joined.
 func (a *Archive) ContentsOf(ctx context.Context, entries iter.Seq2[Entry, error], each func(e Entry, content io.Reader, err error) error) error {
-	return a.src.Sweep(ctx, entries, true, func(c content.Content, err error) error { return each(c.Entry, c.Checked(), err) })
+	return a.src.Sweep(ctx, entries, content.Compared, func(c content.Content, err error) error { return each(c.Entry, c.Checked(), err) })
 }
 
 // Close closes the archive. Later reads fail.

@@ -206,7 +206,7 @@ func (a *Archive) GetAll(ctx context.Context, names []string, limit int64, each 
 			}
 		}
 	}
-	return a.src.Sweep(ctx, all, false, func(c content.Content, err error) error {
+	return a.src.Sweep(ctx, all, content.AnyOrder, func(c content.Content, err error) error {
 		if err == nil {
 			err = a.src.Fault(c.Entry)
 		}

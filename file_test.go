@@ -155,7 +155,7 @@ func TestContentSaysWhetherItIsVouchedFor(t *testing.T) {
 	for _, want := range []bool{false, true} {
 		a := openMem(t, m, holdall.OpenOptions{Index: holdall.UseIndex{Beside: want}})
 		n := 0
-		err := a.Source().Sweep(ctx, a.Entries(ctx), true, func(c content.Content, err error) error {
+		err := a.Source().Sweep(ctx, a.Entries(ctx), content.InOrder, func(c content.Content, err error) error {
 			opened := a.Source().Open(ctx, c.Entry, 0)
 			defer opened.Close()
 			if n++; err != nil || c.Vouched() != want || opened.Vouched() != want {

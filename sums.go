@@ -46,7 +46,7 @@ func (a *Archive) Sums(ctx context.Context, algo string, m *Meter, each func(e E
 	if err := a.src.Expect(ctx, m, rest); err != nil {
 		return err
 	}
-	return a.src.Sweep(ctx, listing.Only(a.Entries(ctx), rest), true, func(c content.Content, err error) error {
+	return a.src.Sweep(ctx, listing.Only(a.Entries(ctx), rest), content.Compared, func(c content.Content, err error) error {
 		e, h := c.Entry, digest.New(algo)
 		if err == nil {
 			err = c.CopyTo(ctx, h, m)

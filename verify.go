@@ -292,7 +292,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			c.tell(p)
 		}
 	}()
-	err := src.Sweep(ctx, entries, false, func(in content.Content, err error) error {
+	err := src.Sweep(ctx, entries, content.AnyOrder, func(in content.Content, err error) error {
 		e := in.Entry
 		by, damaged := proofOf(ctx, src, e), false
 		decode := decoder(e)

@@ -271,18 +271,27 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 // being read. If it returns an error, the sweep ends.
 type Each func(c Content, err error) error
 
-// Sweep reads the contents of entries, many in parallel and neighbours together. With ordered, each
-// is called for one entry after the other, in the order of entries. Otherwise several goroutines
-// call it at once, in any order.
-func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
+// Order says how a sweep calls Each.
+type Order int
+
+const (
+	AnyOrder Order = iota // on several goroutines at once, in any order
+	InOrder               // for one entry after the other, in their order
+	// Compared is InOrder. In addition, content that is held in memory is compared with its digest
+	// by the goroutines that read, so that Each need not do it.
+	Compared
+)
+
+// Sweep reads the contents of entries, many in parallel and neighbours together.
+func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
 	if s.heal == nil {
-		return s.sweep(ctx, entries, ordered, each)
+		return s.sweep(ctx, entries, order, each)
 	}
 	by := s
 	if s.heal.known() {
 		by = s.heal.checked
 	}
-	return by.sweep(ctx, entries, ordered, func(c Content, err error) error {
+	return by.sweep(ctx, entries, order, func(c Content, err error) error {
 		if err != nil {
 			h, e := s.cure(ctx, c.Entry, err)
 			if h == nil {
@@ -312,8 +321,8 @@ func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 	})
 }
 
-func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
-	return s.sweepStored(ctx, entries, ordered, func(c Content, err error) error {
+func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
+	return s.sweepStored(ctx, entries, order, func(c Content, err error) error {
 		if err != nil || !s.proves(c.Entry) {
 			return each(c, err)
 		}
@@ -328,15 +337,22 @@ func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 }
 
 // sweepStored is Sweep without verifying anything.
-func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], ordered bool, each Each) error {
+func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
 	return s.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
 		for e, err := range entries {
-			if !yield(engine.Item{Entry: e, Extents: s.Extents(ctx, e)}, err) || err != nil {
+			it := engine.Item{Entry: e, Extents: s.Extents(ctx, e)}
+			if order == Compared && err == nil && s.HasDigest(e) && !s.proves(e) {
+				it.Check = func(b []byte) bool { return digest.Check(e, b, nil) == nil }
+			}
+			if !yield(it, err) || err != nil {
 				return
 			}
 		}
-	}, ordered, func(it engine.Item, r io.Reader, err error) error {
+	}, order != AnyOrder, func(it engine.Item, r io.Reader, err error) error {
 		c := s.stored(it.Entry, r)
+		if it.Right {
+			c = c.Trusted()
+		}
 		if s.hasSecond(it.Entry, err) {
 			if b := make([]byte, it.Entry.Size); s.readSecond(ctx, it.Entry, b) == nil {
 				c.r, c.amiss, err = bytes.NewReader(b), new(err), nil

@@ -137,7 +137,7 @@ var errEnough = errors.New("enough")
 func (d *digester) all(ctx context.Context) iter.Seq2[digest.Piece, error] {
 	return func(yield func(digest.Piece, error) bool) {
 		entries := listing.Only(d.s.Reader.Entries(ctx), func(e Entry) bool { return kept.Pieces(&e, d.o.Chunk) > 0 })
-		err := d.s.Sweep(ctx, entries, true, func(c Content, err error) error {
+		err := d.s.Sweep(ctx, entries, InOrder, func(c Content, err error) error {
 			e := c.Entry
 			d.sums.reset()
 			if err == nil {

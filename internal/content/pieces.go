@@ -19,7 +19,7 @@ import (
 // damaged piece, one at a time, and done for each entry without damage.
 func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Entry, *ProofError), done func(Entry)) error {
 	var mu sync.Mutex
-	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), s.proves), false, func(c Content, err error) error {
+	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), s.proves), AnyOrder, func(c Content, err error) error {
 		bad := 0
 		err = s.piecesOf(ctx, c, err, func(p *ProofError) {
 			mu.Lock()

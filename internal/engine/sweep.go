@@ -17,6 +17,10 @@ import (
 type Item struct {
 	Entry   format.Entry
 	Extents Extents // all of it
+	// Check, if it is not nil, is called with content that is held in memory, by the goroutine that
+	// reads it. Its result is Right.
+	Check func(content []byte) bool
+	Right bool
 }
 
 // Each is called for each item of a sweep with its content, or with the error that kept it from
@@ -114,6 +118,9 @@ func (s *sweep) fill(ctx context.Context, b *batch) {
 			if it.err = s.g.settle(ctx, &it.in); it.err == nil {
 				it.content, it.err = it.in.u.slice(it.in.Extent)
 			}
+		}
+		if it.Check != nil && !b.stream && it.err == nil {
+			it.Right = it.Check(it.content)
 		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,6 +99,37 @@ func TestSweepDecodesEachUnitOnce(t *testing.T) {
 					unit, l, ordered, len(xs), decodes(), decoded(), size, asked.Load(), stored)
 			}
 			g.Close()
+		}
+	}
+}
+
+// Content in memory is checked where it is read, and the result comes with it.
+func TestSweepChecksContentInMemory(t *testing.T) {
+	st := &storetest.Mem{}
+	content := text(8 << 20)
+	xs := records(st, "x", content, 1<<20)
+	in := cutAt(xs, 1000, 50_000, 50_000, 300_000, 7<<20, int64(len(content))) // 7 MiB are streamed
+	at := int64(0)
+	for i := range in {
+		expected := content[at:][:in[i].Entry.Size]
+		in[i].Check = func(b []byte) bool { return bytes.Equal(b, expected) && i != 1 }
+		at += in[i].Entry.Size
+	}
+	for _, ordered := range []bool{true, false} {
+		var right [6]atomic.Bool
+		err := New(open(st), Near).Sweep(t.Context(), items(in...), ordered, func(it Item, r io.Reader, err error) error {
+			i, _ := strconv.Atoi(it.Entry.Name)
+			right[i].Store(it.Right)
+			b, rerr := io.ReadAll(r)
+			if err != nil || rerr != nil || int64(len(b)) != it.Entry.Size {
+				t.Errorf("item %d: %d bytes, %v, %v", i, len(b), err, rerr)
+			}
+			return nil
+		})
+		for i, want := range []bool{true, false, true, true, false, true} {
+			if got := right[i].Load(); err != nil || got != want {
+				t.Errorf("ordered %v: item %d is right: %v, want %v; %v", ordered, i, got, want, err)
+			}
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[fo
 
 // swept reads the contents of entries, many at once, and adds them in order.
 func (p *packer) swept(ctx context.Context, src *content.Source, entries iter.Seq2[format.Entry, error]) error {
-	return src.Sweep(ctx, entries, true, func(c content.Content, err error) error {
+	return src.Sweep(ctx, entries, content.Compared, func(c content.Content, err error) error {
 		if err == nil {
 			err = src.Fault(c.Entry)
 		}

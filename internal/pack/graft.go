@@ -242,7 +242,7 @@ func (g *graft) refer(ctx context.Context) error {
 
 // copy copies the remaining entries.
 func (g *graft) copy(ctx context.Context) error {
-	return g.from.Sweep(ctx, pipe.All(g.entries), true, func(c content.Content, err error) error {
+	return g.from.Sweep(ctx, pipe.All(g.entries), content.Compared, func(c content.Content, err error) error {
 		e := c.Entry
 		e.Name = g.o.Prefix + e.Name
 		r := &source{Reader: c.Checked(), err: err}

@@ -103,7 +103,7 @@ func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options)
 			return x.sum, err
 		}
 	}
-	err = src.Sweep(ctx, x.admitted(ctx, entries), false, func(c content.Content, err error) error {
+	err = src.Sweep(ctx, x.admitted(ctx, entries), content.AnyOrder, func(c content.Content, err error) error {
 		if err == nil {
 			err = x.file(ctx, c)
 		} else {

@@ -358,7 +358,7 @@ func (r *retirer) prove(ctx context.Context, batch []*original) error {
 	}
 	met := map[string]bool{}
 	var mu sync.Mutex
-	err = in.Source().Sweep(ctx, entries, false, func(c contents.Content, err error) error {
+	err = in.Source().Sweep(ctx, entries, contents.AnyOrder, func(c contents.Content, err error) error {
 		x := of[c.Entry.Name]
 		mu.Lock()
 		met[x.Path] = true
