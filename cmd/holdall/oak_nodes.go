@@ -94,7 +94,7 @@ cannot hold, are listed, and the exit code is 1. Binaries in a data store need
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this file")
 	cmd.Flags().StringVar(&packed, "package", "", "write a FileVault package to this file")
-	cmd.Flags().IntVar(&o.Depth, "depth", -1, "levels to export below PATH; -1 is all")
+	cmd.Flags().IntVar(&o.Depth, "depth", -1, "levels to export below PATH; 0 is only PATH, -1 is all")
 	cmd.Flags().BoolVar(&o.NoBinaries, "no-binaries", false, "leave out the content of binaries")
 	cmd.Flags().StringVar(&o.After, "after", "", "continue after the node at this path")
 	cmd.Flags().BoolVar(&resume, "resume", false, "continue an interrupted export to the file of -o")
@@ -379,7 +379,7 @@ The exit code is 1 if there are differences.`,
 			})
 		}),
 	}
-	cmd.Flags().IntVar(&o.Depth, "depth", 0, "levels to compare in detail; deeper nodes are only reported as different; 0 is all")
+	cmd.Flags().IntVar(&o.Depth, "depth", 0, "levels to compare in detail; deeper nodes are only reported as different; 0 or -1 is all")
 	return cmd
 }
 
