@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -256,6 +258,9 @@ func (s *spans) cover() bool {
 	return at >= s.end
 }
 
+// errFolder means that no format recognised a folder.
+var errFolder = fmt.Errorf("the folder is %w", format.ErrUnknown)
+
 // openBy is like OpenStore, but reads the archive's structure through the store by.
 func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by store.Store) (*Archive, error) {
 	a := &Archive{src: content.New(st, name, o.External, o.CacheBytes), asked: o}
@@ -266,6 +271,9 @@ func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by 
 	if _, err := a.src.Object(ctx, name); err != nil && by == st {
 		names, release := lookBelow(ctx, st, name)
 		if release(); names == nil {
+			if errors.Is(err, syscall.EISDIR) && o.Format == "" {
+				err = errFolder
+			}
 			return nil, err
 		}
 	}
@@ -341,6 +349,9 @@ func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) 
 		return nil, nil, err
 	}
 	f, err := o.formats().Detect(p)
+	if errors.Is(err, format.ErrUnknown) && p.Names != nil {
+		err = errFolder
+	}
 	if guessErr != nil && (err != nil || f == guess) {
 		return guess, nil, guessErr
 	}

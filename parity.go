@@ -48,8 +48,8 @@ type Protection struct {
 	Unused string `json:"unused,omitempty"`
 }
 
-func protection(s parity.Summary, size int64, loss float64, objects int) Protection {
-	return Protection{Bytes: s.Bytes, Parity: size, Objects: objects, Loss: loss, Block: s.Block, Blocks: s.Blocks, Groups: s.Groups, Spare: s.Parity}
+func protection(s parity.Summary, size int64, loss float64) Protection {
+	return Protection{Bytes: s.Bytes, Parity: size, Objects: s.Objects, Loss: loss, Block: s.Block, Blocks: s.Blocks, Groups: s.Groups, Spare: s.Parity}
 }
 
 // String returns a sentence that says how much can be lost, or why the parity is not used.
@@ -75,7 +75,7 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 	}
 	defer g.Close()
 	f := g.File()
-	p := protection(f.Summary(), f.Size(), f.Loss, len(f.Objects))
+	p := protection(f.Summary(), f.Size(), f.Loss)
 	if p.At = f.At; g.Suits != nil {
 		p.Unused = g.Suits.Error()
 	}
@@ -134,7 +134,7 @@ func ProtectStore(ctx context.Context, st store.Store, names []string, to store.
 	}
 	info, err := store.Write(ctx, to, toName, func(w store.Writer) error {
 		s, err := parity.Protect(ctx, st, names[0], objects, o.Loss, o.Meter, w)
-		sum = protection(s, 0, o.Loss, len(objects))
+		sum = protection(s, 0, o.Loss)
 		return err
 	})
 	sum.Parity = info.Size
@@ -166,33 +166,26 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 // the whole archive. UpdateParity reports whether an update was necessary. It fails if the
 // archive has damaged blocks.
 func UpdateParity(ctx context.Context, st store.Store, name string, m *Meter) (sum Protection, updated bool, err error) {
-	seek := func() (*parity.Guard, error) {
-		g, err := parity.Seek(ctx, st, name, "")
-		if err == nil && g == nil {
-			err = &fs.PathError{Op: "open", Path: parity.NameOf([]string{name}), Err: fs.ErrNotExist}
-		}
-		return g, err
+	g, err := parity.Seek(ctx, st, name, "")
+	if err == nil && g == nil {
+		err = &fs.PathError{Op: "open", Path: parity.NameOf([]string{name}), Err: fs.ErrNotExist}
 	}
-	g, err := seek()
 	if err != nil {
 		return sum, false, err
 	}
+	defer g.Close()
+	f := g.File()
+	s, size := f.Summary(), f.Size()
 	// Nothing shows whether files were added to a folder.
 	if updated = !g.Same || IsFolder(ctx, st, name); updated {
 		if err := damagedNow(ctx, st, name, st, parity.NameOf([]string{name}), m); err != nil {
-			return sum, false, errors.Join(err, g.Close())
+			return sum, false, err
 		}
-		err = g.File().Renew(ctx, st, name, m)
-		if g.Close(); err == nil {
-			g, err = seek()
-		}
-		if err != nil {
+		if s, size, err = f.Renew(ctx, st, name, m); err != nil {
 			return sum, false, err
 		}
 	}
-	defer g.Close()
-	f := g.File()
-	sum = protection(f.Summary(), f.Size(), f.Loss, len(f.Objects))
+	sum = protection(s, size, f.Loss)
 	sum.At = f.At
 	return sum, updated, nil
 }

@@ -114,6 +114,9 @@ func TestContentsAreSearched(t *testing.T) {
 	b.accessible("contents that were searched")
 	b.key(kb.Escape)
 	b.wait("document.getElementById('q').value === '' && document.querySelector('#grid .row .word').innerText === 'data'")
+	b.find("markup in a name")
+	b.key(kb.Enter)
+	b.wait("document.body.dataset.search === 'markup in a name' && document.querySelector('.what').innerText.startsWith('1 line in 617 files')")
 	b.size(390, 844)
 	b.find("no content has this")
 	b.key(kb.Enter)
@@ -339,6 +342,15 @@ func TestACheckListsProblemsAndMarksThem(t *testing.T) {
 	b.media("dark")
 	b.shot("check-1280-dark")
 	b.accessible("check in the dark")
+}
+
+func TestAWarningIsCalledThat(t *testing.T) {
+	b := open(t, served(t, "../format/caf/testdata/fixtures/v-dup-key.caf"))
+	b.visit("#/v-dup-key.caf?tab=verify")
+	b.click("#check-full")
+	b.wait("document.body.dataset.check === 'complete' && document.body.dataset.health === 'odd' && document.querySelector('.badge').innerText === 'warning'")
+	b.visit("#/v-dup-key.caf")
+	b.wait("document.querySelector('#grid .row[data-health=odd] .note')?.innerText === 'warning'")
 }
 
 func TestDamageIsSeenEverywhere(t *testing.T) {

@@ -278,13 +278,11 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 	o := a.openOptions()
 	o.FewLookups, o.Index = few, index
 	in, err := a.openIn(ctx, st, name, o)
-	if err != nil && store.Scheme(address) == "" && a.format == "" && a.view == "" {
-		if errors.Is(err, format.ErrUnknown) && isFolder(address) || isEmpty(address) {
-			if err := ofAFolder(o.Param); err != nil && !a.several {
-				return nil, err
-			}
-			return holdall.OpenDir(ctx, address) // an ordinary folder
+	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" && isFolder(address) {
+		if err := ofAFolder(o.Param); err != nil && !a.several {
+			return nil, err
 		}
+		return holdall.OpenDir(ctx, address) // an ordinary folder
 	}
 	return in, err
 }
@@ -292,17 +290,6 @@ func (a *app) openBy(ctx context.Context, address string, few bool, index holdal
 func isFolder(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
-}
-
-// isEmpty reports whether a path is that of a folder without anything in it.
-func isEmpty(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	_, err = f.Readdirnames(1)
-	return err == io.EOF
 }
 
 // openOverview opens an archive in the view that shows it as a whole, even if

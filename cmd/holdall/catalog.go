@@ -216,6 +216,7 @@ The exit code is 1 if one of several archives could not be added.`,
 	}
 	cmd.Flags().BoolVar(&again, "again", false, "read archives again even if their version is unchanged")
 	cmd.Flags().BoolVar(&verify, "verify", false, "verify archives first, and record only sound ones")
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
@@ -248,13 +249,18 @@ func (a *app) catalogAdd(ctx context.Context, c *catalog.Catalog, address string
 	}
 	did := "unchanged"
 	switch {
+	case s.In == nil && a.dryRun:
 	case s.In == nil && verify:
 		err = c.Verified(ctx, s.ID, s.Verified)
 	case s.In != nil:
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "added")
+		add := c.Add
+		if a.dryRun {
+			add = c.TryAdd
+		}
 		var done []catalog.Added
-		done, err = c.Add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
+		done, err = add(ctx, catalog.Addition{Archive: s.Archive, Rows: s.Rows(ctx, m)})
 		if stop(); err == nil {
 			s.Archive, did = done[0].Archive, "added"
 			if done[0].Replaced.ID != 0 {

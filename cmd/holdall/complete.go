@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/store"
 )
 
@@ -40,9 +41,14 @@ func (a *app) completions(cmd *cobra.Command) {
 		}
 		slices.Sort(words)
 		words = slices.Compact(words)
-		if f.Name == "view" && cmd == cmd.Root() {
+		switch {
+		case f.Name == "view" && cmd == cmd.Root():
 			cmd.RegisterFlagCompletionFunc(f.Name, completeViews)
-		} else if words != nil {
+		case f.Name == "revision":
+			cmd.RegisterFlagCompletionFunc(f.Name, a.completeRevisions)
+		case f.Name == "checkpoint":
+			cmd.RegisterFlagCompletionFunc(f.Name, a.completeCheckpoints)
+		case words != nil:
 			cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 		}
 	})
@@ -115,7 +121,7 @@ func (a *app) completeMembers(cmd *cobra.Command, args []string, toComplete stri
 	const none = cobra.ShellCompDirectiveNoFileComp
 	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
 	defer cancel()
-	if s := store.Scheme(args[0]); args[0] == "-" || s != "" && s != "file" && !a.keepsIndex(ctx, args[0]) {
+	if args[0] == "-" || !isNear(args[0]) && !a.keepsIndex(ctx, args[0]) {
 		return nil, none
 	}
 	a.quiet = true
@@ -149,6 +155,58 @@ func (a *app) completeMembers(cmd *cobra.Command, args []string, toComplete stri
 		return names, none
 	}
 	return names, none | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeRevisions completes --revision with the revisions of an Oak store on
+// this machine that can be read, the newest first.
+func (a *app) completeRevisions(_ *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.completeOak(args, toComplete, func(ctx context.Context, s *oak.Store, add func(id, about string)) error {
+		return each(s.History(ctx, "/", oak.HistoryOptions{Last: completeNames, All: true}), func(r oak.Step) error {
+			if r.Lost == "" {
+				add(r.Revision, r.Time())
+			}
+			return nil
+		})
+	})
+}
+
+// completeCheckpoints completes --checkpoint in the same way.
+func (a *app) completeCheckpoints(_ *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return a.completeOak(args, toComplete, func(ctx context.Context, s *oak.Store, add func(id, about string)) error {
+		all, err := s.Checkpoints(ctx, time.Now(), false)
+		for _, c := range all {
+			about := ""
+			if c.Created != nil {
+				about = c.Created.Format(time.RFC3339)
+			}
+			add(c.Name, about)
+		}
+		return err
+	})
+}
+
+func (a *app) completeOak(args []string, toComplete string, list func(ctx context.Context, s *oak.Store, add func(id, about string)) error) (found []cobra.Completion, _ cobra.ShellCompDirective) {
+	const how = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	if len(args) == 0 || !isNear(args[0]) {
+		return nil, how
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completeTime)
+	defer cancel()
+	_ = a.withOak(ctx, args[0], false, func(s *oak.Store) error { // what was found before an error is offered
+		return list(ctx, s, func(id, about string) {
+			if strings.HasPrefix(id, toComplete) {
+				found = append(found, cobra.CompletionWithDesc(id, about))
+			}
+		})
+	})
+	return found, how
+}
+
+// isNear reports whether an address is that of a file or folder of this
+// machine.
+func isNear(address string) bool {
+	s := store.Scheme(address)
+	return address != "-" && (s == "" || s == "file")
 }
 
 // keepsIndex reports whether this machine has an index for a remote archive.

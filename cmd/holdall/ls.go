@@ -396,7 +396,7 @@ func (a *app) treeCommand() *cobra.Command {
 		}),
 		ValidArgsFunction: a.completeMembers,
 	}
-	cmd.Flags().IntVarP(&depth, "depth", "L", 0, "number of levels to draw (default all)")
+	cmd.Flags().IntVarP(&depth, "depth", "L", 0, "number of levels to draw; 0 or -1 is all")
 	return cmd
 }
 
@@ -446,7 +446,7 @@ func (t *treeDrawing) draw(ctx context.Context, dir, lead string, level int) err
 		if e.Fault != nil {
 			continue
 		}
-		if t.depth == 0 || level < t.depth {
+		if t.depth <= 0 || level < t.depth {
 			if err := t.draw(ctx, e.Name, lead+below, level+1); err != nil {
 				return err
 			}

@@ -41,6 +41,7 @@ never write anything into the folder, even if the store is damaged.`,
 
 // oakHints maps faults in the tree of a store to advice.
 var oakHints = map[string]string{
+	"oak not-a-store":     "expected the folder with the tars, which is usually called segmentstore",
 	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows the segments",
 	"oak no-root":         "--revision shows another revision, --view segments the segments",
 	"oak checksum":        "'holdall repair' repairs what it can, --no-verify reads the damaged data",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -81,7 +82,7 @@ cannot hold, are listed, and the exit code is 1. Binaries in a data store need
 			}
 			return a.withTree(ctx, args[0], func(t *oak.Tree) error {
 				name := argOr(args, 1, "/")
-				if out == "" {
+				if out == "" || a.dryRun && !resume {
 					return a.oakExport(ctx, t, a.out, name, o)
 				}
 				if isSpecial(out) && !resume {
@@ -93,10 +94,11 @@ cannot hold, are listed, and the exit code is 1. Binaries in a data store need
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this file")
 	cmd.Flags().StringVar(&packed, "package", "", "write a FileVault package to this file")
-	cmd.Flags().IntVar(&o.Depth, "depth", -1, "levels to export below PATH; -1 is all")
+	cmd.Flags().IntVar(&o.Depth, "depth", -1, "levels to export below PATH; 0 is only PATH, -1 is all")
 	cmd.Flags().BoolVar(&o.NoBinaries, "no-binaries", false, "leave out the content of binaries")
 	cmd.Flags().StringVar(&o.After, "after", "", "continue after the node at this path")
 	cmd.Flags().BoolVar(&resume, "resume", false, "continue an interrupted export to the file of -o")
+	a.dryRunFlag(cmd.Flags())
 	return cmd
 }
 
@@ -121,7 +123,7 @@ func (a *app) oakPackage(ctx context.Context, address, out string, paths []strin
 		if err != nil {
 			return errors.Join(err, w.Abort())
 		}
-		a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s\n", out, count(done.Nodes, "node")) })
+		a.tell(done, func() { fmt.Fprintf(a.out, "%s: %s%s\n", out, count(done.Nodes, "node"), a.didNot()) })
 		return answer(done.Lost > 0)
 	})
 }
@@ -175,9 +177,14 @@ func isSpecial(name string) bool {
 
 // oakExportFile exports into a file, which gets its name when it is complete.
 func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, o oak.ExportOptions, resume bool) error {
-	part := out + ".part"
-	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
+	part, how := out+".part", os.O_RDWR|os.O_CREATE
+	if a.dryRun {
+		how = os.O_RDONLY
+	}
+	f, err := os.OpenFile(part, how, 0o644)
+	if a.dryRun && errors.Is(err, fs.ErrNotExist) {
+		return a.oakExport(ctx, t, nil, name, o)
+	} else if err != nil {
 		return err
 	}
 	defer f.Close()
@@ -192,6 +199,9 @@ func (a *app) oakExportFile(ctx context.Context, t *oak.Tree, out, name string, 
 		}
 	}
 	done := a.oakExport(ctx, t, w, name, o)
+	if a.dryRun {
+		return done
+	}
 	if done != nil && done != errNo { // errNo comes with a complete result
 		if w.cut {
 			a.warn("%s has the export so far: --resume continues it", part)
@@ -228,9 +238,16 @@ func (w *partWriter) Write(b []byte) (int, error) {
 }
 
 func (a *app) oakExport(ctx context.Context, t *oak.Tree, w io.Writer, name string, o oak.ExportOptions) error {
+	dry := &dryWriter{}
+	if a.dryRun {
+		w = dry
+	}
 	x, err := t.Export(ctx, w, name, o)
 	if err != nil {
 		return err
+	}
+	if a.dryRun {
+		a.tell(x, func() { fmt.Fprintf(a.out, "%s, %s%s\n", count(x.Nodes, "node"), a.humanSize(dry.n), a.didNot()) })
 	}
 	return a.lostNodes(x.Lost)
 }
@@ -362,7 +379,7 @@ The exit code is 1 if there are differences.`,
 			})
 		}),
 	}
-	cmd.Flags().IntVar(&o.Depth, "depth", 0, "levels to compare in detail; deeper nodes are only reported as different; 0 is all")
+	cmd.Flags().IntVar(&o.Depth, "depth", 0, "levels to compare in detail; deeper nodes are only reported as different; 0 or -1 is all")
 	return cmd
 }
 

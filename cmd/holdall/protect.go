@@ -76,8 +76,6 @@ code is 2. Repair the archive first.`,
 		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			switch {
-			case update && a.dryRun:
-				return usage("--update cannot be combined with --dry-run")
 			case update && (out != "" || loss != 0):
 				return usage("--update cannot be combined with --loss or -o: it keeps both")
 			case update:
@@ -101,7 +99,7 @@ func (a *app) updateParity(ctx context.Context, address string) error {
 	}
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")
-	sum, updated, err := holdall.UpdateParity(ctx, st, name, m)
+	sum, updated, err := holdall.UpdateParity(ctx, a.dry(st, false), name, m)
 	stop()
 	if err != nil {
 		return err
@@ -110,7 +108,7 @@ func (a *app) updateParity(ctx context.Context, address string) error {
 	if updated {
 		what = "updated"
 	}
-	a.say(protectedJSON{sum.At, sum}, "%s: %s, %s of parity for %s\n", sum.At, what, a.humanSize(sum.Parity), a.humanSize(sum.Bytes))
+	a.say(protectedJSON{sum.At, sum}, "%s: %s, %s of parity for %s%s\n", sum.At, what, a.humanSize(sum.Parity), a.humanSize(sum.Bytes), a.didNot())
 	return nil
 }
 

@@ -50,8 +50,8 @@ func (s *Store) TreeNamed(ctx context.Context, said string) (*Tree, error) {
 }
 
 type ChangesOptions struct {
-	// Depth is how many levels of nodes are compared; 0 is all. A deeper node that differs is
-	// reported as one change without a property and without details.
+	// Depth is how many levels of nodes are compared; 0 or less is all. A deeper node that differs
+	// is reported as one change without a property and without details.
 	Depth int
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
@@ -140,6 +141,9 @@ func (r *repository) missing(ctx context.Context, dir string) error {
 		break
 	}
 	_, err := sizeOf(ctx, r.st, r.name)
+	if errors.Is(err, syscall.EISDIR) { // an empty folder
+		err = nil
+	}
 	return err
 }
 

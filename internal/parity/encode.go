@@ -58,11 +58,12 @@ func (all *objects) UnmarshalJSON(b []byte) error {
 // An Encoder computes the parity of an archive. The archive's bytes are written to it once, in
 // order. It is for one goroutine only.
 type Encoder struct {
-	ctx  context.Context
-	g    geometry
-	loss float64
-	size int64 // bytes that were written
-	next int64 // block that comes next
+	ctx     context.Context
+	g       geometry
+	loss    float64
+	size    int64 // bytes that were written
+	next    int64 // block that comes next
+	objects int   // number of objects, known at the end
 
 	together int    // number of blocks that are added at once
 	open     []byte // blocks that are not complete yet
@@ -103,7 +104,7 @@ func newEncoder(ctx context.Context, g geometry, loss float64) *Encoder {
 }
 
 // Summary says how the archive is divided, after Finish.
-func (e *Encoder) Summary() Summary { return e.g.summary(e.size) }
+func (e *Encoder) Summary() Summary { return e.g.summary(e.size, e.objects) }
 
 // Close releases the resources of the encoder.
 func (e *Encoder) Close() {
@@ -317,6 +318,7 @@ func (e *Encoder) Finish(to io.Writer, objects []Object) (err error) {
 	if err := e.finish(); err != nil {
 		return err
 	}
+	e.objects = len(objects)
 	return e.write(to, objects)
 }
 

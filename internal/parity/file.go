@@ -59,7 +59,7 @@ func Open(ctx context.Context, st store.Store, name, shown string) (*File, error
 }
 
 // Summary says how the archive is divided.
-func (f *File) Summary() Summary { return f.h.summary(f.Total) }
+func (f *File) Summary() Summary { return f.h.summary(f.Total, len(f.Objects)) }
 
 // Size is the length of the file if nothing is missing.
 func (f *File) Size() int64 { return f.h.size() }

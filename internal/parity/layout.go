@@ -162,8 +162,8 @@ func (g geometry) check() error {
 	return nil
 }
 
-func (g geometry) summary(size int64) Summary {
-	return Summary{size, g.blocks, g.groups, g.all(), g.block}
+func (g geometry) summary(size int64, objects int) Summary {
+	return Summary{size, g.blocks, g.groups, g.all(), g.block, objects}
 }
 
 // near is the number of neighbour sums.

@@ -76,7 +76,7 @@ func (o Object) NameBeside(name string) string {
 // A Summary says how an archive is divided. Parity is the number of parity blocks.
 type Summary struct {
 	Bytes, Blocks, Groups, Parity int64
-	Block                         int
+	Block, Objects                int
 }
 
 // Protect reads the objects of an archive, or of a set beside it, and writes their parity.

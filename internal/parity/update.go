@@ -132,7 +132,7 @@ func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 	}
 	if errors.Is(err, errLost) || errors.Is(err, ErrTooMuch) {
 		note = at + " was computed again from the whole archive"
-		err = k.g.f.Renew(ctx, k.st, k.name, nil)
+		_, _, err = k.g.f.Renew(ctx, k.st, k.name, nil)
 	}
 	if err != nil {
 		return "", err
@@ -153,27 +153,27 @@ func (k *Keeper) Update(ctx context.Context) (note string, err error) {
 const growth = 1.25
 
 // Renew writes f, which lies beside the archive called name, again, as the parity of the current
-// state of the protected objects. It leaves room for the archive to grow.
-func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.Meter) error {
+// state of the protected objects. It leaves room for the archive to grow. It returns a summary of
+// the new parity and the length of its file.
+func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.Meter) (sum Summary, size int64, err error) {
 	objects := slices.Clone([]Object(f.Objects))
 	if strings.HasPrefix(objects[0].Name, "/") { // the folder may have other objects now
-		var err error
 		if objects, err = Find(ctx, st, name); err != nil {
-			return err
+			return sum, 0, err
 		}
 	}
 	total := int64(0)
 	for i := range objects {
 		info, err := store.Briefly(st, objects[i].NameBeside(name)).Info(ctx)
 		if err != nil {
-			return err
+			return sum, 0, err
 		}
 		objects[i] = objectOf(objects[i].Name, info)
 		total += info.Size
 	}
 	e, err := NewEncoder(ctx, int64(float64(total)*growth), f.Loss)
 	if err != nil {
-		return err
+		return sum, 0, err
 	}
 	defer e.Close()
 	e.grows = true
@@ -182,11 +182,11 @@ func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.
 	}
 	for i := range objects {
 		if err := objects[i].feed(ctx, st, name, e, m); err != nil {
-			return err
+			return sum, 0, err
 		}
 	}
-	_, err = store.Write(ctx, st, f.At, func(w store.Writer) error { return e.Finish(w, objects) })
-	return err
+	info, err := store.Write(ctx, st, f.At, func(w store.Writer) error { return e.Finish(w, objects) })
+	return e.Summary(), info.Size, err
 }
 
 // update writes the old parity with the changes added. It returns errLost if a part of the parity

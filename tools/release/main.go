@@ -103,11 +103,15 @@ func (r *release) make(out string) error {
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
 		return err
 	}
+	removeStale(filepath.Dir(out))
 	var err error
-	if r.out, err = os.MkdirTemp(filepath.Dir(out), ".release-"); err != nil {
+	if r.out, err = os.MkdirTemp(filepath.Dir(out), unfinished); err != nil {
 		return err
 	}
 	defer os.RemoveAll(r.out)
+	if unlock, err := lock(r.out); err == nil { // other runs see that this one has not ended
+		defer unlock()
+	}
 	if err := os.Chmod(r.out, 0o755); err != nil {
 		return err
 	}
@@ -115,6 +119,21 @@ func (r *release) make(out string) error {
 		return err
 	}
 	return os.Rename(r.out, out)
+}
+
+// unfinished begins the names of folders in which releases are made.
+const unfinished = ".holdall-release-"
+
+// removeStale removes what killed runs left in a folder: these runs no longer lock it. It ignores
+// errors.
+func removeStale(dir string) {
+	names, _ := filepath.Glob(filepath.Join(dir, unfinished+"*"))
+	for _, name := range names {
+		if unlock, err := lock(name); err == nil {
+			os.RemoveAll(name)
+			unlock()
+		}
+	}
 }
 
 func parseTargets(list string) ([]target, error) {

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -555,6 +556,33 @@ func shadow(t *testing.T, cache string) string {
 		}
 	}
 	return dir
+}
+
+// A run removes what killed runs left beside its output, and nothing that another run still makes.
+func TestLeftoversOfKilledRunsAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	left, made := filepath.Join(dir, unfinished+"1"), filepath.Join(dir, unfinished+"2")
+	for _, name := range []string{left, made} {
+		if err := os.MkdirAll(filepath.Join(name, "npm"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlock, err := lock(made)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("folders cannot be locked here")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	r := release{source: dir} // which has nothing to build
+	if err := r.make(filepath.Join(dir, "out")); err == nil {
+		t.Error("a release of nothing")
+	}
+	names, err := filepath.Glob(filepath.Join(dir, unfinished+"*"))
+	if err != nil || !slices.Equal(names, []string{made}) {
+		t.Errorf("%q, %v", names, err)
+	}
 }
 
 func TestLicencesAreTold(t *testing.T) {

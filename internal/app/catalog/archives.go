@@ -254,6 +254,22 @@ func drop(ctx context.Context, s session, id int64) error {
 // nothing is visible to readers. It replaces earlier records of the same
 // addresses.
 func (c *Catalog) Add(ctx context.Context, all ...Addition) (done []Added, err error) {
+	return c.add(ctx, all, nil)
+}
+
+// TryAdd does all the work of Add, and then undoes it.
+func (c *Catalog) TryAdd(ctx context.Context, all ...Addition) (done []Added, err error) {
+	if _, err = c.add(ctx, all, func(would []Added) error { done = would; return errTried }); errors.Is(err, errTried) {
+		err = nil
+	}
+	return done, err
+}
+
+// errTried rolls back a transaction that was only to be tried.
+var errTried = errors.New("tried")
+
+// add records archives, unless last, if not nil, returns an error.
+func (c *Catalog) add(ctx context.Context, all []Addition, last func([]Added) error) (done []Added, err error) {
 	b := &batch{all: slices.Clone(all)}
 	for i, a := range all {
 		if b.all[i], err = a.checked(); err != nil {
@@ -261,7 +277,13 @@ func (c *Catalog) Add(ctx context.Context, all ...Addition) (done []Added, err e
 		}
 	}
 	defer b.close()
-	return write(ctx, c, func(s session) error { return b.stage(ctx, s) }, func(s session) ([]Added, error) { return b.publish(ctx, s) })
+	return write(ctx, c, func(s session) error { return b.stage(ctx, s) }, func(s session) ([]Added, error) {
+		done, err := b.publish(ctx, s)
+		if err == nil && last != nil {
+			err = last(done)
+		}
+		return done, err
+	})
 }
 
 // Remove removes an archive from the catalogue, and returns its record.

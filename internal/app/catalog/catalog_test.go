@@ -375,6 +375,26 @@ func TestSeveralArchivesAreAddedTogetherOrNotAtAll(t *testing.T) {
 	})
 }
 
+func TestAnAdditionIsTried(t *testing.T) {
+	onEach(t, func(t *testing.T, c *Catalog, _ string) {
+		x := add(t, c, Archive{Address: "x"}, files("a"))
+		done, err := c.TryAdd(t.Context(), Addition{Archive: Archive{Address: "x", Size: 100, Version: "2"}, Rows: files("b", "c", "b")}, Addition{Archive: Archive{Address: "y", Size: 100}, Rows: files("d")})
+		if err != nil || len(done) != 2 || done[0].Replaced != x.Archive || done[0].Entries != 2 || done[1].Replaced.ID != 0 || done[1].Entries != 1 {
+			t.Errorf("%+v, %v", done, err)
+		}
+		if _, err := c.TryAdd(t.Context(), Addition{Archive: Archive{Address: "y", Size: 5}, Rows: files("d")}); err == nil {
+			t.Error("a file beyond the end of its archive")
+		}
+		if all, err := c.Archives(t.Context()); err != nil || len(all) != 1 || all[0] != x.Archive {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if got := list(t, c, ""); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("%q", got)
+		}
+		sound(t, c)
+	})
+}
+
 func TestVerifiedHoldsForOneVersion(t *testing.T) {
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -199,7 +199,7 @@ export class ArrayView {
       }
       g.stroke();
     }
-    this.told.textContent = `${count(cols, 'channel')}, each from ${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${num(this.range[1] - this.range[0])} samples` + (w.step[0] > 1 ? `, every ${num(w.step[0])}` : '') + (w.cut ? '; incomplete' : '') + this.late();
+    this.told.textContent = `${count(cols, 'channel')}, each from ${short(scaled(w.min))} to ${short(scaled(w.max))}${unit ? ' ' + unit : ''}; ${count(this.range[1] - this.range[0], 'sample')}` + (w.step[0] > 1 ? `, every ${num(w.step[0])}` : '') + (w.cut ? '; incomplete' : '') + this.late();
   }
   /** Which of n elements is at a given fraction of the scale. */
   place(along, n, step) {

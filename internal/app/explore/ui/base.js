@@ -130,9 +130,10 @@ export function say(text, aside) {
 export const problem = err => el('p', { class: 'fault', role: 'alert' }, err.message);
 export const quiet = err => { if (err.name !== 'AbortError') throw err; };
 
-const healths = { unknown: ['not checked', ''], good: ['sound', 'good'], odd: ['odd', 'warn'], damaged: ['damaged', 'bad'] };
+const healths = { unknown: ['not checked', ''], good: ['sound', 'good'], odd: ['warning', 'warn'], damaged: ['damaged', 'bad'] };
+export const healthWord = h => (healths[h] ?? healths.unknown)[0];
 /** The result of a check of an archive, in a word. */
 export function health(verify) {
-  const [word, tone] = healths[verify.health] ?? healths.unknown;
-  return el('span', { class: 'badge ' + tone, data: { health: verify.health } }, verify.state === 'running' ? 'checking…' : word);
+  const [, tone] = healths[verify.health] ?? healths.unknown;
+  return el('span', { class: 'badge ' + tone, data: { health: verify.health } }, verify.state === 'running' ? 'checking…' : healthWord(verify.health));
 }

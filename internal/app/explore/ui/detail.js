@@ -196,7 +196,7 @@ export class Detail {
     const proofs = { parts: 'each part is compared with its checksum before it is shown', whole: 'compared with its digest when it is read completely', none: 'no: the archive has no checksum for it' };
     const fault = e.fault && el('p', { class: 'fault' }, 'Cannot be read: ' + e.fault);
     area.append(el('div', { class: 'pad' }, fault, el('dl', { class: 'list' },
-      row('Path', e.path), row('Kind', e.kind), row('Size', e.kind === 'dir' ? '' : `${num(e.size)} bytes`), row('Modified', e.t === undefined ? '' : time(e.t) + ' UTC'), row('Mode', e.mode),
+      row('Path', e.path), row('Kind', e.kind), row('Size', e.kind === 'dir' ? '' : count(e.size, 'byte')), row('Modified', e.t === undefined ? '' : time(e.t) + ' UTC'), row('Mode', e.mode),
       row('Owner', [e.owner, e.group].filter(Boolean).join(' : ')), row('Target', e.link), row('Digest', e.digest), row('Verified', ['file', 'hardlink', 'property'].includes(e.kind) && !e.fault ? proofs[e.proof ?? 'none'] : ''), row('Check', (e.problems ?? []).map(p => el('div', { class: p.severity === 'error' ? 'fault' : '' }, p.message))), e.own ? row('Belongs to', 'the archive itself') : [], Object.entries(e.attr ?? {}).map(([k, v]) => row(k, v))),
     e.extents?.length && el('h3', {}, 'Location'),
     e.extents?.length && el('ul', { class: 'extents' }, e.extents.map(x => el('li', {}, `${size(x.len)} at ${hex(x.off)}`, el('span', { class: 'hint' }, ` of ${base(x.volume)}${x.codec ? ', ' + x.codec : ''}${x.external ? ', outside the archive' : ''}`)))),

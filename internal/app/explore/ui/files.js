@@ -1,5 +1,5 @@
 // A table of any length: the contents of a folder, or the results of a search.
-import { showName, $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent } from './base.js';
+import { showName, $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent, healthWord } from './base.js';
 import { go, here, args, archive, urlOf, usual, hasKind, note, address } from './state.js';
 import { Rows, Pages } from './rows.js';
 import { Tiles } from './tiles.js';
@@ -203,7 +203,7 @@ export class Files {
     if (!r) return;
     if (r.k === 'dir') { t.dataset.picture = 'none'; noted.textContent = r.below ? `${num(r.below)} damaged inside` : r.c ? count(r.c, 'file') : ''; return; }
     const stem = r.n.indexOf('.');
-    noted.append(r.health ? r.health : size(r.s), ...(r.with ?? []).flatMap(n => [' · ', el('a', { href: address({ ...here, path: this.dir ? this.dir + '/' + n : n }), title: n }, n.slice(stem + 1))]));
+    noted.append(r.health ? healthWord(r.health) : size(r.s), ...(r.with ?? []).flatMap(n => [' · ', el('a', { href: address({ ...here, path: this.dir ? this.dir + '/' + n : n }), title: n }, n.slice(stem + 1))]));
     if (r.s > largest) { t.dataset.picture = 'large'; return; }
     // Fast scrolling must not request every picture that passes.
     t.timer = setTimeout(() => { img.src = urlOf(path); }, 60);
@@ -222,11 +222,11 @@ export class Files {
     word.title = this.hits ? r.p : r.n;
     showName(word, word.title);
     if (r.text !== undefined) word.title += `:${r.line}: ${r.text}`;
-    noted.textContent = r.text !== undefined ? `${num(r.line)}: ${r.text}` : r.bad ? 'unreadable' : r.health ? r.health : r.below ? `${num(r.below)} damaged inside` : r.own ? 'internal' : r.k && r.k !== 'dir' ? r.k : '';
+    noted.textContent = r.text !== undefined ? `${num(r.line)}: ${r.text}` : r.bad ? 'unreadable' : r.health ? healthWord(r.health) : r.below ? `${num(r.below)} damaged inside` : r.own ? 'internal' : r.k && r.k !== 'dir' ? r.k : '';
     noted.classList.toggle('bad', !!r.bad || r.health === 'damaged' || !!r.below);
     noted.classList.toggle('odd', r.health === 'odd');
     bytes.textContent = r.k === 'dir' && r.s === undefined ? '' : r.k === 'dir' && !r.c ? '–' : size(r.s);
-    bytes.title = r.s === undefined ? '' : num(r.s) + ' bytes' + (r.c ? ', ' + count(r.c, 'file') : '');
+    bytes.title = r.s === undefined ? '' : count(r.s, 'byte') + (r.c ? ', ' + count(r.c, 'file') : '');
     when.textContent = this.hits ? '' : time(r.t);
   }
   mark() {
@@ -277,8 +277,8 @@ export class Files {
       this.grid.classList.add('found');
       this.rows.grow(hits.length);
       this.grid.setAttribute('aria-rowcount', hits.length + 1);
-      this.what.textContent = t.end ? `${num(t.found)} lines in ${count(t.files, 'file')}, ${size(t.bytes)}` + (t.failed ? `; ${count(t.failed, 'file')} could not be read` : '') + (t.error ? '; ' + t.error : '')
-        : `${num(t.found)} lines so far, ${size(t.bytes)}${whole.state === 'complete' && !this.dir ? ' of ' + size(whole.bytes) : ''} searched…`;
+      this.what.textContent = t.end ? `${count(t.found, 'line')} in ${count(t.files, 'file')}, ${size(t.bytes)}` + (t.failed ? `; ${count(t.failed, 'file')} could not be read` : '') + (t.error ? '; ' + t.error : '')
+        : `${count(t.found, 'line')} so far, ${size(t.bytes)}${whole.state === 'complete' && !this.dir ? ' of ' + size(whole.bytes) : ''} searched…`;
       this.empty.hidden = !t.end || hits.length > 0;
       this.empty.textContent = `No file contains “${q}”.`;
       this.offerZip();

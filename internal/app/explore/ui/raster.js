@@ -92,7 +92,7 @@ export class Raster {
     const r = this.r, of = r.told.reduce((a, u) => a + u.spikes, 0), within = r.told.reduce((a, u) => a + u.within, 0);
     this.told.textContent = `${count(r.told.length, 'unit')}${r.told.length < r.units ? ` of ${num(r.units)}` : ''} with ${count(of, 'spike')}; ${num(within)} from ${short(r.start)} s to ${short(r.end)} s` + (r.every ? `. This is a sample: every ${num(r.every)}th spike was read` : '') + (r.told.length < r.units ? `; all units have ${num(r.spikes)}` : '');
     const f = r.faults ?? [];
-    this.wrong.replaceChildren(...f.slice(0, 8).map(x => el('p', { class: 'fault' }, el('b', {}, `Unit ${num(x.unit)}`), ': ' + x.why)), f.length > 8 ? el('p', { class: 'fault' }, `and ${num(f.length - 8 + (r.more_faults ?? 0))} more units`) : '');
+    this.wrong.replaceChildren(...f.slice(0, 8).map(x => el('p', { class: 'fault' }, el('b', {}, `Unit ${num(x.unit)}`), ': ' + x.why)), f.length > 8 ? el('p', { class: 'fault' }, `and ${count(f.length - 8 + (r.more_faults ?? 0), 'more unit')}`) : '');
   }
   paint() {
     const { canvas: c, r } = this;

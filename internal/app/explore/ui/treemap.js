@@ -1,6 +1,6 @@
 // The use of space in a folder and its subfolders: a frame for each folder, down to the smallest
 // visible ones, in the colours of the kinds of files.
-import { $, el, ask, size, num, count, css, join, problem, parent, later } from './base.js';
+import { $, el, ask, size, num, count, css, join, problem, parent, later, healthWord } from './base.js';
 import { go, args } from './state.js';
 
 /** Lays out boxes of these sizes in a rectangle, as square as possible (Bruls et al.). */
@@ -211,7 +211,7 @@ export class Treemap {
     this.tip.replaceChildren(el('b', {}, b.rest ? `${this.files(x.c, 'other ')} in ${b.path || '/'}` : b.path + (x.dir ? '/' : '')),
       el('span', {}, [size(x.s), x.z !== undefined && `${size(x.z)} stored`, x.dir && this.files(x.c)].filter(Boolean).join(' · ')),
       el('span', {}, (x.dir || b.rest ? 'mostly ' : '') + this.data.kinds[x.h ?? 0]),
-      x.health || x.below ? el('span', { class: 'fault' }, x.health ?? `${num(x.below)} damaged inside`) : '');
+      x.health || x.below ? el('span', { class: 'fault' }, x.health ? healthWord(x.health) : `${num(x.below)} damaged inside`) : '');
     const W = this.stage.clientWidth, H = this.stage.clientHeight;
     this.tip.style.left = Math.max(0, Math.min(W - this.tip.offsetWidth - 4, e.offsetX + 14)) + 'px';
     this.tip.style.top = (e.offsetY + 18 + this.tip.offsetHeight > H ? Math.max(0, e.offsetY - this.tip.offsetHeight - 8) : e.offsetY + 18) + 'px';
