@@ -51,7 +51,9 @@ func (s *scanner) try(parse func() error) error {
 	for {
 		at, depth := s.i, s.depth
 		err := parse()
-		if left := len(s.b) - s.i; left >= longestWord || err == nil && left > 0 {
+		left := len(s.b) - s.i
+		ended := left > 0 || s.i > at && bytes.IndexByte([]byte(`{}[]":,`), s.b[s.i-1]) >= 0
+		if left >= longestWord || err == nil && ended {
 			return err
 		}
 		b, merr := s.more(s.b[at:])
