@@ -52,25 +52,48 @@ func NewIndex(t Table) *Index {
 	return x
 }
 
-// inOrder reports whether names strictly ascend, so that none repeats.
-func inOrder(t Table) bool {
-	for i := 1; i < t.Len(); i++ {
-		if t.Name(i-1) >= t.Name(i) {
-			return false
-		}
+// inOrder returns the row from which names strictly ascend, so that none repeats.
+func inOrder(t Table) int {
+	i := t.Len() - 1
+	if i <= 0 {
+		return 0
 	}
-	return true
+	for name := t.Name(i); i > 0; i-- {
+		before := t.Name(i - 1)
+		if before >= name {
+			break
+		}
+		name = before
+	}
+	return i
 }
+
+// fewRows is how many rows in another order may precede those in the order of names. A format's
+// own entries often come first.
+const fewRows = 16
 
 func sorted(t Table) []uint32 {
 	byName := make([]uint32, t.Len())
 	for i := range byName {
 		byName[i] = uint32(i)
 	}
-	if inOrder(t) {
+	from := inOrder(t)
+	if from == 0 {
 		return byName
 	}
-	slices.SortStableFunc(byName, func(a, b uint32) int { return strings.Compare(t.Name(int(a)), t.Name(int(b))) })
+	if from > fewRows {
+		from = len(byName)
+	}
+	compare := func(a, b uint32) int { return strings.Compare(t.Name(int(a)), t.Name(int(b))) }
+	slices.SortStableFunc(byName[:from], compare)
+	// The rest is in order: each of the first rows moves to its place in it, the last one first.
+	for i := from - 1; i >= 0 && from < len(byName); i-- {
+		row := byName[i]
+		rest := byName[i+1:]
+		n := sort.Search(len(rest), func(k int) bool { return compare(rest[k], row) >= 0 })
+		copy(byName[i:], rest[:n])
+		byName[i+n] = row
+	}
 	// Keep the last of equal names.
 	keep := byName[:0]
 	for i, e := range byName {
@@ -87,8 +110,21 @@ func (x *Index) Repeated() map[uint32]bool { return x.stale() }
 
 func repeated(t Table) map[uint32]bool {
 	n := t.Len()
-	if inOrder(t) {
-		return nil
+	from := inOrder(t)
+	if from <= fewRows {
+		stale := map[uint32]bool{}
+		for i := range from {
+			name := t.Name(i)
+			k := from + sort.Search(n-from, func(k int) bool { return t.Name(from+k) >= name })
+			again := k < n && t.Name(k) == name
+			for k := i + 1; k < from && !again; k++ {
+				again = t.Name(k) == name
+			}
+			if again {
+				stale[uint32(i)] = true
+			}
+		}
+		return stale
 	}
 	seed := maphash.MakeSeed()
 	mask := uint64(1)<<bits.Len(uint(2*n)) - 1

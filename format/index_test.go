@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func names(t *testing.T, x *Index, dir string) string {
@@ -57,5 +59,35 @@ func TestIndexLastOfEqualNames(t *testing.T) {
 	}
 	if !slices.Equal(got, []int64{2, 3}) {
 		t.Errorf("Entries = %v, want [2 3]", got)
+	}
+}
+
+// Whatever the order of the rows, the last of equal names counts.
+func TestIndexOfFewNames(t *testing.T) {
+	r := testkit.Rand(t)
+	for range 2000 {
+		table := make(Entries, r.IntN(30))
+		for i := range table {
+			table[i] = Entry{Name: fmt.Sprint(r.IntN(100)), Size: int64(i)}
+		}
+		from := r.IntN(len(table) + 1)
+		slices.SortFunc(table[from:], func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+		last := map[string]int64{}
+		for i := range table {
+			table[i].Size = int64(i)
+			last[table[i].Name] = int64(i)
+		}
+		x := NewIndex(table)
+		for i, e := range table {
+			if x.Repeated()[uint32(i)] != (last[e.Name] != e.Size) {
+				t.Fatalf("%v: row %d of %q", table, i, e.Name)
+			}
+			if found, err := x.Lookup(t.Context(), e.Name); err != nil || found.Size != last[e.Name] {
+				t.Fatalf("%v: lookup of %q: %v, %v", table, e.Name, found, err)
+			}
+		}
+		if x.Len() != len(last) {
+			t.Fatalf("%v: %d names, expected %d", table, x.Len(), len(last))
+		}
 	}
 }

@@ -50,8 +50,7 @@ type tarMedium struct {
 // tarRow is a row that counts, or one without a name.
 type tarRow struct {
 	row
-	text []byte // as in the index; nil for a row that holdall writes
-	said string // digest of a row that holdall writes
+	text string // as in the index; "" for a row that holdall writes
 }
 
 // run is a run of stored bytes.
@@ -81,7 +80,7 @@ func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOpt
 		}
 	}()
 	t := &tarMedium{name: name, f: f, place: map[string]int{}, out: newAppender()}
-	t.a = &archive{st: st, name: name, limits: o.Limits.OrDefault(), obj: asObject{f}, size: f.Size()}
+	t.a = &archive{st: st, name: name, limits: o.Limits.OrDefault(), obj: asObject{f}, size: f.Size(), texts: true}
 	if err := t.a.loadTable(ctx, true); err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func amendTar(ctx context.Context, st store.Store, name string, o format.OpenOpt
 // load reads the index.
 func (t *tarMedium) load() error {
 	table := t.a.table
-	for _, r := range table.rows {
+	for i, r := range table.list() {
 		if p := table.fault(r); p != nil {
 			p.Message = "repair the archive before changing it: " + p.Message
 			return &format.CorruptError{Format: "lindi", Problem: *p}
@@ -122,9 +121,9 @@ func (t *tarMedium) load() error {
 		case rfsName:
 			t.rfs = slot{r.o, r.s, r.s}
 		default:
-			x := tarRow{row: r, text: table.text[r.at : r.at+r.len]}
-			if i, twice := t.place[r.name]; twice {
-				t.rows[i] = x
+			x := tarRow{r, table.texts[i]}
+			if at, twice := t.place[r.name]; twice {
+				t.rows[at] = x
 				continue
 			}
 			t.place[r.name] = len(t.rows)
@@ -158,8 +157,8 @@ func (t *tarMedium) ownList(value []byte) {
 func (t *tarMedium) tidy(ctx context.Context) error {
 	pending := t.trash
 	t.trash = nil
-	used := make(map[int64]bool, len(t.a.table.rows))
-	for _, r := range t.a.table.rows {
+	used := make(map[int64]bool, t.a.table.Len())
+	for r := range t.a.table.all {
 		used[r.o] = true
 	}
 	for i, p := range pending {
@@ -218,7 +217,7 @@ func (t *tarMedium) tail(ctx context.Context) error {
 			}
 			t.notes = append(t.notes, fmt.Sprintf("moved %s at %d to the trash: it was written but never committed", f.row.name, f.o))
 		case !f.odd && nameFault(f.row.name) == "" && f.d == f.o+blockLen && f.row.name != rfsName:
-			t.add(f.row, "")
+			t.add(f.row)
 			t.dirty = true
 			t.notes = append(t.notes, fmt.Sprintf("added %s, which another tar program appended, to the index", f.row.name))
 		}
@@ -273,10 +272,10 @@ func (t *tarMedium) has(name string) bool {
 }
 
 // add adds a row, in place of one of the same name.
-func (t *tarMedium) add(r row, sum string) {
+func (t *tarMedium) add(r row) {
 	t.drop(r.name)
 	t.place[r.name] = len(t.rows)
-	t.rows = append(t.rows, tarRow{row: r, said: sum})
+	t.rows = append(t.rows, tarRow{row: r})
 	t.dirty = true
 }
 
@@ -301,10 +300,7 @@ func (t *tarMedium) rename(from, to string) error {
 	}
 	delete(t.place, from)
 	t.place[to] = i
-	if r.text != nil {
-		r.said = t.a.table.digest(r.row).Sum
-	}
-	r.name, r.text = to, nil
+	r.name, r.text = to, ""
 	t.renamed = append(t.renamed, to)
 	t.dirty = true
 	return nil
@@ -328,7 +324,7 @@ func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.R
 	if ferr := t.out.Flush(); err != nil || ferr != nil {
 		return cmp.Or(err, ferr) // the next member overwrites it
 	}
-	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size}, sum)
+	t.add(row{name: name, o: t.pos, d: t.pos + blockLen, s: e.Size, sum: sum})
 	t.pos = w.at
 	return nil
 }
@@ -480,10 +476,10 @@ func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	for _, r := range t.rows {
 		switch {
 		case r.name == "":
-		case r.text != nil:
+		case r.text != "":
 			p = append(append(p, ",\n"...), r.text...)
 		default:
-			p = appendRow(append(p, ','), r.name, r.o, r.d, r.s, r.said)
+			p = appendRow(append(p, ','), r.row)
 		}
 	}
 	p = append(p, indexTail...)

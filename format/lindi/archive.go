@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
@@ -55,6 +56,8 @@ type archive struct {
 	rfsRow row // where the rfs is in the tar
 	// rfsSummed means that the text of rfs matches its digest.
 	rfsSummed bool
+
+	texts bool // the table needs the texts of its rows
 
 	// The ends of the texts of index and lindi.json, after which there are blanks; 0 if unknown.
 	indexEnd, rfsEnd int64
@@ -183,6 +186,17 @@ func (a *archive) read(ctx context.Context, off, n int64) ([]byte, error) {
 	return b, a.obj.ReadAt(ctx, b, off)
 }
 
+// readInto is like read, but into p.
+func (a *archive) readInto(ctx context.Context, p []byte, off int64) error {
+	for _, h := range a.held {
+		if off >= h.off && off+int64(len(p)) <= h.off+int64(len(h.b)) {
+			copy(p, h.b[off-h.off:])
+			return nil
+		}
+	}
+	return a.obj.ReadAt(ctx, p, off)
+}
+
 // fetch reads a range before it is needed.
 func (a *archive) fetch(ctx context.Context, off, n int64) error {
 	b, err := a.read(ctx, off, n)
@@ -197,28 +211,44 @@ const (
 	firstFetch = 64 << 10
 	// joinGap is the largest gap between two short ranges that are fetched together.
 	joinGap = 64 << 10
+	// A long index is read in blocks.
+	nearBlock = 256 << 10
+	farBlock  = 4 << 20
 )
 
-// text calls parse with the JSON text of a member of room bytes at off, without its padding if
-// that is long. hint is the length of the text, or 0 if it is not known. parse may be called
-// twice, first with less than the text. If the whole room is not JSON, the part of the hint is
-// used, because something else may have been written after it.
-func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]byte) error) error {
+// checkRoom checks the place of a JSON text.
+func (a *archive) checkRoom(off, room int64) error {
 	if room > a.limits.Index || room >= 1<<32 {
 		return a.corrupt(format.Limit, off, "%d bytes of index are more than the limit of %d", room, a.limits.Index)
 	}
 	if room > a.size-off {
 		return a.corrupt(format.Truncated, off, "%d bytes of index extend beyond the end of the archive at %d", room, a.size)
 	}
-	said := hint
-	if a.st.Can().Near && room <= 4*firstFetch {
-		hint = room
-	}
-	n := hint
-	if hint <= 0 || hint > room {
+	return nil
+}
+
+// firstLen returns how much of a JSON text is requested first. hint is its length, or 0 if it is
+// not known.
+func (a *archive) firstLen(room, hint int64) int64 {
+	switch {
+	case a.st.Can().Near && room <= 4*firstFetch:
+		return room
+	case hint <= 0 || hint > room:
 		// A text that the reference has just placed fills at most a quarter of its room.
-		n = min(room, max(room/4, firstFetch))
+		return min(room, max(room/4, firstFetch))
 	}
+	return hint
+}
+
+// text calls parse with the JSON text of a member of room bytes at off, without its padding if
+// that is long. hint is the length of the text, or 0 if it is not known. parse may be called
+// twice, first with less than the text. If the whole room is not JSON, the part of the hint is
+// used, because something else may have been written after it.
+func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]byte) error) error {
+	if err := a.checkRoom(off, room); err != nil {
+		return err
+	}
+	n := a.firstLen(room, hint)
 	for {
 		b, err := a.read(ctx, off, n)
 		if err != nil {
@@ -226,7 +256,7 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 		}
 		err = parse(bytes.TrimRight(b, " \t\r\n"))
 		if t, ok := errors.AsType[*textError](err); !ok || n == room || !t.cut {
-			if ok && 0 < said && said < n && parse(b[:said]) == nil {
+			if ok && 0 < hint && hint < n && parse(b[:hint]) == nil {
 				return nil
 			}
 			return err
@@ -284,14 +314,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	if err := a.fetchTogether(ctx, e, wantRFS); err != nil {
 		return nil, nil, err
 	}
-	var t *table
-	err = a.text(ctx, e.d, e.s, e.indexText, func(text []byte) (err error) {
-		if t, err = parseIndex(text, a.limits.Depth); err == nil {
-			a.indexEnd = e.d + int64(len(text))
-			a.isRight(text, e.d, e.indexText, ourIndex, e.indexSum, indexName)
-		}
-		return err
-	})
+	t, err := a.readIndex(ctx, e)
 	if _, ok := errors.AsType[*textError](err); ok {
 		return bad(format.BadIndex, e.d, "cannot read %s: %v", indexName, err)
 	}
@@ -307,10 +330,80 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	if more := t.odds - len(t.odd); more > 0 {
 		a.notes = append(a.notes, a.problem(format.BadIndex, format.Warning, e.d, "ignored %s more of the index", many(more, "row")))
 	}
-	if !slices.ContainsFunc(t.rows, func(r row) bool { return r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s }) {
+	listed := false
+	for r := range t.all {
+		listed = listed || r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s
+	}
+	if !listed {
 		return bad(format.BadIndex, e.d, "the index does not list itself at the offset in %s", entryName)
 	}
 	return t, nil, nil
+}
+
+// readIndex reads the index in blocks, without keeping its text. What is after the text is not
+// looked at, because something else may have been written there, unless the length of the text is
+// not known.
+func (a *archive) readIndex(ctx context.Context, e entry) (*table, error) {
+	if err := a.checkRoom(e.d, e.s); err != nil {
+		return nil, err
+	}
+	first := a.firstLen(e.s, e.indexText)
+	block := int64(nearBlock)
+	if !a.st.Can().Near {
+		block = farBlock
+	}
+	var buf []byte
+	var sum *blake3.Hasher
+	next := int64(0)
+	s := &scanner{depth: a.limits.Depth}
+	s.more = func(rest []byte) ([]byte, error) {
+		n := min(max(block, int64(len(rest))), e.s-next)
+		if next < first {
+			n = min(n, first-next)
+		}
+		if n == 0 {
+			return rest, nil
+		}
+		from := len(rest)
+		if int64(cap(buf)-from) < n {
+			buf = append(make([]byte, 0, from+int(n)), rest...)
+		} else {
+			buf = append(buf[:0], rest...)
+		}
+		buf = buf[:from+int(n)]
+		p := buf[from:]
+		if err := a.readInto(ctx, p, e.d+next); err != nil {
+			return nil, err
+		}
+		if next == 0 && e.indexSum != "" && bytes.HasPrefix(p, []byte(ourIndex)) {
+			sum = blake3.New()
+		}
+		if sum != nil && next < e.indexText {
+			sum.Write(p[:min(n, e.indexText-next)])
+		}
+		next += n
+		return buf, nil
+	}
+	t := &table{keep: a.texts}
+	if err := t.parse(s); err != nil {
+		return nil, err
+	}
+	end := s.base + int64(s.i)
+	if said := e.indexText - s.base; end <= e.indexText && said < int64(len(s.b)) {
+		s.b = s.b[:said]
+	}
+	if err := s.end(); err != nil {
+		return nil, err
+	}
+	if a.indexEnd = e.d + end; sum != nil && string(sum.Sum(nil)) != e.indexSum {
+		a.damaged(e.d, indexName)
+	}
+	return t, nil
+}
+
+// damaged adds a note that a text does not match its digest.
+func (a *archive) damaged(off int64, what string) {
+	a.note(a.problem(format.BadChecksum, format.Error, off, "%s is damaged: it does not match its digest, so names and offsets may be wrong", what))
 }
 
 // isRight reports whether the first n bytes of the text at off match their digest. It returns
@@ -323,8 +416,7 @@ func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) b
 	if sumOf(text[:max(0, min(n, int64(len(text))))], begins) == sum {
 		return true
 	}
-	p := a.problem(format.BadChecksum, format.Error, off, "%s is damaged: it does not match its digest, so names and offsets may be wrong", what)
-	a.note(p)
+	a.damaged(off, what)
 	return false
 }
 
@@ -433,9 +525,9 @@ func (a *archive) readRFS(ctx context.Context) error {
 
 // last returns the row of a name that counts.
 func (t *table) last(name string) (row, bool) {
-	for _, r := range slices.Backward(t.rows) {
-		if r.name == name {
-			return r, true
+	for i := t.Len() - 1; i >= 0; i-- {
+		if t.Name(i) == name {
+			return t.row(i), true
 		}
 	}
 	return row{}, false

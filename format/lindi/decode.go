@@ -146,7 +146,7 @@ func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode
 			name, inside = rfsName, !a.rfsSummed
 		}
 		m, ok := listed.find(name)
-		if !inside || !ok || a.form == tarForm && a.table.rows[m].sum > 0 {
+		if !inside || !ok || a.form == tarForm && a.table.row(m).sum != "" {
 			continue
 		}
 		if _, ok := k.way(ref.key); !ok {
@@ -161,9 +161,9 @@ func (r *members) Decoder(ctx context.Context) (func(format.Entry) format.Decode
 		m, ok := listed.find(e.Name)
 		at := format.Problem{Volume: a.name}
 		switch ref := e.Ref.(type) {
-		case row:
-			ok = ok && a.table.rows[m].d == ref.d
-			at.Off = ref.d
+		case int64:
+			ok = ok && a.table.row(m).d == ref
+			at.Off = ref
 		case loose:
 			at.Volume = ref.object
 		}

@@ -66,11 +66,25 @@ func (r *fastRow) number(b []byte, at int, then string, n *int64) (next int, ok 
 	return next, end > at && next <= len(b) && string(b[end:next]) == then
 }
 
-// fastRowAt parses the row at b[i].
-func fastRowAt(b []byte, i int) (r fastRow, ok bool) {
-	if r, ok := ownRowAt(b, i); ok {
-		return r, true
+// fastRowAt parses the row at b[i], and returns its end, or i if it cannot. The row shares its name
+// with b, and its digest with sum.
+func fastRowAt(b []byte, i int, sum *[digestLen]byte) (r row, end int, ok bool) {
+	f, ok := ownRowAt(b, i)
+	if !ok {
+		f, ok = plainRowAt(b, i)
 	}
+	if !ok {
+		return r, i, false
+	}
+	r = row{o: f.o, d: f.d, s: f.s, name: sharedText(b[f.name[0]:f.name[1]])}
+	if f.sum > 0 {
+		r.sum = digestAt(b[f.sum:], sum)
+	}
+	return r, f.end, true
+}
+
+// plainRowAt parses a row with its members in any order.
+func plainRowAt(b []byte, i int) (r fastRow, ok bool) {
 	q := quick{b: b, i: i}
 	q.want('{')
 	for {

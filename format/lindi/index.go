@@ -2,6 +2,7 @@ package lindi
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/internal/pyjson"
 )
 
@@ -21,30 +23,85 @@ const (
 // row is a member of the tar, from the index or from a scan of headers.
 type row struct {
 	name string
-	o    int64 // offset of the header
-	d    int64 // offset of the content
-	s    int64 // size of the content
-	at   uint32
-	len  uint32 // length of the row's text in the index; 0 if there is none
-	sum  uint32 // where the hexadecimal digest begins in that text; 0 if there is none
+	o    int64  // offset of the header
+	d    int64  // offset of the content
+	s    int64  // size of the content
+	sum  string // digest of the content in the index; "" if there is none
 }
 
 // end returns where the next header can be.
 func (r row) end() int64 { return r.d + padded(r.s) }
 
-// table has the members of a tar.
+// table has the members of a tar. A row takes little more than its name and digest.
 type table struct {
 	volume string
-	size   int64 // of the tar
-	rows   []row
-	text   []byte   // of the index; rows and names refer to it
-	extra  []member // other members at the top of the index
-	odd    []oddRow // the first unusable rows
-	odds   int      // number of unusable rows
-	found  bool     // by a scan, not by an index
-	holes  []hole   // where the scan found no header
+	size   int64                // of the tar
+	rows   columns.Rows[uint64] // where each row is in packed
+	packed columns.Strings
+	buf    []byte          // the row that is packed
+	sum    [digestLen]byte // the digest of the row that is parsed
+	extra  []member        // other members at the top of the index
+	odd    []oddRow        // the first unusable rows
+	odds   int             // number of unusable rows
+	found  bool            // by a scan, not by an index
+	holes  []hole          // where the scan found no header
+
+	keep  bool     // texts are needed
+	texts []string // of the rows in the index
 
 	bare bool // lindi.json is empty, and exists only because it is required
+}
+
+// pack copies a row.
+func (t *table) pack(r row) uint64 {
+	p := binary.AppendUvarint(t.buf[:0], uint64(len(r.name)))
+	p = append(p, r.name...)
+	for _, n := range [...]int64{r.o, r.d - r.o, r.s, int64(len(r.sum))} {
+		p = binary.AppendUvarint(p, uint64(n))
+	}
+	t.buf = append(p, r.sum...)
+	return t.packed.Add(t.buf)
+}
+
+func (t *table) add(r row) { t.rows.Add(t.pack(r)) }
+
+func (t *table) row(i int) (r row) {
+	p := t.packed.From(*t.rows.At(i))
+	number := func() uint64 {
+		n, k := binary.Uvarint(p)
+		p = p[k:]
+		return n
+	}
+	text := func() string {
+		n := number()
+		s := sharedText(p[:n])
+		p = p[n:]
+		return s
+	}
+	r.name = text()
+	r.o = int64(number())
+	r.d = r.o + int64(number())
+	r.s = int64(number())
+	r.sum = text()
+	return r
+}
+
+// list returns all rows.
+func (t *table) list() []row {
+	rows := make([]row, t.Len())
+	for i := range rows {
+		rows[i] = t.row(i)
+	}
+	return rows
+}
+
+// all yields all rows.
+func (t *table) all(yield func(row) bool) {
+	for i := range t.Len() {
+		if !yield(t.row(i)) {
+			return
+		}
+	}
 }
 
 // oddRow is an unusable row of the index.
@@ -60,99 +117,106 @@ func appendMember(p []byte, m member) []byte {
 	return append(append(append(p, m.key...), ": "...), m.value...)
 }
 
-func (t *table) Len() int          { return len(t.rows) }
-func (t *table) Name(i int) string { return t.rows[i].name }
+func (t *table) Len() int { return t.rows.Len() }
+
+func (t *table) Name(i int) string {
+	p := t.packed.From(*t.rows.At(i))
+	n, k := binary.Uvarint(p)
+	return sharedText(p[k : k+int(n)])
+}
 
 func (t *table) Entry(i int) format.Entry {
-	r := t.rows[i]
-	e := format.Entry{Name: r.name, Size: r.s, Ref: r}
+	r := t.row(i)
+	e := format.Entry{Name: r.name, Size: r.s, Ref: r.d}
 	switch r.name {
 	case entryName, indexName:
 		e.Internal = true
 	case rfsName:
 		e.Internal = t.bare
 	default:
-		e.Digest = t.digest(r)
+		e.Digest = r.digest()
 	}
 	e.Fault = t.fault(r)
 	return e
 }
 
-// digest returns the digest of a member's content in the index.
-func (t *table) digest(r row) (d format.Digest) {
-	if r.sum == 0 {
-		return d
+// digest returns the digest of a member's content.
+func (r row) digest() format.Digest {
+	if r.sum == "" {
+		return format.Digest{}
 	}
-	var sum [digestLen]byte
-	if _, err := hex.Decode(sum[:], t.text[r.sum:r.sum+2*digestLen]); err == nil {
-		d = format.Digest{Algo: digestAlgo, Sum: string(sum[:])}
-	}
-	return d
+	return format.Digest{Algo: digestAlgo, Sum: r.sum}
 }
 
 // fault returns why a member cannot be read, or nil if it can.
 func (t *table) fault(r row) *format.Problem {
-	p := format.Problem{Severity: format.Error, Volume: t.volume, Off: min(r.d, t.size), Entry: r.name, HasEntry: true}
-	switch {
-	case r.d > t.size-r.s && r.o < t.size:
-		p.Code, p.Message = format.Truncated, fmt.Sprintf("its %d bytes at %d extend beyond the end of the archive at %d", r.s, r.d, t.size)
-	case r.d > t.size-r.s:
-		p.Code, p.Message = format.OutOfBounds, fmt.Sprintf("expected at %d, but the archive has %d bytes", r.d, t.size)
-	default:
+	if r.d <= t.size-r.s {
 		return nil
+	}
+	p := format.Problem{Severity: format.Error, Volume: t.volume, Off: min(r.d, t.size), Entry: r.name, HasEntry: true}
+	if r.o < t.size {
+		p.Code, p.Message = format.Truncated, fmt.Sprintf("its %d bytes at %d extend beyond the end of the archive at %d", r.s, r.d, t.size)
+	} else {
+		p.Code, p.Message = format.OutOfBounds, fmt.Sprintf("expected at %d, but the archive has %d bytes", r.d, t.size)
 	}
 	return &p
 }
 
-// parseIndex parses the text of an index. Unusable rows are set aside; it fails only if the text
-// is not an index.
-func parseIndex(text []byte, depth int) (*table, error) {
-	t := &table{text: text}
-	s := &scanner{b: text, depth: depth}
+// parse parses the text of an index, without what is after it. Unusable rows are set aside; it
+// fails only if the text is not an index.
+func (t *table) parse(s *scanner) error {
 	files := false
 	err := s.members(func(key []byte) error {
 		if string(key) != `"files"` {
-			v, err := s.value()
-			t.extra = append(t.extra, member{key, v})
+			m := member{key: bytes.Clone(key)}
+			err := s.try(func() (err error) {
+				m.value, err = s.value()
+				return err
+			})
+			m.value = bytes.Clone(m.value)
+			t.extra = append(t.extra, m)
 			return err
 		}
 		files = true
-		t.rows, t.odd, t.odds = make([]row, 0, len(text)/120), nil, 0 // of equal keys, the last one counts
+		t.rows, t.texts, t.odd, t.odds = columns.Rows[uint64]{}, nil, nil, 0 // of equal keys, the last one counts
 		return s.elements(func() error { return t.parseRow(s) })
 	})
-	if err == nil {
-		err = s.end()
-	}
 	if err == nil && !files {
 		err = &textError{msg: `no "files"`}
 	}
-	return t, err
+	return err
 }
 
 func (t *table) parseRow(s *scanner) error {
-	if f, ok := fastRowAt(s.b, s.i); ok {
-		t.rows = append(t.rows, row{o: f.o, d: f.d, s: f.s, name: sharedText(s.b[f.name[0]:f.name[1]]), at: uint32(s.i), len: uint32(f.end - s.i), sum: uint32(f.sum)})
-		s.i = f.end
-		return nil
-	}
-	if s.peek() != '{' {
-		at := s.i
-		v, err := s.value()
-		t.strange(int64(at), "%.40q is not a row", v)
+	var at int
+	var r row
+	var ok bool
+	err := s.try(func() (err error) {
+		s.blanks()
+		at = s.i
+		if r, s.i, ok = fastRowAt(s.b, at, &t.sum); ok {
+			return nil
+		}
+		if s.peek() != '{' {
+			return s.skip()
+		}
+		r, ok, err = s.row()
 		return err
+	})
+	text := s.b[at:s.i]
+	switch {
+	case err != nil:
+	case ok:
+		t.add(r)
+		if t.keep {
+			t.texts = append(t.texts, t.packed.At(t.packed.Add(text), len(text)))
+		}
+	case text[0] == '{':
+		t.strange(s.base+int64(at), "%.80q lacks valid d, n, o and s", text)
+	default:
+		t.strange(s.base+int64(at), "%.40q is not a row", text)
 	}
-	at := s.i
-	r, ok, err := s.row()
-	if err != nil {
-		return err
-	}
-	if !ok {
-		t.strange(int64(at), "%.80q lacks valid d, n, o and s", s.b[at:s.i])
-		return nil
-	}
-	r.at, r.len = uint32(at), uint32(s.i-at)
-	t.rows = append(t.rows, r)
-	return nil
+	return err
 }
 
 // row parses an object with the place of a member: in the index, or in the entry. It reports
@@ -172,9 +236,8 @@ func (s *scanner) row() (r row, ok bool, err error) {
 		case `"n"`:
 			name = v
 		case `"` + digestAlgo + `"`:
-			r.sum = 0
-			if len(v) == 2+2*digestLen && v[0] == '"' {
-				r.sum = uint32(s.i - len(v) + 1)
+			if r.sum = ""; len(v) == 2+2*digestLen && v[0] == '"' {
+				r.sum = digestAt(v[1:], new([digestLen]byte))
 			}
 		}
 		return err
@@ -188,6 +251,15 @@ func (s *scanner) row() (r row, ok bool, err error) {
 		r.name = shared(name)
 	}
 	return r, ok, err
+}
+
+// digestAt decodes the digest that begins with these digits into sum. It returns "" if they are
+// not valid.
+func digestAt(b []byte, sum *[digestLen]byte) string {
+	if _, err := hex.Decode(sum[:], b[:2*digestLen]); err != nil {
+		return ""
+	}
+	return sharedText(sum[:])
 }
 
 // strange sets a row aside. Only the first ones are kept, because an index may consist of nothing
@@ -308,20 +380,20 @@ const (
 )
 
 // appendRow appends the text of a row.
-func appendRow(p []byte, name string, o, d, s int64, sum string) []byte {
+func appendRow(p []byte, r row) []byte {
 	p = append(p, "\n{"...)
-	if sum != "" {
+	if r.sum != "" {
 		p = append(p, `"`+digestAlgo+`":"`...)
-		p = hex.AppendEncode(p, []byte(sum))
+		p = hex.AppendEncode(p, []byte(r.sum))
 		p = append(p, `",`...)
 	}
 	p = append(p, `"d":`...)
-	p = strconv.AppendInt(p, d, 10)
+	p = strconv.AppendInt(p, r.d, 10)
 	p = append(p, `,"n":`...)
-	p = pyjson.AppendString(p, name)
+	p = pyjson.AppendString(p, r.name)
 	p = append(p, `,"o":`...)
-	p = strconv.AppendInt(p, o, 10)
+	p = strconv.AppendInt(p, r.o, 10)
 	p = append(p, `,"s":`...)
-	p = strconv.AppendInt(p, s, 10)
+	p = strconv.AppendInt(p, r.s, 10)
 	return append(p, '}')
 }

@@ -171,11 +171,12 @@ func (k *keys) entry(r ref) format.Entry {
 // refer to but not the index. Such members follow all others.
 func (k *keys) member(name string) (row, format.Digest, bool) {
 	if i, ok := k.byName.find(name); ok {
-		return k.a.table.rows[i], k.a.table.digest(k.a.table.rows[i]), true
+		r := k.a.table.row(i)
+		return r, r.digest(), true
 	}
 	k.tailOnce.Do(func() {
 		end := int64(0)
-		for _, r := range k.a.table.rows {
+		for r := range k.a.table.all {
 			end = max(end, r.end())
 		}
 		if end+terminatorLen >= k.a.size || k.a.table.found {
@@ -417,7 +418,7 @@ func (k *keys) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 			yield(format.Region{}, err)
 			return
 		}
-		for _, r := range k.a.table.rows {
+		for r := range k.a.table.all {
 			if k.a.table.fault(r) != nil {
 				continue
 			}
@@ -444,7 +445,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	var members []string
 	if a.form == tarForm {
 		about.IndexBytes = a.table.indexBytes()
-		for _, r := range a.table.rows {
+		for r := range a.table.all {
 			members = append(members, r.name)
 		}
 	}

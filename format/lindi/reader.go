@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/columns"
 	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/internal/zarr3"
 	"github.com/holdall/holdall/store"
@@ -55,7 +56,13 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 				return nil, err
 			}
 			referred := (&keys{a: a}).referred()
-			a.table.rows = slices.DeleteFunc(a.table.rows, func(r row) bool { return isOrphan(r.name, referred) })
+			kept := columns.Rows[uint64]{}
+			for i := range a.table.Len() {
+				if !isOrphan(a.table.Name(i), referred) {
+					kept.Add(*a.table.rows.At(i))
+				}
+			}
+			a.table.rows = kept
 		}
 		return &members{format.NewIndex(a.table), a, nil}, nil
 	case jsonForm:
@@ -77,7 +84,7 @@ func (a *archive) inVersion3() format.Reader {
 	return zarr3.New(keysOf(a), a.st, "lindi", a.objectName())
 }
 
-// members is the view of a tar's members, whose Ref is their row. For a folder or a single JSON,
+// members is the view of a tar's members, whose Ref is the offset of their content. For a folder or a single JSON,
 // Ref is an element of files.
 type members struct {
 	*format.Index
@@ -111,8 +118,8 @@ func (r *members) Can() format.Abilities {
 func (r *members) Run(e format.Entry) (format.Extent, bool) {
 	x := format.Extent{Size: e.Size, Object: r.a.name, Len: e.Size}
 	switch at := e.Ref.(type) {
-	case row:
-		x.Off = at.d
+	case int64:
+		x.Off = at
 	case loose:
 		x.Object = at.object
 	default:
@@ -139,7 +146,7 @@ func (a *archive) regions(ctx context.Context) iter.Seq2[format.Region, error] {
 		region := func(off, n int64, use format.Use, label string) bool {
 			return n <= 0 || yield(format.Region{Object: a.name, Off: off, Len: n, Use: use, Label: label}, nil)
 		}
-		rows := slices.Clone(a.table.rows)
+		rows := a.table.list()
 		rows = slices.DeleteFunc(rows, func(r row) bool { return a.table.fault(r) != nil })
 		slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.o, y.o) })
 		at := int64(0)
@@ -219,15 +226,18 @@ func (r *members) About(context.Context) (format.About, error) {
 	if a.table.found {
 		about.Facts = append(about.Facts, [2]string{"index", "not usable: members found by their headers"})
 	}
-	if slices.ContainsFunc(a.table.rows, func(r row) bool { return r.sum > 0 }) {
-		about.Facts = append(about.Facts, [2]string{"digests", digestAlgo})
+	for row := range a.table.all {
+		if row.sum != "" {
+			about.Facts = append(about.Facts, [2]string{"digests", digestAlgo})
+			break
+		}
 	}
 	return about, nil
 }
 
 // indexBytes returns the size of the members that say where all others are.
 func (t *table) indexBytes() (n int64) {
-	for _, row := range t.rows {
+	for row := range t.all {
 		if row.name == indexName || row.name == rfsName || row.name == entryName {
 			n += blockLen + row.s
 		}

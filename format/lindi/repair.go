@@ -93,7 +93,7 @@ func (r *rebuild) settle(ctx context.Context, left []format.Problem) ([]format.P
 	}
 	v := &view{a: a, ctx: ctx}
 	settled := false
-	for i, m := range a.table.rows {
+	for i, m := range a.table.list() {
 		if m.o > a.size-blockLen || m.d != m.o+blockLen {
 			continue
 		}
@@ -106,18 +106,19 @@ func (r *rebuild) settle(ctx context.Context, left []format.Problem) ([]format.P
 			continue
 		}
 		agreed := reach[m.name] == h.size
-		if want := a.table.digest(m); !agreed && want.Sum != "" {
+		if want := m.sum; !agreed && want != "" {
 			hash := blake3.New()
 			if _, err := io.Copy(hash, &formatkit.RangeReader{Ctx: ctx, Object: a.obj, Off: m.d, End: m.d + h.size}); err != nil {
 				return nil, err
 			}
-			agreed = string(hash.Sum(nil)) == want.Sum
+			agreed = string(hash.Sum(nil)) == want
 		}
 		if !agreed {
 			continue
 		}
 		r.notes = append(r.notes, fmt.Sprintf("%s has %d bytes by its header; the index had %d", format.Escape(m.name), h.size, m.s))
-		a.table.rows[i].s, settled = h.size, true
+		m.s, settled = h.size, true
+		*a.table.rows.At(i) = a.table.pack(m)
 	}
 	if settled && a.rfs != nil {
 		k := keysOf(a)
@@ -140,7 +141,7 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 		r.rfs = []byte("{\n \"refs\": {\n  \".zgroup\": {\"zarr_format\": 2}\n }\n}")
 		r.lose("lindi.json: no readable copy, so all keys, arrays and attributes are lost; the blobs are kept")
 	}
-	rows := slices.Clone(a.table.rows)
+	rows := a.table.list()
 	known := map[string]bool{}
 	for _, m := range rows {
 		known[m.name] = true
@@ -173,7 +174,7 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 	}
 	// Of equal names, the last row of the index counts.
 	counts := map[string]row{}
-	for _, m := range rows[:len(a.table.rows)] {
+	for _, m := range rows[:a.table.Len()] {
 		counts[m.name] = m
 	}
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.d, y.d) })
@@ -306,9 +307,9 @@ func (r *rebuild) plan() format.Plan {
 		t := tarSink{}
 		at := first
 		for _, m := range r.members {
-			n := row{name: m.name, o: at, d: at + blockLen, s: m.s}
-			t.rows, t.sums = append(t.rows, n), append(t.sums, a.table.digest(m).Sum)
-			at = n.end()
+			m.o, m.d = at, at+blockLen
+			t.rows = append(t.rows, m)
+			at = m.end()
 		}
 		return t.indexText(f, 0)
 	}

@@ -172,7 +172,7 @@ func TestRepairFindsMembersInHoles(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	clear(b[e.Ref.(row).o:][:blockLen])
+	clear(b[e.Ref.(int64)-blockLen:][:blockLen])
 	st.Put(name, b)
 	plan, err := repair(t.Context(), st, name, format.OpenOptions{}, func(format.Problem) {})
 	if err != nil || plan.Partial && len(plan.Lost) > 1 {

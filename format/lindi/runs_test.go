@@ -125,8 +125,8 @@ func TestSmallChunksAreJoined(t *testing.T) {
 					t.Errorf("%s: %s has %d bytes", name, address, n)
 				}
 			}
-			if name == "x.lindi.tar" && known && a.table.rows[1].o != frontLen {
-				t.Errorf("the index found no room in front: %+v", a.table.rows[1])
+			if name == "x.lindi.tar" && known && a.table.row(1).o != frontLen {
+				t.Errorf("the index found no room in front: %+v", a.table.row(1))
 			}
 		}
 	}

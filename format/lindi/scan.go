@@ -295,6 +295,7 @@ func (a *archive) scan(ctx context.Context) (*table, error) {
 	}
 	t := &table{found: true, size: a.size, holes: w.holes}
 	any := false
+	var rows []row
 	var rfs *row
 	for _, f := range w.members {
 		if f.trash || f.odd {
@@ -312,28 +313,34 @@ func (a *archive) scan(ctx context.Context) (*table, error) {
 			}
 		case entryName, indexName:
 			if f.o == 0 || f.row.name == indexName {
-				t.rows = append(t.rows, f.row)
+				rows = append(rows, f.row)
 			}
 		default:
-			t.rows = append(t.rows, f.row)
+			rows = append(rows, f.row)
 		}
 	}
 	if !any {
 		return nil, a.corrupt(format.BadMagic, 0, "found no header of a LINDI tar")
 	}
 	if rfs != nil {
-		t.rows = append(t.rows, *rfs)
+		rows = append(rows, *rfs)
 	}
-	t.dedup()
-	return t, a.recall(ctx, t)
+	rows = a.dedup(rows)
+	err = a.recall(ctx, rows)
+	for _, r := range rows {
+		t.add(r)
+	}
+	return t, err
 }
 
 // recall takes digests from an index that is otherwise not used: a row with the place, size and
 // name of a header has the digest of that member.
-func (a *archive) recall(ctx context.Context, t *table) error {
+func (a *archive) recall(ctx context.Context, rows []row) error {
 	at := a.entry // if its header is damaged, the entry says where it is
-	if r, ok := t.last(indexName); ok {
-		at.d, at.s = r.d, r.s
+	for _, r := range rows {
+		if r.name == indexName {
+			at.d, at.s = r.d, r.s
+		}
 	}
 	n := min(at.s, a.limits.Index, a.size-at.d)
 	if n <= 0 || n >= 1<<32 {
@@ -347,7 +354,7 @@ func (a *archive) recall(ctx context.Context, t *table) error {
 		name string
 		d, s int64
 	}
-	sums := map[key]uint32{}
+	sums := map[key]string{}
 	for s := (&scanner{b: text}); ; s.i++ {
 		i := bytes.IndexByte(text[s.i:], '{')
 		if i < 0 {
@@ -356,15 +363,14 @@ func (a *archive) recall(ctx context.Context, t *table) error {
 		s.i += i
 		from := s.i
 		s.depth = a.limits.Depth
-		if r, ok, err := s.row(); err == nil && ok && r.sum > 0 {
+		if r, ok, err := s.row(); err == nil && ok && r.sum != "" {
 			sums[key{r.name, r.d, r.s}] = r.sum
 			from = s.i - 1
 		}
 		s.i = from
 	}
-	t.text = text
-	for i, r := range t.rows {
-		t.rows[i].sum = sums[key{r.name, r.d, r.s}]
+	for i, r := range rows {
+		rows[i].sum = sums[key{r.name, r.d, r.s}]
 	}
 	return nil
 }
@@ -386,21 +392,21 @@ func (a *archive) readable(ctx context.Context, f found) (bool, error) {
 }
 
 // dedup drops rows whose name occurs in a later row, unless the later one is truncated.
-func (t *table) dedup() {
+func (a *archive) dedup(rows []row) []row {
 	lastOf := map[string]int{}
-	for i, r := range t.rows {
-		if _, twice := lastOf[r.name]; twice && r.d > t.size-r.s {
+	for i, r := range rows {
+		if _, twice := lastOf[r.name]; twice && r.d > a.size-r.s {
 			continue // the earlier one is complete
 		}
 		lastOf[r.name] = i
 	}
-	kept := t.rows[:0]
-	for i, r := range t.rows {
+	kept := rows[:0]
+	for i, r := range rows {
 		if lastOf[r.name] == i {
 			kept = append(kept, r)
 		}
 	}
-	t.rows = kept
+	return kept
 }
 
 // tag converts a number to ten letters, for names in the trash.

@@ -34,7 +34,6 @@ type tarSink struct {
 	indexRoom, rfsRoom int64 // space at the front
 
 	rows []row
-	sums []string // digests of the rows; "" if there is none
 	head []byte
 
 	formatkit.Appender // writes to out, or to wait
@@ -178,8 +177,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		}
 		return err
 	}
-	t.rows = append(t.rows, row{name: name, o: start, d: start + blockLen, s: e.Size})
-	t.sums = append(t.sums, sum)
+	t.rows = append(t.rows, row{name: name, o: start, d: start + blockLen, s: e.Size, sum: sum})
 	return nil
 }
 
@@ -249,16 +247,17 @@ func (f front) members(index, rfs []byte) []byte {
 
 // appendRows appends the rows of the archive's own members, which are the first in its index.
 func (f front) appendRows(p []byte) []byte {
-	p = append(appendRow(p, entryName, 0, entryData, entryLen, ""), ',')
-	p = append(appendRow(p, indexName, f.index.o, f.index.o+blockLen, f.index.room, ""), ',')
-	return appendRow(p, rfsName, f.rfs.o, f.rfs.o+blockLen, f.rfs.room, "")
+	p = append(appendRow(p, row{name: entryName, d: entryData, s: entryLen}), ',')
+	p = append(appendRow(p, row{name: indexName, o: f.index.o, d: f.index.o + blockLen, s: f.index.room}), ',')
+	return appendRow(p, row{name: rfsName, o: f.rfs.o, d: f.rfs.o + blockLen, s: f.rfs.room})
 }
 
 // indexText returns the index of all members, with their offsets shifted.
 func (t *tarSink) indexText(f front, shift int64) []byte {
 	p := f.appendRows(append(make([]byte, 0, (len(t.rows)+3)*120), indexHead...))
-	for i, m := range t.rows {
-		p = appendRow(append(p, ','), m.name, m.o+shift, m.d+shift, m.s, t.sums[i])
+	for _, m := range t.rows {
+		m.o, m.d = m.o+shift, m.d+shift
+		p = appendRow(append(p, ','), m)
 	}
 	return append(p, indexTail...)
 }

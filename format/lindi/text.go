@@ -2,6 +2,7 @@ package lindi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"strconv"
@@ -24,17 +25,51 @@ func (e *textError) Error() string { return fmt.Sprintf("%s at byte %d of the te
 // scanner parses JSON like Python: NaN, Infinity and -Infinity are values, blanks may follow the
 // text, an escaped half of a surrogate pair is a character, and of equal keys the last one
 // counts. It allocates nothing: values are ranges of the text.
+//
+// A long text is read in blocks. Then more returns the bytes of b that are still needed, with the
+// next block after them, or unchanged at the end of the text. Whatever is parsed outside of try
+// must be a list.
 type scanner struct {
 	b     []byte
 	i     int
-	depth int // levels that may still be opened
+	depth int                            // levels that may still be opened
+	base  int64                          // offset of b in the text
+	more  func(b []byte) ([]byte, error) // nil if b has the whole text
+	held  bool                           // b must not change, because its bytes are in use
+}
+
+// longestWord is more than the longest word, escape or character.
+const longestWord = 16
+
+// try calls parse, and again with more text if the text ended too early.
+func (s *scanner) try(parse func() error) error {
+	if s.more == nil || s.held {
+		return parse()
+	}
+	s.held = true
+	defer func() { s.held = false }()
+	for {
+		at, depth := s.i, s.depth
+		err := parse()
+		left := len(s.b) - s.i
+		ended := left > 0 || s.i > at && bytes.IndexByte([]byte(`{}[]":,`), s.b[s.i-1]) >= 0
+		if left >= longestWord || err == nil && ended {
+			return err
+		}
+		b, merr := s.more(s.b[at:])
+		if merr != nil || len(b) == len(s.b)-at {
+			return cmp.Or(merr, err)
+		}
+		s.base += int64(at)
+		s.b, s.i, s.depth = b, 0, depth
+	}
 }
 
 func (s *scanner) fail(msg string, args ...any) error {
 	if s.i >= len(s.b) {
-		return &textError{len(s.b), "the text ends too early", true}
+		return &textError{int(s.base) + len(s.b), "the text ends too early", true}
 	}
-	return &textError{s.i, fmt.Sprintf(msg, args...), false}
+	return &textError{int(s.base) + s.i, fmt.Sprintf(msg, args...), false}
 }
 
 func (s *scanner) blanks() {
@@ -82,15 +117,18 @@ func (s *scanner) end() error {
 // is a string token with its quotes.
 func (s *scanner) members(each func(key []byte) error) error {
 	return s.list('{', '}', func() error {
-		if s.peek() != '"' {
-			return s.fail("expected a key")
-		}
-		key, err := s.str()
-		if err == nil {
-			err = s.expect(':')
-		}
-		if err == nil {
+		var key []byte
+		err := s.try(func() (err error) {
+			if s.peek() != '"' {
+				return s.fail("expected a key")
+			}
+			if key, err = s.str(); err == nil {
+				err = s.expect(':')
+			}
 			s.blanks()
+			return err
+		})
+		if err == nil {
 			err = each(key)
 		}
 		return err
@@ -135,25 +173,36 @@ func (s *scanner) sums() (all []string, _ error) {
 
 // list parses values that are separated by commas.
 func (s *scanner) list(open, closing byte, each func() error) error {
-	if err := s.expect(open); err != nil {
+	if err := s.try(func() error { return s.expect(open) }); err != nil {
 		return err
 	}
 	if s.depth--; s.depth < 0 {
 		return s.fail("nested too deeply")
 	}
 	defer func() { s.depth++ }()
-	if s.peek() == closing {
-		s.i++
+	empty := false
+	if err := s.try(func() error {
+		if empty = s.peek() == closing; empty {
+			s.i++
+		}
 		return nil
+	}); err != nil || empty {
+		return err
 	}
 	for {
 		if err := each(); err != nil {
 			return err
 		}
-		if s.peek() != ',' {
-			return s.expect(closing)
+		last := false
+		if err := s.try(func() error {
+			if last = s.peek() != ','; last {
+				return s.expect(closing)
+			}
+			s.i++
+			return nil
+		}); err != nil || last {
+			return err
 		}
-		s.i++
 	}
 }
 

@@ -133,7 +133,7 @@ func (c *checker) rows(ctx context.Context) error {
 	if _, ok := t.last(rfsName); !ok {
 		c.mend(format.MissingIndex, format.Error, -1, rfsName, "not in the archive: the keys are unknown")
 	}
-	rows := slices.Clone(t.rows)
+	rows := t.list()
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.o, y.o) })
 	names := map[string]bool{}
 	v := &view{a: a, ctx: ctx}
@@ -420,7 +420,7 @@ func (c *checker) file(ctx context.Context, r ref, p place) error {
 func (c *checker) orphans(k *keys) {
 	referred := k.referred()
 	n, bytes := 0, int64(0)
-	for _, r := range c.a.table.rows {
+	for r := range c.a.table.all {
 		if isOrphan(r.name, referred) {
 			n, bytes = n+1, bytes+r.s
 		}

@@ -37,6 +37,10 @@ func (s *Strings) At(at uint64, n int) string {
 	return unsafe.String(&s.pieces[at>>32][uint32(at)], n)
 }
 
+// From returns what is at a place, with what was added to the same piece after it. It must not be
+// changed.
+func (s *Strings) From(at uint64) []byte { return s.pieces[at>>32][uint32(at):] }
+
 // Rows is a list that grows without being copied, which would briefly take twice the memory.
 type Rows[T any] struct {
 	pages [][]T
