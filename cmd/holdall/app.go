@@ -462,6 +462,11 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
 }
 
+// writable returns the formats of which new archives can be written.
+func writable() []*format.Format {
+	return slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f.Create == nil })
+}
+
 // formatFlag defines -f, the output format of some verbs.
 func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, formats []*format.Format) {
 	names := make([]string, len(formats))

@@ -116,6 +116,7 @@ var otherFlags = map[string][]string{
 	"exclude-file": {"exclude-from"}, "only": {"include"}, "filter": {"include"}, "force": {"overwrite"}, "human": {"human-readable"},
 	"compression-level": {"level"}, "dereference": {"follow"}, "same-owner": {"no-owner"}, "type": {"kind", "format"}, "files-with-match": {"files-with-matches"},
 	"part-size": {"chunk-size"}, "volume-size": {"chunk-size"}, "no-check": {"no-verify"}, "silent": {"quiet"}, "debug": {"verbose"}, "max-depth": {"depth"},
+	"listen": {"addr"}, "port": {"addr"}, "bind": {"addr"}, "address": {"addr"},
 }
 
 // flagError explains an unknown flag: which flag was probably meant, and which

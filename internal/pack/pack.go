@@ -133,8 +133,8 @@ func (o Options) format(name string) (*format.Format, error) {
 	}
 	f := among.ByExtension(name)
 	if o.Format != "" {
-		var err error
-		if f, err = among.Named(o.Format); err != nil {
+		if f = among.ByName(o.Format); f == nil {
+			_, err := slices.DeleteFunc(slices.Clone(among), func(f *format.Format) bool { return f.Create == nil }).Named(o.Format)
 			return nil, err
 		}
 	}
