@@ -39,7 +39,8 @@ func NewParallel(workers int, work func(worker int, dst, src []byte) ([]byte, er
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	p := &Parallel{work: work, take: take, todo: make(chan *block), queue: make(chan *block, workers), spare: make(chan []byte, workers), outs: make(chan []byte, workers)}
+	inUse := workers + 3 // blocks in the queue, added, being taken, and filled by the caller
+	p := &Parallel{work: work, take: take, todo: make(chan *block), queue: make(chan *block, workers), spare: make(chan []byte, inUse), outs: make(chan []byte, inUse)}
 	p.taken.L = &p.mu
 	for worker := range workers {
 		p.wg.Go(func() {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,9 +16,17 @@ func lateGC() {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
-	usual := debug.SetGCPercent(400)
-	afterGC(func() { debug.SetGCPercent(usual) })
+	usualGC.Store(int32(debug.SetGCPercent(400)))
+	afterGC(func() { debug.SetGCPercent(int(usualGC.Load())) })
 }
+
+// usualGC is how much garbage there may be after the first collection, as a
+// percentage of the memory in use.
+var usualGC atomic.Int32
+
+// steadyGC has garbage collected earlier in a command that uses most of its
+// memory from beginning to end. It must be called when the command begins.
+func steadyGC(percent int32) { usualGC.Store(percent) }
 
 // afterGC calls do once, after the next collection of garbage.
 func afterGC(do func()) {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +76,7 @@ func (p *packing) options(a *app, f *format.Format) error {
 		p.timestamp = os.Getenv("SOURCE_DATE_EPOCH")
 	}
 	if f.Steady {
-		debug.SetGCPercent(25)
+		steadyGC(25)
 	}
 	if p.timestamp != "" {
 		n, err := strconv.ParseInt(p.timestamp, 10, 64)
@@ -177,7 +176,7 @@ again, but sends only the missing data. Without --resume nothing stays.`,
 			if store.Scheme(p.out) != "" || slices.ContainsFunc(inputs, func(in string) bool { return store.Scheme(in) != "" }) {
 				// Most of the memory is buffers for sending and reading ahead, which are
 				// reused. The default setting would add half as much again as garbage.
-				debug.SetGCPercent(25)
+				steadyGC(25)
 			}
 			if p.catalog == "" {
 				return a.pack(ctx, nil, inputs, p)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"path"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -165,7 +164,7 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 		}
 	}
 	// Nearly all memory is in use from start to end: little of it becomes garbage.
-	debug.SetGCPercent(5)
+	steadyGC(5)
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")
 	sum, err := holdall.ProtectStore(ctx, st, names, a.dry(to, false), toName, holdall.ProtectOptions{Loss: loss, Meter: m})

@@ -18,6 +18,7 @@ var Format = &format.Format{
 	Params:       params,
 	Detect:       detect,
 	Create:       create,
+	Steady:       true, // most memory is buffers that are used again
 	Parts: &format.Parts{
 		Most: maxShards, Object: partObject, Decides: func(archive string) string { return below(archive, currentName) },
 		Create: createPart, Tries: triesOf, Open: openPart, Merge: mergeParts, Clear: clearParts,
