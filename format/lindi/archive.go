@@ -177,24 +177,21 @@ func (a *archive) folder() string {
 // read returns n bytes at off, from memory if they have been read before. The caller must check
 // that they are in the object.
 func (a *archive) read(ctx context.Context, off, n int64) ([]byte, error) {
-	for _, p := range a.held {
-		if off >= p.off && off+n <= p.off+int64(len(p.b)) {
-			return p.b[off-p.off:][:n:n], nil
-		}
+	if b := a.heldAt(off, n); b != nil {
+		return b, nil
 	}
 	b := make([]byte, n)
 	return b, a.obj.ReadAt(ctx, b, off)
 }
 
-// readInto is like read, but into p.
-func (a *archive) readInto(ctx context.Context, p []byte, off int64) error {
-	for _, h := range a.held {
-		if off >= h.off && off+int64(len(p)) <= h.off+int64(len(h.b)) {
-			copy(p, h.b[off-h.off:])
-			return nil
+// heldAt returns n bytes at off that have been read before, or nil.
+func (a *archive) heldAt(off, n int64) []byte {
+	for _, p := range a.held {
+		if off >= p.off && off+n <= p.off+int64(len(p.b)) {
+			return p.b[off-p.off:][:n:n]
 		}
 	}
-	return a.obj.ReadAt(ctx, p, off)
+	return nil
 }
 
 // fetch reads a range before it is needed.
@@ -332,7 +329,9 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 	}
 	listed := false
 	for r := range t.all {
-		listed = listed || r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s
+		if listed = r.name == indexName && r.o == e.o && r.d == e.d && r.s == e.s; listed {
+			break
+		}
 	}
 	if !listed {
 		return bad(format.BadIndex, e.d, "the index does not list itself at the offset in %s", entryName)
@@ -364,16 +363,20 @@ func (a *archive) readIndex(ctx context.Context, e entry) (*table, error) {
 		if n == 0 {
 			return rest, nil
 		}
-		from := len(rest)
-		if int64(cap(buf)-from) < n {
-			buf = append(make([]byte, 0, from+int(n)), rest...)
-		} else {
-			buf = append(buf[:0], rest...)
-		}
-		buf = buf[:from+int(n)]
-		p := buf[from:]
-		if err := a.readInto(ctx, p, e.d+next); err != nil {
-			return nil, err
+		p := a.heldAt(e.d+next, n)
+		b := p
+		if from := len(rest); from > 0 || p == nil {
+			if int64(cap(buf)-from) < n {
+				buf = make([]byte, from+int(n))
+			}
+			b = buf[:from+int(n)]
+			copy(b, rest)
+			if copy(b[from:], p) == 0 {
+				if err := a.obj.ReadAt(ctx, b[from:], e.d+next); err != nil {
+					return nil, err
+				}
+			}
+			p = b[from:]
 		}
 		if next == 0 && e.indexSum != "" && bytes.HasPrefix(p, []byte(ourIndex)) {
 			sum = blake3.New()
@@ -382,7 +385,7 @@ func (a *archive) readIndex(ctx context.Context, e entry) (*table, error) {
 			sum.Write(p[:min(n, e.indexText-next)])
 		}
 		next += n
-		return buf, nil
+		return b, nil
 	}
 	t := &table{keep: a.texts}
 	if err := t.parse(s); err != nil {

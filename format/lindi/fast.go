@@ -1,7 +1,5 @@
 package lindi
 
-import "encoding/binary"
-
 // Nearly all rows of an index have four or five members, and nearly all references in a long
 // lindi.json have three elements. The functions below parse only these, as the reference or
 // holdall writes them. They refuse anything else, which the scanner then parses.
@@ -24,11 +22,11 @@ const (
 	ownSize = `,"s":`
 )
 
-// ownRowAt parses a row with a digest exactly as holdall writes it.
+// ownRowAt parses a row with a digest exactly as holdall writes it. It does not look at the digits.
 func ownRowAt(b []byte, i int) (r fastRow, ok bool) {
 	sum := i + len(ownSum)
 	at := sum + 2*digestLen
-	if at+len(ownData) > len(b) || string(b[i:sum]) != ownSum || string(b[at:at+len(ownData)]) != ownData || !plainSum(b[sum:at]) {
+	if at+len(ownData) > len(b) || string(b[i:sum]) != ownSum || string(b[at:at+len(ownData)]) != ownData {
 		return r, false
 	}
 	r.sum = sum
@@ -47,18 +45,6 @@ func ownRowAt(b []byte, i int) (r fastRow, ok bool) {
 	return r, ok
 }
 
-// plainSum reports whether the digits of a digest are plain characters, eight at a time.
-func plainSum(b []byte) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	odd := uint64(0)
-	for ; len(b) >= 8; b = b[8:] {
-		x := binary.LittleEndian.Uint64(b)
-		quote, slash := x^ones*'"', x^ones*'\\'
-		odd |= x | (x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash
-	}
-	return odd&tops == 0
-}
-
 // number parses a number and the text after it.
 func (r *fastRow) number(b []byte, at int, then string, n *int64) (next int, ok bool) {
 	k, end := digitsAt(b, at)
@@ -70,16 +56,18 @@ func (r *fastRow) number(b []byte, at int, then string, n *int64) (next int, ok 
 // with b, and its digest with sum.
 func fastRowAt(b []byte, i int, sum *[digestLen]byte) (r row, end int, ok bool) {
 	f, ok := ownRowAt(b, i)
-	if !ok {
-		f, ok = plainRowAt(b, i)
-	}
-	if !ok {
-		return r, i, false
-	}
-	r = row{o: f.o, d: f.d, s: f.s, name: sharedText(b[f.name[0]:f.name[1]])}
-	if f.sum > 0 {
+	if ok {
 		r.sum = digestAt(b[f.sum:], sum)
 	}
+	if !ok || r.sum == "" {
+		if f, ok = plainRowAt(b, i); !ok {
+			return r, i, false
+		}
+		if f.sum > 0 {
+			r.sum = digestAt(b[f.sum:], sum)
+		}
+	}
+	r.o, r.d, r.s, r.name = f.o, f.d, f.s, sharedText(b[f.name[0]:f.name[1]])
 	return r, f.end, true
 }
 

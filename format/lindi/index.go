@@ -256,11 +256,28 @@ func (s *scanner) row() (r row, ok bool, err error) {
 // digestAt decodes the digest that begins with these digits into sum. It returns "" if they are
 // not valid.
 func digestAt(b []byte, sum *[digestLen]byte) string {
-	if _, err := hex.Decode(sum[:], b[:2*digestLen]); err != nil {
+	b, odd := b[:2*digestLen], uint8(0)
+	for i := range sum {
+		high, low := hexDigit[b[2*i]], hexDigit[b[2*i+1]]
+		sum[i] = high<<4 | low
+		odd |= high | low
+	}
+	if odd > 15 {
 		return ""
 	}
 	return sharedText(sum[:])
 }
+
+// hexDigit has the values of hexadecimal digits, and more than 15 for other bytes.
+var hexDigit = func() (digits [256]uint8) {
+	for c := range digits {
+		digits[c] = 255
+		if n, err := strconv.ParseUint(string([]byte{byte(c)}), 16, 8); err == nil {
+			digits[c] = uint8(n)
+		}
+	}
+	return digits
+}()
 
 // strange sets a row aside. Only the first ones are kept, because an index may consist of nothing
 // else.

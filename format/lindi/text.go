@@ -46,11 +46,11 @@ func (s *scanner) try(parse func() error) error {
 	if s.more == nil || s.held {
 		return parse()
 	}
-	s.held = true
-	defer func() { s.held = false }()
 	for {
 		at, depth := s.i, s.depth
+		s.held = true
 		err := parse()
+		s.held = false
 		left := len(s.b) - s.i
 		ended := left > 0 || s.i > at && bytes.IndexByte([]byte(`{}[]":,`), s.b[s.i-1]) >= 0
 		if left >= longestWord || err == nil && ended {
@@ -192,6 +192,10 @@ func (s *scanner) list(open, closing byte, each func() error) error {
 	for {
 		if err := each(); err != nil {
 			return err
+		}
+		if s.i < len(s.b) && s.b[s.i] == ',' { // as nearly always
+			s.i++
+			continue
 		}
 		last := false
 		if err := s.try(func() error {
