@@ -256,28 +256,30 @@ func (s *scanner) row() (r row, ok bool, err error) {
 // digestAt decodes the digest that begins with these digits into sum. It returns "" if they are
 // not valid.
 func digestAt(b []byte, sum *[digestLen]byte) string {
-	b, odd := b[:2*digestLen], uint8(0)
-	for i := range sum {
-		high, low := hexDigit[b[2*i]], hexDigit[b[2*i+1]]
-		sum[i] = high<<4 | low
-		odd |= high | low
-	}
-	if odd > 15 {
-		return ""
+	for i := 0; i < digestLen; i += 4 {
+		n, ok := eightDigits(binary.BigEndian.Uint64(b[2*i:]))
+		if !ok {
+			return ""
+		}
+		binary.BigEndian.PutUint32(sum[i:], n)
 	}
 	return sharedText(sum[:])
 }
 
-// hexDigit has the values of hexadecimal digits, and more than 15 for other bytes.
-var hexDigit = func() (digits [256]uint8) {
-	for c := range digits {
-		digits[c] = 255
-		if n, err := strconv.ParseUint(string([]byte{byte(c)}), 16, 8); err == nil {
-			digits[c] = uint8(n)
-		}
+// eightDigits decodes eight hexadecimal digits at once, the first one in the highest byte.
+func eightDigits(x uint64) (n uint32, ok bool) {
+	const each = 0x0101010101010101
+	letters := x >> 6 & each
+	d := x&(each*0x0f) + 9*letters
+	// The digits of the result must be those of x, in lower case. 39 is from '9'+1 to 'a'.
+	back := d + each*'0' + 39*((d+each*6)>>4&each)
+	if back != x|letters<<5 || d&(each*0xf0) != 0 {
+		return 0, false
 	}
-	return digits
-}()
+	d = (d | d>>4) & 0x00ff00ff00ff00ff
+	d = (d | d>>8) & 0x0000ffff0000ffff
+	return uint32(d | d>>16), true
+}
 
 // strange sets a row aside. Only the first ones are kept, because an index may consist of nothing
 // else.
