@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/holdall/holdall"
@@ -43,7 +44,7 @@ func (a *app) report(err error) {
 		line += a.verb + ": "
 	}
 	text := printable(strings.Join(strings.Fields(strings.ReplaceAll(err.Error(), "\n\nDid", "; did")), " "))
-	if a.address != "" && !strings.Contains(text, a.address) {
+	if a.address != "" && !mentions(text, a.address) {
 		line += a.address + ": "
 	}
 	line += text
@@ -54,6 +55,23 @@ func (a *app) report(err error) {
 	if a.json {
 		b, _ := json.Marshal(map[string]errorJSON{"error": describe(err)})
 		fmt.Fprintln(a.stderr, string(b))
+	}
+}
+
+// mentions reports whether a text has a name, not only as a part of a word.
+func mentions(text, name string) bool {
+	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, name)
+		if !found {
+			return false
+		}
+		last, _ := utf8.DecodeLastRuneInString(text[:len(text)-len(rest)+len(before)])
+		first, _ := utf8.DecodeRuneInString(after)
+		if !word(last) && !word(first) {
+			return true
+		}
+		rest = after
 	}
 }
 
