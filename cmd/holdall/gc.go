@@ -24,8 +24,9 @@ func lateGC() {
 // percentage of the memory in use.
 var usualGC atomic.Int32
 
-// steadyGC has garbage collected earlier in a command that uses most of its
-// memory from beginning to end. It must be called when the command begins.
+// steadyGC makes the collector run more often after its first run, for a
+// command that uses most of its memory from beginning to end. Call it when the
+// command begins.
 func steadyGC(percent int32) { usualGC.Store(percent) }
 
 // afterGC calls do once, after the next collection of garbage.

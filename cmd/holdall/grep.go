@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/grep"
-	"github.com/holdall/holdall/store"
 )
 
 func (a *app) grepCommand() *cobra.Command {
@@ -43,7 +41,7 @@ code is 1 if nothing matches, or if a file could not be read.`,
 			exprs, pattern := s.exprs, argOr(args, 1, "**")
 			if len(exprs) == 0 {
 				exprs, pattern = args[1:2], argOr(args, 2, "**")
-				if store.Scheme(args[0]) == "" && !isThere(args[0]) && isThere(args[1]) {
+				if !isAddress(args[0]) && isAddress(args[1]) {
 					return usage("there is no archive %s: the archive comes first, then the regular expression", args[0])
 				}
 			}
@@ -77,11 +75,6 @@ code is 1 if nothing matches, or if a file could not be read.`,
 	sel.register(f)
 	cmd.MarkFlagsMutuallyExclusive("count", "files-with-matches")
 	return cmd
-}
-
-func isThere(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // searched holds the options by which lines are matched.

@@ -59,14 +59,20 @@ func verbFor(root *cobra.Command, args []string) ([]string, error) {
 		}
 		return args, nil
 	}
-	_, err := os.Lstat(word)
 	switch {
-	case err == nil || store.Scheme(word) != "":
+	case isAddress(word):
 		return append([]string{"ls"}, args...), nil
 	case strings.ContainsAny(word, `/\`) || format.All().ByExtension(word) != nil:
 		return args, usage("%s is not a verb, and there is no file of this name", word)
 	}
 	return args, unknownVerb(root, word)
+}
+
+// isAddress reports whether a word is a URL, or the path of something that
+// exists.
+func isAddress(word string) bool {
+	_, err := os.Lstat(word)
+	return err == nil || store.Scheme(word) != ""
 }
 
 // variable returns the environment variable for a flag.

@@ -24,7 +24,7 @@ type Content struct {
 	// vouched says that each byte is proven before it is returned. It need not be compared with the
 	// entry's digest: that was done when the digests of the pieces were made.
 	vouched bool
-	trusted bool           // it is not compared with its digest
+	trusted bool           // it is not compared with its digest, or was already
 	amiss   *error         // damage around it, known once it was read
 	search  *digest.Search // for a wrong bit
 	// cure, if it is not nil, returns the content healed after an error.
