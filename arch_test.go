@@ -28,7 +28,7 @@ var imports = map[string]string{
 	"store/web":                          "store store/internal/far",
 	"store/bucket":                       "store store/internal/far store/web",
 	"store/azure":                        "store store/internal/far store/web",
-	"format":                             "store",
+	"format":                             "store internal/sorter",
 	"format/caf":                         "format store codec internal/formatkit internal/columns",
 	"format/hdf5":                        "format store codec hdf5 internal/formatkit internal/pyjson internal/zarr3",
 	"format/lindi":                       "format store codec zarr internal/formatkit internal/columns internal/pipe internal/pyjson internal/zarr3",

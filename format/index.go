@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"iter"
 	"math/bits"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/holdall/holdall/internal/sorter"
 )
 
 // A Table is a list of entries in stored order. The entries need not exist as values: a format
@@ -84,13 +85,13 @@ func sorted(t Table) []uint32 {
 	if from > fewRows {
 		from = len(byName)
 	}
-	compare := func(a, b uint32) int { return strings.Compare(t.Name(int(a)), t.Name(int(b))) }
-	slices.SortStableFunc(byName[:from], compare)
+	sorter.Order(byName[:from], func(row uint32) string { return t.Name(int(row)) })
 	// The rest is in order: each of the first rows moves to its place in it, the last one first.
 	for i := from - 1; i >= 0 && from < len(byName); i-- {
 		row := byName[i]
 		rest := byName[i+1:]
-		n := sort.Search(len(rest), func(k int) bool { return compare(rest[k], row) >= 0 })
+		name := t.Name(int(row))
+		n := sort.Search(len(rest), func(k int) bool { return t.Name(int(rest[k])) >= name })
 		copy(byName[i:], rest[:n])
 		byName[i+n] = row
 	}

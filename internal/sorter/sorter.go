@@ -13,6 +13,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"unsafe"
 )
 
 // Scratch is temporary storage that is removed when it is closed.
@@ -59,7 +60,8 @@ type Sorter struct {
 	chunks  [][]byte // of keys and values, filled one after the other
 	used    int      // chunks that have something in them
 	rows    []sortRow
-	large   int64 // bytes of chunks that are longer than sortChunk
+	order   []uint64 // of rows, set by sort: the number of each in its lower half
+	large   int64    // bytes of chunks that are longer than sortChunk
 	scratch Scratch
 	written int64
 	runs    []run
@@ -69,13 +71,13 @@ type Sorter struct {
 
 // sortRow is where a row is.
 type sortRow struct {
-	first          uint64 // bytes of its key, set by sort
 	chunk, at      uint32
 	keyLen, valLen uint32
 }
 
 const (
-	sortRowLen = 24
+	sortRowLen = 16
+	orderLen   = 8
 	sortChunk  = 1 << 20
 	// leastBuffer is the minimum buffer for reading a run.
 	leastBuffer = 16 << 10
@@ -113,7 +115,7 @@ func (s *Sorter) Add(key, value []byte) error {
 		s.room(n)
 	}
 	c := &s.chunks[s.used-1]
-	s.rows = append(s.rows, sortRow{0, uint32(s.used - 1), uint32(len(*c)), uint32(len(key)), uint32(len(value))})
+	s.rows = append(s.rows, sortRow{uint32(s.used - 1), uint32(len(*c)), uint32(len(key)), uint32(len(value))})
 	*c = append(append(*c, key...), value...)
 	return nil
 }
@@ -121,7 +123,7 @@ func (s *Sorter) Add(key, value []byte) error {
 // memory returns how much the rows take. The slice of rows counts twice, because it may be copied
 // to a larger one.
 func (s *Sorter) memory() int64 {
-	return int64(s.used)*sortChunk + s.large + int64(cap(s.rows))*sortRowLen*2
+	return int64(s.used)*sortChunk + s.large + int64(cap(s.rows))*(2*sortRowLen+orderLen)
 }
 
 // room begins a chunk with room for n bytes.
@@ -142,55 +144,19 @@ func (s *Sorter) val(r sortRow) []byte {
 }
 
 // sort orders what is in memory; rows of one key stay in the order of Add.
-func (s *Sorter) sort() { s.sortFrom(s.rows, 0) }
-
-// sortFrom orders rows whose keys are alike in the first bytes. Keys that are made of paths are
-// alike in many, and differ in the eight bytes after those, which are compared as a number.
-func (s *Sorter) sortFrom(rows []sortRow, alike int) {
-	const few = 12
-	if len(rows) <= few {
-		s.sortFew(rows, alike)
-		return
+func (s *Sorter) sort() {
+	s.order = slices.Grow(s.order[:0], len(s.rows))
+	for i := range s.rows {
+		s.order = append(s.order, uint64(i))
 	}
-	first := s.key(rows[0])[alike:]
-	more := len(first)
-	for _, r := range rows[1:] {
-		more = sharedLen(first[:more], s.key(r)[alike:])
-	}
-	alike += more
-	for i := range rows {
-		var b [8]byte
-		copy(b[:], s.key(rows[i])[alike:])
-		rows[i].first = binary.BigEndian.Uint64(b[:])
-	}
-	slices.SortFunc(rows, func(a, b sortRow) int { return cmp.Compare(a.first, b.first) })
-	for from := 0; from < len(rows); {
-		to, long := from, true
-		for ; to < len(rows) && rows[to].first == rows[from].first; to++ {
-			long = long && int(rows[to].keyLen) > alike+8
-		}
-		if long {
-			s.sortFrom(rows[from:to], alike+8)
-		} else {
-			s.sortFew(rows[from:to], alike)
-		}
-		from = to
-	}
+	order(s.order, func(i uint32) string {
+		k := s.key(s.rows[i])
+		return unsafe.String(unsafe.SliceData(k), len(k))
+	}, 0)
 }
 
-// sortFew is sortFrom for few rows, or for keys that end soon.
-func (s *Sorter) sortFew(rows []sortRow, alike int) {
-	if len(rows) < 2 {
-		return
-	}
-	slices.SortFunc(rows, func(a, b sortRow) int {
-		if c := bytes.Compare(s.key(a)[alike:], s.key(b)[alike:]); c != 0 {
-			return c
-		}
-		// An empty row has the same position as the next one.
-		return cmp.Or(cmp.Compare(a.chunk, b.chunk), cmp.Compare(a.at, b.at), cmp.Compare(a.valLen, b.valLen))
-	})
-}
+// sorted returns a row in the order of sort.
+func (s *Sorter) sorted(i int) sortRow { return s.rows[uint32(s.order[i])] }
 
 // spill writes what is in memory as a run:
 //
@@ -209,7 +175,8 @@ func (s *Sorter) spill() error {
 	w := bufio.NewWriterSize(s.scratch, 256<<10)
 	r := run{off: s.written}
 	var last []byte
-	for _, row := range s.rows {
+	for i := range s.rows {
+		row := s.sorted(i)
 		k, v := s.key(row), s.val(row)
 		shared := sharedLen(last, k)
 		b := binary.AppendUvarint(w.AvailableBuffer(), uint64(shared))
@@ -254,7 +221,7 @@ func (s *Sorter) Sorted() iter.Seq2[Row, error] {
 					return
 				}
 			}
-			s.chunks, s.rows = nil, nil
+			s.chunks, s.rows, s.order = nil, nil, nil
 			size := max(leastBuffer, int(s.o.Memory)/len(s.runs))
 			for i, r := range s.runs {
 				m = append(m, &runReader{scratch: s.scratch, run: r, order: i, buf: make([]byte, 0, min(size, int(r.end-r.off)))})
@@ -272,7 +239,7 @@ func (s *Sorter) Sorted() iter.Seq2[Row, error] {
 // Close releases memory and scratch.
 func (s *Sorter) Close() error {
 	s.err = errors.New("sort: closed")
-	s.chunks, s.rows = nil, nil
+	s.chunks, s.rows, s.order = nil, nil, nil
 	if s.scratch == nil {
 		return nil
 	}
@@ -282,14 +249,6 @@ func (s *Sorter) Close() error {
 }
 
 func clip(key []byte) []byte { return key[:min(len(key), 64)] }
-
-func sharedLen(a, b []byte) int {
-	i, n := 0, min(len(a), len(b))
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
-}
 
 // A runReader reads a run, in scratch or in memory.
 type runReader struct {
@@ -310,7 +269,8 @@ func (r *runReader) next() (bool, error) {
 		if r.row == len(s.rows) {
 			return false, nil
 		}
-		r.key, r.val = s.key(s.rows[r.row]), s.val(s.rows[r.row])
+		row := s.sorted(r.row)
+		r.key, r.val = s.key(row), s.val(row)
 		r.row++
 		return true, nil
 	}

@@ -1,0 +1,79 @@
+package sorter
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+)
+
+// Order sorts numbers of rows by the keys of the rows, and those of equal keys by number. It
+// takes eight bytes for each row while it sorts.
+func Order(rows []uint32, key func(row uint32) string) {
+	marks := make([]uint64, len(rows))
+	for i, row := range rows {
+		marks[i] = uint64(row)
+	}
+	order(marks, key, 0)
+	for i, mark := range marks {
+		rows[i] = uint32(mark)
+	}
+}
+
+// order sorts rows whose keys have the same first bytes. The lower half of a mark is the number
+// of a row. Keys are in random places of memory, and those that are made of paths begin alike.
+// So order puts the first four bytes that differ into the higher halves, sorts the marks as
+// numbers, and repeats this for keys that are still alike.
+func order(marks []uint64, key func(row uint32) string, alike int) {
+	const few = 12
+	if len(marks) <= few {
+		orderFew(marks, key, alike)
+		return
+	}
+	rest := func(mark uint64) string { return key(uint32(mark))[alike:] }
+	first := rest(marks[0])
+	more := len(first)
+	for _, mark := range marks[1:] {
+		more = sharedLen(first[:more], rest(mark))
+	}
+	alike += more
+	for i, mark := range marks {
+		var four [4]byte // zeros after the end of the key
+		copy(four[:], rest(mark))
+		marks[i] = uint64(binary.BigEndian.Uint32(four[:]))<<32 | uint64(uint32(mark))
+	}
+	slices.Sort(marks)
+	for len(marks) > 0 {
+		four := uint32(marks[0] >> 32)
+		n := 1
+		for n < len(marks) && uint32(marks[n]>>32) == four {
+			n++
+		}
+		if four&0xff == 0 { // keys may end here
+			orderFew(marks[:n], key, alike)
+		} else {
+			order(marks[:n], key, alike+4)
+		}
+		marks = marks[n:]
+	}
+}
+
+// orderFew is order for few rows, or for keys that end soon.
+func orderFew(marks []uint64, key func(row uint32) string, alike int) {
+	if len(marks) < 2 {
+		return
+	}
+	slices.SortFunc(marks, func(a, b uint64) int {
+		x, y := uint32(a), uint32(b)
+		return cmp.Or(strings.Compare(key(x)[alike:], key(y)[alike:]), cmp.Compare(x, y))
+	})
+}
+
+// sharedLen returns how many bytes a and b have in common at their beginning.
+func sharedLen[T string | []byte](a, b T) int {
+	i, n := 0, min(len(a), len(b))
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
