@@ -131,15 +131,15 @@ func TestEveryFunctionTakesAnAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer plan.Close()
-	if err := plan.Apply(ctx, at("mended.caf")); err != nil {
+	if err := plan.Apply(ctx, at("repaired.caf")); err != nil {
 		t.Fatal(err)
 	}
-	mended, err := holdall.Open(ctx, at("mended.caf"), holdall.OpenOptions{})
+	repaired, err := holdall.Open(ctx, at("repaired.caf"), holdall.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer mended.Close()
-	if b, err := mended.Get(ctx, "a", 100); string(b) != "content" || err != nil {
+	defer repaired.Close()
+	if b, err := repaired.Get(ctx, "a", 100); string(b) != "content" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
 }

@@ -438,7 +438,7 @@ func TestEveryFormatIsProvenAlike(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy mends archives whose contents are stored
+// TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy repairs archives whose contents are stored
 // as they are, and compressed.
 func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 	rnd := testkit.Rand(t)
@@ -514,10 +514,10 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 			if sum.Healed == 0 || sum.Healed != sum.Damaged || plan.Partial || fetched != sum.Fetched || fetched > most || fetched == 0 {
 				t.Fatalf("%+v, lost %q; fetched %d, expected at most %d", sum, plan.Lost, fetched, most)
 			}
-			if err := plan.ApplyStore(t.Context(), st, "mended"); err != nil {
+			if err := plan.ApplyStore(t.Context(), st, "repaired"); err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(st.Get("mended"), sound) {
+			if !bytes.Equal(st.Get("repaired"), sound) {
 				t.Error("it is not what it was")
 			}
 			// A copy with the same damage does not help, and nothing of it is taken.
@@ -608,14 +608,14 @@ func TestAnArchiveOfSeveralObjectsIsMendedByACopy(t *testing.T) {
 	if sum := plan; sum.Damaged == 0 || sum.Healed != sum.Damaged || plan.Partial || len(plan.Replaces) != 1 {
 		t.Fatalf("%+v", plan)
 	}
-	out, outName, err := store.OpenAddress(t.Context(), filepath.Join(dir, "mended"))
+	out, outName, err := store.OpenAddress(t.Context(), filepath.Join(dir, "repaired"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := plan.ApplyStore(t.Context(), out, outName); err != nil {
 		t.Fatal(err)
 	}
-	sameFolders(t, filepath.Join(dir, "mended"), filepath.Join(dir, "mirror"))
+	sameFolders(t, filepath.Join(dir, "repaired"), filepath.Join(dir, "mirror"))
 	if err := plan.Backup(t.Context(), ".bak"); err != nil {
 		t.Fatal(err)
 	}

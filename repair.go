@@ -9,8 +9,8 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
 	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/store"
 )
 
@@ -195,7 +195,7 @@ func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store)
 	case p.Build != nil:
 		after, wrong = p.Readable[format.FilesAfter], nil // the plan itself names what is lost
 	case p.Plan.Changes():
-		planned, err := mend.NewPlanned(ctx, st, p.name, p.Plan)
+		planned, err := repairs.NewPlanned(ctx, st, p.name, p.Plan)
 		if err != nil {
 			return err
 		}
@@ -236,10 +236,10 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 	}
 	defer a.Close()
 	if a.src.Proof() == nil {
-		return errors.Join(mend.ErrNoProof, a.index.Why)
+		return errors.Join(repairs.ErrNoProof, a.index.Why)
 	}
-	var sum mend.Healed
-	p.Plan, sum, p.fetched, err = mend.From(ctx, a.src, mirror, mirrorName, o.Meter)
+	var sum repairs.Healed
+	p.Plan, sum, p.fetched, err = repairs.From(ctx, a.src, mirror, mirrorName, o.Meter)
 	p.Damaged, p.Healed, p.Fetched = sum.Damaged, sum.Healed, sum.Fetched
 	return err
 }
@@ -260,13 +260,13 @@ func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string
 	switch inPlace := st == p.st && name == p.name; {
 	case p.guard == nil:
 	case !inPlace:
-		return mend.Apply(ctx, p.guard.Rest(), p.name, p.Plan, st, name)
+		return repairs.Apply(ctx, p.guard.Rest(), p.name, p.Plan, st, name)
 	default:
 		if err := p.heal(ctx); err != nil || !p.Plan.Changes() {
 			return err
 		}
 	}
-	return mend.Apply(ctx, p.st, p.name, p.Plan, st, name)
+	return repairs.Apply(ctx, p.st, p.name, p.Plan, st, name)
 }
 
 // heal writes the blocks that parity repairs to the archive. The rest of the plan was made for
@@ -288,12 +288,12 @@ func (p *RepairPlan) heal(ctx context.Context) error {
 // unchanged and keeps all of it.
 func (p *RepairPlan) Backup(ctx context.Context, suffix string) error {
 	if p.changed { // the current state may be wanted
-		return mend.Backup(ctx, p.st, p.name, suffix, p.Plan)
+		return repairs.Backup(ctx, p.st, p.name, suffix, p.Plan)
 	}
 	if err := p.heal(ctx); err != nil {
 		return err
 	}
-	return mend.Backup(ctx, p.st, p.name, suffix, p.Plan)
+	return repairs.Backup(ctx, p.st, p.name, suffix, p.Plan)
 }
 
 // Close discards fetched and repaired data.

@@ -189,7 +189,7 @@ func mendOak(s *suite) (r row, err error) {
 	if err := copied(broken); err != nil {
 		return r, err
 	}
-	out := filepath.Join(s.out, "mended")
+	out := filepath.Join(s.out, "repaired")
 	c := contest{ours: command{{s.bin, "repair", "-q", "--no-sync", broken, "-o", out}}, inputs: []string{broken}, outputs: []string{out}, check: func(counter) error {
 		_, err := os.Stat(filepath.Join(out, "journal.log"))
 		return err

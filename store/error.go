@@ -20,7 +20,14 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := e.Op + " " + e.Name
+	op := e.Op
+	switch op {
+	case "head":
+		op = "read the beginning of"
+	case "tail":
+		op = "read the end of"
+	}
+	s := op + " " + e.Name
 	if e.Off >= 0 {
 		s += fmt.Sprintf(" %d bytes at %d", e.Len, e.Off)
 	}

@@ -59,7 +59,7 @@ objects; below them there are only names. Other content is written unchanged.`,
 	cmd.Flags().Var(&r, "range", "write only these bytes of each file: START-END, START- or -N")
 	cmd.Flags().Var(newChoice(&decode, "", "text", "npy"), "decode", "write the elements of a Zarr array: text, or npy, a NumPy file")
 	cmd.Flags().Lookup("decode").NoOptDefVal = "text"
-	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of Oak nodes: levels of children to include as objects")
+	cmd.Flags().IntVar(&depth, "depth", 0, "with --json, of Oak nodes: levels of children to include as objects; -1 is all")
 	return cmd
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/zip"
-	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/store"
 )
 
@@ -258,7 +258,11 @@ func (a *app) lostNodes(n int64) error {
 		return nil
 	}
 	a.out.Flush()
-	a.warn("%d nodes or values are lost; see \"lost\" in the output", n)
+	where := "; see \"lost\" in the output"
+	if a.dryRun {
+		where = ""
+	}
+	a.warn("%d nodes or values are lost%s", n, where)
 	return errNo
 }
 
@@ -304,7 +308,7 @@ func (a *app) oakImport(ctx context.Context, from, out string) error {
 			return err
 		})
 	}
-	if err := mend.Apply(ctx, nil, "", format.Plan{Build: write}, a.dry(st, false), name); err != nil {
+	if err := repairs.Apply(ctx, nil, "", format.Plan{Build: write}, a.dry(st, false), name); err != nil {
 		return err
 	}
 	a.tell(done, func() {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/store"
 )
 
@@ -68,7 +68,7 @@ func (a *app) oakCompact(ctx context.Context, address, out string, o oak.Compact
 		if out == "" { // a dry run: nothing is in the way of a store that has no name
 			return write(ctx, outStore, outName, false)
 		}
-		return mend.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
+		return repairs.Apply(ctx, nil, "", format.Plan{Build: write}, outStore, outName)
 	})
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ first node that is read. The exit code is 1 if damage hides records.`,
 			return nil
 		}),
 	}
-	cmd.Flags().IntVar(&o.Depth, "depth", 1, "levels of children to show")
+	cmd.Flags().IntVar(&o.Depth, "depth", 1, "levels of children to show; -1 is all")
 	cmd.Flags().IntVar(&o.Top, "top", 20, "number of children to show for each node")
 	return cmd
 }

@@ -45,7 +45,7 @@ rest by the rules of the format. With --in-place and parity, only the damaged
 blocks are written, and there is no backup, because nothing is lost.
 
 The exit code is 1 if something is lost.`,
-		Example: `  holdall repair broken.caf -o mended.caf
+		Example: `  holdall repair broken.caf -o repaired.caf
   holdall repair --dry-run broken.caf
   holdall repair --in-place broken.caf`,
 		Args: args(1, 1, "an archive"),

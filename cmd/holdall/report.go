@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
-	"github.com/holdall/holdall/internal/mend"
+	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/store"
 )
 
@@ -194,7 +194,7 @@ func (a *app) hint(err error) string {
 		return "'holdall fleet repair' rebuilds it if a fleet packed it"
 	case schema != nil && schema.Found < schema.Known:
 		return "'holdall catalog init' updates it"
-	case errors.Is(err, mend.ErrNoProof):
+	case errors.Is(err, repairs.ErrNoProof):
 		return "name one with --index; 'holdall index --chunk-digests' writes one for a sound archive"
 	case errors.Is(err, format.ErrUnknown):
 		return "set it with --format"

@@ -48,17 +48,17 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 		Example: `  holdall verify docs.caf
   holdall verify --sums sha256 docs.caf > SHA256SUMS
   holdall verify --quick *.caf
-  holdall verify --repair-from https://example.org/docs.caf docs.caf -o mended.caf
+  holdall verify --repair-from https://example.org/docs.caf docs.caf -o repaired.caf
   holdall verify --json https://example.org/docs.caf`,
 		Args: args(1, -1, "an archive"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			mends := from != "" || out != "" || inPlace || dryRun
+			repairs := from != "" || out != "" || inPlace || dryRun
 			switch {
 			case sums != "" && quick:
 				return usage("expected one of --quick and --sums")
-			case mends && (from == "" || out != "" && inPlace || out == "" && !inPlace && !dryRun || len(args) != 1 || quick || sums != ""):
+			case repairs && (from == "" || out != "" && inPlace || out == "" && !inPlace && !dryRun || len(args) != 1 || quick || sums != ""):
 				return usage("expected one archive with --repair-from, and one of -o OUT, --in-place and --dry-run")
-			case mends:
+			case repairs:
 				return a.repairFrom(ctx, args[0], from, out, inPlace, dryRun)
 			}
 			check := func(address string) (bool, error) {

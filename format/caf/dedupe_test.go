@@ -128,7 +128,7 @@ func TestContentThatNobodyHasSeenStandsForNoOther(t *testing.T) {
 
 // An archive with something in front, and without its footer, is repaired, and files share
 // their bytes still.
-func TestSharedContentsAreMended(t *testing.T) {
+func TestSharedContentsAreRepaired(t *testing.T) {
 	st := &storetest.Mem{}
 	w, err := create(t.Context(), st, "x.caf", format.CreateOptions{Param: map[string]string{"dedupe": "true"}})
 	if err != nil {
@@ -149,8 +149,8 @@ func TestSharedContentsAreMended(t *testing.T) {
 		if err != nil || p.Partial || len(p.Lost) > 0 || len(p.Edits) == 0 {
 			t.Fatalf("%s: %+v, %v", what, p, err)
 		}
-		mended := apply(t, damaged, p)
-		r, err := openReader(t.Context(), mem(mended), "x.caf", format.OpenOptions{})
+		repaired := apply(t, damaged, p)
+		r, err := openReader(t.Context(), mem(repaired), "x.caf", format.OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestSharedContentsAreMended(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if x, ok := r.Run(e); !ok || string(mended[x.Off:x.Off+x.Len]) != c {
+			if x, ok := r.Run(e); !ok || string(repaired[x.Off:x.Off+x.Len]) != c {
 				t.Errorf("%s: %d is at %d", what, i, x.Off)
 			}
 		}

@@ -325,18 +325,18 @@ func FuzzRepair(f *testing.F) {
 		if len(plan.Edits) == 0 {
 			return
 		}
-		mended := apply(t, archive, plan)
-		if err := verify(t.Context(), mem(mended), "x.caf", format.OpenOptions{}, func(p format.Problem) {
+		repaired := apply(t, archive, plan)
+		if err := verify(t.Context(), mem(repaired), "x.caf", format.OpenOptions{}, func(p format.Problem) {
 			if p.Severity == format.Error {
 				t.Errorf("after repair: %s: %s", p.Class, p.Message)
 			}
 		}); err != nil {
 			t.Errorf("after repair: %v", err)
 		}
-		wantGocafReads(t, mended, nil)
-		again, err := repair(t.Context(), mem(mended), "x.caf", format.OpenOptions{}, ignore)
+		wantGocafReads(t, repaired, nil)
+		again, err := repair(t.Context(), mem(repaired), "x.caf", format.OpenOptions{}, ignore)
 		if err != nil || len(again.Edits) > 0 {
-			t.Errorf("a second repair: %v, %q\nfirst %q\nthen  %q", err, again.Notes, archive, mended)
+			t.Errorf("a second repair: %v, %q\nfirst %q\nthen  %q", err, again.Notes, archive, repaired)
 		}
 	})
 }
@@ -387,7 +387,7 @@ func TestRepairSearchesWithinBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer obj.Close()
-	m := &mender{ctx: t.Context(), obj: obj, name: "x.caf", size: int64(len(b)), limits: format.Limits{}.OrDefault()}
+	m := &repairer{ctx: t.Context(), obj: obj, name: "x.caf", size: int64(len(b)), limits: format.Limits{}.OrDefault()}
 	if _, err := m.plan(b[len(b)-footerLen:]); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // move finds files whose digests do not match at their place but match further back, and changes
 // their rows. It reports whether it changed any.
-func (m *mender) move() (bool, error) {
+func (m *repairer) move() (bool, error) {
 	t := m.t
 	slack := t.dataLen - t.maxEnd
 	if slack <= 0 || len(t.digests) == 0 || t.maxEnd < 0 {
@@ -62,7 +62,7 @@ const maxSearch = 256 << 20
 
 // locate returns the distance between a file and its row, which is at least from and at most
 // slack.
-func (m *mender) locate(s span, want string, from, slack int64) (by int64, ok bool, _ error) {
+func (m *repairer) locate(s span, want string, from, slack int64) (by int64, ok bool, _ error) {
 	for _, d := range []int64{from, slack} {
 		ok, err := m.right(span{s.start + d, s.end + d}, want)
 		if err != nil || ok {
@@ -91,7 +91,7 @@ func (m *mender) locate(s span, want string, from, slack int64) (by int64, ok bo
 }
 
 // right reports whether the content at s has the digest.
-func (m *mender) right(s span, want string) (bool, error) {
+func (m *repairer) right(s span, want string) (bool, error) {
 	if s.start < 0 || s.end > m.size {
 		return false, nil
 	}
@@ -109,7 +109,7 @@ func (m *mender) right(s span, want string) (bool, error) {
 
 // allRight reports whether the digests of all files match after a move by the same number of
 // bytes.
-func (m *mender) allRight(t *table, by int64) (bool, error) {
+func (m *repairer) allRight(t *table, by int64) (bool, error) {
 	for i, r := range t.rows {
 		want := t.digest(i)
 		if want == "" || t.rowFault(r) != nil {

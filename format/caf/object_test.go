@@ -139,11 +139,11 @@ func TestRepairKeepsWhatIsSaidOfObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mended := apply(t, archive, plan)
-	if e := lookup(t, mended, "a", false); !maps.Equal(e.Attr, someAttr) || e.ModTime.IsZero() {
+	repaired := apply(t, archive, plan)
+	if e := lookup(t, repaired, "a", false); !maps.Equal(e.Attr, someAttr) || e.ModTime.IsZero() {
 		t.Errorf("%+v", e)
 	}
-	if e := lookup(t, mended, "c", false); e.Attr["etag"] != "" || e.Attr["content-type"] != "image/jpeg" || e.ModTime.IsZero() || e.Size != 5 {
+	if e := lookup(t, repaired, "c", false); e.Attr["etag"] != "" || e.Attr["content-type"] != "image/jpeg" || e.ModTime.IsZero() || e.Size != 5 {
 		t.Errorf("%+v", e)
 	}
 }

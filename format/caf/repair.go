@@ -31,12 +31,12 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	defer obj.Close()
-	m := &mender{ctx: ctx, obj: obj, name: name, size: size, limits: o.Limits.OrDefault(), said: said, isSaid: isSaid, budget: 8*size + 64<<20}
+	m := &repairer{ctx: ctx, obj: obj, name: name, size: size, limits: o.Limits.OrDefault(), said: said, isSaid: isSaid, budget: 8*size + 64<<20}
 	return m.plan(tail)
 }
 
-// mender is the state of a repair.
-type mender struct {
+// repairer is the state of a repair.
+type repairer struct {
 	ctx    context.Context
 	obj    store.Object
 	name   string
@@ -55,9 +55,9 @@ type mender struct {
 	tired    bool  // budget has been used up
 }
 
-func (m *mender) fetch(p []byte, off int64) error { return m.obj.ReadAt(m.ctx, p, off) }
+func (m *repairer) fetch(p []byte, off int64) error { return m.obj.ReadAt(m.ctx, p, off) }
 
-func (m *mender) plan(tail []byte) (format.Plan, error) {
+func (m *repairer) plan(tail []byte) (format.Plan, error) {
 	named, err := m.namedIndex(tail)
 	if err != nil {
 		return format.Plan{}, err
@@ -111,7 +111,7 @@ func (t *table) ambiguousError() error {
 
 // namedIndex reads the index where the footer says it is. It returns false if there is none or it
 // is incomplete.
-func (m *mender) namedIndex(tail []byte) (bool, error) {
+func (m *repairer) namedIndex(tail []byte) (bool, error) {
 	off, n, f := parseFooter(tail, m.size)
 	if f != nil || n > m.limits.Index {
 		return false, nil
@@ -134,7 +134,7 @@ func (m *mender) namedIndex(tail []byte) (bool, error) {
 }
 
 // restOfNamed reads the rest of the index that the footer names, if its beginning is damaged.
-func (m *mender) restOfNamed(tail []byte) error {
+func (m *repairer) restOfNamed(tail []byte) error {
 	off, n, f := parseFooter(tail, m.size)
 	if f != nil || n > m.limits.Index {
 		return nil
@@ -152,7 +152,7 @@ func (m *mender) restOfNamed(tail []byte) error {
 	return nil
 }
 
-func (m *mender) newTable(dataLen int64) *table {
+func (m *repairer) newTable(dataLen int64) *table {
 	return &table{volume: m.name, dataLen: dataLen, maxEnd: noEndYet}
 }
 
@@ -166,7 +166,7 @@ const (
 )
 
 // find searches for an index from the end of the object backwards.
-func (m *mender) find() error {
+func (m *repairer) find() error {
 	buf := make([]byte, min(findBlock+findOverlap, m.size))
 	tried := 0
 	m.work = 4*m.size + findBlock
@@ -224,7 +224,7 @@ func beginsIndex(b []byte) bool {
 // try reads the bytes at off as an index. It returns nil if there are no rows. whole is true if
 // nothing in the index is damaged and its files end where it begins, or digests prove where they
 // are.
-func (m *mender) try(off int64) (_ *table, whole bool, _ error) {
+func (m *repairer) try(off int64) (_ *table, whole bool, _ error) {
 	t := m.newTable(off)
 	limit := min(m.size, off+m.limits.Index)
 	s := scanRange(m.fetch, off, limit, m.limits.Depth, t.add)
@@ -261,7 +261,7 @@ func (m *mender) try(off int64) (_ *table, whole bool, _ error) {
 }
 
 // proven reports whether the digests of all files match at their places, or after the same move.
-func (m *mender) proven(t *table) (bool, error) {
+func (m *repairer) proven(t *table) (bool, error) {
 	if len(t.rows) == 0 || len(t.digests) == 0 {
 		return false, nil
 	}
@@ -275,13 +275,13 @@ func (m *mender) proven(t *table) (bool, error) {
 }
 
 // oddRows reports whether any row must be rewritten.
-func (m *mender) oddRows() bool {
+func (m *repairer) oddRows() bool {
 	return slices.ContainsFunc(m.t.rows, func(r record) bool { return r.odd&(unreadable|badDigest) != 0 || m.t.rowFault(r) != nil })
 }
 
 // cut removes rows without data, and shortens those whose data is truncated. It reports whether
 // it changed any.
-func (m *mender) cut() bool {
+func (m *repairer) cut() bool {
 	t := m.t
 	var keep []uint32
 	changed := false
@@ -319,7 +319,7 @@ func (t *table) forgetDigest(i int) {
 }
 
 // explain adds sentences about what the plan does.
-func (m *mender) explain(named bool) {
+func (m *repairer) explain(named bool) {
 	t := m.t
 	note := func(format string, args ...any) { m.p.Notes = append(m.p.Notes, fmt.Sprintf(format, args...)) }
 	if !named {

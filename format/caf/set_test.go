@@ -105,7 +105,7 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if facts := factsOf(t, st, name(6), o); !strings.Contains(facts, "chunk 6 of 6") {
-		t.Errorf("of the last one, mended: %s", facts)
+		t.Errorf("of the last one, repaired: %s", facts)
 	}
 	a, err := holdall.OpenStore(t.Context(), whole, name(6), o)
 	if err != nil {

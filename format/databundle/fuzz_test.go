@@ -130,17 +130,17 @@ func FuzzOpen(f *testing.F) {
 		if err := w.Commit(ctx); err != nil {
 			t.Fatal(err)
 		}
-		use := func(st *storetest.Mem, mended bool) {
+		use := func(st *storetest.Mem, repaired bool) {
 			r, err := open(ctx, st, "b", format.OpenOptions{})
 			if err != nil {
-				if mended {
-					t.Errorf("the mended bundle: %v", err)
+				if repaired {
+					t.Errorf("the repaired bundle: %v", err)
 				}
 				wantTyped(t, err)
 				return
 			}
 			defer r.Close()
-			m := &recordReader{mending: &mending{bundle: r.(*reader).bundle}}
+			m := &recordReader{repairer: &repairer{bundle: r.(*reader).bundle}}
 			for e, err := range r.Entries(ctx) {
 				if err != nil {
 					wantTyped(t, err)
@@ -155,8 +155,8 @@ func FuzzOpen(f *testing.F) {
 					if err == nil && n != e.Size {
 						t.Errorf("%q: %d bytes of %d, without an error", e.Name, n, e.Size)
 					}
-					if mended && (err != nil || e.Digest.Sum != string(binary.BigEndian.AppendUint32(nil, sum))) {
-						t.Errorf("%q of the mended bundle: %v, or other content", e.Name, err)
+					if repaired && (err != nil || e.Digest.Sum != string(binary.BigEndian.AppendUint32(nil, sum))) {
+						t.Errorf("%q of the repaired bundle: %v, or other content", e.Name, err)
 					}
 				}
 			}

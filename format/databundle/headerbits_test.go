@@ -12,7 +12,7 @@ import (
 )
 
 // Any bit of a shard's header that is turned does no harm, or a repair undoes it.
-func TestTurnedBitsOfHeadersAreMended(t *testing.T) {
+func TestTurnedBitsOfHeadersAreRepaired(t *testing.T) {
 	testkit.Serial(t)
 	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 	for what, all := range map[string][]added{
@@ -37,14 +37,14 @@ func TestTurnedBitsOfHeadersAreMended(t *testing.T) {
 				if plan.Partial {
 					t.Errorf("%s: something is lost: %q", at, plan.Lost)
 				}
-				mended := st
+				repaired := st
 				if plan.Changes() {
-					mended = &storetest.Mem{}
-					if err := plan.ApplyStore(t.Context(), mended, "b"); err != nil {
+					repaired = &storetest.Mem{}
+					if err := plan.ApplyStore(t.Context(), repaired, "b"); err != nil {
 						t.Errorf("%s: %v", at, err)
 					}
 				}
-				v, err := holdall.VerifyStore(t.Context(), mended, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+				v, err := holdall.VerifyStore(t.Context(), repaired, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
 					if p.Severity == format.Error {
 						t.Errorf("%s: afterwards: %+v", at, p)
 					}

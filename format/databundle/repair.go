@@ -16,7 +16,7 @@ import (
 // repair plans a new index with all rows whose content exists, and new headers for shards that
 // lost theirs. Records stay where they are.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
-	m := &mending{bad: map[int]bool{}, headers: map[uint64]bool{}, places: map[uint64][]place{}}
+	m := &repairer{bad: map[int]bool{}, headers: map[uint64]bool{}, places: map[uint64][]place{}}
 	damage, err := m.inspect(ctx, st, name, o, report)
 	if err != nil {
 		return format.Plan{}, err
@@ -57,7 +57,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 
 // inspect reads the bundle and checks it. If damage prevents reading although there are traces of
 // an index, it returns the damage.
-func (m *mending) inspect(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (damage *format.CorruptError, err error) {
+func (m *repairer) inspect(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (damage *format.CorruptError, err error) {
 	note := func(p format.Problem) {
 		report(p)
 		ofIndex := strings.HasPrefix(p.Class, "index-") // if the object contains no rows, it is a warning
@@ -102,7 +102,7 @@ func (m *mending) inspect(ctx context.Context, st store.Store, name string, o fo
 }
 
 // replaced sets which objects are rewritten or removed.
-func (m *mending) replaced(ctx context.Context, plan *format.Plan, objects []object) error {
+func (m *repairer) replaced(ctx context.Context, plan *format.Plan, objects []object) error {
 	for _, o := range objects {
 		if !o.isShard {
 			plan.Replaces = append(plan.Replaces, o.name)
@@ -120,8 +120,8 @@ func (m *mending) replaced(ctx context.Context, plan *format.Plan, objects []obj
 	return nil
 }
 
-// mending is the state of a repair.
-type mending struct {
+// repairer is the state of a repair.
+type repairer struct {
 	*bundle
 	reopen              func(context.Context) (rows, error)
 	faults, indexFaults int          // problems that were found
@@ -137,14 +137,16 @@ type mending struct {
 	lost                []string
 }
 
-func (m *mending) lose(msg string, args ...any) {
+func (m *repairer) lose(msg string, args ...any) {
 	formatkit.Say(&m.lost, msg, args...)
 }
 
-func (m *mending) note(msg string, args ...any) { m.notes = append(m.notes, fmt.Sprintf(msg, args...)) }
+func (m *repairer) note(msg string, args ...any) {
+	m.notes = append(m.notes, fmt.Sprintf(msg, args...))
+}
 
 // build writes the repaired bundle: all of it or, in place, what changes.
-func (m *mending) build(ctx context.Context, to store.Store, root string, objects []object, inPlace bool) (err error) {
+func (m *repairer) build(ctx context.Context, to store.Store, root string, objects []object, inPlace bool) (err error) {
 	copies := 0
 	there := map[uint64]bool{}
 	for _, o := range objects {
@@ -200,7 +202,7 @@ func (m *mending) build(ctx context.Context, to store.Store, root string, object
 }
 
 // emptied reports whether a shard is given up, because it cannot be opened with any header.
-func (m *mending) emptied(ctx context.Context, i uint64) (bool, error) {
+func (m *repairer) emptied(ctx context.Context, i uint64) (bool, error) {
 	if m.headers[i] || i >= max(m.cfg.shards, 1) {
 		return false, nil
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // hasIndex reports whether there is any trace of an index.
-func (m *mending) hasIndex(ctx context.Context) (bool, error) {
+func (m *repairer) hasIndex(ctx context.Context) (bool, error) {
 	for i := range mostCopies + 1 {
 		for _, err := range store.List(ctx, m.st, below(m.root, indexName(i))+"/") {
 			return err == nil, err
@@ -22,7 +22,7 @@ func (m *mending) hasIndex(ctx context.Context) (bool, error) {
 }
 
 // recover finds rows in a copy of the index, or in what is left of its files.
-func (m *mending) recover(ctx context.Context, damage *format.CorruptError) error {
+func (m *repairer) recover(ctx context.Context, damage *format.CorruptError) error {
 	if m.rows != nil {
 		m.rows.Close()
 		m.rows = nil
@@ -115,7 +115,7 @@ func (s salvaged) Scan(ctx context.Context, from, to []byte) iter.Seq2[sstable.R
 }
 
 // opened yields the existing shards that can be opened.
-func (m *mending) opened(ctx context.Context) iter.Seq2[*shard, error] {
+func (m *repairer) opened(ctx context.Context) iter.Seq2[*shard, error] {
 	return func(yield func(*shard, error) bool) {
 		objects, err := m.objects(ctx)
 		if err != nil {
@@ -135,7 +135,7 @@ func (m *mending) opened(ctx context.Context) iter.Seq2[*shard, error] {
 }
 
 // inferConfig makes the row of the bundle itself from the headers of its shards.
-func (m *mending) inferConfig(ctx context.Context) error {
+func (m *repairer) inferConfig(ctx context.Context) error {
 	m.cfg = config{version: versionMagic}
 	for s, err := range m.opened(ctx) {
 		if err != nil {

@@ -36,7 +36,7 @@ type lostFile struct {
 const noShard = ^uint64(0)
 
 // judge reads the content of each file, to decide which rows to keep.
-func (m *mending) judge(ctx context.Context) error {
+func (m *repairer) judge(ctx context.Context) error {
 	var err error
 	if m.ends, err = m.findEnds(ctx); err == nil && m.rescue {
 		err = m.survey(ctx)
@@ -56,11 +56,11 @@ func (m *mending) judge(ctx context.Context) error {
 		if i == noShard || len(all[i].bad) == 0 {
 			continue
 		}
-		mended, back, err := m.mendShard(ctx, i, all[i].good > 0)
+		repaired, back, err := m.mendShard(ctx, i, all[i].good > 0)
 		if err != nil {
 			return err
 		}
-		if mended {
+		if repaired {
 			again[i], undo[i] = true, back
 		}
 	}
@@ -101,9 +101,9 @@ func (m *mending) judge(ctx context.Context) error {
 }
 
 // try reads the files of some shards, or of all.
-func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*outcome, error) {
+func (m *repairer) try(ctx context.Context, only map[uint64]bool) (map[uint64]*outcome, error) {
 	all := map[uint64]*outcome{}
-	r := &recordReader{mending: m}
+	r := &recordReader{repairer: m}
 	n := -1
 	for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
 		if err != nil {
@@ -157,7 +157,7 @@ func (m *mending) try(ctx context.Context, only map[uint64]bool) (map[uint64]*ou
 }
 
 // findEnds reads all rows of files.
-func (m *mending) findEnds(ctx context.Context) (map[uint64]int64, error) {
+func (m *repairer) findEnds(ctx context.Context) (map[uint64]int64, error) {
 	ends := map[uint64]int64{}
 	for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
 		if err != nil {
@@ -172,7 +172,7 @@ func (m *mending) findEnds(ctx context.Context) (map[uint64]int64, error) {
 
 // survey finds the records of all shards from what is stored, and the end of the last one,
 // because the rows that would show it are lost.
-func (m *mending) survey(ctx context.Context) error {
+func (m *repairer) survey(ctx context.Context) error {
 	for s, err := range m.opened(ctx) {
 		if err != nil {
 			return err
@@ -195,7 +195,7 @@ func (m *mending) survey(ctx context.Context) error {
 
 // mendShard makes a header for a shard that lost its own, and finds its records if their rows are
 // wrong. It reports whether anything changed, and returns a function that undoes it.
-func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mended bool, undo func(), _ error) {
+func (m *repairer) mendShard(ctx context.Context, i uint64, someGood bool) (repaired bool, undo func(), _ error) {
 	s, err := m.shard(ctx, i)
 	switch {
 	case err != nil:
@@ -213,7 +213,7 @@ func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mende
 		if s, err = m.assume(ctx, i); s == nil || err != nil {
 			return false, nil, err
 		}
-		m.headers[i], mended = true, true
+		m.headers[i], repaired = true, true
 		unassume = func() {
 			delete(m.headers, i)
 			delete(m.shards, i)
@@ -231,12 +231,12 @@ func (m *mending) mendShard(ctx context.Context, i uint64, someGood bool) (mende
 			unassume()
 		}
 	}
-	return mended || found, undo, err
+	return repaired || found, undo, err
 }
 
 // findRecords uses the records of a shard from what is stored, if they can be found and differ
 // from the rows.
-func (m *mending) findRecords(ctx context.Context, s *shard) (found bool, undo func(), _ error) {
+func (m *repairer) findRecords(ctx context.Context, s *shard) (found bool, undo func(), _ error) {
 	places, end, err := m.rescan(ctx, s)
 	if err != nil || places == nil {
 		return false, nil, err
@@ -264,7 +264,7 @@ func (m *mending) findRecords(ctx context.Context, s *shard) (found bool, undo f
 }
 
 // assume opens a shard as if it had the header of the others.
-func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
+func (m *repairer) assume(ctx context.Context, i uint64) (*shard, error) {
 	s := &shard{index: i, name: m.shardName(i)}
 	var err error
 	if s.obj, err = m.st.Open(ctx, s.name); err != nil {
@@ -289,7 +289,7 @@ func (m *mending) assume(ctx context.Context, i uint64) (*shard, error) {
 }
 
 // headerOf returns the beginning of a shard of the bundle.
-func (m *mending) headerOf(i uint64) []byte {
+func (m *repairer) headerOf(i uint64) []byte {
 	w := writer{o: options{kind: m.cfg.compression, recordSize: int(min(m.cfg.recordSize, maxRecord)), align: int64(min(m.cfg.blockSize, maxAlign)), shards: int(min(m.cfg.shards, 1<<31-1))}}
 	if m.cfg.rawPacked {
 		w.o.align = 0
@@ -303,7 +303,7 @@ func (m *mending) headerOf(i uint64) []byte {
 //
 // It relies on rows for what cannot be found in this way: records that are all zeros, and records
 // that cannot be decoded.
-func (m *mending) rescan(ctx context.Context, s *shard) (_ []place, end int64, _ error) {
+func (m *repairer) rescan(ctx context.Context, s *shard) (_ []place, end int64, _ error) {
 	length := methods[s.header.compression].length
 	if length == nil {
 		return nil, 0, nil
@@ -354,7 +354,7 @@ type saidPlace struct {
 }
 
 // saidPlaces returns the rows of a shard's records that can be read, by offset.
-func (m *mending) saidPlaces(ctx context.Context, s *shard, end int64) (map[int64]saidPlace, error) {
+func (m *repairer) saidPlaces(ctx context.Context, s *shard, end int64) (map[int64]saidPlace, error) {
 	var rows []place
 	from, to := shardKeys(s.index)
 	for row, err := range m.rows.Scan(ctx, from, to) {
@@ -412,7 +412,7 @@ func (r *recordScan) measure(ctx context.Context, at int64) (size, stored int64,
 // recordReader reads contents, and caches the records that it decoded last, because files come
 // mostly in stored order.
 type recordReader struct {
-	*mending
+	*repairer
 	kept  []decoded // the last used one is first
 	amiss bool      // a record of the last file is damaged
 }

@@ -25,7 +25,7 @@ func (k keptEnds) add(m meta) {
 }
 
 // writeRows writes the kept rows and the new ones, sorted.
-func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
+func (m *repairer) writeRows(ctx context.Context, w *indexWriter) error {
 	if err := w.add(ctx, configKey, m.cfg.append(nil)); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (m *mending) writeRows(ctx context.Context, w *indexWriter) error {
 }
 
 // keptRows yields the rows of files that are kept.
-func (m *mending) keptRows(ctx context.Context) iter.Seq2[sstable.Row, error] {
+func (m *repairer) keptRows(ctx context.Context) iter.Seq2[sstable.Row, error] {
 	return func(yield func(sstable.Row, error) bool) {
 		n := -1
 		for row, err := range m.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
@@ -74,7 +74,7 @@ func (m *mending) keptRows(ctx context.Context) iter.Seq2[sstable.Row, error] {
 }
 
 // recordShards returns the shards that have rows of records.
-func (m *mending) recordShards(ctx context.Context) ([]uint64, error) {
+func (m *repairer) recordShards(ctx context.Context) ([]uint64, error) {
 	var all []uint64
 	for i := range m.places {
 		all = append(all, i)
@@ -93,7 +93,7 @@ func (m *mending) recordShards(ctx context.Context) ([]uint64, error) {
 }
 
 // recordsOf returns a shard with its records, or nil if it or they cannot be read.
-func (m *mending) recordsOf(ctx context.Context, i uint64) (*shard, []place, error) {
+func (m *repairer) recordsOf(ctx context.Context, i uint64) (*shard, []place, error) {
 	s, err := m.shard(ctx, i)
 	var places []place
 	if err == nil {
@@ -107,7 +107,7 @@ func (m *mending) recordsOf(ctx context.Context, i uint64) (*shard, []place, err
 
 // writeRecords writes the rows of a shard's records. A record that no longer exists is written as
 // zeros, because no file is in it and its row is the end of the record before.
-func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, kept int64) error {
+func (m *repairer) writeRecords(ctx context.Context, w *indexWriter, i uint64, kept int64) error {
 	s, places, err := m.recordsOf(ctx, i)
 	if s == nil {
 		return err // nil if no file of it is kept
@@ -136,7 +136,7 @@ func (m *mending) writeRecords(ctx context.Context, w *indexWriter, i uint64, ke
 
 // foundFiles returns rows of new files in lost+found, if rows were lost: the runs of content that
 // no file covers. Unreadable parts separate them.
-func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
+func (m *repairer) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 	if !m.rescue {
 		return nil, nil
 	}
@@ -156,7 +156,7 @@ func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 		if s == nil || s.decode != nil {
 			continue
 		}
-		r := recordReader{mending: m}
+		r := recordReader{repairer: m}
 		for _, gap := range used[s.index].Gaps(0, m.ends[s.index]) {
 			all, err := r.gap(ctx, s.index, places, gap)
 			if err != nil {
@@ -185,7 +185,7 @@ func (m *mending) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 }
 
 // freeName returns name, or a similar name that no row has.
-func (m *mending) freeName(ctx context.Context, name string) (string, error) {
+func (m *repairer) freeName(ctx context.Context, name string) (string, error) {
 	for try, n := name, 2; ; try, n = fmt.Sprintf("%s-%d", name, n), n+1 {
 		if _, ok, err := m.row(ctx, try); !ok || err != nil {
 			return try, err

@@ -30,26 +30,26 @@ func crowd() []added {
 	return all
 }
 
-// mend repairs b of st, and checks that the result is intact.
-func mend(t *testing.T, st *storetest.Mem, out *storetest.Mem) *holdall.RepairPlan {
+// applied repairs b of st, and checks that the result is intact.
+func applied(t *testing.T, st *storetest.Mem, out *storetest.Mem) *holdall.RepairPlan {
 	t.Helper()
 	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: only})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !plan.Changes() {
-		t.Fatal("nothing is mended")
+		t.Fatal("nothing is repaired")
 	}
 	if err := plan.ApplyStore(t.Context(), out, "b"); err != nil {
 		t.Fatal(err)
 	}
 	v, err := holdall.VerifyStore(t.Context(), out, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) {
 		if p.Severity > format.Note {
-			t.Errorf("mended: %+v", p)
+			t.Errorf("repaired: %+v", p)
 		}
 	})
 	if err != nil || v.Errors > 0 {
-		t.Fatalf("mended: %+v, %v", v, err)
+		t.Fatalf("repaired: %+v, %v", v, err)
 	}
 	return plan
 }
@@ -86,7 +86,7 @@ func TestContentOfLostRowsIsFound(t *testing.T) {
 				b[at] ^= 4
 				st.Put("b/index/000004.sst", b)
 				out := &storetest.Mem{}
-				plan := mend(t, st, out)
+				plan := applied(t, st, out)
 				a, err := holdall.OpenStore(t.Context(), out, "b", only)
 				if err != nil {
 					t.Fatal(err)
@@ -163,13 +163,13 @@ func TestCopiesOfTheIndexSaveIt(t *testing.T) {
 				t.Error("the check says nothing")
 			}
 			out := &storetest.Mem{}
-			if plan := mend(t, st, out); plan.Partial {
+			if plan := applied(t, st, out); plan.Partial {
 				t.Errorf("lost: %q", plan.Lost)
 			}
 			if n, want := count(out, "b/index-copy-"), count(whole, "b/index-copy-"); n != want {
 				t.Errorf("%d objects of copies, expected %d", n, want)
 			}
-			mend(t, st, st) // in place
+			applied(t, st, st) // in place
 			for _, name := range []string{"b/index/000004.sst", "b/index-copy-1/000004.sst", "b/index-copy-2/000004.sst"} {
 				if !bytes.Equal(st.Get(name), whole.Get("b/index/000004.sst")) {
 					t.Errorf("%s is not as it was", name)

@@ -48,21 +48,21 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !plan.Changes() {
-				t.Fatal("nothing is mended")
+				t.Fatal("nothing is repaired")
 			}
 			out := &storetest.Mem{}
-			if err := plan.ApplyStore(ctx, out, "mended"); err != nil {
+			if err := plan.ApplyStore(ctx, out, "repaired"); err != nil {
 				t.Fatal(err)
 			}
-			v, err := holdall.VerifyStore(ctx, out, "mended", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+			v, err := holdall.VerifyStore(ctx, out, "repaired", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
 				if p.Severity == format.Error {
-					t.Errorf("mended: %+v", p)
+					t.Errorf("repaired: %+v", p)
 				}
 			})
 			if err != nil || v.Errors > 0 {
-				t.Fatalf("mended: %+v, %v", v, err)
+				t.Fatalf("repaired: %+v, %v", v, err)
 			}
-			a, err := holdall.OpenStore(ctx, out, "mended", o)
+			a, err := holdall.OpenStore(ctx, out, "repaired", o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,16 +164,16 @@ func TestARecordThatBecomesNothingHasNoFiles(t *testing.T) {
 		t.Fatalf("%+v, %v", plan, err)
 	}
 	out := &storetest.Mem{}
-	if err := plan.ApplyStore(t.Context(), out, "mended"); err != nil {
+	if err := plan.ApplyStore(t.Context(), out, "repaired"); err != nil {
 		t.Fatal(err)
 	}
-	if n := toldOf(t, out, "mended", o); n > 0 {
+	if n := toldOf(t, out, "repaired", o); n > 0 {
 		t.Errorf("%d errors and warnings are left", n)
 	}
 }
 
-// What a check tells of an index a repair mends: of rows, of filters, of what leads to both.
-func TestWhatIsToldOfAnIndexIsMended(t *testing.T) {
+// A repair removes what a check reports of an index: of rows, of filters, of what leads to both.
+func TestWhatIsToldOfAnIndexIsRepaired(t *testing.T) {
 	testkit.Serial(t)
 	st, o := made(t, map[string]string{"index-copies": "1"})
 	var table string
@@ -201,10 +201,10 @@ func TestWhatIsToldOfAnIndexIsMended(t *testing.T) {
 			continue
 		}
 		out := &storetest.Mem{}
-		if err := plan.ApplyStore(t.Context(), out, "mended"); err != nil {
+		if err := plan.ApplyStore(t.Context(), out, "repaired"); err != nil {
 			t.Fatal(err)
 		}
-		if n := toldOf(t, out, "mended", o); n > 0 {
+		if n := toldOf(t, out, "repaired", o); n > 0 {
 			t.Errorf("byte %d: %d problems are left", at, n)
 		}
 	}

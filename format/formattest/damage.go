@@ -226,12 +226,12 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 	if len(plan.Notes) == 0 {
 		t.Errorf("%s: repair has no notes", what)
 	}
-	mended, err := apply(objects(t, st), plan)
+	repaired, err := apply(objects(t, st), plan)
 	if plan.Build != nil {
-		mended, err = build(t.Context(), objects(t, st), plan, name)
+		repaired, err = build(t.Context(), objects(t, st), plan, name)
 		if elsewhere := (&storetest.Mem{}); err == nil {
 			err = plan.Build(t.Context(), elsewhere, name, false)
-			a, b := objects(t, mended), objects(t, elsewhere)
+			a, b := objects(t, repaired), objects(t, elsewhere)
 			if plan.KeepsBackup {
 				dropBackups(a, b, objects(t, st), plan.Replaces)
 			}
@@ -245,13 +245,13 @@ func (s *suite) repairs(t *testing.T, what string, st *storetest.Mem, name strin
 		return
 	}
 	// What is lost for good may still be reported as missing.
-	if n := s.problems(t, what+", repaired", mended, name); n > 0 && !plan.Partial {
+	if n := s.problems(t, what+", repaired", repaired, name); n > 0 && !plan.Partial {
 		t.Errorf("%s: %d errors are left after the repair", what, n)
 	}
-	if _, err := s.describesSafely(t.Context(), mended, name); err != nil && !plan.Partial {
+	if _, err := s.describesSafely(t.Context(), repaired, name); err != nil && !plan.Partial {
 		t.Errorf("%s: after the repair: %v", what, err)
 	}
-	again, err := s.f.Repair(t.Context(), mended, name, format.OpenOptions{}, func(format.Problem) {})
+	again, err := s.f.Repair(t.Context(), repaired, name, format.OpenOptions{}, func(format.Problem) {})
 	if err != nil || again.Changes() {
 		t.Errorf("%s: a second repair: %v, notes %q", what, err, again.Notes)
 	}

@@ -258,7 +258,7 @@ func FuzzOpen(f *testing.F) {
 			}
 			return
 		}
-		left := mended(t, st, name, plan)
+		left := applied(t, st, name, plan)
 		m, err := Format.Amend(ctx, left, name, format.OpenOptions{})
 		if err != nil {
 			if !known(err) {

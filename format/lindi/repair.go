@@ -33,7 +33,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	drop := o.Param[dropOrphans] == "true"
 	r := &rebuild{a: a}
 	left := c.left
-	if c.mends > 0 {
+	if c.repairs > 0 {
 		if left, err = r.settle(ctx, left); err != nil {
 			return format.Plan{}, err
 		}
@@ -45,16 +45,16 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		}
 		r.lose("%s: %s", format.Escape(p.Entry), p.Message)
 	}
-	if a.form != tarForm && c.mends > 0 {
+	if a.form != tarForm && c.repairs > 0 {
 		r.lose("%s: nothing to rebuild it from", rfsName)
 	}
-	if a.form != tarForm || c.mends == 0 && !drop {
+	if a.form != tarForm || c.repairs == 0 && !drop {
 		return format.Plan{Lost: r.lost, Partial: r.partial}, nil
 	}
 	if err := r.gather(ctx, drop); err != nil {
 		return format.Plan{}, err
 	}
-	if drop && c.mends == 0 && r.orphans == 0 {
+	if drop && c.repairs == 0 && r.orphans == 0 {
 		return format.Plan{Lost: r.lost, Partial: r.partial}, nil
 	}
 	return r.plan(), nil

@@ -17,8 +17,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// mended applies a plan to the only object that it changes.
-func mended(t testing.TB, st *storetest.Mem, name string, p format.Plan) *storetest.Mem {
+// applied applies a plan to the only object that it changes.
+func applied(t testing.TB, st *storetest.Mem, name string, p format.Plan) *storetest.Mem {
 	t.Helper()
 	b := st.Get(name)
 	var out bytes.Buffer
@@ -91,14 +91,14 @@ func TestFixturesRepaired(t *testing.T) {
 		}
 		if want.Damage.Cause == "" {
 			if len(plan.Edits) > 0 {
-				t.Errorf("nothing is damaged, but it is to be mended: %q", plan.Notes)
+				t.Errorf("nothing is damaged, but it is to be repaired: %q", plan.Notes)
 			}
 			return
 		}
 		if lost := len(want.Damage.Lost) > 0; plan.Partial != lost || lost != (len(plan.Lost) > 0) {
 			t.Errorf("partial %v, lost %q; expected to lose %d members", plan.Partial, plan.Lost, len(want.Damage.Lost))
 		}
-		st = mended(t, st, name, plan)
+		st = applied(t, st, name, plan)
 		r, err := Format.Open(t.Context(), st, name, format.OpenOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestRepairFindsMembersInHoles(t *testing.T) {
 	if err != nil || plan.Partial && len(plan.Lost) > 1 {
 		t.Fatal(err, plan.Lost)
 	}
-	st = mended(t, st, name, plan)
+	st = applied(t, st, name, plan)
 	k, err := Format.Open(t.Context(), st, name, format.OpenOptions{View: zarrView})
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestRepairDropsOrphansWhenAsked(t *testing.T) {
 	if err != nil || plan.Partial || len(plan.Edits) == 0 {
 		t.Fatal(err, plan)
 	}
-	small := mended(t, st, name, plan)
+	small := applied(t, st, name, plan)
 	if before, after := len(st.Get(name)), len(small.Get(name)); after > before-36000 {
 		t.Errorf("%d bytes, of %d before", after, before)
 	}
@@ -271,14 +271,14 @@ func twoBlobs(t *testing.T, name string) *storetest.Mem {
 	return st
 }
 
-// repaired repairs, and returns what all chunks of twoBlobs are then.
+// repaired repairs an archive, and returns what all chunks of twoBlobs are then.
 func repaired(t *testing.T, st *storetest.Mem, name string) (*storetest.Mem, format.Plan) {
 	t.Helper()
 	plan, err := repair(t.Context(), st, name, format.OpenOptions{}, func(format.Problem) {})
 	if err != nil || len(plan.Edits) == 0 {
 		t.Fatal(err, plan)
 	}
-	return mended(t, st, name, plan), plan
+	return applied(t, st, name, plan), plan
 }
 
 func wantChunk(t *testing.T, st *storetest.Mem, name string, i, n int) {

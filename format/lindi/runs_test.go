@@ -283,16 +283,16 @@ func TestRunsAreRepaired(t *testing.T) {
 	if err != nil || plan.Partial {
 		t.Fatal(err, plan.Lost)
 	}
-	var mended bytes.Buffer
+	var repaired bytes.Buffer
 	from := int64(0)
 	for _, edit := range plan.Edits {
-		mended.Write(b[from:edit.Off])
-		if err := edit.Write(&mended); err != nil {
+		repaired.Write(b[from:edit.Off])
+		if err := edit.Write(&repaired); err != nil {
 			t.Fatal(err)
 		}
 		from = edit.Off + edit.Len
 	}
-	mended.Write(b[from:])
-	st.Put("x.lindi.tar", mended.Bytes())
+	repaired.Write(b[from:])
+	st.Put("x.lindi.tar", repaired.Bytes())
 	sameKeys(t, st, "x.lindi.tar", content)
 }

@@ -23,10 +23,10 @@ import (
 type checker struct {
 	a      *archive
 	report func(format.Problem)
-	// mends counts the problems that a rebuilt archive would not have.
-	mends int
-	left  []format.Problem // errors that it would have too
-	stat  func(ctx context.Context, address string) (store.Info, error)
+	// repairs counts the problems that a rebuilt archive would not have.
+	repairs int
+	left    []format.Problem // errors that it would have too
+	stat    func(ctx context.Context, address string) (store.Info, error)
 }
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
@@ -48,16 +48,16 @@ func (c *checker) tell(code format.Code, sev format.Severity, off int64, entry, 
 	c.report(p)
 }
 
-// mend reports a problem that a rebuilt archive would not have.
-func (c *checker) mend(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {
-	c.mends++
+// repairable reports a problem that a rebuilt archive would not have.
+func (c *checker) repairable(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {
+	c.repairs++
 	c.tell(code, sev, off, entry, msg, args...)
 }
 
 // found reports problems that a rebuilt archive would not have.
 func (c *checker) found(all ...format.Problem) {
 	for _, p := range all {
-		c.mends++
+		c.repairs++
 		c.report(p)
 	}
 }
@@ -116,7 +116,7 @@ func (c *checker) padding(ctx context.Context, name string, off, end int64) erro
 			return err
 		}
 		if i := slices.IndexFunc(p, func(b byte) bool { return !isBlank[b] }); i >= 0 {
-			c.mend(format.BadIndex, format.Warning, off+int64(i), name, "expected only blanks after its text")
+			c.repairable(format.BadIndex, format.Warning, off+int64(i), name, "expected only blanks after its text")
 			break
 		}
 		off += int64(len(p))
@@ -128,10 +128,10 @@ func (c *checker) padding(ctx context.Context, name string, off, end int64) erro
 func (c *checker) rows(ctx context.Context) error {
 	a, t := c.a, c.a.table
 	if e, ok := t.last(entryName); !t.found && (!ok || e.o != 0 || e.d != entryData || e.s != entryLen) {
-		c.mend(format.BadIndex, format.Error, a.entry.d, entryName, "the index does not list it at 0 with 1024 bytes: the reference refuses the archive")
+		c.repairable(format.BadIndex, format.Error, a.entry.d, entryName, "the index does not list it at 0 with 1024 bytes: the reference refuses the archive")
 	}
 	if _, ok := t.last(rfsName); !ok {
-		c.mend(format.MissingIndex, format.Error, -1, rfsName, "not in the archive: the keys are unknown")
+		c.repairable(format.MissingIndex, format.Error, -1, rfsName, "not in the archive: the keys are unknown")
 	}
 	rows := t.list()
 	slices.SortStableFunc(rows, func(x, y row) int { return cmp.Compare(x.o, y.o) })
@@ -140,7 +140,7 @@ func (c *checker) rows(ctx context.Context) error {
 	end, last := int64(0), ""
 	for _, r := range rows {
 		if names[r.name] {
-			c.mend(format.Duplicate, format.Warning, r.o, r.name, "duplicate name in the index: the last row counts")
+			c.repairable(format.Duplicate, format.Warning, r.o, r.name, "duplicate name in the index: the last row counts")
 		}
 		names[r.name] = true
 		if p := t.fault(r); p != nil {
@@ -151,7 +151,7 @@ func (c *checker) rows(ctx context.Context) error {
 		}
 		switch {
 		case r.o < end:
-			c.mend(format.Overlap, format.Warning, r.o, r.name, "begins at %d, within %q, which ends at %d", r.o, last, end)
+			c.repairable(format.Overlap, format.Warning, r.o, r.name, "begins at %d, within %q, which ends at %d", r.o, last, end)
 		case r.o > end:
 			if err := c.between(ctx, end, min(r.o, a.size)); err != nil {
 				return err
@@ -183,15 +183,15 @@ func (c *checker) header(v *view, r row) error {
 	h, ok := parseHeader(b)
 	switch {
 	case !ok:
-		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header is damaged: the index still has it, but tar stops or skips here")
+		c.repairable(format.BadHeader, format.Warning, r.o, r.name, "its tar header is damaged: the index still has it, but tar stops or skips here")
 	case r.d-r.o == blockLen && h.name != r.name:
-		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header has the name %q", h.name)
+		c.repairable(format.BadHeader, format.Warning, r.o, r.name, "its tar header has the name %q", h.name)
 	case h.size != r.s && r.d-r.o == blockLen:
-		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header has %d bytes, the index %d", h.size, r.s)
+		c.repairable(format.BadHeader, format.Warning, r.o, r.name, "its tar header has %d bytes, the index %d", h.size, r.s)
 	case !h.isFile():
-		c.mend(format.BadHeader, format.Warning, r.o, r.name, "its tar header is not that of a file")
+		c.repairable(format.BadHeader, format.Warning, r.o, r.name, "its tar header is not that of a file")
 	case r.d-r.o < blockLen:
-		c.mend(format.BadIndex, format.Warning, r.o, r.name, "the index has its content at %d, with its header at %d", r.d, r.o)
+		c.repairable(format.BadIndex, format.Warning, r.o, r.name, "the index has its content at %d, with its header at %d", r.d, r.o)
 	}
 	return nil
 }
@@ -206,10 +206,10 @@ func (c *checker) between(ctx context.Context, from, to int64) error {
 		case g.Use == format.Trash:
 			trash, bytes = trash+1, bytes+g.Len
 		case g.Use == format.Unknown && g.Label == "not in the index":
-			c.mend(format.Gap, format.Warning, g.Off, "", "%d bytes belong to no member and have no readable header", g.Len)
+			c.repairable(format.Gap, format.Warning, g.Off, "", "%d bytes belong to no member and have no readable header", g.Len)
 		case g.Use == format.Unknown:
 			name := strings.TrimSuffix(g.Label, ", not in the index")
-			c.mend(format.MissingIndex, format.Warning, g.Off, name, "a member that the index does not list: it was never committed, or another tar program added it")
+			c.repairable(format.MissingIndex, format.Warning, g.Off, name, "a member that the index does not list: it was never committed, or another tar program added it")
 		}
 	}
 	c.trash(from, trash, bytes)
@@ -235,18 +235,18 @@ func (c *checker) ending(ctx context.Context, end int64) error {
 		case f.trash && !f.cut:
 			trash, bytes = trash+1, bytes+f.s
 		case f.cut:
-			c.mend(format.Truncated, format.Warning, f.o, f.row.name, "a truncated member that the index does not list: its writer was interrupted")
+			c.repairable(format.Truncated, format.Warning, f.o, f.row.name, "a truncated member that the index does not list: its writer was interrupted")
 		default:
-			c.mend(format.MissingIndex, format.Warning, f.o, f.row.name, "a member that the index does not list: it was never committed, or another tar program added it")
+			c.repairable(format.MissingIndex, format.Warning, f.o, f.row.name, "a member that the index does not list: it was never committed, or another tar program added it")
 		}
 	}
 	c.trash(end, trash, bytes)
 	for _, h := range w.holes {
-		c.mend(format.Gap, format.Warning, h.off, "", "%d bytes after the last member have no readable header", h.n)
+		c.repairable(format.Gap, format.Warning, h.off, "", "%d bytes after the last member have no readable header", h.n)
 	}
 	switch {
 	case w.zeros < terminatorLen:
-		c.mend(format.Truncated, format.Warning, a.size, "", "the tar does not end in 1024 zero bytes: the reference will not append to it")
+		c.repairable(format.Truncated, format.Warning, a.size, "", "the tar does not end in 1024 zero bytes: the reference will not append to it")
 	case w.zeros > terminatorLen:
 		c.tell(format.Gap, format.Note, w.end, "", "the tar ends in %d zero bytes instead of 1024: other tar programs do not see what the reference appends", w.zeros)
 	}

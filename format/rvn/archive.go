@@ -16,12 +16,12 @@ import (
 
 // archive is everything before the contents.
 type archive struct {
-	obj    store.Object
-	name   string
-	size   int64
-	limits format.Limits
-	near   bool
-	mends  bool // search for a single wrong bit of a damaged index
+	obj     store.Object
+	name    string
+	size    int64
+	limits  format.Limits
+	near    bool
+	repairs bool // search for a single wrong bit of a damaged index
 
 	said  header // as stored
 	h     header // as it should be, which differs only in damaged archives
@@ -165,8 +165,8 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 	if errors.Is(err, errTooLong) {
 		return nil, a.corrupt(format.Limit, "index-size", off, "%d bytes of index decode to more than the limit of %d", len(b3), limit)
 	}
-	if err != nil && a.mends {
-		a.mends = false // it takes seconds
+	if err != nil && a.repairs {
+		a.repairs = false // it takes seconds
 		if at := mendBit(b3, a.h.flatByCounts()); at >= 0 {
 			a.note(format.BadChecksum, "index-checksum", format.Error, off+int64(at), "the index is damaged: one bit of this byte is flipped; the checksum matches with the bit corrected")
 			return unpack(b3, a.h.flatByCounts(), limit)

@@ -29,7 +29,7 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 	if h.indexOff() == headerLen {
 		t.Fatal("there is no metadata")
 	}
-	mended := 0
+	repaired := 0
 	for range 40 {
 		at := headerLen + rnd.Int64N(h.contentsOff()-headerLen)
 		b := bytes.Clone(whole)
@@ -51,10 +51,10 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 		if !bytes.Equal(st.Get("y.rvn"), whole) {
 			t.Errorf("byte %d: not as it was", at)
 		}
-		mended++
+		repaired++
 	}
-	if mended < 30 {
-		t.Errorf("%d were mended", mended)
+	if repaired < 30 {
+		t.Errorf("%d were repaired", repaired)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // The names of a directory's files are stored in order. So names that are cut in the wrong places
 // are out of order or contain impossible bytes. The best way to
 // omit the surplus bytes leaves the fewest files out of order and omits bytes in the fewest places.
-func (m *mending) realign() string {
+func (m *repairer) realign() string {
 	x := m.a.index
 	rest := x.names[x.namesUsed:]
 	surplus := len(rest) - trailingZeros(rest)

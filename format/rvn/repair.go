@@ -21,17 +21,17 @@ import (
 // compared with its digest. If all are intact, only what precedes the contents is rewritten;
 // otherwise the contents are rewritten too, without what is lost.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
-	a, err := loadAs(ctx, st, &archive{name: name, mends: true}, o)
+	a, err := loadAs(ctx, st, &archive{name: name, repairs: true}, o)
 	if err != nil {
 		return format.Plan{}, err
 	}
 	defer a.obj.Close()
-	m := &mending{a: a, bad: map[int]string{}, sums: map[int]string{}, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
+	m := &repairer{a: a, bad: map[int]string{}, sums: map[int]string{}, names: map[string]bool{}, plain: map[string]bool{}, dirs: map[string]bool{}}
 	wrong, long := 0, format.Plan{}
 	err = a.check(ctx, func(p format.Problem) {
 		if p.Class == "metadata-size" {
 			long = format.Plan{Lost: []string{"metadata kept unchanged: " + p.Message}, Partial: true}
-		} else if p.Severity > format.Note && mends(p) {
+		} else if p.Severity > format.Note && repairable(p) {
 			wrong++
 		}
 		if p.Class == frameEnd {
@@ -51,14 +51,14 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return m.plan(ctx, st)
 }
 
-// mends reports whether a repair removes p. It does not remove problems that are a matter of
+// repairable reports whether a repair removes p. It does not remove problems that are a matter of
 // taste or that only other readers have.
-func mends(p format.Problem) bool {
+func repairable(p format.Problem) bool {
 	return !slices.Contains([]string{"metadata-size", "size-word"}, p.Class)
 }
 
-// mending is the state of a repair.
-type mending struct {
+// repairer is the state of a repair.
+type repairer struct {
 	a       *archive
 	b       builder
 	meta    []ucl.Member
@@ -88,16 +88,16 @@ const lostFound = "lost+found"
 // mendLevel is a level that all builds have, because the plan and the result must be equal.
 const mendLevel = "better"
 
-func (m *mending) lose(msg string, args ...any) {
+func (m *repairer) lose(msg string, args ...any) {
 	formatkit.Say(&m.lost, msg, args...)
 }
 
-func (m *mending) note(msg string, args ...any) {
+func (m *repairer) note(msg string, args ...any) {
 	formatkit.Say(&m.notes, msg, args...)
 }
 
 // gather decides about each record: what exists, and then the hard links to it.
-func (m *mending) gather(ctx context.Context) error {
+func (m *repairer) gather(ctx context.Context) error {
 	x := m.a.index
 	if names := m.realign(); names != "" {
 		m.note("%s", names)
@@ -140,7 +140,7 @@ func (m *mending) gather(ctx context.Context) error {
 
 // reserve lets paths that are safe and unique keep their names. The others get new names, so that
 // none takes the name of another.
-func (m *mending) reserve() {
+func (m *repairer) reserve() {
 	x := m.a.index
 	for i := range x.Len() {
 		name := x.Name(i)
@@ -155,7 +155,7 @@ func (m *mending) reserve() {
 }
 
 // unusable reports whether a record cannot be kept, and notes why.
-func (m *mending) unusable(i int, e format.Entry) bool {
+func (m *repairer) unusable(i int, e format.Entry) bool {
 	x, r := m.a.index, m.a.index.rec(i)
 	switch {
 	case r.kind() >= typeCount:
@@ -170,13 +170,13 @@ func (m *mending) unusable(i int, e format.Entry) bool {
 	return true
 }
 
-func (m *mending) keepIt(k kept) {
+func (m *repairer) keepIt(k kept) {
 	m.place(&k)
 	m.keep = append(m.keep, k)
 }
 
 // gatherLinks keeps the links to files that are kept.
-func (m *mending) gatherLinks(links []kept, gone map[string]bool) {
+func (m *repairer) gatherLinks(links []kept, gone map[string]bool) {
 	files := map[string]string{} // digests
 	for _, k := range m.keep {
 		if k.e.Kind == format.File {
@@ -199,7 +199,7 @@ func (m *mending) gatherLinks(links []kept, gone map[string]bool) {
 }
 
 // place finds a name for a record without one, or with a name that is unsafe or in use.
-func (m *mending) place(k *kept) {
+func (m *repairer) place(k *kept) {
 	x := m.a.index
 	name := k.e.Name
 	row, known := m.a.byName.Find(name) // of equal paths, the one that readers use keeps it
@@ -220,7 +220,7 @@ func (m *mending) place(k *kept) {
 }
 
 // judge decodes all contents to find out which files are intact.
-func (m *mending) judge(ctx context.Context) error {
+func (m *repairer) judge(ctx context.Context) error {
 	a, x := m.a, m.a.index
 	src := a.newSource(ctx)
 	defer src.close()
@@ -269,7 +269,7 @@ func (m *mending) judge(ctx context.Context) error {
 }
 
 // plan returns the plan.
-func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error) {
+func (m *repairer) plan(ctx context.Context, st store.Store) (format.Plan, error) {
 	a := m.a
 	c, err := newCompressor(mendLevel, 1, defaultSection)
 	if err != nil {
@@ -352,7 +352,7 @@ func (m *mending) plan(ctx context.Context, st store.Store) (format.Plan, error)
 	return plan, err
 }
 
-func (m *mending) add(k kept) error {
+func (m *repairer) add(k kept) error {
 	if err := checkEntry(k.e, &m.b.owners, &m.b.groups); err != nil {
 		return err
 	}
@@ -367,7 +367,7 @@ func (m *mending) add(k kept) error {
 }
 
 // readMetadata takes over the metadata, as far as it can be read.
-func (m *mending) readMetadata() {
+func (m *repairer) readMetadata() {
 	md, err := m.a.metadata()
 	if err != nil {
 		if at := mendBit(m.a.meta, int64(m.a.h.MetaFlat)); at >= 0 {
@@ -389,7 +389,7 @@ func (m *mending) readMetadata() {
 }
 
 // compress writes the contents that are kept to s again.
-func (m *mending) compress(ctx context.Context, s *spool) ([]section, error) {
+func (m *repairer) compress(ctx context.Context, s *spool) ([]section, error) {
 	out := newSectioned(s, m.b.c, defaultSection, 1)
 	defer out.close()
 	src := m.a.newSource(ctx)

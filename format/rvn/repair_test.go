@@ -184,8 +184,8 @@ func TestDamagedArchivesHaveTheirOutcome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			mended := apply(t, b, plan)
-			wantSound(t, mended, want.saved)
+			repaired := apply(t, b, plan)
+			wantSound(t, repaired, want.saved)
 		})
 	}
 	for name := range outcomes {
@@ -200,7 +200,7 @@ func wantSound(t *testing.T, b []byte, entries int) {
 	st := &storetest.Mem{}
 	st.Put("x.rvn", b)
 	for _, c := range check(t.Context(), t, st, "x.rvn") {
-		if mends(format.Problem{Class: c}) {
+		if repairable(format.Problem{Class: c}) {
 			t.Errorf("%s is left", c)
 		}
 	}

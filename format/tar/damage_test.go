@@ -152,7 +152,7 @@ func TestWhatIsBehindTheEndIsSaid(t *testing.T) {
 	}
 	repaired := func(b []byte, partial bool) {
 		t.Helper()
-		b, plan, err := mended(t, "x.tar", b)
+		b, plan, err := repaired(t, "x.tar", b)
 		if err != nil || !plan.Changes() || plan.Partial != partial {
 			t.Fatalf("%v, %+v", err, plan)
 		}
@@ -253,8 +253,8 @@ func TestAHardLinkToItsOwnNameIsTheEntryBefore(t *testing.T) {
 	}
 }
 
-// mended repairs a tar, and returns the result.
-func mended(t testing.TB, name string, b []byte) ([]byte, format.Plan, error) {
+// repaired repairs a tar, and returns the result.
+func repaired(t testing.TB, name string, b []byte) ([]byte, format.Plan, error) {
 	t.Helper()
 	st := &storetest.Mem{}
 	st.Put(name, b)
@@ -351,14 +351,14 @@ func TestRepairKeepsWhatCanBeRead(t *testing.T) {
 		b := c.change(bytes.Clone(whole))
 		for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, 7000), "x.tar.zst": inFrames(t, b, 5000), "x.tar.xz": by(t, codec.XZ, b), "x.tar.lz4": by(t, codec.LZ4, b)} {
 			what := what + ", " + name
-			got, plan, err := mended(t, name, b)
+			got, plan, err := repaired(t, name, b)
 			if err != nil || plan.Partial != c.partial || len(plan.Edits) > 0 && len(plan.Notes) == 0 {
 				t.Fatalf("%s: %+v, %v", what, plan, err)
 			}
 			if list := sound(t, what, name, got); !slices.Equal(list, c.want) {
 				t.Errorf("%s: %q", what, list)
 			}
-			if _, again, err := mended(t, name, got); err != nil || again.Changes() {
+			if _, again, err := repaired(t, name, got); err != nil || again.Changes() {
 				t.Errorf("%s, again: %+v, %v", what, again, err)
 			}
 		}
@@ -373,7 +373,7 @@ func TestRepairOfCompressedTarsKeepsWhatDecodes(t *testing.T) {
 			"overridden": append(append(bytes.Clone(b[:len(b)/2]), strings.Repeat("\xa5", 100)...), b[len(b)/2+100:]...),
 		} {
 			what := what + ", " + name
-			got, plan, err := mended(t, name, b)
+			got, plan, err := repaired(t, name, b)
 			if err != nil || !plan.Partial || len(plan.Lost) == 0 {
 				t.Fatalf("%s: %+v, %v", what, plan, err)
 			}
@@ -405,7 +405,7 @@ func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
 			all := slices.Clone(frames)
 			all[k] = change(bytes.Clone(frames[k]))
 			b := slices.Concat(all...)
-			got, plan, err := mended(t, "x.tar.zst", b)
+			got, plan, err := repaired(t, "x.tar.zst", b)
 			if k == 0 && strings.Contains(what, "magic") || k == 0 && strings.Contains(what, "noise") {
 				continue // it is not known what it is
 			}
@@ -422,7 +422,7 @@ func TestRepairGoesOnBehindADamagedFrame(t *testing.T) {
 					t.Errorf("%s: %s is missing: %q, %q", what, name, list, plan.Lost)
 				}
 			}
-			if _, again, err := mended(t, "x.tar.zst", got); err != nil || again.Changes() {
+			if _, again, err := repaired(t, "x.tar.zst", got); err != nil || again.Changes() {
 				t.Errorf("%s, again: %+v, %v", what, again, err)
 			}
 		}
@@ -442,7 +442,7 @@ func TestRepairOfPaxRecordsKeepsThoseThatCanBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := bytes.Replace(out.Bytes(), []byte("z.last=x\n"), []byte("z.last=x!"), 1)
-	got, plan, err := mended(t, "x.tar", b)
+	got, plan, err := repaired(t, "x.tar", b)
 	if err != nil || !plan.Partial {
 		t.Fatalf("%+v, %v", plan, err)
 	}
@@ -463,7 +463,7 @@ func TestRepairOfPaxRecordsAtTheEndWithoutPadding(t *testing.T) {
 	b := out.Bytes()[:bytes.Index(out.Bytes(), record)+len(record)]
 	b[len(b)-1] = '!'
 	for name, b := range map[string][]byte{"x.tar": b, "x.tgz": zipped(t, b, len(b)), "x.tar.zst": compressed(t, b)} {
-		got, plan, err := mended(t, name, b)
+		got, plan, err := repaired(t, name, b)
 		if err != nil || !plan.Partial {
 			t.Errorf("%s: %+v, %v", name, plan, err)
 			continue
@@ -490,12 +490,12 @@ func FuzzRepair(f *testing.F) {
 		f.Add(fixture(f, kind)[:8<<10])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, plan, err := mended(t, "x.tar", b)
+		got, plan, err := repaired(t, "x.tar", b)
 		if err != nil || !plan.Changes() {
 			return
 		}
-		if _, again, err := mended(t, "x.tar", got); err != nil || again.Changes() {
-			t.Errorf("mended, it has still to be mended: %+v, %v", again, err)
+		if _, again, err := repaired(t, "x.tar", got); err != nil || again.Changes() {
+			t.Errorf("repaired, it has still to be repaired: %+v, %v", again, err)
 		}
 	})
 }

@@ -23,7 +23,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err != nil {
 		return format.Plan{}, err
 	}
-	m := &mender{reader: &reader{obj: obj, name: name, size: size, codec: codecOf(head)}, limit: o.Limits.OrDefault().Index}
+	m := &repairer{reader: &reader{obj: obj, name: name, size: size, codec: codecOf(head)}, limit: o.Limits.OrDefault().Index}
 	defer obj.Close()
 	src := m.source(ctx)
 	defer src.close()
@@ -42,8 +42,8 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return m.plan(ctx, st), nil
 }
 
-// mender is the state of a repair. Offsets are those of the decoded tar.
-type mender struct {
+// repairer is the state of a repair. Offsets are those of the decoded tar.
+type repairer struct {
 	*reader
 	limit int64
 	p     format.Plan
@@ -66,7 +66,7 @@ type edit struct {
 	with   []byte
 }
 
-func (m *mender) edit(off, n int64, with []byte) error {
+func (m *repairer) edit(off, n int64, with []byte) error {
 	if int64(len(m.edits))*64 > m.limit {
 		return &format.CorruptError{Format: "tar", Problem: m.problem(format.Limit, off, fmt.Sprintf("more than %d places to repair", len(m.edits)))}
 	}
@@ -78,12 +78,12 @@ func (m *mender) edit(off, n int64, with []byte) error {
 }
 
 // gap omits what is between two members.
-func (m *mender) gap(from, to int64, why string) error {
+func (m *repairer) gap(from, to int64, why string) error {
 	formatkit.Say(&m.p.Lost, "bytes %d+%d: %s", from, to-from, why)
 	return m.edit(from, to-from, nil)
 }
 
-func (m *mender) walk(ctx context.Context, src *source) error {
+func (m *repairer) walk(ctx context.Context, src *source) error {
 	s := newScanner(src)
 	s.keep = true
 	s.tornPax = func(off, n int64, with []byte) error {
@@ -196,7 +196,7 @@ func (m *mender) walk(ctx context.Context, src *source) error {
 }
 
 // failed returns why a compressed tar could not be read, unless it is damage.
-func (m *mender) failed(src *source) error {
+func (m *repairer) failed(src *source) error {
 	if src.in == nil {
 		return nil
 	}
@@ -204,23 +204,23 @@ func (m *mender) failed(src *source) error {
 	return src.in.stored.object.Err
 }
 
-func (m *mender) remember(s *scanner) {
+func (m *repairer) remember(s *scanner) {
 	m.last, m.start, m.named = s.m, s.start, string(s.m.name)
 	m.last.stored = min(m.last.stored, 1<<60) // in case the size is invalid
 	m.plain = s.m.sparse == nil && s.m.fault == nil && len(s.pax.size) == 0
 }
 
 // isBad reports whether the last member cannot be read although its header can.
-func (m *mender) isBad() bool { return m.last.fault != nil && m.last.fault.Code == format.BadHeader }
+func (m *repairer) isBad() bool { return m.last.fault != nil && m.last.fault.Code == format.BadHeader }
 
 // close ends a tar after what is left of it; odd is the number of its bytes after the last block.
-func (m *mender) close(odd int64) error {
+func (m *repairer) close(odd int64) error {
 	return m.edit(m.end, 0, make([]byte, -odd&(blockSize-1)+2*blockSize))
 }
 
 // cut shortens the last member to what exists of it. It returns the offset from which nothing is
 // kept.
-func (m *mender) cut(s *scanner, end int64) (int64, error) {
+func (m *repairer) cut(s *scanner, end int64) (int64, error) {
 	have := end - m.last.at
 	if !m.plain || have <= 0 {
 		if !m.isBad() {
@@ -234,7 +234,7 @@ func (m *mender) cut(s *scanner, end int64) (int64, error) {
 }
 
 // passTorn continues after the lost part of a compressed tar.
-func (m *mender) passTorn(ctx context.Context, s *scanner) (err error) {
+func (m *repairer) passTorn(ctx context.Context, s *scanner) (err error) {
 	at := s.src.in.at
 	from := min(at, s.start)
 	formatkit.Say(&m.p.Lost, "everything after byte %d of the tar up to the next piece with a header", at)
@@ -272,7 +272,7 @@ func resized(header []byte, size int64) []byte {
 }
 
 // plan converts edits of the tar to edits of what is stored.
-func (m *mender) plan(ctx context.Context, st store.Store) format.Plan {
+func (m *repairer) plan(ctx context.Context, st store.Store) format.Plan {
 	for _, f := range m.wrong {
 		formatkit.Say(&m.p.Lost, "bytes %d+%d: do not match their checksum, so their content may be wrong", f.at, f.n)
 	}

@@ -123,9 +123,9 @@ func TestOthersCompressionsAreRead(t *testing.T) {
 	if list := readable(t, b.Bytes()); len(list) != 3 {
 		t.Errorf("%.99q", list)
 	}
-	got, plan, err := mended(t, b.Bytes()[:b.Len()-9])
+	got, plan, err := repaired(t, b.Bytes()[:b.Len()-9])
 	if list := readable(t, got); err != nil || plan.Partial || len(list) != 3 {
-		t.Errorf("mended: %.99q, %+v, %v", list, plan, err)
+		t.Errorf("repaired: %.99q, %+v, %v", list, plan, err)
 	}
 	formattest.RunArchive(t, Format, map[string][]byte{"x.zip": b.Bytes()}, "x.zip")
 }

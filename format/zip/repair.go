@@ -31,7 +31,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	defer obj.Close()
-	m := &mender{reader: &reader{name: name, obj: obj, size: size, dirOff: size}, ctx: ctx, limit: o.Limits.OrDefault().Index, names: map[string]bool{}}
+	m := &repairer{reader: &reader{name: name, obj: obj, size: size, dirOff: size}, ctx: ctx, limit: o.Limits.OrDefault().Index, names: map[string]bool{}}
 	dirOff := int64(0)
 	m.each = func(x row, raw []byte) error {
 		m.base = m.dirOff - dirOff
@@ -72,8 +72,8 @@ type found struct {
 	head int64  // length of the header that can be made from the row, if only the header is damaged
 }
 
-// mender is the state of a repair.
-type mender struct {
+// repairer is the state of a repair.
+type repairer struct {
 	*reader
 	ctx     context.Context
 	limit   int64
@@ -85,7 +85,7 @@ type mender struct {
 	p       format.Plan
 }
 
-func (m *mender) remember(x found) error {
+func (m *repairer) remember(x found) error {
 	if m.memory += int64(len(x.name)+len(x.raw)) + 200; m.memory > m.limit {
 		return m.corrupt(format.Limit, -1, "%d entries take more memory than the limit of %d bytes", len(m.found)+1, m.limit)
 	}
@@ -94,7 +94,7 @@ func (m *mender) remember(x found) error {
 }
 
 // check looks for the contents of the rows.
-func (m *mender) check() error {
+func (m *repairer) check() error {
 	slices.SortStableFunc(m.found, func(a, b found) int { return cmp.Compare(a.at, b.at) })
 	for i := range m.found {
 		x := &m.found[i]
@@ -125,7 +125,7 @@ func (m *mender) check() error {
 }
 
 // checkOne looks for the content of a row; the next content begins at behind.
-func (m *mender) checkOne(x *found, behind int64) error {
+func (m *repairer) checkOne(x *found, behind int64) error {
 	var b [localLen]byte
 	if x.at < 0 || x.at > m.dirOff-localLen {
 		return nil
@@ -170,7 +170,7 @@ func (m *mender) checkOne(x *found, behind int64) error {
 
 // makeHeader makes the header of x, unless there may be something else in its place: it must
 // directly follow another content, the last of which ends at before, or still have the name.
-func (m *mender) makeHeader(x *found, before int64) error {
+func (m *repairer) makeHeader(x *found, before int64) error {
 	if x.at < before {
 		return nil
 	}
@@ -227,7 +227,7 @@ func (r *row) open() bool { return r.method == lzma && r.flags&flagMarked == 0 }
 
 // matches reports whether a content at off matches its checksum, as far as that can be
 // determined.
-func (m *mender) matches(x *row, off int64) (bool, error) {
+func (m *repairer) matches(x *row, off int64) (bool, error) {
 	if x.method == stored && x.stored != x.size && x.flags&flagEncrypted == 0 {
 		return false, nil
 	}
@@ -237,7 +237,7 @@ func (m *mender) matches(x *row, off int64) (bool, error) {
 	return m.decodes(x, off)
 }
 
-func (m *mender) decodes(x *row, off int64) (bool, error) {
+func (m *repairer) decodes(x *row, off int64) (bool, error) {
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: off, End: off + int64(x.stored)}
 	var r io.Reader = bufio.NewReaderSize(in, room(min(int64(x.stored), 64<<10)))
 	if name := methods[x.method]; name != codec.Raw {
@@ -263,7 +263,7 @@ func (m *mender) decodes(x *row, off int64) (bool, error) {
 
 // sweep scans the archive. It makes headers from rows if possible, and looks for headers of files
 // without a row.
-func (m *mender) sweep() error {
+func (m *repairer) sweep() error {
 	known := m.found // in stored order
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, End: m.dirOff}
 	buf := bufio.NewReaderSize(in, room(m.dirOff))
@@ -332,7 +332,7 @@ func (m *mender) sweep() error {
 
 // local makes a row from the header at off, or returns nil if its content is wrong. next is where
 // to continue, or 0 if it is not known.
-func (m *mender) local(off int64) (_ *found, next int64, _ error) {
+func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
 	b := make([]byte, localLen)
 	if err := m.obj.ReadAt(m.ctx, b, off); err != nil {
 		return nil, 0, err
@@ -398,7 +398,7 @@ func room(n int64) int { return int(min(n, 256<<10)) }
 
 // behind looks for the sizes after a content that begins at an offset. They contain the distance
 // to that offset.
-func (m *mender) behind(x *row, at int64) (int64, error) {
+func (m *repairer) behind(x *row, at int64) (int64, error) {
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: at, End: m.dirOff}
 	buf := bufio.NewReaderSize(in, room(m.dirOff-at))
 	le := binary.LittleEndian
@@ -430,7 +430,7 @@ func (m *mender) behind(x *row, at int64) (int64, error) {
 	}
 }
 
-func (m *mender) plan(damaged bool) (format.Plan, error) {
+func (m *repairer) plan(damaged bool) (format.Plan, error) {
 	for _, name := range m.missing {
 		if !m.names[name] {
 			formatkit.Say(&m.p.Lost, "%s: content not found at its offset, or does not match its checksum", format.Escape(name))

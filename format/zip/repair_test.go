@@ -14,8 +14,8 @@ import (
 	"github.com/holdall/holdall/store/storetest"
 )
 
-// mended repairs a zip, and returns the result.
-func mended(t testing.TB, b []byte) ([]byte, format.Plan, error) {
+// repaired repairs a zip, and returns the result.
+func repaired(t testing.TB, b []byte) ([]byte, format.Plan, error) {
 	t.Helper()
 	st := &storetest.Mem{}
 	st.Put("x.zip", b)
@@ -84,7 +84,7 @@ func TestRepairKeepsWhatIsRight(t *testing.T) {
 		} {
 			what := from + ", " + what
 			b := c.change(bytes.Clone(whole))
-			got, plan, err := mended(t, b)
+			got, plan, err := repaired(t, b)
 			if err != nil || plan.Partial != (c.lost != "") || plan.Changes() == bytes.Equal(b, whole) {
 				t.Errorf("%s: %+v, %v", what, plan, err)
 				continue
@@ -113,7 +113,7 @@ func TestRepairKeepsWhatIsRight(t *testing.T) {
 					t.Errorf("%s: %s: %v", what, f.Name, err)
 				}
 			}
-			if _, again, err := mended(t, got); err != nil || again.Changes() {
+			if _, again, err := repaired(t, got); err != nil || again.Changes() {
 				t.Errorf("%s, again: %+v, %v", what, again, err)
 			}
 		}
@@ -175,7 +175,7 @@ func hostile(t testing.TB, listed bool) []byte {
 func TestAHostileRowChangesNoContent(t *testing.T) {
 	for _, listed := range []bool{false, true} {
 		b := hostile(t, listed)
-		got, plan, err := mended(t, b)
+		got, plan, err := repaired(t, b)
 		if err != nil || !plan.Partial || len(plan.Edits) != 1 {
 			t.Fatalf("%+v, %v", plan, err)
 		}
@@ -196,12 +196,12 @@ func FuzzRepair(f *testing.F) {
 		f.Add(torn)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, plan, err := mended(t, b)
+		got, plan, err := repaired(t, b)
 		if err != nil || !plan.Changes() {
 			return
 		}
-		if _, again, err := mended(t, got); err != nil || again.Changes() {
-			t.Errorf("mended, it has still to be mended: %+v, %v", again, err)
+		if _, again, err := repaired(t, got); err != nil || again.Changes() {
+			t.Errorf("repaired, it has still to be repaired: %+v, %v", again, err)
 		}
 		after := readable(t, got)
 		for _, x := range readable(t, b) {

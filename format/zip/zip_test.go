@@ -241,7 +241,7 @@ func shorter(b []byte) []byte {
 	return b
 }
 
-// putCount mends the number of entries in a longer end.
+// putCount repairs the number of entries in a longer end.
 func putCount(b []byte, e end) {
 	at := bytes.LastIndex(b, []byte(end64Magic))
 	binary.LittleEndian.PutUint64(b[at+24:], e.count)

@@ -77,7 +77,7 @@ func (t *Tree) Changes(ctx context.Context, to *Tree, name string, o ChangesOpti
 		}
 		d := &difference{ctx: ctx, t: t.t, tell: tell, above: map[[2]segment.RecordID]bool{}, end: math.MaxInt}
 		if o.Depth > 0 {
-			d.end = after.depth + o.Depth
+			d.end = lastLevel(after.depth, o.Depth)
 		}
 		return d.nodes(before, after)
 	})

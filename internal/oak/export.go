@@ -118,10 +118,7 @@ func (t *Tree) Export(ctx context.Context, to io.Writer, name string, o ExportOp
 	how := t.t.jsonOptions()
 	how.NoBinaries = o.NoBinaries
 	crowd := crowd{records: t.t.records, how: how, to: to}
-	x := exporter{t: t.t, above: map[segment.RecordID]bool{}, depth: -1}
-	if o.Depth >= 0 {
-		x.depth = top.depth + o.Depth
-	}
+	x := exporter{t: t.t, above: map[segment.RecordID]bool{}, depth: lastLevel(top.depth, o.Depth)}
 	err = crowd.write(ctx, func(tell func(told) error) error {
 		x.tell = tell
 		switch {
@@ -239,8 +236,8 @@ func ResumeExport(r io.ReaderAt, size int64) (path string, at int64, err error) 
 const mostListed = 1000
 
 // WriteJSON writes a node as an object with its properties, in the form of an export, and with
-// its children. Children down to depth are objects; below that only their names are written, at
-// most 1000. A value larger than a megabyte is omitted, unless name is the path of its property.
+// its children. Children down to depth are objects, all if it is -1; below that only their names
+// are written, at most 1000. A value larger than a megabyte is omitted, unless name is the path of its property.
 func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth int) (lost int64, err error) {
 	name = nodePath(name)
 	paths := t.t.paths
@@ -259,7 +256,7 @@ func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth in
 		}
 		return lost, err
 	}
-	o := objectWriter{t: paths, w: w, depth: x.depth + max(depth, 0), above: map[segment.RecordID]bool{}}
+	o := objectWriter{t: paths, w: w, depth: lastLevel(x.depth, depth), above: map[segment.RecordID]bool{}}
 	if err = o.node(ctx, x.spot); err == nil {
 		_, err = io.WriteString(w, "\n")
 	}

@@ -36,7 +36,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			return format.Plan{}, err
 		}
 	}
-	m := &mending{r: r}
+	m := &repairer{r: r}
 	defer func() {
 		for _, o := range m.opened {
 			err = errors.Join(err, o.Close())
@@ -84,8 +84,8 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return plan, nil
 }
 
-// mending is the state of a store after the repair.
-type mending struct {
+// repairer is the state of a store after the repair.
+type repairer struct {
 	r       *repository
 	numbers []number
 	notes   []string
@@ -112,7 +112,7 @@ type number struct {
 // stays reports whether a letter needs no change.
 func (n *number) stays(l repo.Tar) bool { return n.Action == rescue.Nothing && l.Name == n.name }
 
-func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(format.Problem)) error {
+func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(format.Problem)) error {
 	n := number{letters: slices.Clone(letters)}
 	slices.Reverse(n.letters)
 	var sources []rescue.Source
@@ -161,13 +161,13 @@ func (m *mending) survey(ctx context.Context, letters []repo.Tar, report func(fo
 }
 
 // lose records what cannot be repaired.
-func (m *mending) lose(msg string, args ...any) {
+func (m *repairer) lose(msg string, args ...any) {
 	m.lost = append(m.lost, fmt.Sprintf(msg, args...))
 	m.partial = true
 }
 
 // copies finds segments in the tars of other numbers.
-func (m *mending) copies(not int) rescue.Copies {
+func (m *repairer) copies(not int) rescue.Copies {
 	return func(_ context.Context, id tarfile.ID) iter.Seq2[rescue.Place, error] {
 		return func(yield func(rescue.Place, error) bool) {
 			for _, t := range m.r.tars {
@@ -185,7 +185,7 @@ func (m *mending) copies(not int) rescue.Copies {
 	}
 }
 
-func (m *mending) event(e rescue.Event, report func(format.Problem)) {
+func (m *repairer) event(e rescue.Event, report func(format.Problem)) {
 	c := fault(tarFault, m.r.list.Path(path.Base(e.Object)), e.Off, "%s", e.What)
 	if e.HasSegment {
 		c.Entry, c.HasEntry = path.Base(e.Object)+"/"+e.Segment.String(), true
@@ -200,7 +200,7 @@ func (m *mending) event(e rescue.Event, report func(format.Problem)) {
 }
 
 // look determines what to do about the files beside the tars.
-func (m *mending) look(ctx context.Context) error {
+func (m *repairer) look(ctx context.Context) error {
 	if m.manifest = m.r.list.Manifest == nil; m.manifest {
 		m.notes = append(m.notes, "wrote a manifest, which Oak needs to open the store")
 	}
@@ -228,7 +228,7 @@ func (m *mending) look(ctx context.Context) error {
 }
 
 // lookForHead finds the revision with which reading will begin.
-func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
+func (m *repairer) lookForHead(ctx context.Context, journal store.Object) error {
 	there := map[tarfile.ID]bool{}
 	for _, n := range m.numbers {
 		for _, s := range n.Segments {
@@ -260,7 +260,7 @@ func (m *mending) lookForHead(ctx context.Context, journal store.Object) error {
 }
 
 // noRoot returns why a revision leads to no root, unless its segment may be repaired.
-func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
+func (m *repairer) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
 	_, missing, err := segment.NewReader(&parsed{r: m.r}).Down(ctx, r, rootName)
 	lost := damaged(err)
 	switch {
@@ -277,7 +277,7 @@ func (m *mending) noRoot(ctx context.Context, r repo.Revision) (what string, err
 // account counts the nodes of the newest revision and its checkpoints that can be read before and
 // after the repair, and reports which will be lost. A plan that leaves fewer nodes than before is
 // not applied.
-func (m *mending) account(ctx context.Context) (worse bool, err error) {
+func (m *repairer) account(ctx context.Context) (worse bool, err error) {
 	if m.head == nil || !m.doubtful(rescue.Proven, rescue.Stray) && !slices.ContainsFunc(m.numbers, func(n number) bool { return n.Action != rescue.Nothing }) {
 		return false, nil
 	}
@@ -340,7 +340,7 @@ type read struct {
 	whole bool
 }
 
-func (m *mending) count(ctx context.Context, from segment.Source, super repo.Revision, lost func(checkpoint string, l proof.Loss)) (c read, err error) {
+func (m *repairer) count(ctx context.Context, from segment.Source, super repo.Revision, lost func(checkpoint string, l proof.Loss)) (c read, err error) {
 	o := proof.Options{Depth: treeDepth, Name: writeTreeName, Each: true}
 	if lost != nil {
 		o.Binaries, o.Bulk = true, func(ctx context.Context, id segment.ID) error {
@@ -356,7 +356,7 @@ func (m *mending) count(ctx context.Context, from segment.Source, super repo.Rev
 }
 
 // lostNode records a place that stays lost.
-func (m *mending) lostNode(checkpoint string, l proof.Loss) {
+func (m *repairer) lostNode(checkpoint string, l proof.Loss) {
 	m.partial = true
 	if m.places++; m.places > mostLostNodes {
 		return
@@ -381,7 +381,7 @@ func (m *mending) lostNode(checkpoint string, l proof.Loss) {
 const mostLostNodes = 100
 
 // doubtful reports whether anything is known of a segment but this.
-func (m *mending) doubtful(good ...rescue.Proof) bool {
+func (m *repairer) doubtful(good ...rescue.Proof) bool {
 	for _, n := range m.numbers {
 		for proof, count := range n.Counts.Proof {
 			if count > 0 && !slices.Contains(good, rescue.Proof(proof)) {
@@ -395,7 +395,7 @@ func (m *mending) doubtful(good ...rescue.Proof) bool {
 // planned returns the segments that the store will have.
 type planned struct {
 	provable
-	m *mending
+	m *repairer
 }
 
 func (p planned) Size(_ context.Context, id segment.ID) (int, error) {
@@ -409,7 +409,7 @@ func (p planned) Size(_ context.Context, id segment.ID) (int, error) {
 
 // segment returns a function that reads segments as they will be after the repair. If there are
 // several copies, it reads an intact one.
-func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*segment.Segment, error) {
+func (m *repairer) segment(trusting bool) func(context.Context, segment.ID) (*segment.Segment, error) {
 	return func(ctx context.Context, id segment.ID) (_ *segment.Segment, err error) {
 		first := fmt.Errorf("segment %s: %w", id, fs.ErrNotExist)
 		for _, n := range slices.Backward(m.numbers) {
@@ -433,7 +433,7 @@ func (m *mending) segment(trusting bool) func(context.Context, segment.ID) (*seg
 
 // build writes the repaired store: all of it or, in place, only the files that change. The replaced
 // files are kept as backups, as in Oak's own recovery.
-func (m *mending) build(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
+func (m *repairer) build(ctx context.Context, to store.Store, name string, inPlace bool) (err error) {
 	if inPlace && m.r.list.Blobs != nil {
 		return errBlobs
 	}
@@ -476,7 +476,7 @@ func (m *mending) build(ctx context.Context, to store.Store, name string, inPlac
 	return formatkit.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
 }
 
-func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n number, inPlace bool) error {
+func (m *repairer) buildNumber(ctx context.Context, to store.Store, out string, n number, inPlace bool) error {
 	base := m.r.list.Path(n.letters[max(n.Base, 0)].Name)
 	if n.Action == rescue.Nothing && (!inPlace || out != base) {
 		if err := formatkit.Copy(ctx, to, out, m.r.st, base, nil, nil); err != nil {
@@ -519,7 +519,7 @@ func (m *mending) buildNumber(ctx context.Context, to store.Store, out string, n
 
 // backupName returns the first free name that the reference would use for a backup of a tar, or
 // the name of an existing backup that a killed repair has left.
-func (m *mending) backupName(ctx context.Context, tar string) (name string, there bool, _ error) {
+func (m *repairer) backupName(ctx context.Context, tar string) (name string, there bool, _ error) {
 	for i := 1; ; i++ {
 		name := tar + ".bak"
 		if i > 1 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -35,7 +36,7 @@ func (n *SizeNode) add(m *SizeNode) {
 }
 
 type SizesOptions struct {
-	Depth int // levels of children that are listed
+	Depth int // levels of children that are listed; -1 is all
 	Top   int // how many of the largest; 0 is 20
 }
 
@@ -44,8 +45,16 @@ func (t *Tree) Sizes(ctx context.Context, name string, o SizesOptions) (*SizeNod
 	if err != nil {
 		return nil, err
 	}
-	m := &measure{t: t.t, depth: top.depth + o.Depth, top: cmp.Or(o.Top, 20), seen: recordSet{}}
+	m := &measure{t: t.t, depth: lastLevel(top.depth, o.Depth), top: cmp.Or(o.Top, 20), seen: recordSet{}}
 	return m.tree(ctx, top)
+}
+
+// lastLevel returns the deepest of so many levels below top; -1 is all levels.
+func lastLevel(top, levels int) int {
+	if levels < 0 || levels > math.MaxInt-top {
+		return math.MaxInt
+	}
+	return top + levels
 }
 
 // NodeSizes yields the size of each node without its children, parents first. A node that was

@@ -210,7 +210,7 @@ func TestTreesReadAsTheReferenceReadsThem(t *testing.T) {
 				param[datastoreParam] = "datastore"
 			}
 			if name == "two-letters" {
-				// The reference, reading only, mends the newest letter, which has more.
+				// The reference, reading only, repairs the newest letter, which has more.
 				param[revisionParam] = want.Head.Revision
 			}
 			a := openTreeArchive(t, st, param)

@@ -90,8 +90,8 @@ func (s sample) store(parity []byte) *storetest.Mem {
 	return st
 }
 
-// mend puts the checksums of all records right that have a place for one.
-func mend(b []byte) {
+// fixSums corrects the checksums of all records that have one.
+func fixSums(b []byte) {
 	for at := 0; at+headerLen <= len(b); {
 		i := bytes.Index(b[at:], []byte(magic))
 		if i < 0 || at+i+headerLen > len(b) {
@@ -255,7 +255,7 @@ func FuzzForged(f *testing.F) {
 		}
 		file = file[min(int(front), len(file)):]
 		file = file[:len(file)-min(int(end), len(file))]
-		mend(file)
+		fixSums(file)
 		st := s.store(file)
 		use(t, st, s, false)
 	})

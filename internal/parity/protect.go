@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/holdall/holdall/internal/meter"
 	"github.com/holdall/holdall/internal/pipe"
@@ -38,8 +39,11 @@ func Find(ctx context.Context, st store.Store, name string) (all []Object, err e
 		}
 		all = append(all, objectOf(strings.TrimPrefix(info.Name, prefix), info))
 	}
-	if len(all) > 0 {
+	switch {
+	case len(all) > 0:
 		return all, nil
+	case errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%s: the folder is empty", name)
 	}
 	return nil, err
 }

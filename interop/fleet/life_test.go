@@ -647,7 +647,7 @@ func live(t *testing.T, objects int, db string) {
 	passed("changed and compacted again")
 	l.settled(dead)
 	passed("compared")
-	dead = append(dead, l.mend()...)
+	dead = append(dead, l.repair()...)
 	l.settled(dead)
 	passed("repaired")
 	l.retire(plan, compact)
@@ -674,9 +674,9 @@ func (l *life) appeared() {
 	}
 }
 
-// mend loses one archive and damages a second, which are repaired. It returns what was lost for
+// repair loses one archive and damages a second, which are repaired. It returns what was lost for
 // good.
-func (l *life) mend() (lost []string) {
+func (l *life) repair() (lost []string) {
 	t, ctx := l.t, l.t.Context()
 	c, err := catalog.Open(ctx, l.db, catalog.Options{ReadOnly: true})
 	if err != nil {

@@ -234,13 +234,13 @@ func TestRepairedArchivesAreSound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := plan.ApplyStore(t.Context(), st, "mended.lindi.tar"); err != nil {
+		if err := plan.ApplyStore(t.Context(), st, "repaired.lindi.tar"); err != nil {
 			t.Fatal(err)
 		}
-		mended := filepath.Join(filepath.Dir(archive), "mended.lindi.tar")
-		check(t, mended, ideal, "--superset")
-		gnuTar(t, mended)
-		appendWith(t, mended, "--seed", "5")
+		repaired := filepath.Join(filepath.Dir(archive), "repaired.lindi.tar")
+		check(t, repaired, ideal, "--superset")
+		gnuTar(t, repaired)
+		appendWith(t, repaired, "--seed", "5")
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/oak"
+	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -30,7 +30,7 @@ func compact(t *testing.T, p oaktest.Place, o oak.CompactOptions) oaktest.Place 
 		_, err := s.Compact(ctx, to, name, o)
 		return err
 	}}
-	if err := mend.Apply(t.Context(), nil, "", plan, local.New(dir), "compacted"); err != nil {
+	if err := repairs.Apply(t.Context(), nil, "", plan, local.New(dir), "compacted"); err != nil {
 		t.Fatal(err)
 	}
 	return oaktest.Place{Store: filepath.Join(dir, "compacted"), Blobs: p.Blobs}

@@ -201,11 +201,11 @@ func TestRecoveryMakesWhatIsExpected(t *testing.T) {
 
 func TestARecoveredStoreIsWhole(t *testing.T) {
 	f := unpack(t, "unclean-open")
-	mended := f.Place.Copy(t)
-	oaktest.Well(t, mended.With("recover", mended.Store, "--in-place")...)
-	mended.Verify(t)
-	openWithReference(t, mended)
-	compareStores(t, mended, f.Place)
+	repaired := f.Place.Copy(t)
+	oaktest.Well(t, repaired.With("recover", repaired.Store, "--in-place")...)
+	repaired.Verify(t)
+	openWithReference(t, repaired)
+	compareStores(t, repaired, f.Place)
 }
 
 func TestTheJournalMadeAnewIsAsExpected(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/mend"
 	"github.com/holdall/holdall/internal/oak"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
 	"github.com/holdall/holdall/store/local"
@@ -69,12 +69,12 @@ func TestTheReferenceGoesOnWithWhatOtherVerbsWrite(t *testing.T) {
 			if err != nil || plan.Build == nil {
 				t.Fatalf("%+v, %v", plan, err)
 			}
-			to, mended := made(t)
-			if err := mend.Apply(t.Context(), st, filepath.Base(p.Store), plan, to, "made"); err != nil {
+			to, repaired := made(t)
+			if err := repairs.Apply(t.Context(), st, filepath.Base(p.Store), plan, to, "made"); err != nil {
 				t.Fatal(err)
 			}
-			mended.Verify(t)
-			openWithReference(t, mended)
+			repaired.Verify(t)
+			openWithReference(t, repaired)
 		})
 	}
 }

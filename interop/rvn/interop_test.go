@@ -246,7 +246,7 @@ func TestALongIndexIsReadable(t *testing.T) {
 	}
 }
 
-func TestOthersReadWhatWeMended(t *testing.T) {
+func TestOthersReadWhatWeRepaired(t *testing.T) {
 	python(t)
 	dir := tree(t, 200, 30_000)
 	b, err := os.ReadFile(pack(t, dir, holdall.PackOptions{Param: map[string]string{"sections": "65536"}}))
@@ -263,7 +263,7 @@ func TestOthersReadWhatWeMended(t *testing.T) {
 		if err := os.WriteFile(in, damaged, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if !mend(t, in, out) {
+		if !repair(t, in, out) {
 			continue
 		}
 		if _, records := readAsXrvn(t, out); len(records) < 50 {
@@ -331,8 +331,8 @@ func open(t *testing.T, path string) (store.Store, string) {
 	return st, name
 }
 
-// mend repairs an archive and says whether it could be.
-func mend(t *testing.T, in, out string) bool {
+// repair repairs an archive and says whether it could be.
+func repair(t *testing.T, in, out string) bool {
 	t.Helper()
 	st, name := open(t, in)
 	plan, err := holdall.RepairStore(t.Context(), st, name, holdall.RepairOptions{})

@@ -90,9 +90,9 @@ type NewChunk struct {
 	// are packed from there: an archive that has more than its visible files is
 	// rewritten.
 	Rewrites bool
-	// Mends reports that the chunk rewrites damaged or lost archives, from
+	// Repairs reports that the chunk rewrites damaged or lost archives, from
 	// originals where these still exist.
-	Mends   bool
+	Repairs bool
 	Members iter.Seq2[Member, error] // in byte order, each path once; nil means no members
 }
 
@@ -104,7 +104,7 @@ type Chunk struct {
 	Name       string
 	Part, Last bool
 	Rewrites   bool
-	Mends      bool // then Rewrites is set, too
+	Repairs    bool // then Rewrites is set, too
 	State      ChunkState
 	Objects    int64 // members, and their bytes, as planned
 	Bytes      int64

@@ -39,14 +39,14 @@ const (
 	rolePart
 	roleLast
 	roleRewrites
-	roleMends
+	roleRepairs
 )
 
 // A role is a chunk in the form of its role column.
 type role Chunk
 
 func (r *role) ScanInt64(n pgtype.Int8) error {
-	r.Part, r.Last, r.Rewrites, r.Mends = n.Int64 == rolePart, n.Int64 == roleLast, n.Int64 == roleRewrites || n.Int64 == roleMends, n.Int64 == roleMends
+	r.Part, r.Last, r.Rewrites, r.Repairs = n.Int64 == rolePart, n.Int64 == roleLast, n.Int64 == roleRewrites || n.Int64 == roleRepairs, n.Int64 == roleRepairs
 	return nil
 }
 
@@ -56,8 +56,8 @@ func (n NewChunk) role() int {
 		return rolePart
 	case n.Last:
 		return roleLast
-	case n.Mends:
-		return roleMends
+	case n.Repairs:
+		return roleRepairs
 	case n.Rewrites:
 		return roleRewrites
 	}
@@ -114,14 +114,14 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]
 		switch {
 		case n.Name == "":
 			return nil, fmt.Errorf("chunk %d of %d: expected a name", i+1, len(all))
-		case boolean(n.Part)+boolean(n.Last)+boolean(n.Rewrites || n.Mends) > 1:
+		case boolean(n.Part)+boolean(n.Last)+boolean(n.Rewrites || n.Repairs) > 1:
 			return nil, fmt.Errorf("%s: expected one of a part, the last chunk or a rewrite, found several", format.Escape(n.Name))
 		}
 	}
 	var added []Chunk
 	return write(ctx, c, func(s session) (err error) {
 		for _, n := range all {
-			k := Chunk{Plan: plan, Name: n.Name, Part: n.Part, Last: n.Last, Rewrites: n.Rewrites, Mends: n.Mends}
+			k := Chunk{Plan: plan, Name: n.Name, Part: n.Part, Last: n.Last, Rewrites: n.Rewrites, Repairs: n.Repairs}
 			if k.ID, err = s.nextChunk(ctx); err == nil {
 				err = k.list(ctx, s, n.checked)
 			}

@@ -260,7 +260,7 @@ func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenO
 		switch {
 		case k.Rewrites && (k.State == catalog.ChunkPlanned || k.State == catalog.ChunkLeased):
 			left++
-		case k.Rewrites && k.State == catalog.ChunkSetAside && (k.Mends || !kind.Mends):
+		case k.Rewrites && k.State == catalog.ChunkSetAside && (k.Repairs || !kind.Repairs):
 			return 0, fmt.Errorf("the rewrite of %s is set aside (%s): 'holdall fleet retry' tries it again", format.Escape(k.Name), k.Problem)
 		}
 		number = max(number, k.Number+1)

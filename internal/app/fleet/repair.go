@@ -86,7 +86,7 @@ func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOpt
 	if len(damaged) == 0 || o.DryRun {
 		return done, nil
 	}
-	done.Chunks, err = j.rewrite(ctx, c, damaged, catalog.NewChunk{Mends: true})
+	done.Chunks, err = j.rewrite(ctx, c, damaged, catalog.NewChunk{Repairs: true})
 	return done, err
 }
 

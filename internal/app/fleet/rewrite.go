@@ -143,7 +143,7 @@ func (p *packed) located(ctx context.Context, batch []catalog.Member) (map[strin
 // is to be repaired, it is the original if this exists, and otherwise the
 // readable content of the archive.
 func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, l catalog.Location) (pack.Object, error) {
-	if k.Mends {
+	if k.Repairs {
 		o := p.j.origins[m.Origin]
 		info := store.Info{Name: strings.TrimPrefix(m.Path, o.prefix), Size: m.Size, Version: m.Version}
 		is, err := store.Briefly(o.st, info.Name).Info(ctx)
@@ -165,7 +165,7 @@ func (p *packed) object(ctx context.Context, k catalog.Chunk, m catalog.Member, 
 	if a.err != nil && !errors.Is(a.err, fs.ErrNotExist) {
 		return x, a.err
 	}
-	if k.Mends {
+	if k.Repairs {
 		x.From, x.Info = a.files(ctx), store.Info{Name: l.Path, Size: l.Size}
 		if _, no := x.From.(lost); !no || !l.Raw || a.err != nil || l.Digest.Algo == "" {
 			return x, nil

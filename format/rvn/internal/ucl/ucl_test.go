@@ -168,7 +168,7 @@ func isSyntaxError(err error) bool {
 
 // The reference corrupts floats (1.5 becomes 2.-5), and the number cannot be recovered. So Parse
 // returns it as a string, which gets quotes.
-var mended = strings.NewReplacer("2.-5", `"2.-5"`, "3.-5", `"3.-5"`)
+var repaired = strings.NewReplacer("2.-5", `"2.-5"`, "3.-5", `"3.-5"`)
 
 func TestTextsOfTheReferenceAreWrittenAsTheyWere(t *testing.T) {
 	texts := samples(t, "reference")
@@ -184,7 +184,7 @@ func TestTextsOfTheReferenceAreWrittenAsTheyWere(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		want := mended.Replace(string(text))
+		want := repaired.Replace(string(text))
 		if want != string(text) {
 			spoilt++
 		}

@@ -220,7 +220,7 @@ func TestAnythingMayBeInAFile(t *testing.T) {
 		}
 		x := recovered(t, files, nil)
 		for _, c := range x.plan.Segments {
-			if want, ok := s.data[c.ID]; ok && c.Proof >= Mended && !bytes.Equal(x.data[c.ID], want) {
+			if want, ok := s.data[c.ID]; ok && c.Proof >= Repaired && !bytes.Equal(x.data[c.ID], want) {
 				t.Fatalf("segment %s is not what was written%v", c.ID, x.events)
 			}
 		}

@@ -124,7 +124,7 @@ func (j *judge) turned(data []byte, crc uint32) Segment {
 		return j.damaged(data)
 	}
 	data[off] ^= mask
-	c := j.segment(len(data), crc, Mended)
+	c := j.segment(len(data), crc, Repaired)
 	c.bit, c.mask = int32(off), mask
 	if j.sane(data) {
 		return j.sort(data, c)

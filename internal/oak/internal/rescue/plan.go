@@ -37,7 +37,7 @@ const (
 	Foreign               // intact, but of an unknown version
 	Kept                  // damaged; Oak can read parts of it, so it is kept, with its header
 	Doubtful              // nothing proves that ID and bytes are correct
-	Mended                // intact after one bit was flipped
+	Repaired              // intact after one bit was flipped
 	Stray                 // intact, but it may belong to a tar that is stored in this one
 	Proven                // intact, according to its checksum
 )
@@ -181,7 +181,7 @@ func (p *Plan) Words() []string {
 		}
 	}
 	say(int64(c.Replaced), "segment", "damaged in one file and copied from another")
-	say(int64(c.Proof[Mended]), "segment", "repaired by flipping one bit")
+	say(int64(c.Proof[Repaired]), "segment", "repaired by flipping one bit")
 	say(int64(c.Proof[Doubtful]), "segment", "kept but not verified")
 	say(int64(c.Proof[Kept]), "segment", "damaged and kept unchanged")
 	say(int64(c.Proof[Stray]), "segment", "found after lost headers, intact")

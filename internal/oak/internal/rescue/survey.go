@@ -260,7 +260,7 @@ func (s *survey) tell(c Segment) {
 		e.Kind, e.What = InDoubt, "kept, but could not be verified"
 	case c.Proof == Stray:
 		e.Kind, e.What = InDoubt, "intact, but after a lost header: it may be part of a binary"
-	case c.Proof == Mended:
+	case c.Proof == Repaired:
 		e.Kind, e.What = BitTurned, fmt.Sprintf("the checksum matches with one bit flipped, %#02x of the byte at %d", c.mask, c.Pos+int64(c.bit))
 	case c.again:
 		e.Kind, e.What = OtherCopy, "copied from here"

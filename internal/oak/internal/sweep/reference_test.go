@@ -174,14 +174,14 @@ func TestOakTakesTarsThatAreMadeAnew(t *testing.T) {
 	}
 }
 
-func TestOakTakesWhatWasMended(t *testing.T) {
+func TestOakTakesWhatWasRepaired(t *testing.T) {
 	for _, name := range []string{"corrupt-gph", "corrupt-brf"} {
 		for _, retain := range []int{1, 2} {
 			p := fixture(t, name)
 			s := cleanup(t, p.Store, Options{Retain: retain})
 			rewritten := slices.ContainsFunc(s.plan.Tars, func(x TarPlan) bool { return x.Action == Rewrite && (x.GraphDamage != nil || x.BinariesDamage != nil) })
 			if !rewritten || len(s.problems) > 0 {
-				t.Errorf("%s: mended %t, %v", name, rewritten, s.problems)
+				t.Errorf("%s: repaired %t, %v", name, rewritten, s.problems)
 			}
 			p.Verify(t)
 			oaktest.Well(t, "check", p.Store)

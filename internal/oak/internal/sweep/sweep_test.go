@@ -193,7 +193,7 @@ func TestDamagedPartsAreMadeFromSegments(t *testing.T) {
 	}
 }
 
-// Oak reads a tar with a damaged graph never again, so it is mended even if all of it
+// Oak reads a tar with a damaged graph never again, so it is repaired even if all of it
 // is kept.
 func TestATarWithADamagedPartIsRewrittenWhatever(t *testing.T) {
 	s := newSample(testkit.Rand(t))

@@ -19,5 +19,5 @@
 // segments whose header has a wrong checksum; Scan does neither.
 //
 // The code: name.go, header.go, index.go, graph.go and binaries.go are the bytes. open.go reads a
-// sound tar, check.go checks it, scan.go and mend.go read a damaged one, and writer.go writes.
+// sound tar, check.go checks it, scan.go and repair.go read a damaged one, and writer.go writes.
 package tarfile

@@ -44,7 +44,7 @@ func FuzzHeader(f *testing.F) {
 		if h.Name != "" && (err != nil || again != h) {
 			t.Errorf("%v, %v, expected %v", again, err, h)
 		}
-		m, ok := mend(b)
+		m, ok := repair(b)
 		if !ok {
 			return
 		}

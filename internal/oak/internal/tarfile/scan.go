@@ -51,7 +51,7 @@ const (
 // later one.
 //
 // After damage, Scan examines each block until one is the header of a segment again. It tries to
-// repair a damaged header; see mend.go. It reports what it found and what it skipped. It returns
+// repair a damaged header; see repair.go. It reports what it found and what it skipped. It returns
 // an error only if the store fails.
 func Scan(ctx context.Context, obj store.Object, size int64, report func(Problem)) iter.Seq2[Found, error] {
 	return ScanFrom(ctx, obj, 0, size, report)

@@ -1,4 +1,4 @@
-package mend
+package repairs
 
 import (
 	"cmp"
@@ -346,20 +346,20 @@ func (h *healing) Can() store.Abilities { return store.Abilities{} }
 func (h *healing) Open(ctx context.Context, name string) (store.Object, error) {
 	o, err := h.Store.Open(ctx, name)
 	if err == nil {
-		o = &mended{o, h, name}
+		o = &repaired{o, h, name}
 	}
 	return o, err
 }
 
-type mended struct {
+type repaired struct {
 	store.Object
 	h    *healing
 	name string
 }
 
-func (o *mended) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+func (o *repaired) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
 
-func (o *mended) ReadAt(ctx context.Context, b []byte, off int64) error {
+func (o *repaired) ReadAt(ctx context.Context, b []byte, off int64) error {
 	if err := o.Object.ReadAt(ctx, b, off); err != nil {
 		return err
 	}

@@ -1,6 +1,6 @@
-// Package mend carries out the repair plans of formats, and plans repairs from a second copy of
+// Package repairs carries out the repair plans of formats, and plans repairs from a second copy of
 // an archive.
-package mend
+package repairs
 
 import (
 	"context"

@@ -22,7 +22,7 @@ const (
 // damaged examines a block whose checksum is wrong: a damaged header, or anything else.
 func (s *scan) damaged(w []byte) (Found, bool) {
 	block := w[:BlockSize]
-	m, ok := mend(block)
+	m, ok := repair(block)
 	if !ok {
 		p := Problem{Class: BadHeader, What: "header: damaged beyond repair, or no header"}
 		if n, ok := ParseEntryName(headerName(block)); ok {
@@ -31,8 +31,8 @@ func (s *scan) damaged(w []byte) (Found, bool) {
 		return s.skip(block, p)
 	}
 	lost := Problem{Class: BadHeader, Segment: m.name.ID, HasSegment: true, What: "header: damaged, and the end of its segment is unknown"}
-	size, mended := s.measure(w[BlockSize:], &m)
-	if !mended {
+	size, repaired := s.measure(w[BlockSize:], &m)
+	if !repaired {
 		return s.skip(block, lost)
 	}
 	doubt := DoubtID
@@ -50,7 +50,7 @@ func (s *scan) damaged(w []byte) (Found, bool) {
 // measure determines the length of the segment at the beginning of data. It is the length in the
 // header if that matches the name's checksum; otherwise the one that matches. If the checksum
 // itself is damaged, which only the length in the header can show, it is corrected.
-func (s *scan) measure(data []byte, m *mended) (int, bool) {
+func (s *scan) measure(data []byte, m *repaired) (int, bool) {
 	data = data[:min(len(data), MaxSegment)]
 	if n := m.size; n >= 1 && n <= int64(len(data)) && s.spend(int(n)) {
 		crc := checksum(data[:n])
@@ -96,17 +96,17 @@ func fit(data []byte, crc uint32, step int) (n int, ok bool) {
 	return 0, false
 }
 
-// mended has the fields recovered from a damaged header.
-type mended struct {
+// repaired has the fields recovered from a damaged header.
+type repaired struct {
 	name   EntryName
 	size   int64
 	mtime  time.Time
 	stored int64 // the checksum, -1 if that is damaged too
 }
 
-// mend reads a damaged header. Its name must be intact, or lack one digit, which the checksum
+// repair reads a damaged header. Its name must be intact, or lack one digit, which the checksum
 // determines.
-func mend(b []byte) (mended, bool) {
+func repair(b []byte) (repaired, bool) {
 	good := 0
 	for i, c := range b[:nameText] {
 		if nameByte(i, c) {
@@ -114,7 +114,7 @@ func mend(b []byte) (mended, bool) {
 		}
 	}
 	if good < minNameBytes {
-		return mended{}, false
+		return repaired{}, false
 	}
 	h := canonical(b)
 	hole, holes := -1, 0
@@ -124,7 +124,7 @@ func mend(b []byte) (mended, bool) {
 			holes++
 		}
 	}
-	m := mended{stored: -1}
+	m := repaired{stored: -1}
 	if v, n := octal(h[checksumAt : checksumAt+checkDigits]); n == checkDigits {
 		m.stored = v
 	}
@@ -136,7 +136,7 @@ func mend(b []byte) (mended, bool) {
 	}
 	name, ok := ParseEntryName(headerName(h[:]))
 	if !ok || !name.HasCRC {
-		return mended{}, false
+		return repaired{}, false
 	}
 	m.name, m.mtime = name, headerTime(h[:])
 	// A size with an invalid digit would be parsed as a shorter one.
@@ -183,14 +183,14 @@ func headerByte(i int, c byte) bool {
 }
 
 // proves reports whether the header with this size has the stored checksum.
-func (m *mended) proves(size int) bool {
+func (m *repaired) proves(size int) bool {
 	h := AppendHeader(nil, entryName(m.name.ID, m.name.CRC), int64(size), m.mtime)
 	return m.stored == headerSum(h)
 }
 
 // corrects reports whether crc differs from the checksum in the name in one digit, and makes the
 // header's checksum correct if it replaces it.
-func (m *mended) corrects(crc uint32) bool {
+func (m *repaired) corrects(crc uint32) bool {
 	differ := m.name.CRC ^ crc
 	digit := uint32(0xf) << (bits.TrailingZeros32(differ) &^ 3) // the lowest that differs
 	other := *m

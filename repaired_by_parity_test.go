@@ -265,7 +265,7 @@ func TestRepairBeyondParity(t *testing.T) {
 	}
 }
 
-// Damage that can be healed in part: the format mends what is left, of an archive in which the
+// Damage that can be healed in part: the format repairs what is left, of an archive in which the
 // rest is healed.
 func TestFormatMendsWhatParityCannot(t *testing.T) {
 	rnd := testkit.Rand(t)
