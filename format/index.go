@@ -96,12 +96,13 @@ func sorted(t Table) []uint32 {
 		byName[i+n] = row
 	}
 	// Keep the last of equal names.
-	keep := byName[:0]
-	for i, e := range byName {
-		if i+1 < len(byName) && t.Name(int(e)) == t.Name(int(byName[i+1])) {
-			continue
+	keep, last := byName[:0], ""
+	for _, e := range byName {
+		name := t.Name(int(e))
+		if len(keep) > 0 && name == last {
+			keep = keep[:len(keep)-1]
 		}
-		keep = append(keep, e)
+		keep, last = append(keep, e), name
 	}
 	return keep
 }
