@@ -49,7 +49,8 @@ func order(marks []uint64, key func(row uint32) string, alike int) {
 		for n < len(marks) && uint32(marks[n]>>32) == four {
 			n++
 		}
-		if four&0xff == 0 { // keys may end here
+		ends := func(mark uint64) bool { return len(rest(mark)) <= 4 }
+		if four&0xff == 0 && slices.ContainsFunc(marks[:n], ends) {
 			orderFew(marks[:n], key, alike)
 		} else {
 			order(marks[:n], key, alike+4)
