@@ -88,7 +88,7 @@ func (p *Prover) Tree(ctx context.Context, id segment.RecordID, path string, rep
 	case s == bad && report == nil:
 		return Result{}, nil
 	}
-	s := scan{p: p, ctx: ctx}
+	s := scan{p: p, ctx: ctx, hand: make([]segment.Node, 0, leastHand)}
 	err := s.run(id)
 	if err != nil {
 		p.nodes.settle(unknown)

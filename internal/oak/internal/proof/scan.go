@@ -12,8 +12,10 @@ import (
 const (
 	// someChildren is how many children are kept while the nodes below them are visited.
 	someChildren = 1024
-	// handful is how many nodes are passed to a goroutine at once.
-	handful = 64
+	// From leastHand to mostHand nodes are passed to a goroutine at once: a small tree keeps all
+	// goroutines busy, and in a large one they do not wait for each other often.
+	leastHand = 64
+	mostHand  = 1024
 )
 
 // A scan finds out whether anything is lost below a node. It marks what is pending and what is
@@ -92,12 +94,12 @@ func (s *scan) own(n segment.Node) error {
 	if len(n.Template().Properties) == 0 {
 		return nil
 	}
-	if s.hand = append(s.hand, n); len(s.hand) < handful {
+	if s.hand = append(s.hand, n); len(s.hand) < cap(s.hand) {
 		return nil
 	}
 	s.collect()
 	full := s.hand
-	s.hand = make([]segment.Node, 0, handful)
+	s.hand = make([]segment.Node, 0, min(max(s.nodes/leastHand, leastHand), mostHand))
 	return s.tell(full)
 }
 
