@@ -250,7 +250,8 @@ func readOak(s *suite) (r row, err error) {
 			files[x.Object] = f
 		}
 		start := time.Now()
-		if _, err := f.ReadAt(theirs[:e.Size], x.Off); err != nil {
+		// The bytes of a segment follow its header.
+		if _, err := f.ReadAt(theirs[:e.Size], x.Off+x.Len-e.Size); err != nil {
 			return r, err
 		}
 		theirTimes = append(theirTimes, time.Since(start))
