@@ -51,8 +51,9 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := m.check(); err != nil {
 		return format.Plan{}, err
 	}
-	// Nearly anything can be decoded as an empty content, which proves no place.
-	if !slices.ContainsFunc(m.found, func(x found) bool { return x.fine || x.head > 0 && (x.size > 0 || m.base == 0) }) {
+	// Nearly anything can be decoded as an empty content, and some contents cannot be decoded. With
+	// a damaged header before them, neither proves where the archive begins.
+	if !slices.ContainsFunc(m.found, func(x found) bool { return x.fine || x.head > 0 && (m.base == 0 || x.size > 0 && x.proves()) }) {
 		m.base, m.dirOff, m.found = 0, size, nil // it is not where the end record says
 	}
 	if damaged || len(m.missing) > 0 {
