@@ -166,8 +166,9 @@ func below(name string, err error) error {
 // Property copies a property of a node.
 func (c *Copier) Property(ctx context.Context, p segment.Property) (segment.NewProperty, error) {
 	to := segment.NewProperty{Name: p.Name, Type: p.Type, Multi: p.Multi}
-	c.values = c.values[:0]
+	c.values = nil
 	err := c.property(ctx, p, &to)
+	c.values = nil // they belong to the result now
 	return to, err
 }
 

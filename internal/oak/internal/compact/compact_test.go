@@ -142,6 +142,59 @@ func TestACopyHoldsTheSame(t *testing.T) {
 	}
 }
 
+// The copies of several properties are kept until their node is written.
+func TestCopiesOfPropertiesAreTheirOwn(t *testing.T) {
+	from, root := sample(t)
+	r := segment.NewReader(from)
+	child := func(of segment.RecordID, name string) segment.RecordID {
+		n, err := r.Node(t.Context(), of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, ok, err := n.Child(t.Context(), name)
+		if err != nil || !ok {
+			t.Fatal(name, err)
+		}
+		return id
+	}
+	seventh := child(root, "child7")
+	shared := child(seventh, "shared")
+	to := segments{}
+	b := segment.NewBuilder(segment.BuilderOptions{}, to.write)
+	c := New(r, b, func(_ context.Context, id segment.ID) error {
+		to[id] = from[id]
+		return nil
+	}, Options{})
+	var all []segment.NewProperty
+	for _, id := range []segment.RecordID{seventh, shared} {
+		n, err := r.Node(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, err := range n.Properties(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := c.Property(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, x)
+		}
+	}
+	got, err := b.Node(t.Context(), segment.NewNode{Properties: all})
+	if err = errors.Join(err, b.Flush(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	want := append(shown(t, from, shared), fmt.Sprint("", " ", "i", segment.Integer, false, "7"))
+	lines := shown(t, to, got)
+	slices.Sort(lines)
+	slices.Sort(want)
+	if !slices.Equal(lines, want) {
+		t.Errorf("%.300q, expected %.300q", lines, want)
+	}
+}
+
 // What is forgotten is written again, and nothing else goes wrong.
 func TestSegmentsThatWereMetFirstAreForgottenFirst(t *testing.T) {
 	k := known{limit: 4, m: map[segment.ID][]place{}, index: map[segment.ID]int32{}}
