@@ -51,12 +51,18 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := m.check(); err != nil {
 		return format.Plan{}, err
 	}
-	// Nearly anything can be decoded as an empty content, and some contents cannot be decoded. With
-	// a damaged header before them, neither proves where the archive begins.
-	if !slices.ContainsFunc(m.found, func(x found) bool { return x.fine || x.head > 0 && (m.base == 0 || x.size > 0 && x.proves()) }) {
-		m.base, m.dirOff, m.found = 0, size, nil // it is not where the end record says
+	wrong := func() bool { return damaged || len(m.missing) > 0 }
+	if wrong() && !m.placed(m.found) {
+		// It is not where the end record says, and nor are its files.
+		for _, x := range m.found {
+			if m.names[x.name] {
+				m.missing = append(m.missing, x.name)
+			}
+		}
+		clear(m.names)
+		m.base, m.dirOff, m.found = 0, size, nil
 	}
-	if damaged || len(m.missing) > 0 {
+	if wrong() {
 		if err := m.sweep(); err != nil {
 			return format.Plan{}, err
 		}
@@ -71,7 +77,10 @@ type found struct {
 	end  int64  // end of its content
 	raw  []byte // its row
 	fine bool   // its header is valid, and its content is correct or cannot be checked
-	head int64  // length of the header that can be made from the row, if only the header is damaged
+	sure bool   // its content proves that it is at this place
+	// named means that its header has its name, although nothing else may prove the place.
+	named bool
+	head  int64 // length of the header that can be made from the row, if only the header is damaged
 }
 
 // repairer is the state of a repair.
@@ -82,6 +91,7 @@ type repairer struct {
 	memory  int64
 	base    int64
 	found   []found
+	listed  int             // how many of them the directory lists
 	names   map[string]bool // of fine files
 	missing []string        // names of rows that are not fine
 	p       format.Plan
@@ -158,25 +168,57 @@ func (m *repairer) checkOne(x *found, behind int64) error {
 		if err != nil {
 			return err
 		}
-		switch x.end = x.at + n + int64(x.stored); {
-		case fine && sound:
-			x.fine = true
-			return nil
-		case fine && x.stored < math.MaxUint32 && x.size < math.MaxUint32:
-			x.head = n
-			return nil
+		if x.end = x.at + n + int64(x.stored); !fine || !sound && (x.stored >= math.MaxUint32 || x.size >= math.MaxUint32) {
+			continue
 		}
+		if x.fine = sound; !sound {
+			x.head = n
+		}
+		x.sure = x.size > 0 && x.proves() // nearly anything can be decoded as an empty content
+		x.named, err = m.isNamed(x)
+		return err
 	}
 	return nil
+}
+
+// placed reports whether a content, or the names of at least half of the rows, prove where the
+// archive begins. That need not be proven if it begins at 0.
+func (m *repairer) placed(rows []found) bool {
+	named := 0
+	for _, x := range rows {
+		if !x.fine && x.head == 0 {
+			continue
+		}
+		if x.sure || m.base == 0 {
+			return true
+		}
+		if x.named {
+			named++
+		}
+	}
+	return named > 0 && 2*named >= len(rows)
+}
+
+// isNamed reports whether the header at the place of x has its name.
+func (m *repairer) isNamed(x *found) (bool, error) {
+	name := rowName(x.raw)
+	b := make([]byte, localLen+len(name))
+	if len(name) == 0 || int64(len(b)) > m.dirOff-x.at {
+		return false, nil
+	}
+	err := m.obj.ReadAt(m.ctx, b, x.at)
+	return err == nil && int(binary.LittleEndian.Uint16(b[26:])) == len(name) && bytes.Equal(b[localLen:], name), err
 }
 
 // makeHeader makes the header of x, unless there may be something else in its place: it must
 // directly follow another content, the last of which ends at before, or still have the name.
 func (m *repairer) makeHeader(x *found, before int64) error {
+	length := x.head
+	x.head = 0
 	if x.at < before {
 		return nil
 	}
-	b := make([]byte, x.head)
+	b := make([]byte, length)
 	if err := m.obj.ReadAt(m.ctx, b, x.at); err != nil {
 		return err
 	}
@@ -187,8 +229,8 @@ func (m *repairer) makeHeader(x *found, before int64) error {
 	}
 	m.names[x.name] = true
 	formatkit.Say(&m.p.Notes, "rebuilt the header of %s from the directory", format.Escape(x.name))
-	header := x.header(rowName(x.raw), int(x.head))
-	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: x.at, Len: x.head, Write: func(w io.Writer) error {
+	header := x.header(rowName(x.raw), int(length))
+	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: x.at, Len: length, Write: func(w io.Writer) error {
 		_, err := w.Write(header)
 		return err
 	}})
@@ -266,7 +308,8 @@ func (m *repairer) decodes(x *row, off int64) (bool, error) {
 // sweep scans the archive. It makes headers from rows if possible, and looks for headers of files
 // without a row.
 func (m *repairer) sweep() error {
-	known := m.found // in stored order
+	next := 0 // of the rows of the directory, which are in stored order
+	m.listed = len(m.found)
 	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, End: m.dirOff}
 	buf := bufio.NewReaderSize(in, room(m.dirOff))
 	at, before := int64(0), int64(0) // where the last content ends
@@ -275,9 +318,9 @@ func (m *repairer) sweep() error {
 		buf.Reset(in)
 	}
 	for m.ctx.Err() == nil {
-		for len(known) > 0 && known[0].at <= at {
-			x := &known[0]
-			if known = known[1:]; x.head > 0 {
+		for ; next < m.listed && m.found[next].at <= at; next++ {
+			x := &m.found[next]
+			if x.head > 0 {
 				if err := m.makeHeader(x, before); err != nil {
 					return err
 				}
@@ -300,8 +343,8 @@ func (m *repairer) sweep() error {
 			if skip == 0 {
 				skip = len(b)
 			}
-			if len(known) > 0 {
-				skip = int(min(int64(skip), known[0].at-at))
+			if next < m.listed {
+				skip = int(min(int64(skip), m.found[next].at-at))
 			}
 			buf.Discard(skip)
 			at += int64(skip)
@@ -439,6 +482,7 @@ func (m *repairer) plan(damaged bool) (format.Plan, error) {
 			damaged = true
 		}
 	}
+	placed := m.placed(m.found[:m.listed])
 	fine := slices.DeleteFunc(m.found, func(x found) bool { return !x.fine })
 	if !damaged && len(m.p.Edits) == 0 && len(m.missing) == 0 {
 		return format.Plan{}, nil
@@ -452,9 +496,9 @@ func (m *repairer) plan(damaged bool) (format.Plan, error) {
 		}
 	}
 	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
-	if fine[0].at < m.base {
+	if fine[0].at < m.base || m.base != 0 && !placed {
 		// What the end record says about bytes before the archive cannot be right.
-		m.base = 0
+		m.base, m.dirOff = 0, m.size
 		for i := range fine {
 			x := fine[i].row
 			x.name, x.off = string(rowName(fine[i].raw)), uint64(fine[i].at)
