@@ -533,8 +533,8 @@ func TestOnlyWhatIsDamagedIsFetchedFromAnotherCopy(t *testing.T) {
 	}
 }
 
-// TestAnArchiveOfSeveralObjectsIsMendedByACopy does the same with one that is a folder.
-func TestAnArchiveOfSeveralObjectsIsMendedByACopy(t *testing.T) {
+// TestAnArchiveOfSeveralObjectsIsRepairedByACopy does the same with one that is a folder.
+func TestAnArchiveOfSeveralObjectsIsRepairedByACopy(t *testing.T) {
 	rnd := testkit.Rand(t)
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")

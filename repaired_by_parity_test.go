@@ -267,7 +267,7 @@ func TestRepairBeyondParity(t *testing.T) {
 
 // Damage that can be healed in part: the format repairs what is left, of an archive in which the
 // rest is healed.
-func TestFormatMendsWhatParityCannot(t *testing.T) {
+func TestFormatRepairsWhatParityCannot(t *testing.T) {
 	rnd := testkit.Rand(t)
 	files := map[string]string{"a": string(testkit.Noise(rnd, 2<<20)), "b": string(testkit.Noise(rnd, 2<<20))}
 	st := packedAs(t, "caf", nil, files)

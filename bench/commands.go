@@ -83,7 +83,7 @@ var comparisons = []comparison{
 	{"python: many files over HTTP 20 ms away, against one after the other", pythonWeb},
 	{"oak: list all segments", listOak},
 	{"oak: check everything, in process", sumOak},
-	{"oak: recover a tar without an index", mendOak},
+	{"oak: recover a tar without an index", repairOak},
 	{"oak: random segments, in process", readOak},
 	{"oak: 1,000 nodes by path", pathsOak},
 	{"oak: the tree with all values", exportOak},

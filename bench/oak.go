@@ -24,7 +24,7 @@ import (
 const (
 	oakSections = 20
 	oakOpenRSS  = 30 << 20
-	oakMendRSS  = 64 << 20
+	oakRepairRSS  = 64 << 20
 )
 
 // oakReference runs the program, and decodes its output into a value.
@@ -165,8 +165,8 @@ func sumFile(name string, buf []byte) error {
 	}
 }
 
-// mendOak recovers a tar without an index.
-func mendOak(s *suite) (r row, err error) {
+// repairOak recovers a tar without an index.
+func repairOak(s *suite) (r row, err error) {
 	dir, err := s.oakStore()
 	if err != nil {
 		return r, err
@@ -203,7 +203,7 @@ func mendOak(s *suite) (r row, err error) {
 		return r, err
 	}
 	r.notes = append(r.notes, "ours reads, proves and copies the other tars, too")
-	r.judge([]goal{times(3), rssUnder(oakMendRSS)}, s.quick)
+	r.judge([]goal{times(3), rssUnder(oakRepairRSS)}, s.quick)
 	return r, os.RemoveAll(broken)
 }
 

@@ -56,7 +56,7 @@ func (m *repairer) judge(ctx context.Context) error {
 		if i == noShard || len(all[i].bad) == 0 {
 			continue
 		}
-		repaired, back, err := m.mendShard(ctx, i, all[i].good > 0)
+		repaired, back, err := m.repairShard(ctx, i, all[i].good > 0)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (m *repairer) survey(ctx context.Context) error {
 			return err
 		}
 		if s.decode != nil {
-			continue // mendShard handles it
+			continue // repairShard handles it
 		}
 		if s.codec == codec.Raw {
 			if places, err := m.placesOf(ctx, s); err == nil && len(places) == 0 {
@@ -193,9 +193,9 @@ func (m *repairer) survey(ctx context.Context) error {
 	return nil
 }
 
-// mendShard makes a header for a shard that lost its own, and finds its records if their rows are
+// repairShard makes a header for a shard that lost its own, and finds its records if their rows are
 // wrong. It reports whether anything changed, and returns a function that undoes it.
-func (m *repairer) mendShard(ctx context.Context, i uint64, someGood bool) (repaired bool, undo func(), _ error) {
+func (m *repairer) repairShard(ctx context.Context, i uint64, someGood bool) (repaired bool, undo func(), _ error) {
 	s, err := m.shard(ctx, i)
 	switch {
 	case err != nil:

@@ -284,7 +284,7 @@ func TestACopyOfTheIndexIsUsed(t *testing.T) {
 				if !slices.Equal(got, want) {
 					t.Errorf("%s: found %d names, expected %d", name, len(got), len(want))
 				}
-				mendsAll(t, st, o, name)
+				repairsAll(t, st, o, name)
 			}
 			for name := range all {
 				st.Can().Remove(t.Context(), name)
@@ -292,13 +292,13 @@ func TestACopyOfTheIndexIsUsed(t *testing.T) {
 			if got := namesOf(t, st, "b", o, true); !slices.Equal(got, want) {
 				t.Errorf("without any index: found %d names, expected %d", len(got), len(want))
 			}
-			mendsAll(t, st, o, "all")
+			repairsAll(t, st, o, "all")
 		})
 	}
 }
 
-// mendsAll checks that a repair restores everything.
-func mendsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what string) {
+// repairsAll checks that a repair restores everything.
+func repairsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what string) {
 	t.Helper()
 	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
 	if err != nil || !plan.Changes() || plan.Partial {

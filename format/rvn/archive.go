@@ -167,7 +167,7 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 	}
 	if err != nil && a.repairs {
 		a.repairs = false // it takes seconds
-		if at := mendBit(b3, a.h.flatByCounts()); at >= 0 {
+		if at := repairBit(b3, a.h.flatByCounts()); at >= 0 {
 			a.note(format.BadChecksum, "index-checksum", format.Error, off+int64(at), "the index is damaged: one bit of this byte is flipped; the checksum matches with the bit corrected")
 			return unpack(b3, a.h.flatByCounts(), limit)
 		}
@@ -189,9 +189,9 @@ func (a *archive) unpackIndex(b3 []byte) ([]byte, error) {
 // seconds.
 const bitLimit = 4 << 30
 
-// mendBit flips the single bit that prevents a frame with a checksum from decoding to want bytes.
+// repairBit flips the single bit that prevents a frame with a checksum from decoding to want bytes.
 // It returns its position, or -1 if there is none or it would take too many tries.
-func mendBit(frame []byte, want int64) (at int) {
+func repairBit(frame []byte, want int64) (at int) {
 	if want <= 0 || len(frame) < frameHeaderLen || want > bitLimit/8/int64(len(frame)) {
 		return -1
 	}

@@ -85,8 +85,8 @@ type kept struct {
 // lostFound is the folder for files without a place of their own.
 const lostFound = "lost+found"
 
-// mendLevel is a level that all builds have, because the plan and the result must be equal.
-const mendLevel = "better"
+// repairLevel is a level that all builds have, because the plan and the result must be equal.
+const repairLevel = "better"
 
 func (m *repairer) lose(msg string, args ...any) {
 	formatkit.Say(&m.lost, msg, args...)
@@ -271,7 +271,7 @@ func (m *repairer) judge(ctx context.Context) error {
 // plan returns the plan.
 func (m *repairer) plan(ctx context.Context, st store.Store) (format.Plan, error) {
 	a := m.a
-	c, err := newCompressor(mendLevel, 1, defaultSection)
+	c, err := newCompressor(repairLevel, 1, defaultSection)
 	if err != nil {
 		return format.Plan{}, err
 	}
@@ -370,7 +370,7 @@ func (m *repairer) add(k kept) error {
 func (m *repairer) readMetadata() {
 	md, err := m.a.metadata()
 	if err != nil {
-		if at := mendBit(m.a.meta, int64(m.a.h.MetaFlat)); at >= 0 {
+		if at := repairBit(m.a.meta, int64(m.a.h.MetaFlat)); at >= 0 {
 			m.note("corrected one bit in byte %d of the metadata: the checksum matches now", at)
 			md, err = m.a.metadata()
 		}

@@ -444,7 +444,7 @@ func TestOfEqualPathsRepairKeepsTheOneThatIsRead(t *testing.T) {
 
 // Metadata that is not UCL becomes a description. Metadata that is too large is kept, and repair
 // reports that.
-func TestRepairMendsMetadata(t *testing.T) {
+func TestRepairRestoresMetadata(t *testing.T) {
 	for what, k := range map[string]struct {
 		text    string
 		class   string

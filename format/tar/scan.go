@@ -114,7 +114,7 @@ func (s *scanner) next() error {
 			}
 			if err != nil {
 				s.wrong(format.Error, err.Error()+"; this record and those after it are not used")
-				if err := s.mendPax(kind); err != nil {
+				if err := s.repairPax(kind); err != nil {
 					return err
 				}
 			}
@@ -128,8 +128,8 @@ func (s *scanner) next() error {
 	}
 }
 
-// mendPax reports the replacement of damaged pax records: the readable ones.
-func (s *scanner) mendPax(kind byte) error {
+// repairPax reports the replacement of damaged pax records: the readable ones.
+func (s *scanner) repairPax(kind byte) error {
 	if s.tornPax == nil {
 		return nil
 	}

@@ -189,7 +189,7 @@ func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 }
 
 // A restore repairs a store in which anything is damaged or lost.
-func TestARestoreMendsAStore(t *testing.T) {
+func TestARestoreRepairsAStore(t *testing.T) {
 	testkit.Serial(t)
 	st := fixture(t, "multitar")
 	want := superTree(t, st)

@@ -237,7 +237,8 @@ const mostListed = 1000
 
 // WriteJSON writes a node as an object with its properties, in the form of an export, and with
 // its children. Children down to depth are objects, all if it is -1; below that only their names
-// are written, at most 1000. A value larger than a megabyte is omitted, unless name is the path of its property.
+// are written, at most 1000. A value larger than a megabyte is omitted, unless name is the path of
+// its property.
 func (t *Tree) WriteJSON(ctx context.Context, w io.Writer, name string, depth int) (lost int64, err error) {
 	name = nodePath(name)
 	paths := t.t.paths

@@ -92,8 +92,8 @@ func TestStoresOfTheReferenceConform(t *testing.T) {
 func (t *segmentTar) len() int               { return t.Len() }
 func (t *segmentTar) at(i int) tarfile.Entry { return t.At(i) }
 
-// mendAll repairs s of st into out.
-func mendAll(t *testing.T, st, out *storetest.Mem) *holdall.RepairPlan {
+// repairAll repairs s of st into out.
+func repairAll(t *testing.T, st, out *storetest.Mem) *holdall.RepairPlan {
 	t.Helper()
 	plan, err := holdall.RepairStore(t.Context(), st, "s", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}})
 	if err != nil {
@@ -139,7 +139,7 @@ func TestStoresAreRepaired(t *testing.T) {
 			st := fixture(t, name)
 			before := segments(st)
 			out := &storetest.Mem{}
-			plan := mendAll(t, st, out)
+			plan := repairAll(t, st, out)
 			if plan.Changes() != changed[name] {
 				t.Errorf("changes: %v, with %q", plan.Changes(), plan.Notes)
 			}
@@ -152,11 +152,11 @@ func TestStoresAreRepaired(t *testing.T) {
 					t.Errorf("segment %s of %d bytes: %d bytes afterwards", id, n, after[id])
 				}
 			}
-			if again := mendAll(t, out, &storetest.Mem{}); again.Changes() {
+			if again := repairAll(t, out, &storetest.Mem{}); again.Changes() {
 				t.Errorf("it needs another repair: %q", again.Notes)
 			}
 			// The same in place, with the replaced files kept beside it.
-			mendAll(t, st, st)
+			repairAll(t, st, st)
 			for info, err := range out.List(t.Context(), "") {
 				if err != nil {
 					t.Fatal(err)
@@ -266,7 +266,7 @@ func TestWhatIsKeptInDoubtIsSaid(t *testing.T) {
 	b[1140] ^= 1 << 2
 	st.Put("s/data00000a.tar", b)
 	out := &storetest.Mem{}
-	plan := mendAll(t, st, out)
+	plan := repairAll(t, st, out)
 	v, err := holdall.VerifyStore(t.Context(), out, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(holdall.Problem) {})
 	if err != nil || !plan.Changes() || v.Errors > 0 && (!plan.Partial || len(plan.Lost) == 0) {
 		t.Errorf("%d errors are left, %v; partial %v, lost %q", v.Errors, err, plan.Partial, plan.Lost)

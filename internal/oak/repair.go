@@ -288,12 +288,12 @@ func (m *repairer) account(ctx context.Context) (worse bool, err error) {
 		return false, err
 	}
 	var before, after, same counted // of the same revision as before
+	alike := *m.head == was.Revision && m.keepsAll()
 	for i, trusting := range []bool{false, true} {
 		if trusting && !m.doubtful(rescue.Proven, rescue.Stray) {
 			before[1], after[1], same[1] = before[0], after[0], same[0]
 			break
 		}
-		alike := *m.head == was.Revision && m.keepsAll()
 		if !alike {
 			found := &parsed{r: m.r, trusting: trusting}
 			if before[i], err = m.count(ctx, provable{found}, was.Revision, nil); err != nil {

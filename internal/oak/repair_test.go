@@ -57,7 +57,7 @@ func TestARepairKeepsWhatIsDamaged(t *testing.T) {
 	st.Put("s/data00002a.tar", other[:len(other)-3000])
 	before := harvestOf(t, st, true, "").nodes
 	out := &storetest.Mem{}
-	plan := mendAll(t, st, out)
+	plan := repairAll(t, st, out)
 	after := harvestOf(t, out, true, "").nodes
 	if before < 400 || after < before || !plan.Changes() || !plan.Partial {
 		t.Errorf("%d nodes before, %d after: changes %v, partial %v", before, after, plan.Changes(), plan.Partial)
@@ -115,7 +115,7 @@ func TestARepairNeverLeavesLess(t *testing.T) {
 func neverLess(t *testing.T, st *storetest.Mem, what string) {
 	t.Helper()
 	out := &storetest.Mem{}
-	plan := mendAll(t, st, out)
+	plan := repairAll(t, st, out)
 	problems := func(st *storetest.Mem) (n int) {
 		err := verify(t.Context(), st, "s", format.OpenOptions{}, func(p format.Problem) {
 			if p.Severity == format.Error {
@@ -165,7 +165,7 @@ func TestARepairThatWouldLoseNodesIsNone(t *testing.T) {
 	st.Put("s/data00001a.tar", b)
 	resum(t, st)
 	before := harvestOf(t, st, true, "")
-	plan := mendAll(t, st, &storetest.Mem{})
+	plan := repairAll(t, st, &storetest.Mem{})
 	if before.nodes < 400 || plan.Changes() || !plan.Partial || len(plan.Notes) > 0 || plan.Readable["unverified_nodes_after"] == 0 || !strings.Contains(strings.Join(plan.Lost, "\n"), "nothing changed") {
 		t.Errorf("%d nodes; changes %v, partial %v, %q, %q", before.nodes, plan.Changes(), plan.Partial, plan.Notes, plan.Lost)
 	}

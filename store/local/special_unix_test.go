@@ -206,7 +206,7 @@ func TestWriteErrorsNameTargetAndOffset(t *testing.T) {
 	wantFiles(t, dir)
 }
 
-func TestRewindMendsAFailedWrite(t *testing.T) {
+func TestRewindRepairsAFailedWrite(t *testing.T) {
 	if _, err := os.Stat(full); err != nil {
 		t.Skip(err)
 	}
