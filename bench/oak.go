@@ -22,9 +22,9 @@ import (
 // $HOLDALL_OAK_CHECK names. It is timed within its own process, so that the start of Java does not
 // count. It also makes the store, of 436 MB.
 const (
-	oakSections = 20
-	oakOpenRSS  = 30 << 20
-	oakRepairRSS  = 64 << 20
+	oakSections  = 20
+	oakOpenRSS   = 30 << 20
+	oakRepairRSS = 64 << 20
 )
 
 // oakReference runs the program, and decodes its output into a value.

@@ -381,8 +381,9 @@ func (l *life) conditions() {
 	}
 }
 
-// tortured runs a command again and again, until it ends by itself, while it is killed.
-func (l *life) tortured(kills int, span time.Duration, args ...string) {
+// tortured runs a command again and again, until it ends by itself. It is killed some times, when
+// it made a number of requests, up to most of them at first.
+func (l *life) tortured(kills, most int, args ...string) {
 	l.t.Helper()
 	failed := 0
 	for {
@@ -393,16 +394,11 @@ func (l *life) tortured(kills int, span time.Duration, args ...string) {
 			l.t.Fatal(err)
 		}
 		var killed atomic.Bool
-		var timer *time.Timer
 		if kills > 0 {
-			timer = time.AfterFunc(span/10+time.Duration(l.r.Int64N(int64(span))), func() {
-				killed.Store(cmd.Process.Kill() == nil)
-			})
+			l.doom(cmd, most, &killed)
 		}
 		err := cmd.Wait()
-		if timer != nil {
-			timer.Stop()
-		}
+		l.proxy.after(0, nil)
 		var exit *exec.ExitError
 		switch {
 		case err == nil:
@@ -410,7 +406,7 @@ func (l *life) tortured(kills int, span time.Duration, args ...string) {
 		case errors.As(err, &exit) && !exit.Exited() && killed.Load():
 			kills--
 			l.kills++
-			span += span / 8
+			most += most / 4
 		case l.proxy.worse.Load() && failed < 10:
 			failed++
 			l.t.Logf("%s: %v\n%s", strings.Join(args, " "), err, said.Bytes())
@@ -418,6 +414,14 @@ func (l *life) tortured(kills int, span time.Duration, args ...string) {
 			l.t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, said.Bytes())
 		}
 	}
+}
+
+// doom kills a command when it has made up to most requests.
+func (l *life) doom(cmd *exec.Cmd, most int, killed *atomic.Bool) {
+	l.proxy.after(1+l.r.IntN(most), func() {
+		killed.Store(true)
+		_ = cmd.Process.Kill() // it may have ended
+	})
 }
 
 // watch reads live objects, over and over, until stop is called, which reports how often it read.
@@ -620,28 +624,28 @@ func live(t *testing.T, objects int, db string) {
 
 	// Old archives stay for a moment first, and then go at once.
 	stop := l.watch()
-	span := 700*time.Millisecond + time.Duration(objects)*100*time.Microsecond
 	kills := []int{2, 3, 5}
 	if strings.HasPrefix(db, "postgres:") {
-		kills = []int{1, 1, 3} // workers look for what others left every five seconds only
+		kills = []int{1, 1, 2} // workers look for what others left every five seconds only
 	}
+	few, some := 1+objects/1000, objects/20
 	l.proxy.worse.Store(true)
 	dead := l.change(0.3, 0.05)
-	l.tortured(kills[0], span, plan...)
-	l.tortured(kills[1], span, work...)
+	l.tortured(kills[0], few, plan...)
+	l.tortured(kills[1], some, work...)
 	l.settle()
-	l.tortured(kills[2], span, append(compact, "--grace", "3s")...)
+	l.tortured(kills[2], some, append(compact, "--grace", "3s")...)
 	passed("compacted")
 	dead = append(dead, l.change(0.05, 0.02)...)
-	l.tortured(kills[0], span, plan...)
-	l.tortured(kills[1], span, work...)
+	l.tortured(kills[0], few, plan...)
+	l.tortured(kills[1], some, work...)
 	l.settle()
-	l.tortured(kills[2], span, append(compact, "--grace", "0s")...)
+	l.tortured(kills[2], some, append(compact, "--grace", "0s")...)
 	l.proxy.worse.Store(false)
 	l.run(append(compact, "--grace", "0s")...)
 	stop()
 	t.Logf("%d commands killed; %d requests refused, %d cut, %d answers forgotten, %d broken off", l.kills, l.proxy.refused.Load(), l.proxy.cut.Load(), l.proxy.forgotten.Load(), l.proxy.broken.Load())
-	if l.kills < 5 {
+	if l.kills < 3 {
 		t.Errorf("only %d commands were killed: that is no torture", l.kills)
 	}
 	passed("changed and compacted again")
@@ -835,10 +839,10 @@ func (l *life) retire(plan, compact []string) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		timer := time.AfterFunc(200*time.Millisecond+time.Duration(l.r.Int64N(int64(time.Second))), func() { _ = cmd.Process.Kill() })
+		l.doom(cmd, len(l.live)/4, new(atomic.Bool))
 		_ = cmd.Wait() // killed, or not
-		timer.Stop()
 	}
+	l.proxy.after(0, nil)
 	l.proxy.worse.Store(false)
 	t.Logf("fleet retire says:\n%s", l.refuses(1, "fleet", "retire"))
 	for _, key := range []string{bad.Path, other.Path} {

@@ -111,8 +111,10 @@ type proxy struct {
 	httputil.ReverseProxy
 	worse atomic.Bool // it does
 
-	mu sync.Mutex
-	r  *rand.Rand
+	mu   sync.Mutex
+	r    *rand.Rand
+	left int // requests until then is called
+	then func()
 
 	refused, cut, forgotten, broken atomic.Int64
 }
@@ -151,7 +153,36 @@ func (p *proxy) upTo(n int) int {
 
 func (p *proxy) chance(one int) bool { return p.worse.Load() && p.upTo(one) == 0 }
 
+// after calls f when the nth request from now on comes, or a moment later. It takes the place of
+// what an earlier call asked for.
+func (p *proxy) after(n int, f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.then = n, f
+}
+
+// count counts a request.
+func (p *proxy) count() {
+	p.mu.Lock()
+	f, later := p.then, time.Duration(p.r.Int64N(int64(20*time.Millisecond)))
+	if p.left--; p.left > 0 {
+		f = nil
+	}
+	if f != nil {
+		p.then = nil
+	}
+	p.mu.Unlock()
+	switch {
+	case f == nil:
+	case later%2 == 0:
+		f()
+	default: // between requests
+		time.AfterFunc(later, f)
+	}
+}
+
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.count()
 	switch {
 	case p.chance(100):
 		p.refused.Add(1)
@@ -259,20 +290,20 @@ func (s *site) run(args ...string) string {
 // Whatever is killed, each object is in exactly one recorded archive, with its bytes,
 // and nothing else is left.
 func TestFleetUnderTorture(t *testing.T) {
-	objects, every, away := 3000, 300*time.Millisecond, time.Second
+	objects, away := 3000, time.Second
 	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > objects {
-		objects, every, away = n, 3*time.Second, 30*time.Second
+		objects, away = n, 30*time.Second
 	}
 	s := newSite(t, rand.Uint64())
 	t.Logf("seed %d", s.seed)
 	s.fill(objects)
 	t.Run("sqlite", func(t *testing.T) {
 		s.begin(t, filepath.Join(t.TempDir(), "catalog.db"), "packed-one")
-		s.torture(objects, every, nil)
+		s.torture(objects, nil)
 	})
 	t.Run("postgres", func(t *testing.T) {
 		s.begin(t, pgtest.Database(t), "packed-two")
-		s.torture(objects, every, func() error { return pgtest.Restart(away) })
+		s.torture(objects, func() error { return pgtest.Restart(away) })
 	})
 }
 
@@ -284,7 +315,7 @@ func (s *site) begin(t *testing.T, db, out string) {
 	}
 }
 
-func (s *site) torture(objects int, every time.Duration, restart func() error) {
+func (s *site) torture(objects int, restart func() error) {
 	t := s.t
 	began := time.Now()
 	s.run("catalog", "init", "--db", s.db)
@@ -319,16 +350,18 @@ func (s *site) torture(objects int, every time.Duration, restart func() error) {
 	kills, working := 0, len(all)
 	restarted := make(chan error, 1)
 	refused := 0 // may be, to begin
-	tick := time.NewTimer(every)
+	tick := make(chan struct{}, 1)
+	next := func() {
+		s.proxy.after(objects/40+r.IntN(objects/20), func() { tick <- struct{}{} })
+	}
+	next()
 	patience := time.After(20*time.Second + time.Duration(objects)*10*time.Millisecond)
 	for working > 0 {
 		select {
-		case <-tick.C:
+		case <-tick:
 			i := r.IntN(len(all))
-			if all[i] != nil && (objects > 10_000 || kills < 15) {
-				if all[i].Process.Kill() == nil {
-					kills++
-				}
+			if all[i] != nil && all[i].Process.Kill() == nil {
+				kills++
 			}
 			if kills == 6 && restart != nil {
 				f := restart
@@ -336,7 +369,9 @@ func (s *site) torture(objects int, every time.Duration, restart func() error) {
 				refused = 1000
 				go func() { restarted <- f() }()
 			}
-			tick.Reset(every/2 + time.Duration(r.Int64N(int64(every))))
+			if kills < 15 {
+				next()
+			}
 		case <-patience:
 			t.Errorf("not done after %v, with %d workers killed:\n%s", time.Since(began), kills, s.run("fleet", "status"))
 			for _, cmd := range all {
@@ -367,6 +402,7 @@ func (s *site) torture(objects int, every time.Duration, restart func() error) {
 		}
 	}
 	s.proxy.worse.Store(false)
+	s.proxy.after(0, nil)
 	if restart == nil && strings.HasPrefix(s.db, "postgres:") {
 		if err := <-restarted; err != nil {
 			t.Fatal(err)
