@@ -19,10 +19,16 @@ func ValidPath(name string) bool {
 	if name == "." {
 		return true
 	}
-	for elem := range strings.SplitSeq(name, "/") {
-		if elem == "" || elem == "." || elem == ".." {
+	from := 0 // of an element
+	for i := 0; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		switch name[from:i] {
+		case "", ".", "..":
 			return false
 		}
+		from = i + 1
 	}
 	return true
 }

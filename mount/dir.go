@@ -60,8 +60,9 @@ type dir struct {
 	next   func() (holdall.Entry, error, bool)
 	stop   func()
 	cancel atomic.Pointer[context.CancelFunc]
-	at     uint64 // number of the entry that next returns
-	kept   *holdall.Entry
+	at     uint64 // number of the entry that next returns, or of kept
+	kept   holdall.Entry
+	keeps  bool
 }
 
 func (f *filesystem) OpenDir(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
@@ -92,15 +93,16 @@ func (d *dir) rewind() {
 	if d.next != nil {
 		(*d.cancel.Load())()
 		d.stop()
-		d.next, d.kept, d.at = nil, nil, 0
+		d.next, d.keeps, d.at = nil, false, 0
 	}
 }
 
 // dots are the first two entries of every folder.
 const dots = 2
 
-// take returns the entry numbered at. It returns false if there are no more.
-func (d *dir) take(f *filesystem, at uint64) (holdall.Entry, bool, error) {
+// take returns the entry numbered at, which is valid until the next call. It returns nil if there
+// are no more.
+func (d *dir) take(f *filesystem, at uint64) (*holdall.Entry, error) {
 	if d.next != nil && at < d.at {
 		d.rewind()
 	}
@@ -110,25 +112,20 @@ func (d *dir) take(f *filesystem, at uint64) (holdall.Entry, bool, error) {
 		d.at = dots
 		d.next, d.stop = iter.Pull2(f.list(ctx, d))
 	}
-	if d.kept != nil && at == d.at {
-		return *d.kept, true, nil
-	}
-	for {
-		if d.kept != nil {
-			d.kept, d.at = nil, d.at+1
+	for !d.keeps || d.at != at {
+		if d.keeps {
+			d.keeps, d.at = false, d.at+1
 		}
 		e, err, ok := d.next()
 		if err != nil || !ok {
 			if err != nil {
 				d.rewind()
 			}
-			return e, false, err
+			return nil, err
 		}
-		d.kept = &e
-		if d.at == at {
-			return e, true, nil
-		}
+		d.kept, d.keeps = e, true
 	}
+	return &d.kept, nil
 }
 
 func (f *filesystem) list(ctx context.Context, d *dir) iter.Seq2[holdall.Entry, error] {
@@ -206,6 +203,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		})
 		defer stop()
 	}
+	many := plus && f.looks.many()
 	add := func(name string, ino uint64, mode uint32, e *holdall.Entry, off uint64) bool {
 		x := fuse.DirEntry{Name: name, Ino: ino, Mode: mode, Off: off}
 		if !plus {
@@ -215,7 +213,7 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 		if room == nil {
 			return false
 		}
-		if e == nil || e.Kind != format.Dir && !f.looks.many() {
+		if e == nil || e.Kind != format.Dir && !many {
 			return true // node 0: no attributes
 		}
 		if d.v != nil {
@@ -232,9 +230,9 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 			}
 			continue
 		}
-		e, ok, err := d.take(f, at)
+		e, err := d.take(f, at)
 		if errors.Is(err, context.Canceled) && ctx.Err() == nil {
-			e, ok, err = d.take(f, at) // the previous request was cancelled
+			e, err = d.take(f, at) // the previous request was cancelled
 		}
 		if err != nil {
 			if at > in.Offset {
@@ -242,19 +240,19 @@ func (f *filesystem) readDir(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse.
 			}
 			return f.gone(d.v, d.n, err)
 		}
-		if !ok {
+		if e == nil {
 			return fuse.OK
 		}
 		name, ino, mode := e.Name, uint64(0), typeOf(e.Kind)
 		if d.v != nil {
 			name = shown(d.n.name, e.Name)
 			if ino = d.v.tree.number(e.Name); e.Kind == format.HardLink {
-				if to, err := follow(ctx, d.v.a, e); err == nil {
+				if to, err := follow(ctx, d.v.a, *e); err == nil {
 					ino, mode = d.v.tree.number(to.Name), typeOf(to.Kind)
 				}
 			}
 		}
-		if !add(name, ino, mode, &e, at+1) {
+		if !add(name, ino, mode, e, at+1) {
 			return fuse.OK
 		}
 	}

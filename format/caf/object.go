@@ -52,6 +52,9 @@ func timeOf(t time.Time) int64 {
 // appendObject appends the field of e, beginning with a comma. It appends nothing if e was not an
 // object of a bucket.
 func appendObject(b []byte, e format.Entry) []byte {
+	if len(e.Attr) == 0 {
+		return b
+	}
 	var x object
 	var members []byte
 	for _, name := range slices.Sorted(maps.Keys(e.Attr)) {

@@ -15,7 +15,7 @@ import (
 // returns an error of r, or a *SizeError if the content does not have the length that e says. It
 // reads r into buf, which it does not need if r has WriteTo and sum is nil.
 func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, sum hash.Hash, write func([]byte) error) error {
-	s := contentSink{ctx: ctx, e: e, sum: sum, write: write}
+	s := contentSink{ctx: ctx, name: e.Name, size: e.Size, sum: sum, write: write}
 	if wt, ok := r.(io.WriterTo); ok && sum == nil {
 		if _, err := wt.WriteTo(&s); err != nil {
 			return err
@@ -85,7 +85,8 @@ func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, 
 // contentSink receives an entry's content, block by block.
 type contentSink struct {
 	ctx   context.Context
-	e     format.Entry
+	name  string
+	size  int64
 	n     int64
 	sum   hash.Hash
 	write func([]byte) error
@@ -95,8 +96,8 @@ func (s *contentSink) Write(p []byte) (int, error) {
 	if s.ctx.Err() != nil {
 		return 0, context.Cause(s.ctx)
 	}
-	if s.n += int64(len(p)); s.n > s.e.Size {
-		return 0, &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+	if s.n += int64(len(p)); s.n > s.size {
+		return 0, &format.SizeError{Name: s.name, Said: s.size, Found: s.n}
 	}
 	if s.sum != nil {
 		s.sum.Write(p)
@@ -105,8 +106,8 @@ func (s *contentSink) Write(p []byte) (int, error) {
 }
 
 func (s *contentSink) end() error {
-	if s.n != s.e.Size {
-		return &format.SizeError{Name: s.e.Name, Said: s.e.Size, Found: s.n}
+	if s.n != s.size {
+		return &format.SizeError{Name: s.name, Said: s.size, Found: s.n}
 	}
 	return nil
 }

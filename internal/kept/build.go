@@ -530,7 +530,7 @@ func (b *builder) rows(t *tabler) ([]ref, []sumRun, error) {
 			return nil, nil, fmt.Errorf("more than %d rows", int64(maxRows))
 		}
 		key = append(key[:0], at.Key...)
-		if err := w.add(&r, key[:min(shared(lastKey, string(key))+1, len(key))]); err != nil {
+		if err := w.add(&r, key[:min(sorter.SharedLen(lastKey, key)+1, len(key))]); err != nil {
 			return nil, nil, err
 		}
 		if t != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
 
@@ -57,7 +58,7 @@ func appendNode(b []byte, refs []ref) []byte {
 	var last []byte
 	for i := range refs {
 		r := &refs[i]
-		k := shared(last, string(r.first))
+		k := sorter.SharedLen(last, string(r.first))
 		b = binary.AppendUvarint(b, uint64(k))
 		b = appendString(b, string(r.first[k:]))
 		b = binary.AppendUvarint(b, uint64(r.items))

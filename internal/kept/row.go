@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/sorter"
 )
 
 // Bits of the first byte of a row. The lowest bits are its kind.
@@ -98,7 +99,7 @@ const (
 // appendRow appends r, encoded relative to the row before it, which is in s.
 func (s *state) appendRow(b []byte, r *row) []byte {
 	if r.dir != string(s.dir) {
-		k := shared(s.dir, r.dir)
+		k := sorter.SharedLen(s.dir, r.dir)
 		b = binary.AppendUvarint(append(b, newDir), uint64(k))
 		b = appendString(b, r.dir[k:])
 		s.dir = append(s.dir[:k], r.dir[k:]...)
@@ -110,7 +111,7 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 		rare = bit(e.Link != "", hasLink) | bit(len(e.Attr) > 0, hasAttr) | bit(e.Fault != nil, hasFault) | bit(e.Internal, isInternal)
 		flags |= bit(r.elsewhere, isElsewhere) | bit(!r.elsewhere && r.one && r.volume == s.volume, oneRun) | bit(rare != 0, hasRare)
 	}
-	k := shared(s.base, r.base)
+	k := sorter.SharedLen(s.base, r.base)
 	b = binary.AppendUvarint(append(b, flags), uint64(k))
 	b = appendString(b, r.base[k:])
 	s.base = append(s.base[:k], r.base[k:]...)
@@ -246,16 +247,6 @@ func appendExtents(b []byte, xs []format.Extent, volumes []int) []byte {
 
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-func shared(a []byte, b string) int {
-	n := min(len(a), len(b))
-	for i := range n {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return n
 }
 
 var errRow = errors.New("invalid row")

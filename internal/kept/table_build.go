@@ -155,7 +155,7 @@ func (t *tabler) group() error {
 	begin := 0
 	for i, end := range t.ends {
 		if i > 0 {
-			shares[i] = shared(t.texts[:t.ends[0]], string(t.texts[begin:end]))
+			shares[i] = sorter.SharedLen(t.texts[:t.ends[0]], t.texts[begin:end])
 		}
 		if lens[i] = end - begin - shares[i]; max(shares[i], lens[i]) > math.MaxUint8 {
 			width, at = 4, uint64(t.names.n)|wideNames

@@ -57,7 +57,7 @@ func (t *segmentTar) regions(ctx context.Context, tell func(format.Region) error
 		if !t.holds(e) {
 			continue
 		}
-		// Behind a segment are zeros up to a block, and then a header.
+		// After a segment are zeros up to a block, and then a header.
 		put(min(padded(), e.Pos), format.Padding, "padding to a block")
 		put(e.Pos-tarfile.BlockSize, format.Unknown, "outside segments")
 		if !headed(t, e) {

@@ -34,7 +34,7 @@ func order(marks []uint64, key func(row uint32) string, alike int) {
 	first := rest(marks[0])
 	more := len(first)
 	for _, mark := range marks[1:] {
-		more = sharedLen(first[:more], rest(mark))
+		more = SharedLen(first[:more], rest(mark))
 	}
 	alike += more
 	for i, mark := range marks {
@@ -70,8 +70,8 @@ func orderFew(marks []uint64, key func(row uint32) string, alike int) {
 	})
 }
 
-// sharedLen returns how many bytes a and b have in common at their beginning.
-func sharedLen[T string | []byte](a, b T) int {
+// SharedLen returns how many bytes a and b have in common at their beginning.
+func SharedLen[A, B string | []byte](a A, b B) int {
 	i, n := 0, min(len(a), len(b))
 	for i < n && a[i] == b[i] {
 		i++

@@ -97,7 +97,7 @@ func New(o Options) *Sorter {
 // Add adds a row. It keeps copies.
 func (s *Sorter) Add(key, value []byte) error {
 	if s.err == nil && s.given {
-		return errors.New("sort: a row behind the last one")
+		return errors.New("sort: a row after the last one")
 	}
 	if s.err != nil {
 		return s.err
@@ -178,7 +178,7 @@ func (s *Sorter) spill() error {
 	for i := range s.rows {
 		row := s.sorted(i)
 		k, v := s.key(row), s.val(row)
-		shared := sharedLen(last, k)
+		shared := SharedLen(last, k)
 		b := binary.AppendUvarint(w.AvailableBuffer(), uint64(shared))
 		b = binary.AppendUvarint(b, uint64(len(k)-shared))
 		b = binary.AppendUvarint(b, uint64(len(v)))

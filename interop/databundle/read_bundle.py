@@ -117,7 +117,7 @@ def file_key(path):
 
 def path_of(directory, name):
     if not directory.endswith(b"/"):
-        raise Fault("metadata_invalid", "a directory without a slash behind it")
+        raise Fault("metadata_invalid", "a directory without a slash at its end")
     directory = directory[:-1].removeprefix(b"/")
     name = name.removesuffix(b"\0\0")
     if not name and not directory:
@@ -169,7 +169,7 @@ def zstd_length(b):
 
 
 def decode(compression, b, want):
-    """The content of a record, and how much of b it takes. b has padding behind it,
+    """The content of a record, and how much of b it takes. b has padding after it,
     or another record; of a record that becomes more than it should, no more than one
     byte too many is made."""
     try:
@@ -458,10 +458,10 @@ def hold_against_rules(bundle, faults):
         for offset, size in sorted(files[number]):
             gap = offset - stream
             if compression == NONE and size >= LARGE:
-                must(gap >= 0 and (shard.data + offset) == up(shard.data + stream), f"{name}: a large file at {offset} behind {stream}")
+                must(gap >= 0 and (shard.data + offset) == up(shard.data + stream), f"{name}: a large file at {offset} after {stream}")
                 must(not shard.stored(stream, gap).strip(b"\0"), f"{name}: the gap at {stream}")
             else:
-                must(gap == 0, f"{name}: a file at {offset} behind {stream}")
+                must(gap == 0, f"{name}: a file at {offset} after {stream}")
             if compression != NONE and size >= LARGE:
                 must(offset in shard.starts, f"{name}: a large file at {offset}, where no record begins")
             stream = offset + size
@@ -479,7 +479,7 @@ def hold_against_rules(bundle, faults):
             if place is None:
                 continue
             must(place == at, f"{where}: expected at {at}, found at {place}")
-            must(len(b) == up(used) and not b[used:].strip(b"\0"), f"{where}: {used} bytes, with {len(b) - used} behind them")
+            must(len(b) == up(used) and not b[used:].strip(b"\0"), f"{where}: {used} bytes, and {len(b) - used} after them")
             if compression == ZSTD:
                 p = zstandard.get_frame_parameters(b)
                 must(p.content_size == want and p.dict_id == 0, f"{where}: its frame says {'nothing of its size' if p.content_size == zstandard.CONTENTSIZE_UNKNOWN else p.content_size}, dictionary {p.dict_id}; it has {want} bytes")

@@ -167,7 +167,7 @@ def manifest(b):
 def block(b, offset, size):
     """The rows of a block of a table."""
     if offset + size + 5 > len(b):
-        raise corrupt(f"table: a block at {offset} ends behind the table")
+        raise corrupt(f"table: a block at {offset} ends after the table")
     data, kind = b[offset : offset + size], b[offset + size]
     (crc,) = struct.unpack_from("<I", b, offset + size + 1)
     if masked(crc32c(b[offset : offset + size + 1])) != crc:
@@ -188,7 +188,7 @@ def block(b, offset, size):
         unshared, i = uvarint(data, i)
         n, i = uvarint(data, i)
         if shared > len(key) or i + unshared + n > end:
-            raise corrupt(f"table: a row of the block at {offset} ends behind it")
+            raise corrupt(f"table: a row of the block at {offset} ends after it")
         key = key[:shared] + data[i : i + unshared]
         i += unshared
         yield key, data[i : i + n]

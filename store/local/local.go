@@ -105,7 +105,7 @@ func (s *Store) Owns(path, object string) bool {
 	if err != nil {
 		return false
 	}
-	for strings.Contains(filepath.Dir(path), tempMark) && !isTemp(filepath.Base(path)) {
+	for strings.Contains(path, tempMark) && strings.Contains(filepath.Dir(path), tempMark) && !isTemp(filepath.Base(path)) {
 		path = filepath.Dir(path) // the contents of a temporary folder belong to it
 	}
 	base := filepath.Base(path)
@@ -116,7 +116,7 @@ func (s *Store) Owns(path, object string) bool {
 		}
 	}
 	name := filepath.Base(p)
-	aside := isTemp(base) && strings.HasPrefix(base, tempStem(name)) || base == lockName(name)
+	aside := isTemp(base) && strings.HasPrefix(base, tempStem(name)) || isLock(base) && base == lockName(name)
 	if !aside && base != name {
 		return false // decided without a system call
 	}

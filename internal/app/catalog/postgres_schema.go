@@ -124,7 +124,7 @@ ALTER TABLE locations ADD COLUMN object bytea;
 -- of which locations say all are none of their own.
 ALTER TABLE chunks ADD COLUMN from_locations smallint NOT NULL DEFAULT 0;
 CREATE INDEX chunks_archive ON chunks (archive) WHERE archive > 0;
--- The ETag in what a bucket kept that is no MD5: behind a time, its part of a second, and 8 bytes,
+-- The ETag in what a bucket kept that is no MD5: after a time, its part of a second, and 8 bytes,
 -- where these are.
 CREATE OR REPLACE FUNCTION object_etag(object bytea) RETURNS bytea LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE

@@ -568,7 +568,7 @@ class Table:
             raise self._bad(f"a digest at {at} of {end}")
         start = self.pages_at + offset
         if start + end - begin > self._obj.size:
-            raise self._bad("digests behind its end")
+            raise self._bad("digests after its end")
         run = self.map[start : start + end - begin] if not self._far else self._far_run(start, end - begin)
         if not self._checked[low]:
             if crc32(run) != crc:
