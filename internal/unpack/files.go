@@ -53,40 +53,59 @@ func (x *extraction) isNew(dir string) bool {
 	return x.folders[dir]
 }
 
-// folderAt returns the open folder of that name, and makes it if necessary. It belongs to the
-// caller until leave is called.
-func (x *extraction) folderAt(name string) (*folder, error) {
-	select {
-	case f := <-x.open:
+// sharedFolder is an open folder and how many goroutines write into it.
+type sharedFolder struct {
+	*folder
+	uses int
+}
+
+// mostOpen is how many folders stay open, in addition to those that are in use.
+const mostOpen = 4
+
+// folderAt returns the open folder of that name, and makes it if necessary. The caller must call
+// leave.
+func (x *extraction) folderAt(name string) (*sharedFolder, error) {
+	x.mu.Lock()
+	for _, f := range x.open {
 		if f.name == name {
+			f.uses++
+			x.mu.Unlock()
 			return f, nil
 		}
-		f.Close()
-	default:
 	}
+	x.mu.Unlock()
 	if err := x.makeFolder(name); err != nil {
 		return nil, err
 	}
-	return openFolder(x.root, name, x.mask)
+	d, err := openFolder(x.root, name, x.mask)
+	if err != nil {
+		return nil, err
+	}
+	f := &sharedFolder{d, 1}
+	x.mu.Lock()
+	x.open = append(x.open, f) // once more if another goroutine opened it, too
+	x.mu.Unlock()
+	return f, nil
 }
 
-func (x *extraction) leave(f *folder) {
-	select {
-	case x.open <- f:
-	default:
-		f.Close()
+// leave closes the oldest folder that nobody uses, if there are too many.
+func (x *extraction) leave(f *sharedFolder) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if f.uses--; len(x.open) <= mostOpen {
+		return
+	}
+	if i := slices.IndexFunc(x.open, func(f *sharedFolder) bool { return f.uses == 0 }); i >= 0 {
+		x.open[i].Close()
+		x.open = slices.Delete(x.open, i, i+1)
 	}
 }
 
 func (x *extraction) closeFolders() {
-	for {
-		select {
-		case f := <-x.open:
-			f.Close()
-		default:
-			return
-		}
+	for _, f := range x.open {
+		f.Close()
 	}
+	x.open = nil
 }
 
 // file writes one file. Content that fits in memory is verified before anything is written.

@@ -78,7 +78,7 @@ type Done struct{ Entries, Bytes, Failed, Stripped int64 }
 // verified.
 func Extract(ctx context.Context, src *content.Source, into *os.Root, o Options) (Done, error) {
 	x := &extraction{src: src, root: into, o: o, owners: !o.NoOwner && os.Geteuid() == 0, max: o.Max.orUsual(), made: map[string]format.Kind{}, folders: map[string]bool{".": false}, failed: map[string]bool{},
-		open: make(chan *folder, 16), run: rand.Text()[:12], mask: maskOfProcess()}
+		run: rand.Text()[:12], mask: maskOfProcess()}
 	defer x.closeFolders()
 	defer x.end()
 	if !o.DryRun {
@@ -142,9 +142,8 @@ type extraction struct {
 	dirs     []format.Entry         // their modes and times are set last
 	admitSum Done
 
-	open  chan *folder // idle ones
-	mask  int64        // for the modes of new files; -1 if that is not known
-	run   string       // in temporary names
+	mask  int64  // for the modes of new files; -1 if that is not known
+	run   string // in temporary names
 	temps atomic.Int64
 
 	people people.People
@@ -152,6 +151,7 @@ type extraction struct {
 	mu      sync.Mutex
 	sum     Done
 	folders map[string]bool // folders that exist; true if this extraction made them
+	open    []*sharedFolder // the latest is the last
 	failed  map[string]bool // files that are not there, or not ours
 }
 
