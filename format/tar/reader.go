@@ -221,8 +221,8 @@ func (r *reader) load(ctx context.Context) (*contents, error) {
 			return grow(int64(len(m.name)) + 16)
 		}
 		before := c.people.Len()
-		c.table.add(m)
-		n := costOf(m) + int64(c.people.Len()-before)*100
+		n := c.table.add(m)
+		n += int64(c.people.Len()-before) * 100
 		if src.in != nil {
 			n += int64(len(src.in.all)-frames) * 32
 			frames = len(src.in.all)
@@ -275,7 +275,6 @@ func (r *reader) Close() error { return r.obj.Close() }
 // cutShort sets the fault of the last member if a compressed archive ends before it.
 func (c *contents) cutShort(last *member) {
 	i := c.Len() - 1
-	c.rows.At(i).flags = hasFault
 	columns.Rare(&c.faults, i, &format.Problem{Code: format.Truncated, Severity: format.Error, Off: -1,
 		Message: fmt.Sprintf("some of its %d bytes are missing", last.stored)})
 }

@@ -1,6 +1,7 @@
 package tar
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -8,79 +9,75 @@ import (
 	"github.com/holdall/holdall/internal/formatkit"
 )
 
-// row is a member in memory: 56 bytes, and its name followed by its link.
-type row struct {
-	name             uint64
-	at, size         int64
-	sec              int64
-	nameLen, linkLen uint32
-	nsec             int32
-	owner, group     uint32 // numbers in table.people
-	mode             uint16
-	kind             format.Kind
-	flags            uint8
-}
-
-const (
-	hasFault  = 1 << iota // the fault is in table.faults
-	hasSparse             // the map is in table.sparse
-)
-
 // table has the members as columns, because a million members must not take a million
 // allocations.
 type table struct {
 	volume string
-	rows   columns.Rows[row]
-	names  columns.Strings
+	rows   columns.Rows[uint64] // where each member is in packed
+	packed columns.Strings
 	people columns.Words // owners and groups
 	faults map[int]*format.Problem
 	sparse map[int]*sparse
-	both   []byte
+	row    []byte
 }
 
-// costOf returns the memory that a member takes, with its share of the order of names.
-func costOf(m *member) (n int64) {
-	const row, index, fault = 56, 4, 300
-	n = row + index + int64(len(m.name)+len(m.link))
-	if m.sparse != nil {
-		n += 100 + 16*int64(len(m.sparse.spans))
+// add adds a member, and returns the memory that it takes, with its share of the order of names.
+// It is packed: its name, its numbers and its link.
+func (t *table) add(m *member) (n int64) {
+	const place, index, fault, spans, span = 8, 4, 300, 100, 16
+	b := binary.AppendUvarint(t.row[:0], uint64(len(m.name)))
+	b = append(append(b, m.name...), byte(m.kind))
+	for _, v := range [...]uint64{uint64(m.mode), uint64(t.people.ID(m.owner)), uint64(t.people.ID(m.group)),
+		uint64(m.at), uint64(m.size), uint64(m.sec), uint64(m.nsec), uint64(len(m.link))} {
+		b = binary.AppendUvarint(b, v)
 	}
-	if m.fault != nil {
-		n += fault
-	}
-	return n
-}
-
-func (t *table) add(m *member) {
+	t.row = append(b, m.link...)
 	i := t.rows.Len()
-	x := row{at: m.at, size: m.size, sec: m.sec, nsec: m.nsec, mode: m.mode, kind: m.kind,
-		nameLen: uint32(len(m.name)), linkLen: uint32(len(m.link)), owner: t.people.ID(m.owner), group: t.people.ID(m.group)}
-	t.both = append(append(t.both[:0], m.name...), m.link...)
-	x.name = t.names.Add(t.both)
+	t.rows.Add(t.packed.Add(t.row))
+	n = place + index + int64(len(t.row))
 	if m.fault != nil {
 		columns.Rare(&t.faults, i, m.fault)
-		x.flags |= hasFault
+		n += fault
 	}
 	if m.sparse != nil {
 		columns.Rare(&t.sparse, i, m.sparse)
-		x.flags |= hasSparse
+		n += spans + span*int64(len(m.sparse.spans))
 	}
-	t.rows.Add(x)
+	return n
 }
 
 func (t *table) Len() int { return t.rows.Len() }
 
 func (t *table) Name(i int) string {
-	x := t.rows.At(i)
-	return t.names.At(x.name, int(x.nameLen))
+	name, _ := t.nameOf(i)
+	return name
+}
+
+// nameOf returns the name of a member, and where the rest of its row is.
+func (t *table) nameOf(i int) (name string, at uint64) {
+	at = *t.rows.At(i)
+	n, k := binary.Uvarint(t.packed.From(at))
+	at += uint64(k)
+	return t.packed.At(at, int(n)), at + n
 }
 
 func (t *table) Entry(i int) format.Entry {
-	x := t.rows.At(i)
-	e := format.Entry{Name: t.names.At(x.name, int(x.nameLen)), Kind: x.kind, Size: x.size, Mode: formatkit.ModeOfUnix(uint32(x.mode)), HasMode: true,
-		ModTime: time.Unix(x.sec, int64(x.nsec)).UTC(), Owner: t.people.At(x.owner), Group: t.people.At(x.group),
-		Link: t.names.At(x.name+uint64(x.nameLen), int(x.linkLen)), Ref: x.at}
-	if x.flags != 0 {
+	name, at := t.nameOf(i)
+	b := t.packed.From(at)
+	e := format.Entry{Name: name, Kind: format.Kind(b[0]), HasMode: true}
+	k := 1
+	next := func() uint64 {
+		v, n := binary.Uvarint(b[k:])
+		k += n
+		return v
+	}
+	e.Mode = formatkit.ModeOfUnix(uint32(next()))
+	e.Owner, e.Group = t.people.At(uint32(next())), t.people.At(uint32(next()))
+	e.Ref, e.Size = int64(next()), int64(next())
+	e.ModTime = time.Unix(int64(next()), int64(next())).UTC()
+	link := int(next())
+	e.Link = t.packed.At(at+uint64(k), link)
+	if len(t.faults)+len(t.sparse) > 0 {
 		finish(&e, t.volume, t.faults[i], t.sparse[i])
 	}
 	return e
