@@ -56,27 +56,42 @@ func (t *table) Name(i int) string {
 // nameOf returns the name of a member, and where the rest of its row is.
 func (t *table) nameOf(i int) (name string, at uint64) {
 	at = *t.rows.At(i)
-	n, k := binary.Uvarint(t.packed.From(at))
-	at += uint64(k)
+	p := packed{b: t.packed.From(at)}
+	n := p.next()
+	at += uint64(p.at)
 	return t.packed.At(at, int(n)), at + n
+}
+
+// packed decodes numbers. Most have one byte.
+type packed struct {
+	b  []byte
+	at int
+}
+
+func (p *packed) next() uint64 {
+	if v := p.b[p.at]; v < 0x80 {
+		p.at++
+		return uint64(v)
+	}
+	return p.long()
+}
+
+func (p *packed) long() uint64 {
+	v, n := binary.Uvarint(p.b[p.at:])
+	p.at += n
+	return v
 }
 
 func (t *table) Entry(i int) format.Entry {
 	name, at := t.nameOf(i)
-	b := t.packed.From(at)
-	e := format.Entry{Name: name, Kind: format.Kind(b[0]), HasMode: true}
-	k := 1
-	next := func() uint64 {
-		v, n := binary.Uvarint(b[k:])
-		k += n
-		return v
-	}
-	e.Mode = formatkit.ModeOfUnix(uint32(next()))
-	e.Owner, e.Group = t.people.At(uint32(next())), t.people.At(uint32(next()))
-	e.Ref, e.Size = int64(next()), int64(next())
-	e.ModTime = time.Unix(int64(next()), int64(next())).UTC()
-	link := int(next())
-	e.Link = t.packed.At(at+uint64(k), link)
+	p := packed{b: t.packed.From(at), at: 1}
+	e := format.Entry{Name: name, Kind: format.Kind(p.b[0]), HasMode: true}
+	e.Mode = formatkit.ModeOfUnix(uint32(p.next()))
+	e.Owner, e.Group = t.people.At(uint32(p.next())), t.people.At(uint32(p.next()))
+	e.Ref, e.Size = int64(p.next()), int64(p.next())
+	e.ModTime = time.Unix(int64(p.next()), int64(p.next())).UTC()
+	n := int(p.next())
+	e.Link = t.packed.At(at+uint64(p.at), n)
 	if len(t.faults)+len(t.sparse) > 0 {
 		finish(&e, t.volume, t.faults[i], t.sparse[i])
 	}
