@@ -1,6 +1,8 @@
 package format
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -49,4 +51,25 @@ func FuzzEscape(f *testing.F) {
 			t.Fatalf("Unescape(Escape(%q)) = %q by way of %q", s, got, e)
 		}
 	})
+}
+
+func TestValidPathLooksAtEachElement(t *testing.T) {
+	elements := []string{"", ".", "..", "a", "...", "b\xff", ".c"}
+	for _, first := range elements {
+		for _, second := range append(elements, "none") {
+			for _, third := range append(elements, "none") {
+				path := []string{first}
+				for _, e := range []string{second, third} {
+					if e != "none" {
+						path = append(path, e)
+					}
+				}
+				name := strings.Join(path, "/")
+				valid := name == "." || !slices.ContainsFunc(path, func(e string) bool { return e == "" || e == "." || e == ".." })
+				if got := ValidPath(name); got != valid {
+					t.Errorf("ValidPath(%q) is %v", name, got)
+				}
+			}
+		}
+	}
 }

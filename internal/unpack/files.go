@@ -59,7 +59,7 @@ type sharedFolder struct {
 	uses int
 }
 
-// mostOpen is how many folders stay open, in addition to those that are in use.
+// mostOpen is how many folders stay open if fewer are in use.
 const mostOpen = 4
 
 // folderAt returns the open folder of that name, and makes it if necessary. The caller must call
