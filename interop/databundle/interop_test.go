@@ -473,7 +473,7 @@ func TestTheReaderSaysNo(t *testing.T) {
 			_, err = f.Write([]byte{0})
 			must(t, err)
 			must(t, f.Close())
-		}, "behind them"},
+		}, "after them"},
 		"a shard cut off": {param{}, func(t *testing.T, b string) {
 			must(t, os.Truncate(filepath.Join(b, shard), 4096))
 		}, "shard_truncated"},
