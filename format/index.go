@@ -303,7 +303,6 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 				return
 			}
 		}
-		valid := ValidPath(dir)
 		for i := x.from(prefix + from); i < len(x.byName); {
 			name := x.nameAt(i)
 			rest, ok := strings.CutPrefix(name, prefix)
@@ -311,8 +310,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 				return
 			}
 			first, _, deeper := strings.Cut(rest, "/")
-			fits := valid && (!deeper && validElement(rest) || deeper && ValidPath(rest)) || name == "." // ValidPath(name)
-			if !fits && (!deeper || !ValidPath(prefix+first) || !x.isDir(prefix+first)) {
+			if !ValidPath(name) && (!deeper || !ValidPath(prefix+first) || !x.isDir(prefix+first)) {
 				if dir == "." && !yield(x.t.Entry(int(x.byName[i])), nil) {
 					return
 				}

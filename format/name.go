@@ -24,15 +24,14 @@ func ValidPath(name string) bool {
 		if i < len(name) && name[i] != '/' {
 			continue
 		}
-		if !validElement(name[from:i]) {
+		switch name[from:i] {
+		case "", ".", "..":
 			return false
 		}
 		from = i + 1
 	}
 	return true
 }
-
-func validElement(name string) bool { return name != "" && name != "." && name != ".." }
 
 // NameFault returns why an entry called name must not be extracted, as a word such as
 // "name-traversal", or "" if it may be. The name is also checked with backslashes as separators,

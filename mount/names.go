@@ -26,8 +26,8 @@ const (
 
 // shown returns the name under which the entry called name is shown in the folder dir.
 func shown(dir, name string) string {
-	if rest, ok := strings.CutPrefix(name, dir); ok && dir != "." && strings.HasPrefix(rest, "/") {
-		name = rest[1:]
+	if dir != "." {
+		name = strings.TrimPrefix(name, dir+"/")
 	}
 	if isPlain(name) {
 		return name
@@ -36,15 +36,7 @@ func shown(dir, name string) string {
 }
 
 func isPlain(name string) bool {
-	if name == "" || len(name) > mostName || name == "." || name == ".." {
-		return false
-	}
-	for i := range len(name) {
-		if c := name[i]; c == '/' || c == 0 || c == '\\' && strings.HasPrefix(name[i:], `\x`) {
-			return false
-		}
-	}
-	return true
+	return name != "" && len(name) <= mostName && name != "." && name != ".." && strings.IndexByte(name, '/') < 0 && strings.IndexByte(name, 0) < 0 && !strings.Contains(name, `\x`)
 }
 
 var escapes = strings.NewReplacer("/", `\x2f`, "\x00", `\x00`, `\x`, `\x5cx`)
