@@ -66,23 +66,10 @@ func (t *table) pack(r row) uint64 {
 func (t *table) add(r row) { t.rows.Add(t.pack(r)) }
 
 func (t *table) row(i int) (r row) {
-	p := t.packed.From(*t.rows.At(i))
-	number := func() uint64 {
-		n, k := binary.Uvarint(p)
-		p = p[k:]
-		return n
-	}
-	text := func() string {
-		n := number()
-		s := sharedText(p[:n])
-		p = p[n:]
-		return s
-	}
-	r.name = text()
-	r.o = int64(number())
-	r.d = r.o + int64(number())
-	r.s = int64(number())
-	r.sum = text()
+	d := t.packed.Decoder(*t.rows.At(i))
+	r.name, r.o = d.Text(), int64(d.Number())
+	r.d = r.o + int64(d.Number())
+	r.s, r.sum = int64(d.Number()), d.Text()
 	return r
 }
 
@@ -120,9 +107,8 @@ func appendMember(p []byte, m member) []byte {
 func (t *table) Len() int { return t.rows.Len() }
 
 func (t *table) Name(i int) string {
-	p := t.packed.From(*t.rows.At(i))
-	n, k := binary.Uvarint(p)
-	return sharedText(p[k : k+int(n)])
+	d := t.packed.Decoder(*t.rows.At(i))
+	return d.Text()
 }
 
 func (t *table) Entry(i int) format.Entry {

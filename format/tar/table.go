@@ -22,16 +22,16 @@ type table struct {
 }
 
 // add adds a member, and returns the memory that it takes, with its share of the order of names.
-// It is packed: its name, its numbers and its link.
+// It is packed: its name, its link and its numbers.
 func (t *table) add(m *member) (n int64) {
 	const place, index, fault, spans, span = 8, 4, 300, 100, 16
-	b := binary.AppendUvarint(t.row[:0], uint64(len(m.name)))
-	b = append(append(b, m.name...), byte(m.kind))
-	for _, v := range [...]uint64{uint64(m.mode), uint64(t.people.ID(m.owner)), uint64(t.people.ID(m.group)),
-		uint64(m.at), uint64(m.size), uint64(m.sec), uint64(m.nsec), uint64(len(m.link))} {
+	b := append(binary.AppendUvarint(t.row[:0], uint64(len(m.name))), m.name...)
+	b = append(binary.AppendUvarint(b, uint64(len(m.link))), m.link...)
+	for _, v := range [...]uint64{uint64(m.kind), uint64(m.mode), uint64(t.people.ID(m.owner)), uint64(t.people.ID(m.group)),
+		uint64(m.at), uint64(m.size), uint64(m.sec), uint64(m.nsec)} {
 		b = binary.AppendUvarint(b, v)
 	}
-	t.row = append(b, m.link...)
+	t.row = b
 	i := t.rows.Len()
 	t.rows.Add(t.packed.Add(t.row))
 	n = place + index + int64(len(t.row))
@@ -49,49 +49,16 @@ func (t *table) add(m *member) (n int64) {
 func (t *table) Len() int { return t.rows.Len() }
 
 func (t *table) Name(i int) string {
-	name, _ := t.nameOf(i)
-	return name
-}
-
-// nameOf returns the name of a member, and where the rest of its row is.
-func (t *table) nameOf(i int) (name string, at uint64) {
-	at = *t.rows.At(i)
-	p := packed{b: t.packed.From(at)}
-	n := p.next()
-	at += uint64(p.at)
-	return t.packed.At(at, int(n)), at + n
-}
-
-// packed decodes numbers. Most have one byte.
-type packed struct {
-	b  []byte
-	at int
-}
-
-func (p *packed) next() uint64 {
-	if v := p.b[p.at]; v < 0x80 {
-		p.at++
-		return uint64(v)
-	}
-	return p.long()
-}
-
-func (p *packed) long() uint64 {
-	v, n := binary.Uvarint(p.b[p.at:])
-	p.at += n
-	return v
+	d := t.packed.Decoder(*t.rows.At(i))
+	return d.Text()
 }
 
 func (t *table) Entry(i int) format.Entry {
-	name, at := t.nameOf(i)
-	p := packed{b: t.packed.From(at), at: 1}
-	e := format.Entry{Name: name, Kind: format.Kind(p.b[0]), HasMode: true}
-	e.Mode = formatkit.ModeOfUnix(uint32(p.next()))
-	e.Owner, e.Group = t.people.At(uint32(p.next())), t.people.At(uint32(p.next()))
-	e.Ref, e.Size = int64(p.next()), int64(p.next())
-	e.ModTime = time.Unix(int64(p.next()), int64(p.next())).UTC()
-	n := int(p.next())
-	e.Link = t.packed.At(at+uint64(p.at), n)
+	d := t.packed.Decoder(*t.rows.At(i))
+	e := format.Entry{Name: d.Text(), Link: d.Text(), Kind: format.Kind(d.Number()), HasMode: true, Mode: formatkit.ModeOfUnix(uint32(d.Number()))}
+	e.Owner, e.Group = t.people.At(uint32(d.Number())), t.people.At(uint32(d.Number()))
+	e.Ref, e.Size = int64(d.Number()), int64(d.Number())
+	e.ModTime = time.Unix(int64(d.Number()), int64(d.Number())).UTC()
 	if len(t.faults)+len(t.sparse) > 0 {
 		finish(&e, t.volume, t.faults[i], t.sparse[i])
 	}

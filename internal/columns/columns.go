@@ -1,7 +1,10 @@
 // Package columns stores lists of millions of values in few allocations.
 package columns
 
-import "unsafe"
+import (
+	"encoding/binary"
+	"unsafe"
+)
 
 // Strings keeps many short strings in few pieces of memory. A million names in a table must not be
 // a million objects.
@@ -37,9 +40,42 @@ func (s *Strings) At(at uint64, n int) string {
 	return unsafe.String(&s.pieces[at>>32][uint32(at)], n)
 }
 
-// From returns what is at a place, with what was added to the same piece after it. It must not be
-// changed.
-func (s *Strings) From(at uint64) []byte { return s.pieces[at>>32][uint32(at):] }
+// Decoder returns a decoder of what was packed at a place: numbers by binary.AppendUvarint, and
+// texts after their length.
+func (s *Strings) Decoder(at uint64) Decoder {
+	return Decoder{b: s.pieces[at>>32], at: int(uint32(at))}
+}
+
+// A Decoder decodes numbers and texts. Its texts share the memory of the Strings.
+type Decoder struct {
+	b  []byte
+	at int
+}
+
+// Number decodes a number. Most have one byte.
+func (d *Decoder) Number() uint64 {
+	if v := d.b[d.at]; v < 0x80 {
+		d.at++
+		return uint64(v)
+	}
+	return d.long()
+}
+
+func (d *Decoder) long() uint64 {
+	v, n := binary.Uvarint(d.b[d.at:])
+	d.at += n
+	return v
+}
+
+// Text decodes a text.
+func (d *Decoder) Text() string {
+	n := int(d.Number())
+	if n == 0 {
+		return ""
+	}
+	d.at += n
+	return unsafe.String(&d.b[d.at-n], n)
+}
 
 // Rows is a list that grows without being copied, which would briefly take twice the memory.
 type Rows[T any] struct {
