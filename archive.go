@@ -386,23 +386,14 @@ func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, re
 		return p, release, err
 	}
 	defer o.Close()
-	head, tail := make([]byte, format.ProbeSize), make([]byte, format.ProbeSize)
-	var headErr error
-	var headLen int
 	var wg sync.WaitGroup
 	far, looked := !st.Can().Near, path.Ext(name) == "" // folders usually have no extension
-	if far {
-		wg.Go(func() { headLen, headErr = store.ReadHead(ctx, o, head) })
-		if looked {
-			wg.Go(look)
-		}
+	if far && looked {
+		wg.Go(look)
 	}
-	n, err := store.ReadTail(ctx, o, tail)
+	found, err := format.ReadProbe(ctx, o, p.Name, far)
 	wg.Wait()
-	if err == nil && !far {
-		headLen, headErr = store.ReadHead(ctx, o, head)
-	}
-	if err := errors.Join(err, headErr); err != nil {
+	if err != nil {
 		// Stores on a network open objects that do not exist, folders included.
 		if errors.Is(err, fs.ErrNotExist) {
 			if !far || !looked {
@@ -414,9 +405,7 @@ func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, re
 		}
 		return p, release, err
 	}
-	info, err := o.Info(ctx)
-	p.Size, p.Head, p.Tail, p.Names = info.Size, head[:headLen], tail[:n], nil
-	return p, release, err
+	return found, release, nil
 }
 
 // lookBelow lists the first names in a folder. The listing can be reused until release is called.

@@ -8,7 +8,9 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
 	"github.com/holdall/holdall/internal/digest"
+	"github.com/holdall/holdall/internal/output"
 	"github.com/holdall/holdall/internal/outside"
+	"github.com/holdall/holdall/internal/pack"
 )
 
 // ErrDamaged is wrapped by all errors that report a damaged archive or damaged content.
@@ -23,7 +25,15 @@ type immutable struct{}
 func (immutable) Error() string        { return "immutable format" }
 func (immutable) Is(target error) bool { return target == errors.ErrUnsupported }
 
+// ErrNothing means that [Pack] had nothing to pack, or [Convert] nothing that was selected. No
+// archive is written, and none is replaced.
+var ErrNothing = pack.ErrNothing
+
 type (
+	// An OutputError means that an object exists where a call would write, and that the call does
+	// not replace it: it is an input, or nothing that the call writes.
+	OutputError = output.Error
+
 	// A DigestError means that the content of Entry does not match its digest: Want is the digest
 	// in the archive, Got that of the content. If flipping a single bit makes the content match,
 	// Bit is the number of that bit. It is -1 if there is no such bit or if none was searched

@@ -7,6 +7,7 @@ import (
 
 	"github.com/holdall/holdall/internal/content"
 	"github.com/holdall/holdall/internal/kept"
+	"github.com/holdall/holdall/internal/output"
 	"github.com/holdall/holdall/store"
 )
 
@@ -86,6 +87,8 @@ type IndexOptions struct {
 	// NoTable omits the table by which names are looked up without decoding the index. The table
 	// takes 30 to 50 bytes for each name.
 	NoTable bool
+	// Force also replaces an object that is not an index.
+	Force bool `json:"force,omitempty"`
 	// OnError is called for each content that gets no digests, because it cannot be read or does
 	// not match the digest in the archive.
 	OnError func(Problem)
@@ -122,8 +125,9 @@ func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.
 	if o.Chunk != 0 && !kept.IsChunk(o.Chunk) {
 		return IndexSummary{}, fmt.Errorf("chunk size %d: expected a power of two from %d to %d", o.Chunk, kept.MinChunk, kept.MaxChunk)
 	}
-	if at := store.AddressOf(to, toName); at != "" && at == store.AddressOf(st, name) {
-		return IndexSummary{}, fmt.Errorf("%s: the index cannot replace its archive", store.Redact(at))
+	g := output.Guard{Inputs: []string{store.AddressOf(st, name)}, Kind: "an index", Ours: kept.Is, Force: o.Force}
+	if err := g.Check(ctx, to, toName); err != nil {
+		return IndexSummary{}, err
 	}
 	o.Index, o.FewLookups = UseIndex{}, false
 	o.once = o.Chunk == 0 // with digests, contents are read some time after they are listed

@@ -49,6 +49,9 @@ type PackOptions struct {
 	// to where it will be.
 	Embed bool   `json:"embed,omitempty"`
 	Refer string `json:"refer,omitempty"`
+	// Force also replaces an object that is not an archive of the format that is written. Without
+	// it, the error wraps [fs.ErrExist]. An input is never replaced.
+	Force bool `json:"force,omitempty"`
 	// Once refuses to replace an existing archive. The error wraps [fs.ErrExist].
 	Once bool `json:"once,omitempty"`
 	// Resume continues an earlier pack to the same place that was interrupted, and keeps what was
@@ -120,7 +123,7 @@ func (o PackOptions) inner() pack.Options {
 	return pack.Options{
 		Format: o.Format, ChunkSize: o.ChunkSize, ChunkMax: o.ChunkMax, Plain: o.Plain, Include: o.Include, Exclude: o.Exclude, Only: o.Only, Attrs: attrs,
 		Follow: o.Follow, Listed: o.Listed, Time: o.Time, Prefix: o.Prefix, Jobs: o.Jobs, Embed: o.Embed, Refer: o.Refer,
-		Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, Protect: o.Protect, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
+		Force: o.Force, Once: o.Once, Resume: o.Resume, Param: o.Param, NoVerify: o.NoVerify, Protect: o.Protect, OnError: o.OnError, Meter: o.Meter, Formats: o.Formats,
 	}
 }
 
@@ -128,7 +131,8 @@ func (o PackOptions) inner() pack.Options {
 // and of folders of objects. The two cannot be mixed. If paths is a single folder, the names in
 // the archive are relative to it; otherwise they begin with the last element of their path.
 //
-// The archive, with all its chunks, appears completely or not at all. If OnError is nil, the
+// The archive, with all its chunks, appears completely or not at all. If there is nothing to
+// pack, the error is [ErrNothing]. If OnError is nil, the
 // first file that cannot be packed ends the call with an error.
 func Pack(ctx context.Context, address string, paths []string, o PackOptions) (Summary, error) {
 	st, name, err := store.OpenAddress(ctx, address)

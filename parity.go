@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/output"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/store"
 )
@@ -28,6 +29,8 @@ const UsualLoss = 0.05
 type ProtectOptions struct {
 	// Loss is the share of the archive that may be lost; 0 means UsualLoss.
 	Loss float64
+	// Force also replaces an object that is not parity.
+	Force bool `json:"force,omitempty"`
 	// Meter, if not nil, counts progress.
 	Meter *Meter
 }
@@ -115,11 +118,9 @@ func ProtectStore(ctx context.Context, st store.Store, names []string, to store.
 	if err != nil {
 		return sum, err
 	}
-	at := store.AddressOf(to, toName)
+	g := output.Guard{Kind: "parity", Ours: parity.Is, Force: o.Force}
 	for i, obj := range objects {
-		if own := store.AddressOf(st, obj.NameBeside(names[0])); own != "" && own == at {
-			return sum, fmt.Errorf("%s: the parity cannot replace a file that it protects", store.Redact(at))
-		}
+		g.Inputs = append(g.Inputs, store.AddressOf(st, obj.NameBeside(names[0])))
 		for _, other := range objects[:i] {
 			if other.Name == obj.Name {
 				return sum, fmt.Errorf("%s is listed twice", obj.Name)
@@ -128,6 +129,9 @@ func ProtectStore(ctx context.Context, st store.Store, names []string, to store.
 	}
 	if o.Loss == 0 {
 		o.Loss = UsualLoss
+	}
+	if err := g.Check(ctx, to, toName); err != nil {
+		return sum, err
 	}
 	if err := damagedNow(ctx, st, names[0], to, toName, o.Meter); err != nil {
 		return sum, err

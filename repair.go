@@ -9,6 +9,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/output"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/store"
@@ -25,6 +26,9 @@ type RepairOptions struct {
 	From string `json:"from,omitempty"`
 	// FromStore, if not nil, is the store of the other copy, and From its name there.
 	FromStore store.Store `json:"-"`
+	// Force lets ApplyStore replace an object that is not an archive of the same format. Without
+	// it, the error is an [*OutputError].
+	Force bool `json:"force,omitempty"`
 	// Report, if not nil, is called for each problem in the archive. It is not used with From.
 	Report func(Problem) `json:"-"`
 	// Meter, if not nil, counts progress.
@@ -49,6 +53,8 @@ type RepairPlan struct {
 	st      store.Store
 	name    string
 	fetched io.Closer
+	asked   OpenOptions
+	force   bool
 }
 
 // Repair checks the archive at an address and plans how to repair it. It does not change the
@@ -64,7 +70,7 @@ func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, 
 
 // RepairStore is like [Repair] for the archive called name in st.
 func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptions) (*RepairPlan, error) {
-	p := &RepairPlan{st: st, name: name}
+	p := &RepairPlan{st: st, name: name, asked: o.OpenOptions, force: o.Force}
 	at := o.Parity
 	o.NoVerify, o.Parity = false, NoParity // the archive itself is checked
 	if o.From != "" {
@@ -257,7 +263,13 @@ func (p *RepairPlan) Apply(ctx context.Context, address string) error {
 // damaged archive itself. Of the blocks that parity repairs, only the damaged ones are then
 // written, if the store can change objects in place.
 func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string) error {
-	switch inPlace := st == p.st && name == p.name; {
+	inPlace := st == p.st && name == p.name
+	if !inPlace {
+		if err := p.mayWrite(ctx, st, name); err != nil {
+			return err
+		}
+	}
+	switch {
 	case p.guard == nil:
 	case !inPlace:
 		return repairs.Apply(ctx, p.guard.Rest(), p.name, p.Plan, st, name)
@@ -267,6 +279,27 @@ func (p *RepairPlan) ApplyStore(ctx context.Context, st store.Store, name string
 		}
 	}
 	return repairs.Apply(ctx, p.st, p.name, p.Plan, st, name)
+}
+
+// mayWrite returns an error if the repaired archive may not be written to name in st.
+func (p *RepairPlan) mayWrite(ctx context.Context, st store.Store, name string) error {
+	from := p.st
+	if p.guard != nil {
+		from = p.guard.Rest()
+	}
+	g := output.Guard{Inputs: []string{store.AddressOf(p.st, p.name)}, Kind: "an archive of the same format", Force: p.force, Ours: func(found format.Probe) bool {
+		source, release, err := probe(ctx, from, p.name)
+		release()
+		if err != nil {
+			return false
+		}
+		f, err := p.asked.formats().Detect(source)
+		if err != nil {
+			f = p.asked.formats().ByExtension(p.name)
+		}
+		return f != nil && p.asked.formats().Detects(f)(found)
+	}}
+	return g.Check(ctx, st, name)
 }
 
 // heal writes the blocks that parity repairs to the archive. The rest of the plan was made for

@@ -2,12 +2,15 @@ package format
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/holdall/holdall/store"
 )
 
 // A Probe is the input of Format.Detect. It comes from two reads that serve all formats.
@@ -23,6 +26,17 @@ type Probe struct {
 // Formats with an index at the end should read the same range first, so that it comes from the
 // cache.
 const ProbeSize = 64 << 10
+
+// ReadProbe reads both ends of an object called name, at the same time if atOnce is set.
+func ReadProbe(ctx context.Context, o store.Object, name string, atOnce bool) (Probe, error) {
+	head, tail := make([]byte, ProbeSize), make([]byte, ProbeSize)
+	h, t, err := store.ReadEnds(ctx, o, head, tail, atOnce)
+	if err != nil {
+		return Probe{}, err
+	}
+	info, err := o.Info(ctx)
+	return Probe{Name: path.Base(name), Size: info.Size, Head: head[:h], Tail: tail[:t]}, err
+}
 
 // Match is the certainty with which a format was detected.
 type Match uint8
@@ -126,6 +140,18 @@ func (among Formats) Shares(f *Format) bool {
 		}
 	}
 	return false
+}
+
+// Detects returns a function that reports whether f recognises an object, and no other format is
+// more certain.
+func (among Formats) Detects(f *Format) func(Probe) bool {
+	return func(p Probe) bool {
+		found, err := among.Detect(p)
+		if err == nil || errors.Is(err, ErrUnknown) {
+			return found == f
+		}
+		return f.Detect != nil && f.Detect(p) != No // one of several that it may be
+	}
 }
 
 // Detect returns the format that is most certain to recognise p. If two formats are equally

@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -291,6 +292,21 @@ func ReadTail(ctx context.Context, o Object, p []byte) (int, error) { return rea
 // ReadHead reads the first len(p) bytes of o into p, or all of o if it is shorter. It returns the
 // number of bytes.
 func ReadHead(ctx context.Context, o Object, p []byte) (int, error) { return readEnd(ctx, o, p, false) }
+
+// ReadEnds is ReadHead and ReadTail, with both requests at the same time if atOnce is set.
+func ReadEnds(ctx context.Context, o Object, head, tail []byte, atOnce bool) (inHead, inTail int, err error) {
+	var headErr error
+	var wg sync.WaitGroup
+	if atOnce {
+		wg.Go(func() { inHead, headErr = ReadHead(ctx, o, head) })
+	}
+	inTail, err = ReadTail(ctx, o, tail)
+	wg.Wait()
+	if !atOnce && err == nil {
+		inHead, headErr = ReadHead(ctx, o, head)
+	}
+	return inHead, inTail, errors.Join(err, headErr)
+}
 
 func readEnd(ctx context.Context, o Object, p []byte, tail bool) (int, error) {
 	if read := o.Can().ReadEnd; read != nil {

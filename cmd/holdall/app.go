@@ -38,6 +38,7 @@ type app struct {
 	noSync   bool
 	verbose  bool
 	dryRun   bool
+	force    bool
 
 	format     string
 	view       string
@@ -121,6 +122,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return exitNo
 	case errors.Is(err, errSaid):
 		return exitFailed
+	case errors.Is(err, holdall.ErrNothing):
+		a.report(err)
+		return exitNo
 	case errors.Is(context.Cause(ctx), errInterrupted):
 		fmt.Fprintln(a.stderr, "holdall: interrupted")
 		return exitInterrupted

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/store"
 )
@@ -66,15 +67,25 @@ With --static and --single the exit code is 1 if some content is damaged.`,
 		}),
 	}
 	cmd.Flags().StringVar(&static, "static", "", "write a page for any file server into this folder")
+	a.forceFlag(cmd.Flags())
 	cmd.Flags().StringVar(&single, "single", "", "write one HTML file that contains the page and the archive")
 	cmd.Flags().BoolVar(&o.files, "files", false, "show the files of a plain folder, not the archives in it")
 	return cmd
 }
 
+// kindOfPage is what browse writes.
+const kindOfPage = "a page of an archive"
+
 // staticPage writes a page that shows an archive without a holdall server.
 func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
+		return err
+	}
+	// A page of ours in the folder has all other files with it.
+	page, again := filepath.Join(dir, "index.html"), false
+	ours := func(p format.Probe) bool { again = again || explore.IsPage(p); return again }
+	if err := a.mayWrite(ctx, address, page, kindOfPage, ours); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -100,6 +111,9 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	}
 	err = explore.Static(archive, regions, func(name string, content []byte) error {
 		at := filepath.Join(dir, filepath.FromSlash(name))
+		if err := a.mayWrite(ctx, address, at, kindOfPage, ours); err != nil {
+			return err
+		}
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return err
 		}
@@ -121,7 +135,7 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 func (a *app) staticIndex(ctx context.Context, st store.Store, name string, to store.Store, index string) (holdall.IndexSummary, error) {
 	m := &holdall.Meter{}
 	defer a.showProgress(m, "read")()
-	return holdall.BuildIndexStore(ctx, st, name, to, index, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: 256 << 10, NoTable: true, OnError: a.tellProblem, Meter: m})
+	return holdall.BuildIndexStore(ctx, st, name, to, index, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: 256 << 10, NoTable: true, Force: a.force, OnError: a.tellProblem, Meter: m})
 }
 
 // maxSingle is the largest archive that a page may contain.
@@ -129,6 +143,9 @@ const maxSingle = 64 << 20
 
 // singlePage writes a page that contains the archive.
 func (a *app) singlePage(ctx context.Context, address, file string) error {
+	if err := a.mayWrite(ctx, address, file, kindOfPage, explore.IsPage); err != nil {
+		return err
+	}
 	in, err := a.openBare(ctx, address, false)
 	if err != nil {
 		return err

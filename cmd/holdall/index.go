@@ -115,7 +115,7 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
-			sum, err := holdall.BuildIndexStore(ctx, st, name, a.dry(to, false), toName, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: int64(chunk), NoTable: noTable, OnError: a.tellProblem, Meter: m})
+			sum, err := holdall.BuildIndexStore(ctx, st, name, a.dry(to, false), toName, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: int64(chunk), NoTable: noTable, Force: a.force, OnError: a.tellProblem, Meter: m})
 			stop()
 			if err != nil {
 				if errors.Is(err, errors.ErrUnsupported) && out == "" {
@@ -140,6 +140,7 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the index to this file (default ARCHIVE.holdall)")
 	cmd.Flags().Var(&chunk, "chunk-digests", "add a digest of each SIZE of content (256KiB), from 64KiB to 1MiB")
 	a.dryRunFlag(cmd.Flags())
+	a.forceFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&noTable, "no-table", false, "omit the table for fast lookups")
 	cmd.Flags().Lookup("chunk-digests").NoOptDefVal = "256KiB"
 	return cmd

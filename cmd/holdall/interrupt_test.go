@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/testkit"
 )
 
@@ -32,8 +33,14 @@ func TestInterrupt(t *testing.T) {
 		}
 		f.Close()
 	}
-	old := []byte("the archive that was there before")
-	if err := os.WriteFile(filepath.Join(dir, "x.caf"), old, 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "small"), []byte("what was packed before"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := holdall.Pack(t.Context(), filepath.Join(dir, "x.caf"), []string{filepath.Join(dir, "small")}, holdall.PackOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(filepath.Join(dir, "x.caf"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
@@ -89,9 +96,6 @@ func TestInterrupt(t *testing.T) {
 	cmd.Wait()
 	if b, err := os.ReadFile(filepath.Join(dir, "x.caf")); !bytes.Equal(b, old) {
 		t.Errorf("the old archive is gone: %v", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "small"), old, 0o666); err != nil {
-		t.Fatal(err)
 	}
 	cmd = exec.Command(os.Args[0], "pack", "-o", "x.caf", "small")
 	cmd.Args[0] = "holdall"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdall/holdall/bytemap"
-	"github.com/holdall/holdall/store"
 )
 
 func (a *app) mapCommand() *cobra.Command {
@@ -28,6 +26,11 @@ writes a picture, in the format of the extension (.svg or .png).`,
 			draw, err := drawing(out)
 			if err != nil {
 				return &usageError{err}
+			}
+			if out != "" {
+				if err := a.mayWrite(ctx, args[0], out, "a picture", begins("<svg", "\x89PNG")); err != nil {
+					return err
+				}
 			}
 			in, err := a.openOverview(ctx, args[0])
 			if err != nil {
@@ -54,6 +57,7 @@ writes a picture, in the format of the extension (.svg or .png).`,
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write a picture to this file: .svg or .png")
+	a.forceFlag(cmd.Flags())
 	return cmd
 }
 
@@ -70,23 +74,4 @@ func drawing(name string) (func(*bytemap.Map, io.Writer) error, error) {
 		return nil, nil
 	}
 	return nil, errors.New("-o: expected a name that ends in .svg or .png")
-}
-
-// writeFile writes a file atomically: it appears whole or not at all.
-func writeFile(ctx context.Context, name string, write func(io.Writer) error) error {
-	st, name, err := store.OpenAddress(ctx, name)
-	if err != nil {
-		return err
-	}
-	w, err := store.Create(ctx, st, name)
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	done := write(w)
-	if done != nil && !errors.Is(done, errNo) { // errNo comes with a complete result
-		return done
-	}
-	_, err = w.Commit(ctx)
-	return cmp.Or(err, done)
 }

@@ -189,8 +189,11 @@ is for Graphviz, or with --json one line per segment. If the graph in a tar is
 damaged, holdall reads the segments instead.`,
 		Example: "  holdall oak graph segmentstore | dot -Tsvg -o graph.svg",
 		Args:    args(1, 1, "a store"),
-		RunE: a.onStore(func(ctx context.Context, s *oak.Store, _ []string) error {
+		RunE: a.onStore(func(ctx context.Context, s *oak.Store, args []string) error {
 			if out != "" {
+				if err := a.mayWrite(ctx, args[0], out, "a graph", begins("digraph ")); err != nil {
+					return err
+				}
 				return writeFile(ctx, out, func(w io.Writer) error { return writeGraph(ctx, s, w) })
 			}
 			if !a.json {
@@ -205,6 +208,7 @@ damaged, holdall reads the segments instead.`,
 			return nil
 		}),
 	}
+	a.forceFlag(cmd.Flags())
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this file")
 	return cmd
 }

@@ -85,6 +85,9 @@ cannot hold, are listed, and the exit code is 1. Binaries in a data store need
 				if out == "" || a.dryRun && !resume {
 					return a.oakExport(ctx, t, a.out, name, o)
 				}
+				if err := a.mayWrite(ctx, args[0], out, "an export", begins("{")); err != nil {
+					return err
+				}
 				if isSpecial(out) && !resume {
 					return writeFile(ctx, out, func(w io.Writer) error { return a.oakExport(ctx, t, w, name, o) })
 				}
@@ -93,6 +96,7 @@ cannot hold, are listed, and the exit code is 1. Binaries in a data store need
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this file")
+	a.forceFlag(cmd.Flags())
 	cmd.Flags().StringVar(&packed, "package", "", "write a FileVault package to this file")
 	cmd.Flags().IntVar(&o.Depth, "depth", -1, "levels to export below PATH; 0 is only PATH, -1 is all")
 	cmd.Flags().BoolVar(&o.NoBinaries, "no-binaries", false, "leave out the content of binaries")
@@ -112,6 +116,9 @@ func (a *app) oakPackage(ctx context.Context, address, out string, paths []strin
 	}
 	st, name, err := a.locateOut(ctx, out)
 	if err != nil {
+		return err
+	}
+	if err := a.mayWrite(ctx, address, out, "a zip", format.All().Detects(zip.Format)); err != nil {
 		return err
 	}
 	return a.withTree(ctx, address, func(t *oak.Tree) error {

@@ -53,6 +53,7 @@ func (p *packing) register(a *app, cmd *cobra.Command) {
 	p.names.register(fs)
 	a.verboseFlag(fs)
 	a.dryRunFlag(fs)
+	a.forceFlag(fs)
 	fs.Bool("deterministic", true, "write the same bytes for the same files")
 	fs.MarkHidden("deterministic")
 }
@@ -65,6 +66,7 @@ func (p *packing) options(a *app, f *format.Format) error {
 		return errors.New("--protect: expected an archive with a name, not standard output or a folder")
 	}
 	p.o.Meter, p.o.OnError, p.o.Param, p.o.NoVerify = a.newMeter(), a.entryFailed, a.given(format.ToCreate), a.noVerify
+	p.o.Force = a.force
 	var err error
 	if p.o.Include, p.o.Exclude, err = p.names.patterns(a); err != nil {
 		return err
@@ -136,8 +138,10 @@ converted as by 'holdall convert'. HDF5 files among several inputs or in a
 folder are packed unchanged.
 
 The archive appears under its name whole or not at all. An existing archive
-stays until then. If a file cannot be read, it is reported, the others are
-packed, and the exit code is 1.
+stays until then. An input is never replaced, and a file that is not an archive
+of the same format only with --force. If there is nothing to pack, nothing is
+written. If a file cannot be read, it is reported, and the others are packed.
+The exit code is 1 in both cases.
 
 With --resume, data that was already sent to a bucket stays there if the pack
 fails or is interrupted. The same command then continues: it reads all inputs

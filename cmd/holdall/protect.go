@@ -85,6 +85,7 @@ code is 2. Repair the archive first.`,
 	}
 	cmd.Flags().Var(&loss, "loss", "share of the archive that can be lost, 0.01% to 100% (default 5%)")
 	a.dryRunFlag(cmd.Flags())
+	a.forceFlag(cmd.Flags())
 	cmd.Flags().BoolVar(&update, "update", false, "rewrite parity that belongs to an older version of ARCHIVE")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the parity to this file (default ARCHIVE.parity)")
 	return cmd
@@ -167,7 +168,7 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 	steadyGC(5)
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")
-	sum, err := holdall.ProtectStore(ctx, st, names, a.dry(to, false), toName, holdall.ProtectOptions{Loss: loss, Meter: m})
+	sum, err := holdall.ProtectStore(ctx, st, names, a.dry(to, false), toName, holdall.ProtectOptions{Loss: loss, Force: a.force, Meter: m})
 	stop()
 	if err != nil {
 		return err

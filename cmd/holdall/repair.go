@@ -58,6 +58,7 @@ The exit code is 1 if something is lost.`,
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "replace the archive, and keep the old one as ARCHIVE.bak")
+	a.forceFlag(cmd.Flags())
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, dryRunUsage)
 	return cmd
 }
@@ -66,7 +67,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 	return a.locked(ctx, address, inPlace && !dryRun, func(st store.Store, name string) error {
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "compared")
-		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Meter: m, Report: func(p holdall.Problem) {
+		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Force: a.force, Meter: m, Report: func(p holdall.Problem) {
 			if !a.json && !a.quiet && p.Severity == format.Error {
 				fmt.Fprintln(a.out, "found "+problemLine(p))
 			}

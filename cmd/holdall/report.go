@@ -173,6 +173,7 @@ func (a *app) hint(err error) string {
 	}
 	proof, _ := errors.AsType[*holdall.ProofError](err)
 	schema, _ := errors.AsType[*catalog.SchemaError](err)
+	written, _ := errors.AsType[*holdall.OutputError](err)
 	meant, _ := errors.AsType[*misspeltError](err)
 	path, _ := errors.AsType[*fs.PathError](err)
 	switch {
@@ -180,6 +181,8 @@ func (a *app) hint(err error) string {
 		return "did you mean " + meant.name + "?"
 	case is[*usageError](err):
 		return "try '" + a.path + " --help'"
+	case written != nil && !written.Input:
+		return "--force replaces it"
 	case is[*holdall.ExternalError](err):
 		return "--external allows it"
 	case proof != nil && proof.None:

@@ -113,7 +113,7 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 var otherFlags = map[string][]string{
 	"target": {"directory", "output"}, "dir": {"directory"}, "dest": {"directory", "output"}, "out": {"output"}, "file": {"output"},
 	"threads": {"jobs"}, "transfers": {"jobs"}, "parallel": {"jobs"}, "workers": {"jobs"}, "recurse": {"recursive"}, "dryrun": {"dry-run"},
-	"exclude-file": {"exclude-from"}, "only": {"include"}, "filter": {"include"}, "force": {"overwrite"}, "human": {"human-readable"},
+	"exclude-file": {"exclude-from"}, "only": {"include"}, "filter": {"include"}, "force": {"overwrite"}, "overwrite": {"force"}, "human": {"human-readable"},
 	"compression-level": {"level"}, "dereference": {"follow"}, "same-owner": {"no-owner"}, "type": {"kind", "format"}, "files-with-match": {"files-with-matches"},
 	"part-size": {"chunk-size"}, "volume-size": {"chunk-size"}, "no-check": {"no-verify"}, "silent": {"quiet"}, "debug": {"verbose"}, "max-depth": {"depth"},
 	"listen": {"addr"}, "port": {"addr"}, "bind": {"addr"}, "address": {"addr"},

@@ -82,6 +82,7 @@ b3sum -c. Digests in the archive are used as recorded; other files are read.`,
 	cmd.Flags().StringVarP(&out, "output", "o", "", "with --repair-from: write the repaired archive to this file")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "with --repair-from: replace the archive, and keep the old one as ARCHIVE.bak")
 	cmd.Flags().BoolVarP(&dryRun, "dry-run", "n", false, "with --repair-from: "+dryRunUsage)
+	a.forceFlag(cmd.Flags())
 	cmd.Flags().Var(newChoice(&sums, "", "sha256", "blake3"), "sums", "print the digest of each file: sha256 or blake3")
 	return cmd
 }
@@ -182,7 +183,7 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 		o.Index.Folder = nil // it has no digests
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "checked")
-		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: o, From: from, Meter: m})
+		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: o, From: from, Force: a.force, Meter: m})
 		stop()
 		if err != nil {
 			return err

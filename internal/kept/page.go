@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -32,6 +33,11 @@ const (
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Is reports whether an object is an index, of any edition, as far as its ends show.
+func Is(p format.Probe) bool {
+	return bytes.HasPrefix(p.Head, []byte("holdall index ")) || bytes.HasSuffix(p.Tail, []byte(endMagic))
+}
 
 // A ref is where a page or a node is, and what is in it.
 type ref struct {

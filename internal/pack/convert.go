@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
 	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/output"
 	"github.com/holdall/holdall/store"
 )
 
@@ -22,6 +24,8 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if err != nil {
 		return Summary{}, err
 	}
+	p.guards(output.Guard{Inputs: []string{cmp.Or(store.AddressOf(src.Store, src.Name), src.Name)}})
+	p.some = p.names != nil
 	if p.f.Name == src.Format.Name {
 		about, err := src.Reader.About(ctx)
 		if err != nil {

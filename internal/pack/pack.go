@@ -18,6 +18,7 @@ import (
 	"github.com/holdall/holdall/internal/digest"
 	"github.com/holdall/holdall/internal/glob"
 	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/output"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/people"
 	"github.com/holdall/holdall/internal/sorter"
@@ -46,6 +47,7 @@ type Options struct {
 	OnError             func(name string, err error)
 	Meter               *meter.Meter
 	Formats             []*format.Format
+	Force               bool
 
 	// Keep keeps the data that was sent if the pack fails, so that a later pack with Resume can use
 	// it. Resume implies Keep.
@@ -99,6 +101,9 @@ type Summary struct {
 
 const defaultChunkMax = 32 << 30
 
+// ErrNothing means that there was nothing to pack, so no archive was written.
+var ErrNothing = errors.New("nothing to pack: no archive is written")
+
 // ReferHere is the value of Options.Refer for references to the present place of the converted
 // archive.
 const ReferHere = "here"
@@ -113,7 +118,13 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 	case slices.ContainsFunc(paths, func(p string) bool { return !isFar(p) }):
 		return Summary{}, fmt.Errorf("%s: addresses and local files cannot be packed together: %w", store.Redact(paths[far]), errors.ErrUnsupported)
 	default:
-		return packItems(ctx, st, name, o, itemsAt(ctx, paths))
+		p, err := newPacker(st, name, o)
+		if err != nil {
+			return Summary{}, err
+		}
+		p.some = true
+		p.guards(output.Guard{Inputs: paths, Skips: true})
+		return p.run(ctx, func(ctx context.Context) error { return p.objects(ctx, itemsAt(ctx, paths)) })
 	}
 	roots, err := tree.Roots(paths, o.Listed)
 	if err != nil {
@@ -123,14 +134,28 @@ func Pack(ctx context.Context, st store.Store, name string, paths []string, o Op
 	if err != nil {
 		return Summary{}, err
 	}
+	p.some = true
+	p.guards(output.Guard{Inputs: paths, Skips: true})
 	return p.run(ctx, func(ctx context.Context) error { return p.files(ctx, roots) })
 }
 
-func (o Options) format(name string) (*format.Format, error) {
-	among := format.Formats(o.Formats)
-	if among == nil {
-		among = format.All()
+// guards has the packer refuse to replace what it must not.
+func (p *packer) guards(g output.Guard) {
+	if !p.o.Once { // otherwise nothing is replaced
+		g.Kind, g.Ours, g.Force = "an archive of format "+p.f.Name, p.o.formats().Detects(p.f), p.o.Force
+		p.guard = &g
 	}
+}
+
+func (o Options) formats() format.Formats {
+	if o.Formats == nil {
+		return format.All()
+	}
+	return o.Formats
+}
+
+func (o Options) format(name string) (*format.Format, error) {
+	among := o.formats()
 	f := among.ByExtension(name)
 	if o.Format != "" {
 		if f = among.ByName(o.Format); f == nil {
@@ -188,6 +213,8 @@ type packer struct {
 	sum      Summary
 	chunkMax int64
 	parity   *parity.Recorder // nil if none is wanted
+	guard    *output.Guard    // nil if the caller knows what is replaced
+	some     bool             // no entry is an error, not an archive without entries
 
 	unread  int // objects in a row
 	sources [2]copySource
@@ -230,6 +257,9 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	if err := p.st.Vacant(ctx, p.name); err != nil {
 		return p.sum, err
 	}
+	if err := p.mayWrite(ctx, 1); err != nil { // known before anything is read
+		return p.sum, err
+	}
 	defer p.closeSources()
 	defer p.st.Discard()
 	defer func() {
@@ -250,6 +280,9 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 			err = p.o.Confirm(ctx)
 		}
 		return p.sum, err
+	}
+	if p.added == 0 && (p.some || p.guard != nil && p.sum.Failed > 0) {
+		return p.sum, ErrNothing
 	}
 	if p.w == nil && p.chunk == 0 { // an archive without entries is written too
 		if err := p.next(ctx); err != nil {
@@ -316,14 +349,34 @@ func (p *packer) older(ctx context.Context) string {
 	return name
 }
 
+// volume returns the name of the archive, or of a chunk of it.
+func (p *packer) volume(chunk int) string {
+	if p.o.ChunkSize == 0 {
+		return p.name
+	}
+	return ChunkName(p.name, chunk, p.f.Extensions[0])
+}
+
+// mayWrite returns an error if the archive, or a chunk of it, would replace what it must not.
+func (p *packer) mayWrite(ctx context.Context, chunk int) error {
+	if p.guard == nil {
+		return nil
+	}
+	return p.guard.Check(ctx, p.st.Store, p.volume(chunk))
+}
+
 // next begins the archive, or its next chunk.
 func (p *packer) next(ctx context.Context) error {
-	name := p.name
 	if p.o.ChunkSize > 0 {
 		p.chunk++
 		p.set = &format.Chunk{Number: p.chunk}
-		name = ChunkName(p.name, p.chunk, p.f.Extensions[0])
+		if p.chunk > 1 {
+			if err := p.mayWrite(ctx, p.chunk); err != nil {
+				return err
+			}
+		}
 	}
+	name := p.volume(p.chunk)
 	st := store.Store(p.st)
 	if p.o.Protect > 0 && p.parity == nil {
 		p.expect(ctx, 0, 0, 0)

@@ -1,6 +1,7 @@
 package parity
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,11 +11,17 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/parity/gf16"
 )
 
 // Suffix is appended to the name of an archive to get the name of its parity file.
 const Suffix = ".parity"
+
+// Is reports whether an object is parity, as far as its ends show.
+func Is(p format.Probe) bool {
+	return bytes.HasPrefix(p.Head, []byte(magic)) || bytes.Contains(p.Tail, []byte(magic))
+}
 
 const (
 	magic   = "HPAR"

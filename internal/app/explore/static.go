@@ -59,6 +59,14 @@ func Static(archive string, regions []byte, put func(name string, content []byte
 	return put("index.html", []byte(page))
 }
 
+// IsPage reports whether an object is a page that Static or Single wrote.
+func IsPage(p format.Probe) bool {
+	return bytes.Contains(p.Head, []byte(pageMark))
+}
+
+// pageMark is what a page for one archive has in its head.
+const pageMark = `<meta name="archive" content="`
+
 // A Part is a file that a page contains.
 type Part struct {
 	Name  string
@@ -189,7 +197,7 @@ func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (s
 	if err != nil {
 		return "", err
 	}
-	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n<meta name=\"archive\" content=\"%s\"%s>\n", policy, html.EscapeString(archive), map[bool]string{true: " data-mapped"}[mapped])
+	head := fmt.Sprintf("<meta http-equiv=\"Content-Security-Policy\" content=\"%s\">\n%s%s\"%s>\n", policy, pageMark, html.EscapeString(archive), map[bool]string{true: " data-mapped"}[mapped])
 	front, rest, _ := strings.Cut(loads.Replace(strings.Replace(string(b), " Without it, /f/ has plain listings.", "", 1)), `<meta name="viewport"`)
 	return front + head + `<meta name="viewport"` + rest, nil
 }
