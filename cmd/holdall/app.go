@@ -64,6 +64,7 @@ type app struct {
 	cleanup []func()
 	opened  []*holdall.Archive // opened by the verb, not yet checked for doubts
 	doubted bool               // one of them has a damaged index, or damage hides entries of it
+	doubt   string             // the last error that said so
 	losses  int                // number of such entries
 }
 
@@ -129,9 +130,14 @@ func (a *app) run(ctx context.Context, args []string) int {
 		fmt.Fprintln(a.stderr, "holdall: interrupted")
 		return exitInterrupted
 	}
-	a.report(err)
+	if !a.said(err) {
+		a.report(err)
+	}
 	return exitFailed
 }
+
+// said reports whether err is a doubt that has been reported.
+func (a *app) said(err error) bool { return a.doubted && err.Error() == a.doubt }
 
 // warn prints a line for the user that is not a result.
 func (a *app) warn(format string, args ...any) {
@@ -254,7 +260,7 @@ func (a *app) doubts() bool {
 	for _, in := range a.opened {
 		if err := in.Doubt(); err != nil {
 			a.report(err)
-			a.doubted = true
+			a.doubted, a.doubt = true, err.Error()
 		}
 		if h := in.Healing(); h.Ignored != nil {
 			a.warn("%s: parity not used: %v", in.Name(), h.Ignored)

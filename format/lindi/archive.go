@@ -54,8 +54,9 @@ type archive struct {
 	doubt  *format.Problem  // the first note that concerns all of index or lindi.json
 	rfs    *rfs
 	rfsRow row // where the rfs is in the tar
-	// rfsSummed means that the text of rfs matches its digest.
-	rfsSummed bool
+	// rfsSummed means that the text of rfs matches its digest, and rfsWrong that it does not. If
+	// there is no digest, neither is set.
+	rfsSummed, rfsWrong bool
 
 	texts bool // the table needs the texts of its rows
 
@@ -378,7 +379,7 @@ func (a *archive) readIndex(ctx context.Context, e entry) (*table, error) {
 			}
 			p = b[from:]
 		}
-		if next == 0 && e.indexSum != "" && bytes.HasPrefix(p, []byte(ourIndex)) {
+		if next == 0 && e.indexSum != "" && !bytes.HasPrefix(p, []byte(theirs)) {
 			sum = blake3.New()
 		}
 		if sum != nil && next < e.indexText {
@@ -409,18 +410,34 @@ func (a *archive) damaged(off int64, what string) {
 	a.note(a.problem(format.BadChecksum, format.Error, off, "%s is damaged: it does not match its digest, so names and offsets may be wrong", what))
 }
 
-// isRight reports whether the first n bytes of the text at off match their digest. It returns
-// false if there is no digest or if another program wrote the text. If the text is damaged, it
-// adds a note; the text is used nevertheless.
-func (a *archive) isRight(text []byte, off, n int64, begins, sum, what string) bool {
-	if sum == "" || !bytes.HasPrefix(text, []byte(begins)) {
-		return false
+// checkRFS compares the text of lindi.json with its digest, if there is one and the reference has
+// not rewritten the text. A damaged text adds a note; it is used nevertheless.
+func (a *archive) checkRFS(text []byte, off int64) {
+	e := a.entry
+	if e.rfsAt != off || e.rfsSum == "" || bytes.HasPrefix(text, []byte(theirs)) {
+		return
 	}
-	if sumOf(text[:max(0, min(n, int64(len(text))))], begins) == sum {
-		return true
+	if a.rfsSummed = sumOf(text[:max(0, min(e.rfsText, int64(len(text))))], ourRFS) == e.rfsSum; !a.rfsSummed {
+		a.rfsWrong = true
+		a.damaged(off, rfsName)
 	}
-	a.damaged(off, what)
-	return false
+}
+
+// findProofs finds out which digests in the entry are those of the texts in the tar.
+func (a *archive) findProofs(ctx context.Context) error {
+	for i, p := range [...]textProof{{a.entry.d, a.entry.indexText, a.entry.indexSum}, {a.entry.rfsAt, a.entry.rfsText, a.entry.rfsSum}} {
+		if p.sum == "" || p.d < 0 || p.n < int64(len(theirs)) || p.n > a.size || p.d > a.size-p.n {
+			continue
+		}
+		b, err := a.read(ctx, p.d, int64(len(theirs)))
+		if err != nil {
+			return err
+		}
+		if string(b) != theirs {
+			a.table.proofs[i] = p
+		}
+	}
+	return nil
 }
 
 // note adds a note that entries may be missing or wrong.
@@ -511,9 +528,7 @@ func (a *archive) readRFS(ctx context.Context) error {
 	err := a.text(ctx, off, room, hint, func(text []byte) (err error) {
 		if a.rfs, err = parseRFS(text, a.limits.Depth); err == nil && a.form == tarForm {
 			a.rfsEnd = off + int64(len(text))
-			if a.entry.rfsAt == off {
-				a.rfsSummed = a.isRight(text, off, a.entry.rfsText, ourRFS, a.entry.rfsSum, rfsName)
-			}
+			a.checkRFS(text, off)
 		}
 		return err
 	})

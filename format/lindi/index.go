@@ -50,6 +50,25 @@ type table struct {
 	texts []string // of the rows in the index
 
 	bare bool // lindi.json is empty, and exists only because it is required
+
+	proofs [2]textProof // of index and lindi.json
+}
+
+// textProof is the digest of the text of index or lindi.json, which the entry has. The content of
+// such a member is the text; the blanks after it only keep room.
+type textProof struct {
+	d, n int64 // where the content begins, and the length of the text
+	sum  string
+}
+
+// used returns how much of the room of a member its content takes, and the content's digest.
+func (t *table) used(r row) (int64, format.Digest) {
+	for _, p := range t.proofs {
+		if p.sum != "" && p.d == r.d && p.n <= r.s {
+			return p.n, format.Digest{Algo: digestAlgo, Sum: p.sum}
+		}
+	}
+	return r.s, format.Digest{}
 }
 
 // pack copies a row.
@@ -115,10 +134,11 @@ func (t *table) Entry(i int) format.Entry {
 	r := t.row(i)
 	e := format.Entry{Name: r.name, Size: r.s, Ref: r.d}
 	switch r.name {
-	case entryName, indexName:
+	case entryName:
 		e.Internal = true
-	case rfsName:
-		e.Internal = t.bare
+	case indexName, rfsName:
+		e.Internal = t.bare || r.name == indexName
+		e.Size, e.Digest = t.used(r)
 	default:
 		e.Digest = r.digest()
 	}
@@ -368,6 +388,9 @@ const (
 	ourIndex = `{"`
 	ourRFS   = "{\n \""
 )
+
+// theirs is how the texts of the reference begin. It leaves our digests in the entry.
+const theirs = "{\n  \""
 
 // sumOf returns the digest of a text that holdall wrote, and "" for any other.
 func sumOf(text []byte, begins string) string {

@@ -51,6 +51,9 @@ func (a *archive) reader(ctx context.Context, view string, drop bool) (format.Re
 		if a.table.bare, err = a.bareRFS(ctx); err != nil {
 			return nil, err
 		}
+		if err := a.findProofs(ctx); err != nil {
+			return nil, err
+		}
 		if drop {
 			if err := a.loadRFS(ctx); err != nil {
 				return nil, err
@@ -157,6 +160,10 @@ func (a *archive) regions(ctx context.Context) iter.Seq2[format.Region, error] {
 				}
 			}
 			if r.d > r.o && r.o >= at && !region(r.o, r.d-r.o, format.Header, "tar header") {
+				return
+			}
+			n, _ := a.table.used(r)
+			if !region(max(at, r.d+n), min(r.d+r.s, a.size)-max(at, r.d+n), format.Padding, "room for a longer text") {
 				return
 			}
 			if at = max(at, r.d+r.s); !region(at, min(r.end(), a.size)-at, format.Padding, "fills the block") {

@@ -135,7 +135,9 @@ func (r *rebuild) gather(ctx context.Context, drop bool) error {
 	a := r.a
 	referred := map[string]bool{}
 	if a.rfs != nil {
-		r.rfs = a.rfs.text
+		if r.rfs = a.rfs.text; a.rfsWrong {
+			r.lose("%s: does not match its digest, so keys, attributes and places may be wrong; it has no digest in the repaired archive", rfsName)
+		}
 		referred = (&keys{a: a}).referred()
 	} else {
 		r.rfs = []byte("{\n \"refs\": {\n  \".zgroup\": {\"zarr_format\": 2}\n }\n}")
@@ -317,7 +319,11 @@ func (r *rebuild) plan() format.Plan {
 	room := padded(int64(len(index(frontAt(1<<50, 1<<50, 1<<50), 1<<50))))
 	f := frontAt(frontLen, room, padded(int64(len(r.rfs))+1))
 	text := index(f, f.rfs.end())
-	head := append(f.entryBlocks(text, r.rfs), f.members(text, r.rfs)...)
+	e := f.entry(text, r.rfs)
+	if a.rfsWrong {
+		e.rfsSum = ""
+	}
+	head := append(entryBlocks(e), f.members(text, r.rfs)...)
 	p := format.Plan{Notes: r.notes, Lost: r.lost, Partial: r.partial}
 	at, fill := int64(0), int64(0)
 	for _, m := range r.members {

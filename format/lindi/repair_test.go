@@ -322,7 +322,7 @@ func TestRepairBelievesTheMajorityOfALength(t *testing.T) {
 				}
 				st.Put(name, b)
 				fixed, plan := repaired(t, st, name)
-				if plan.Partial {
+				if plan.Partial == keys { // without keys, lindi.json is damaged, too
 					t.Errorf("lost %q", plan.Lost)
 				}
 				for _, p := range problems(t, fixed, name) {

@@ -231,10 +231,10 @@ func (f front) entry(index, rfs []byte) entry {
 		indexSum: sumOf(index, ourIndex), rfsSum: sumOf(rfs, ourRFS)}
 }
 
-// entryBlocks returns the header and content of the entry.
-func (f front) entryBlocks(index, rfs []byte) []byte {
+// entryBlocks returns the header and content of an entry.
+func entryBlocks(e entry) []byte {
 	p := appendHeader(make([]byte, 0, frontLen), entryName, entryLen)
-	return pad(appendEntry(p, f.entry(index, rfs)), frontLen)
+	return pad(appendEntry(p, e), frontLen)
 }
 
 // members returns index and lindi.json with their headers, padded.
@@ -278,7 +278,7 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
-		return t.patch(ctx, append(f.entryBlocks(index, rfs), f.members(index, rfs)...), 0)
+		return t.patch(ctx, append(entryBlocks(f.entry(index, rfs)), f.members(index, rfs)...), 0)
 	}
 	// The front is too small, so they are written after the members, and the space at the front
 	// is abandoned.
@@ -298,7 +298,7 @@ func (t *tarSink) finishPatched(ctx context.Context, rfs []byte) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return t.patch(ctx, append(f.entryBlocks(index, rfs), unused...), 0)
+	return t.patch(ctx, append(entryBlocks(f.entry(index, rfs)), unused...), 0)
 }
 
 // finishWaiting writes the front, and then the members from scratch space.
@@ -314,7 +314,7 @@ func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
 	wait := t.wait
 	t.wait, t.Out = nil, t.out
 	defer wait.Close()
-	if err := t.Append(append(f.entryBlocks(index, rfs), f.members(index, rfs)...)); err != nil {
+	if err := t.Append(append(entryBlocks(f.entry(index, rfs)), f.members(index, rfs)...)); err != nil {
 		return err
 	}
 	if _, err := wait.Seek(0, io.SeekStart); err != nil {

@@ -1,6 +1,7 @@
 package lindi
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -78,6 +79,9 @@ func (c *checker) check(ctx context.Context) error {
 		}
 		c.found(a.notes...)
 		a.notes = nil
+		if err := c.entry(ctx); err != nil {
+			return err
+		}
 		if err := c.padding(ctx, indexName, a.indexEnd, a.entry.d+a.entry.s); err != nil {
 			return err
 		}
@@ -105,6 +109,31 @@ func (c *checker) check(ctx context.Context) error {
 		return err
 	}
 	return c.arrays(ctx, k)
+}
+
+// entry checks the text of the entry, if holdall wrote it: the digests in it may not be those of
+// the texts that they were made for.
+func (c *checker) entry(ctx context.Context) error {
+	a := c.a
+	if a.table.found {
+		return nil // that has been reported
+	}
+	text, err := a.read(ctx, entryData, entryLen)
+	if err != nil || bytes.HasPrefix(text, []byte(theirs)) || bytes.HasPrefix(text, []byte(`{"index"`)) {
+		return err
+	}
+	wrong := !bytes.HasPrefix(text, appendEntry(nil, a.entry))
+	if r, ok := a.table.last(rfsName); ok && !wrong && a.entry.rfsSum != "" && r.d != a.entry.rfsAt && a.table.fault(r) == nil {
+		b, err := a.read(ctx, r.d, min(r.s, int64(len(theirs))))
+		if err != nil {
+			return err
+		}
+		wrong = string(b) != theirs // the reference has moved it
+	}
+	if wrong {
+		c.repairable(format.BadIndex, format.Warning, entryData, entryName, "its text is damaged: lengths or digests in it are wrong")
+	}
+	return nil
 }
 
 // padding checks what is after the text of index or lindi.json, which is never read.

@@ -194,6 +194,15 @@ func (s *Source) Doubt() error {
 	return nil
 }
 
+// Vouched returns an error if the index does not match its own digest. Names and values from it may
+// be wrong, so nothing that lasts may be made of them.
+func (s *Source) Vouched() error {
+	if c, ok := errors.AsType[*format.CorruptError](s.Doubt()); ok && c.Code == format.BadChecksum {
+		return c
+	}
+	return nil
+}
+
 // Coded reports whether reading e's content takes more than copying bytes. If so, before reports
 // whether all of it is compared with checksums of its parts before any byte of a part is returned,
 // and summed whether that happens at least while a part is read.

@@ -24,6 +24,9 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if err != nil {
 		return Summary{}, err
 	}
+	if err := src.Vouched(); err != nil {
+		return Summary{}, err
+	}
 	p.guards(output.Guard{Inputs: []string{cmp.Or(store.AddressOf(src.Store, src.Name), src.Name)}})
 	p.some = p.names != nil
 	if p.f.Name == src.Format.Name {
@@ -51,7 +54,12 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal && p.names.Wants(e.Name) }); err != nil {
 		return Summary{}, err
 	}
-	sum, err := p.run(ctx, func(ctx context.Context) error {
+	sum, err := p.run(ctx, func(ctx context.Context) (err error) {
+		defer func() {
+			if err == nil {
+				err = src.Vouched() // more of the index has been read
+			}
+		}()
 		if o.Protect > 0 {
 			if err := p.expectOf(ctx, src); err != nil {
 				return err

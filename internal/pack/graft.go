@@ -60,6 +60,7 @@ func Graft(ctx context.Context, m format.Amender, there, from *content.Source, n
 		added: map[string]bool{}, arrays: map[string]bool{}, groups: map[string]bool{}}
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return g.choose(ctx, names) }, g.fits, g.surround, g.clear, g.refer, g.copy,
+		func(context.Context) error { return from.Vouched() }, // after all of its index was read
 	} {
 		if err := step(ctx); err != nil {
 			return g.failed, err
