@@ -70,7 +70,7 @@ var imports = map[string]string{
 	"internal/repairs":                   "format store codec internal/content internal/formatkit internal/meter internal/sorter",
 	"internal/output":                    "format store",
 	"internal/pack":                      "format store internal/output internal/content internal/digest internal/glob internal/listing internal/meter internal/parity internal/people internal/pipe internal/sorter internal/tree",
-	"internal/unpack":                    "codec format internal/content internal/glob internal/listing internal/meter internal/people internal/sysfile",
+	"internal/unpack":                    "codec format internal/content internal/formatkit internal/glob internal/listing internal/meter internal/people internal/sysfile",
 	"internal/engine":                    "format store codec internal/pipe",
 	"bytemap":                            "format",
 	"zarr":                               "codec internal/arraycodec",

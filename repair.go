@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/cache"
@@ -176,47 +177,116 @@ func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptio
 // Changes reports whether the plan changes anything.
 func (p *RepairPlan) Changes() bool { return p.guard != nil || p.Plan.Changes() }
 
-// count counts the files that can be read before and after the repair. It adds the problems that
-// remain to what is lost.
+// count reads the archive before and after the repair, and counts the files that can be read. It
+// adds the problems that remain to what is lost. A file that can be read before and not after
+// forbids the repair.
 func (p *RepairPlan) count(ctx context.Context, o RepairOptions, st store.Store) error {
-	var wrong []string
-	files := func(st store.Store) (int64, error) {
-		wrong = nil
-		sum, err := VerifyStore(ctx, st, p.name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(problem Problem) {
-			if problem.Severity == format.Error {
-				formatkit.Say(&wrong, "%s", problemText(problem))
-			}
-		})
-		if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
-			err = nil // the archive cannot be opened
-		}
-		return sum.Proven.Digest + sum.Proven.Checksum + sum.Proven.Decoding + sum.Unproven, err
-	}
-	before, err := files(st)
+	before, err := o.files(ctx, st, p.name)
 	if err != nil {
 		return err
 	}
 	after := before
-	switch {
-	case p.Build != nil:
-		after, wrong = p.Readable[format.FilesAfter], nil // the plan itself names what is lost
-	case p.Plan.Changes():
+	if p.Plan.Changes() {
 		planned, err := repairs.NewPlanned(ctx, st, p.name, p.Plan)
 		if err != nil {
 			return err
 		}
 		defer planned.Close()
-		o.Param = nil // they may fit only the damaged archive
-		if after, err = files(planned); err != nil {
+		then := o
+		then.Param = nil // they may fit only the damaged archive
+		if after, err = then.files(ctx, planned, p.name); err != nil {
+			return err
+		}
+		if p.Build != nil {
+			after.wrong = nil // the plan itself names what is lost
+		}
+		if err := notLess(ctx, p.name, o, before, st, then, after, planned); err != nil {
 			return err
 		}
 	}
-	if p.Plan.Changes() || len(wrong) > 0 {
-		p.Account = fmt.Sprintf("readable files: %d before, %d after", before, after)
+	if p.Plan.Changes() || len(after.wrong) > 0 {
+		p.Account = fmt.Sprintf("readable files: %d before, %d after", before.n, after.n)
 	}
-	p.Lost, p.Partial = append(p.Lost, wrong...), p.Partial || len(wrong) > 0
-	p.Readable = map[string]int64{format.FilesBefore: before, format.FilesAfter: after}
+	p.Lost, p.Partial = append(p.Lost, after.wrong...), p.Partial || len(after.wrong) > 0
+	p.Readable = map[string]int64{format.FilesBefore: before.n, format.FilesAfter: after.n}
 	return nil
+}
+
+// readFiles says which files of an archive can be read: n in all, and not those in bad.
+type readFiles struct {
+	n     int64
+	bad   map[string]bool
+	wrong []string // the errors, for people
+}
+
+func (o RepairOptions) files(ctx context.Context, st store.Store, name string) (readFiles, error) {
+	f := readFiles{bad: map[string]bool{}}
+	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(problem Problem) {
+		if problem.Severity == format.Error {
+			formatkit.Say(&f.wrong, "%s", problemText(problem))
+			if problem.HasEntry {
+				f.bad[problem.Entry] = true
+			}
+		}
+	})
+	if _, damaged := errors.AsType[*format.CorruptError](err); damaged {
+		err = nil // the archive cannot be opened
+	}
+	f.n = sum.Proven.Digest + sum.Proven.Checksum + sum.Proven.Decoding + sum.Unproven
+	return f, err
+}
+
+// notLess returns an error if a file that can be read before a repair cannot be read after it, by
+// its name or, if the repair corrects names, by another one.
+func notLess(ctx context.Context, name string, o RepairOptions, before readFiles, st store.Store, then RepairOptions, after readFiles, planned store.Store) error {
+	was, err := OpenStore(ctx, st, name, o.OpenOptions)
+	if err != nil {
+		return context.Cause(ctx) // nothing can be read now
+	}
+	defer was.Close()
+	will, err := OpenStore(ctx, planned, name, then.OpenOptions)
+	if err != nil {
+		return fmt.Errorf("%s cannot be opened after this repair, so nothing is written: %w", name, err)
+	}
+	defer will.Close()
+	type what struct {
+		size int64
+		sum  string
+	}
+	var gone []Entry
+	for e, err := range was.Entries(ctx) {
+		if err != nil {
+			break // what follows cannot be read
+		}
+		if e.Internal || !e.Kind.HasContent() || e.Fault != nil || before.bad[e.Name] {
+			continue
+		}
+		now, err := will.Lookup(ctx, e.Name)
+		if err != nil || now.Fault != nil || after.bad[e.Name] || e.Digest.Algo == now.Digest.Algo && e.Digest != now.Digest {
+			gone = append(gone, e)
+		}
+	}
+	if len(gone) == 0 {
+		return context.Cause(ctx)
+	}
+	fresh := map[what]int{}
+	for e, err := range will.Entries(ctx) {
+		if err != nil {
+			break
+		}
+		if _, lerr := was.Lookup(ctx, e.Name); lerr != nil && e.Fault == nil && !after.bad[e.Name] {
+			fresh[what{e.Size, e.Digest.Sum}]++
+		}
+	}
+	gone = slices.DeleteFunc(gone, func(e Entry) bool {
+		w := what{e.Size, e.Digest.Sum}
+		fresh[w]--
+		return fresh[w] >= 0
+	})
+	if len(gone) == 0 || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%s: nothing is written, because %d files that can be read now could not be read after this repair, the first of them %s", name, len(gone), format.Escape(gone[0].Name))
 }
 
 func problemText(p Problem) string {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -270,13 +271,18 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
 }
 
-// cut FILE N: removes the last N bytes.
+// cut FILE N [OFFSET]: removes the last N bytes, or those at an offset.
 func cut(ts *testscript.TestScript, neg bool, args []string) {
-	info, err := os.Stat(ts.MkAbs(args[0]))
+	b, err := os.ReadFile(ts.MkAbs(args[0]))
 	ts.Check(err)
 	n, err := parseSize(args[1])
 	ts.Check(err)
-	ts.Check(os.Truncate(ts.MkAbs(args[0]), info.Size()-n))
+	at := int64(len(b)) - n
+	if len(args) > 2 {
+		at, err = parseSize(args[2])
+		ts.Check(err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), slices.Delete(b, int(at), int(at+n)), 0o666))
 }
 
 // clean: checks that no partial files are left anywhere.

@@ -143,7 +143,7 @@ func TestRepairKeepsWhatIsSaidOfObjects(t *testing.T) {
 	if e := lookup(t, repaired, "a", false); !maps.Equal(e.Attr, someAttr) || e.ModTime.IsZero() {
 		t.Errorf("%+v", e)
 	}
-	if e := lookup(t, repaired, "c", false); e.Attr["etag"] != "" || e.Attr["content-type"] != "image/jpeg" || e.ModTime.IsZero() || e.Size != 5 {
+	if e := lookup(t, repaired, "c.damaged", false); e.Attr["etag"] != "" || e.Attr["content-type"] != "image/jpeg" || e.ModTime.IsZero() || e.Size != 5 {
 		t.Errorf("%+v", e)
 	}
 }

@@ -284,6 +284,7 @@ func (m *repairer) oddRows() bool {
 func (m *repairer) cut() bool {
 	t := m.t
 	var keep []uint32
+	var names map[string]bool
 	changed := false
 	for i, r := range t.rows {
 		f := t.rowFault(r)
@@ -295,7 +296,19 @@ func (m *repairer) cut() bool {
 		case f.class == "range-beyond" && r.start < t.dataLen && r.start >= t.maxEnd:
 			// The data ends within the file. If the row begins before the end of other files, it
 			// is not truncated but wrong.
-			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes", name, r.end-t.dataLen, r.end-r.start))
+			if names == nil {
+				names = make(map[string]bool, len(t.rows))
+				for j := range t.rows {
+					names[t.Name(j)] = true
+				}
+			}
+			part := t.Name(i) + formatkit.DamagedSuffix
+			for names[part] {
+				part += formatkit.DamagedSuffix
+			}
+			names[part] = true
+			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes; the rest is %s", name, r.end-t.dataLen, r.end-r.start, format.Escape(part)))
+			t.rename(i, part)
 			t.rows[i].end = t.dataLen
 			t.forgetDigest(i)
 			t.objects.forgetETag(i)

@@ -188,8 +188,13 @@ func (t *table) Len() int { return len(t.rows) }
 
 func (t *table) Name(i int) string { return t.nameOf(t.rows[i]) }
 
-// nameOf returns a name without copying it. names is only appended to, and not at all after the
-// table is finished.
+// rename gives a row another name.
+func (t *table) rename(i int, name string) {
+	t.rows[i].nameOff, t.rows[i].nameLen = uint64(len(t.names)), uint32(len(name))
+	t.names = append(t.names, name...)
+}
+
+// nameOf returns a name without copying it. names is only appended to.
 func (t *table) nameOf(r record) string {
 	if r.nameLen == 0 {
 		return ""

@@ -127,8 +127,15 @@ func (m *repairer) writeRecords(ctx context.Context, w *indexWriter, i uint64, k
 		return nil
 	}
 	// A damaged row may have any end of its file.
-	if last := end - places[len(places)-1].off; last <= 0 || last > maxRecord {
+	last := places[len(places)-1]
+	if n := end - last.off; n <= 0 || n > maxRecord {
 		return nil
+	} else if length := methods[s.header.compression].length; length != nil && last.at >= 0 {
+		// Files in a damaged record can be read only as long as nothing says how long it is.
+		scan := recordScan{s: s, length: length, usual: mostStored(int64(max(m.cfg.recordSize, defaultRecord)))}
+		if size, _, err := scan.measure(ctx, last.at); err != nil || size != n {
+			return err
+		}
 	}
 	r := record{shard: i, offset: uint64(end), allZeros: true}
 	return w.add(ctx, appendRecordKey(nil, i, uint64(end)), r.append(nil))

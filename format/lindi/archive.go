@@ -450,14 +450,18 @@ func (a *archive) note(p format.Problem) {
 
 func (a *archive) doubts() *format.Problem { return a.doubt }
 
-// fetchTogether requests the index and lindi.json in one request, if the entry says that they are
+// fetchTogether requests the index and lindi.json, or its beginning, in one request, if the entry says that they are
 // close together.
 func (a *archive) fetchTogether(ctx context.Context, e entry, wantRFS bool) error {
-	if !wantRFS || a.st.Can().Near || len(a.held) == 0 || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
+	if a.st.Can().Near || len(a.held) == 0 || e.indexText <= 0 || e.rfsText <= 0 || e.indexText > e.s {
 		return nil
 	}
-	from, to := min(e.d, e.rfsAt), max(e.d+e.indexText, e.rfsAt+e.rfsText)
-	if to > a.size || from < 0 || to-from > (e.indexText+e.rfsText)*9/8+joinGap || to-from > a.limits.Index {
+	want, most := e.rfsText, a.limits.Index
+	if !wantRFS { // only how lindi.json begins, and not if holding the index takes much memory
+		want, most = min(want, int64(len(theirs))), min(most, farBlock)
+	}
+	from, to := min(e.d, e.rfsAt), max(e.d+e.indexText, e.rfsAt+want)
+	if to > a.size || from < 0 || to-from > (e.indexText+want)*9/8+joinGap || to-from > most {
 		return nil
 	}
 	if head := int64(len(a.held[0].b)); from < head {

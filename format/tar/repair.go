@@ -229,8 +229,21 @@ func (m *repairer) cut(s *scanner, end int64) (int64, error) {
 		}
 		return m.start, nil
 	}
-	formatkit.Say(&m.p.Lost, "%s: the last %d of its %d bytes", format.Escape(m.named), m.last.size-have, m.last.size)
-	return end, m.edit(m.last.at-blockSize, blockSize, resized(s.header[:], have))
+	part := m.named + formatkit.DamagedSuffix
+	formatkit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(part))
+	return end, m.edit(m.start, m.last.at-m.start, headersOf(part, have, s.header[:]))
+}
+
+// headersOf returns the headers of a member with another name and size: the given one, after one
+// with the name in the form of GNU tar.
+func headersOf(name string, size int64, header []byte) []byte {
+	long := make([]byte, blockSize)
+	copy(long, "././@LongLink")
+	long[156] = typeLongName
+	b := resized(long, int64(len(name)+1))
+	b = append(b, name...)
+	b = append(b, make([]byte, blockSize-len(name)%blockSize)...)
+	return append(b, resized(header, size)...)
 }
 
 // passTorn continues after the lost part of a compressed tar.

@@ -60,3 +60,7 @@ func Say(to *[]string, msg string, args ...any) {
 		*to = append(*to, "and more")
 	}
 }
+
+// DamagedSuffix is added to the name of a file of which only a part is left, so that the part does
+// not pass for the file.
+const DamagedSuffix = ".damaged"

@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // makeFolder makes a folder and those above it, once.
@@ -150,8 +151,6 @@ func (e *unreadable) Error() string {
 
 func (e *unreadable) Unwrap() error { return e.err }
 
-const damagedSuffix = ".damaged"
-
 // keep writes the readable part of a damaged file beside its place, and returns err, which then
 // reports that.
 func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error {
@@ -161,7 +160,7 @@ func (x *extraction) keep(ctx context.Context, e format.Entry, err error) error 
 	}
 	lost := int64(0)
 	to := e
-	to.Name += damagedSuffix
+	to.Name += formatkit.DamagedSuffix
 	werr := x.write(to, func(w *sink) (err error) {
 		lost, err = x.src.Salvage(ctx, e, w)
 		return err
