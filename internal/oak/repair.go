@@ -135,8 +135,13 @@ func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(f
 		n.Action = rescue.Nothing
 		m.lose("%s: its damage cannot be repaired; kept unchanged", n.letters[n.Base].Name)
 	}
+	at := n.letters[max(n.Base, 0)].Name
 	if kept := n.Counts.Proof[rescue.Kept]; kept > 0 {
-		m.lose("%s: %[2]d damaged segments kept, because Oak can read the rest of them", n.letters[max(n.Base, 0)].Name, kept)
+		m.lose("%s: %d damaged segments kept, because Oak can read the rest of them", at, kept)
+	}
+	// Unproven segments may be wrong, and stay so. Blobs never have checksums.
+	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 && m.r.list.Blobs == nil {
+		m.lose("%s: kept %d segments that could not be verified and may be damaged", at, d)
 	}
 	l := n.letters[0]
 	if n.Base >= 0 && n.Base < len(n.letters) {
@@ -151,10 +156,6 @@ func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(f
 	}
 	for _, w := range n.Words() {
 		m.notes = append(m.notes, n.name+": "+w)
-	}
-	// Unproven segments may be wrong, and stay so.
-	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
-		m.lose("%s: kept %d segments that could not be verified and may be damaged", n.name, d)
 	}
 	m.partial = m.partial || n.Counts.Proof[rescue.Lost]+n.Counts.Proof[rescue.Foreign] > 0
 	return nil
