@@ -329,7 +329,7 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 // segment.
 func (r *repository) rewound(lines int) {
 	if lines > 0 {
-		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision: reads may return an older state", lines).Problem)
+		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision, or are cut off: reads may return an older state", lines).Problem)
 	}
 }
 

@@ -22,19 +22,16 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	}
 	t := newTeller(report)
 	defer t.end()
-	head, ok, err := a.journal(ctx, t)
-	if err != nil {
+	if err := a.start(ctx, t); err != nil {
 		return err
 	}
 	r := &reach{a: a, t: t, next: make([][]uint32, len(a.tars)), missing: map[tarfile.ID]*referrer{}}
 	for _, x := range a.tars {
 		r.needed = append(r.needed, make(bits, (x.Len()+63)/64))
 	}
-	if ok {
-		err = a.head(ctx, t, head)
-		if err == nil {
-			err = r.from(ctx, head.Segment)
-		}
+	var err error
+	if a.Head != nil {
+		err = r.from(ctx, a.Head.Segment)
 	}
 	if err == nil {
 		err = r.garbage(ctx)
@@ -43,6 +40,23 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 		err = a.gcLog(ctx, t, r)
 	}
 	return err
+}
+
+// Start checks the journal, and the record with which reading begins. Whatever reports on a store
+// reports this. It returns an error only if the source fails.
+func (a *Audit) Start(ctx context.Context, report func(Problem)) error {
+	t := newTeller(report)
+	defer t.end()
+	return a.start(ctx, t)
+}
+
+func (a *Audit) start(ctx context.Context, t *teller) error {
+	head, ok, err := a.journal(ctx, t)
+	if err != nil || !ok {
+		return err
+	}
+	a.Head = &head
+	return a.head(ctx, t, head)
 }
 
 // journal checks the journal, and returns the head, if there is one.
@@ -69,6 +83,11 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 		}
 		if ok {
 			continue // segments of older revisions may be removed
+		}
+		if e.Doubt != "" {
+			t.about(JournalCut, Error, repo.Journal, e.Offset, "%s", e.Doubt)
+		} else if !e.Ended && !a.src.Written {
+			t.about(JournalEnd, Warning, repo.Journal, e.Offset, "the last line has no end")
 		}
 		if _, ok = a.known.find(e.Segment); ok {
 			head = repo.Head{Entry: e, Rewound: rewound}
@@ -388,6 +407,11 @@ func (e *edges) targets(ctx context.Context, i int) (tarfile.IDs, error) {
 	id := e.x.At(i).ID
 	if e.x.refs != nil {
 		return e.x.refs[id], nil
+	}
+	if e.x.read != nil {
+		b, err := e.x.read(ctx, e.x.At(i))
+		h, _ := segment.ParseHead(b)
+		return h.Refs, ignoreDamage(err)
 	}
 	if e.x.t == nil || e.gone {
 		return nil, nil

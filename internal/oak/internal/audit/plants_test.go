@@ -140,6 +140,17 @@ var plants = []struct {
 	{"an empty journal", bothWays, func(m made) { m.Put(repo.Journal, nil) }, []string{"no-journal error journal.log"}},
 	{"a journal of another store", bothWays, func(m made) { m.Put(repo.Journal, []byte(strange+":1 root 1\n")) }, []string{"no-journal error journal.log"}},
 	{"a line that is none", bothWays, func(m made) { m.line(repo.Journal, "hello\n") }, []string{"journal-line warning journal.log"}},
+	{"a line without its end", bothWays, func(m made) { m.Put(repo.Journal, []byte(m.head.String()+" root 1700000000001")) }, []string{"journal-end warning journal.log"}},
+	{"a line that is cut off", bothWays, func(m made) {
+		m.Put(repo.Journal, []byte(m.head.String()+" root 1700000000001\n"+m.head.String()+" root 17000"))
+	}, []string{"journal-cut error journal.log"}},
+	{"a line that was cut off, and has an end", bothWays, func(m made) {
+		m.Put(repo.Journal, []byte(m.head.String()+" root 1700000000001\n"+m.head.String()+" root\n"))
+	}, []string{"journal-cut error journal.log"}},
+	{"the only line, cut off", bothWays, func(m made) { m.Put(repo.Journal, []byte(m.head.String()+" root 170000000")) }, []string{"journal-cut error journal.log"}},
+	{"a line that continues one that was cut off", bothWays, func(m made) {
+		m.Put(repo.Journal, []byte(m.head.String()+" root 17"+m.head.String()+" root 1700000000001\n"))
+	}, []string{"journal-cut error journal.log"}},
 	{"a revision that is lost", bothWays, func(m made) { m.line(repo.Journal, strange+":1 root 1\n") }, []string{"head-rewound error journal.log"}},
 	{"a head that is no record", bothWays, func(m made) { m.line(repo.Journal, m.head.Segment.String()+":99999 root 1\n") }, []string{"head-broken error " + newest}},
 	{"a head that is no node", bothWays, func(m made) { m.line(repo.Journal, m.head.Segment.String()+":0 root 1\n") }, []string{"head-broken error " + newest}},
