@@ -456,6 +456,7 @@ const (
 	noIndex      = "no-index"
 	outOfBounds  = "bounds"
 	beingWritten = "being-written"
+	stillNeeded  = "needed"
 )
 
 var codes = map[string]format.Code{
@@ -465,6 +466,7 @@ var codes = map[string]format.Code{
 	noIndex:      format.MissingIndex,
 	outOfBounds:  format.OutOfBounds,
 	beingWritten: format.BeingWritten,
+	stillNeeded:  format.Dangling,
 
 	unseenBlobs:  format.MissingIndex,
 	ignoredBlobs: format.BadIndex,

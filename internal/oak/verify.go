@@ -80,9 +80,13 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 func (r *repository) audit() *audit.Audit {
 	var tars []audit.Held
 	for _, t := range r.tars {
-		tars = append(tars, audit.Held{Tar: t.Tar, Index: t.Index, Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) { return t.read(ctx, e, nil, true) }})
+		tars = append(tars, t.held())
 	}
 	return audit.Of(audit.Source{Listing: r.list, Written: r.writer != "", File: r.shownFile}, tars)
+}
+
+func (t *segmentTar) held() audit.Held {
+	return audit.Held{Tar: t.Tar, Index: t.Index, File: t.file, Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) { return t.read(ctx, e, nil, true) }}
 }
 
 // checkSegments checks the segments of several tars at once, and reports problems tar by tar.

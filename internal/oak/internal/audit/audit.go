@@ -20,6 +20,10 @@ type Source struct {
 	// finished is not a fault.
 	Written bool
 
+	// Roots are segments besides the newest revision's that a cleanup may begin with: it treats
+	// compacted segments after them as leftovers.
+	Roots []tarfile.ID
+
 	// Tar opens a tar. The caller owns it, and must keep it open until the audit is over. With a
 	// [*tarfile.NoIndex], the object is returned too.
 	Tar func(context.Context, repo.Tar) (store.Object, *tarfile.Tar, error)
@@ -44,14 +48,15 @@ type Held struct {
 	repo.Tar
 	*tarfile.Index
 	Read func(context.Context, tarfile.Entry) ([]byte, error) // it need not compare checksums
+	File *tarfile.Tar                                         // nil if there is none
 }
 
 // Of makes an audit of tars that are open, or will be written, the newest first. It has Start and
-// Across, for which the source needs no Tar.
+// Across and Needed, for which the source needs no Tar.
 func Of(src Source, tars []Held) *Audit {
 	a := &Audit{src: src}
 	for _, h := range tars {
-		a.tars = append(a.tars, &unit{Tar: h.Tar, Index: h.Index, read: h.Read})
+		a.tars = append(a.tars, &unit{Tar: h.Tar, Index: h.Index, t: h.File, read: h.Read})
 	}
 	a.known = newTable(a.tars)
 	return a
