@@ -120,6 +120,7 @@ func TestScripts(t *testing.T) {
 			"fill":   fill,
 			"flip":   flip,
 			"cut":    cut,
+			"zero":   zero,
 			"clean":  clean,
 			"oak":    unpackOak,
 			"page":   page,
@@ -268,6 +269,18 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	off, err := parseSize(args[1])
 	ts.Check(err)
 	b[off] ^= 4
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
+}
+
+// zero FILE OFF N: overwrites N bytes with zeros.
+func zero(ts *testscript.TestScript, neg bool, args []string) {
+	b, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	off, err := parseSize(args[1])
+	ts.Check(err)
+	n, err := parseSize(args[2])
+	ts.Check(err)
+	clear(b[off : off+n])
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o666))
 }
 

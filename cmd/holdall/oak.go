@@ -47,6 +47,7 @@ var oakHints = map[string]string{
 	"oak checksum":        "'holdall repair' repairs what it can, --no-verify reads the damaged data",
 	"oak missing-segment": "'holdall oak check' finds the newest revision that is intact",
 	"oak bad-record":      "'holdall oak check' finds the newest revision that is intact",
+	"oak needed":          "'holdall oak recover-journal --dry-run' shows whether the journal is old, 'holdall oak compact' writes a new store in the right order",
 	"oak external-blob":   "--datastore names the folder with the content",
 }
 
@@ -223,7 +224,10 @@ func (a *app) oakCleanupCommand() *cobra.Command {
 segments of old generations, and bulk segments without references. A tar that
 is mostly in use stays unchanged. New tars are written before old ones are
 removed. The store must not be open in another program; holdall checks its
-lock.`,
+lock.
+
+If these rules would remove a segment that the newest revision or a checkpoint
+needs, nothing is changed, and the exit code is 1.`,
 		Example: "  holdall oak cleanup --dry-run segmentstore\n  holdall oak cleanup segmentstore",
 		Args:    args(1, 1, "a store"),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -238,10 +242,14 @@ lock.`,
 
 func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions, dryRun bool) error {
 	c, err := s.PlanCleanup(ctx, o)
+	if errors.Is(err, oak.ErrNeeded) {
+		a.report(err)
+		return errNo
+	}
 	if err != nil {
 		return err
 	}
-	if !dryRun && c.Changes() {
+	if !dryRun { // gc.log may be wrong though there is no garbage
 		if err := c.Apply(ctx); err != nil {
 			return err
 		}

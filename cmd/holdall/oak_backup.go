@@ -40,9 +40,10 @@ func (a *app) oakRestoreCommand() *cobra.Command {
 		Use:   "restore BACKUP STORE",
 		Short: "Make a store equal to its backup",
 		Long: `Makes STORE equal to BACKUP. STORE may be new, or an existing store that is not
-in use; it may be damaged. Intact segments are not copied again. Damaged tars
-become TAR.bak, the old journal becomes journal.log.bak.NNN, and nothing is
-removed.
+in use; it may be damaged. Intact segments are not copied again, unless lost
+ones must come before them so that a cleanup of Oak keeps all. Tars that are
+damaged or copied again become TAR.bak, the old journal becomes
+journal.log.bak.NNN, and nothing is removed.
 
 If the command is interrupted, STORE is either unchanged or restored, and the
 same command continues. BACKUP may be any store, not only one made by 'oak
@@ -81,7 +82,7 @@ func (a *app) copyNew(ctx context.Context, from, to string, o oak.BackupOptions)
 	}
 	a.tell(c, func() {
 		if len(c.Aside) > 0 {
-			fmt.Fprintf(a.out, "damaged and renamed: %s\n", printable(strings.Join(c.Aside, ", ")))
+			fmt.Fprintf(a.out, "renamed: %s\n", printable(strings.Join(c.Aside, ", ")))
 		}
 		fmt.Fprint(a.out, ifAny("the old journal is %s\n", c.Journal))
 		a.notes(c.Notes)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak"
 )
 
@@ -61,7 +62,22 @@ prints them.`,
 
 type checkedJSON struct {
 	oak.CheckResult
-	Fixed *oak.JournalChange `json:"fixed,omitempty"`
+	Findings []problemJSON      `json:"findings"`
+	Fixed    *oak.JournalChange `json:"fixed,omitempty"`
+}
+
+func checkedOf(r oak.CheckResult) checkedJSON {
+	c := checkedJSON{CheckResult: r, Findings: []problemJSON{}}
+	for _, p := range r.Findings {
+		c.Findings = append(c.Findings, problemAsJSON(p))
+	}
+	return c
+}
+
+// answer returns the error that ends a check: errNo if anything is wrong.
+func (c checkedJSON) answer() error {
+	found := slices.ContainsFunc(c.CheckResult.Findings, func(p format.Problem) bool { return p.Severity > format.Note })
+	return answer((!c.Whole || found) && c.Fixed == nil)
 }
 
 func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fix bool) error {
@@ -73,7 +89,7 @@ func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fi
 		t := missing[0]
 		return fmt.Errorf("%s%s: not in any of %d revisions: %w", inCheckpoint(t.Checkpoint), t.Path, r.Looked, fs.ErrNotExist)
 	}
-	said := checkedJSON{CheckResult: r}
+	said := checkedOf(r)
 	if fix && !r.Whole && r.Good != nil {
 		c, err := s.FixJournal(ctx, r)
 		if err != nil {
@@ -82,7 +98,7 @@ func (a *app) oakCheck(ctx context.Context, s *oak.Store, o oak.CheckOptions, fi
 		said.Fixed = &c
 	}
 	a.tell(said, func() { a.printChecked(said, o.Last > 0) })
-	return answer(!r.Whole && said.Fixed == nil)
+	return said.answer()
 }
 
 // mostPrinted is how many losses are printed for people.
@@ -91,6 +107,9 @@ const mostPrinted = 20
 func (a *app) printChecked(c checkedJSON, list bool) {
 	if c.BeingWritten {
 		a.notes([]string{c.By + " is writing to the store: this is its state when it was opened"})
+	}
+	for _, p := range c.CheckResult.Findings {
+		fmt.Fprintln(a.out, problemLine(p))
 	}
 	for i, l := range c.Losses {
 		if i == mostPrinted {
@@ -275,9 +294,9 @@ func (a *app) oakFix(ctx context.Context, address string, binaries, dryRun bool)
 			return err
 		}
 		if !a.json {
-			a.printChecked(checkedJSON{CheckResult: r}, false)
+			a.printChecked(checkedOf(r), false)
 		}
-		return answer(!r.Whole)
+		return checkedOf(r).answer()
 	})
 }
 

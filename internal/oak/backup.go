@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -40,7 +41,7 @@ type BackedUp struct {
 	Known     int64    `json:"known"`     // segments that were there
 	Files     []string `json:"files"`     // that were written
 	Freed     int64    `json:"freed"`     // bytes of garbage that the store no longer has
-	Aside     []string `json:"aside"`     // tars that were damaged, and are TAR.bak now
+	Aside     []string `json:"aside"`     // tars that were damaged or written again, and are TAR.bak now
 	Journal   string   `json:"journal,omitempty"`
 	Notes     []string `json:"notes"`
 }
@@ -66,9 +67,10 @@ type copying struct {
 	s    *Store
 	o    BackupOptions
 	st   store.Store
-	list repo.Listing // of the other store
-	d    *repository  // the other store; nil if it is empty
-	bad  map[*segmentTar]bool
+	list repo.Listing         // of the other store
+	d    *repository          // the other store; nil if it is empty
+	bad  map[*segmentTar]bool // tars that are not used
+	all  []segment.ID         // of the store, in the order in which they were written
 	head repo.Head
 	said BackedUp
 }
@@ -95,6 +97,9 @@ func (c *copying) run(ctx context.Context, name string) (err error) {
 		return err
 	}
 	log, err := c.s.gcLog(ctx)
+	if err == nil {
+		err = c.order(ctx, log)
+	}
 	if err == nil {
 		err = c.segments(ctx)
 	}
@@ -174,6 +179,69 @@ func (c *copying) has(id segment.ID) bool {
 	return false
 }
 
+// order stops using the tars of the other store if a cleanup of Oak would delete copied segments for
+// their place after those in them. Then everything is copied, and the tars are renamed like damaged
+// ones. A backup that only appends segments keeps their order.
+func (c *copying) order(ctx context.Context, log []byte) error {
+	met, lacks, appends := map[segment.ID]bool{}, false, true
+	for _, t := range slices.Backward(c.s.r.tars) {
+		for _, i := range t.ByPosition() {
+			id := t.At(int(i)).ID
+			if !met[id] {
+				has := c.has(id)
+				lacks, appends = lacks || !has, appends && !(lacks && has)
+				met[id], c.all = true, append(c.all, id)
+			}
+		}
+	}
+	if appends && !c.o.Restore {
+		return nil
+	}
+	wrong, err := c.misplaced(ctx, log)
+	if wrong && c.d != nil {
+		for _, t := range c.d.tars {
+			c.bad[t] = true
+		}
+		c.said.Notes = append(c.said.Notes, "everything is copied, because a cleanup of Oak depends on the order of segments")
+		wrong, err = c.misplaced(ctx, log)
+	}
+	if wrong && c.o.Restore { // a backup is like its store
+		return refuse("the segments of the backup are not in the order of a compaction, and the next cleanup of Oak would delete some that are in use: 'holdall oak compact' makes a store of it that is in order")
+	}
+	return err
+}
+
+// misplaced reports whether a cleanup of Oak would delete segments for their place if the missing
+// ones came last. After an interrupted restore it may delete segments that are there twice, too.
+func (c *copying) misplaced(ctx context.Context, log []byte) (wrong bool, err error) {
+	var added []tarfile.Entry
+	for _, id := range c.all {
+		if _, e, _ := c.s.r.locate(id); !c.has(id) {
+			e.Pos = int64(len(added)+1) * tarfile.BlockSize
+			added = append(added, e)
+		}
+	}
+	held := []audit.Held{{Index: tarfile.NewIndex(added), Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) {
+		t, e, _ := c.s.r.locate(e.ID)
+		return t.read(ctx, e, nil, true)
+	}}}
+	met := map[segment.ID]bool{}
+	for i := 0; c.d != nil && i < len(c.d.tars); i++ {
+		if t := c.d.tars[i]; !c.bad[t] {
+			held = append(held, t.held())
+			for _, e := range t.All() {
+				wrong, met[e.ID] = wrong || c.o.Restore && met[e.ID], true
+			}
+		}
+	}
+	src := audit.Source{Listing: c.s.r.list, File: c.s.r.shownFile}
+	if gc, err := repo.ParseGC(lastLine(log)); err == nil && gc.HasRoot {
+		src.Roots = []segment.ID{gc.Root.Segment}
+	}
+	_, err = audit.Of(src, held).Needed(ctx, nil, func(p audit.Problem) { wrong = wrong || p.Class == audit.Order }, nil)
+	return wrong, err
+}
+
 // segments copies the missing segments in the order in which they were written, so that each
 // comes after the segments that it refers to.
 func (c *copying) segments(ctx context.Context) (err error) {
@@ -183,28 +251,20 @@ func (c *copying) segments(ctx context.Context) (err error) {
 	}
 	w := newstore.New(c.st, c.list.Dir, newstore.Options{First: next})
 	defer func() { err = errors.Join(err, w.Abort()) }()
-	met := map[segment.ID]struct{}{}
-	for _, t := range slices.Backward(c.s.r.tars) {
-		for _, i := range t.ByPosition() {
-			e := t.At(int(i))
-			if _, twice := met[e.ID]; twice {
-				continue
-			}
-			met[e.ID] = struct{}{}
-			if c.has(e.ID) {
-				c.said.Known++
-				continue
-			}
-			f, err := c.read(ctx, e.ID)
-			if err == nil {
-				err = w.Write(ctx, f)
-			}
-			if err != nil {
-				return err
-			}
-			if c.o.Progress != nil {
-				c.o.Progress(1, int64(len(f.Data)))
-			}
+	for _, id := range c.all {
+		if c.has(id) {
+			c.said.Known++
+			continue
+		}
+		f, err := c.read(ctx, id)
+		if err == nil {
+			err = w.Write(ctx, f)
+		}
+		if err != nil {
+			return err
+		}
+		if c.o.Progress != nil {
+			c.o.Progress(1, int64(len(f.Data)))
 		}
 	}
 	sum, err := w.Tars(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -56,6 +57,8 @@ type CheckResult struct {
 	Losses   []Loss `json:"losses"` // the first 10,000
 	Lost     int64  `json:"lost"`   // number of all
 	Nodes    int64  `json:"nodes"`  // that were read, each once for all revisions
+	// Findings are what verify finds in the journal, and in the record with which reading begins.
+	Findings []format.Problem `json:"-"`
 	// BeingWritten reports whether another program is writing to the store. By is that program.
 	BeingWritten bool   `json:"being_written,omitempty"`
 	By           string `json:"by,omitempty"`
@@ -115,6 +118,9 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 	}
 	c.res.BeingWritten, c.res.By = by != "", by
 	if err := c.begin(ctx); err != nil {
+		return CheckResult{}, err
+	}
+	if err := s.r.audit().Start(ctx, func(p audit.Problem) { c.res.Findings = append(c.res.Findings, s.r.problemOf(p)) }); err != nil {
 		return CheckResult{}, err
 	}
 	err = s.eachLine(ctx, func(e repo.Entry, bad *repo.Error) (more bool, err error) {

@@ -2,6 +2,7 @@ package oak
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/sweep"
@@ -50,8 +52,72 @@ type TarCleanup struct {
 	GarbageBytes int64  `json:"garbage_bytes"`
 }
 
-// PlanCleanup finds garbage by the rules of Oak's own offline cleanup. It writes nothing.
+// ErrNeeded is why a cleanup is refused that would remove what is in use.
+var ErrNeeded = errors.New("segments in use")
+
+// PlanCleanup finds garbage by the rules of Oak's own offline cleanup. It writes nothing. The error
+// is an [ErrNeeded] if these rules would remove something that the newest revision or a checkpoint
+// needs: they depend on the order of the tars, on graphs and on the journal, which may be wrong.
 func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
+	c, err := s.planCleanup(ctx, o)
+	if err == nil && c.Changes() {
+		err = c.guard(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// guard compares what is needed with what the plan leaves.
+func (c *Cleanup) guard(ctx context.Context) error {
+	r := c.s.r
+	var bad *format.Problem
+	var first, by audit.Place
+	gone := map[audit.Place]struct{}{}
+	var others []segment.ID
+	if c.plan.Newer { // an old journal makes a compaction look like one that was interrupted
+		j, err := c.s.PlanJournal(ctx)
+		if err != nil && !errors.Is(err, ErrNothingGood) {
+			return err
+		}
+		if n := len(j.found); n > 0 {
+			others = append(others, j.found[n-1].Segment)
+			if !c.plan.Keeps(others[0]) {
+				return refuse("a cleanup would remove revision %s, the newest in the segments, which the journal does not have: 'holdall oak recover-journal' writes a journal that has it", j.Head.Revision)
+			}
+		}
+	}
+	needed, err := r.audit().Needed(ctx, others, func(p audit.Problem) {
+		if bad == nil && p.Class != audit.Order && (p.Severity == audit.Error || p.Class == audit.JournalEnd || p.Class == audit.TooLarge) {
+			f := r.problemOf(p)
+			bad = &f
+		}
+	}, func(from, to audit.Place) {
+		if _, known := gone[to]; known || !c.plan.Removes(to.Tar, to.Entry) {
+			return
+		}
+		if len(gone) == 0 {
+			first, by = to, from
+		}
+		gone[to] = struct{}{}
+	})
+	switch {
+	case err != nil:
+		return r.storeFault(err)
+	case len(gone) > 0:
+		t, e, f := r.tars[first.Tar], r.tars[first.Tar].At(first.Entry), r.tars[by.Tar]
+		x := fault(stillNeeded, t.path, e.Pos, "the newest revision and its checkpoints need %d segments, and a cleanup would leave %d of them: it would remove segment %s, to which segment %s in %s refers, because the journal is old, the tars are not in the order of the compaction, or a graph is wrong",
+			needed, needed-len(gone), e.ID, f.At(by.Entry).ID, f.Name)
+		x.Err = ErrNeeded
+		return x
+	case bad != nil:
+		return refuse("it is not certain what the newest revision needs: %s: %s", cmp.Or(bad.Entry, bad.Volume), bad.Message)
+	}
+	return nil
+}
+
+func (s *Store) planCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, error) {
 	if s.r.single {
 		return nil, refuse("a cleanup needs the whole store: other tars may need the segments of this one")
 	}
@@ -74,8 +140,8 @@ func (s *Store) PlanCleanup(ctx context.Context, o CleanupOptions) (*Cleanup, er
 	if c.head, err = s.r.head(ctx); err != nil {
 		return nil, err
 	}
-	if c.head.Rewound > 0 {
-		return nil, refuse("the newest %d revisions of the journal are lost, and a cleanup would use an older one: 'holdall verify' shows why", c.head.Rewound)
+	if n := c.head.Rewound + c.head.Bad; n > 0 {
+		return nil, refuse("the newest %d revisions of the journal are lost, and a cleanup would use an older one: 'holdall verify' shows why", n)
 	}
 	_, e, _ := s.r.locate(c.head.Segment)
 	opt := sweep.Options{Retain: o.Retain, Root: &c.head.Segment, Keep: o.keep, Taken: func(name string) bool { return taken[name] },

@@ -431,7 +431,7 @@ func (r *repository) aboutTars(ctx context.Context, fact func(key, msg string, a
 	var c *Cleanup
 	if !r.single {
 		var err error
-		if c, err = (&Store{r: r}).PlanCleanup(ctx, CleanupOptions{}); err != nil && !refused(err) {
+		if c, err = (&Store{r: r}).planCleanup(ctx, CleanupOptions{}); err != nil && !refused(err) {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package oak
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/rescue"
@@ -97,6 +99,7 @@ type repairer struct {
 
 	opened   []store.Object // read by the plans of numbers
 	head     *repo.Revision // with which reading will begin
+	missing  bool           // something will be
 	readable map[string]int64
 	words    string // the same for people
 	places   int64  // that stay lost
@@ -135,8 +138,13 @@ func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(f
 		n.Action = rescue.Nothing
 		m.lose("%s: its damage cannot be repaired; kept unchanged", n.letters[n.Base].Name)
 	}
+	at := n.letters[max(n.Base, 0)].Name
 	if kept := n.Counts.Proof[rescue.Kept]; kept > 0 {
-		m.lose("%s: %[2]d damaged segments kept, because Oak can read the rest of them", n.letters[max(n.Base, 0)].Name, kept)
+		m.lose("%s: %d damaged segments kept, because Oak can read the rest of them", at, kept)
+	}
+	// Unproven segments may be wrong, and stay so. Blobs never have checksums.
+	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 && m.r.list.Blobs == nil {
+		m.lose("%s: kept %d segments that could not be verified and may be damaged", at, d)
 	}
 	l := n.letters[0]
 	if n.Base >= 0 && n.Base < len(n.letters) {
@@ -151,10 +159,6 @@ func (m *repairer) survey(ctx context.Context, letters []repo.Tar, report func(f
 	}
 	for _, w := range n.Words() {
 		m.notes = append(m.notes, n.name+": "+w)
-	}
-	// Unproven segments may be wrong, and stay so.
-	if d := n.Counts.Proof[rescue.Doubtful]; d > 0 {
-		m.lose("%s: kept %d segments that could not be verified and may be damaged", n.name, d)
 	}
 	m.partial = m.partial || n.Counts.Proof[rescue.Lost]+n.Counts.Proof[rescue.Foreign] > 0
 	return nil
@@ -199,86 +203,65 @@ func (m *repairer) event(e rescue.Event, report func(format.Problem)) {
 	}
 }
 
-// look determines what to do about the files beside the tars.
+// look determines what to do about the files beside the tars, and what verify will find in the
+// journal and among the tars: a repair does not change that.
 func (m *repairer) look(ctx context.Context) error {
 	if m.manifest = m.r.list.Manifest == nil; m.manifest {
 		m.notes = append(m.notes, "wrote a manifest, which Oak needs to open the store")
 	}
+	var tars []audit.Held
+	for _, n := range slices.Backward(m.numbers) {
+		var all []tarfile.Entry
+		at := int64(0)
+		for _, c := range n.Segments {
+			_, was, _ := m.r.locate(c.ID)
+			e := tarfile.Entry{ID: c.ID, Pos: at + tarfile.BlockSize, Len: int(c.Len), Generation: was.Generation}
+			all, at = append(all, e), at+e.Whole().Len
+		}
+		l := n.letters[0]
+		l.Name = n.name
+		tars = append(tars, audit.Held{Tar: l, Index: tarfile.NewIndex(all), Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) {
+			c, _ := n.Find(e.ID)
+			return n.Read(ctx, c)
+		}})
+	}
+	cut := false
+	a := audit.Of(audit.Source{Listing: m.r.list, File: m.r.shownFile}, tars)
+	err := a.Across(ctx, func(p audit.Problem) {
+		cut = cut || p.Class == audit.JournalCut
+		if p.Severity > audit.Note && p.Class != audit.JournalEnd {
+			f := m.r.problemOf(p)
+			m.lose("%s: %s [%s]", cmp.Or(f.Entry, p.Tar, f.Volume), f.Message, f.Class)
+			m.missing = true
+		}
+	})
+	if a.Head != nil {
+		m.head = &a.Head.Revision
+	}
 	j := m.r.list.Journal
-	if j == nil || j.Size == 0 {
-		m.lose("no journal, or an empty one: the newest revision is unknown")
-		return nil
+	if err != nil || j == nil || j.Size == 0 || cut { // what follows a line that is cut off is lost
+		return err
 	}
 	o, err := m.r.st.Open(ctx, m.r.list.Path(j.Name))
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	if err := m.lookForHead(ctx, o); err != nil {
-		return err
-	}
 	var last [1]byte
 	if err := o.ReadAt(ctx, last[:], j.Size-1); err != nil {
 		return err
 	}
 	if m.torn = last[0] != '\n'; m.torn {
-		m.notes = append(m.notes, "completed the last line of the journal: Oak would append to it, and lose what it appends")
+		m.notes = append(m.notes, "ended the last line of the journal: Oak would append to it, and lose what it appends; 'holdall oak recover-journal --dry-run' shows whether newer revisions are lost")
 	}
 	return nil
-}
-
-// lookForHead finds the revision with which reading will begin.
-func (m *repairer) lookForHead(ctx context.Context, journal store.Object) error {
-	there := map[tarfile.ID]bool{}
-	for _, n := range m.numbers {
-		for _, s := range n.Segments {
-			there[s.ID] = true
-		}
-	}
-	h, err := repo.FindHead(ctx, journal, func(id tarfile.ID) (bool, error) { return there[id], nil })
-	bad, none := errors.AsType[*repo.Error](err)
-	if err == nil {
-		m.head = &h.Revision
-	}
-	switch {
-	case none:
-		m.lose("the newest revision: %s", bad.What)
-	case err != nil:
-		return err
-	case h.Rewound > 0:
-		m.lose("the newest %d revisions: reads start with %s", h.Rewound, h.Revision)
-	case h.Bad > 0:
-		m.lose("%d unreadable lines of the journal: reads start with %s", h.Bad, h.Revision)
-	default:
-		what, err := m.noRoot(ctx, h.Revision)
-		if what == "" {
-			return err
-		}
-		m.lose("the newest revision, %s, is not valid: %s; 'holdall oak check --fix-journal' goes back to an intact one", h.Revision, what)
-	}
-	return nil
-}
-
-// noRoot returns why a revision leads to no root, unless its segment may be repaired.
-func (m *repairer) noRoot(ctx context.Context, r repo.Revision) (what string, err error) {
-	_, missing, err := segment.NewReader(&parsed{r: m.r}).Down(ctx, r, rootName)
-	lost := damaged(err)
-	switch {
-	case err != nil && lost == nil:
-		return "", m.r.storeFault(err)
-	case lost != nil && lost.Segment == r.Segment && lost.Record >= 0:
-		return lost.What, nil
-	case missing != "":
-		return fmt.Sprintf("no child %q", rootName), nil
-	}
-	return "", nil
 }
 
 // account counts the nodes of the newest revision and its checkpoints that can be read before and
 // after the repair, and reports which will be lost. A plan that leaves fewer nodes than before is
 // not applied.
 func (m *repairer) account(ctx context.Context) (worse bool, err error) {
-	if m.head == nil || !m.doubtful(rescue.Proven, rescue.Stray) && !slices.ContainsFunc(m.numbers, func(n number) bool { return n.Action != rescue.Nothing }) {
+	if m.head == nil || !m.missing && !m.doubtful(rescue.Proven, rescue.Stray) && !slices.ContainsFunc(m.numbers, func(n number) bool { return n.Action != rescue.Nothing }) {
 		return false, nil
 	}
 	was, err := m.r.head(ctx)

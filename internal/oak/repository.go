@@ -329,7 +329,7 @@ func (r *repository) head(ctx context.Context) (repo.Head, error) {
 // segment.
 func (r *repository) rewound(lines int) {
 	if lines > 0 {
-		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision: reads may return an older state", lines).Problem)
+		r.doubt.Store(&fault(headRewound, r.list.Path(repo.Journal), -1, "%d lines of the journal have no revision, or are cut off: reads may return an older state", lines).Problem)
 	}
 }
 
@@ -456,6 +456,7 @@ const (
 	noIndex      = "no-index"
 	outOfBounds  = "bounds"
 	beingWritten = "being-written"
+	stillNeeded  = "needed"
 )
 
 var codes = map[string]format.Code{
@@ -465,6 +466,7 @@ var codes = map[string]format.Code{
 	noIndex:      format.MissingIndex,
 	outOfBounds:  format.OutOfBounds,
 	beingWritten: format.BeingWritten,
+	stillNeeded:  format.Dangling,
 
 	unseenBlobs:  format.MissingIndex,
 	ignoredBlobs: format.BadIndex,

@@ -148,23 +148,29 @@ func (p *parsed) Size(_ context.Context, id segment.ID) (int, error) {
 // read reads a segment into buf, or into a longer slice if buf is too short. Unless the segment
 // is trusted, it must match its header.
 func (t *segmentTar) read(ctx context.Context, e tarfile.Entry, buf []byte, trusted bool) ([]byte, error) {
+	_, b, err := t.readBoth(ctx, e, buf, !trusted, trusted)
+	return b, err
+}
+
+// readBoth is read that also returns the header, if wanted.
+func (t *segmentTar) readBoth(ctx context.Context, e tarfile.Entry, buf []byte, headed, trusted bool) (header, data []byte, err error) {
 	if !t.holds(e) {
-		return nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
+		return nil, nil, &tarfile.Error{Class: tarfile.OutOfBounds, Object: t.path, Offset: e.Pos, What: fmt.Sprintf("segment %s: %d bytes, but the file ends at %d", e.ID, e.Len, t.size)}
 	}
-	head := tarfile.BlockSize
-	if trusted {
-		head = 0
+	head := 0
+	if headed {
+		head = tarfile.BlockSize
 	}
 	b := slices.Grow(buf[:0], head+e.Len)[: head+e.Len : head+e.Len]
 	if err := t.obj.ReadAt(ctx, b, e.Pos-int64(head)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !trusted {
 		if what := tarfile.Compare(e.ID, b[:head], b[head:]); what != "" {
-			return nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
+			return nil, nil, &segment.Error{Class: segment.Altered, Segment: e.ID, Record: -1, Off: -1, What: what}
 		}
 	}
-	return b[head:], nil
+	return b[:head], b[head:], nil
 }
 
 // buffers have room for a segment with its header.

@@ -76,6 +76,19 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return err
 }
 
+// audit returns an audit of the tars as they are open.
+func (r *repository) audit() *audit.Audit {
+	var tars []audit.Held
+	for _, t := range r.tars {
+		tars = append(tars, t.held())
+	}
+	return audit.Of(audit.Source{Listing: r.list, Written: r.writer != "", File: r.shownFile}, tars)
+}
+
+func (t *segmentTar) held() audit.Held {
+	return audit.Held{Tar: t.Tar, Index: t.Index, File: t.file, Read: func(ctx context.Context, e tarfile.Entry) ([]byte, error) { return t.read(ctx, e, nil, true) }}
+}
+
 // checkSegments checks the segments of several tars at once, and reports problems tar by tar.
 func checkSegments(ctx context.Context, a *audit.Audit, tell func(audit.Problem)) error {
 	found := make([][]audit.Problem, a.Len())

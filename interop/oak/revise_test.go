@@ -138,6 +138,41 @@ func TestTheReferenceGoesOnWithABackup(t *testing.T) {
 	}
 }
 
+// A store loses a tar and is restored: the reference compacts and cleans up without losing anything.
+func TestTheReferenceGoesOnWithARestoredStore(t *testing.T) {
+	testkit.Needs(t, oaktest.Var)
+	for _, name := range []string{"gc-online", "multitar"} {
+		sound := unpack(t, name).Place
+		dir := t.TempDir()
+		backup := filepath.Join(dir, "backup")
+		withStore(t, sound.Store, func(s *oak.Store) {
+			if _, err := s.Backup(t.Context(), local.New(dir), "backup", oak.BackupOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		tars, err := filepath.Glob(filepath.Join(sound.Store, "*.tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tar := range tars {
+			t.Run(name+" without "+filepath.Base(tar), func(t *testing.T) {
+				p := sound.Copy(t)
+				if err := os.Remove(filepath.Join(p.Store, filepath.Base(tar))); err != nil {
+					t.Fatal(err)
+				}
+				withStore(t, backup, func(s *oak.Store) {
+					if _, err := s.Backup(t.Context(), local.New(filepath.Dir(p.Store)), filepath.Base(p.Store), oak.BackupOptions{Restore: true, Check: true}); err != nil {
+						t.Fatal(err)
+					}
+				})
+				p.Verify(t)
+				compareStores(t, sound, p)
+				openWithReference(t, p)
+			})
+		}
+	}
+}
+
 // Segments are damaged by chance; the reference goes on with what a fix makes of it.
 func TestTheReferenceGoesOnWithAFixedStore(t *testing.T) {
 	testkit.Needs(t, oaktest.Var)

@@ -22,27 +22,92 @@ func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	}
 	t := newTeller(report)
 	defer t.end()
-	head, ok, err := a.journal(ctx, t)
-	if err != nil {
+	if err := a.start(ctx, t); err != nil {
 		return err
 	}
-	r := &reach{a: a, t: t, next: make([][]uint32, len(a.tars)), missing: map[tarfile.ID]*referrer{}}
-	for _, x := range a.tars {
-		r.needed = append(r.needed, make(bits, (x.Len()+63)/64))
-	}
-	if ok {
-		err = a.head(ctx, t, head)
-		if err == nil {
-			err = r.from(ctx, head.Segment)
-		}
+	r := newReach(a, t)
+	var err error
+	if a.Head != nil {
+		err = r.from(ctx, a.Head.Segment)
 	}
 	if err == nil {
 		err = r.garbage(ctx)
 	}
 	if err == nil {
-		err = a.gcLog(ctx, t, r)
+		err = a.gcLog(ctx, t, r, a.order(t, r))
 	}
 	return err
+}
+
+// order reports segments in use that a cleanup of Oak deletes for their place: compacted ones after
+// the newest revision, whatever gc.log has, and bulk segments after all that refer to them.
+func (a *Audit) order(t *teller, r *reach) (late bool) {
+	if a.Head == nil || a.src.Written {
+		return false
+	}
+	for _, id := range append([]tarfile.ID{a.Head.Segment}, a.src.Roots...) {
+		root, ok := a.known.find(id)
+		if n, last := r.compactedSince(root, ok); ok && n > 0 {
+			e := a.tars[last.tar].At(int(last.entry))
+			t.of(Order, Error, a.tars[last.tar].Name, e.Pos, e.ID, "%d compacted segments in use come after %s, which the newest revision begins with; the last is here", n, a.describe(root))
+			late = true
+			break
+		}
+	}
+	n, first := 0, place{}
+	for i, x := range a.tars {
+		for k, e := range x.All() {
+			if p := (place{uint32(i), uint32(k)}); !e.ID.IsData() && r.needed[i].has(p.entry) && !r.held[i].has(p.entry) {
+				if n++; n == 1 {
+					first = p
+				}
+			}
+		}
+	}
+	if n > 0 {
+		e := a.tars[first.tar].At(int(first.entry))
+		t.of(Order, Error, a.tars[first.tar].Name, e.Pos, e.ID, "%d bulk segments in use come after all segments that refer to them; this is one", n)
+	}
+	return late
+}
+
+// Needed calls edge, if it is not nil, for each reference of a segment that the newest revision, its checkpoints and
+// other existing segments need to an existing segment. It follows references in the segments and in the graphs, because
+// either may be damaged. It reports what Start reports, references to missing segments, and segments
+// in an order that a cleanup of Oak does not expect. It returns how many segments are needed. Without
+// a newest revision that is none.
+func (a *Audit) Needed(ctx context.Context, others []tarfile.ID, report func(Problem), edge func(from, to Place)) (n int, err error) {
+	t := newTeller(report)
+	defer t.end()
+	if err := a.start(ctx, t); err != nil || a.Head == nil {
+		return 0, err
+	}
+	r := newReach(a, t)
+	r.edge = edge
+	if err = r.from(ctx, append(others, a.Head.Segment)...); err == nil {
+		a.order(t, r)
+	}
+	return r.n, err
+}
+
+// A Place is a segment of an audit: an entry of the index of a tar.
+type Place struct{ Tar, Entry int }
+
+// Start checks the journal, and the record with which reading begins. Whatever reports on a store
+// reports this. It returns an error only if the source fails.
+func (a *Audit) Start(ctx context.Context, report func(Problem)) error {
+	t := newTeller(report)
+	defer t.end()
+	return a.start(ctx, t)
+}
+
+func (a *Audit) start(ctx context.Context, t *teller) error {
+	head, ok, err := a.journal(ctx, t)
+	if err != nil || !ok {
+		return err
+	}
+	a.Head = &head
+	return a.head(ctx, t, head)
 }
 
 // journal checks the journal, and returns the head, if there is one.
@@ -69,6 +134,11 @@ func (a *Audit) journal(ctx context.Context, t *teller) (head repo.Head, ok bool
 		}
 		if ok {
 			continue // segments of older revisions may be removed
+		}
+		if e.Doubt != "" {
+			t.about(JournalCut, Error, repo.Journal, e.Offset, "%s", e.Doubt)
+		} else if !e.Ended && !a.src.Written {
+			t.about(JournalEnd, Warning, repo.Journal, e.Offset, "the last line has no end")
 		}
 		if _, ok = a.known.find(e.Segment); ok {
 			head = repo.Head{Entry: e, Rewound: rewound}
@@ -119,8 +189,8 @@ func (a *Audit) head(ctx context.Context, t *teller, head repo.Head) error {
 
 // gcLog checks the log of garbage collections. A cleanup uses its newest line as the last segment
 // of the newest compaction. It treats newer compacted segments as leftovers of a failed
-// compaction.
-func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
+// compaction. If some come even after the newest revision, order has reported them.
+func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach, reported bool) error {
 	if a.src.Listing.GCLog == nil { // opening it in a remote store would fail later
 		return nil
 	}
@@ -155,7 +225,7 @@ func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach) error {
 		t.about(NoGCRoot, Note, repo.GCLog, last.Offset, "revision %s is missing; no segment in use is compacted", last.Root)
 	case !ok:
 		t.about(NoGCRoot, Error, repo.GCLog, last.Offset, "revision %s is missing; %d compacted segments are in use", last.Root, needed)
-	case needed > 0:
+	case needed > 0 && !reported:
 		x := a.tars[first.tar]
 		e := x.At(int(first.entry))
 		t.of(StaleGCLog, Error, x.Name, e.Pos, e.ID,
@@ -182,8 +252,11 @@ const (
 type reach struct {
 	a       *Audit
 	t       *teller
-	needed  []bits     // of each tar
-	next    [][]uint32 // data segments of each tar whose references are to be followed
+	edge    func(from, to Place) // or nil
+	needed  []bits               // of each tar
+	n       int                  // of all that are needed
+	held    []bits               // of these, the bulk segments before a segment that refers to them
+	next    [][]uint32           // data segments of each tar whose references are to be followed
 	missing map[tarfile.ID]*referrer
 	order   []tarfile.ID // of missing
 	more    int          // missing references that are not kept
@@ -196,16 +269,26 @@ type referrer struct {
 	n int
 }
 
+func newReach(a *Audit, t *teller) *reach {
+	r := &reach{a: a, t: t, next: make([][]uint32, len(a.tars)), missing: map[tarfile.ID]*referrer{}}
+	for _, x := range a.tars {
+		r.needed, r.held = append(r.needed, make(bits, (x.Len()+63)/64)), append(r.held, make(bits, (x.Len()+63)/64))
+	}
+	return r
+}
+
 type bits []uint64
 
 func (b bits) has(i uint32) bool { return b[i/64]>>(i%64)&1 != 0 }
 func (b bits) set(i uint32)      { b[i/64] |= 1 << (i % 64) }
 
-// from follows all references from an existing segment, and reports those to missing ones.
-func (r *reach) from(ctx context.Context, head tarfile.ID) error {
+// from follows all references from existing segments, and reports those to missing ones.
+func (r *reach) from(ctx context.Context, heads ...tarfile.ID) error {
 	r.ok = true
-	p, _ := r.a.known.find(head)
-	r.add(p, head)
+	for _, id := range heads {
+		p, _ := r.a.known.find(id)
+		r.add(p, id)
+	}
 	defer r.tell()
 	for round, pending := 0, true; pending; round++ {
 		pending = false
@@ -229,6 +312,7 @@ func (r *reach) from(ctx context.Context, head tarfile.ID) error {
 func (r *reach) add(p place, id tarfile.ID) {
 	if !r.needed[p.tar].has(p.entry) {
 		r.needed[p.tar].set(p.entry)
+		r.n++
 		if id.IsData() {
 			r.next[p.tar] = append(r.next[p.tar], p.entry)
 		}
@@ -251,6 +335,12 @@ func (r *reach) follow(ctx context.Context, i int) error {
 		for id := range to.All() {
 			if p, ok := r.a.known.find(id); ok {
 				r.add(p, id)
+				if int(p.tar) > i || int(p.tar) == i && e.x.At(int(p.entry)).Pos < e.x.At(int(k)).Pos {
+					r.held[p.tar].set(p.entry)
+				}
+				if r.edge != nil {
+					r.edge(Place{i, int(k)}, Place{int(p.tar), int(p.entry)})
+				}
 			} else {
 				r.miss(id, place{uint32(i), k})
 			}
@@ -388,6 +478,15 @@ func (e *edges) targets(ctx context.Context, i int) (tarfile.IDs, error) {
 	id := e.x.At(i).ID
 	if e.x.refs != nil {
 		return e.x.refs[id], nil
+	}
+	if e.x.read != nil {
+		b, err := e.x.read(ctx, e.x.At(i))
+		h, _ := segment.ParseHead(b)
+		var others tarfile.IDs
+		if e.graph != nil {
+			others, _ = e.graph.Targets(id)
+		}
+		return slices.Concat(h.Refs, others), ignoreDamage(err)
 	}
 	if e.x.t == nil || e.gone {
 		return nil, nil

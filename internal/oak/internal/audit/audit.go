@@ -20,6 +20,10 @@ type Source struct {
 	// finished is not a fault.
 	Written bool
 
+	// Roots are segments besides the newest revision's that a cleanup may begin with: it treats
+	// compacted segments after them as leftovers.
+	Roots []tarfile.ID
+
 	// Tar opens a tar. The caller owns it, and must keep it open until the audit is over. With a
 	// [*tarfile.NoIndex], the object is returned too.
 	Tar func(context.Context, repo.Tar) (store.Object, *tarfile.Tar, error)
@@ -34,6 +38,28 @@ type Audit struct {
 	tars    []*unit   // those in use, newest first
 	numbers [][]*unit // also those that only Directory checks
 	known   table     // segments by the indexes; for Across with those that were found
+
+	// Head is where reading begins, if there is such a revision. Start and Across set it.
+	Head *repo.Head
+}
+
+// A Held tar is one whose segments the caller has.
+type Held struct {
+	repo.Tar
+	*tarfile.Index
+	Read func(context.Context, tarfile.Entry) ([]byte, error) // it need not compare checksums
+	File *tarfile.Tar                                         // nil if there is none
+}
+
+// Of makes an audit of tars that are open, or will be written, the newest first. It has Start and
+// Across and Needed, for which the source needs no Tar.
+func Of(src Source, tars []Held) *Audit {
+	a := &Audit{src: src}
+	for _, h := range tars {
+		a.tars = append(a.tars, &unit{Tar: h.Tar, Index: h.Index, t: h.File, read: h.Read})
+	}
+	a.known = newTable(a.tars)
+	return a
 }
 
 type unit struct {
@@ -44,6 +70,8 @@ type unit struct {
 	none           *tarfile.NoIndex           // why
 	damage         error                      // why nothing is known about the tar
 	refs           map[tarfile.ID]tarfile.IDs // found by Segments; nil before that
+
+	read func(context.Context, tarfile.Entry) ([]byte, error) // of a Held
 
 	// If either is set, references are read from the segments.
 	noGraph    bool // by Tail
@@ -115,7 +143,7 @@ func (a *Audit) Len() int { return len(a.tars) }
 
 // unread reports whether there are tars whose segments are not known.
 func (a *Audit) unread() bool {
-	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.refs == nil })
+	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.refs == nil && t.read == nil })
 }
 
 type table struct {

@@ -156,10 +156,12 @@ func (a *Audit) segments() *segment.Recent {
 		x := a.tars[p.tar]
 		var b []byte
 		var err error
-		if x.t != nil {
+		switch e := x.At(int(p.entry)); {
+		case x.read != nil:
+			b, err = x.read(ctx, e)
+		case x.t != nil:
 			b, err = x.t.Read(ctx, int(p.entry), nil)
-		} else {
-			e := x.At(int(p.entry))
+		default:
 			b = make([]byte, e.Len)
 			err = x.obj.ReadAt(ctx, b, e.Pos)
 		}

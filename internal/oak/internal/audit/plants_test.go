@@ -48,12 +48,12 @@ var plants = []struct {
 	{"a manifest of the future", bothWays, func(m made) { m.Put(repo.Manifest, []byte("store.version=3")) }, []string{"manifest error manifest"}},
 	{"a manifest without a version", bothWays, func(m made) { m.Put(repo.Manifest, nil) }, []string{"manifest warning manifest"}},
 	{"a manifest of Oak 1.6", bothWays, func(m made) { m.Put(repo.Manifest, []byte("store.version=1")) }, []string{"manifest-old note manifest"}},
-	{"a segment in two tars", bothWays, func(m made) { m.write(newest, append(m.parts(newest), m.parts(oldest)[0])) }, []string{"duplicate-segment warning " + oldest}},
+	{"a segment in two tars", bothWays, func(m made) { m.write(newest, append(m.parts(newest), m.parts(oldest)[0])) }, []string{"duplicate-segment warning " + oldest, "order error " + newest}},
 	{"two segments of one id", bothWays, func(m made) {
 		p := m.bulk(oldest)
 		p.data = p.data[:100]
 		m.write(newest, append(m.parts(newest), p))
-	}, []string{"duplicate-segment error " + oldest}},
+	}, []string{"duplicate-segment error " + oldest, "order error " + newest}},
 
 	{"no index of the newest", quickly, func(m made) { m.cut(newest, 2048) }, []string{"not-closed warning " + newest, "head-unknown warning journal.log"}},
 	{"no index of the newest, scanned", fully, func(m made) { m.cut(newest, 2048) }, []string{"not-closed warning " + newest}},
@@ -65,7 +65,7 @@ var plants = []struct {
 		[]string{"not-closed warning data00004a.tar", "unrecoverable error data00004a.tar", "empty-tar error data00004a.tar"}},
 	{"an entry of the index outside of the file", quickly, func(m made) {
 		m.index(older, func(b []byte) { binary.BigEndian.PutUint32(b[16:], 1<<30) })
-	}, []string{"gap warning " + older, "index error " + older}},
+	}, []string{"gap warning " + older, "index error " + older, "order error " + older}},
 	{"an entry of the index that is too long", quickly, func(m made) {
 		m.index(older, func(b []byte) { b[20+2] ^= 6 })
 	}, []string{"index error " + older}},
@@ -140,11 +140,28 @@ var plants = []struct {
 	{"an empty journal", bothWays, func(m made) { m.Put(repo.Journal, nil) }, []string{"no-journal error journal.log"}},
 	{"a journal of another store", bothWays, func(m made) { m.Put(repo.Journal, []byte(strange+":1 root 1\n")) }, []string{"no-journal error journal.log"}},
 	{"a line that is none", bothWays, func(m made) { m.line(repo.Journal, "hello\n") }, []string{"journal-line warning journal.log"}},
+	{"a line without its end", bothWays, func(m made) { m.Put(repo.Journal, []byte(m.head.String()+" root 1700000000001")) }, []string{"journal-end warning journal.log"}},
+	{"a line that is cut off", bothWays, func(m made) {
+		m.Put(repo.Journal, []byte(m.head.String()+" root 1700000000001\n"+m.head.String()+" root 17000"))
+	}, []string{"journal-cut error journal.log"}},
+	{"a line that was cut off, and has an end", bothWays, func(m made) {
+		m.Put(repo.Journal, []byte(m.head.String()+" root 1700000000001\n"+m.head.String()+" root\n"))
+	}, []string{"journal-cut error journal.log"}},
+	{"the only line, cut off", bothWays, func(m made) { m.Put(repo.Journal, []byte(m.head.String()+" root 170000000")) }, []string{"journal-cut error journal.log"}},
+	{"a line that continues one that was cut off", bothWays, func(m made) {
+		m.Put(repo.Journal, []byte(m.head.String()+" root 17"+m.head.String()+" root 1700000000001\n"))
+	}, []string{"journal-cut error journal.log"}},
 	{"a revision that is lost", bothWays, func(m made) { m.line(repo.Journal, strange+":1 root 1\n") }, []string{"head-rewound error journal.log"}},
 	{"a head that is no record", bothWays, func(m made) { m.line(repo.Journal, m.head.Segment.String()+":99999 root 1\n") }, []string{"head-broken error " + newest}},
 	{"a head that is no node", bothWays, func(m made) { m.line(repo.Journal, m.head.Segment.String()+":0 root 1\n") }, []string{"head-broken error " + newest}},
 	{"many bad lines", quickly, func(m made) { m.line(repo.Journal, strings.Repeat("x\n", ofAClass+7)) }, []string{"journal-line warning journal.log", "more warning journal.log"}},
 	{"a bulk segment that is gone", bothWays, func(m made) { m.without(older, false) }, []string{"missing-segment error"}},
+	{"a bulk segment that comes too late", bothWays, func(m made) {
+		all := m.parts(older)
+		i := slices.IndexFunc(all, func(p part) bool { return !p.ID.IsData() })
+		m.write(older, slices.Delete(slices.Clone(all), i, i+1))
+		m.write("data00009a.tar", all[i:i+1])
+	}, []string{"order error data00009a.tar"}},
 	{"a data segment that is gone", bothWays, func(m made) { m.without(older, true) }, []string{"missing-segment error"}},
 	{"garbage that refers to what is gone", bothWays, func(m made) { m.garbage() }, []string{"garbage-references note " + oldest}},
 	{"a line of the log that is none", bothWays, func(m made) { m.Put(repo.GCLog, []byte("hello\n")) }, []string{"gc-log-line warning gc.log"}},
@@ -161,6 +178,16 @@ var compacted = []struct {
 	{"a root of the log that is old", func(m made) {
 		m.Put(repo.GCLog, []byte("1,2,3,0,0,6,"+m.entry(older, true).ID.String()+":1\n"))
 	}, []string{"gc-log-stale error " + newest}},
+	{"a tar that comes too late", func(m made) {
+		all := m.parts(older)
+		m.write("data00009a.tar", all)
+		m.remove(older)
+	}, []string{"order error data00009a.tar"}},
+	{"a tar that comes too late, and a log that is old", func(m made) {
+		m.Put(repo.GCLog, []byte("1,2,3,0,0,6,"+m.entry(oldest, true).ID.String()+":1\n"))
+		m.write("data00009a.tar", m.parts(older))
+		m.remove(older)
+	}, []string{"order error data00009a.tar"}},
 	{"the head in the log", func(m made) { m.Put(repo.GCLog, []byte("1,2,3,1,1,6,"+m.head.String()+"\n")) }, nil},
 	{"a log of Oak 1.6", func(m made) { m.Put(repo.GCLog, []byte("1,2,3,1,6\n")) }, nil},
 }

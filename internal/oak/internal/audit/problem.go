@@ -60,17 +60,20 @@ var (
 	Unrecoverable = Class{"unrecoverable", format.BadData, "a recovery of this tar cannot save these bytes"}
 
 	// Of the store.
-	NoJournal   = Class{"no-journal", format.MissingIndex, "no line of the journal has an existing revision: Oak silently starts an empty repository, and its next cleanup deletes the old content; write a journal before Oak opens the store"}
+	NoJournal   = Class{"no-journal", format.MissingIndex, "no line of the journal has an existing revision: Oak silently starts an empty repository, and its next cleanup deletes the old content; 'holdall oak recover-journal' writes a journal, before Oak opens the store"}
 	BadJournal  = Class{"journal-line", format.BadData, "Oak skips this line of the journal"}
-	HeadRewound = Class{"head-rewound", format.Dangling, "the newest revisions are lost: Oak silently shows an older one"}
-	HeadBroken  = Class{"head-broken", format.Dangling, "the newest revision cannot be read: Oak fails, or shows nothing"}
+	JournalEnd  = Class{"journal-end", format.Truncated, "Oak appends to this line, and loses what it appends; 'holdall repair' ends the line; newer lines may be lost: 'holdall oak recover-journal --dry-run' shows the newest revision"}
+	JournalCut  = Class{"journal-cut", format.Truncated, "a part of the journal is lost: Oak may silently show an older revision; 'holdall oak recover-journal' rebuilds the journal"}
+	HeadRewound = Class{"head-rewound", format.Dangling, "the newest revisions are lost: Oak silently shows an older one; 'holdall oak restore' takes what is missing from a backup"}
+	HeadBroken  = Class{"head-broken", format.Dangling, "the newest revision cannot be read: Oak fails, or shows nothing; 'holdall oak restore' takes what is missing from a backup, 'holdall oak check' finds an older revision that is intact"}
 	HeadUnknown = Class{"head-unknown", format.Dangling, "the newest revision cannot be found without reading the tars that have no index"}
-	Missing     = Class{"missing-segment", format.Dangling, "content that the newest revision needs is gone: Oak fails when it reads it"}
+	Missing     = Class{"missing-segment", format.Dangling, "content that the newest revision needs is gone: Oak fails when it reads it; 'holdall oak restore' takes it from a backup"}
 	Unknown     = Class{"unknown-segment", format.Dangling, "these segments cannot be found without reading the tars that have no index"}
 	GarbageRefs = Class{"garbage-references", format.Gap, "earlier cleanups deleted segments that only garbage refers to: this is normal"}
 	BadGCLog    = Class{"gc-log-line", format.BadData, "Oak reads this line as a garbage collection of nothing, or ignores it"}
-	NoGCRoot    = Class{"gc-log-root", format.Dangling, "the newest line names a revision that is gone: the next cleanup of a running Oak deletes all compacted segments, even those in use (OAK-12119); delete gc.log or write a line for the last compaction"}
-	StaleGCLog  = Class{"gc-log-stale", format.Dangling, "a compaction left no line: the next cleanup of a running Oak treats these segments as leftovers of a failed one and deletes those in use (OAK-12119); delete gc.log or write a line for the last compaction"}
+	NoGCRoot    = Class{"gc-log-root", format.Dangling, "the newest line names a revision that is gone: the next cleanup of a running Oak deletes all compacted segments, even those in use (OAK-12119); before that, 'holdall oak cleanup' removes the line"}
+	StaleGCLog  = Class{"gc-log-stale", format.Dangling, "a compaction left no line: the next cleanup of a running Oak treats these segments as leftovers of a failed one and deletes those in use (OAK-12119); before that, 'holdall oak cleanup' writes the line"}
+	Order       = Class{"order", format.Overlap, "the next cleanup of Oak treats these segments as leftovers and deletes them, though they are in use (OAK-12400); 'holdall oak compact' writes a new store in the right order"}
 	TooMany     = Class{"more", format.Limit, "only the first of many of the same kind are reported"}
 	TooLarge    = Class{"too-large", format.Limit, "not checked, because it exceeds the size limit"}
 )

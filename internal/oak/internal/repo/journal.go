@@ -30,6 +30,7 @@ type Entry struct {
 	Offset int64  // of the line
 	Text   string // of the line, as far as 4096 bytes
 	Ended  bool   // the line has an end, as the last one has not that is just being written
+	Doubt  string // why a part of this line or newer lines may be lost; empty if nothing shows that
 }
 
 // AppendLine appends the line of a journal that Oak writes for a revision.
@@ -42,9 +43,21 @@ func AppendLine(b []byte, r Revision, millis int64) []byte {
 // Oak's compaction writes, are ignored.
 func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
+		var newest *Entry // until the line before it is known
+		release := func(older int64) bool {
+			e := newest
+			newest = nil
+			if e != nil && e.cut(older) {
+				e.Doubt = fmt.Sprintf("line: %.80q: expected a time like that of the line before it, found the beginning of one", e.Text)
+			}
+			return e == nil || yield(*e, nil)
+		}
+		first := true
 		for l, err := range backwards(ctx, journal) {
 			if err != nil {
-				yield(Entry{}, err)
+				if release(-1) {
+					yield(Entry{}, err)
+				}
 				return
 			}
 			if len(l.text) == 0 {
@@ -55,12 +68,20 @@ func Entries(ctx context.Context, journal store.Object) iter.Seq2[Entry, error] 
 			if bad, ok := err.(*Error); ok && l.torn {
 				bad.What += ", in an incomplete last line"
 			}
-			if !yield(e, err) {
+			if first && err == nil {
+				newest = &e
+			} else if !release(e.Millis) || !yield(e, err) {
 				return
 			}
+			first = false
 		}
+		release(-1)
 	}
 }
+
+// cut reports whether the newest line lacks digits of its time: it is much earlier than that of
+// the line before it or, if the line has no end, than 2001, since when times have 13 digits.
+func (e *Entry) cut(older int64) bool { return e.Millis < older/2 || !e.Ended && e.Millis < 1e12 }
 
 func parseEntry(text string, off int64) (Entry, error) {
 	bad := func(what string) (Entry, error) {
@@ -81,6 +102,9 @@ func parseEntry(text string, off int64) (Entry, error) {
 			e.Millis = n
 		}
 	}
+	if said := text[len(name)+1:]; said != "root" && said != fmt.Sprintf("root %d", e.Millis) {
+		e.Doubt = fmt.Sprintf("line: %.160q: expected a revision and a time, found other text, which may be a newer line", text)
+	}
 	return e, nil
 }
 
@@ -91,7 +115,7 @@ func NoHead(what string) *Error { return &Error{Object: Journal, Offset: -1, Wha
 type Head struct {
 	Entry
 	Rewound int // newer entries whose segments are not there
-	Bad     int // newer lines that could not be read
+	Bad     int // newer lines that could not be read, and the line itself if it is in doubt
 }
 
 // FindHead returns the newest entry whose segment exists according to has. Oak checks only the
@@ -112,8 +136,7 @@ func FindHead(ctx context.Context, journal store.Object, has func(tarfile.ID) (b
 			return Head{}, err
 		}
 		if ok {
-			// Other text in the line may be a lost line with a newer revision.
-			if h.Entry = e; e.Text != e.Revision.String()+" root" && e.Text != strings.TrimSuffix(string(AppendLine(nil, e.Revision, e.Millis)), "\n") {
+			if h.Entry = e; e.Doubt != "" {
 				h.Bad++
 			}
 			return h, nil

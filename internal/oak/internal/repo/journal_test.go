@@ -163,6 +163,36 @@ func TestHeadIsTheNewestRevisionThatIsThere(t *testing.T) {
 	}
 }
 
+// Whether the newest line is cut off shows in its time: it has fewer digits than that of the line before
+// it. A clock that was set back takes no digits away.
+func TestALineThatIsCutOffIsInDoubt(t *testing.T) {
+	good := someID + ":5 root 1795220663942\n"
+	for text, want := range map[string]bool{
+		good: false,
+		good + someID + ":7 root 1695220663942\n": false,
+		good + someID + ":7 root 1795220663943":   false,
+		good + someID + ":7 root 179522066394":    true,
+		good + someID + ":7 root 179522066394\n":  true,
+		good + someID + ":7 root":                 true,
+		good + someID + ":7 ":                     true,
+		good + someID + ":7 root\n":               true,
+		good + "\n":                               false,
+		someID + ":5 root 17\n":                   false,
+		someID + ":5 root 17":                     true,
+		someID + ":5 root 1795220663942":          false,
+		someID + ":5 root 17" + good:              true,
+	} {
+		all, _ := entries(t, object(t, []byte(text)))
+		if got := all[0].Doubt != ""; got != want {
+			t.Errorf("%q: in doubt %v, expected %v: %s", text, got, want, all[0].Doubt)
+		}
+		h, err := FindHead(t.Context(), object(t, []byte(text)), func(tarfile.ID) (bool, error) { return true, nil })
+		if err != nil || h.Bad > 0 != want {
+			t.Errorf("%q: %d lines that are bad, %v", text, h.Bad, err)
+		}
+	}
+}
+
 func FuzzJournal(f *testing.F) {
 	f.Add(someID + ":5 root 17")
 	f.Fuzz(func(t *testing.T, s string) {

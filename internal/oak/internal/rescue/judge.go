@@ -68,7 +68,7 @@ func (j *judge) entry(ctx context.Context, n int) (Segment, error) {
 		if !blank(rest) {
 			j.wrong(tarfile.BadPadding, j.pos+int64(n), int64(len(rest)), "segment: expected zeros after it")
 		}
-		c.intact = (c.Proof == Kept || sound && c.Proof == Proven && h.Size == int64(n)) && blank(rest)
+		c.intact = (c.Proof == Kept || sound && (c.Proof == Proven || c.Proof == Doubtful) && h.Size == int64(n)) && blank(rest)
 	}
 	if c.Proof <= Kept && sound && h.Size != int64(n) && h.Size >= 1 && h.Size <= tarfile.MaxSegment {
 		j.wrong(tarfile.BadHeader, off, tarfile.BlockSize, "header: %d bytes, expected %d as in the index", h.Size, n)
@@ -115,7 +115,7 @@ func (j *judge) byDamagedName(data, header []byte) Segment {
 		j.wrong(tarfile.BadChecksum, j.pos, int64(len(data)), "segment: checksum %08x, expected %08x", crc, claim)
 		return j.turned(data, uint32(claim))
 	}
-	return j.believed(data, crc)
+	return j.damaged(data) // nothing shows what was written
 }
 
 func (j *judge) turned(data []byte, crc uint32) Segment {
@@ -142,8 +142,8 @@ func (j *judge) damaged(data []byte) Segment {
 	return j.segment(len(data), 0, Lost)
 }
 
-// believed rates a segment whose checksum is not known. It must look like a segment, have an ID
-// as Oak makes them, and have the generation from the index.
+// believed rates a segment that never had a checksum, or whose ID may be damaged. It must look like
+// a segment, have an ID as Oak makes them, and have the generation from the index.
 func (j *judge) believed(data []byte, crc uint32) Segment {
 	h, ok := segment.ParseHead(data)
 	switch {

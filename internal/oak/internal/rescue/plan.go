@@ -35,8 +35,8 @@ type Proof uint8
 const (
 	Lost     Proof = iota // it existed; no copy can be used
 	Foreign               // intact, but of an unknown version
-	Kept                  // damaged; Oak can read parts of it, so it is kept, with its header
-	Doubtful              // nothing proves that ID and bytes are correct
+	Kept                  // damaged, or its checksum is; Oak reads it, so it is kept, with its header
+	Doubtful              // it never had a checksum and gets none, or its ID may be damaged
 	Repaired              // intact after one bit was flipped
 	Stray                 // intact, but it may belong to a tar that is stored in this one
 	Proven                // intact, according to its checksum

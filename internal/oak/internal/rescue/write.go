@@ -97,6 +97,8 @@ func (w *writer) add(ctx context.Context, c Segment) error {
 		if w.graph != nil {
 			refs, _ = w.graph.Targets(c.ID)
 		}
+	}
+	if c.Proof == Kept || c.Proof == Doubtful && !tarfile.Proves(c.ID, header, data) {
 		err = w.tar.Keep(header, c.ID, gen, data, refs, names)
 	} else {
 		err = w.tar.Add(c.ID, gen, data, refs, names)

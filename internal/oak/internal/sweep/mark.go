@@ -36,6 +36,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 		// The root is an older one, from a line of gc.log that a compaction did not update.
 		return nil, &Refused{fmt.Errorf("segment %s of the newest revision: garbage by root %s, expected it to be kept", head.Segment, *o.Root)}
 	}
+	p.Newer = m.newer
 	for i := range p.Tars {
 		t := &p.Tars[i]
 		for k, e := range t.Index().All() {
@@ -95,6 +96,7 @@ type marker struct {
 	head  Head
 	o     Options
 	ahead bool // the root is still to come
+	newer bool // garbage is
 	bulk  bulk
 	buf   []byte
 }
@@ -120,6 +122,7 @@ func (m *marker) data(ctx context.Context, t *TarPlan) error {
 		case !e.ID.IsData():
 		case e.Generation.Compacted && m.ahead || m.o.old(m.head.Generation, e.Generation):
 			t.garbage.set(int(i))
+			m.newer = m.newer || e.Generation.Gen > m.head.Gen
 		case graph != nil:
 			targets, _ := graph.Targets(e.ID)
 			m.bulk.refer(targets)

@@ -70,8 +70,9 @@ func (a Action) String() string {
 
 // A Plan describes the garbage in a store, and what is done with its tars.
 type Plan struct {
-	Head Head
-	Tars []TarPlan // in the given order: the newest first
+	Head  Head
+	Tars  []TarPlan // in the given order: the newest first
+	Newer bool      // there is garbage of a newer generation than the head's
 
 	report func(tar string, p tarfile.Problem)
 }
@@ -104,6 +105,12 @@ func (p *Plan) Keeps(id tarfile.ID) bool {
 		}
 	}
 	return false
+}
+
+// Removes reports whether entry i of a tar goes, and no other copy of it is kept.
+func (p *Plan) Removes(tar, i int) bool {
+	t := &p.Tars[tar]
+	return t.IsGarbage(i) && (t.Action == Rewrite || t.Action == Drop) && !p.Keeps(t.Index().At(i).ID)
 }
 
 // bitmap has a bit for each entry of an index.

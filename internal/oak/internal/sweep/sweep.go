@@ -147,12 +147,21 @@ func (w *writer) entry(ctx context.Context, i int) error {
 	if sound {
 		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room})
 	}
-	// The damage may be in the checksum in the name.
 	if w.buf, err = w.t.Tar.Read(ctx, i, w.buf); err != nil {
 		return err
 	}
-	w.p.report(w.t.Name, tarfile.Problem{Class: tarfile.BadHeader, Off: old - tarfile.BlockSize, Len: tarfile.BlockSize, Segment: e.ID, HasSegment: true,
-		What: "header: damaged; wrote a new one with the segment's current checksum"})
+	header := make([]byte, tarfile.BlockSize)
+	if err := w.t.Object.ReadAt(ctx, header, old-tarfile.BlockSize); err != nil {
+		return err
+	}
+	proven, what := tarfile.Proves(e.ID, header, w.buf), "header: damaged, and the segment cannot be verified: both kept unchanged"
+	if proven {
+		what = "header: damaged; wrote a new one, because the segment matches its checksum"
+	}
+	w.p.report(w.t.Name, tarfile.Problem{Class: tarfile.BadHeader, Off: old - tarfile.BlockSize, Len: tarfile.BlockSize, Segment: e.ID, HasSegment: true, What: what})
+	if !proven {
+		return w.copy(ctx, tarfile.Span{Off: old - tarfile.BlockSize, Len: room})
+	}
 	if err := w.flush(ctx); err != nil {
 		return err
 	}

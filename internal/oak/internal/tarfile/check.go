@@ -119,6 +119,15 @@ func Compare(id ID, header, data []byte) (what string) {
 	return "the header is damaged, so the segment cannot be verified"
 }
 
+// Proves reports whether a segment has the checksum that its header has. Only then may a new header
+// have a checksum of these bytes. Otherwise the old header stays, so that damage goes on to be seen.
+func Proves(id ID, header, data []byte) bool {
+	h, err := ParseHeader(header)
+	n, named := ParseEntryName(h.Name)
+	none := err == nil && h.ChecksumOK && named && !n.HasCRC
+	return !none && Compare(id, header, data) == ""
+}
+
 // isHeader reports whether b is the header of a segment with this checksum, to the
 // last byte.
 func isHeader(b []byte, e Entry, crc uint32) bool {

@@ -143,9 +143,9 @@ func (w *Writer) Add(id ID, gen Generation, data []byte, refs IDs, binaries []st
 	return w.add(nil, id, gen, data, refs, binaries)
 }
 
-// Keep is Add with the previous header of the segment. Both may be damaged.
+// Keep is Add with the previous header of the segment, if there is one. Both may be damaged.
 func (w *Writer) Keep(header []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
-	return w.add(header[:BlockSize], id, gen, data, refs, binaries)
+	return w.add(header, id, gen, data, refs, binaries)
 }
 
 func (w *Writer) add(header []byte, id ID, gen Generation, data []byte, refs IDs, binaries []string) error {
