@@ -335,12 +335,12 @@ func (k *killing) isAs(t *testing.T, dir, folder string) bool {
 	return code == 0
 }
 
-// tidy returns a state without temporary files and without the file that Oak
-// locks and leaves.
+// tidy returns a state without temporary and scratch files, and without the
+// file that Oak locks and leaves.
 func tidy(state map[string]string) map[string]string {
 	all := map[string]string{}
 	for name, sum := range state {
-		if !strings.Contains(name, ".holdall-") && !strings.HasSuffix(name, "/repo.lock") {
+		if !strings.Contains(name, ".holdall-") && !strings.HasSuffix(name, "/repo.lock") && !strings.HasPrefix(name, "tmp/holdall-scratch-") {
 			all[name] = sum
 		}
 	}

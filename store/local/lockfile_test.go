@@ -640,3 +640,33 @@ func TestPatchWorksAtEveryPlaceInFileAndBuffer(t *testing.T) {
 		wantContent(t, st, "x", string(want)+"end")
 	}
 }
+
+// A writer that replaces a file removes the lock file that a killed program left, and no other.
+func TestAStaleLockFileIsRemovedByTheNextWriter(t *testing.T) {
+	for what, left := range map[string]string{"": lockBegin + "1 on a machine\n", "empty": "", "a user's": "mine"} {
+		dir := t.TempDir()
+		st, lock := New(dir), filepath.Join(dir, lockName("x"))
+		replace := func() {
+			if _, err := store.Write(t.Context(), st, "x", func(w store.Writer) error { _, err := w.Write([]byte("new")); return err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		replace()
+		a, err := st.Amend(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace()
+		if _, err := os.Stat(lock); err != nil {
+			t.Errorf("%s: the lock of a running program is gone: %v", what, err)
+		}
+		a.Close()
+		if err := os.WriteFile(lock, []byte(left), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		replace()
+		if _, err := os.Stat(lock); (err == nil) != (left == "mine") {
+			t.Errorf("%q: %v", left, err)
+		}
+	}
+}

@@ -68,7 +68,8 @@ func createTemp(dir, target string, perm fs.FileMode, open func(string, int, fs.
 	}
 }
 
-// removeStale removes temporary files of target whose writers have ended. It ignores errors.
+// removeStale removes temporary files of target whose writers have ended, and its lock file if the
+// program that changed target has. It ignores errors.
 func removeStale(dir, target string) {
 	if onWindows {
 		return // checking would keep a running writer from renaming its file
@@ -78,11 +79,11 @@ func removeStale(dir, target string) {
 		return
 	}
 	defer d.Close()
-	stem := tempStem(target)
+	stem, lock := tempStem(target), lockName(target)
 	for {
 		names, err := d.Readdirnames(1024)
 		for _, name := range names {
-			if strings.HasPrefix(name, stem) && isTemp(name) {
+			if strings.HasPrefix(name, stem) && isTemp(name) || name == lock {
 				removeIfDead(join(dir, name))
 			}
 		}
@@ -120,7 +121,7 @@ func removeIfDead(p string) {
 		return
 	}
 	defer f.Close()
-	if held, _ := sysfile.TryLock(f); held && sameFile(f, p) {
+	if held, _ := sysfile.TryLock(f); held && sameFile(f, p) && (!isLock(filepath.Base(p)) || isOurs(f)) {
 		remove(p)
 	}
 }
