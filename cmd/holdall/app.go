@@ -111,7 +111,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	for _, f := range a.cleanup {
 		f()
 	}
-	doubts := a.doubts()
+	doubts := a.doubts(ctx)
 	switch {
 	case err == nil && !doubts:
 		return exitOK
@@ -243,14 +243,18 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 }
 
 // doubts warns about each archive opened since the last call whose index is
-// damaged. It reports whether there has been any so far.
-func (a *app) doubts() bool {
+// damaged, and names what its view leaves out. It reports whether there has been
+// any so far.
+func (a *app) doubts(ctx context.Context) bool {
 	defer func(was string) { a.address = was }(a.address)
-	a.address = "" // the error names the archive
+	a.address = ""            // the error names the archive
+	said := map[string]bool{} // an archive may be opened twice
 	for _, in := range a.opened {
-		if err := in.Doubt(); err != nil {
-			a.report(err)
-			a.doubted = true
+		for _, err := range doubtsOf(ctx, in) {
+			if a.doubted = true; !said[err.Error()] {
+				a.report(err)
+			}
+			said[err.Error()] = true
 		}
 		if h := in.Healing(); h.Ignored != nil {
 			a.warn("%s: parity not used: %v", in.Name(), h.Ignored)
@@ -258,6 +262,23 @@ func (a *app) doubts() bool {
 	}
 	a.opened = nil
 	return a.doubted
+}
+
+func doubtsOf(ctx context.Context, in *holdall.Archive) (all []error) {
+	err := in.Doubt()
+	if err == nil {
+		return nil
+	}
+	all = append(all, err)
+	if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Problem.Code == format.Unsupported {
+		about, _ := in.About(ctx) // its error would be that of the verb
+		for _, p := range about.Notes {
+			if p.Code == format.Unsupported && p.Severity > format.Note {
+				all = append(all, &format.CorruptError{Format: c.Format, Problem: p})
+			}
+		}
+	}
+	return all
 }
 
 // openBare opens an archive for callers that examine its own index.

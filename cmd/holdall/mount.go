@@ -194,7 +194,7 @@ func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (t
 		if t.Archive, err = a.open(ctx, address, false); err != nil {
 			return trees, err
 		}
-		a.doubts() // now, not at the end
+		a.doubts(ctx) // now, not at the end
 		t.Name = freeName(archiveName(address), taken)
 		t.Aside = byKeptIndex
 		trees = append(trees, t)
