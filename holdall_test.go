@@ -1,6 +1,8 @@
 package holdall_test
 
 import (
+	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"context"
 	"errors"
@@ -20,6 +22,9 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
+	"github.com/holdall/holdall/format/lindi"
+	tarformat "github.com/holdall/holdall/format/tar"
+	zipformat "github.com/holdall/holdall/format/zip"
 	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
@@ -303,6 +308,74 @@ func TestNameIsAHintAndBytesDecide(t *testing.T) {
 	m.Put("text", []byte(strings.Repeat("just words ", 100)))
 	if _, err := holdall.OpenStore(t.Context(), m, "text", holdall.OpenOptions{Formats: both}); err == nil || !strings.Contains(err.Error(), "not an archive") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A zip may be a file of a tar, and a program or anything else may precede a zip. If it is not
+// certain which of the two an archive is, holdall asks.
+func TestAZipAtTheEndOfATarIsAFileOfTheTar(t *testing.T) {
+	zipOf := func(files, size int) string {
+		var b bytes.Buffer
+		z := zip.NewWriter(&b)
+		for i := range files {
+			w, err := z.CreateHeader(&zip.FileHeader{Name: fmt.Sprint("f", i)})
+			if err == nil {
+				_, err = w.Write(bytes.Repeat([]byte{byte(i)}, size))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	tarOf := func(last string) []byte {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, f := range [][2]string{{"a.txt", "text"}, {"z.zip", last}} {
+			err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1]))})
+			if err == nil {
+				_, err = io.WriteString(w, f[1])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	lost := tarOf(zipOf(1, 100))
+	lost[0] ^= 1
+	for what, c := range map[string]struct {
+		b    []byte
+		want string
+	}{
+		"a small zip":                  {tarOf(zipOf(1, 100)), "tar"},
+		"a long zip":                   {tarOf(zipOf(100, 3000)), "tar"},
+		"a zip with 64-bit counts":     {tarOf(zipOf(70_000, 0)), "tar"},
+		"an empty zip":                 {tarOf(zipOf(0, 0)), "tar"},
+		"a zip alone":                  {[]byte(zipOf(1, 100)), "zip"},
+		"an empty zip alone":           {[]byte(zipOf(0, 0)), "zip"},
+		"a zip with something before":  {[]byte(strings.Repeat("MZ, a program. ", 100) + zipOf(1, 100)), "zip"},
+		"a long one that is preceded":  {[]byte("#!/bin/sh\n" + zipOf(70_000, 0)), "zip"},
+		"a zip after a damaged header": {lost, ""},
+	} {
+		m := &storetest.Mem{}
+		m.Put("x", c.b)
+		a, err := holdall.OpenStore(t.Context(), m, "x", holdall.OpenOptions{Formats: format.Formats{caf.Format, lindi.Format, tarformat.Format, zipformat.Format}})
+		if found := ""; err == nil {
+			found = a.Format().Name
+			a.Close()
+			if found != c.want {
+				t.Errorf("%s: expected %q, found %q", what, c.want, found)
+			}
+		} else if c.want != "" || !strings.Contains(err.Error(), "set the format") {
+			t.Errorf("%s: expected %q, found %v", what, c.want, err)
+		}
 	}
 }
 

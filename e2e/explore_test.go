@@ -10,6 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func sortedKeys(m map[string][]byte) []string { return slices.Sorted(maps.Keys(m)) }
@@ -98,6 +100,70 @@ func TestFilesAreFoundByKeysAlone(t *testing.T) {
 		b.key(key)
 		b.wait("document.body.dataset.tab === '" + tab + "' && document.body.dataset.ready === '1'")
 	}
+}
+
+// late makes answers come late, those of folders later than others. asked is how many are awaited.
+const late = `window.asked = 0;
+let seed = %d;
+const real = fetch, random = () => (seed = (seed * 48271) %% 0x7fffffff) / 0x7fffffff;
+window.fetch = async (u, o) => {
+	window.asked++;
+	try {
+		const answer = await real(u, o);
+		await new Promise(f => setTimeout(f, u.includes('api/ls') ? 100 + 200 * random() : 60 * random()));
+		return answer;
+	} finally { window.asked--; }
+};`
+
+// The list shows what is asked for last, whichever answer comes last.
+func TestAnOldAnswerNeverWins(t *testing.T) {
+	b := open(t, served(t, written(t, "many.caf", func(add func(string, []byte)) {
+		for i := range 2000 {
+			add(fmt.Sprintf("dir%d/item-%04d.txt", i%4, i), []byte("x"))
+		}
+	})))
+	b.visit("#/")
+	seed := testkit.Rand(t).IntN(1<<30) + 1
+	t.Logf("delays by the seed %d", seed)
+	b.run(fmt.Sprintf(late, seed))
+	shown := func(what, place, told, empty string, rows int) {
+		t.Helper()
+		b.wait("window.asked === 0 && (document.querySelector('.files .what').innerText === " + quote(told) + " || " + quote(told) + " === '')")
+		eval[chromedp.Void](b, "new Promise(f => requestAnimationFrame(() => requestAnimationFrame(f))).then(() => {})")
+		state := b.text(`[document.getElementById('grid').getAttribute('aria-rowcount') - 1, document.querySelectorAll('#grid .row.waiting:not([hidden])').length, document.querySelector('.files .empty').hidden, document.querySelector('.files .empty').innerText].join()`)
+		if want := fmt.Sprintf("%d,0,%v,%s", rows, empty == "", empty); !strings.HasPrefix(state, want) {
+			t.Errorf("%s, %s: rows, waiting rows, not empty, text: %q, expected %q", what, place, state, want)
+		}
+	}
+	for range 5 {
+		b.visit("#/many.caf?q=item-01")
+		shown("a search in the address", "the first", "100 found", "", 100)
+		b.visit("#/many.caf?q=item-001")
+		shown("a search in the address", "the next", "10 found", "", 10)
+		b.visit("#/")
+		b.visit("#/many.caf?q=nothing-like-this")
+		shown("a search without results", "the first", "0 found", "No names match", 0)
+		b.visit("#/")
+	}
+	// What was typed just before another folder was opened is not searched for in that.
+	b.visit("#/many.caf")
+	b.run("const q = document.getElementById('q'); q.focus(); q.value = 'item-01'; q.dispatchEvent(new Event('input')); document.getElementById('grid').focus(); location.hash = '#/many.caf/dir1'")
+	b.wait("document.body.dataset.path === 'dir1' && document.body.dataset.ready === '1'")
+	shown("a folder", "after typing", "500 files", "", 500)
+	// A search that is cleared at once leaves the folder.
+	b.run("const q = document.getElementById('q'); q.value = 'item-01'; q.dispatchEvent(new Event('input')); setTimeout(() => { q.value = ''; q.dispatchEvent(new Event('input')); }, 100)")
+	b.wait("document.getElementById('q').value === '' && document.body.dataset.search === ''")
+	shown("a folder", "after a search that was cleared", "500 files", "", 500)
+}
+
+// A page that says what is wrong searches the archive, if there is one.
+func TestASearchLeadsOutOfAnError(t *testing.T) {
+	b := open(t, served(t, albumFile(t, "album.caf")))
+	b.expect("404")
+	b.visit("#/album.caf/no/such")
+	b.wait("document.querySelector('#main [role=alert]')")
+	b.find("img_0042")
+	b.wait("document.body.dataset.search === 'img_0042' && document.body.dataset.sel === 'pictures/2026/raw/IMG_0042.dng'")
 }
 
 func TestContentsAreSearched(t *testing.T) {

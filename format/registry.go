@@ -43,9 +43,10 @@ type Match uint8
 
 // Degrees of certainty.
 const (
-	No      Match = iota
-	Likely        // the bytes are consistent with the format
-	Certain       // the bytes identify the format
+	No       Match = iota
+	Possible       // the bytes are part of such an archive, or contain one; another format explains more of them
+	Likely         // the bytes are consistent with the format
+	Certain        // the bytes identify the format
 )
 
 // ErrUnknown means that no format recognised an archive.

@@ -21,7 +21,7 @@ import (
 
 // A Tree is an archive to be mounted.
 type Tree struct {
-	// Name is the name of the archive's folder, if several archives are mounted.
+	// Name is the name of the archive's folder, if archives have folders.
 	Name    string
 	Archive *holdall.Archive
 	// Reopen, if not nil, opens the archive again after it has changed. Without it, reads of a
@@ -50,6 +50,8 @@ type Options struct {
 	Owner *Owner
 	// NonEmpty allows mounting over a folder that is not empty, which hides its contents.
 	NonEmpty bool
+	// Folders gives each archive a folder, even if there is only one.
+	Folders bool
 	// Poll is how often archives are checked for changes. This applies to archives with Reopen,
 	// and to those on this machine. 0 means every 2 s on this machine and every 30 s on a
 	// network.

@@ -33,8 +33,8 @@ type Mount struct {
 	work   sync.WaitGroup
 }
 
-// New mounts archives at dir. A single archive is mounted at dir itself, and several archives in
-// a folder each. New returns when the mount is ready. If it succeeds, the Mount owns the archives
+// New mounts archives at dir. A single archive is mounted at dir itself, unless o.Folders is set, and
+// several archives in a folder each. New returns when the mount is ready. If it succeeds, the Mount owns the archives
 // and closes them when it ends. If it fails, they remain the caller's.
 func New(dir string, trees []Tree, o Options) (*Mount, error) {
 	dir, err := target(dir, o.NonEmpty)
@@ -57,7 +57,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 			salt: hashStart, root: rootIno, again: make(chan struct{}, 1),
 		}
 		t.Archive = nil // another may take its place, and then it is not kept in memory
-		if len(trees) > 1 {
+		if len(trees) > 1 || o.Folders {
 			t.salt = hash(t.salt, tr.Name+"\x00")
 			t.root = mix(t.salt)
 		}
@@ -68,7 +68,7 @@ func New(dir string, trees []Tree, o Options) (*Mount, error) {
 		f.trees = append(f.trees, t)
 	}
 	root := &node{ino: rootIno}
-	if len(f.trees) == 1 {
+	if len(f.trees) == 1 && !o.Folders {
 		root.tree, root.name = f.trees[0], "."
 	}
 	f.nodes = newNodes(root)

@@ -64,12 +64,13 @@ type app struct {
 	cleanup []func()
 	opened  []*holdall.Archive // opened by the verb, not yet checked for doubts
 	doubted bool               // one of them has a damaged index, or damage hides entries of it
-	doubt   string             // the last error that said so
 	losses  int                // number of such entries
+
+	doubtsSaid map[string]bool // the errors that were reported for that
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10), params: map[string]string{}}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10), params: map[string]string{}, doubtsSaid: map[string]bool{}}
 	a.outTTY, a.errTTY = isTerminal(stdout), isTerminal(stderr)
 	return a
 }
@@ -113,7 +114,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	for _, f := range a.cleanup {
 		f()
 	}
-	doubts := a.doubts()
+	doubts := a.doubts(ctx)
 	switch {
 	case err == nil && !doubts:
 		return exitOK
@@ -137,7 +138,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 }
 
 // said reports whether err is a doubt that has been reported.
-func (a *app) said(err error) bool { return a.doubted && err.Error() == a.doubt }
+func (a *app) said(err error) bool { return a.doubtsSaid[err.Error()] }
 
 // warn prints a line for the user that is not a result.
 func (a *app) warn(format string, args ...any) {
@@ -253,14 +254,17 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 }
 
 // doubts warns about each archive opened since the last call whose index is
-// damaged. It reports whether there has been any so far.
-func (a *app) doubts() bool {
+// damaged, and names what its view leaves out. It reports whether there has been
+// any so far.
+func (a *app) doubts(ctx context.Context) bool {
 	defer func(was string) { a.address = was }(a.address)
 	a.address = "" // the error names the archive
 	for _, in := range a.opened {
-		if err := in.Doubt(); err != nil {
-			a.report(err)
-			a.doubted, a.doubt = true, err.Error()
+		for _, err := range doubtsOf(ctx, in) {
+			if a.doubted = true; !a.said(err) {
+				a.report(err)
+			}
+			a.doubtsSaid[err.Error()] = true
 		}
 		if h := in.Healing(); h.Ignored != nil {
 			a.warn("%s: parity not used: %v", in.Name(), h.Ignored)
@@ -268,6 +272,23 @@ func (a *app) doubts() bool {
 	}
 	a.opened = nil
 	return a.doubted
+}
+
+func doubtsOf(ctx context.Context, in *holdall.Archive) (all []error) {
+	err := in.Doubt()
+	if err == nil {
+		return nil
+	}
+	all = append(all, err)
+	if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Problem.Code == format.Unsupported {
+		about, _ := in.About(ctx) // its error would be that of the verb
+		for _, p := range about.Notes {
+			if p.Code == format.Unsupported && p.Severity > format.Note {
+				all = append(all, &format.CorruptError{Format: c.Format, Problem: p})
+			}
+		}
+	}
+	return all
 }
 
 // openBare opens an archive for callers that examine its own index.

@@ -73,6 +73,10 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hdf5, err := filepath.Abs("../../format/hdf5/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	rvn, err := filepath.Abs("../../format/rvn/testdata")
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +113,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("AWS_SECRET_ACCESS_KEY", s3test.Secret)
 			e.Setenv("FIXTURES", fixtures)
 			e.Setenv("LINDI", lindi)
+			e.Setenv("HDF5", hdf5)
 			e.Setenv("RVN", rvn)
 			e.Setenv("OAK", oak)
 			e.Setenv("DOCS", docs)

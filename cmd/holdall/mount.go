@@ -112,8 +112,9 @@ func (f *ownerFlag) Set(s string) error {
 
 // mountedJSON is the result of a mount: where the archives are.
 type mountedJSON struct {
-	Archive string `json:"archive"`
-	Dir     string `json:"dir"`
+	Archive string     `json:"archive"`
+	Dir     string     `json:"dir,omitempty"`
+	Error   *errorJSON `json:"error,omitempty"` // why it is not mounted
 }
 
 func (a *app) mount(ctx context.Context, addresses []string, dir string, o mounting) error {
@@ -122,7 +123,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	if err != nil {
 		return err
 	}
-	trees, err := a.mountTrees(ctx, addresses, o)
+	trees, all, err := a.mountTrees(ctx, addresses, o)
 	var m *mount.Mount
 	if err == nil {
 		a.address = "" // from here on, errors are about no archive in particular
@@ -131,7 +132,7 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 			source = "holdall"
 		}
 		m, err = mount.New(dir, trees, mount.Options{
-			Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Log: slog.New(a.logTo(logTo)),
+			Source: source, AllowOther: o.allowOther, Owner: o.owner.to, NonEmpty: o.nonEmpty, Folders: len(addresses) > 1, Log: slog.New(a.logTo(logTo)),
 		})
 	}
 	if err != nil {
@@ -145,12 +146,15 @@ func (a *app) mount(ctx context.Context, addresses []string, dir string, o mount
 	}
 	moreToRun()
 	leanGC()
-	for i, address := range addresses {
-		at := dir
-		if len(addresses) > 1 {
-			at = strings.TrimSuffix(dir, "/") + "/" + trees[i].Name
+	for _, x := range all {
+		if len(all) > 1 && x.Error == nil {
+			x.Dir = strings.TrimSuffix(dir, "/") + "/" + x.Dir
+		} else if x.Error == nil {
+			x.Dir = dir
+		} else if !a.json {
+			continue // it has been reported
 		}
-		a.say(mountedJSON{store.Redact(address), at}, "mounted %s at %s\n", printable(store.Redact(address)), printable(at))
+		a.say(x, "mounted %s at %s\n", printable(x.Archive), printable(x.Dir))
 	}
 	flushed := a.out.Flush()
 	ready()
@@ -175,15 +179,16 @@ const (
 	leastCache = 4 << 20
 )
 
-// mountTrees opens the archives to be mounted. With an error, it also returns
-// those that are already open.
-func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (trees []mount.Tree, err error) {
+// mountTrees opens the archives to be mounted, and returns the folder of each, or
+// why it has none. With an error, it also returns those that are already open.
+func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (trees []mount.Tree, all []mountedJSON, err error) {
 	taken := map[string]bool{}
 	if n := int64(len(addresses)); n > 1 {
 		a.cacheBytes = max(mountCache/n, leastCache)
 	}
 	for _, address := range addresses {
-		var t mount.Tree
+		t := mount.Tree{Name: freeName(archiveName(address), taken)}
+		x := mountedJSON{Archive: store.Redact(address)}
 		if o.follow {
 			t.Opened = stateOf(ctx, address)
 			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
@@ -191,15 +196,21 @@ func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (t
 				return a.openBy(ctx, address, false, a.useIndex())
 			}
 		}
-		if t.Archive, err = a.open(ctx, address, false); err != nil {
-			return trees, err
+		t.Archive, err = a.open(ctx, address, false)
+		if x.Error, err = a.without(ctx, err, len(addresses)); err != nil {
+			return trees, nil, err
 		}
-		a.doubts() // now, not at the end
-		t.Name = freeName(archiveName(address), taken)
-		t.Aside = byKeptIndex
-		trees = append(trees, t)
+		if x.Error == nil {
+			a.doubts(ctx) // now, not at the end
+			t.Aside, x.Dir = byKeptIndex, t.Name
+			trees = append(trees, t)
+		}
+		all = append(all, x)
 	}
-	return trees, nil
+	if len(trees) == 0 {
+		return nil, nil, errSaid
+	}
+	return trees, all, nil
 }
 
 // byKeptIndex keeps an index of an archive, so that the next start is faster, and opens the
@@ -354,7 +365,7 @@ func (a *app) passOn(cmd *exec.Cmd, said []byte, results io.Reader, archives int
 		return errSaid
 	}
 	lines := bufio.NewReader(results)
-	for i := 0; a.json && i < archives; i++ { // one line for each archive; all are mounted
+	for i := 0; a.json && i < archives; i++ { // one line for each archive
 		line, err := lines.ReadString('\n')
 		if a.out.WriteString(line); err != nil {
 			break

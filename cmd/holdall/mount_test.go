@@ -186,6 +186,41 @@ func TestMountInTheBackground(t *testing.T) {
 	}
 }
 
+func TestMountGoesOnWithoutWhatCannotBeOpened(t *testing.T) {
+	dir := toMount(t)
+	if err := os.WriteFile(filepath.Join(dir, "bad.caf"), []byte("no archive"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	mounted := func() {
+		t.Helper()
+		// x.caf is where it would be if all were mounted.
+		if list, err := os.ReadDir(filepath.Join(dir, "mnt")); err != nil || len(list) != 1 {
+			t.Errorf("%v, %v", list, err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "mnt", "x.caf", "sub", "file")); err != nil || string(b) != "content\n" {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	cmd, text, ended := mountIn(t, dir, "mount", "bad.caf", "x.caf", "lost.caf", "mnt")
+	mounted()
+	cmd.Process.Signal(os.Interrupt)
+	<-ended
+	if said := text.String(); cmd.ProcessState.ExitCode() != 130 || strings.Count(said, "bad.caf") != 1 || strings.Count(said, "lost.caf: no such file") != 1 || strings.Count(said, "mounted ") != 1 {
+		t.Errorf("exit code %d, says %q", cmd.ProcessState.ExitCode(), said)
+	}
+	out, said, code := holdallIn(t, dir, "mount", "--daemon", "--json", "bad.caf", "x.caf", "mnt")
+	mounted()
+	if err := exec.Command("umount", filepath.Join(dir, "mnt")).Run(); err != nil {
+		t.Error(err)
+	}
+	if lines := strings.Split(out, "\n"); code != 0 || len(lines) != 3 || !strings.HasPrefix(lines[0], `{"archive":"bad.caf","error":{"code":`) || lines[1] != `{"archive":"x.caf","dir":"mnt/x.caf"}` {
+		t.Errorf("exit code %d, %q, says %q", code, out, said)
+	}
+	if _, said, code := holdallIn(t, dir, "mount", "bad.caf", "lost.caf", "mnt"); code != 2 || !strings.Contains(said, "bad.caf") || !strings.Contains(said, "lost.caf") {
+		t.Errorf("exit code %d, says %q", code, said)
+	}
+}
+
 func TestMountSaysWhatIsWrong(t *testing.T) {
 	dir := toMount(t)
 	for _, c := range []struct {

@@ -170,8 +170,9 @@ type exploreJSON struct {
 
 // servedJSON is a result: the address at which an archive is served.
 type servedJSON struct {
-	Archive string `json:"archive"`
-	URL     string `json:"url"`
+	Archive string     `json:"archive"`
+	URL     string     `json:"url"`
+	Error   *errorJSON `json:"error,omitempty"` // why it cannot be read now
 }
 
 // shutdownGrace is how long requests may continue when the server is to end.
@@ -216,6 +217,9 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	a.sayWhere(door, o)
 	for _, x := range shown {
 		x.URL = doors[0].url(o, x.URL)
+		if x.Error != nil && !a.json {
+			continue // it has been reported
+		}
 		a.say(x, "serving %s at %s\n", printable(x.Archive), x.URL)
 	}
 	if o.s3 {
@@ -235,9 +239,21 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	return answerAt(ctx, doors, slog.NewLogLogger(logs, slog.LevelWarn))
 }
 
+// without reports an error that concerns one of several archives, so that a verb
+// that stays goes on without it. If that cannot be, it returns the error.
+func (a *app) without(ctx context.Context, err error, archives int) (*errorJSON, error) {
+	if err == nil || archives == 1 || ctx.Err() != nil {
+		return nil, err
+	}
+	a.report(err)
+	said := describe(err)
+	return &said, nil
+}
+
 // fillSet finds the archives to serve, and reports where each will be, by its
-// path alone.
+// path alone. An archive that cannot be opened now is opened when it is requested.
 func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o serving) (shown []servedJSON, err error) {
+	ready := o.catalog != ""
 	for _, address := range addresses {
 		p, err := a.whatToServe(ctx, address, o.files)
 		if err != nil {
@@ -245,18 +261,26 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 		}
 		if p.folder != nil {
 			set.AddFolder(*p.folder)
-			shown = append(shown, servedJSON{store.Redact(address), "/"})
+			ready = true
+			shown = append(shown, servedJSON{Archive: store.Redact(address), URL: "/"})
 			continue
 		}
 		p.source.Keep = true
 		name := set.Add(p.source)
 		// Open it now: what cannot be served is reported before serving starts.
 		in, err := set.Use(ctx, name, "")
+		if err == nil {
+			ready = true
+			in.Release()
+		}
+		said, err := a.without(ctx, err, len(addresses))
 		if err != nil {
 			return nil, err
 		}
-		in.Release()
-		shown = append(shown, servedJSON{store.Redact(address), "/f/" + name + "/"})
+		shown = append(shown, servedJSON{store.Redact(address), "/f/" + name + "/", said})
+	}
+	if !ready && len(addresses) > 0 {
+		return nil, errSaid
 	}
 	a.address = "" // from here on, errors are about no archive in particular
 	if o.catalog != "" {
@@ -265,7 +289,7 @@ func (a *app) fillSet(ctx context.Context, set *serve.Set, addresses []string, o
 			return nil, err
 		}
 		set.AddFolder(*p.folder)
-		shown = append(shown, servedJSON{shownCatalog(o.catalog), "/"})
+		shown = append(shown, servedJSON{Archive: shownCatalog(o.catalog), URL: "/"})
 	}
 	_, err = set.List(ctx)
 	return shown, err

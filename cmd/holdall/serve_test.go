@@ -245,6 +245,53 @@ func TestServeSeveralBelowTheirNames(t *testing.T) {
 	s.end(t)
 }
 
+// TestServeGoesOnWithoutWhatCannotBeOpened checks that one bad archive does not
+// stop the others, and is served once it is repaired.
+func TestServeGoesOnWithoutWhatCannotBeOpened(t *testing.T) {
+	dir := toServe(t)
+	x, bad, lost := filepath.Join(dir, "x.caf"), filepath.Join(dir, "bad.caf"), filepath.Join(dir, "lost.caf")
+	whole, err := os.ReadFile(x)
+	if err == nil {
+		err = os.WriteFile(bad, whole[:30], 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := starting(t, "serve", "--addr", "127.0.0.1:0", bad, x, lost)
+	for _, says := range []string{"bad.caf", "lost.caf: no such file", "explore at "} {
+		select {
+		case line := <-s.stderr.to:
+			if !strings.Contains(line, says) {
+				t.Fatalf("says %q, expected %q", line, says)
+			}
+		case code := <-s.code:
+			t.Fatalf("exit code %d: %s", code, s.stderr)
+		}
+	}
+	url := s.url(t)
+	above, is := strings.CutSuffix(url, "x.caf/")
+	if answer, body := fetch(t, url+"hello.txt"); !is || answer.StatusCode != 200 || body != "hello, world" {
+		t.Errorf("%s: %s, %q", url, answer.Status, body)
+	}
+	if _, list := fetch(t, above+"?format=json"); strings.Count(list, `"error"`) != 2 || !strings.Contains(list, `{"name":"bad.caf","kind":"dir","error":"the footer says`) {
+		t.Error(list)
+	}
+	if answer, _ := fetch(t, above+"bad.caf/"); answer.StatusCode != 500 {
+		t.Error(answer.Status)
+	}
+	if err := os.WriteFile(bad, whole, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Until(t, "the repaired archive is served", func() bool {
+		for len(s.stderr.to) > 0 {
+			<-s.stderr.to // each failed request is logged
+		}
+		answer, body := fetch(t, above+"bad.caf/hello.txt")
+		return answer.StatusCode == 200 && body == "hello, world"
+	})
+	s.end(t)
+}
+
 func TestServeSaysWhereForPrograms(t *testing.T) {
 	x := filepath.Join(toServe(t), "x.caf")
 	s := startServing(t, "--json", x)

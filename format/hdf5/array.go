@@ -194,6 +194,9 @@ func (x *array) asJSON(t *h5.Datatype) error {
 		x.json = true
 	case t.Class == h5.Compound:
 		for _, f := range t.Fields {
+			if _, err := name(nil, f.Name); err != nil {
+				return err
+			}
 			word := fieldType(f.Type)
 			if word == "" {
 				return unsupported("elements of type %v are not supported as Zarr", t)
@@ -368,11 +371,25 @@ func (x *array) fillValue(t *texter, typ *h5.Datatype) ([]byte, error) {
 // Blosc stores incompressible bytes.
 func (x *array) chunkOf(t *texter, e h5.Elements) error {
 	data, item := e.Data, x.item
+	n, isText := longest(e.Values)
 	switch {
+	case x.fromValues() && x.fields == nil && !isText: // as bytes of a fixed size
+		if n > maxObjects/int64(len(e.Values)) {
+			return unsupported("%d strings of up to %d bytes that are not UTF-8 are too many", len(e.Values), n)
+		}
+		data, item = make([]byte, n*int64(len(e.Values))), n
+		for i, v := range e.Values {
+			copy(data[int64(i)*n:], v.(string))
+		}
+		x.json, x.dtype, x.fill = false, "|S"+strconv.FormatInt(n, 10), []byte(`""`)
 	case x.json:
 		elements := *t
 		elements.bare = true
-		p, err := elements.array(nil, x.Type, x.Space.Dims, e.Values)
+		dims := x.Space.Dims
+		if x.scalar {
+			dims = x.shape
+		}
+		p, err := elements.array(nil, x.Type, dims, e.Values)
 		if err != nil {
 			return err
 		}
@@ -408,6 +425,16 @@ func (x *array) chunkOf(t *texter, e h5.Elements) error {
 	return nil
 }
 
+// longest returns the size of the longest string, and whether all values are UTF-8 or no strings.
+func longest(values []any) (n int64, isText bool) {
+	isText = true
+	for _, v := range values {
+		s, _ := v.(string)
+		n, isText = max(n, int64(len(s))), isText && utf8.ValidString(s)
+	}
+	return n, isText
+}
+
 const bloscHead = 16
 
 // blosc returns the form in which Blosc stores incompressible bytes.
@@ -432,17 +459,21 @@ func (x *array) isOpen() bool { return x.fromValues() || x.scalar && x.dtype[1] 
 // attributes returns the text of .zattrs, or nil if there is none.
 func (t *texter) attributes(o *h5.Object, x *array, link string) []byte {
 	p := []byte{'{'}
-	put := func(name string) {
+	put := func(word string) (err error) {
 		if len(p) > 1 {
 			p = append(p, ',')
 		}
-		p = append(pyjson.AppendString(p, name), ':')
+		p, err = name(p, word)
+		p = append(p, ':')
+		return err
 	}
 	for i := range o.Attributes {
 		at, n := &o.Attributes[i], len(p)
-		put(at.Name)
-		var err error
-		if p, err = t.attribute(p, at); err != nil {
+		err := put(at.Name)
+		if err == nil {
+			p, err = t.attribute(p, at)
+		}
+		if err != nil {
 			p = p[:n]
 			if at.Err == nil { // otherwise it has been noted
 				t.a.notes = append(t.a.notes, t.a.problem(o.Path, fmt.Errorf("attribute %q: %w", at.Name, err)))

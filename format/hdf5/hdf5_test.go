@@ -98,6 +98,110 @@ func TestTheReferencesAreLINDIs(t *testing.T) {
 	}
 }
 
+// TestReferencesAndTextsAreKeptOrNamed reads a file with references to nothing, and with texts that
+// are not UTF-8: testdata/make.py.
+func TestReferencesAndTextsAreKeptOrNamed(t *testing.T) {
+	const to = `{"_REFERENCE":{"object_id":null,"path":"/x","source":".","source_object_id":null}}`
+	const nothing = `{"_REFERENCE":{"object_id":null,"path":null,"source":null,"source_object_id":null}}`
+	want := map[string]string{
+		"ref/one/0":      "[" + to + `,"|O",[1]]`,
+		"ref/null/0":     `[null,"|O",[1]]`,
+		"ref/some/0":     "[" + to + `,null,"|O",[2]]`,
+		"ref/grid/0.0":   "[[null,null],[null," + to + `],"|O",[2,2]]`,
+		"ref/compound/0": "[[1," + to + "],[2," + nothing + `],"|O",[2]]`,
+		"ref/.zattrs":    `{"null":` + nothing + `,"one":` + to + `}`,
+		"text/one/0":     "\xb5V",
+		"text/some/0":    "\xb5Va\x00",
+		"text/grid/0.0":  "\x00\x00\x00\x00\x00\x00longer\xff\x00\x00\x00\x00\x00\xb5V\x00\x00\x00\x00",
+		"text/fixed/0":   "\xb5V\x00a\x00\x00",
+		"text/padded/0":  "\xb5Va\x00",
+		"text/utf8/0":    `["\u00b5V","a","|O",[2]]`,
+		"text/.zattrs":   `{"fine":"\u00b5V"}`,
+		"id/ref/0":       `[{"_REFERENCE":{"object_id":null,"path":"/id","source":".","source_object_id":null}},"|O",[1]]`,
+	}
+	types := map[string]string{"text/one": "|S2", "text/some": "|S2", "text/grid": "|S6", "text/fixed": "|S3", "text/padded": "|S2", "text/utf8": "|O", "ref/one": "|O"}
+	named := []string{
+		`warning: id: attribute "object_id": "\xb5V"`,
+		`warning: name: attribute "\xb5"`,
+		"warning: name/\xb5: the name",
+		`warning: text: attribute "unit": "\xb5V"`,
+		`warning: text: attribute "units": "\xb5V"`,
+		`warning: text/some: attribute "unit": "\xb5V"`,
+		`error: name/link/.zarray: "\xb5V"`,
+		`error: name/ref/.zarray: "/name/\xb5"`,
+		`error: name/row/.zarray: "\xb5"`,
+		`error: text/compound/.zarray: "\xb5V"`,
+	}
+	st := &storetest.Mem{}
+	st.Put("a.h5", testkit.Read(t, "testdata/refused.h5"))
+	read := func(view string) map[string]string {
+		r, err := hdf5.Format.Open(t.Context(), st, "a.h5", format.OpenOptions{View: view})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		all := map[string]string{}
+		for e, err := range r.Entries(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Fault != nil {
+				continue
+			}
+			all[e.Name] = ""
+			for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+				if err != nil {
+					t.Fatal(e.Name, err)
+				}
+				all[e.Name] += string(x.Data)
+			}
+		}
+		return all
+	}
+	found := read("zarr")
+	for name, want := range want {
+		got := found[name]
+		if !strings.HasSuffix(name, ".zattrs") {
+			got = plain(t, []byte(got))
+		}
+		if got != want {
+			t.Errorf("%s: %q, expected %q", name, got, want)
+		}
+	}
+	for name, want := range types {
+		var meta struct{ Dtype string }
+		if err := json.Unmarshal([]byte(found[name+"/.zarray"]), &meta); err != nil || meta.Dtype != want {
+			t.Errorf("%s: %q, %v, expected %q", name, meta.Dtype, err, want)
+		}
+	}
+	for name, text := range found {
+		if strings.Contains(text, "\ufffd") || strings.Contains(text, `\ufffd`) {
+			t.Errorf("%s has a replacement character: %q", name, text)
+		}
+	}
+	var problems []string
+	if err := hdf5.Format.Verify(t.Context(), st, "a.h5", format.OpenOptions{}, func(p format.Problem) {
+		problems = append(problems, fmt.Sprintf("%v: %v: %v", p.Severity, p.Entry, p.Message))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range max(len(named), len(problems)) {
+		if i >= len(named) || i >= len(problems) || !strings.HasPrefix(problems[i], named[i]) {
+			t.Fatalf("problems:\n%s\nexpected:\n%s", strings.Join(problems, "\n"), strings.Join(named, "\n"))
+		}
+	}
+	// The other view has the bytes of all texts.
+	found = read("objects")
+	for name, want := range map[string]string{
+		"text/one": "\xb5V", "text/some": "{\"base64\":\"tVY=\"}\n\"a\"\n", "text/@unit": "\xb5V", "text/@units": `["a",{"base64":"tVY="}]`,
+		"ref/null": "null\n", "ref/@null": "null",
+	} {
+		if found[name] != want {
+			t.Errorf("objects: %s: %q, expected %q", name, found[name], want)
+		}
+	}
+}
+
 // inline is the content of a reference that has it.
 func inline(t *testing.T, v any) []byte {
 	t.Helper()

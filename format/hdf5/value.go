@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+	"unicode/utf8"
 
 	h5 "github.com/holdall/holdall/hdf5"
 	"github.com/holdall/holdall/internal/pyjson"
@@ -104,7 +105,7 @@ func (t *texter) value(p []byte, typ *h5.Datatype, v any) ([]byte, error) {
 	case float64:
 		return t.float(p, v), nil
 	case string:
-		return pyjson.AppendString(p, v), nil
+		return t.text(p, v)
 	case complex128:
 		p = append(t.float(append(p, '['), real(v)), ',')
 		return append(t.float(p, imag(v)), ']'), nil
@@ -143,10 +144,16 @@ func (t *texter) compound(p []byte, typ *h5.Datatype, v []any) ([]byte, error) {
 		if i > 0 {
 			p = append(p, ',')
 		}
-		if t.all {
-			p = append(pyjson.AppendString(p, typ.Fields[i].Name), ':')
-		}
 		var err error
+		if t.all {
+			if p, err = name(p, typ.Fields[i].Name); err != nil {
+				return p, err
+			}
+			p = append(p, ':')
+		} else if x == h5.Ref(0) {
+			p = append(p, noTarget...)
+			continue
+		}
 		if p, err = t.value(p, typ.Fields[i].Type, x); err != nil {
 			return p, err
 		}
@@ -173,13 +180,35 @@ func (t *texter) float(p []byte, v float64) []byte {
 	return strconv.AppendQuote(p, word)
 }
 
+// text appends a string. JSON cannot store other bytes than UTF-8.
+func (t *texter) text(p []byte, s string) ([]byte, error) {
+	if t.all && !utf8.ValidString(s) {
+		return append(base64.StdEncoding.AppendEncode(append(p, `{"base64":"`...), []byte(s)), `"}`...), nil
+	}
+	return name(p, s)
+}
+
+// name appends a string that must be UTF-8.
+func name(p []byte, s string) ([]byte, error) {
+	if !utf8.ValidString(s) {
+		return p, unsupported("%.60q is not UTF-8, and JSON cannot store it", s)
+	}
+	return pyjson.AppendString(p, s), nil
+}
+
+// noTarget is a reference to no object where LINDI's package cannot read null: in compounds and
+// attributes.
+const noTarget = `{"_REFERENCE":{"object_id":null,"path":null,"source":null,"source_object_id":null}}`
+
 // reference appends the target of a reference: the path of the object, and the object_id that NWB
 // gives to it and to the file.
-func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
+func (t *texter) reference(p []byte, r h5.Ref) (_ []byte, err error) {
 	to := t.a.byAddr[int64(r)]
 	switch {
-	case to == nil && t.all:
+	case r == 0 && t.bare, to == nil && t.all:
 		return append(p, "null"...), nil
+	case r == 0:
+		return append(p, noTarget...), nil
 	case to == nil:
 		return p, unsupported("reference to an object outside this file")
 	}
@@ -190,7 +219,9 @@ func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
 	p = append(p, `{"_REFERENCE":{"object_id":`...)
 	p = append(p, objectID(to)...)
 	p = append(p, `,"path":`...)
-	p = pyjson.AppendString(p, to.Path)
+	if p, err = t.text(p, to.Path); err != nil {
+		return p, err
+	}
 	p = append(p, `,"source":".","source_object_id":`...)
 	p = append(p, *t.fileID...)
 	return append(p, "}}"...), nil
@@ -200,7 +231,7 @@ func (t *texter) reference(p []byte, r h5.Ref) ([]byte, error) {
 func objectID(o *h5.Object) string {
 	for _, at := range o.Attributes {
 		if at.Name == "object_id" && at.Err == nil && len(at.Values) == 1 {
-			if s, ok := at.Values[0].(string); ok {
+			if s, ok := at.Values[0].(string); ok && utf8.ValidString(s) {
 				return string(pyjson.AppendString(nil, s))
 			}
 		}

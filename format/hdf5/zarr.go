@@ -93,8 +93,12 @@ func (k *keys) add(v visit, links int64) *array {
 	if v.link != nil {
 		switch v.link.Kind {
 		case h5.SoftLink:
-			attrs := append(pyjson.AppendString([]byte(`{"_SOFT_LINK":{"path":`), v.link.Target), "}}"...)
-			t.nodes = append(t.nodes, node{path: v.path, attrs: attrs})
+			attrs, err := name([]byte(`{"_SOFT_LINK":{"path":`), v.link.Target)
+			if err != nil {
+				k.miss(v.path, err)
+				return nil
+			}
+			t.nodes = append(t.nodes, node{path: v.path, attrs: append(attrs, "}}"...)})
 			k.soft[v.path] = v.link.Target
 		default:
 			k.miss(v.path, linkError(v.link))

@@ -45,8 +45,15 @@ func detect(p format.Probe) format.Match {
 			return format.Likely
 		}
 	}
-	if isHeader(head) || isEmpty(p.Head, p.Size) {
+	switch {
+	case isEmpty(p.Head, p.Size):
 		return format.Likely
+	case len(head) < blockSize:
+		return format.No
+	case head[0] != 0 && block(head[:blockSize]).checked(): // older tars have no magic number
+		return format.Likely
+	case string(head[257:262]) == "ustar":
+		return format.Possible
 	}
 	return format.No
 }
@@ -71,13 +78,4 @@ const maxEmpty = 64 << 10
 // isEmpty reports whether an object of that size that begins with head is an empty archive.
 func isEmpty(head []byte, size int64) bool {
 	return size >= 2*blockSize && size <= maxEmpty && size%blockSize == 0 && len(bytes.Trim(head, "\x00")) == 0
-}
-
-// isHeader reports whether b begins with a tar header: one with a magic number or, for older
-// tars, one with a correct checksum.
-func isHeader(b []byte) bool {
-	if len(b) < blockSize {
-		return false
-	}
-	return string(b[257:262]) == "ustar" || b[0] != 0 && block(b[:blockSize]).checked()
 }

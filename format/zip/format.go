@@ -23,13 +23,21 @@ var Format = &format.Format{
 	Repair: repair,
 }
 
-// detect never returns Certain, because many formats are special zips.
+// detect never returns Certain, because many formats are special zips. A zip that does not begin
+// where the object begins may be a file in it, for example the last one of a tar.
 func detect(p format.Probe) format.Match {
 	if p.Size < 0 {
 		return format.No
 	}
-	if bytes.HasPrefix(p.Head, []byte(localMagic)) || findEnd(p.Tail) >= 0 {
+	if bytes.HasPrefix(p.Head, []byte(localMagic)) {
 		return format.Likely
 	}
-	return format.No
+	at := findEnd(p.Tail)
+	if at < 0 {
+		return format.No
+	}
+	if e := parseEnd(p.Tail[at:]); !e.long && e.off+e.size == uint64(p.Size)-uint64(len(p.Tail)-at) {
+		return format.Likely
+	}
+	return format.Possible
 }

@@ -27,7 +27,7 @@ type Stream struct {
 // NewStream returns a Stream that writes to out. If it must remember much, it uses scratch space.
 // The caller must call End when all entries have been added, and Close in any case.
 func NewStream(out io.Writer, scratch func() (format.Scratch, error)) *Stream {
-	return &Stream{out: out, dir: formatkit.Spill{Scratch: scratch, Most: 1 << 20}, buf: make([]byte, 256<<10)}
+	return &Stream{out: out, dir: formatkit.Spill{Scratch: scratch, Most: 64 << 10}, buf: make([]byte, 64<<10)}
 }
 
 // Add writes an entry, which must be a file, a folder or a symbolic link, and may have any name.
@@ -48,12 +48,17 @@ func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) err
 	if behind {
 		x.flags |= flagBehind
 	} else {
+		s.held.Grow(int(max(0, e.Size)))
 		if err := formatkit.CopyContent(ctx, e, content, s.buf, sum, func(p []byte) error { s.held.Write(p); return nil }); err != nil {
 			return err
 		}
 		x.crc = sum.Sum32()
 	}
-	if err := s.write(append(x.appendLocal(nil), s.held.Bytes()...)); err != nil {
+	err := s.write(x.appendLocal(nil))
+	if err == nil {
+		err = s.write(s.held.Bytes())
+	}
+	if err != nil {
 		return err
 	}
 	if behind {

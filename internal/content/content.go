@@ -280,6 +280,9 @@ const (
 	// Compared is InOrder. In addition, content that is held in memory is compared with its digest
 	// by the goroutines that read, so that Each need not do it.
 	Compared
+	// Sent is Compared for a client that may stop reading: little is read ahead until it has taken
+	// much.
+	Sent
 )
 
 // Sweep reads the contents of entries, many in parallel and neighbours together.
@@ -338,17 +341,18 @@ func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 
 // sweepStored is Sweep without verifying anything.
 func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
-	return s.engine.Sweep(ctx, func(yield func(engine.Item, error) bool) {
+	items := func(yield func(engine.Item, error) bool) {
 		for e, err := range entries {
 			it := engine.Item{Entry: e, Extents: s.Extents(ctx, e)}
-			if order == Compared && err == nil && s.HasDigest(e) && !s.proves(e) {
+			if order >= Compared && err == nil && s.HasDigest(e) && !s.proves(e) {
 				it.Check = func(b []byte) bool { return digest.Check(e, b, nil) == nil }
 			}
 			if !yield(it, err) || err != nil {
 				return
 			}
 		}
-	}, order != AnyOrder, func(it engine.Item, r io.Reader, err error) error {
+	}
+	take := func(it engine.Item, r io.Reader, err error) error {
 		c := s.stored(it.Entry, r)
 		if it.Right {
 			c = c.Trusted()
@@ -363,7 +367,11 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 			c.r, c.amiss = g, &g.amiss
 		}
 		return each(c, err)
-	})
+	}
+	if order == Sent {
+		return s.engine.Send(ctx, items, take)
+	}
+	return s.engine.Sweep(ctx, items, order != AnyOrder, take)
 }
 
 // Passing returns err, with the name of its entry, if it is not about the content: it is temporary,

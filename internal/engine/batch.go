@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	sweepBatch  = 1 << 20  // bytes in a batch; an item larger than that is streamed
-	sweepItems  = 1 << 12  // items in a batch, however small
-	sweepMemory = 64 << 20 // of batches under way
+	sweepBatch  = 1 << 20        // bytes in a batch; an item larger than that is streamed
+	sweepItems  = 1 << 12        // items in a batch, however small
+	sweepMemory = 64 << 20       // of batches under way
+	itemCost    = 1 << 10        // memory of an item without its content
+	smallBuf    = sweepBatch / 2 // contents that do not take a buffer for sweepBatch
 )
 
 // batch is a run of items that are fetched together.
@@ -41,9 +43,12 @@ type sweepItem struct {
 
 // size is how much memory a batch takes.
 func (b *batch) size() int64 {
-	n := b.decoded + b.stored
-	if b.need > 0 {
+	n := b.decoded + b.stored + int64(len(b.items))*itemCost
+	switch {
+	case b.need > smallBuf || b.read:
 		n += sweepBatch
+	default:
+		n += b.need
 	}
 	if b.stream && b.units != nil {
 		n += min(maxAhead, b.items[0].Entry.Size)
@@ -209,10 +214,11 @@ func (s *sweep) fits(b *batch, it Item, p place) bool {
 	if len(b.items) == 0 {
 		return true
 	}
-	if len(b.items) == sweepItems || p.kind != nowhere && b.read != (p.kind == solid) {
+	most := s.room.most() / sweepParts
+	if int64(len(b.items)) >= min(sweepItems, most/itemCost) || p.kind != nowhere && b.read != (p.kind == solid) {
 		return false
 	}
-	if p.only.Size == 0 && it.Entry.Size > sweepBatch-b.need {
+	if most = min(most, sweepBatch); p.only.Size == 0 && it.Entry.Size > most-b.need {
 		return false
 	}
 	more := int64(0)
@@ -221,7 +227,7 @@ func (s *sweep) fits(b *batch, it Item, p place) bool {
 			more += k.size
 		}
 	}
-	return more == 0 || more <= sweepBatch-b.decoded-b.need
+	return more == 0 || more <= most-b.decoded-b.need
 }
 
 // put puts an item into b.

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/pipe"
@@ -40,6 +41,21 @@ type Each func(it Item, content io.Reader, err error) error
 // was put in a batch; sweepKept for units if items come in no order; and four idle cursors. In
 // addition, each worker may stream one large raw item, with the windows that any Reader has.
 func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordered bool, each Each) error {
+	return g.sweep(ctx, items, ordered, 0, each)
+}
+
+// Send is Sweep in order for a client that may stop reading. At first, it reads little ahead: 256 KiB
+// of a disk, 1 MiB of a network, or one batch. The system may hold 8 MiB for a client that reads
+// nothing. Of what the client takes after these, half is read ahead.
+func (g *Engine) Send(ctx context.Context, items iter.Seq2[Item, error], each Each) error {
+	first := int64(farFirst)
+	if g.limits.Ahead == 0 {
+		first = nearFirst
+	}
+	return g.sweep(ctx, items, true, first, each)
+}
+
+func (g *Engine) sweep(ctx context.Context, items iter.Seq2[Item, error], ordered bool, first int64, each Each) error {
 	workers := g.limits.Parallel
 	if g.limits.Ahead == 0 {
 		workers = min(max(runtime.GOMAXPROCS(0), 2), 16)
@@ -49,7 +65,7 @@ func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordere
 	// Its cursors are its own, so no other read moves them.
 	own := &Engine{open: g.open, limits: g.limits, units: g.units, cursors: cursors{one: true}}
 	defer own.Close()
-	s := &sweep{g: own, ctx: ctx, each: each, room: room{freed: make(chan struct{}, 1)}}
+	s := &sweep{g: own, ctx: ctx, each: each, room: room{first: first, freed: make(chan struct{}, 1)}}
 	deliver := func(ctx context.Context, b *batch) error {
 		defer s.finish(b)
 		err := s.deliver(ctx, b)
@@ -160,6 +176,11 @@ func (s *sweep) deliver(ctx context.Context, b *batch) error {
 func (s *sweep) finish(b *batch) {
 	putBuf(b.buf)
 	size, solid := b.size(), b.solid
+	if s.room.first > 0 {
+		for i := range b.items {
+			s.room.sent.Add(b.items[i].Entry.Size + headCost)
+		}
+	}
 	*b = batch{} // a holder of the old batch must not keep its content alive
 	s.room.give(size)
 	if solid != nil {
@@ -170,6 +191,9 @@ func (s *sweep) finish(b *batch) {
 var bufs sync.Pool // of *[]byte with room for a batch
 
 func getBuf(n int64) []byte {
+	if n <= smallBuf {
+		return make([]byte, n)
+	}
 	if p, ok := bufs.Get().(*[]byte); ok {
 		return (*p)[:n]
 	}
@@ -177,22 +201,41 @@ func getBuf(n int64) []byte {
 }
 
 func putBuf(b []byte) {
-	if b != nil {
+	if cap(b) == sweepBatch {
 		bufs.Put(&b)
 	}
 }
 
 // room bounds the batches under way by their size. One goroutine takes from it.
 type room struct {
+	first int64 // most that is held at first; 0 if that does not depend on what is taken
 	mu    sync.Mutex
 	held  int64
+	sent  atomic.Int64
 	freed chan struct{}
+}
+
+const (
+	nearFirst  = 256 << 10
+	farFirst   = 1 << 20
+	headCost   = 128     // what is sent of an item besides its content
+	unread     = 8 << 20 // what the system may hold of what was sent
+	sweepParts = 4       // batches that the room has space for
+)
+
+// most returns how much may be held.
+func (r *room) most() int64 {
+	if r.first == 0 {
+		return sweepMemory
+	}
+	return min(max(r.first, (r.sent.Load()-unread)/2), sweepMemory)
 }
 
 func (r *room) take(ctx context.Context, n int64) error {
 	for {
+		most := r.most()
 		r.mu.Lock()
-		ok := r.held == 0 || n <= sweepMemory-r.held
+		ok := r.held == 0 || n <= most-r.held
 		if ok {
 			r.held += n
 		}

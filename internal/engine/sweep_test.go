@@ -96,6 +96,44 @@ func TestSweepGivesTheContentOfEveryShape(t *testing.T) {
 	}
 }
 
+// TestSendReadsAheadAsMuchAsIsTaken checks that a client that takes nothing costs little, and that
+// one that takes much does not wait.
+func TestSendReadsAheadAsMuchAsIsTaken(t *testing.T) {
+	const size, many = 10_000, 20_000
+	for _, l := range []Limits{Near, Far} {
+		synctest.Test(t, func(t *testing.T) {
+			st := &storetest.Mem{}
+			st.Put("x", make([]byte, size))
+			g := New(open(st), l)
+			defer g.Close()
+			drawn := 0
+			src := func(yield func(Item, error) bool) {
+				for drawn < many {
+					drawn++
+					if !yield(item("x", size, list(format.Extent{Size: size, Object: "x", Len: size})), nil) {
+						return
+					}
+				}
+			}
+			ahead, taken := map[int]int{}, 0
+			err := g.Send(t.Context(), src, func(_ Item, r io.Reader, err error) error {
+				if taken == 0 || taken == many/2 {
+					synctest.Wait()
+					ahead[taken] = (drawn - taken) * size
+				}
+				taken++
+				return err
+			})
+			if err != nil || taken != many {
+				t.Fatal(taken, err)
+			}
+			if first, later := ahead[0], ahead[many/2]; first > 2<<20 || later < 3<<20 || later > 2*sweepMemory {
+				t.Errorf("%d bytes ahead at first, %d after %d", first, later, many/2*size)
+			}
+		})
+	}
+}
+
 func TestSweepJoinsNeighbours(t *testing.T) {
 	st := &storetest.Mem{}
 	st.Put("x", make([]byte, 3<<20))

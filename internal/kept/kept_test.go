@@ -373,6 +373,24 @@ func TestUnusedSheetsLeaveMemory(t *testing.T) {
 	}
 }
 
+// TestAWalkOfANearIndexHoldsFewRows checks that a walk whose caller waits takes little memory.
+func TestAWalkOfANearIndexHoldsFewRows(t *testing.T) {
+	b, _ := build(t, regular(100_000), Head{}, Options{NoTable: true})
+	x, rows := openedNear(t, b), int64(0)
+	for s, err := range x.stretches(t.Context(), &x.rows, 0, x.count()) {
+		n := int64(0)
+		for _, r := range s.refs {
+			n += r.items
+		}
+		if rows += n; err != nil || n > pageRows {
+			t.Fatalf("%d rows at once, %v", n, err)
+		}
+	}
+	if rows != x.count() {
+		t.Errorf("%d rows of %d", rows, x.count())
+	}
+}
+
 func BenchmarkBuild(b *testing.B) {
 	l := regular(1_000_000)
 	b.ReportAllocs()

@@ -43,9 +43,13 @@ func (x *Index) stretches(ctx context.Context, of *shelf, from, to int64) iter.S
 		}
 		steps, err := of.findItem(ctx, from)
 		run, more := firstRun, steps != nil
+		most := int64(runRows)
+		if x.near {
+			most = pageRows // a request costs nothing, and rows of a walk that waits take memory
+		}
 		for err == nil && more {
 			s := &stretch{}
-			for long, rows := 0, int64(0); err == nil && more && long < run && rows < runRows; more, err = of.next(ctx, steps) {
+			for long, rows := 0, int64(0); err == nil && more && long < run && rows < most; more, err = of.next(ctx, steps) {
 				r := leaf(steps)
 				if r.from >= to || len(s.refs) > 0 && r.off != s.refs[len(s.refs)-1].off+int64(s.refs[len(s.refs)-1].stored) {
 					break

@@ -133,6 +133,32 @@ func TestNWBFilesAreAsLINDIHasThem(t *testing.T) {
 	}
 }
 
+// lindi refuses these files. It reads what holdall makes of them, and lacks only what holdall has
+// named.
+func TestReferencesAndTextsThatLINDIRefusesAreKeptOrNamed(t *testing.T) {
+	file := "../../format/hdf5/testdata/refused.h5"
+	if a := string(ask(t, 1, "refs", file, "here")); !strings.HasPrefix(a, `{"error":`) {
+		t.Fatalf("lindi makes references of it: %.200s", a)
+	}
+	a, dir := open(t, file, false), t.TempDir()
+	for _, name := range []string{"x.lindi.tar", "x.zip"} {
+		sum, err := holdall.Convert(t.Context(), a, filepath.Join(dir, name), holdall.PackOptions{OnError: func(string, error) {}})
+		if err != nil || sum.Failed != 4 {
+			t.Fatal(sum, err)
+		}
+		var found struct{ Differences []string }
+		if err := json.Unmarshal(ask(t, 1, "reads", filepath.Join(dir, name), file, "--json"), &found); err != nil {
+			t.Fatal(err)
+		}
+		found.Differences = slices.DeleteFunc(found.Differences, func(d string) bool { return strings.HasPrefix(d, "/name") }) // h5py cannot list it
+		want := []string{"/id/@object_id: is missing", "/text/@unit: is missing", "/text/@units: is missing", "/text/compound: is missing", "/text/some@unit: is missing"}
+		slices.Sort(found.Differences)
+		if !slices.Equal(found.Differences, want) {
+			t.Errorf("%s: %q, expected %q", name, found.Differences, want)
+		}
+	}
+}
+
 // Of files far away a part of a series is read, and references are made, by few requests.
 func TestNWBFilesTakeFewRequests(t *testing.T) {
 	dir := t.TempDir()

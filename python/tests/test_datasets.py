@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 from itertools import islice
 
 import pytest
@@ -169,6 +170,35 @@ def test_ranks_share_an_epoch(archive, files, even, exact):
     assert set().union(*epochs) == set(files)
 
 
+def test_ranks_come_from_the_environment(archive, files, monkeypatch):
+    samples = Samples(archive)
+    got = []
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    for rank in range(4):
+        monkeypatch.setenv("RANK", str(rank))
+        stream, sampler = Stream(samples, seed=1), Sampler(samples, seed=1)
+        got += names(stream)
+        assert len(stream) == len(sampler) == 250 and names(samples[n] for n in sampler) == got[-250:]
+    assert sorted(got) == sorted(files)
+    assert len(Stream(samples, rank=0, world=1)) == 1000  # what is given counts
+    # torch.distributed knows better.
+    dist = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False, get_rank=lambda: 1, get_world_size=lambda: 2)
+    monkeypatch.setitem(sys.modules, "torch.distributed", dist)
+    assert names(Stream(samples, seed=1)) == got[-250:]
+    dist.is_initialized = lambda: True
+    assert names(Stream(samples, seed=1)) == names(Stream(samples, seed=1, rank=1, world=2))
+
+
+@pytest.mark.parametrize("rank, world", [("3", None), (None, "8"), ("8", "8"), ("-1", "8"), ("", "8"), ("a", "8"), ("0", "0"), ("1.5", "8")])
+def test_ranks_of_the_environment_that_cannot_be_are_refused(archive, monkeypatch, rank, world):
+    for name, value in {"RANK": rank, "WORLD_SIZE": world}.items():
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    for kind in (Stream, Sampler):
+        with pytest.raises(ValueError, match=f"RANK={rank} and WORLD_SIZE={world}"):
+            kind(Samples(archive))
+
+
 def test_each_pass_is_the_next_epoch(archive):
     stream = Stream(Samples(archive), seed=1)
     passes = [names(stream) for _ in range(3)]
@@ -260,7 +290,7 @@ def test_states_that_do_not_go_together_are_refused(archive):
     for stream in streams:
         next(iter(stream))
         states.append(stream.state_dict())
-    other = Stream(Samples(archive), world=2)
+    other = Stream(Samples(archive), rank=0, world=2)
     for some in (states[0], states[:2], [*states, states[0]], [states[0], states[1], states[1]]):
         with pytest.raises(ValueError, match="needs the states of all ranks"):
             other.load_state_dict(some)
@@ -271,7 +301,7 @@ def test_states_that_do_not_go_together_are_refused(archive):
         other.load_state_dict([*states[:2], {**states[2], "order": {**states[2]["order"], "seed": 5}}])
 
 
-@pytest.mark.parametrize("wrong", [{"rank": 1}, {"rank": -1}, {"world": 0}, {"block": 0}, {"mix": 0}])
+@pytest.mark.parametrize("wrong", [{"rank": 0}, {"world": 4}, {"rank": 1, "world": 1}, {"rank": -1, "world": 1}, {"rank": 0, "world": 0}, {"block": 0}, {"mix": 0}])
 def test_what_cannot_be_is_refused(archive, wrong):
     with pytest.raises(ValueError):
         Stream(Samples(archive), **wrong)

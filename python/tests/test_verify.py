@@ -3,11 +3,12 @@
 import builtins
 import os
 import subprocess
+import warnings
 
 import pytest
 
 import holdall
-from holdall import codecs, digests
+from holdall import codecs, digests, reading
 
 BIG = bytes(range(256)) * 8192  # 2 MiB
 FILES = {"a": b"right" * 100, "b": b"other" * 100, "big": BIG}
@@ -107,7 +108,17 @@ def test_without_blake3_it_is_said(pack, holdall_command, monkeypatch, how):
     path = pack(FILES, "x.caf")
     subprocess.run([holdall_command, "index", "-q", str(path)], check=True)
     hide(monkeypatch, "blake3")
-    a = holdall.open(path, **how)
+    monkeypatch.setattr(reading, "_warned", set())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):  # a warning that is an error comes each time
+            with pytest.raises(RuntimeWarning, match="x.caf: contents are not compared with their digests: the package blake3 is not installed"):
+                holdall.open(path, **how)
+        holdall.open(path, verify=False, **how)
+    with pytest.warns(RuntimeWarning) as said:
+        a = holdall.open(path, **how)
+        holdall.open(path, **how)
+    assert len(said) == 1 and said[0].filename == __file__
     assert not a.verifies and a.unverified == "the package blake3 is not installed"
     assert a["a"] == FILES["a"]
     with pytest.raises(holdall.UnsupportedError, match="blake3"):

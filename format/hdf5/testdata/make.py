@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Make references.h5.gz, and references.json.gz: the references that lindi makes of it."""
+"""Make references.h5.gz, and references.json.gz: the references that lindi makes of it.
+
+It also makes refused.h5, with references and texts for which lindi refuses a file."""
 
 import gzip
 import json
@@ -39,3 +41,41 @@ f.close()
 references = lindi.LindiH5ZarrStore.from_file(str(path), url="http://x/a.h5").to_reference_file_system()
 (HERE / "references.h5.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
 (HERE / "references.json.gz").write_bytes(gzip.compress(json.dumps(references).encode(), mtime=0))
+
+path = HERE / "refused.h5"
+f = h5py.File(path, "w", libver="latest")
+f["x"] = np.arange(3, dtype="i4")
+null, ascii = h5py.Reference(), h5py.string_dtype("ascii")
+f["ref/one"] = f["x"].ref
+f["ref/null"] = null
+f["ref/some"] = np.array([f["x"].ref, null], h5py.ref_dtype)
+f["ref/grid"] = np.array([[null, null], [null, f["x"].ref]], h5py.ref_dtype)
+f["ref/compound"] = np.array([(1, f["x"].ref), (2, null)], [("n", "i4"), ("to", h5py.ref_dtype)])
+f["ref"].attrs.create("null", null, dtype=h5py.ref_dtype)
+f["ref"].attrs.create("one", f["x"].ref, dtype=h5py.ref_dtype)
+micro = b"\xb5V"  # Latin-1
+f["text/one"] = np.array(micro, dtype=ascii)
+f["text/some"] = np.array([micro, b"a"], dtype=ascii)
+f["text/grid"] = np.array([[b"", b"longer"], [b"\xff", micro]], dtype=ascii)
+f["text/fixed"] = np.array([micro, b"a"], dtype="S3")
+f["text/utf8"] = np.array(["µV", "a"], dtype=h5py.string_dtype())
+padded = h5py.h5t.C_S1.copy()
+padded.set_size(4)
+padded.set_strpad(h5py.h5t.STR_SPACEPAD)
+h5py.h5d.create(f["text"].id, b"padded", padded, h5py.h5s.create_simple((2,))).write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([b"\xb5V  ", b"a   "], "S4"), padded)
+f["text/compound"] = np.array([(1, micro)], [("n", "i4"), ("t", "S2")])
+f["text"].attrs["unit"] = np.bytes_(micro)
+f["text"].attrs["units"] = np.array([b"a", micro])
+f["text"].attrs["fine"] = "µV"
+f["text/some"].attrs["unit"] = np.array(micro, dtype=ascii)
+names = f.create_group("name")
+names.id.links.create_soft(b"link", micro)
+f["name"].attrs[b"\xb5"] = 1
+h5py.h5g.create(f["name"].id, b"\xb5")
+f["name/ref"] = np.array([f["name"][b"\xb5"].ref], h5py.ref_dtype)
+row = h5py.h5t.create(h5py.h5t.COMPOUND, 4)
+row.insert(b"\xb5", 0, h5py.h5t.STD_I32LE)
+h5py.h5d.create(f["name"].id, b"row", row, h5py.h5s.create_simple((2,)))
+f.create_group("id").attrs["object_id"] = np.bytes_(micro)
+f["id/ref"] = np.array([f["id"].ref], h5py.ref_dtype)
+f.close()

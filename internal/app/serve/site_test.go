@@ -363,6 +363,49 @@ func (p pipes) dial(path string, header ...string) net.Conn {
 	return ours
 }
 
+// counted is many files of a size, which counts how many were asked for.
+type counted struct {
+	size int64
+	seen *atomic.Int64
+}
+
+func (counted) Len() int          { return 100_000 }
+func (counted) Name(i int) string { return fmt.Sprintf("d/%07d", i) }
+func (c counted) Entry(i int) format.Entry {
+	c.seen.Add(1)
+	return format.Entry{Name: c.Name(i), Size: c.size}
+}
+
+// TestAZipThatNobodyReadsTakesLittle checks how much is read ahead for clients that ask for a zip
+// and read nothing.
+func TestAZipThatNobodyReadsTakesLittle(t *testing.T) {
+	for size, most := range map[int64]int64{0: 3000, 100: 3000, 10_000: 150, 900_000: 4} {
+		synctest.Test(t, func(t *testing.T) {
+			var seen atomic.Int64
+			log := slog.New(slog.DiscardHandler)
+			set := serve.NewSet(serve.SetOptions{Log: log})
+			defer set.Close()
+			x := format.NewIndex(counted{size, &seen})
+			if _, err := x.Lookup(t.Context(), "d/0000001"); err != nil { // puts it in order
+				t.Fatal(err)
+			}
+			set.Add(indexed("x", x))
+			srv, l := &http.Server{Handler: serve.NewSite(set, serve.SiteOptions{Log: log})}, make(pipes)
+			go srv.Serve(l)
+			defer srv.Close()
+			seen.Store(0)
+			const clients = 5
+			for range clients {
+				defer l.dial("/zip/x/").Close()
+			}
+			synctest.Wait()
+			if n := seen.Load() / clients; n == 0 || n > most {
+				t.Errorf("of files of %d bytes, %d are read for a client that reads nothing, expected at most %d", size, n, most)
+			}
+		})
+	}
+}
+
 // TestSlowReaders checks that a slow client is served and delays no other, and
 // that a client that reads nothing is dropped.
 func TestSlowReaders(t *testing.T) {

@@ -119,7 +119,7 @@ func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, o
 		return true
 	}
 	a, src := h.a, h.a.Source()
-	err = src.Sweep(ctx, names.Only(a.Entries(ctx), wanted), content.Compared, func(c content.Content, err error) error {
+	err = src.Sweep(ctx, names.Only(a.Entries(ctx), wanted), content.Sent, func(c content.Content, err error) error {
 		e := c.Entry
 		name := strings.TrimPrefix(e.Name, above)
 		if err == nil {

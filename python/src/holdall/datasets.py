@@ -227,13 +227,17 @@ class _Ordered:
         shuffle: bool = True,
         exact: bool = False,
         seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
+        rank: int | None = None,
+        world: int | None = None,
         even: bool = False,
         block: int | None = None,
         mix: int = 8,
     ) -> None:
         block = samples.block() if block is None else block
+        if rank is None and world is None:
+            rank, world = _rank()
+        elif rank is None or world is None:
+            raise ValueError(f"rank {rank}, world {world}: expected both, or neither to take them from the environment")
         if not 0 <= rank < world or block < 1 or mix < 1:
             raise ValueError(f"rank {rank} of {world}, blocks of {block} samples, {mix} mixed: these cannot be")
         self.samples = samples
@@ -366,7 +370,8 @@ class Stream(_Ordered, _Iterable):
         shuffle       False: stored order
         exact         any sample may be at any position; slow if reads are remote or contents compressed
         seed          selects one of all orders
-        rank, world   each rank gets a part: all have the same length, or one more
+        rank, world   each rank gets a part: all have the same length, or one more; by default those of torch.distributed
+                      or of the environment (RANK, WORLD_SIZE)
         even          all ranks get the same length; the rest is left out, a different one in each epoch
         block         number of samples that stay together, by default about 4 MiB
         mix           number of blocks that are mixed with each other; that many are in memory at once
@@ -396,6 +401,19 @@ class Stream(_Ordered, _Iterable):
                     n = min(left[worker], batch_size)
                     taken[worker], left[worker], batches = taken[worker] + n, left[worker] - n, batches - 1
         return self._state(self._epoch, [_cut(p, range(t, _count(p))) for p, t in zip(pieces, taken)])
+
+
+def _rank() -> tuple[int, int]:
+    """Return the rank of this process, and the number of ranks: from torch.distributed, or from the environment."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None and world is None:
+        return 0, 1
+    if not (rank and world and rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
+        raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment: expected a rank below the world size; rank=0, world=1 reads everything")
+    return int(rank), int(world)
 
 
 def _worker() -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from operator import index as as_number
 from typing import Any, cast
@@ -40,6 +41,8 @@ class Reader:
         self.verifies = not self.unverified
         if found.verify and self.unverified:
             raise UnsupportedError(self.archive.name, f"contents cannot be compared with digests: {self.unverified}")
+        if found.verify is None and self.unverified and found.rows.algos:
+            _warn(self.archive.name, self.unverified)
 
     def close(self) -> None:
         """Close the reader."""
@@ -381,3 +384,14 @@ def _digests(found: Any) -> tuple[dict[str, Digest], str]:
         except ImportError as err:
             why = f"the package {err.name} is not installed" if err.name else str(err)
     return made, "" if made else why
+
+
+_warned: set[str] = set()
+
+
+def _warn(archive: str, why: str) -> None:
+    """Warn once that contents are not compared although the archive has digests."""
+    if why not in _warned:
+        message = f"{archive}: contents are not compared with their digests: {why}; verify=True refuses this, verify=False allows it without a warning"
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
+        _warned.add(why)  # a warning that is an error comes again

@@ -11,11 +11,13 @@ import { Compare } from './compare.js';
 import { Check } from './verify.js';
 import { About } from './about.js';
 
-let screen, detail, tree, turn = 0;
+let screen, detail, tree, turn = 0, showing, failed;
 
 let shown = {}; // what the screen shows now
-async function show() {
+function show() { return showing = showNow(); }
+async function showNow() {
   const mine = ++turn;
+  failed = false;
   read();
   document.body.dataset.ready = '';
   try {
@@ -46,6 +48,7 @@ async function show() {
   } catch (err) {
     if (err.name === 'AbortError' || mine !== turn) return;
     leaveScreen();
+    failed = true;
     $('main').replaceChildren(el('div', { class: 'empty' }, el('h1', {}, 'Cannot show this'), problem(err), err.code === 'offline' && el('p', {}, 'Is it still running? The archives reappear when the server is back.'),
       el('p', { class: 'group' }, err.code !== 'not-found' && el('button', { type: 'button', id: 'again', onclick: show }, 'Try again'), here.archive && here.view && el('a', { href: address({ archive: here.archive, tab: 'list' }) }, 'Show the archive in its default view'), el('a', { href: here.archive && shown.archive ? address({ archive: here.archive }) : '#/' }, 'Back to the start'))));
     say('');
@@ -216,10 +219,10 @@ function closeDetail() {
 $('help').addEventListener('click', help);
 $('theme').addEventListener('click', () => window.toggleTheme());
 $('skip').addEventListener('click', e => { e.preventDefault(); (screen?.focus ? screen : $('main')).focus(); });
-$('q').addEventListener('input', () => {
-  if (here.tab !== 'list') go({ tab: 'list', path: folder() });
-  const wait = () => screen?.search && document.body.dataset.ready ? screen.search($('q').value, $('inside').getAttribute('aria-pressed') === 'true') : setTimeout(wait, 50);
-  wait();
+$('q').addEventListener('input', async () => {
+  if (failed || here.tab !== 'list') go({ tab: 'list', path: failed ? '' : folder() });
+  for (let last; last !== showing;) await (last = showing);
+  screen?.search?.($('q').value, $('inside').getAttribute('aria-pressed') === 'true');
 });
 $('inside').addEventListener('click', () => {
   const on = $('inside').getAttribute('aria-pressed') !== 'true';

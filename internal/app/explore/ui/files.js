@@ -1,5 +1,5 @@
 // A table of any length: the contents of a folder, or the results of a search.
-import { showName, $, el, ask, say, size, num, count, time, join, later, zipURL, quiet, parent, healthWord } from './base.js';
+import { showName, $, el, ask, say, size, num, count, time, join, zipURL, quiet, parent, healthWord } from './base.js';
 import { go, here, args, archive, urlOf, usual, hasKind, note, address } from './state.js';
 import { Rows, Pages } from './rows.js';
 import { Tiles } from './tiles.js';
@@ -10,7 +10,7 @@ const height = matchMedia('(pointer: coarse)').matches ? 42 : 32;
 
 export class Files {
   constructor(main) {
-    this.dir = undefined; this.hits = undefined; this.sel = -1;
+    this.dir = undefined; this.q = ''; this.hits = undefined; this.sel = -1;
     this.picked = new Set(); // paths that are downloaded as one zip
     this.head = el('div', { role: 'row', class: 'head', 'aria-rowindex': '1' }, columns.map(([id, name]) => {
       const c = el('div', { role: 'columnheader', class: id }, el('button', { type: 'button', tabindex: '-1', onclick: () => this.sortBy(id) }, name));
@@ -34,7 +34,17 @@ export class Files {
       if (e.ctrlKey || e.metaKey || e.shiftKey) { e.preventDefault(); this.pick(e.shiftKey && this.sel >= 0 ? this.sel : r.i, r.i, e.shiftKey); return; }
       this.select(r.i); this.open(r.i);
     });
-    this.find = later(q => this.ask(q), 90);
+  }
+  /**
+   * Begins to show a folder, or with q the results of a search. Whatever was requested for something
+   * else is aborted here, so that a late answer is never shown. Each request has this signal, or that
+   * of a page.
+   */
+  begin(q = '') {
+    this.turn?.abort(); clearTimeout(this.timer); clearTimeout(this.typing);
+    if (q) this.pages.stop(); else { this.pages.clear(); this.grid.classList.remove('found'); }
+    this.q = q; this.turn = new AbortController();
+    return this.turn.signal;
   }
   /** Chooses rows, or tiles for pictures. Results of a search are always rows. */
   shape() {
@@ -42,12 +52,12 @@ export class Files {
     if (this.rows && tiled === this.tiled) return;
     this.tiled = tiled;
     this.rows?.close();
-    const need = (a, b) => { this.point(); if (!this.hits) this.pages.need(a, b); };
+    const need = (a, b) => { this.point(); if (!this.q) this.pages.need(a, b); };
     this.rows = tiled ? new Tiles(this.grid, { head: 33, make: () => this.makeTile(), fill: (t, i) => this.fillTile(t, i), need, chosen: () => this.sel })
       : new Rows(this.grid, { height, head: 33, make: () => this.make(), fill: (r, i) => this.fill(r, i), need });
     document.body.dataset.tiled = tiled || '';
   }
-  close() { document.body.dataset.tiled = ''; this.rows.close(); this.pages.clear(); this.asking?.abort(); clearTimeout(this.timer); }
+  close() { document.body.dataset.tiled = ''; this.rows.close(); this.begin(); this.turn.abort(); }
   focus() { this.grid.focus(); }
   /** Selects the rows from a to b. Without all, rows that are selected are deselected. */
   pick(a, b, all) {
@@ -84,10 +94,10 @@ export class Files {
       const moved = this.dir !== dir, from = this.dir;
       this.dir = dir; this.sort = sort; this.hits = undefined; this.picked.clear();
       if (document.activeElement !== $('q')) $('q').value = ''; // the user may be typing in it
-      this.asking?.abort();
-      this.shape(); this.pages.clear(); clearTimeout(this.timer);
-      this.first = this.load();
-      await this.first;
+      const signal = this.begin();
+      this.shape();
+      await this.load(signal);
+      if (signal.aborted) return;
       if (moved && !file) this.select(from !== undefined && parent(from) === dir ? this.index(from) : -1);
     }
     if (here.q && here.q !== $('q').value) { $('q').value = here.q; await this.ask(here.q); }
@@ -97,15 +107,15 @@ export class Files {
   /** Selects the row of a path, wherever it is in the list. */
   async reveal(path) {
     let i = this.index(path);
-    if (i < 0 && !this.hits) {
-      const { by, desc } = this.order, mine = this.first;
-      try { i = (await ask.json('ls', args({ path: this.dir, limit: 0, sort: by, dir: desc ? 'desc' : 'asc', only: this.only, find: path }))).at; } catch { return; }
-      if (mine !== this.first || this.hits) return;
+    if (i < 0 && !this.q) {
+      const { by, desc } = this.order, { signal } = this.turn;
+      try { i = (await ask.json('ls', args({ path: this.dir, limit: 0, sort: by, dir: desc ? 'desc' : 'asc', only: this.only, find: path }), { signal })).at; } catch { return; }
+      if (signal.aborted) return;
     }
     if (i >= 0) this.select(i);
   }
   /** A check has begun or ended: rows show its findings. */
-  checked() { if (!this.hits) { this.pages.clear(); this.rows.draw(); } }
+  checked() { if (!this.q) { this.pages.clear(); this.rows.draw(); } }
   index(path) {
     if (this.hits) return this.hits.findIndex(h => h.p === path);
     for (const [p, items] of this.pages.pages) {
@@ -117,6 +127,7 @@ export class Files {
   async get(offset, limit, signal) {
     const { by, desc } = this.order;
     const r = await ask.json('ls', args({ path: this.dir, offset, limit, sort: by, dir: desc ? 'desc' : 'asc', only: this.only }), { signal });
+    signal.throwIfAborted();
     this.took(r);
     return r.items;
   }
@@ -132,15 +143,16 @@ export class Files {
   }
   /** Requests the number of rows known so far. When all are known, folders come first. */
   async more() {
+    const { signal } = this.turn;
     try {
-      const mine = this.first, r = await ask.json('ls', args({ path: this.dir, limit: 0, only: this.only }));
-      if (mine !== this.first || this.hits) return;
+      const r = await ask.json('ls', args({ path: this.dir, limit: 0, only: this.only }), { signal });
+      if (signal.aborted) return;
       this.took(r);
       if (r.complete) { this.pages.clear(); this.rows.draw(); }
       this.tell();
     } catch { /* the next page reports it */ }
   }
-  async load() {
+  async load(signal) {
     this.rows.set(0);
     this.empty.hidden = true;
     for (const c of this.head.children) {
@@ -148,16 +160,17 @@ export class Files {
       c.setAttribute('aria-sort', c.key === by ? (desc ? 'descending' : 'ascending') : 'none');
     }
     this.offerZip();
-    const signal = this.pages.under;
-    const items = await this.get(0, this.pages.page);
-    if (signal !== this.pages.under) return;
+    const { under } = this.pages;
+    let items;
+    try { items = await this.get(0, this.pages.page, signal); } catch (err) { if (signal.aborted) return; throw err; }
+    if (under !== this.pages.under) return;
     this.pages.pages.set(0, items);
     this.tell();
     this.rows.draw();
   }
   tell() {
     const s = this.state;
-    if (this.hits || !s) return;
+    if (this.q || !s) return;
     const more = s.complete ? '' : '…';
     this.tiles.hidden = !usual() || !s.pictures && !this.tiled;
     this.tiles.setAttribute('aria-pressed', String(this.tiled));
@@ -171,7 +184,7 @@ export class Files {
     const v = a.survey;
     if (v.state !== 'running' && !this.summed) { // folders have sizes now
       this.summed = true;
-      if (!this.hits && this.state?.dirs && this.dir !== undefined) { this.pages.clear(); this.rows.draw(); }
+      if (!this.q && this.state?.dirs && this.dir !== undefined) { this.pages.clear(); this.rows.draw(); }
     }
   }
   make() {
@@ -262,17 +275,20 @@ export class Files {
   }
 
   /** Searches while the user types: an earlier search is aborted. */
-  search(q, inside) { this.asking?.abort(); if (!inside || !q.trim()) this.find(q); }
+  search(q, inside) {
+    if (this.q) this.turn.abort();
+    clearTimeout(this.typing);
+    if (!inside || !q.trim()) this.typing = setTimeout(() => this.ask(q), 90);
+  }
   /** Searches in the contents of the files below the folder. */
   async searchInside(q) {
-    this.asking?.abort();
     document.body.dataset.search = '';
     if (!q.trim()) return;
-    const stop = this.asking = new AbortController(), hits = [], whole = archive.survey;
+    const signal = this.begin(q), hits = [], whole = archive.survey;
     let t = { files: 0, bytes: 0, found: 0 };
     this.rows.top = 0; this.sel = -1; this.picked.clear();
     const paint = () => {
-      if (stop.signal.aborted) return;
+      if (signal.aborted) return;
       this.hits = hits; this.shape();
       this.grid.classList.add('found');
       this.rows.grow(hits.length);
@@ -285,29 +301,28 @@ export class Files {
     };
     paint();
     try {
-      for await (const x of lines(await ask.raw('grep', args({ q, path: this.dir, limit: 500 }), { signal: stop.signal }))) { if (x.p !== undefined) hits.push(x); else t = x; paint(); }
+      for await (const x of lines(await ask.raw('grep', args({ q, path: this.dir, limit: 500 }), { signal }))) { if (x.p !== undefined) hits.push(x); else t = x; paint(); }
       paint();
       if (hits.length) this.select(0);
       document.body.dataset.search = q;
-    } catch (err) { if (!stop.signal.aborted) say(err.message); quiet(stop.signal.aborted ? { name: 'AbortError' } : err); }
+    } catch (err) { if (!signal.aborted) say(err.message); quiet(signal.aborted ? { name: 'AbortError' } : err); }
   }
   /**
    * Searches names. Without a server, a long index is first searched only for names that begin with
    * the text, unless all is set.
    */
   async ask(q, all) {
-    this.asking?.abort();
     this.everywhere.hidden = true;
     document.body.dataset.search = '';
     if (!q.trim()) {
-      if (this.hits) { this.hits = undefined; this.shape(); this.sel = -1; this.picked.clear(); note({ q: '' }); this.grid.classList.remove('found'); await this.load(); }
+      if (this.q) { const signal = this.begin(); this.hits = undefined; this.shape(); this.sel = -1; this.picked.clear(); note({ q: '' }); await this.load(signal); }
       return;
     }
-    const stop = this.asking = new AbortController();
+    const signal = this.begin(q);
     const hits = [];
     let seen = 0, found = 0, failed = '', fresh = true, begin = false;
     const paint = end => {
-      if (stop.signal.aborted) return;
+      if (signal.aborted) return;
       if (fresh) { this.rows.top = 0; this.sel = -1; this.picked.clear(); fresh = false; }
       this.hits = hits; this.shape();
       this.grid.classList.add('found');
@@ -320,7 +335,7 @@ export class Files {
       this.offerZip();
     };
     try {
-      const r = await ask.raw('search', args({ q, limit: 500, all }), { signal: stop.signal });
+      const r = await ask.raw('search', args({ q, limit: 500, all }), { signal });
       for await (const x of lines(r)) {
         if (x.p !== undefined) { hits.push(x); found = Math.max(found, hits.length); } else { seen = x.seen; found = x.found; failed = x.error ?? ''; begin = !!x.begin; }
         paint(false);
@@ -329,7 +344,7 @@ export class Files {
       note({ q });
       if (hits.length) this.select(0);
       document.body.dataset.search = q;
-    } catch (err) { if (!stop.signal.aborted) { say(err.message); } quiet(stop.signal.aborted ? { name: 'AbortError' } : err); }
+    } catch (err) { if (!signal.aborted) { say(err.message); } quiet(signal.aborted ? { name: 'AbortError' } : err); }
   }
 }
 

@@ -87,9 +87,11 @@ export class Rows {
 /** The pages of a list on the server. Distant pages are dropped, and their requests aborted. */
 export class Pages {
   constructor(get, got, page = 200) { this.get = get; this.got = got; this.page = page; this.clear(); }
-  clear() {
+  clear() { this.stop(); this.pages = new Map(); this.failed = new Set(); }
+  /** Aborts all requests. */
+  stop() {
     for (const a of this.under?.values() ?? []) a.abort();
-    this.pages = new Map(); this.under = new Map(); this.failed = new Set();
+    this.under = new Map();
     clearTimeout(this.timer);
   }
   at(i) { return this.pages.get(Math.floor(i / this.page))?.[i % this.page]; }
