@@ -133,7 +133,7 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 				switch {
 				case err != nil:
 					err = fmt.Errorf("list %s: %w", format.Escape(o.address), err)
-				case names.Excluded(m.Path):
+				case names.Excluded(m.Path) || catalog.IsMarker(info.Name):
 					continue
 				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
 					skipped.Markers++ // its contents imply it

@@ -153,7 +153,7 @@ func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOpt
 	r := &retirer{c: c, o: o, done: Retired{Proven: map[string]int64{}, Left: map[Reason]int64{}}}
 	r.o.Jobs = cmp.Or(o.Jobs, 16)
 	var err error
-	if r.j, err = open(ctx, p); err != nil {
+	if r.j, err = openToDelete(ctx, c, p); err != nil {
 		return r.done, err
 	}
 	if !o.DryRun {
@@ -465,6 +465,9 @@ func (x *original) reread(ctx context.Context, packed io.Reader) (n int64, err e
 func (r *retirer) remove(ctx context.Context, batch []*original) error {
 	going, err := r.mark(ctx, those(batch, func(x *original) bool { return x.why == "" }))
 	if err != nil || len(going) == 0 {
+		return err
+	}
+	if err := r.j.raise(ctx, r.c, r.j.sides()); err != nil {
 		return err
 	}
 	if r.o.Going != nil {

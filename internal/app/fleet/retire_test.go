@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -77,7 +78,7 @@ func (s *site) wantMarks(want Originals) {
 func (s *site) wantOnly(want ...string) {
 	s.T.Helper()
 	slices.Sort(want)
-	if is := s.S3.Keys("from"); !slices.Equal(is, want) {
+	if is := s.keys("from"); !slices.Equal(is, want) {
 		s.T.Errorf("the source has %q, want %q", is, want)
 	}
 }
@@ -92,7 +93,7 @@ func TestProvenOriginalsGo(t *testing.T) {
 		if did := s.retire(RetireOptions{DryRun: true}); did.Objects != 701 || len(did.going) != 0 || len(did.gone) != 701 {
 			t.Errorf("dry: %+v", did.Retired)
 		}
-		if n := len(s.S3.Keys("from")); n != 701 {
+		if n := len(s.keys("from")); n != 701 {
 			t.Errorf("a dry run left %d", n)
 		}
 		s.wantMarks(Originals{Stay: 701})
@@ -131,6 +132,7 @@ func TestRetiredOriginalsStayRetired(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(100, 3000)
 		names := slices.Sorted(maps.Keys(s.Want))
+		s.looks(spec.Target)
 		if did := s.retire(RetireOptions{Limit: 50}); did.Objects != 50 || !did.Limited || !slices.Equal(did.gone, names[:50]) {
 			t.Errorf("%+v", did)
 		}
@@ -375,7 +377,7 @@ func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 		for _, key := range late { // removed, but the response was lost
 			s.S3.Remove("from", key)
 		}
-		left := len(s.S3.Keys("from"))
+		left := len(s.keys("from"))
 		s.wantMarks(Originals{Leaving: 50 - int64(len(did.gone)), Retired: int64(len(did.gone))})
 		s.reads()
 		if done := s.compact(CompactOptions{}); done.Gone != 0 {
@@ -484,6 +486,7 @@ func TestRefusedOriginalsStay(t *testing.T) {
 func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(40, 3000)
+		s.looks(spec.Target)
 		names := slices.Sorted(maps.Keys(s.Want))
 		for _, name := range names[:20] {
 			s.S3.Remove("from", name)
@@ -577,7 +580,7 @@ func TestOriginalsOfAFolderAreRetired(t *testing.T) {
 	if did.err != nil || !slices.Equal(did.gone, []string{"0", "1", "3"}) || did.kept["2"].Why != OriginalChanged || did.Proven["bytes"] != 2 {
 		t.Errorf("%+v", did)
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 2 || !catalog.IsMarker(left[0].Name()) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
