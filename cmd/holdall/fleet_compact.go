@@ -138,6 +138,7 @@ again to continue.`,
 	fs.Var(&gone, "gone", "fail if more than this share is gone at the source (default 50%)")
 	fs.DurationVar(&o.GoneAfter, "gone-after", 7*24*time.Hour, "how long an object must be missing at the source before its file is deleted")
 	fs.DurationVar(&o.Expire, "expire", 0, "delete files that were written longer ago than this")
+	fs.BoolVar(&o.Yes, "yes", false, "delete files even if they are more than a fifth of all")
 	fs.BoolVar(&o.Unlisted, "unlisted", false, "do not list the sources, and delete nothing because it is gone there")
 	r.flags(a, cmd)
 	return cmd

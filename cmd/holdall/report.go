@@ -195,6 +195,8 @@ func (a *app) hint(err error) string {
 		return "'holdall fleet repair' rebuilds it if a fleet packed it"
 	case is[*fleet.BehindError](err):
 		return "restore a newer backup of the catalogue; if there is none, 'holdall catalog add' adds the archives to a new one"
+	case is[*fleet.ShareError](err):
+		return "--yes deletes them"
 	case schema != nil && schema.Found < schema.Known:
 		return "'holdall catalog init' updates it"
 	case errors.Is(err, repairs.ErrNoProof):

@@ -611,7 +611,7 @@ func live(t *testing.T, objects int, db string) {
 
 	work := []string{"fleet", "work", "--workers", "2", "--lease", "2s", "--tries", "30"}
 	plan := []string{"fleet", "plan", "s3://from", "-o", "s3://packed/set.caf", "--chunk-objects", strconv.Itoa(max(objects/20, 25)), "--chunk-size", "20MB"}
-	compact := []string{"fleet", "compact", "--lease", "2s", "--workers", "2", "--gone-after", "1ms"}
+	compact := []string{"fleet", "compact", "--lease", "2s", "--workers", "2", "--gone-after", "1ms", "--yes"}
 	l.run("catalog", "init")
 	l.run(plan...)
 	l.run(work...)

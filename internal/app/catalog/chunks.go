@@ -33,6 +33,9 @@ type Member struct {
 	Version string // as listed; any bytes
 	Outcome Outcome
 	Note    string // the reason, for people
+	// Modified is when the object was written, as listed or as packed; zero if that
+	// is not known. It is not stored.
+	Modified time.Time
 	// Proof names the checksum that it was compared with when it was packed; empty
 	// means the first of Chunk.Proven.
 	Proof string

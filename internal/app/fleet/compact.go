@@ -38,6 +38,8 @@ type CompactOptions struct {
 	// GoneAfter is how long an original must have been missing at the sources
 	// before its file is deleted; 0 means 7 days.
 	GoneAfter time.Duration
+	// Yes also deletes more than a fifth of a plan's files.
+	Yes bool
 	// DryRun makes no changes.
 	DryRun bool
 }
@@ -67,6 +69,17 @@ type GoneError struct {
 
 func (e *GoneError) Error() string {
 	return fmt.Sprintf("plan %s: %d of %d files are gone at the source: more than allowed", format.Escape(e.Plan), e.Gone, e.Of)
+}
+
+// A ShareError reports that so many of a plan's files would be deleted at once
+// that it may be a mistake.
+type ShareError struct {
+	Plan              string
+	Gone, Expired, Of int64
+}
+
+func (e *ShareError) Error() string {
+	return fmt.Sprintf("plan %s: %d gone and %d expired of %d files: more than a fifth would be deleted", format.Escape(e.Plan), e.Gone, e.Expired, e.Of)
 }
 
 // Compact deletes files that are gone at a plan's sources, and plans chunks
@@ -339,7 +352,7 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		next = pull
 	}
 	var m catalog.Member
-	more, reached, originals := next != nil, false, int64(0)
+	more, reached, files, originals := next != nil, false, int64(0), int64(0)
 	if more {
 		m, err, more = next()
 	}
@@ -354,6 +367,7 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		if err = cmp.Or(lerr, err); err != nil {
 			return err
 		}
+		files++
 		expired := o.Expire > 0 && !l.Modified.IsZero() && l.Modified.Before(now.Add(-o.Expire))
 		// An excluded path is not listed either, so it does not count as missing.
 		missing := next != nil && l.Original == catalog.OriginalStays && l.Archive <= last && !(more && m.Path == l.Path) && !names.Excluded(l.Path)
@@ -392,6 +406,9 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 	}
 	if n, most := done.Gone+done.Missing, cmp.Or(o.Gone, 0.5); n > 1 && float64(n) > most*float64(originals) {
 		return &GoneError{j.plan.Name, n, originals}
+	}
+	if 5*(done.Gone+done.Expired) > files && !o.Yes {
+		return &ShareError{j.plan.Name, done.Gone, done.Expired, files}
 	}
 	if o.DryRun {
 		return nil

@@ -79,7 +79,7 @@ func (s *site) looks(target string) {
 	}
 	j, err := open(s.T.Context(), p)
 	if err == nil {
-		err = j.bury(s.T.Context(), s.C, CompactOptions{GoneAfter: 1, Gone: 1}, &Compacted{})
+		err = j.bury(s.T.Context(), s.C, CompactOptions{GoneAfter: 1, Gone: 1, Yes: true}, &Compacted{})
 	}
 	if err != nil {
 		s.T.Fatal(err)
@@ -96,7 +96,7 @@ type compacted struct {
 func (s *site) compact(o CompactOptions) (done compacted) {
 	s.T.Helper()
 	s.looks(spec.Target)
-	o.GoneAfter = 1
+	o.GoneAfter, o.Yes = 1, true
 	p, err := s.C.Plan(s.T.Context(), spec.Target)
 	if err != nil {
 		s.T.Fatal(err)
@@ -294,7 +294,7 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	}
 	s.reads()
 	s.looks(spec.Target)
-	if done, err := Compact(t.Context(), s.C, p, CompactOptions{Gone: 1, GoneAfter: 1}); err != nil || done.Gone != 39 {
+	if done, err := Compact(t.Context(), s.C, p, CompactOptions{Gone: 1, GoneAfter: 1, Yes: true}); err != nil || done.Gone != 39 {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
@@ -320,7 +320,7 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1}); err != nil || done.Chunks != 1 {
+		if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil || done.Chunks != 1 {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		deleted, replaced := names[30], names[40]
@@ -478,7 +478,7 @@ func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1}); err != nil || done.Gone != 10 || done.Chunks != 1 {
+	if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil || done.Gone != 10 || done.Chunks != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	s.work(WorkOptions{})
@@ -565,7 +565,7 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1}); err != nil {
+	if _, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := s.C.Newest(ctx, name); err != nil || f.Size != 7 {
@@ -603,7 +603,7 @@ func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Compact(ctx, s.C, p, CompactOptions{Dead: 0.05, GoneAfter: 1}); err == nil {
+		if _, err := Compact(ctx, s.C, p, CompactOptions{Dead: 0.05, GoneAfter: 1, Yes: true}); err == nil {
 			if _, err = Work(ctx, s.C, WorkOptions{Look: 5 * time.Millisecond, Pause: time.Millisecond, Lease: 50 * time.Millisecond}); err == nil {
 				Tidy(ctx, s.C, p, 0)
 			}

@@ -1,9 +1,12 @@
 package fleet
 
 import (
-	"math"
+	"errors"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,13 +14,22 @@ import (
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// ages moves the last listing of originals into the past.
+// ages moves the last listings of originals into the past.
 func (s *site) ages(by time.Duration) {
 	s.T.Helper()
-	p := s.planOf(spec.Target)
-	j, err := open(s.T.Context(), p)
-	if err == nil {
-		err = s.C.Listed(s.T.Context(), j.roots(), math.MaxInt64, time.Now().Add(-by), time.Now().Add(time.Hour), func(func(catalog.Location, error) bool) {})
+	j, err := open(s.T.Context(), s.planOf(spec.Target))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	all, err := s.C.Archives(s.T.Context())
+	for _, a := range slices.Backward(all) { // Listed also changes those before
+		at := time.UnixMicro(0) // not listed
+		if !a.Listed.IsZero() {
+			at = a.Listed.Add(-by)
+		}
+		if err == nil && a.Roots == j.roots() {
+			err = s.C.Listed(s.T.Context(), a.Roots, a.ID, at, time.Now().Add(time.Hour), func(func(catalog.Location, error) bool) {})
+		}
 	}
 	if err != nil {
 		s.T.Fatal(err)
@@ -75,9 +87,13 @@ func TestAFileIsGoneOnlyAfterTwoListings(t *testing.T) {
 		s.ages(2 * week)
 		s.S3.Remove("from", "b")
 		s.finds("missing anew", 0, 1)
-		s.ages(week - time.Minute)
+		for range 6 {
+			s.ages(day)
+			s.finds("for some days", 0, 1)
+		}
+		s.ages(day - time.Minute)
 		s.finds("for less than a week", 0, 1)
-		s.ages(week + time.Minute)
+		s.ages(2 * time.Minute)
 		s.finds("for a week", 1, 0)
 		s.finds("afterwards", 0, 0)
 		s.Want["b"] = b
@@ -146,6 +162,61 @@ func TestRewrittenArchivesKeepWhatListingsFound(t *testing.T) {
 		s.finds("rewritten", 0, 1)
 		s.ages(week + time.Minute)
 		s.finds("after a week", 1, 0)
+	})
+}
+
+// TestJoinedArchivesKeepTheLaterListing joins an archive in which an original is
+// missing with one that was listed at another time.
+func TestJoinedArchivesKeepTheLaterListing(t *testing.T) {
+	onEachSite(t, func(t *testing.T, s *site) {
+		joins := func() {
+			t.Helper()
+			if done, err := Compact(t.Context(), s.C, s.planOf(spec.Target), CompactOptions{Dead: -1}); err != nil || done.Chunks != 1 {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			s.work(WorkOptions{})
+		}
+		s.fill()
+		s.finds("at first", 0, 0)
+		s.ages(5 * day)
+		s.put("later", 1500)
+		s.plan(spec)
+		s.work(WorkOptions{})
+		s.finds("with a second archive", 0, 0)
+		s.ages(3 * day)
+		s.S3.Remove("from", "b")
+		s.finds("missing, 8 days after the first listing of one and 3 after that of the other", 0, 1)
+		joins()
+		s.ages(5 * day)
+		s.finds("missing for 5 days", 0, 1)
+		s.ages(3 * day)
+		s.finds("missing for 8 days", 1, 0)
+		// What was found before an archive was rewritten is not unseen in the new one.
+		s.Want["b"] = []byte("again")
+		s.S3.Put("from", "b", s.Want["b"])
+		s.plan(spec)
+		s.work(WorkOptions{})
+		s.finds("back", 0, 0)
+		joins()
+		s.S3.Remove("from", "b")
+		s.ages(8 * day)
+		s.finds("missing since it was rewritten", 0, 1)
+		s.ages(8 * day)
+		s.finds("for 8 days", 1, 0)
+		// An archive that no listing has looked at makes the new one such.
+		s.Want["b"] = []byte("a third time")
+		s.S3.Put("from", "b", s.Want["b"])
+		s.plan(spec)
+		s.work(WorkOptions{})
+		s.S3.Remove("from", "b")
+		if done, err := Compact(t.Context(), s.C, s.planOf(spec.Target), CompactOptions{Dead: -1, Unlisted: true}); err != nil || done.Chunks != 1 {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		s.work(WorkOptions{})
+		for range 3 {
+			s.ages(8 * day)
+			s.finds("never found", 0, 1)
+		}
 	})
 }
 
@@ -223,4 +294,52 @@ func TestWhatAnotherPlanPacksIsListedApart(t *testing.T) {
 	if !slices.ContainsFunc(all, func(f catalog.Found) bool { return f.In.Listed.IsZero() }) {
 		t.Error("the other archive is listed")
 	}
+}
+
+// TestMoreThanAFifthIsNotDeletedAtOnce checks that files which expire or are gone
+// stay if they are many, unless that is confirmed.
+func TestMoreThanAFifthIsNotDeletedAtOnce(t *testing.T) {
+	onEachSite(t, func(t *testing.T, s *site) {
+		ctx := t.Context()
+		for i := range 25 {
+			name := fmt.Sprintf("%02d", i)
+			s.put(name, 100)
+			s.S3.Touch("from", name, time.Now().Add(-time.Duration(25-i)*day))
+		}
+		s.plan(spec)
+		s.work(WorkOptions{})
+		s.retire(RetireOptions{Limit: 10})
+		s.looks(spec.Target)
+		for _, name := range []string{"22", "23"} {
+			s.S3.Remove("from", name)
+		}
+		s.looks(spec.Target)
+		p := s.planOf(spec.Target)
+		for _, o := range []CompactOptions{
+			{Expire: 2 * time.Second, Unlisted: true}, // instead of 2h
+			{Expire: 2 * time.Second, Unlisted: true, DryRun: true},
+			{Expire: 20*day - time.Hour, Unlisted: true},
+			{Expire: 22*day - time.Hour, GoneAfter: 1},
+		} {
+			done, err := Compact(ctx, s.C, p, o)
+			much, ok := errors.AsType[*ShareError](err)
+			if !ok || much.Of != 25 || much.Gone != done.Gone || much.Expired != done.Expired || done.Gone+done.Expired < 6 || !strings.Contains(err.Error(), fmt.Sprintf("%d gone and %d expired of 25", done.Gone, done.Expired)) {
+				t.Errorf("%+v: %+v, %v", o, done, err)
+			}
+			s.reads()
+		}
+		if done, err := Compact(ctx, s.C, p, CompactOptions{Expire: 23*day - time.Hour, GoneAfter: 1}); err != nil || done.Gone != 2 || done.Expired != 3 {
+			t.Errorf("%+v, %v", done, err)
+		}
+		for _, name := range []string{"00", "01", "02", "22", "23"} {
+			if _, err := s.C.Newest(ctx, name); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: %v", name, err)
+			}
+			delete(s.Want, name)
+		}
+		s.reads()
+		if done, err := Compact(ctx, s.C, p, CompactOptions{Expire: 10 * day, Unlisted: true, Yes: true}); err != nil || done.Expired != 13 {
+			t.Errorf("%+v, %v", done, err)
+		}
+	})
 }

@@ -584,3 +584,118 @@ func TestOriginalsOfAFolderAreRetired(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// TestOriginalsWithOtherHeadersStay checks that headers, metadata and the time
+// belong to the proof, although the version remains when they are replaced. What
+// was replaced is planned again.
+func TestOriginalsWithOtherHeadersStay(t *testing.T) {
+	onEachSite(t, func(t *testing.T, s *site) {
+		was, before := map[string]string{"Content-Type": "text/plain", "X-Amz-Meta-Owner": "me"}, time.Now().Add(-time.Hour)
+		for _, name := range []string{"as it was", "copied", "empty", "metadata", "time", "type", "unlisted"} {
+			switch name {
+			case "empty":
+				s.Put(name, nil)
+			case "copied": // by the server
+				s.put(name, 6<<20)
+			default:
+				s.put(name, 1000)
+			}
+			s.S3.Describe("from", name, was)
+			s.S3.Touch("from", name, before)
+		}
+		wide := spec
+		wide.ChunkSize = 1 << 30
+		s.plan(wide)
+		s.work(WorkOptions{})
+		change := func(name string, after time.Duration, headers map[string]string) {
+			s.S3.Describe("from", name, headers)
+			s.S3.Touch("from", name, before.Add(after))
+		}
+		change("type", time.Minute, map[string]string{"Content-Type": "text/html", "X-Amz-Meta-Owner": "me"})
+		change("metadata", time.Minute, map[string]string{"Content-Type": "text/plain", "X-Amz-Meta-Owner": "you"})
+		change("copied", time.Minute, map[string]string{"Content-Type": "text/plain"})
+		change("empty", time.Minute, map[string]string{"Content-Type": "text/plain", "X-Amz-Meta-Owner": "me", "Cache-Control": "no-store"})
+		change("time", time.Minute, was)
+		change("unlisted", 0, map[string]string{"Content-Type": "text/html"}) // as with some other service
+		changed := []string{"copied", "empty", "metadata", "time", "type", "unlisted"}
+		for _, dry := range []bool{true, false} {
+			did := s.retire(RetireOptions{DryRun: dry})
+			if did.Objects != 1 || !maps.Equal(did.Left, map[Reason]int64{HeadersChanged: 6}) || did.kept["type"].Why.Fault() {
+				t.Errorf("%+v", did.Retired)
+			}
+		}
+		s.wantOnly(changed...)
+		if p := s.plan(wide); p.Objects != 5 || p.Known != 1 {
+			t.Errorf("planned again %+v", p)
+		}
+		if did := s.retire(RetireOptions{}); did.Objects != 0 || did.Left[NotPacked] != 5 {
+			t.Errorf("%+v", did.Retired)
+		}
+		s.work(WorkOptions{})
+		if p := s.plan(wide); p.Objects != 0 || p.Known != 6 {
+			t.Errorf("planned a third time %+v", p)
+		}
+		if did := s.retire(RetireOptions{}); did.Objects != 5 || !maps.Equal(did.Left, map[Reason]int64{HeadersChanged: 1}) {
+			t.Errorf("%+v", did.Retired)
+		}
+		s.wantOnly("unlisted")
+		s.reads()
+		l, err := s.C.Newest(t.Context(), "type")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if headers, err := s.C.Headers(t.Context(), l.Headers); err != nil || headers["content-type"] != "text/html" || headers["x-amz-meta-owner"] != "me" {
+			t.Errorf("%q, %v", headers, err)
+		}
+	})
+}
+
+// TestHeadersThatChangeDuringTheProofStay replaces headers after an original was
+// asked for, and before it is removed.
+func TestHeadersThatChangeDuringTheProofStay(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"a", "b"} {
+		s.put(name, 1000)
+		s.S3.Touch("from", name, time.Now().Add(-time.Hour))
+	}
+	s.plan(spec)
+	s.work(WorkOptions{})
+	p, left := s.planOf(spec.Target), Reason("")
+	did, err := Retire(t.Context(), s.C, p, RetireOptions{Going: func([]Retirement) error {
+		s.S3.Describe("from", "b", map[string]string{"Content-Type": "text/html"})
+		s.S3.Touch("from", "b", time.Now())
+		return nil
+	}, Kept: func(k Keeping) { left = k.Why }})
+	if err != nil || did.Objects != 1 || left != OriginalChanged {
+		t.Errorf("%+v, %v, %q", did, err, left)
+	}
+	s.wantOnly("b")
+	s.wantMarks(Originals{Stay: 1, Retired: 1})
+}
+
+// TestWhatArchivesDoNotKeepStays checks that originals with something that no
+// archive keeps stay, unless that is named.
+func TestWhatArchivesDoNotKeepStays(t *testing.T) {
+	s := newSite(t)
+	for name, header := range map[string][2]string{
+		"tagged": {"X-Amz-Tagging-Count", "2"}, "empty": {"X-Amz-Tagging-Count", "1"}, "untagged": {"X-Amz-Tagging-Count", "0"},
+		"cold": {"X-Amz-Storage-Class", "STANDARD_IA"}, "usual": {"X-Amz-Storage-Class", "STANDARD"}, "page": {"X-Amz-Website-Redirect-Location", "/x"},
+		"locked": {"X-Amz-Object-Lock-Mode", "GOVERNANCE"}, "held": {"X-Amz-Object-Lock-Legal-Hold", "ON"}, "free": {"X-Amz-Object-Lock-Legal-Hold", "OFF"},
+	} {
+		if s.put(name, 1000); name == "empty" {
+			s.Put(name, nil)
+		}
+		s.S3.Describe("from", name, map[string]string{header[0]: header[1]})
+	}
+	s.plan(spec)
+	s.work(WorkOptions{})
+	want := map[Reason]int64{Tags: 2, StorageClass: 1, Redirect: 1, Lock: 2}
+	if did := s.retire(RetireOptions{}); did.Objects != 3 || !maps.Equal(did.Left, want) || did.kept["tagged"].Why.Fault() {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly("cold", "empty", "held", "locked", "page", "tagged")
+	if did := s.retire(RetireOptions{Without: []Reason{StorageClass, Tags}}); did.Objects != 3 || !maps.Equal(did.Left, map[Reason]int64{Redirect: 1, Lock: 2}) {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly("held", "locked", "page")
+}
