@@ -215,7 +215,7 @@ func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf)
 		case a.files == 0 || a.spread || !a.own:
 		case a.dead() > dead:
 			chosen = append(chosen, a)
-		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // otherwise its chunk is full, of bytes or of objects
+		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4 && a.Size-a.all < maxIndex/4: // otherwise its chunk is full, of bytes, of objects or of index
 			small = append(small, a)
 		}
 	}
@@ -303,6 +303,11 @@ func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenO
 		for f, err := range j.live(ctx, c, scope.has) {
 			if err == nil && !old[f.Archive] {
 				continue
+			}
+			if err == nil {
+				var headers map[string]string
+				headers, err = c.Headers(ctx, f.Headers)
+				f.m.Headers = len(catalog.HeaderText(headers))
 			}
 			f.m.Outcome, f.m.Note, f.m.Proof = catalog.Pending, "", ""
 			if !yield(f.m, err) || err != nil {
