@@ -363,6 +363,9 @@ type CreateOptions struct {
 	// ChunkSize is the size of the content that a chunk of a Chunked format should contain; 0
 	// means a single archive. ChunkMax limits the size of the whole object, index included.
 	ChunkSize, ChunkMax int64
+	// IndexMax, if not 0, limits the index. An entry that does not fit any more is an error that
+	// implements EntryError. Formats whose readers have no such limit may ignore it.
+	IndexMax int64
 	// Chunk describes the chunk of a set; nil if the archive is not part of a set.
 	Chunk *Chunk
 	// Scratch opens temporary storage for data that is too large for memory. It is never nil.

@@ -107,7 +107,7 @@ type Abilities struct {
 	Remove func(ctx context.Context, name string) error
 
 	// RemoveAs deletes the version of an object that a listing returned as info. If the object
-	// has changed, it is kept and the error wraps [ErrChanged]. If the server cannot compare the
+	// has changed, or was written at another time, it is kept and the error wraps [ErrChanged]. If the server cannot compare the
 	// version in the request that deletes, it is requested immediately before.
 	RemoveAs func(ctx context.Context, info Info) error
 
@@ -189,6 +189,11 @@ type ObjectAbilities struct {
 	// read, it sends one request, and Info then returns what the response contained. The caller
 	// must not change the map.
 	Headers func(ctx context.Context) (map[string]string, error)
+
+	// Unkept returns what else the service stores with the object, so that an archive of it with
+	// its headers lacks that: any of "tags", "storage class", "redirect" and "lock". It returns what
+	// came with a read or with Headers.
+	Unkept func() []string
 }
 
 // A Sum is a checksum of an object.

@@ -78,6 +78,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 type compactedJSON struct {
 	Plan      string `json:"plan"`
 	Gone      int64  `json:"gone"`
+	Missing   int64  `json:"missing"`
 	Expired   int64  `json:"expired"`
 	Archives  int64  `json:"archives"`
 	Files     int64  `json:"files"`
@@ -96,7 +97,9 @@ func (a *app) fleetCompactCommand() *cobra.Command {
 		Use:   "compact [PLAN...]",
 		Short: "Delete files that are gone at the source, and rewrite archives",
 		Long: `Lists the sources of plans, and deletes files from the catalogue whose objects
-no longer exist there. Retired originals do not count as gone.
+are gone there. An object is gone if a compaction found it after it was packed,
+and two compactions did not, at least --gone-after apart. Until then it is
+missing. Retired originals do not count.
 
 Then it rewrites archives in which a large share is deleted or replaced, and
 joins small archives. The server copies what it can by itself. An old archive
@@ -110,8 +113,11 @@ again to continue.`,
   holdall fleet compact --dead 10% --grace 24h s3://packed/photos.caf
   holdall fleet compact --expire 2160h --dry-run`,
 		RunE: run(func(ctx context.Context, names []string) error {
-			if o.Expire < 0 {
+			switch {
+			case o.Expire < 0:
 				return usage("--expire: expected at least 0, found %s", o.Expire)
+			case o.GoneAfter <= 0:
+				return usage("--gone-after: expected more than 0, found %s", o.GoneAfter)
 			}
 			o.Dead, o.Gone, o.DryRun = float64(dead), float64(gone), r.dryRun
 			return a.onPlans(ctx, names, &r, func(c *catalog.Catalog, p catalog.Plan) (int, error) {
@@ -119,9 +125,9 @@ again to continue.`,
 				if err != nil {
 					return 0, err
 				}
-				a.tell(compactedJSON{p.Name, done.Gone, done.Expired, done.Archives, done.Live, done.LiveBytes, done.Bytes, done.Old, done.Rewritten, done.Chunks}, func() {
-					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired; %s to rewrite, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
-						count(done.Archives, "archive"), a.humanSize(done.Bytes), done.Gone, done.Expired, count(int64(done.Old), "archive"), a.humanSize(done.Rewritten))
+				a.tell(compactedJSON{p.Name, done.Gone, done.Missing, done.Expired, done.Archives, done.Live, done.LiveBytes, done.Bytes, done.Old, done.Rewritten, done.Chunks}, func() {
+					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired, %d missing; %s to rewrite, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
+						count(done.Archives, "archive"), a.humanSize(done.Bytes), done.Gone, done.Expired, done.Missing, count(int64(done.Old), "archive"), a.humanSize(done.Rewritten))
 				})
 				return done.Chunks, nil
 			})
@@ -130,7 +136,9 @@ again to continue.`,
 	fs := cmd.Flags()
 	fs.Var(&dead, "dead", "rewrite archives with at least this share of deleted content (default 20%)")
 	fs.Var(&gone, "gone", "fail if more than this share is gone at the source (default 50%)")
+	fs.DurationVar(&o.GoneAfter, "gone-after", 7*24*time.Hour, "how long an object must be missing at the source before its file is deleted")
 	fs.DurationVar(&o.Expire, "expire", 0, "delete files that were written longer ago than this")
+	fs.BoolVar(&o.Yes, "yes", false, "delete files even if they are more than a fifth of all")
 	fs.BoolVar(&o.Unlisted, "unlisted", false, "do not list the sources, and delete nothing because it is gone there")
 	r.flags(a, cmd)
 	return cmd

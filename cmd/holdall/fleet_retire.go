@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 func (a *app) fleetRetireCommand() *cobra.Command {
 	var o fleet.RetireOptions
 	var bytes sizeFlag
+	var without []string
 	var log string
 	cmd := &cobra.Command{
 		Use:   "retire [PLAN...]",
@@ -32,8 +34,10 @@ with its digest and with the checksum that the service reports for the original
 now. If the service has no checksum, the original is read too, and compared
 byte by byte.
 
-Only the version that was packed is deleted. An original in doubt stays, and is
-counted by its reason. In a bucket that keeps versions, the deleted object stays
+Only the version that was packed is deleted, with the headers and the time that
+were packed. An original in doubt stays, and is counted by its reason. So does
+one with tags or anything else that archives do not keep, unless --without
+names it. In a bucket that keeps versions, the deleted object stays
 as an older version.
 
 You may interrupt a run at any time. The next run proves its unfinished
@@ -52,6 +56,13 @@ refused.`,
 				return usage("--older-than: expected at least 0, found %s", o.OlderThan)
 			case o.Jobs < 0:
 				return usage("--jobs: expected at least 1, found %d", o.Jobs)
+			}
+			for _, word := range without {
+				why := fleet.Reason(strings.ReplaceAll(word, "-", " "))
+				if !slices.Contains(fleet.Unkept, why) {
+					return usage("--without: expected tags, storage-class, redirect or lock, found %q", word)
+				}
+				o.Without = append(o.Without, why)
 			}
 			o.LimitBytes = int64(bytes)
 			var l *retireLog
@@ -72,6 +83,7 @@ refused.`,
 	fs.Int64Var(&o.Limit, "limit", 0, "delete at most this many objects")
 	fs.Var(&bytes, "limit-bytes", "delete at most this much content: 1TB")
 	fs.BoolVar(&o.NoReread, "no-reread", false, "keep originals without a checksum instead of reading them again")
+	fs.StringSliceVar(&without, "without", nil, "also delete originals that have these, which archives do not keep: tags,storage-class,redirect,lock")
 	fs.IntVarP(&o.Jobs, "jobs", "j", 0, "originals to look up or delete at once (default 16)")
 	fs.StringVar(&log, "log", "", "append a JSON line to this file before each deletion")
 	return cmd

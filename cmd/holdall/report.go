@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/app/fleet"
 	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/store"
 )
@@ -195,6 +196,10 @@ func (a *app) hint(err error) string {
 		return "'holdall catalog add' records it again; 'holdall fleet repair' rebuilds it if a fleet packed it"
 	case is[*shelf.LostError](err):
 		return "'holdall fleet repair' rebuilds it if a fleet packed it"
+	case is[*fleet.BehindError](err):
+		return "restore a newer backup of the catalogue; if there is none, 'holdall catalog add' adds the archives to a new one"
+	case is[*fleet.ShareError](err):
+		return "--yes deletes them"
 	case schema != nil && schema.Found < schema.Known:
 		return "'holdall catalog init' updates it"
 	case errors.Is(err, repairs.ErrNoProof):

@@ -1,12 +1,14 @@
 package caf
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash"
 	"hash/maphash"
 	"io"
+	"math"
 	"unicode/utf8"
 
 	"github.com/zeebo/blake3"
@@ -24,6 +26,7 @@ type archiveWriter struct {
 	end     int64 // end of the last file's content
 	max     int64 // chunk: the size of its content
 	whole   int64 // chunk: its largest size
+	most    int64 // of the index
 	chunk   *format.Chunk
 	plain   bool
 	extra   string // unknown members at the top
@@ -50,7 +53,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, chunk: o.Chunk, plain: o.NoDigests,
+	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, most: cmp.Or(o.IndexMax, math.MaxInt64), chunk: o.Chunk, plain: o.NoDigests,
 		Appender: formatkit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
 	w.rows.Scratch, w.rows.Most = o.Scratch, maxRowMem
 	w.names.seed = maphash.MakeSeed()
@@ -172,7 +175,7 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 	// This is the longest that the row can be: all bytes of the name may need escaping.
 	rowLen := int64(6*len(e.Name) + maxRowRest + len(e.Attr[extraAttr]) + len(w.object))
 	index := w.headLen + w.rows.N + rowLen + int64(provenTail)
-	if w.max > 0 && w.whole > 0 && w.Pos+e.Size+index+footerLen > w.whole || index > maxIndexLen {
+	if w.max > 0 && w.whole > 0 && w.Pos+e.Size+index+footerLen > w.whole || index > min(w.most, maxIndexLen) {
 		// It is close to the limit, so the row is measured.
 		rowLen = int64(len(appendRow(nil, e.Name, w.Pos, w.Pos+e.Size, string(noDigest[:]), e.Attr[extraAttr], w.object))) + 1
 		index = w.headLen + w.rows.N + rowLen + int64(provenTail)
@@ -184,6 +187,8 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 		return format.ErrFull
 	case chunked && w.whole > 0 && whole > w.whole:
 		return &LimitError{e.Name, e.Size, w.whole}
+	case index > w.most:
+		return formatkit.NoPlace(e.Name, "the index of the archive would exceed %d bytes, more than readers accept", w.most)
 	case index > maxIndexLen:
 		w.Err = fmt.Errorf("%s: the index would exceed the 4 GiB limit of caf: use chunks", w.name)
 		return w.Err

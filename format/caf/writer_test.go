@@ -327,6 +327,45 @@ func TestChunkMaxBoundsTheWholeChunk(t *testing.T) {
 	}
 }
 
+// An index is never longer than readers accept: what does not fit is refused, and the archive has
+// the rest.
+func TestIndexMaxBoundsTheIndex(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for limit := int64(400); limit < 6000; limit += 331 {
+		for _, plain := range []bool{false, true} {
+			m := &storetest.Mem{}
+			w, err := create(t.Context(), m, "x.caf", format.CreateOptions{IndexMax: limit, NoDigests: plain})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, refused, smallest := map[string][]byte{}, 0, 1<<20
+			for i := range 200 {
+				in := input{fmt.Sprintf("%d\"%s", i, strings.Repeat("é", rnd.IntN(30))), make([]byte, rnd.IntN(2000))}
+				err := w.Add(t.Context(), format.Entry{Name: in.name, Size: int64(len(in.content)), Attr: map[string]string{"content-type": strings.Repeat("\n", rnd.IntN(20))}}, bytes.NewReader(in.content))
+				var bad format.EntryError
+				switch {
+				case err == nil:
+					want[in.name] = in.content
+				case !errors.As(err, &bad) || bad.EntryName() != in.name:
+					t.Fatalf("limit %d: %v", limit, err)
+				default:
+					refused++
+					smallest = min(smallest, len(in.name))
+				}
+			}
+			if _, err := w.Commit(t.Context()); err != nil || refused == 0 || len(want)+refused != 200 {
+				t.Errorf("limit %d: %v, %d refused, %d packed", limit, err, refused, len(want))
+			}
+			archive := m.Get("x.caf")
+			n := int64(binary.LittleEndian.Uint32(archive[len(archive)-4:]))
+			if row := int64(smallest + 2*20*6 + maxRowRest + 200); n > limit || n+row < limit {
+				t.Errorf("limit %d: an index of %d bytes, although a row of %d was refused", limit, n, row)
+			}
+			wantContents(t, archive, want)
+		}
+	}
+}
+
 // A name that other readers would confuse with another one is refused, and only that one.
 func TestWriterRefusesNamesThatReadersConfuse(t *testing.T) {
 	for _, tt := range []struct{ first, second string }{

@@ -30,6 +30,7 @@ import (
 type Options struct {
 	Format              string
 	ChunkSize, ChunkMax int64
+	IndexMax            int64 // as in format.CreateOptions
 	Plain               bool
 	Include, Exclude    []string
 	Only                map[string]bool
@@ -385,7 +386,7 @@ func (p *packer) next(ctx context.Context) error {
 		st = p.parity.Store()
 	}
 	w, err := p.f.Create(ctx, st, name, format.CreateOptions{
-		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
+		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, IndexMax: p.o.IndexMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: NewScratch,
 	})
 	p.w, p.inChunk = w, 0

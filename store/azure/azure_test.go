@@ -582,7 +582,8 @@ func TestServerVouchesForWhatItsWriterSaid(t *testing.T) {
 func TestHeadersComeWithTheFirstRead(t *testing.T) {
 	d := &double{}
 	st := serve(t, d, "")
-	kept := map[string]string{"Content-Type": "text/html", "Cache-Control": "no-store", "Content-Encoding": "gzip", "X-Ms-Meta-Who": "me"}
+	kept := map[string]string{"Content-Type": "text/html", "Cache-Control": "no-store", "Content-Encoding": "gzip", "X-Ms-Meta-Who": "me",
+		"X-Ms-Tag-Count": "2", "X-Ms-Access-Tier": "Hot", "X-Ms-Access-Tier-Inferred": "true", "X-Ms-Legal-Hold": "true"}
 	want := map[string]string{"content-type": "text/html", "cache-control": "no-store", "content-encoding": "gzip", "x-amz-meta-who": "me"}
 	for name, content := range map[string]string{"x": "\x1f\x8b, as it is stored", "empty": ""} {
 		d.set(name, []byte(content), "")
@@ -602,6 +603,9 @@ func TestHeadersComeWithTheFirstRead(t *testing.T) {
 			delete(got, "x-amz-meta-holdallwriter")
 			if err != nil || !maps.Equal(got, want) {
 				t.Errorf("%s: %q, %v", name, got, err)
+			}
+			if unkept := slices.Sorted(slices.Values(o.Can().Unkept())); !slices.Equal(unkept, []string{"lock", "tags"}) {
+				t.Errorf("%s: %q", name, unkept)
 			}
 			if info, err := o.Info(t.Context()); err != nil || info.Version != d.blobs[name].etag || info.ModTime.IsZero() {
 				t.Errorf("%s: %+v, %v", name, info, err)

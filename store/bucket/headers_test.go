@@ -3,7 +3,10 @@ package bucket
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,5 +127,86 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 	if all, err := o.Can().Headers(t.Context()); err == nil || !strings.Contains(err.Error(), "at most 65536") {
 		t.Errorf("%d, %v", len(all), err)
+	}
+}
+
+// What no archive keeps of an object comes with its headers, and is none of them.
+func TestWhatNoArchiveKeepsIsNamed(t *testing.T) {
+	for _, google := range []bool{false, true} {
+		s := s3test.New("bucket")
+		quiet(t)
+		head := "X-Amz-"
+		if google {
+			hmacKeys(t)
+			s.Google, head = true, "X-Goog-"
+		}
+		st := serve(t, s, "", Options{Google: google})
+		for name, c := range map[string]struct {
+			headers map[string]string
+			want    []string
+		}{
+			"none":    {nil, nil},
+			"usual":   {map[string]string{"Tagging-Count": "0", "Storage-Class": "STANDARD", "Object-Lock-Legal-Hold": "OFF"}, nil},
+			"all":     {map[string]string{"Tagging-Count": "3", "Storage-Class": "GLACIER_IR", "Website-Redirect-Location": "/", "Object-Lock-Mode": "COMPLIANCE"}, []string{"lock", "redirect", "storage class", "tags"}},
+			"on hold": {map[string]string{"Object-Lock-Legal-Hold": "ON"}, []string{"lock"}},
+		} {
+			for _, content := range []string{"x", ""} {
+				headers := map[string]string{"Content-Type": "x/y"}
+				for name, value := range c.headers {
+					headers[head+name] = value
+				}
+				s.Put("bucket", name, []byte(content))
+				s.Describe("bucket", name, headers)
+				o, err := st.Open(t.Context(), name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := o.Can().Unkept(); got != nil {
+					t.Errorf("%s: %q, before any answer", name, got)
+				}
+				if all, err := o.Can().Headers(t.Context()); err != nil || !maps.Equal(all, map[string]string{"content-type": "x/y"}) {
+					t.Errorf("%s: %q, %v", name, all, err)
+				}
+				got := slices.Sorted(slices.Values(o.Can().Unkept()))
+				if !slices.Equal(got, c.want) {
+					t.Errorf("google %v, %s: %q, expected %q", google, name, got, c.want)
+				}
+				o.Close()
+			}
+		}
+	}
+}
+
+// An object whose headers were replaced has the same version. It is not removed as the one before.
+func TestAnObjectWrittenAgainIsNotRemoved(t *testing.T) {
+	s := s3test.New("bucket")
+	quiet(t)
+	st := serve(t, s, "", Options{})
+	s.Put("bucket", "x", []byte("content"))
+	written := time.Date(2026, 5, 1, 10, 0, 0, 300e6, time.UTC)
+	s.Touch("bucket", "x", written)
+	var info store.Info
+	for is, err := range st.List(t.Context(), "") {
+		if info = is; err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Touch("bucket", "x", written.Add(2*time.Second))
+	if err := st.RemoveAs(t.Context(), info); !errors.Is(err, store.ErrChanged) {
+		t.Errorf("%v", err)
+	}
+	s.Touch("bucket", "x", written)
+	s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodDelete {
+			s3test.Refuse(w, r, 403, "AccessDenied")
+		}
+		return r.Method == http.MethodDelete
+	}
+	if err := st.RemoveAs(t.Context(), info); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("%v", err)
+	}
+	s.Hook = nil
+	if err := st.RemoveAs(t.Context(), info); err != nil || s.Get("bucket", "x") != nil {
+		t.Errorf("%v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/minio/minio-go/v7"
@@ -386,7 +387,11 @@ func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	if err == nil {
 		var now minio.ObjectInfo
 		if now, err = st.client.StatObject(ctx, st.bucket, key, minio.StatObjectOptions{}); err == nil {
-			if err := store.Unchanged(info, infoOf(info.Name, now)); err != nil {
+			err = store.Unchanged(info, infoOf(info.Name, now))
+			if err == nil && !info.ModTime.IsZero() && now.LastModified.Sub(info.ModTime).Abs() >= time.Second {
+				err = store.ErrChanged // its headers were replaced, which leaves the version as it is
+			}
+			if err != nil {
 				return st.fail("remove", info.Name, err)
 			}
 			err = st.client.RemoveObject(context.WithValue(ctx, matching{}, info.Version), st.bucket, key, minio.RemoveObjectOptions{})

@@ -26,6 +26,7 @@ type object struct {
 	ver    version
 	sums   atomic.Pointer[[]store.Sum] // came with the first response
 	heads  atomic.Pointer[map[string]string]
+	unkept atomic.Pointer[[]string]
 }
 
 // usable returns why no request can be sent, or nil if one can.
@@ -82,6 +83,12 @@ func (o *object) Can() store.ObjectAbilities {
 	}
 	if o.st.heads != nil {
 		can.Headers = func(context.Context) (map[string]string, error) { return o.headers() }
+		can.Unkept = func() []string {
+			if known := o.unkept.Load(); known != nil {
+				return *known
+			}
+			return nil
+		}
 	}
 	return can
 }
@@ -108,7 +115,14 @@ func (o *object) heard(size int64, h http.Header) error {
 		return err
 	}
 	if o.st.heads != nil && o.heads.Load() == nil {
-		all := o.st.heads(h)
+		all, unkept := o.st.heads(h), []string(nil)
+		for name := range all {
+			if !store.IsHeader(name) {
+				unkept = append(unkept, name)
+				delete(all, name)
+			}
+		}
+		o.unkept.Store(&unkept)
 		o.heads.Store(&all)
 	}
 	return nil

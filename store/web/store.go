@@ -54,7 +54,8 @@ type Options struct {
 
 	// Headers may return what the server stores with the object, from the header of a response. A
 	// Content-Encoding then only describes the stored bytes, which are read unchanged. If Headers
-	// is nil, a response with a Content-Encoding is refused.
+	// is nil, a response with a Content-Encoding is refused. Names that are not those of headers
+	// are returned by [store.ObjectAbilities.Unkept].
 	Headers func(http.Header) map[string]string
 
 	// Keys means that names are keys of a bucket, byte for byte: they may begin with a slash, and

@@ -3,9 +3,12 @@ package catalog
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"iter"
 	"math"
+	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/holdall/holdall/format"
@@ -25,7 +28,7 @@ func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
 	}
 	return c.db.write(ctx, nil, func(s session) error {
 		if o == OriginalLeaving {
-			if _, err := s.exec(ctx, lockPublishing); err != nil {
+			if err := decide(ctx, s); err != nil {
 				return err
 			}
 		}
@@ -35,6 +38,73 @@ func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
 			}
 		}
 		return nil
+	})
+}
+
+// An Identity distinguishes a catalogue from others, and from its own copies of
+// an earlier time.
+type Identity struct {
+	ID        string
+	Deletions int64  // transactions that decided to remove originals or archives
+	Token     string // random, of the last of them
+}
+
+// Identity returns the current identity.
+func (c *Catalog) Identity(ctx context.Context) (Identity, error) {
+	return readOne(ctx, c, "identity", func(i *Identity) []any { return []any{&i.ID, &i.Deletions, &i.Token} }, "SELECT id, deletions, token FROM identity")
+}
+
+// decide begins a transaction that decides to remove something.
+func decide(ctx context.Context, s session) error {
+	_, err := s.exec(ctx, lockPublishing)
+	if err == nil {
+		_, err = s.exec(ctx, "UPDATE identity SET deletions = deletions + 1, token = $1", rand.Text())
+	}
+	return err
+}
+
+// Markers is what the names of markers begin with. A marker is a small object
+// that shows the last deletion of a catalogue to older copies of it.
+const Markers = ".holdall-catalogue-"
+
+// Marker returns the name of the marker of the last deletion.
+func (i Identity) Marker() string {
+	return fmt.Sprintf("%s%s-%016d-%s", Markers, i.ID, i.Deletions, i.Token)
+}
+
+var marker = regexp.MustCompile(regexp.QuoteMeta(Markers) + "([0-9a-f]{32})-([0-9]{16})-([0-9A-Z]{26})$")
+
+// ParseMarker returns what a name that ends like that of a marker has. Such an
+// object is not one of the user's.
+func ParseMarker(name string) (i Identity, ok bool) {
+	m := marker.FindStringSubmatch(name)
+	if m == nil {
+		return i, false
+	}
+	i.ID, i.Token = m[1], m[3]
+	i.Deletions, _ = strconv.ParseInt(m[2], 10, 64) // it has digits only
+	return i, true
+}
+
+// IsMarker reports whether a name ends like that of a marker.
+func IsMarker(name string) bool { return marker.MatchString(name) }
+
+// Listed records what a listing of all originals of archives found: which are
+// missing or unseen among those of changed. It becomes the listing of
+// Archive.Listed, unless a newer one than before is. Archives after the last one
+// may have originals that were not there yet.
+func (c *Catalog) Listed(ctx context.Context, roots Roots, last int64, at, before time.Time, changed iter.Seq2[Location, error]) error {
+	return c.db.write(ctx, nil, func(s session) error {
+		for l, err := range changed {
+			if err == nil {
+				_, err = s.exec(ctx, "UPDATE locations SET kind = (kind & ~6144) | $3 WHERE {path = $1} AND archive IN (SELECT id FROM archives WHERE roots = $2)", blob(l.Path), blob(roots), l.marks())
+			}
+			if err != nil {
+				return err
+			}
+		}
+		_, err := s.exec(ctx, "UPDATE archives SET listed = $3 WHERE roots = $1 AND id <= $2 AND listed <= $4", blob(roots), last, at.UnixMicro(), before.UnixMicro())
+		return err
 	})
 }
 
@@ -151,7 +221,7 @@ const seenOf = `SELECT l.path FROM locations AS l WHERE l.archive = $1 AND l.kin
 // nothing.
 func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error {
 	return c.db.write(ctx, nil, func(s session) error {
-		if _, err := s.exec(ctx, lockPublishing); err != nil {
+		if err := decide(ctx, s); err != nil {
 			return err
 		}
 		type span struct{ first, last, address, roots string }
@@ -249,7 +319,10 @@ func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 	const packed = " WHERE l.archive = $1 AND {l.path >= $2} AND {l.path <= $3}"
 	args := []any{a.ID, blob(k.first), blob(k.last), blob(a.Roots)}
 	_, err := s.exec(ctx, `UPDATE locations AS l SET object = coalesce(object, (SELECT n.object FROM locations AS n WHERE {n.path = l.path} AND n.archive = `+wasOf+`)),
-		kind = kind | coalesce((SELECT n.kind & 1536 FROM locations AS n WHERE {n.path = l.path} AND n.archive = `+wasOf+`), 0)`+packed, args...)
+		kind = kind | coalesce((SELECT n.kind & 7680 FROM locations AS n WHERE {n.path = l.path} AND n.archive = `+wasOf+`), 0)`+packed, args...)
+	if err == nil {
+		_, err = s.exec(ctx, "UPDATE archives SET listed = coalesce((SELECT CASE WHEN min(b.listed) = 0 THEN 0 ELSE max(b.listed) END FROM locations AS l JOIN archives AS b ON b.id = "+wasOf+packed+"), 0) WHERE id = $1", args...)
+	}
 	if err != nil {
 		return err
 	}

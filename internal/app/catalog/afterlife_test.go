@@ -41,6 +41,53 @@ func TestAddingAgainKeepsWhatBecameOfFiles(t *testing.T) {
 	})
 }
 
+// TestDeletionsAreCounted checks that each decision to delete something changes
+// the identity of a catalogue, and nothing else does.
+func TestDeletionsAreCounted(t *testing.T) {
+	onEach(t, func(t *testing.T, c *Catalog, address string) {
+		ctx, roots := t.Context(), RootsOf([]Root{{"", "s3://from/"}})
+		a := add(t, c, Archive{Address: "old", Roots: roots}, files("a", "b"))
+		first, err := c.Identity(ctx)
+		if err != nil || first.Deletions != 0 || len(first.ID) != 32 || IsMarker(first.Marker()) {
+			t.Fatalf("%+v, %v", first, err)
+		}
+		n, last := int64(0), first
+		for _, step := range []struct {
+			what   string
+			do     func() error
+			counts bool
+		}{
+			{"leave", func() error { return c.Mark(ctx, []Location{{Path: "a", Archive: a.ID}}, OriginalLeaving) }, true},
+			{"left", func() error { return c.Mark(ctx, []Location{{Path: "a", Archive: a.ID}}, OriginalLeft) }, false},
+			{"delete", func() error { _, err := c.Delete(ctx, roots, []string{"a", "b"}, 0); return err }, false},
+			{"dead", func() error { return c.Spare(ctx, []int64{a.ID}, nil) }, false},
+			{"drop too early", func() error {
+				if err := c.Drop(ctx, a.ID, time.Hour); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%v", err)
+				}
+				return nil
+			}, false},
+			{"drop", func() error { return c.Drop(ctx, a.ID, 0) }, true},
+			{"open again", func() error { c = open(t, address); return nil }, false},
+		} {
+			if err := step.do(); err != nil {
+				t.Errorf("%s: %v", step.what, err)
+			}
+			is, err := c.Identity(ctx)
+			if step.counts {
+				n++
+			}
+			if m, ok := ParseMarker("x/y" + is.Marker()); n > 0 && (!ok || m != is) {
+				t.Errorf("%s: %+v", is.Marker(), m)
+			}
+			if err != nil || is.ID != first.ID || is.Deletions != n || (is.Token != last.Token) != step.counts {
+				t.Errorf("%s: %+v after %+v, %v", step.what, is, last, err)
+			}
+			last = is
+		}
+	})
+}
+
 // TestArchivesAreDroppedWhenNothingOfThemIsSeen checks that an archive is
 // dropped only after none of its files was visible for a while.
 func TestArchivesAreDroppedWhenNothingOfThemIsSeen(t *testing.T) {

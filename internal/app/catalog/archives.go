@@ -20,7 +20,7 @@ import (
 
 const (
 	locationColumns = `l.path, l.archive, l.kind, l.size, l."offset", l.digest, l.object`
-	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified, a.roots, a.dead"
+	archiveColumns  = "a.id, a.address, a.format, a.size, a.version, a.entries, a.added, a.verified, a.roots, a.dead, a.listed"
 )
 
 // These are the bits of locations.kind besides the kind itself.
@@ -28,6 +28,8 @@ const (
 	kindGone    = 1 << 8
 	kindLeaving = 1 << 9
 	kindLeft    = 1 << 10
+	kindUnseen  = 1 << 11
+	kindMissing = 1 << 12
 
 	there = "l.kind & 256 = 0" // it is not gone
 )
@@ -37,6 +39,12 @@ func (l Location) marks() int {
 	n := int(l.Kind)
 	if l.Gone {
 		n |= kindGone
+	}
+	if l.Unseen {
+		n |= kindUnseen
+	}
+	if l.Missing {
+		n |= kindMissing
 	}
 	switch l.Original {
 	case OriginalLeaving:
@@ -52,6 +60,7 @@ type marked Location
 
 func (m *marked) ScanInt64(n pgtype.Int8) error {
 	m.Kind, m.Gone, m.Original = format.Kind(n.Int64), n.Int64&kindGone != 0, OriginalStays
+	m.Unseen, m.Missing = n.Int64&kindUnseen != 0, n.Int64&kindMissing != 0
 	switch {
 	case n.Int64&kindLeft != 0:
 		m.Original = OriginalLeft
@@ -82,7 +91,7 @@ func (d *digest) ScanBytes(v []byte) error {
 
 // columns returns pointers to the fields, in the order of archiveColumns.
 func (a *Archive) columns() []any {
-	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified), (*blob)(&a.Roots), (*moment)(&a.Dead)}
+	return []any{&a.ID, (*blob)(&a.Address), &a.Format, &a.Size, (*blob)(&a.Version), &a.Entries, (*moment)(&a.Added), (*moment)(&a.Verified), (*blob)(&a.Roots), (*moment)(&a.Dead), (*moment)(&a.Listed)}
 }
 
 func (f *Found) columns() []any { return append(f.Location.columns(), f.In.columns()...) }
@@ -213,14 +222,14 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 }
 
 // takeOver copies the marks of files from an archive to its successor at the
-// same address: deleted files, and removed originals.
+// same address: deleted files, and removed and missing originals.
 func takeOver(ctx context.Context, s session, was, is int64, g *staging) error {
 	marked, err := rowsOf(ctx, s, numberIn, `SELECT 1 FROM locations AS l WHERE l.archive = $1 AND {l.path >= (SELECT first FROM archives WHERE id = $1)} AND {l.path <= (SELECT last FROM archives WHERE id = $1)}
-		AND kind & 1792 <> 0 LIMIT 1`, was)
+		AND kind & 7936 <> 0 LIMIT 1`, was)
 	if err != nil || len(marked) == 0 {
 		return err
 	}
-	_, err = s.exec(ctx, `UPDATE locations AS l SET kind = kind | coalesce((SELECT n.kind & 1792 FROM locations AS n WHERE {n.path = l.path} AND n.archive = $2
+	_, err = s.exec(ctx, `UPDATE locations AS l SET kind = kind | coalesce((SELECT n.kind & 7936 FROM locations AS n WHERE {n.path = l.path} AND n.archive = $2
 			AND n.size = l.size AND (n.digest IS NULL OR l.digest IS NULL OR n.digest = l.digest)), 0)
 		WHERE l.archive = $1 AND {l.path >= $3} AND {l.path <= $4}`, is, was, blob(g.first), blob(g.last))
 	return err

@@ -33,6 +33,9 @@ type Archive struct {
 	// Dead is the time since when none of the archive's files is visible. It is
 	// zero if one is.
 	Dead time.Time
+	// Listed is the listing of originals that Location.Missing is from. It is zero
+	// if there was none since the archive was added.
+	Listed time.Time
 }
 
 // Same reports whether b is the same version of an archive as a.
@@ -62,6 +65,10 @@ type Location struct {
 	HeaderText string
 	// Original is the state of the object that the file was packed from.
 	Original Original
+	// Missing reports that the listing of Archive.Listed and all later ones did not
+	// find the original. Unseen reports that no listing has found it since it was
+	// packed.
+	Missing, Unseen bool
 	// Gone reports that the file was deleted. Its bytes are still in the archive,
 	// but lookups do not find it. Only Locations yields such files.
 	Gone bool
@@ -92,7 +99,7 @@ func (l Location) check(archive int64) error {
 func (l Location) Same(b Location) bool {
 	l.Headers, b.Headers = headersID(l), headersID(b)
 	for _, x := range []*Location{&l, &b} {
-		x.HeaderText, x.Original, x.Gone = "", OriginalStays, false
+		x.HeaderText, x.Original, x.Gone, x.Missing, x.Unseen = "", OriginalStays, false, false, false
 	}
 	if l.ETag == "" || b.ETag == "" { // older catalogues do not record them
 		for _, x := range []*Location{&l, &b} {

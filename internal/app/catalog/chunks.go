@@ -33,6 +33,11 @@ type Member struct {
 	Version string // as listed; any bytes
 	Outcome Outcome
 	Note    string // the reason, for people
+	// Modified is when the object was written, as listed or as packed, and Headers
+	// is the length of the text of its headers. They are zero if that is not known,
+	// and are not stored.
+	Modified time.Time
+	Headers  int
 	// Proof names the checksum that it was compared with when it was packed; empty
 	// means the first of Chunk.Proven.
 	Proof string

@@ -648,7 +648,7 @@ func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
 		// The first version with plans had this schema.
 		if err := c.db.write(t.Context(), nil, func(s session) error {
 			for _, sql := range []string{"ALTER TABLE chunks DROP COLUMN damaged", "ALTER TABLE chunks DROP COLUMN proven", "ALTER TABLE members DROP COLUMN proof",
-				"DROP VIEW file_locations", "ALTER TABLE chunks DROP COLUMN from_locations", "DROP INDEX chunks_archive", "ALTER TABLE archives DROP COLUMN roots", "ALTER TABLE locations DROP COLUMN object", "DROP TABLE headers", "ALTER TABLE archives DROP COLUMN dead", "DROP TABLE removals"} {
+				"DROP VIEW file_locations", "ALTER TABLE chunks DROP COLUMN from_locations", "DROP INDEX chunks_archive", "ALTER TABLE archives DROP COLUMN roots", "ALTER TABLE locations DROP COLUMN object", "DROP TABLE headers", "ALTER TABLE archives DROP COLUMN dead", "DROP TABLE removals", "DROP TABLE identity", "ALTER TABLE archives DROP COLUMN listed"} {
 				if _, err := s.exec(t.Context(), sql); err != nil {
 					return err
 				}

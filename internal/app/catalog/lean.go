@@ -109,12 +109,12 @@ func withLocations(ctx context.Context, s session, chunk int64, from string, n i
 	for len(all) < n && len(rows)+len(located) > 0 {
 		if len(located) == 0 || len(rows) > 0 && rows[0].Path <= located[0].Path {
 			if len(located) > 0 && rows[0].Path == located[0].Path {
-				located = located[1:]
+				rows[0].Modified, located = located[0].Modified, located[1:]
 			}
 			all, rows = append(all, rows[0]), rows[1:]
 			continue
 		}
-		m := Member{Path: located[0].Path, Size: located[0].Size, Version: located[0].ETag, Outcome: Packed}
+		m := Member{Path: located[0].Path, Size: located[0].Size, Version: located[0].ETag, Modified: located[0].Modified, Outcome: Packed}
 		if i := slices.IndexFunc(spans, func(s span) bool { return strings.HasPrefix(m.Path, s.from) }); i >= 0 {
 			m.Origin = spans[i].origin
 		}

@@ -156,4 +156,10 @@ CREATE OR REPLACE VIEW file_locations (file_path, caf_file_id) AS
 SELECT path_text(path), archive::text FROM locations AS l
 WHERE kind & 256 = 0 AND NOT EXISTS (SELECT 1 FROM locations AS n
 	WHERE substring(n.path, 1, 1024) = substring(l.path, 1, 1024) AND n.path = l.path AND n.archive > l.archive AND n.kind & 256 = 0);
+`, `
+-- It distinguishes the catalogue from others, and from its own copies of an earlier time.
+CREATE TABLE identity (id text NOT NULL, deletions bigint NOT NULL, token text NOT NULL);
+INSERT INTO identity VALUES (replace(gen_random_uuid()::text, '-', ''), 0, '');
+-- The listing of originals from which kind has 4096 where they were missing: microseconds since 1970.
+ALTER TABLE archives ADD COLUMN listed bigint NOT NULL DEFAULT 0;
 `}

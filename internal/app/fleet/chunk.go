@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -208,7 +207,7 @@ func (w *worker) write(ctx context.Context, j *job, k catalog.Chunk, name string
 		objects = src.objects(ctx, k, func(m catalog.Member) { done.left = append(done.left, m) })
 	}
 	sum, err = pack.Objects(ctx, j.target, name, objects, pack.Options{
-		Formats: formats, Format: j.plan.Format, ChunkMax: math.MaxInt64, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
+		Formats: formats, Format: j.plan.Format, IndexMax: maxIndex, Plain: j.set.Plain, Param: j.set.Param, Jobs: w.o.Jobs,
 		Once: true, Keep: true, Resume: k.Attempts > 1, NoEmpty: formats == nil, Lenient: last, Stale: true, Judge: judge, Proven: proven, NoVerify: w.o.NoVerify, Copy: !w.o.NoCopy, Protect: j.set.Protect, Meter: m,
 		Confirm: func(ctx context.Context) error {
 			if k.Rewrites {

@@ -35,6 +35,11 @@ type CompactOptions struct {
 	// Gone is the largest share of packed files that may be gone at the sources; 0
 	// means half. A larger share is treated as a mistake.
 	Gone float64
+	// GoneAfter is how long an original must have been missing at the sources
+	// before its file is deleted; 0 means 7 days.
+	GoneAfter time.Duration
+	// Yes also deletes more than a fifth of a plan's files.
+	Yes bool
 	// DryRun makes no changes.
 	DryRun bool
 }
@@ -42,6 +47,7 @@ type CompactOptions struct {
 // Compacted is what a compaction found, and what remains to be done.
 type Compacted struct {
 	Gone    int64 // files that were deleted at the sources
+	Missing int64 // further files whose originals were not found there
 	Expired int64
 	// Archives counts the plan's archives. Live and LiveBytes count their visible
 	// files and the bytes of these.
@@ -50,6 +56,9 @@ type Compacted struct {
 	Old, Chunks int
 	Rewritten   int64 // bytes
 }
+
+// goneAfter is the usual CompactOptions.GoneAfter.
+const goneAfter = 7 * 24 * time.Hour
 
 // A GoneError reports that so much is gone at a plan's sources that it may be
 // a mistake.
@@ -62,11 +71,22 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("plan %s: %d of %d files are gone at the source: more than allowed", format.Escape(e.Plan), e.Gone, e.Of)
 }
 
+// A ShareError reports that so many of a plan's files would be deleted at once
+// that it may be a mistake.
+type ShareError struct {
+	Plan              string
+	Gone, Expired, Of int64
+}
+
+func (e *ShareError) Error() string {
+	return fmt.Sprintf("plan %s: %d gone and %d expired of %d files: more than a fifth would be deleted", format.Escape(e.Plan), e.Gone, e.Expired, e.Of)
+}
+
 // Compact deletes files that are gone at a plan's sources, and plans chunks
 // that rewrite archives with many invisible files and merge small archives.
 // Workers on the plan pack these chunks; Tidy then removes the old archives.
 func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactOptions) (done Compacted, err error) {
-	j, err := open(ctx, p)
+	j, err := openToDelete(ctx, c, p)
 	if err != nil {
 		return done, err
 	}
@@ -195,7 +215,7 @@ func choose(of map[int64]*seenOf, dead float64, set settings) (chosen []*seenOf)
 		case a.files == 0 || a.spread || !a.own:
 		case a.dead() > dead:
 			chosen = append(chosen, a)
-		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4: // otherwise its chunk is full, of bytes or of objects
+		case a.bytes < set.ChunkSize/4 && a.files < set.ChunkObjects/4 && a.Size-a.all < maxIndex/4: // otherwise its chunk is full, of bytes, of objects or of index
 			small = append(small, a)
 		}
 	}
@@ -284,6 +304,11 @@ func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenO
 			if err == nil && !old[f.Archive] {
 				continue
 			}
+			if err == nil {
+				var headers map[string]string
+				headers, err = c.Headers(ctx, f.Headers)
+				f.m.Headers = len(catalog.HeaderText(headers))
+			}
 			f.m.Outcome, f.m.Note, f.m.Proof = catalog.Pending, "", ""
 			if !yield(f.m, err) || err != nil {
 				return
@@ -301,7 +326,10 @@ func (j *job) rewrite(ctx context.Context, c *catalog.Catalog, archives []*seenO
 }
 
 // bury deletes files that are gone at the sources, and files that have
-// expired.
+// expired. That an original is missing does not prove that its owner deleted it:
+// an older catalogue does not know that it was retired. So a file is gone only if
+// a listing found its original after it was packed, and two listings some time
+// apart did not.
 func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, done *Compacted) (err error) {
 	scope, err := j.scope(ctx, c)
 	if err != nil {
@@ -313,8 +341,10 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 	for id := range scope {
 		last = max(last, id)
 	}
-	gone := sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile})
-	defer gone.Close()
+	now := time.Now()
+	before := now.Add(-cmp.Or(o.GoneAfter, goneAfter))
+	found := sorter.New(sorter.Options{Memory: 16 << 20, Scratch: sorter.TempFile}) // files to be deleted, and with a value those of Listed
+	defer found.Close()
 	var next func() (catalog.Member, error, bool)
 	if !o.Unlisted {
 		made, err := j.made(ctx, c)
@@ -327,13 +357,12 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		next = pull
 	}
 	var m catalog.Member
-	more, originals := next != nil, int64(0)
+	more, reached, files, originals := next != nil, false, int64(0), int64(0)
 	if more {
 		m, err, more = next()
 	}
-	old := time.Now().Add(-o.Expire)
-	names, err := glob.NewFilter(nil, j.set.Exclude)
-	if err != nil {
+	names, nerr := glob.NewFilter(nil, j.set.Exclude)
+	if err = cmp.Or(err, nerr); err != nil {
 		return err
 	}
 	for l, lerr := range c.Between(ctx, "", "", scope.has) {
@@ -343,36 +372,69 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		if err = cmp.Or(lerr, err); err != nil {
 			return err
 		}
-		expired := o.Expire > 0 && !l.Modified.IsZero() && l.Modified.Before(old)
+		files++
+		expired := o.Expire > 0 && !l.Modified.IsZero() && l.Modified.Before(now.Add(-o.Expire))
 		// An excluded path is not listed either, so it does not count as missing.
-		missing := next != nil && l.Original == catalog.OriginalStays && !(more && m.Path == l.Path) && !names.Excluded(l.Path)
+		missing := next != nil && l.Original == catalog.OriginalStays && l.Archive <= last && !(more && m.Path == l.Path) && !names.Excluded(l.Path)
 		if next != nil && l.Original == catalog.OriginalStays {
 			originals++
 		}
-		if missing && done.Gone == 0 {
+		if missing && !reached {
 			for _, origin := range j.origins {
 				if err := origin.reachable(ctx); err != nil {
 					return err
 				}
 			}
+			reached = true
 		}
+		listed := scope[l.Archive].Listed
+		again := !listed.IsZero() && !listed.After(before)
+		is := catalog.Location{Missing: missing && (l.Missing || again && !l.Unseen), Unseen: missing && (l.Unseen || listed.IsZero())}
+		var value []byte
 		switch {
-		case missing:
+		case missing && l.Missing && again:
 			done.Gone++
 		case expired:
 			done.Expired++
+		case missing:
+			done.Missing++
+			fallthrough
 		default:
-			continue
+			if next == nil || is.Missing == l.Missing && is.Unseen == l.Unseen {
+				continue
+			}
+			value = fmt.Appendf(nil, "%t %t", is.Missing, is.Unseen)
 		}
-		if err := gone.Add([]byte(l.Path), nil); err != nil {
+		if err := found.Add([]byte(l.Path), value); err != nil {
 			return err
 		}
 	}
-	if most := cmp.Or(o.Gone, 0.5); done.Gone > 1 && float64(done.Gone) > most*float64(originals) {
-		return &GoneError{j.plan.Name, done.Gone, originals}
+	if n, most := done.Gone+done.Missing, cmp.Or(o.Gone, 0.5); n > 1 && float64(n) > most*float64(originals) {
+		return &GoneError{j.plan.Name, n, originals}
+	}
+	if 5*(done.Gone+done.Expired) > files && !o.Yes {
+		return &ShareError{j.plan.Name, done.Gone, done.Expired, files}
 	}
 	if o.DryRun {
 		return nil
+	}
+	if next != nil {
+		if err := c.Listed(ctx, j.roots(), last, now, before, func(yield func(catalog.Location, error) bool) {
+			for row, err := range found.Sorted() {
+				l := catalog.Location{Path: string(row.Key)}
+				if err == nil && len(row.Value) == 0 {
+					continue
+				}
+				if err == nil {
+					_, err = fmt.Sscan(string(row.Value), &l.Missing, &l.Unseen)
+				}
+				if !yield(l, err) || err != nil {
+					return
+				}
+			}
+		}); err != nil {
+			return err
+		}
 	}
 	var paths []string
 	flush := func() error {
@@ -380,9 +442,12 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 		paths = paths[:0]
 		return err
 	}
-	for row, err := range gone.Sorted() {
+	for row, err := range found.Sorted() {
 		if err != nil {
 			return err
+		}
+		if len(row.Value) > 0 {
+			continue
 		}
 		if paths = append(paths, string(row.Key)); len(paths) == 1000 {
 			if err := flush(); err != nil {
@@ -398,7 +463,7 @@ func (j *job) bury(ctx context.Context, c *catalog.Catalog, o CompactOptions, do
 // many were removed. The wait gives readers time to notice that the files are
 // elsewhere.
 func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Duration) (dead, removed int, err error) {
-	j, err := open(ctx, p)
+	j, err := openToDelete(ctx, c, p)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -433,6 +498,9 @@ func Tidy(ctx context.Context, c *catalog.Catalog, p catalog.Plan, grace time.Du
 	}
 	// These include the ones that an earlier run did not reach.
 	all, err := c.Removals(ctx)
+	if err == nil && len(all) > 0 {
+		err = j.raise(ctx, c, j.sides()[len(j.origins):])
+	}
 	if err != nil {
 		return dead, removed, err
 	}

@@ -65,15 +65,38 @@ func (s *site) reads() {
 	}
 }
 
+// keys returns the keys of a bucket, without markers.
+func (s *site) keys(bucket string) []string {
+	return slices.DeleteFunc(s.S3.Keys(bucket), catalog.IsMarker)
+}
+
+// looks lists the originals of a plan once, as a compaction does.
+func (s *site) looks(target string) {
+	s.T.Helper()
+	p, err := s.C.Plan(s.T.Context(), target)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	j, err := open(s.T.Context(), p)
+	if err == nil {
+		err = j.bury(s.T.Context(), s.C, CompactOptions{GoneAfter: 1, Gone: 1, Yes: true}, &Compacted{})
+	}
+	if err != nil {
+		s.T.Fatal(err)
+	}
+}
+
 // compacted is the result of a compaction and of the steps after it.
 type compacted struct {
 	Compacted
 	Dead, Removed int
 }
 
-// compact compacts, works and tidies.
+// compact lists the originals once, and then compacts, works and tidies.
 func (s *site) compact(o CompactOptions) (done compacted) {
 	s.T.Helper()
+	s.looks(spec.Target)
+	o.GoneAfter, o.Yes = 1, true
 	p, err := s.C.Plan(s.T.Context(), spec.Target)
 	if err != nil {
 		s.T.Fatal(err)
@@ -101,7 +124,7 @@ func (s *site) newer(old catalog.Found, etag string) {
 
 // stored returns the total size of the archives.
 func (s *site) stored() (n int64) {
-	for _, name := range s.S3.Keys("out") {
+	for _, name := range s.keys("out") {
 		n += int64(len(s.S3.Get("out", name)))
 	}
 	return n
@@ -117,6 +140,7 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 			}
 		}})
 		s.reads()
+		s.looks(spec.Target)
 		names := slices.Sorted(maps.Keys(s.Want))
 		for i, name := range names {
 			switch {
@@ -171,11 +195,11 @@ func TestSmallArchivesAreJoined(t *testing.T) {
 		s.plan(spec)
 		s.work(WorkOptions{})
 	}
-	if n := len(s.S3.Keys("out")); n != 8 {
+	if n := len(s.keys("out")); n != 8 {
 		t.Fatalf("%d archives", n)
 	}
 	s.compact(CompactOptions{})
-	if n := len(s.S3.Keys("out")); n > 2 {
+	if n := len(s.keys("out")); n > 2 {
 		t.Errorf("%d archives are left", n)
 	}
 	s.reads()
@@ -207,6 +231,7 @@ func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 	}
 	s.plan(spec)
 	s.work(WorkOptions{})
+	s.looks(spec.Target)
 	for i := range 5 {
 		name := fmt.Sprintf("small/%d", i)
 		s.S3.Remove("from", name)
@@ -234,6 +259,7 @@ func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.looks(spec.Target)
 	s.S3.Remove("from", "z")
 	delete(s.Want, "z")
 	if done := s.compact(CompactOptions{}); done.Removed != 1 {
@@ -253,6 +279,7 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 	s.some(40, 1000)
 	s.plan(spec)
 	s.work(WorkOptions{})
+	s.looks(spec.Target)
 	for i, name := range slices.Sorted(maps.Keys(s.Want)) {
 		if i > 0 {
 			s.S3.Remove("from", name)
@@ -266,7 +293,8 @@ func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	s.reads()
-	if done, err := Compact(t.Context(), s.C, p, CompactOptions{Gone: 1}); err != nil || done.Gone != 39 {
+	s.looks(spec.Target)
+	if done, err := Compact(t.Context(), s.C, p, CompactOptions{Gone: 1, GoneAfter: 1, Yes: true}); err != nil || done.Gone != 39 {
 		t.Errorf("%+v, %v", done, err)
 	}
 }
@@ -281,16 +309,18 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 		one.ChunkSize = 1 << 30
 		s.plan(one)
 		s.work(WorkOptions{})
+		s.looks(one.Target)
 		names := slices.Sorted(maps.Keys(s.Want))
 		for _, name := range names[:20] {
 			s.S3.Remove("from", name)
 			delete(s.Want, name)
 		}
+		s.looks(one.Target)
 		p, err := s.C.Plan(ctx, spec.Target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Chunks != 1 {
+		if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil || done.Chunks != 1 {
 			t.Fatalf("%+v, %v", done, err)
 		}
 		deleted, replaced := names[30], names[40]
@@ -332,7 +362,7 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 		if _, removed, err := Tidy(ctx, s.C, p, 0); err != nil || removed != 1 {
 			t.Errorf("removed %d, %v", removed, err)
 		}
-		if got := s.S3.Keys("out"); len(got) != 1 {
+		if got := s.keys("out"); len(got) != 1 {
 			t.Errorf("%q", got)
 		}
 	})
@@ -358,7 +388,7 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Gone != 0 || done.Live != 20 {
+	if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Gone+done.Missing != 0 || done.Live != 20 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	newer := all
@@ -377,7 +407,7 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 	if p, err = s.C.Plan(ctx, newer.Target); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := Compact(ctx, s.C, p, CompactOptions{Gone: 1}); err != nil || done.Gone != 0 {
+	if done, err := Compact(ctx, s.C, p, CompactOptions{Gone: 1}); err != nil || done.Gone+done.Missing != 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	s.reads()
@@ -438,15 +468,17 @@ func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 	local.Target = filepath.Join(t.TempDir(), "set.caf")
 	s.plan(local)
 	s.work(WorkOptions{})
+	s.looks(local.Target)
 	for _, name := range slices.Sorted(maps.Keys(s.Want))[:10] {
 		s.S3.Remove("from", name)
 		delete(s.Want, name)
 	}
+	s.looks(local.Target)
 	p, err := s.C.Plan(ctx, local.Target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil || done.Gone != 10 || done.Chunks != 1 {
+	if done, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil || done.Gone != 10 || done.Chunks != 1 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	s.work(WorkOptions{})
@@ -468,7 +500,7 @@ func TestACopyOfAnotherPlanStays(t *testing.T) {
 	second.Target = "s3://out/copy.caf"
 	s.plan(second)
 	s.work(WorkOptions{})
-	before := s.S3.Keys("out")
+	before := s.keys("out")
 	for _, name := range []string{spec.Target, second.Target} {
 		p, err := s.C.Plan(ctx, name)
 		if err != nil {
@@ -498,7 +530,7 @@ func TestACopyOfAnotherPlanStays(t *testing.T) {
 	if _, removed, err := Tidy(ctx, s.C, other, 0); err != nil || removed > 0 {
 		t.Errorf("%d, %v", removed, err)
 	}
-	if got := s.S3.Keys("out"); !slices.Equal(got, before) {
+	if got := s.keys("out"); !slices.Equal(got, before) {
 		t.Errorf("%q, before %q", got, before)
 	}
 	s.reads()
@@ -512,12 +544,14 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	s.some(30, 500)
 	s.plan(spec)
 	s.work(WorkOptions{})
+	s.looks(spec.Target)
 	name := slices.Sorted(maps.Keys(s.Want))[3]
 	old, err := s.C.Newest(ctx, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.S3.Remove("from", name)
+	s.looks(spec.Target)
 	var once sync.Once
 	s.Meet(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Has("list-type") {
@@ -531,7 +565,7 @@ func TestWhatIsPackedWhileSourcesAreListedStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Compact(ctx, s.C, p, CompactOptions{}); err != nil {
+	if _, err := Compact(ctx, s.C, p, CompactOptions{GoneAfter: 1, Yes: true}); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := s.C.Newest(ctx, name); err != nil || f.Size != 7 {
@@ -548,12 +582,14 @@ func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 	s.plan(spec)
 	s.work(WorkOptions{})
 	for round := range 12 {
+		s.looks(spec.Target)
 		for i, name := range slices.Sorted(maps.Keys(s.Want)) {
 			if i%9 == round%9 {
 				s.S3.Remove("from", name)
 				delete(s.Want, name)
 			}
 		}
+		s.looks(spec.Target)
 		ctx, cancel := context.WithCancel(t.Context())
 		var n atomic.Int64
 		at := int64(5 + 7*round)
@@ -567,7 +603,7 @@ func TestCompactionsThatBreakOffAreFinished(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Compact(ctx, s.C, p, CompactOptions{Dead: 0.05}); err == nil {
+		if _, err := Compact(ctx, s.C, p, CompactOptions{Dead: 0.05, GoneAfter: 1, Yes: true}); err == nil {
 			if _, err = Work(ctx, s.C, WorkOptions{Look: 5 * time.Millisecond, Pause: time.Millisecond, Lease: 50 * time.Millisecond}); err == nil {
 				Tidy(ctx, s.C, p, 0)
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
@@ -129,11 +130,11 @@ func (j *job) listed(ctx context.Context, made archives, skipped *Skipped) iter.
 			dots := dotted{from: o}
 			for info, err := range o.objects(ctx) {
 				address := store.AddressOf(o.st, info.Name)
-				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version}
+				m := catalog.Member{Path: o.prefix + info.Name, Origin: i, Size: info.Size, Version: info.Version, Modified: info.ModTime}
 				switch {
 				case err != nil:
 					err = fmt.Errorf("list %s: %w", format.Escape(o.address), err)
-				case names.Excluded(m.Path):
+				case names.Excluded(m.Path) || catalog.IsMarker(info.Name):
 					continue
 				case strings.HasSuffix(info.Name, "/") && info.Size == 0:
 					skipped.Markers++ // its contents imply it
@@ -245,7 +246,7 @@ func fresh(listed, planned iter.Seq2[catalog.Member, error], known *int64) iter.
 				yield(catalog.Member{}, err)
 				return
 			}
-			if more && was.Path == m.Path && same(was, m) && (was.Outcome == catalog.Pending || was.Outcome == catalog.Packed) {
+			if more && was.Path == m.Path && same(was, m) && !later(m.Modified, was.Modified) && (was.Outcome == catalog.Pending || was.Outcome == catalog.Packed) {
 				*known++
 				continue
 			}
@@ -260,6 +261,11 @@ func fresh(listed, planned iter.Seq2[catalog.Member, error], known *int64) iter.
 func same(a, b catalog.Member) bool {
 	return a.Size == b.Size && a.Version == b.Version && a.Origin == b.Origin
 }
+
+// later reports whether an object that was written at time a was written later
+// than one at b, if both are known. Services round times to seconds in some
+// responses.
+func later(a, b time.Time) bool { return !a.IsZero() && !b.IsZero() && a.Sub(b) >= time.Second }
 
 // reachable returns why a source cannot be listed, or nil if it can. If the
 // whole source is gone, its objects have not vanished.

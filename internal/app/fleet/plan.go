@@ -296,6 +296,7 @@ type cutter struct {
 	meet    func(catalog.Member) // called with each, if not nil
 	objects int64
 	bytes   int64
+	index   int64 // bytes of it, if the chunk becomes an archive
 }
 
 // one returns the next member of the chunk, if there is one.
@@ -306,13 +307,17 @@ func (c *cutter) one() (m catalog.Member, ok bool, err error) {
 	} else if m, err, ok = c.pl.next(); err != nil || !ok {
 		return m, false, err
 	}
-	set := c.pl.j.set
-	if c.objects > 0 && (c.objects == set.ChunkObjects || m.Size > set.ChunkSize-c.bytes) {
+	set, row := c.pl.j.set, int64(0)
+	if c.pl.j.format.Parts == nil {
+		row = indexBytes(m)
+	}
+	if c.objects > 0 && (c.objects == set.ChunkObjects || m.Size > set.ChunkSize-c.bytes || c.index+row > maxIndex/4*3) {
 		c.pl.held = &m
 		return m, false, nil
 	}
 	c.objects++
 	c.bytes += m.Size
+	c.index += row
 	if c.meet != nil {
 		c.meet(m)
 	}

@@ -42,7 +42,7 @@ type Repaired struct {
 // their parity. Workers on the plan pack the chunks; Tidy then removes the old
 // archives.
 func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOptions) (done Repaired, err error) {
-	j, err := open(ctx, p)
+	j, err := openToDelete(ctx, c, p)
 	if err != nil {
 		return done, err
 	}

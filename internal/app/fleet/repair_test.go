@@ -120,6 +120,7 @@ func TestWhatCannotBeRepairedIsNamedAtOnce(t *testing.T) {
 		s.some(120, 5000)
 		s.plan(spec)
 		s.work(WorkOptions{})
+		s.looks(spec.Target)
 		ctx := t.Context()
 		all, err := s.C.Archives(ctx)
 		if err != nil || len(all) < 3 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,11 @@ const (
 	TooYoung        Reason = "too young"        // it was packed too recently
 	NoChecksum      Reason = "no checksum"      // its service has none, and it must not be read again
 	OriginalChanged Reason = "original changed" // it has changed
+	HeadersChanged  Reason = "headers changed"  // its headers or its time have, or were never packed
+	Tags            Reason = "tags"             // it has some, which no archive keeps
+	StorageClass    Reason = "storage class"    // it has another one than usual
+	Redirect        Reason = "redirect"         // of a website
+	Lock            Reason = "lock"             // it must be kept
 	OriginalGone    Reason = "original gone"    // it does not exist, and was not retired
 	Moved           Reason = "moved"            // its archive was rewritten meanwhile
 	Refused         Reason = "refused"          // its service refuses to show or remove it
@@ -41,6 +47,10 @@ const (
 	Unreadable      Reason = "unreadable"       // the archive cannot be read
 	Differs         Reason = "differs"          // the packed file differs from the checksum of the original's service
 )
+
+// Unkept are the reasons to leave originals with something that no archive
+// keeps.
+var Unkept = []Reason{Tags, StorageClass, Redirect, Lock}
 
 // Fault reports whether a reason needs a person's attention.
 func (r Reason) Fault() bool {
@@ -60,6 +70,8 @@ type RetireOptions struct {
 	// NoReread leaves originals without a checksum, which are otherwise read
 	// again.
 	NoReread bool
+	// Without are reasons of Unkept for which originals are not left.
+	Without []Reason
 	// Jobs is how many originals are requested or removed at once; 0 means 16.
 	Jobs int
 	// DryRun proves, but removes nothing.
@@ -125,6 +137,7 @@ type original struct {
 	young bool
 	sum   store.Sum // the checksum of its service
 	has   bool
+	mod   time.Time
 	by    string
 	why   Reason // it is left
 	err   error
@@ -153,7 +166,7 @@ func Retire(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RetireOpt
 	r := &retirer{c: c, o: o, done: Retired{Proven: map[string]int64{}, Left: map[Reason]int64{}}}
 	r.o.Jobs = cmp.Or(o.Jobs, 16)
 	var err error
-	if r.j, err = open(ctx, p); err != nil {
+	if r.j, err = openToDelete(ctx, c, p); err != nil {
 		return r.done, err
 	}
 	if !o.DryRun {
@@ -271,6 +284,11 @@ func (r *retirer) ask(ctx context.Context, x *original) error {
 	var is store.Info
 	if err == nil {
 		defer o.Close()
+		if headers := o.Can().Headers; x.m.Size == 0 && headers != nil {
+			_, err = headers(ctx) // a response about a range of an empty object has none
+		}
+	}
+	if err == nil {
 		is, err = o.Info(ctx)
 	}
 	if err == nil && (is.Size != x.m.Size || x.m.Size > 0 && is.Version != x.m.Version) { // a response about an empty object may have no version
@@ -278,7 +296,13 @@ func (r *retirer) ask(ctx context.Context, x *original) error {
 		return nil
 	}
 	if err == nil {
-		x.sure = true
+		x.sure, x.mod = true, is.ModTime
+		if why, err := r.besides(ctx, x, o); err != nil {
+			return x.amiss(ctx, err)
+		} else if why != "" {
+			x.leave(why, nil)
+			return nil
+		}
 		if x.m.Size > 0 {
 			x.sum, x.has, err = pack.SumOf(ctx, o)
 		}
@@ -298,6 +322,31 @@ func (r *retirer) ask(ctx context.Context, x *original) error {
 		return x.amiss(ctx, err)
 	}
 	return nil
+}
+
+// besides returns a reason to leave an original because of what its service
+// stores besides its bytes. An archive without an ETag keeps nothing of that.
+func (r *retirer) besides(ctx context.Context, x *original, o store.Object) (Reason, error) {
+	can := o.Can()
+	if can.Headers == nil {
+		return "", nil
+	}
+	now, err := can.Headers(ctx)
+	was := now
+	if err == nil && x.ETag != "" {
+		was, err = r.c.Headers(ctx, x.Headers)
+	}
+	if err == nil && (!maps.Equal(was, now) || !x.Modified.IsZero() && x.Modified.Sub(x.mod).Abs() >= time.Second) {
+		return HeadersChanged, nil
+	}
+	if err == nil && can.Unkept != nil {
+		for _, why := range Unkept {
+			if slices.Contains(can.Unkept(), string(why)) && !slices.Contains(r.o.Without, why) {
+				return why, nil
+			}
+		}
+	}
+	return "", err
 }
 
 // amiss leaves an original that cannot be requested, unless the error may be
@@ -467,6 +516,9 @@ func (r *retirer) remove(ctx context.Context, batch []*original) error {
 	if err != nil || len(going) == 0 {
 		return err
 	}
+	if err := r.j.raise(ctx, r.c, r.j.sides()); err != nil {
+		return err
+	}
 	if r.o.Going != nil {
 		var all []Retirement
 		for _, x := range going {
@@ -480,7 +532,9 @@ func (r *retirer) remove(ctx context.Context, batch []*original) error {
 		x.sure, x.going = false, true
 	}
 	return pipe.Each(ctx, pipe.All(going), r.o.Jobs, func(ctx context.Context, x *original) error {
-		err := store.RemoveAs(ctx, x.st, x.info())
+		info := x.info()
+		info.ModTime = x.mod
+		err := store.RemoveAs(ctx, x.st, info)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
 			x.gone = true
 			return nil

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -77,7 +78,7 @@ func (s *site) wantMarks(want Originals) {
 func (s *site) wantOnly(want ...string) {
 	s.T.Helper()
 	slices.Sort(want)
-	if is := s.S3.Keys("from"); !slices.Equal(is, want) {
+	if is := s.keys("from"); !slices.Equal(is, want) {
 		s.T.Errorf("the source has %q, want %q", is, want)
 	}
 }
@@ -92,7 +93,7 @@ func TestProvenOriginalsGo(t *testing.T) {
 		if did := s.retire(RetireOptions{DryRun: true}); did.Objects != 701 || len(did.going) != 0 || len(did.gone) != 701 {
 			t.Errorf("dry: %+v", did.Retired)
 		}
-		if n := len(s.S3.Keys("from")); n != 701 {
+		if n := len(s.keys("from")); n != 701 {
 			t.Errorf("a dry run left %d", n)
 		}
 		s.wantMarks(Originals{Stay: 701})
@@ -131,6 +132,7 @@ func TestRetiredOriginalsStayRetired(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(100, 3000)
 		names := slices.Sorted(maps.Keys(s.Want))
+		s.looks(spec.Target)
 		if did := s.retire(RetireOptions{Limit: 50}); did.Objects != 50 || !did.Limited || !slices.Equal(did.gone, names[:50]) {
 			t.Errorf("%+v", did)
 		}
@@ -375,7 +377,7 @@ func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 		for _, key := range late { // removed, but the response was lost
 			s.S3.Remove("from", key)
 		}
-		left := len(s.S3.Keys("from"))
+		left := len(s.keys("from"))
 		s.wantMarks(Originals{Leaving: 50 - int64(len(did.gone)), Retired: int64(len(did.gone))})
 		s.reads()
 		if done := s.compact(CompactOptions{}); done.Gone != 0 {
@@ -484,6 +486,7 @@ func TestRefusedOriginalsStay(t *testing.T) {
 func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(40, 3000)
+		s.looks(spec.Target)
 		names := slices.Sorted(maps.Keys(s.Want))
 		for _, name := range names[:20] {
 			s.S3.Remove("from", name)
@@ -577,7 +580,122 @@ func TestOriginalsOfAFolderAreRetired(t *testing.T) {
 	if did.err != nil || !slices.Equal(did.gone, []string{"0", "1", "3"}) || did.kept["2"].Why != OriginalChanged || did.Proven["bytes"] != 2 {
 		t.Errorf("%+v", did)
 	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) != 1 {
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 2 || !catalog.IsMarker(left[0].Name()) {
 		t.Errorf("%v, %v", left, err)
 	}
+}
+
+// TestOriginalsWithOtherHeadersStay checks that headers, metadata and the time
+// belong to the proof, although the version remains when they are replaced. What
+// was replaced is planned again.
+func TestOriginalsWithOtherHeadersStay(t *testing.T) {
+	onEachSite(t, func(t *testing.T, s *site) {
+		was, before := map[string]string{"Content-Type": "text/plain", "X-Amz-Meta-Owner": "me"}, time.Now().Add(-time.Hour)
+		for _, name := range []string{"as it was", "copied", "empty", "metadata", "time", "type", "unlisted"} {
+			switch name {
+			case "empty":
+				s.Put(name, nil)
+			case "copied": // by the server
+				s.put(name, 6<<20)
+			default:
+				s.put(name, 1000)
+			}
+			s.S3.Describe("from", name, was)
+			s.S3.Touch("from", name, before)
+		}
+		wide := spec
+		wide.ChunkSize = 1 << 30
+		s.plan(wide)
+		s.work(WorkOptions{})
+		change := func(name string, after time.Duration, headers map[string]string) {
+			s.S3.Describe("from", name, headers)
+			s.S3.Touch("from", name, before.Add(after))
+		}
+		change("type", time.Minute, map[string]string{"Content-Type": "text/html", "X-Amz-Meta-Owner": "me"})
+		change("metadata", time.Minute, map[string]string{"Content-Type": "text/plain", "X-Amz-Meta-Owner": "you"})
+		change("copied", time.Minute, map[string]string{"Content-Type": "text/plain"})
+		change("empty", time.Minute, map[string]string{"Content-Type": "text/plain", "X-Amz-Meta-Owner": "me", "Cache-Control": "no-store"})
+		change("time", time.Minute, was)
+		change("unlisted", 0, map[string]string{"Content-Type": "text/html"}) // as with some other service
+		changed := []string{"copied", "empty", "metadata", "time", "type", "unlisted"}
+		for _, dry := range []bool{true, false} {
+			did := s.retire(RetireOptions{DryRun: dry})
+			if did.Objects != 1 || !maps.Equal(did.Left, map[Reason]int64{HeadersChanged: 6}) || did.kept["type"].Why.Fault() {
+				t.Errorf("%+v", did.Retired)
+			}
+		}
+		s.wantOnly(changed...)
+		if p := s.plan(wide); p.Objects != 5 || p.Known != 1 {
+			t.Errorf("planned again %+v", p)
+		}
+		if did := s.retire(RetireOptions{}); did.Objects != 0 || did.Left[NotPacked] != 5 {
+			t.Errorf("%+v", did.Retired)
+		}
+		s.work(WorkOptions{})
+		if p := s.plan(wide); p.Objects != 0 || p.Known != 6 {
+			t.Errorf("planned a third time %+v", p)
+		}
+		if did := s.retire(RetireOptions{}); did.Objects != 5 || !maps.Equal(did.Left, map[Reason]int64{HeadersChanged: 1}) {
+			t.Errorf("%+v", did.Retired)
+		}
+		s.wantOnly("unlisted")
+		s.reads()
+		l, err := s.C.Newest(t.Context(), "type")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if headers, err := s.C.Headers(t.Context(), l.Headers); err != nil || headers["content-type"] != "text/html" || headers["x-amz-meta-owner"] != "me" {
+			t.Errorf("%q, %v", headers, err)
+		}
+	})
+}
+
+// TestHeadersThatChangeDuringTheProofStay replaces headers after an original was
+// asked for, and before it is removed.
+func TestHeadersThatChangeDuringTheProofStay(t *testing.T) {
+	s := newSite(t)
+	for _, name := range []string{"a", "b"} {
+		s.put(name, 1000)
+		s.S3.Touch("from", name, time.Now().Add(-time.Hour))
+	}
+	s.plan(spec)
+	s.work(WorkOptions{})
+	p, left := s.planOf(spec.Target), Reason("")
+	did, err := Retire(t.Context(), s.C, p, RetireOptions{Going: func([]Retirement) error {
+		s.S3.Describe("from", "b", map[string]string{"Content-Type": "text/html"})
+		s.S3.Touch("from", "b", time.Now())
+		return nil
+	}, Kept: func(k Keeping) { left = k.Why }})
+	if err != nil || did.Objects != 1 || left != OriginalChanged {
+		t.Errorf("%+v, %v, %q", did, err, left)
+	}
+	s.wantOnly("b")
+	s.wantMarks(Originals{Stay: 1, Retired: 1})
+}
+
+// TestWhatArchivesDoNotKeepStays checks that originals with something that no
+// archive keeps stay, unless that is named.
+func TestWhatArchivesDoNotKeepStays(t *testing.T) {
+	s := newSite(t)
+	for name, header := range map[string][2]string{
+		"tagged": {"X-Amz-Tagging-Count", "2"}, "empty": {"X-Amz-Tagging-Count", "1"}, "untagged": {"X-Amz-Tagging-Count", "0"},
+		"cold": {"X-Amz-Storage-Class", "STANDARD_IA"}, "usual": {"X-Amz-Storage-Class", "STANDARD"}, "page": {"X-Amz-Website-Redirect-Location", "/x"},
+		"locked": {"X-Amz-Object-Lock-Mode", "GOVERNANCE"}, "held": {"X-Amz-Object-Lock-Legal-Hold", "ON"}, "free": {"X-Amz-Object-Lock-Legal-Hold", "OFF"},
+	} {
+		if s.put(name, 1000); name == "empty" {
+			s.Put(name, nil)
+		}
+		s.S3.Describe("from", name, map[string]string{header[0]: header[1]})
+	}
+	s.plan(spec)
+	s.work(WorkOptions{})
+	want := map[Reason]int64{Tags: 2, StorageClass: 1, Redirect: 1, Lock: 2}
+	if did := s.retire(RetireOptions{}); did.Objects != 3 || !maps.Equal(did.Left, want) || did.kept["tagged"].Why.Fault() {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly("cold", "empty", "held", "locked", "page", "tagged")
+	if did := s.retire(RetireOptions{Without: []Reason{StorageClass, Tags}}); did.Objects != 3 || !maps.Equal(did.Left, map[Reason]int64{Redirect: 1, Lock: 2}) {
+		t.Errorf("%+v", did.Retired)
+	}
+	s.wantOnly("held", "locked", "page")
 }

@@ -61,10 +61,30 @@ type Spec struct {
 const (
 	defaultChunkSize = 30e9
 
-	// An index of four million names with a digest each has about 600 MB. The
-	// limit of its footer is 4 GiB.
+	// A chunk of so many objects ends before that if its index is large.
 	defaultChunkObjects = 4_000_000
+
+	// rowRest is about how many bytes of an index an object takes besides its name,
+	// and besides the headers where they are known: the places of its content, its
+	// digest, ETag and time, a type and some metadata.
+	rowRest = 512
 )
+
+// maxIndex is the largest index that is read without further options. Chunks are
+// cut at three quarters of it. Tests change it.
+var maxIndex int64 = format.DefaultMaxIndex
+
+// indexBytes estimates how many bytes of its archive's index a member takes.
+// Control characters, quotes and bytes that are not ASCII may be escaped.
+func indexBytes(m catalog.Member) int64 {
+	n := int64(rowRest + len(m.Path) + m.Headers)
+	for _, c := range []byte(m.Path) {
+		if c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			n += 5
+		}
+	}
+	return n
+}
 
 // settings are the parts of a Spec that a plan stores. They must not differ
 // when it is planned again.

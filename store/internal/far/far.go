@@ -300,13 +300,27 @@ func (o *Object) ReadAt(ctx context.Context, p []byte, off int64) error {
 // Can says that the object reads its ends, and what its server vouches for and keeps.
 func (o *Object) Can() store.ObjectAbilities {
 	can := o.Object.Can()
-	return store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: can.Sums, Headers: can.Headers}
+	return store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: can.Sums, Headers: can.Headers, Unkept: can.Unkept}
+}
+
+// unkept has the ends of the names of headers that show what a service keeps with an object and
+// archives do not, and the values that are usual.
+var unkept = [][3]string{
+	{"tagging-count", "0", "tags"}, {"tag-count", "0", "tags"}, {"storage-class", "STANDARD", "storage class"}, {"access-tier", "", "storage class"},
+	{"website-redirect-location", "", "redirect"}, {"object-lock-mode", "", "lock"}, {"object-lock-legal-hold", "OFF", "lock"},
+	{"immutability-policy-mode", "", "lock"}, {"legal-hold", "false", "lock"},
 }
 
 // Headers are what a service keeps with an object, of an answer about it. Names of what
-// users keep begin with meta there.
+// users keep begin with meta there. What no archive keeps has a name that is not a header's.
 func Headers(h http.Header, meta string) map[string]string {
 	all := map[string]string{}
+	for _, u := range unkept {
+		name := strings.TrimSuffix(meta, "meta-") + u[0]
+		if value := h.Get(name); value != "" && value != u[1] && h.Get(name+"-inferred") != "true" {
+			all[u[2]] = value
+		}
+	}
 	for key, values := range h {
 		name := strings.ToLower(key)
 		if own, ok := strings.CutPrefix(name, meta); ok {

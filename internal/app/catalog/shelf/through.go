@@ -96,7 +96,7 @@ func (r *reader) atSource(ctx context.Context, name string) (format.Entry, error
 	for _, i := range r.through() {
 		x := r.s.through[i]
 		rest, ok := strings.CutPrefix(name, x.prefix)
-		if !ok || rest == "" {
+		if !ok || rest == "" || catalog.IsMarker(name) {
 			continue
 		}
 		o, err := x.st.Open(ctx, rest)
@@ -150,8 +150,8 @@ func (s *Shelf) originals(ctx context.Context, i int, prefix, from string, folde
 					return
 				}
 				name := x.prefix + info.Name
-				if strings.HasSuffix(name, "/") && info.Size == 0 {
-					continue // it represents a folder
+				if strings.HasSuffix(name, "/") && info.Size == 0 || catalog.IsMarker(name) {
+					continue // it represents a folder, or is not the user's
 				}
 				if rest, ok := strings.CutPrefix(name, prefix); folders && ok {
 					if first, _, deeper := strings.Cut(rest, "/"); deeper {
