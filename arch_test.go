@@ -1,6 +1,7 @@
 package holdall_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -245,6 +246,39 @@ func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 		if !needed[key] {
 			t.Errorf("%q is not kept any more: take it from the list", key)
 		}
+	}
+}
+
+// The race detector is for packages that start goroutines, or whose values several goroutines
+// share. ./check runs them with it, and finds them here.
+func TestWhatTheRaceDetectorIsFor(t *testing.T) {
+	found := 0
+	for dir := range imports {
+		files, err := filepath.Glob(path.Join(cmp.Or(dir, "."), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared := false
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range f.Imports {
+				shared = shared || i.Path.Value == `"sync"` || i.Path.Value == `"sync/atomic"`
+			}
+			signs(f, func(_ ast.Node, sign string) { shared = shared || sign == "goroutine" || sign == "channel" })
+		}
+		if shared {
+			found++
+			t.Logf("race: ./%s", dir)
+		}
+	}
+	if found < 20 {
+		t.Errorf("found only %d packages", found)
 	}
 }
 
