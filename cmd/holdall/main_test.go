@@ -182,8 +182,14 @@ func upload(ts *testscript.TestScript, neg bool, args []string) {
 			return err
 		}
 		b, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		key := args[1] + filepath.ToSlash(strings.TrimPrefix(p, dir))
+		s.Put("bucket", key, b)
+		info, err := d.Info()
 		if err == nil {
-			s.Put("bucket", args[1]+filepath.ToSlash(strings.TrimPrefix(p, dir)), b)
+			s.Touch("bucket", key, info.ModTime()) // uploaded again, it is the same
 		}
 		return err
 	}))
