@@ -69,10 +69,10 @@ const Markers = ".holdall-catalogue-"
 
 // Marker returns the name of the marker of the last deletion.
 func (i Identity) Marker() string {
-	return fmt.Sprintf("%s%s-%016d-%s", Markers, i.ID, i.Deletions, i.Token)
+	return fmt.Sprintf("%s%s/%016d-%s", Markers, i.ID, i.Deletions, i.Token)
 }
 
-var marker = regexp.MustCompile(regexp.QuoteMeta(Markers) + "([0-9a-f]{32})-([0-9]{16})-([0-9A-Z]{26})$")
+var marker = regexp.MustCompile(regexp.QuoteMeta(Markers) + "([0-9a-f]{32})/([0-9]{16})-([0-9A-Z]{26})$")
 
 // ParseMarker returns what a name that ends like that of a marker has. Such an
 // object is not one of the user's.

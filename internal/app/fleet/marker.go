@@ -61,14 +61,14 @@ func (j *job) current(ctx context.Context, c *catalog.Catalog, before int64) err
 	var found []catalog.Identity
 	var at []string // their addresses
 	for _, s := range j.sides() {
-		for info, err := range store.List(ctx, s.st, s.begin+catalog.Markers) {
+		for info, err := range store.List(ctx, s.st, s.begin+catalog.Markers+is.ID+"/") {
 			if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrNotExist) {
 				break // nothing can be deleted there, or nothing is left
 			}
 			if err != nil {
 				return err
 			}
-			if m, ok := catalog.ParseMarker(info.Name); !ok || m.ID != is.ID {
+			if m, ok := catalog.ParseMarker(info.Name); !ok {
 				continue
 			} else if m.Deletions < before {
 				_ = store.Remove(ctx, s.st, info.Name) // it does no harm
