@@ -3,6 +3,7 @@ package holdall_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -73,51 +74,105 @@ func eachDamage(t *testing.T, a *holdall.Archive, st *storetest.Mem, rnd *rand.R
 	}
 }
 
-// Each byte of content is changed, one at a time: in none of the ways to read it does a
-// wrong byte come out with success.
-func TestEveryDamagedByteIsRefusedInEveryWayToRead(t *testing.T) {
-	testkit.Long(t)
+// Bytes of content are changed, one at a time: no function of an archive gives a wrong byte with
+// success. CAF is tried, and one of the other kinds; package content tries all.
+func TestNoFunctionGivesADamagedByte(t *testing.T) {
 	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 40), "d/c": "gamma" + strings.Repeat("\x00\x01\x02", 30), "e": ""}
-	for _, k := range checkedKinds {
-		t.Run(k.format+k.param["compression"], func(t *testing.T) {
-			rnd := testkit.Rand(t)
-			st := packedAs(t, k.format, k.param, files)
-			sound, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	rnd := testkit.Rand(t)
+	kinds := checkedKinds
+	if testkit.Rounds(t, 1) == 1 {
+		kinds = append(kinds[:1:1], kinds[1+rnd.IntN(len(kinds)-1)])
+	}
+	for _, k := range kinds {
+		st := packedAs(t, k.format, k.param, files)
+		sound, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sound.Close()
+		places, caught := 0, 0
+		eachDamage(t, sound, st, rnd, func(object string, at int64) {
+			if places++; places%4 > 0 {
+				return
+			}
+			a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer sound.Close()
-			places, caught := 0, 0
-			eachDamage(t, sound, st, rnd, func(object string, at int64) {
-				a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+			defer a.Close()
+			refused := false
+			for name, want := range files {
+				e, err := a.Lookup(t.Context(), name)
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer a.Close()
-				refused := false
-				for name, want := range files {
-					e, err := a.Lookup(t.Context(), name)
-					if err != nil {
-						t.Fatal(err)
-					}
-					refused = len(readInEveryWay(t, a, e, want, rnd)) > 0 || refused
-					got, err := fs.ReadFile(a.FS(t.Context()), name)
-					if err == nil && string(got) != want {
-						t.Fatalf("byte %d of %s: ReadFile of %s gives %q", at, object, name, got)
-					}
-					if got, err = a.Get(t.Context(), name, 1000); err == nil && string(got) != want {
-						t.Fatalf("byte %d of %s: Get of %s gives %q", at, object, name, got)
-					}
+				refused = len(readInEveryWay(t, a, e, want, rnd)) > 0 || refused
+				got, err := fs.ReadFile(a.FS(t.Context()), name)
+				if err == nil && string(got) != want {
+					t.Fatalf("%s: byte %d of %s: ReadFile of %s gives %q", k.format, at, object, name, got)
 				}
-				if places++; refused {
-					caught++
+				if got, err = a.Get(t.Context(), name, 1000); err == nil && string(got) != want {
+					t.Fatalf("%s: byte %d of %s: Get of %s gives %q", k.format, at, object, name, got)
 				}
-			})
-			if caught < 20 {
-				t.Errorf("of %d damages %d were refused", places, caught)
+			}
+			if refused {
+				caught++
 			}
 		})
+		if caught < 4 {
+			t.Errorf("%s: of %d damages %d were refused", k.format, places/4, caught)
+		}
 	}
+}
+
+// readInEveryWay compares what each way to read a file gives with what is right. It
+// returns the errors, one for a way.
+func readInEveryWay(t *testing.T, a *holdall.Archive, e holdall.Entry, want string, rnd *rand.Rand) (errs []error) {
+	t.Helper()
+	ctx := t.Context()
+	part := func(way string, got []byte, off int, err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if off+len(got) > len(want) || string(got) != want[off:off+len(got)] {
+			t.Fatalf("%s: %s: other bytes in the %d from %d (%v)", e.Name, way, len(got), off, err)
+		}
+	}
+	for range 6 {
+		off := rnd.IntN(len(want) + 1)
+		p := bytes.Repeat([]byte{0xee}, rnd.IntN(len(want)-off+1))
+		n, err := a.ReadAt(ctx, e, p, int64(off))
+		part("ReadAt", p[:n], off, err)
+		if err == nil && n < len(p) {
+			t.Fatalf("%s: %d of %d bytes", e.Name, n, len(p))
+		}
+	}
+	f, err := a.OpenEntry(ctx, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	off := rnd.IntN(len(want) + 1)
+	if _, err := f.Seek(int64(off), io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(f)
+	part("Read", got, off, err)
+	var b bytes.Buffer
+	err = a.WriteContent(ctx, &b, e)
+	part("WriteContent", b.Bytes(), 0, err)
+	err = a.Contents(ctx, func(x holdall.Entry) bool { return x.Name == e.Name }, func(_ holdall.Entry, content io.Reader, err error) error {
+		if err != nil {
+			return err
+		}
+		got, err := io.ReadAll(content)
+		part("Contents", got, 0, err)
+		return nil
+	})
+	if err != nil {
+		errs = append(errs, err)
+	}
+	return errs
 }
 
 // Each byte of the chunks of a Zarr array is changed, one at a time: neither its keys nor
@@ -209,8 +264,8 @@ func seen(t *testing.T, st *storetest.Mem) string {
 // provenKinds are the formats whose archives prove their own indexes, if we wrote them.
 var provenKinds = []string{"caf", "rvn", "lindi", "databundle"}
 
-// Bits are turned, one at a time: what makes an archive say anything else, a check tells. Two bits
-// of each byte are chosen at random, fewer among zeros, and all with HOLDALL_LONG=8.
+// Bits are turned, one at a time: what makes an archive say anything else, a check tells. A bit of
+// one byte in six is chosen at random, fewer among zeros, and all of all with HOLDALL_LONG=8.
 func TestEveryTurnedBitThatIsSeenIsTold(t *testing.T) {
 	testkit.Long(t)
 	for _, k := range provenKinds {
@@ -226,7 +281,11 @@ func TestEveryTurnedBitThatIsSeenIsTold(t *testing.T) {
 			for _, info := range objectsIn(t, st) {
 				was := st.Get(info)
 				for i := range was {
-					turned := rnd.Perm(8)[:min(testkit.Rounds(t, 2), 8)]
+					n := testkit.Rounds(t, 1)
+					if n == 1 && rnd.IntN(6) > 0 {
+						continue
+					}
+					turned := rnd.Perm(8)[:min(n, 8)]
 					if fill := was[max(i-32, 0):min(i+32, len(was))]; bytes.Count(fill, []byte{0}) == len(fill) {
 						turned = turned[:rnd.IntN(8)/7] // nothing but zeros around
 					} else {
@@ -302,82 +361,19 @@ func TestVerifySaysWhatProved(t *testing.T) {
 	}
 }
 
-// A range of a long file is refused where the part that it is stored in has a checksum;
-// of another only the end of a read of all of it tells. Both say so.
-func TestRangesOfLongFiles(t *testing.T) {
-	testkit.Serial(t)
-	rnd := testkit.Rand(t)
-	text := make([]byte, 3<<20)
-	for i := range text {
-		text[i] = "abcdefgh"[rnd.IntN(8)]
-	}
-	for _, k := range []struct {
-		format string
-		param  map[string]string
-		parts  bool
-	}{
-		{"databundle", map[string]string{"compression": "zlib"}, true},
-		{"databundle", map[string]string{"compression": "none"}, false},
-		{"caf", nil, false}, {"lindi", nil, false}, {"rvn", nil, false}, {"zip", nil, false},
-	} {
-		ctx := t.Context()
-		st := packedAs(t, k.format, k.param, map[string]string{"long": string(text)})
-		for range 20 {
-			a, err := holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
-			e, err := a.Lookup(ctx, "long")
-			if err != nil {
-				t.Fatal(err)
-			}
-			parts, whole := a.Compares(ctx, e)
-			if parts != k.parts || !whole {
-				t.Errorf("%s %v: it compares %v, %v", k.format, k.param, parts, whole)
-			}
-			var all []format.Extent
-			for x, err := range a.Extents(ctx, e) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				all = append(all, x)
-			}
-			x := all[rnd.IntN(len(all))]
-			at := x.Off + rnd.Int64N(x.Len)
-			was := st.Get(x.Object)
-			b := bytes.Clone(was)
-			b[at] ^= 1 << rnd.IntN(8)
-			st.Put(x.Object, b)
-			if parts {
-				readInEveryWay(t, a, e, string(text), rnd)
-				p := make([]byte, 1000)
-				for off := int64(0); off < e.Size-1000; off += 50000 {
-					if _, err := a.ReadAt(ctx, e, p, off); err == nil && !bytes.Equal(p, text[off:off+1000]) {
-						t.Fatalf("%s: byte %d: wrong bytes at %d", k.format, at, off)
-					}
-				}
-			}
-			if got, err := fs.ReadFile(a.FS(ctx), "long"); err == nil && !bytes.Equal(got, text) {
-				t.Fatalf("%s: byte %d: ReadFile gives wrong bytes", k.format, at)
-			}
-			var sink bytes.Buffer
-			if err := a.WriteContent(ctx, &sink, e); err == nil && !bytes.Equal(sink.Bytes(), text) {
-				t.Fatalf("%s: byte %d: WriteContent gives wrong bytes", k.format, at)
-			}
-			st.Put(x.Object, was)
-		}
-	}
-}
-
 // What is converted is compared: a damaged file is left out and named, and its bytes get
 // no new digest.
 func TestConvertLeavesOutWhatIsDamaged(t *testing.T) {
 	testkit.Serial(t)
 	rnd := testkit.Rand(t)
-	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 40), "long": string(testkit.Noise(rnd, 2<<20))}
+	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 40), "long": string(testkit.Noise(rnd, 1<<20+100<<10))}
 	for from, param := range map[string]map[string]string{"caf": nil, "lindi": nil, "rvn": nil, "zip": nil, "databundle": {"align": "1"}} {
-		for _, to := range []string{"caf", "zip", "tar", "lindi", "databundle"} {
+		targets := []string{"caf", "zip", "tar", "lindi", "databundle"}
+		if testkit.Rounds(t, 1) == 1 {
+			at := rnd.IntN(len(targets))
+			targets = targets[at : at+1] // HOLDALL_LONG tries all
+		}
+		for _, to := range targets {
 			sound := packedAs(t, from, param, files)
 			a, err := holdall.OpenStore(t.Context(), sound, "x", holdall.OpenOptions{})
 			if err != nil {
@@ -428,93 +424,85 @@ func TestConvertLeavesOutWhatIsDamaged(t *testing.T) {
 	}
 }
 
-// One wrong bit in a record takes no file with it that its own checksum shows to be right,
-// however it is read. What nobody compares is not handed on.
+// One wrong bit in a record takes no file with it that its own checksum shows to be right: a check
+// tells of it, a repair keeps the others, and they are extracted. Package content reads them in
+// every way.
 func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
 	testkit.Long(t)
 	rnd := testkit.Rand(t)
-	files := map[string]string{"long": string(testkit.Noise(rnd, 3<<20))}
+	files := map[string]string{"long": string(testkit.Noise(rnd, 1<<20+100<<10))}
 	for i := range 60 {
 		files[fmt.Sprintf("f%02d", i)] = string(testkit.Noise(rnd, 1000+rnd.IntN(5000)))
 	}
-	for compression, summed := range map[string]bool{"zlib": true, "zstd": false, "snappy": false} {
-		t.Run(compression, func(t *testing.T) {
-			st := packedAs(t, "databundle", map[string]string{"compression": compression}, files)
-			const shard = "x/shard-00000000"
-			was := st.Get(shard)
-			if was == nil {
-				t.Fatal(objectsIn(t, st))
-			}
-			shared := sharedRecord(t, st, "f00")
-			saved, damaged, warned := 0, 0, 0
-			for i := range 40 {
-				b := bytes.Clone(was)
-				at := 4096 + rnd.IntN(len(b)-4096)
-				if i%2 == 0 {
-					at = int(shared.Off) + rnd.IntN(int(shared.Len))
-				}
-				b[at] ^= 1 << rnd.IntN(8)
-				st.Put(shard, b)
-				bad := readAll(t, st, files, holdall.OpenOptions{})
-				if len(bad) > 1 {
-					t.Errorf("%d files are lost: %q", len(bad), bad)
-				}
-				if !summed {
-					continue
-				}
-				trusting := readAll(t, st, files, holdall.OpenOptions{NoVerify: true})
-				if len(trusting) == 0 {
-					continue // of padding
-				}
-				damaged++
-				saved += max(0, len(trusting)-len(bad))
-				told, errors := 0, 0
-				_, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) {
-					if told++; p.Severity == format.Error {
-						errors++
-					}
-				})
-				if err != nil || told == 0 || errors != len(bad) {
-					t.Errorf("%v; %d problems are told, %d errors of %q", err, told, errors, bad)
-				}
-				warned += told - errors
-				plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{})
-				if err != nil || !plan.Partial || len(plan.Lost) == 0 || len(bad) > 0 != plan.Changes() {
-					t.Errorf("repair of %q: %v, %+v", bad, err, plan)
-				}
-				if plan.Changes() {
-					out := &storetest.Mem{}
-					if err := plan.ApplyStore(t.Context(), out, "x"); err != nil {
-						t.Fatal(err)
-					}
-					left := maps.Clone(files)
-					for _, name := range bad {
-						delete(left, name)
-					}
-					if lost := readAll(t, out, left, holdall.OpenOptions{}); len(lost) > 0 {
-						t.Errorf("after the repair %q are lost, before it %q", lost, bad)
-					}
-				}
-				dir := t.TempDir()
-				a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				into, err := os.OpenRoot(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sum, err := holdall.Extract(t.Context(), a, into, holdall.ExtractOptions{OnError: func(holdall.Problem, error) {}})
-				into.Close()
-				a.Close()
-				if sum.Entries != int64(len(files)-len(bad)) {
-					t.Errorf("%d files were extracted, of %q; %v", sum.Entries, bad, err)
-				}
-			}
-			if summed && damaged < 30 || saved < damaged || warned < saved {
-				t.Errorf("%d times something was damaged, %d files were saved, %d told", damaged, saved, warned)
+	st := packedAs(t, "databundle", map[string]string{"compression": "zlib"}, files)
+	const shard = "x/shard-00000000"
+	was := st.Get(shard)
+	if was == nil {
+		t.Fatal(objectsIn(t, st))
+	}
+	shared := sharedRecord(t, st, "f00")
+	damaged, warned := 0, 0
+	rounds := testkit.Rounds(t, 4)
+	for i := range rounds {
+		b := bytes.Clone(was)
+		at := 4096 + rnd.IntN(len(b)-4096)
+		if i%2 == 0 {
+			at = int(shared.Off) + rnd.IntN(int(shared.Len))
+		}
+		b[at] ^= 1 << rnd.IntN(8)
+		st.Put(shard, b)
+		bad := readAll(t, st, files, holdall.OpenOptions{})
+		if len(bad) > 1 {
+			t.Errorf("%d files are lost: %q", len(bad), bad)
+		}
+		if len(readAll(t, st, files, holdall.OpenOptions{NoVerify: true})) == 0 {
+			continue // of padding
+		}
+		damaged++
+		told, errors := 0, 0
+		_, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) {
+			if told++; p.Severity == format.Error {
+				errors++
 			}
 		})
+		if err != nil || told == 0 || errors != len(bad) {
+			t.Errorf("%v; %d problems are told, %d errors of %q", err, told, errors, bad)
+		}
+		warned += told - errors
+		plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{})
+		if err != nil || !plan.Partial || len(plan.Lost) == 0 || len(bad) > 0 != plan.Changes() {
+			t.Errorf("repair of %q: %v, %+v", bad, err, plan)
+		}
+		if plan.Changes() {
+			out := &storetest.Mem{}
+			if err := plan.ApplyStore(t.Context(), out, "x"); err != nil {
+				t.Fatal(err)
+			}
+			left := maps.Clone(files)
+			for _, name := range bad {
+				delete(left, name)
+			}
+			if lost := readAll(t, out, left, holdall.OpenOptions{}); len(lost) > 0 {
+				t.Errorf("after the repair %q are lost, before it %q", lost, bad)
+			}
+		}
+		a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		into, err := os.OpenRoot(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum, err := holdall.Extract(t.Context(), a, into, holdall.ExtractOptions{OnError: func(holdall.Problem, error) {}})
+		into.Close()
+		a.Close()
+		if sum.Entries != int64(len(files)-len(bad)) {
+			t.Errorf("%d files were extracted, of %q; %v", sum.Entries, bad, err)
+		}
+	}
+	if damaged < rounds/2 || warned < damaged/2 {
+		t.Errorf("of %d times something was damaged %d times, %d files were told of", rounds, damaged, warned)
 	}
 }
 
@@ -573,7 +561,7 @@ func readAll(t *testing.T, st *storetest.Mem, files map[string]string, o holdall
 // what cannot, and never under the file's own name.
 func TestDamagedFilesAreKept(t *testing.T) {
 	rnd := testkit.Rand(t)
-	files := map[string]string{"long": string(testkit.Noise(rnd, 3<<20)), "small": string(testkit.Noise(rnd, 5000)), "sound": "sound"}
+	files := map[string]string{"long": string(testkit.Noise(rnd, 1<<20+100<<10)), "small": string(testkit.Noise(rnd, 5000)), "sound": "sound"}
 	for _, k := range []string{"caf", "lindi", "databundle"} {
 		for _, keep := range []bool{false, true} {
 			st := packedAs(t, k, nil, files)
@@ -640,102 +628,5 @@ func TestDamagedFilesAreKept(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// A bit of each byte of the texts of a LINDI archive is turned. No member that is read has a
-// wrong byte then, and neither has an archive that is made of it.
-func TestADamagedTextOfLINDIIsNotCopied(t *testing.T) {
-	testkit.Serial(t)
-	const name = "a.lindi.tar"
-	st := packedAs(t, "lindi", map[string]string{"as": "zarr"}, map[string]string{
-		".zgroup": `{"zarr_format": 2}`, ".zattrs": `{"session": "A"}`, "a/.zarray": `{"chunks": [2], "compressor": null, "dtype": "|u1", "fill_value": 0, "filters": null, "order": "C", "shape": [2], "zarr_format": 2}`, "a/0": strings.Repeat("x", 2000),
-	})
-	st.Put(name, st.Get(objectsIn(t, st)[0]))
-	views := []string{"members", "zarr", "zarr3"}
-	right := map[string]string{}
-	strict := false // members fail by themselves
-	read := func(st *storetest.Mem, name, view string) map[string]string {
-		a, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{View: view})
-		if err != nil {
-			return nil
-		}
-		defer a.Close()
-		found := map[string]string{}
-		for e, err := range a.Entries(t.Context()) {
-			if err != nil {
-				break
-			}
-			var b bytes.Buffer
-			if a.WriteContent(t.Context(), &b, e) == nil && e.Name != ".tar_entry.json" {
-				found[e.Name] = b.String()
-			}
-		}
-		if a.Doubt() != nil && (view != "members" || !strict) {
-			return nil // the reader says so
-		}
-		return found
-	}
-	for _, view := range views {
-		for n, b := range read(st, name, view) {
-			right[view+" "+n] = b
-		}
-	}
-	intact := st.Get(name)
-	texts := []string{`{"files": [`, "{\n \"generationMetadata\"", "{\n \"refs\""}
-	turned := 0
-	for _, begins := range texts {
-		from := bytes.Index(intact, []byte(begins))
-		if from < 0 {
-			continue
-		}
-		strict = begins != texts[0]
-		for at := from; intact[at] != 0 && !bytes.HasPrefix(intact[at:], []byte("        ")); at++ {
-			for bit := range 8 {
-				if bit != at%8 && at-from > 8 {
-					continue // all bits only of how a text begins, which says whose it is
-				}
-				turned++
-				b := bytes.Clone(intact)
-				b[at] ^= 1 << bit
-				damaged := &storetest.Mem{}
-				damaged.Put(name, b)
-				for _, view := range views {
-					for n, b := range read(damaged, name, view) {
-						if want, known := right[view+" "+n]; known && b != want {
-							t.Fatalf("byte %d bit %d: %s of view %s is wrong: %.80q", at, bit, n, view, b)
-						}
-					}
-				}
-				if bit != at%8 || at%3 != 0 {
-					continue
-				}
-				for _, view := range views[:2] {
-					a, err := holdall.OpenStore(t.Context(), damaged, name, holdall.OpenOptions{View: view})
-					if err != nil {
-						continue
-					}
-					failed := 0
-					_, err = holdall.ConvertStore(t.Context(), a, damaged, "copy.lindi.tar", holdall.PackOptions{Force: true, OnError: func(string, error) { failed++ }})
-					a.Close()
-					if err != nil {
-						continue
-					}
-					for n, b := range read(damaged, "copy.lindi.tar", view) {
-						if want, known := right[view+" "+n]; known && b != want && n != ".tar_index.json" && failed == 0 && n != "lindi.json" {
-							t.Fatalf("byte %d bit %d: the copy's %s is wrong: %.80q", at, bit, n, b)
-						}
-					}
-					for n, b := range read(damaged, "copy.lindi.tar", "zarr") {
-						if want, known := right["zarr "+n]; known && b != want {
-							t.Fatalf("byte %d bit %d: the copy's key %s is wrong: %.80q", at, bit, n, b)
-						}
-					}
-				}
-			}
-		}
-	}
-	if turned < 500 {
-		t.Fatalf("only %d bits were turned", turned)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/content"
 )
 
 // TestFilesBehaveAsTheStandardLibrarys closes files and archives, and seeks where nothing is.
@@ -141,31 +140,5 @@ func TestEveryFunctionTakesAnAddress(t *testing.T) {
 	defer repaired.Close()
 	if b, err := repaired.Get(ctx, "a", 100); string(b) != "content" || err != nil {
 		t.Errorf("%q, %v", b, err)
-	}
-}
-
-// TestContentSaysWhetherItIsVouchedFor reads short and long contents with and without an
-// index that has digests of pieces.
-func TestContentSaysWhetherItIsVouchedFor(t *testing.T) {
-	ctx := t.Context()
-	m := archiveOf(t, both[0], []holdall.Entry{{Name: "a"}, {Name: "long"}}, map[string]string{"a": "content", "long": strings.Repeat("0123456789", 200_000)})
-	if _, err := holdall.BuildIndexStore(ctx, m, "x", m, "x.holdall", holdall.IndexOptions{Chunk: 64 << 10, OpenOptions: holdall.OpenOptions{Formats: both}}); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []bool{false, true} {
-		a := openMem(t, m, holdall.OpenOptions{Index: holdall.UseIndex{Beside: want}})
-		n := 0
-		err := a.Source().Sweep(ctx, a.Entries(ctx), content.InOrder, func(c content.Content, err error) error {
-			opened := a.Source().Open(ctx, c.Entry, 0)
-			defer opened.Close()
-			if n++; err != nil || c.Vouched() != want || opened.Vouched() != want {
-				t.Errorf("%s, by an index %v: vouched for in a sweep %v, by itself %v, %v", c.Entry.Name, want, c.Vouched(), opened.Vouched(), err)
-			}
-			return nil
-		})
-		if err != nil || n != 2 {
-			t.Errorf("%d contents, %v", n, err)
-		}
-		a.Close()
 	}
 }

@@ -2,7 +2,6 @@ package holdall_test
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"math/rand/v2"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -80,17 +80,15 @@ func oddNames(rnd *rand.Rand, n int) []string {
 }
 
 func TestKeysAndDirectoriesAreInOrderFromAnywhere(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	for round := range 12 {
+	rnd := testkit.Rand(t)
+	for round := range testkit.Rounds(t, 6) {
 		st := &storetest.Mem{}
 		w, err := tiny.Format.Create(t.Context(), st, "x.tiny", format.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var keys []string
-		for _, name := range oddNames(rnd, 20+round*8) {
+		for _, name := range oddNames(rnd, 20+round%12*16) {
 			e := holdall.Entry{Name: name}
 			if rnd.IntN(6) == 0 {
 				e.Kind = format.Dir
@@ -178,38 +176,4 @@ func placesIn(t *testing.T, a *holdall.Archive, dir, from string) (places []stri
 		places = append(places, listing.Place(dir, e))
 	}
 	return places, true
-}
-
-// A directory without order that is larger than what is held of it comes whole and in
-// order.
-func TestALargeDirectoryWithoutOrder(t *testing.T) {
-	st := &storetest.Mem{}
-	w, err := tiny.Format.Create(t.Context(), st, "x.tiny", format.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const n = 30_000
-	for i := range n {
-		if err := w.Add(t.Context(), holdall.Entry{Name: fmt.Sprintf("d/%05d", (i*7919)%n)}, strings.NewReader("")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := w.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	a, err := holdall.OpenStore(t.Context(), st, "x.tiny", holdall.OpenOptions{Formats: []*format.Format{unordered}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	i := 123
-	for e, err := range a.Source().ReadDirFrom(t.Context(), "d", "00123") {
-		if err != nil || e.Name != fmt.Sprintf("d/%05d", i) {
-			t.Fatalf("%q, %v, expected number %d", e.Name, err, i)
-		}
-		i++
-	}
-	if i != n {
-		t.Errorf("ended at %d", i)
-	}
 }

@@ -5,14 +5,11 @@ import (
 	"context"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -72,65 +69,6 @@ func TestARepairThatWouldLoseAFileIsRefused(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A damaged page in the last record of a bundle costs no other file of this record.
-func TestABundleKeepsTheFilesOfADamagedRecord(t *testing.T) {
-	rnd := testkit.Rand(t)
-	for range 4 {
-		files := map[string]string{}
-		for i := range 14 {
-			n := []int{200, 1500, 5000, 9000}[rnd.IntN(4)]
-			if files["f"+string(rune('a'+i))] = noiseOf(rnd, n); i%2 == 1 {
-				files["f"+string(rune('a'+i))] = strings.Repeat("alpha beta ", n/11)
-			}
-		}
-		st := packedAs(t, "databundle", nil, files)
-		shard := slices.DeleteFunc(objectsIn(t, st), func(name string) bool { return !strings.Contains(name, "shard-") })[0]
-		intact := st.Get(shard)
-		for at := 4096; at < len(intact); at += 4096 {
-			damaged := bytes.Clone(intact)
-			copy(damaged[at:min(at+4096, len(damaged))], noiseOf(rnd, 4096))
-			st.Put(shard, damaged)
-			before := intactIn(t, st)
-			plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{})
-			if err != nil {
-				t.Fatalf("page at %d: %v", at, err)
-			}
-			out := &storetest.Mem{}
-			if err := plan.ApplyStore(t.Context(), out, "x"); err != nil {
-				t.Fatalf("page at %d: %v", at, err)
-			}
-			plan.Close()
-			if after := intactIn(t, out); after < before {
-				t.Errorf("page at %d: %d files can be read before the repair, and %d after it", at, before, after)
-			}
-		}
-	}
-}
-
-// intactIn returns how many files of an archive have the right content.
-func intactIn(t *testing.T, st *storetest.Mem) (n int) {
-	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
-	if err != nil {
-		return 0
-	}
-	defer a.Close()
-	for e, err := range a.Entries(t.Context()) {
-		if err == nil && a.WriteContent(t.Context(), io.Discard, e) == nil {
-			n++
-		}
-	}
-	return n
-}
-
-func noiseOf(rnd *rand.Rand, n int) string {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(rnd.Uint32())
-	}
-	return string(b)
 }
 
 func formatNamed(t *testing.T, name string) *format.Format {

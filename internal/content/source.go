@@ -285,6 +285,9 @@ func (s *Source) Salvage(ctx context.Context, e Entry, w io.Writer) (lost int64,
 		for at := 0; at < len(b) && err != nil; at += step {
 			p := b[at:min(at+step, len(b))]
 			perr := s.readStored(ctx, e, p, off+int64(at))
+			if errors.Is(perr, codec.ErrChecksum) {
+				perr = s.second.of(s.engine).ReadAt(ctx, s.Reader.Extents(ctx, e, off+int64(at), int64(len(p))), p, off+int64(at))
+			}
 			switch {
 			case ctx.Err() != nil:
 				return lost, context.Cause(ctx)

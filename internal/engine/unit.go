@@ -18,7 +18,8 @@ import (
 // kept, since the next read often lies in it too. Runs that are too long for that, or of unknown
 // length, are read by a cursor.
 //
-// A damaged unit has the content before its damage, and an error for reads beyond it.
+// A damaged unit has the content before its damage, and an error for reads beyond it. One that ends
+// with a checksum has no content then: what decodes may be wrong before the decoder notices.
 type unit struct {
 	key  unitKey
 	want int64         // how many bytes to decode from its front
@@ -241,7 +242,7 @@ func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored
 		g.units.land(u, b, nil, true) // the first read returned wrong bytes
 		return
 	}
-	if !g.doubts && (int64(len(b)) == k.size || errors.Is(streamed, codec.ErrChecksum)) {
+	if !g.doubts && (int64(len(b)) == k.size || c.Sums && in.failed == nil || errors.Is(streamed, codec.ErrChecksum)) {
 		b = nil // it is wrong somewhere, at an unknown place
 	}
 	switch {
@@ -249,10 +250,19 @@ func (g *Engine) landStored(ctx context.Context, o store.Object, u *unit, stored
 		g.units.giveUp(u)
 	case in.failed != nil:
 		g.units.land(u, b, in.failed, false)
+	case c.Sums:
+		g.units.land(u, b, unsummed{wrongUnit(k, err)}, true)
 	default:
 		g.units.land(u, b, wrongUnit(k, err), true)
 	}
 }
+
+// An unsummed error is damage of a unit that ends with a checksum. It is codec.ErrChecksum, since
+// what decodes before it was not compared.
+type unsummed struct{ error }
+
+func (u unsummed) Unwrap() error        { return u.error }
+func (u unsummed) Is(target error) bool { return target == codec.ErrChecksum }
 
 // wrongUnit adds the position of the unit to an error of the decoder.
 func wrongUnit(k unitKey, err error) error {

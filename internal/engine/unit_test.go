@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -467,6 +468,52 @@ func TestADamagedUnitGivesWhatIsBeforeItsDamage(t *testing.T) {
 			r.Close()
 			g.Close()
 		}
+	}
+}
+
+// A unit that ends with a checksum gives no byte that was not compared, also if its decoder notices
+// damage long after it.
+func TestAUnitWithAChecksumGivesNothingThatWasNotCompared(t *testing.T) {
+	rnd := testkit.Rand(t)
+	content := make([]byte, 100_000)
+	for i := range content {
+		content[i] = "abcdefgh"[rnd.IntN(8)]
+	}
+	var stored bytes.Buffer
+	z := gzip.NewWriter(&stored)
+	if _, err := z.Write(content); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	early := 0
+	for range 400 {
+		st := &storetest.Mem{}
+		b := bytes.Clone(stored.Bytes())
+		b[20+rnd.IntN(len(b)-20)] ^= 1 << rnd.IntN(8) // behind the header
+		st.Put("x", b)
+		x := list(format.Extent{Size: int64(len(content)), Object: "x", Len: int64(len(b)), Codec: codec.Gzip, Unit: int64(len(content))})
+		g := New(open(st), Near)
+		for off := 0; off < len(content); off += 10_000 {
+			p := make([]byte, 100)
+			err := g.ReadAt(t.Context(), x, p, int64(off))
+			if err == nil && !bytes.Equal(p, content[off:][:len(p)]) {
+				t.Fatalf("other bytes at %d", off)
+			}
+			if err != nil && !errors.Is(err, codec.ErrChecksum) {
+				t.Fatalf("%v is not about a checksum", err)
+			}
+			if err != nil && !strings.Contains(err.Error(), codec.ErrChecksum.Error()) {
+				early++
+			}
+		}
+		r := g.NewReader(t.Context(), x, int64(len(content)))
+		if got, err := io.ReadAll(r); !bytes.HasPrefix(content, got) || err != nil && len(got) > 0 {
+			t.Fatalf("%d other bytes, %v", len(got), err)
+		}
+		r.Close()
+		g.Close()
+	}
+	if early == 0 {
+		t.Error("the decoder never noticed damage by itself")
 	}
 }
 
