@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/holdall/holdall/internal/meter"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/archivetest"
 	"github.com/holdall/holdall/store"
+	_ "github.com/holdall/holdall/store/all" // addresses are opened
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
@@ -287,4 +291,105 @@ func TestDamageOnTheWayIsReadAgain(t *testing.T) {
 		t.Fatalf("%+v, %v; read %d and %d times", sum, err, short.Load(), long.Load())
 	}
 	holds(t, to, "x.caf", want)
+}
+
+func TestObjectsAtAddressesArePacked(t *testing.T) {
+	s := s3test.New("source", "target")
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	s3test.Setenv(t, srv.URL)
+	for i, name := range []string{"a", "d/b", "e/", "d/c.tmp", "f/", "f/g"} {
+		s.Put("source", name, numbered(100*(i%2), i))
+	}
+	st := &storetest.Mem{}
+	for what, c := range map[string]struct {
+		name  string
+		paths []string
+		o     pack.Options
+		want  string
+	}{
+		"a bucket":                  {"x.caf", []string{"s3://source"}, pack.Options{}, "a d/b d/c.tmp f/g"},
+		"a bucket in a tar":         {"x.tar", []string{"s3://source"}, pack.Options{Meter: &meter.Meter{WantTotal: true}, Time: time.Unix(1, 0)}, "a d/b d/c.tmp e f/g"},
+		"in order":                  {"x.rvn", []string{"s3://source/d"}, pack.Options{Protect: 0.1}, "b c.tmp"},
+		"several, by their names":   {"x.caf", []string{"s3://source/d", "s3://source/a"}, pack.Options{}, "a d/b d/c.tmp"},
+		"an object":                 {"x.caf", []string{"s3://source/d/b"}, pack.Options{}, "b"},
+		"patterns":                  {"x.caf", []string{"s3://source/"}, pack.Options{Include: []string{"d"}, Exclude: []string{"*.tmp"}, Prefix: "p/"}, "p/d/b"},
+		"only some":                 {"x.caf", []string{"s3://source/"}, pack.Options{Only: map[string]bool{"f/g": true}}, "f/g"},
+		"without proof, one by one": {"x.caf", []string{"s3://source/"}, pack.Options{NoVerify: true, Jobs: 1}, "a d/b d/c.tmp f/g"},
+	} {
+		sum, err := pack.Pack(t.Context(), st, c.name, c.paths, c.o)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		src := archivetest.Open(t, st, c.name)
+		names := namesIn(t, src)
+		if slices.Sort(names); strings.Join(names, " ") != c.want || sum.Entries != int64(len(names)) {
+			t.Errorf("%s: found %q, expected %s; %+v", what, names, c.want, sum)
+		}
+		if e := archivetest.Lookup(t, src, names[len(names)-1]); c.o.Protect == 0 && c.o.Include == nil && what != "several, by their names" && what != "an object" {
+			if b, err := archivetest.Read(t, src, e); err != nil || !bytes.Equal(b, numbered(100, 5)) {
+				t.Errorf("%s: %s: found %q, %v", what, e.Name, b, err)
+			}
+		}
+		if by := sum.Proven["md5"] > 0; by == c.o.NoVerify {
+			t.Errorf("%s: proven by %v", what, sum.Proven)
+		}
+	}
+	local := testkit.Tree(t, t.TempDir(), map[string]string{"a": "alpha"})
+	for what, c := range map[string]struct {
+		paths []string
+		o     pack.Options
+		is    error
+	}{
+		"files and addresses":  {[]string{"s3://source", local}, pack.Options{}, errors.ErrUnsupported},
+		"a list":               {[]string{"s3://source"}, pack.Options{Listed: true}, errors.ErrUnsupported},
+		"nothing at an object": {[]string{"s3://source/nothing"}, pack.Options{}, fs.ErrNotExist},
+		"no such scheme":       {[]string{"s4://source/a"}, pack.Options{}, nil},
+		"an unknown format":    {[]string{"s3://source"}, pack.Options{Format: "unknown"}, nil},
+	} {
+		if _, err := pack.Pack(t.Context(), st, "y.caf", c.paths, c.o); err == nil || c.is != nil && !errors.Is(err, c.is) || st.Get("y.caf") != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// The archive of before, and its parity, lie within what is packed.
+	target, err := bucket.New("source", "", bucket.Options{Endpoint: srv.URL, Client: srv.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []pack.Options{{Protect: 0.1}, {ChunkSize: 150}} {
+		for range 2 {
+			sum, err := pack.Pack(t.Context(), target, "x.caf", []string{"s3://source"}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := sum.Entries; o.ChunkSize == 0 && n != 4 || o.ChunkSize > 0 && n != 6 { // what was no chunk is packed
+				t.Errorf("%+v", sum)
+			}
+		}
+	}
+}
+
+// The source of an object may fail again and again for a while.
+func TestObjectsOfABusyServerAreLeftOutOnWish(t *testing.T) {
+	t.Parallel()
+	s, source, target := buckets(t)
+	for i := range 3 {
+		s.Put("source", fmt.Sprint(i), numbered(100, i))
+	}
+	s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+		busy := r.URL.Path == "/source/1"
+		if busy {
+			s3test.Refuse(w, r, 503, "SlowDown")
+		}
+		return busy
+	}
+	for _, lenient := range []bool{true, false} {
+		left := map[string]error{}
+		o := pack.Options{Formats: objectFormats, Lenient: lenient, OnError: func(name string, err error) { left[name] = err }}
+		sum, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), o)
+		if lenient != (err == nil) || lenient && (sum.Entries != 2 || sum.Failed != 1 || !store.Temporary(left["1"])) {
+			t.Errorf("lenient %v: %+v, %v, %v", lenient, sum, left, err)
+		}
+	}
 }
