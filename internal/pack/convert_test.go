@@ -30,6 +30,7 @@ func near(t *testing.T) *local.Store {
 }
 
 func TestEveryFormatIsConvertedIntoEveryOther(t *testing.T) {
+	testkit.Serial(t)
 	t.Parallel()
 	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 300), "d/e/c": "", "large": string(numbered(1<<20+5000, 1))}
 	dir := testkit.Tree(t, t.TempDir(), files)
@@ -108,6 +109,7 @@ func TestWhatANewFormatCannotStoreIsCounted(t *testing.T) {
 // What is converted is compared: a damaged file is left out and named, and its bytes get no new
 // digest, wherever it lies and however it is copied.
 func TestConvertLeavesOutWhatIsDamaged(t *testing.T) {
+	testkit.Serial(t)
 	t.Parallel()
 	rnd := testkit.Rand(t)
 	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 40), "long": string(testkit.Noise(rnd, 1<<20+1<<19))}
