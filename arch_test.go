@@ -51,6 +51,7 @@ var imports = map[string]string{
 	"internal/pipe":                      "",
 	"internal/testkit":                   "store store/storetest",
 	"internal/testkit/oaktest":           "internal/testkit",
+	"internal/testkit/archivetest":       "format format/all internal/cache internal/content store",
 	"internal/testkit/fleettest":         " internal/app/catalog store/storetest/s3test",
 	"internal/testkit/pgtest":            "internal/testkit",
 	"internal/sysfile":                   "",

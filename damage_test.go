@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -361,69 +360,6 @@ func TestVerifySaysWhatProved(t *testing.T) {
 	}
 }
 
-// What is converted is compared: a damaged file is left out and named, and its bytes get
-// no new digest.
-func TestConvertLeavesOutWhatIsDamaged(t *testing.T) {
-	testkit.Serial(t)
-	rnd := testkit.Rand(t)
-	files := map[string]string{"a": "alpha", "d/b": strings.Repeat("beta", 40), "long": string(testkit.Noise(rnd, 1<<20+100<<10))}
-	for from, param := range map[string]map[string]string{"caf": nil, "lindi": nil, "rvn": nil, "zip": nil, "databundle": {"align": "1"}} {
-		targets := []string{"caf", "zip", "tar", "lindi", "databundle"}
-		if testkit.Rounds(t, 1) == 1 {
-			at := rnd.IntN(len(targets))
-			targets = targets[at : at+1] // HOLDALL_LONG tries all
-		}
-		for _, to := range targets {
-			sound := packedAs(t, from, param, files)
-			a, err := holdall.OpenStore(t.Context(), sound, "x", holdall.OpenOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
-			for _, name := range []string{"a", "long"} {
-				st := &storetest.Mem{}
-				for _, n := range objectsIn(t, sound) {
-					st.Put(n, bytes.Clone(sound.Get(n)))
-				}
-				e, err := a.Lookup(t.Context(), name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for x, err := range a.Extents(t.Context(), e) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					b := st.Get(x.Object)
-					b[x.Off+x.Len/2] ^= 1
-					st.Put(x.Object, b)
-					break
-				}
-				in, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer in.Close()
-				out, left := &storetest.Mem{}, map[string]bool{}
-				sum, err := holdall.ConvertStore(t.Context(), in, out, "y", holdall.PackOptions{Format: to, OnError: func(name string, _ error) { left[name] = true }})
-				if err != nil || sum.Failed != int64(len(left)) || len(left) == 0 {
-					t.Fatalf("%s to %s, %s: %+v, %v, %v", from, to, name, sum, left, err)
-				}
-				made, err := holdall.OpenStore(t.Context(), out, "y", holdall.OpenOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer made.Close()
-				for name, want := range files {
-					got, err := made.Get(t.Context(), name, 4<<20)
-					if left[name] == (err == nil) || err == nil && string(got) != want {
-						t.Errorf("%s to %s: %s: %d bytes, %v", from, to, name, len(got), err)
-					}
-				}
-			}
-		}
-	}
-}
-
 // One wrong bit in a record takes no file with it that its own checksum shows to be right: a check
 // tells of it, a repair keeps the others, and they are extracted. Package content reads them in
 // every way.
@@ -555,78 +491,4 @@ func readAll(t *testing.T, st *storetest.Mem, files map[string]string, o holdall
 		}
 	}
 	return bad
-}
-
-// What can be read of a damaged file is kept beside it if that is wished: with zeros for
-// what cannot, and never under the file's own name.
-func TestDamagedFilesAreKept(t *testing.T) {
-	rnd := testkit.Rand(t)
-	files := map[string]string{"long": string(testkit.Noise(rnd, 1<<20+100<<10)), "small": string(testkit.Noise(rnd, 5000)), "sound": "sound"}
-	for _, k := range []string{"caf", "lindi", "databundle"} {
-		for _, keep := range []bool{false, true} {
-			st := packedAs(t, k, nil, files)
-			sound, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer sound.Close()
-			turned := map[string][]byte{}
-			for _, name := range []string{"long", "small"} {
-				e, err := sound.Lookup(t.Context(), name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for x, err := range sound.Extents(t.Context(), e) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					if turned[x.Object] == nil {
-						turned[x.Object] = bytes.Clone(st.Get(x.Object))
-					}
-					turned[x.Object][x.Off+x.Len/2] ^= 1
-					break
-				}
-			}
-			for name, b := range turned {
-				st.Put(name, b)
-			}
-			a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
-			dir := t.TempDir()
-			root, err := os.OpenRoot(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer root.Close()
-			told := map[string]string{}
-			sum, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{KeepDamaged: keep, OnError: func(p holdall.Problem, _ error) { told[p.Entry] = p.Message }})
-			if err != nil || sum.Failed != int64(len(told)) || sum.Failed == 0 {
-				t.Fatalf("%s: %+v, %v, %v", k, sum, told, err)
-			}
-			all, err := os.ReadDir(dir)
-			if err != nil || len(all) != len(files)-len(told)+map[bool]int{true: len(told)}[keep] {
-				t.Errorf("%s: %v", k, all)
-			}
-			for name, what := range told {
-				b, err := os.ReadFile(filepath.Join(dir, name+".damaged"))
-				if !keep {
-					continue
-				}
-				zeros := 0
-				for i := range b {
-					if b[i] != files[name][i] && b[i] == 0 {
-						zeros++
-					} else if b[i]^files[name][i] > 1 {
-						t.Fatalf("%s: %s: byte %d is another", k, name, i)
-					}
-				}
-				if err != nil || len(b) != len(files[name]) || !strings.Contains(what, "in "+name+".damaged") || zeros > 1 && !strings.Contains(what, "with zeros for ") {
-					t.Errorf("%s: %s: %d bytes, %d zeros, %v: %s", k, name, len(b), zeros, err, what)
-				}
-			}
-		}
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -25,7 +23,6 @@ import (
 	"github.com/holdall/holdall/format/lindi"
 	tarformat "github.com/holdall/holdall/format/tar"
 	zipformat "github.com/holdall/holdall/format/zip"
-	"github.com/holdall/holdall/internal/sysfile"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
@@ -180,67 +177,6 @@ func same(t *testing.T, a, b string) {
 	}
 	if la, lb := list(a), list(b); !slices.Equal(la, lb) {
 		t.Errorf("folders differ:\n%s\n\n%s", strings.Join(la, "\n"), strings.Join(lb, "\n"))
-	}
-}
-
-func TestExtractRefusesWhatLeadsOut(t *testing.T) {
-	entries := []holdall.Entry{
-		{Name: "ok/file"},
-		{Name: "up", Kind: format.Symlink, Link: "../up"},
-		{Name: "abs", Kind: format.Symlink, Link: "/etc/passwd"},
-		{Name: "ok/sibling", Kind: format.Symlink, Link: "../other"},
-		{Name: "ok/up", Kind: format.Symlink, Link: "../../up"},
-		{Name: "trick", Kind: format.Symlink, Link: "ok/sibling/../../up"},
-		{Name: "drive", Kind: format.Symlink, Link: `C:\x`},
-		{Name: "back", Kind: format.Symlink, Link: `..\..\x`},
-		{Name: "self", Kind: format.Symlink, Link: "ok"},
-		{Name: "self/through", Kind: format.File},
-		{Name: "hard", Kind: format.HardLink, Link: "ok/file"},
-		{Name: "hardout", Kind: format.HardLink, Link: "/etc/passwd"},
-		{Name: "hardlate", Kind: format.HardLink, Link: "self"},
-		{Name: "ok", Kind: format.File},
-		{Name: "setid", Mode: 0o755 | fs.ModeSetuid, HasMode: true},
-		{Name: "pipe", Kind: format.Fifo},
-	}
-	outer := t.TempDir()
-	into := filepath.Join(outer, "in")
-	if err := os.Mkdir(into, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	root, err := os.OpenRoot(into)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	a := openMem(t, archiveOf(t, tiny.Format, entries, map[string]string{"ok/file": "content", "self/through": "gotcha"}), holdall.OpenOptions{})
-	refused := map[string]string{}
-	sum, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{OnError: func(p holdall.Problem, err error) {
-		refused[p.Entry] = string(p.Code) + " " + p.Class
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{
-		"up": "unsafe-path link-outside", "abs": "unsafe-path link-outside", "ok/up": "unsafe-path link-outside", "trick": "unsafe-path link-outside",
-		"drive": "unsafe-path link-outside", "back": "unsafe-path link-outside",
-		"self/through": "unsafe-path name-conflict", "hardout": "dangling ", "hardlate": "dangling ", "ok": "unsafe-path name-conflict",
-	}
-	for name, code := range want {
-		if refused[name] != code {
-			t.Errorf("%s: %q, want %q", name, refused[name], code)
-		}
-	}
-	if len(refused) != len(want) || sum.Failed != int64(len(want)) || sum.Entries != int64(len(entries)-len(want)) {
-		t.Errorf("refused %v; %+v", refused, sum)
-	}
-	if list, _ := os.ReadDir(outer); len(list) != 1 {
-		t.Errorf("something got out: %v", list)
-	}
-	if b, err := os.ReadFile(filepath.Join(into, "hard")); string(b) != "content" {
-		t.Errorf("hard link: %q, %v", b, err)
-	}
-	if to, err := os.Readlink(filepath.Join(into, "ok/sibling")); to != "../other" {
-		t.Errorf("a link that stays inside: %q, %v", to, err)
 	}
 }
 
@@ -438,66 +374,6 @@ func TestFileSeeksAndReads(t *testing.T) {
 	}
 }
 
-// A source that breaks off while it is packed leaves the others right.
-func TestPackGoesOnWithoutWhatFails(t *testing.T) {
-	dir := tree(t, map[string]string{"a": "first", "b": strings.Repeat("b", 3<<20), "c": "third"})
-	if os.Geteuid() != 0 {
-		os.Chmod(filepath.Join(dir, "b"), 0)
-	} else {
-		os.Remove(filepath.Join(dir, "b"))
-		if err := os.Symlink("nowhere", filepath.Join(dir, "b")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	st := local.New(t.TempDir())
-	failed := 0
-	sum, err := holdall.PackStore(t.Context(), st, "x.caf", []string{filepath.Join(dir, "a"), filepath.Join(dir, "c"), dir},
-		holdall.PackOptions{Formats: both, OnError: func(string, error) { failed++ }})
-	if err != nil || sum.Entries < 4 {
-		t.Fatalf("%+v, %v", sum, err)
-	}
-	if _, err := holdall.VerifyStore(t.Context(), st, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) }); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestCancelledPackLeavesNothing(t *testing.T) {
-	dir := tree(t, map[string]string{"a": strings.Repeat("x", 8<<20)})
-	out := t.TempDir()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := holdall.PackStore(ctx, local.New(out), "x.caf", []string{dir}, holdall.PackOptions{Formats: both}); err == nil {
-		t.Error("packed all the same")
-	}
-	if left, _ := os.ReadDir(out); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
-}
-
-func TestTimesAndModesSurviveATrip(t *testing.T) {
-	mtime := time.Date(2024, 2, 29, 12, 30, 0, 123456789, time.UTC)
-	a := openMem(t, archiveOf(t, tiny.Format, []holdall.Entry{
-		{Name: "d", Kind: format.Dir, Mode: 0o500, HasMode: true, ModTime: mtime},
-		{Name: "d/f", Mode: 0o604, HasMode: true, ModTime: mtime},
-	}, nil), holdall.OpenOptions{})
-	dir := t.TempDir()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	if _, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for name, mode := range map[string]fs.FileMode{"d": 0o500 | fs.ModeDir, "d/f": 0o604} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil || info.Mode() != mode || !info.ModTime().Equal(mtime) {
-			t.Errorf("%s: %v %v, %v", name, info.Mode(), info.ModTime(), err)
-		}
-	}
-	os.Chmod(filepath.Join(dir, "d"), 0o700)
-}
-
 // A folder is an archive whose files are stored as they are: the limit on how
 // much more than is stored may come out of one must not mistake it.
 func TestFolderStoresWhatItHas(t *testing.T) {
@@ -552,44 +428,6 @@ func TestGetTakesNoMoreThanIsAllowed(t *testing.T) {
 	for _, name := range []string{"d", "y"} {
 		if _, err := a.Get(t.Context(), name, 7); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// What a killed extraction left is taken away by the next one, and what others have under
-// way is not.
-func TestExtractTakesAwayWhatWasLeft(t *testing.T) {
-	st := packedAs(t, "caf", nil, map[string]string{"d/a": "alpha"})
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	const temp, mark = "d/sub/.holdall-ABCDEFGHIJKL-1a.tmp", ".extract.holdall-lock"
-	for _, living := range []bool{false, true} {
-		dir := tree(t, map[string]string{temp: "half", "d/.holdall-mine.tmp": "mine", mark: ""})
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer root.Close()
-		if living {
-			f, err := os.Open(filepath.Join(dir, mark))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer f.Close()
-			if err := sysfile.ShareLock(f); errors.Is(err, errors.ErrUnsupported) {
-				t.Skip(err)
-			}
-		}
-		if _, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		for name, there := range map[string]bool{"d/a": true, "d/.holdall-mine.tmp": true, temp: living, mark: living} {
-			if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != there {
-				t.Errorf("others at work %v: %s: %v", living, name, err)
-			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"maps"
 	"os"
@@ -374,7 +375,7 @@ func (x *extraction) done(ctx context.Context, e format.Entry, err error) error 
 	if bad, ok := errors.AsType[*unreadable](err); ok && bad.kept != "" && !strings.HasSuffix(p.Message, bad.kept) {
 		p.Message += "; " + bad.kept
 	}
-	if errors.Is(err, errExists) {
+	if errors.Is(err, errExists) || !x.o.Overwrite && errors.Is(err, fs.ErrExist) && x.there(e.Name) != nil {
 		p.Code, p.Message = format.Exists, errExists.Error()
 	}
 	x.o.OnError(p, err)

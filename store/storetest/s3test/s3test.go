@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"hash/crc64"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -86,6 +85,7 @@ type Server struct {
 type object struct {
 	content   []byte
 	etag      string
+	md5       []byte // of content that was not uploaded in parts
 	mod       time.Time
 	sums      map[string]string // by algorithm, as in headers
 	part      int               // size of the parts; 0 if it was not uploaded in parts
@@ -186,34 +186,16 @@ func (s *Server) PutParts(bucket, key string, content []byte, part int) {
 func (s *Server) Rot(bucket, key string, at int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.buckets[bucket][key].content[at] ^= 0x10
+	o := s.buckets[bucket][key]
+	o.content = bytes.Clone(o.content) // parts that were copied from it share it
+	o.content[at] ^= 0x10
 }
 
 // newObject returns an object with that content, in parts of the given size if it is not 0.
 func (s *Server) newObject(content []byte, part int) *object {
-	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part, encrypted: s.Encrypts}
-	all := slices.Collect(slices.Chunk(content, max(1, cmp.Or(part, len(content)))))
-	sum := func(algo string) (value []byte, end string) {
-		if part == 0 {
-			return sumOf(algo, content), ""
-		}
-		var sums []byte
-		for _, b := range all {
-			sums = append(sums, sumOf(algo, b)...)
-		}
-		return sumOf(algo, sums), fmt.Sprintf("-%d", len(all))
-	}
-	for _, algo := range s.Sums {
-		value, end := sum(algo)
-		if s.Google { // Google has no MD5 of uploads in parts, but the other checksum of the whole object
-			if value, end = sumOf(algo, content), ""; algo == "md5" && part > 0 {
-				continue
-			}
-		}
-		o.sums[algo] = base64.StdEncoding.EncodeToString(value) + end
-	}
-	value, end := sum("md5")
-	o.etag = fmt.Sprintf(`"%x%s"`, value, end)
+	o := s.untagged(content, part)
+	value, end := sumInParts("md5", content, part)
+	o.md5, o.etag = value, fmt.Sprintf(`"%x%s"`, value, end)
 	switch {
 	case s.Encrypts:
 		s.last++
@@ -222,6 +204,36 @@ func (s *Server) newObject(content []byte, part int) *object {
 		o.etag = s.joinedTag([16]byte{}, 0)
 	}
 	return o
+}
+
+// untagged is newObject without an ETag, so that large content is hashed no more than necessary.
+func (s *Server) untagged(content []byte, part int) *object {
+	o := &object{content: content, mod: time.Now(), sums: map[string]string{}, part: part, encrypted: s.Encrypts}
+	for _, algo := range s.Sums {
+		value, end := sumInParts(algo, content, part)
+		if s.Google { // Google has no MD5 of uploads in parts, but the other checksum of the whole object
+			if value, end = sumOf(algo, content), ""; algo == "md5" && part > 0 {
+				continue
+			}
+		}
+		o.sums[algo] = base64.StdEncoding.EncodeToString(value) + end
+	}
+	return o
+}
+
+// sumInParts returns the checksum of content, or of the checksums of its parts, and how it ends
+// then.
+func sumInParts(algo string, content []byte, part int) (value []byte, end string) {
+	if part == 0 {
+		return sumOf(algo, content), ""
+	}
+	var sums []byte
+	n := 0
+	for b := range slices.Chunk(content, part) {
+		sums = append(sums, sumOf(algo, b)...)
+		n++
+	}
+	return sumOf(algo, sums), fmt.Sprintf("-%d", n)
 }
 
 // keptOf returns the headers of a request that are stored with the object that it creates.
@@ -294,10 +306,12 @@ var statuses = map[string]int{
 
 // serve answers a request, or returns an error code.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, now time.Time) (code string) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
+	var in bytes.Buffer
+	in.Grow(int(min(max(r.ContentLength, 0), 64<<20)) + bytes.MinRead)
+	if _, err := in.ReadFrom(r.Body); err != nil {
 		return "IncompleteBody"
 	}
+	body := in.Bytes()
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if b, _, virtual := strings.Cut(r.Host, ".s3."); virtual {
 		bucket, key = b, strings.TrimPrefix(r.URL.Path, "/")
@@ -460,7 +474,11 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, buck
 		if s.notOnceInParts(r, s.buckets[bucket][key] != nil) {
 			return "PreconditionFailed"
 		}
-		var content, sums []byte
+		size := 0
+		for _, o := range up.parts {
+			size += len(o.content)
+		}
+		content, sums := make([]byte, 0, size), []byte(nil)
 		for i, p := range list.Part {
 			o := up.parts[p.PartNumber]
 			switch {
@@ -472,10 +490,9 @@ func (s *Server) part(w http.ResponseWriter, r *http.Request, q url.Values, buck
 				return "EntityTooSmall"
 			}
 			content = append(content, o.content...)
-			sum := md5.Sum(o.content)
-			sums = append(sums, sum[:]...)
+			sums = append(sums, o.md5...)
 		}
-		o := s.newObject(content, 0)
+		o := s.untagged(content, 0)
 		o.etag = s.joinedTag(md5.Sum(sums), len(list.Part))
 		s.buckets[bucket][key] = o
 		delete(s.uploads, id)
@@ -501,7 +518,7 @@ func (s *Server) copy(w http.ResponseWriter, r *http.Request, up *upload, n int,
 	case scan != nil || first > last || last >= len(o.content):
 		return "InvalidRange"
 	default:
-		up.parts[n] = s.newObject(bytes.Clone(o.content[first:last+1]), 0)
+		up.parts[n] = s.newObject(o.content[first:last+1:last+1], 0)
 		answer(w, "CopyPartResult", "<ETag>"+strings.ReplaceAll(up.parts[n].etag, `"`, "&quot;")+"</ETag>")
 	}
 	return ""

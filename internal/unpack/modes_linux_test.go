@@ -1,4 +1,4 @@
-package holdall_test
+package unpack_test
 
 import (
 	"errors"
@@ -10,30 +10,25 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/holdall/holdall"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/tar"
 	"github.com/holdall/holdall/internal/testkit"
-	"github.com/holdall/holdall/store/storetest"
+	"github.com/holdall/holdall/internal/unpack"
 )
 
 // Files have the modes that are stored, whatever a mask or the default access control list of
 // the folder would make of them, and in folders that are new or not.
 func TestExtractedModesAreTheStoredOnes(t *testing.T) {
-	in := t.TempDir()
+	t.Parallel()
 	modes := []fs.FileMode{0o400, 0o600, 0o640, 0o644, 0o666, 0o755, 0o777}
-	for _, mode := range modes {
-		for _, dir := range []string{"old", "new"} {
-			name := fmt.Sprintf("%s/%o", dir, mode)
-			testkit.Tree(t, in, map[string]string{name: name})
-			if err := os.Chmod(filepath.Join(in, name), mode); err != nil {
-				t.Fatal(err)
-			}
+	var entries []format.Entry
+	for _, dir := range []string{"old", "new"} {
+		entries = append(entries, format.Entry{Name: dir, Kind: format.Dir})
+		for _, mode := range modes {
+			entries = append(entries, format.Entry{Name: fmt.Sprintf("%s/%o", dir, mode), Mode: mode, HasMode: true})
 		}
 	}
-	st := &storetest.Mem{}
-	if _, err := holdall.PackStore(t.Context(), st, "x.tar", []string{in}, holdall.PackOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	a := opened(t, st, "x.tar", holdall.OpenOptions{})
+	a := archiveOf(t, tar.Format, entries, nil)
 	for _, list := range [][]byte{nil, slices.Concat([]byte{2, 0, 0, 0}, // a version, and tag, permissions and id of each
 		[]byte{1, 0, 6, 0, 255, 255, 255, 255}, []byte{4, 0, 0, 0, 255, 255, 255, 255}, []byte{32, 0, 0, 0, 255, 255, 255, 255})} {
 		t.Run(fmt.Sprintf("list=%v", list != nil), func(t *testing.T) {
@@ -51,14 +46,7 @@ func TestExtractedModesAreTheStoredOnes(t *testing.T) {
 					}
 				}
 			}
-			root, err := os.OpenRoot(out)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer root.Close()
-			if _, err := holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{NoOwner: true}); err != nil {
-				t.Fatal(err)
-			}
+			extractAll(t, a, out, unpack.Options{NoOwner: true})
 			for _, mode := range modes {
 				for _, dir := range []string{"old", "new"} {
 					info, err := os.Stat(filepath.Join(out, dir, fmt.Sprintf("%o", mode)))

@@ -1,63 +1,33 @@
-package holdall_test
+package pack_test
 
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/caf"
-	"github.com/holdall/holdall/format/tar"
+	"github.com/holdall/holdall/internal/meter"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/archivetest"
 	"github.com/holdall/holdall/store"
+	_ "github.com/holdall/holdall/store/all" // addresses are opened
 	"github.com/holdall/holdall/store/bucket"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
-// buckets serves the buckets source and target, and returns stores of both.
-func buckets(t *testing.T) (s *s3test.Server, source, target *bucket.Store) {
-	t.Helper()
-	s3test.Setenv(t, "")
-	s = s3test.New("source", "target")
-	srv := httptest.NewServer(s)
-	t.Cleanup(srv.Close)
-	open := func(name string) *bucket.Store {
-		st, err := bucket.New(name, "", bucket.Options{Endpoint: srv.URL, Client: srv.Client(), Tries: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return st
-	}
-	return s, open("source"), open("target")
-}
-
-var objectFormats = []*format.Format{caf.Format, tar.Format}
-
-// numbered is n bytes in which every place can be told from others, and from those of
-// other seeds.
-func numbered(n, seed int) []byte {
-	p := make([]byte, 0, n+8)
-	for i := uint32(0); len(p) < n; i++ {
-		p = binary.BigEndian.AppendUint32(p, i^uint32(seed)<<24)
-	}
-	return p[:n]
-}
-
 func TestObjectIsReadByOneRequestForEachSixteenMegabytes(t *testing.T) {
 	testkit.Serial(t)
+	t.Parallel()
 	s, source, target := buckets(t)
 	s.Page = 7
 	want := map[string][]byte{"large": numbered(33<<20, 1), "edge": numbered(16<<20, 2), "empty": nil}
@@ -88,24 +58,11 @@ func TestObjectIsReadByOneRequestForEachSixteenMegabytes(t *testing.T) {
 			t.Errorf("%s: expected %d requests, found %d", name, n, gets[name])
 		}
 	}
-	a, err := holdall.OpenStore(t.Context(), target, "x.caf", holdall.OpenOptions{Formats: objectFormats})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Close()
-	for name, content := range want {
-		got, err := fs.ReadFile(a.FS(t.Context()), name)
-		if err != nil || !bytes.Equal(got, content) {
-			t.Errorf("%s: expected its bytes, found %d others or %v", name, len(got), err)
-		}
-	}
-	v, err := holdall.VerifyStore(t.Context(), target, "x.caf", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: objectFormats}}, func(p holdall.Problem) { t.Error(p) })
-	if err != nil || v.Errors != 0 {
-		t.Errorf("found %+v, %v", v, err)
-	}
+	holds(t, target, "x.caf", want)
 }
 
 func TestObjectThatIsNotWhatWasListedIsReportedAndLeftOut(t *testing.T) {
+	t.Parallel()
 	for _, f := range []string{"caf", "tar"} {
 		t.Run(f, func(t *testing.T) {
 			s, source, target := buckets(t)
@@ -155,6 +112,7 @@ func TestObjectThatIsNotWhatWasListedIsReportedAndLeftOut(t *testing.T) {
 }
 
 func TestServerThatIsDownEndsThePackOfObjects(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct {
 		status int
 		code   string
@@ -185,6 +143,7 @@ func TestServerThatIsDownEndsThePackOfObjects(t *testing.T) {
 }
 
 func TestPackThatBrokeOffGoesOnWithWhatWasSent(t *testing.T) {
+	t.Parallel()
 	s, source, target := buckets(t)
 	for i := range 22 {
 		s.Put("source", fmt.Sprintf("%02d", i), numbered(1<<20, i))
@@ -230,9 +189,11 @@ func TestPackThatBrokeOffGoesOnWithWhatWasSent(t *testing.T) {
 // What is kept with an empty object takes a request; else there is none.
 func TestManyEmptyObjectsArePackedWithoutReading(t *testing.T) {
 	testkit.Serial(t)
+	t.Parallel()
 	s, source, _ := buckets(t)
+	const many = 2100 // more than are listed ahead
 	var names []string
-	for i := range 3000 {
+	for i := range many {
 		names = append(names, fmt.Sprintf("d%02d/%04d", i%50, i))
 		s.Put("source", names[i], nil)
 	}
@@ -240,13 +201,13 @@ func TestManyEmptyObjectsArePackedWithoutReading(t *testing.T) {
 		return len(slices.DeleteFunc(s.Took(), func(r string) bool { return strings.Contains(r, "list-type=2") }))
 	}
 	sum, err := pack.Objects(t.Context(), &storetest.Mem{}, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats, Plain: true})
-	if n := asked(); err != nil || sum.Entries != 3000 || n > 0 {
+	if n := asked(); err != nil || sum.Entries != many || n > 0 {
 		t.Errorf("found %+v, %v; %d requests for nothing", sum, err, n)
 	}
 	var mem storetest.Mem
-	m := &holdall.Meter{WantTotal: true}
+	m := &meter.Meter{WantTotal: true}
 	sum, err = pack.Objects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats, Meter: m, Once: true})
-	if n := asked(); err != nil || sum.Entries != 3000 || n != 3000 {
+	if n := asked(); err != nil || sum.Entries != many || n != many {
 		t.Fatalf("found %+v, %v, %d requests", sum, err, n)
 	}
 	if _, err := pack.Objects(t.Context(), &mem, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats, Once: true}); !errors.Is(err, fs.ErrExist) {
@@ -254,20 +215,10 @@ func TestManyEmptyObjectsArePackedWithoutReading(t *testing.T) {
 	}
 }
 
-// objectsOf are objects of one store, by the names that they have there.
-func objectsOf(st store.Store, listed iter.Seq2[store.Info, error]) iter.Seq2[pack.Object, error] {
-	return func(yield func(pack.Object, error) bool) {
-		for info, err := range listed {
-			if !yield(pack.Object{From: st, Info: info, Name: info.Name}, err) {
-				return
-			}
-		}
-	}
-}
-
 // A byte of three objects in sixty is not what the service vouches for: they are left out
 // and named, the others are packed, whatever kind of checksum it has.
 func TestDamageAtTheSourceIsNotPacked(t *testing.T) {
+	t.Parallel()
 	for _, k := range []struct {
 		name      string
 		sums      []string
@@ -285,27 +236,16 @@ func TestDamageAtTheSourceIsNotPacked(t *testing.T) {
 			if k.name != "md5" {
 				testkit.Serial(t)
 			}
-			s, source, target := buckets(t)
-			if k.google {
-				s3test.Setenv(t, "")
-				s = s3test.New("source", "target")
-				s.Google, s.Public = true, true
-				srv := httptest.NewServer(s)
-				t.Cleanup(srv.Close)
-				for name, st := range map[string]**bucket.Store{"source": &source, "target": &target} {
-					var err error
-					if *st, err = bucket.New(name, "", bucket.Options{Endpoint: srv.URL, Client: srv.Client(), Google: true, Anonymous: true}); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
+			s, open := served(t)
+			s.Google, s.Public = k.google, k.google
+			source := open("source", bucket.Options{Tries: 2, Google: k.google, Anonymous: k.google})
 			s.Sums, s.Encrypts = k.sums, k.encrypts
 			rotten := []string{"07", "33", "parts"}
 			for i := range 58 {
 				s.Put("source", fmt.Sprintf("%02d", i), numbered(1000*i+1, i))
 			}
-			s.PutParts("source", "parts", numbered(18<<20, 90), 5<<20)
-			s.PutParts("source", "sound parts", numbered(11<<20+1, 91), 5<<20)
+			s.PutParts("source", "parts", numbered(17<<20, 90), 5<<20)
+			s.PutParts("source", "sound parts", numbered(6<<20+1, 91), 5<<20)
 			for i, name := range rotten {
 				s.Rot("source", name, 4000*i)
 			}
@@ -330,6 +270,7 @@ func TestDamageAtTheSourceIsNotPacked(t *testing.T) {
 
 // What was wrong once is read again, and may be right then.
 func TestDamageOnTheWayIsReadAgain(t *testing.T) {
+	t.Parallel()
 	s, source, _ := buckets(t)
 	want := map[string][]byte{"short": numbered(100_000, 1), "long": numbered(19<<20, 2)}
 	s.Put("source", "short", want["short"])
@@ -349,14 +290,106 @@ func TestDamageOnTheWayIsReadAgain(t *testing.T) {
 	if err != nil || sum.Entries != 2 || short.Load() != 2 || long.Load() != 2 {
 		t.Fatalf("%+v, %v; read %d and %d times", sum, err, short.Load(), long.Load())
 	}
-	a, err := holdall.OpenStore(t.Context(), to, "x.caf", holdall.OpenOptions{Formats: objectFormats})
+	holds(t, to, "x.caf", want)
+}
+
+func TestObjectsAtAddressesArePacked(t *testing.T) {
+	s := s3test.New("source", "target")
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	s3test.Setenv(t, srv.URL)
+	for i, name := range []string{"a", "d/b", "e/", "d/c.tmp", "f/", "f/g"} {
+		s.Put("source", name, numbered(100*(i%2), i))
+	}
+	st := &storetest.Mem{}
+	for what, c := range map[string]struct {
+		name  string
+		paths []string
+		o     pack.Options
+		want  string
+	}{
+		"a bucket":                  {"x.caf", []string{"s3://source"}, pack.Options{}, "a d/b d/c.tmp f/g"},
+		"a bucket in a tar":         {"x.tar", []string{"s3://source"}, pack.Options{Meter: &meter.Meter{WantTotal: true}, Time: time.Unix(1, 0)}, "a d/b d/c.tmp e f/g"},
+		"in order":                  {"x.rvn", []string{"s3://source/d"}, pack.Options{Protect: 0.1}, "b c.tmp"},
+		"several, by their names":   {"x.caf", []string{"s3://source/d", "s3://source/a"}, pack.Options{}, "a d/b d/c.tmp"},
+		"an object":                 {"x.caf", []string{"s3://source/d/b"}, pack.Options{}, "b"},
+		"patterns":                  {"x.caf", []string{"s3://source/"}, pack.Options{Include: []string{"d"}, Exclude: []string{"*.tmp"}, Prefix: "p/"}, "p/d/b"},
+		"only some":                 {"x.caf", []string{"s3://source/"}, pack.Options{Only: map[string]bool{"f/g": true}}, "f/g"},
+		"without proof, one by one": {"x.caf", []string{"s3://source/"}, pack.Options{NoVerify: true, Jobs: 1}, "a d/b d/c.tmp f/g"},
+	} {
+		sum, err := pack.Pack(t.Context(), st, c.name, c.paths, c.o)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		src := archivetest.Open(t, st, c.name)
+		names := namesIn(t, src)
+		if slices.Sort(names); strings.Join(names, " ") != c.want || sum.Entries != int64(len(names)) {
+			t.Errorf("%s: found %q, expected %s; %+v", what, names, c.want, sum)
+		}
+		if e := archivetest.Lookup(t, src, names[len(names)-1]); c.o.Protect == 0 && c.o.Include == nil && what != "several, by their names" && what != "an object" {
+			if b, err := archivetest.Read(t, src, e); err != nil || !bytes.Equal(b, numbered(100, 5)) {
+				t.Errorf("%s: %s: found %q, %v", what, e.Name, b, err)
+			}
+		}
+		if by := sum.Proven["md5"] > 0; by == c.o.NoVerify {
+			t.Errorf("%s: proven by %v", what, sum.Proven)
+		}
+	}
+	local := testkit.Tree(t, t.TempDir(), map[string]string{"a": "alpha"})
+	for what, c := range map[string]struct {
+		paths []string
+		o     pack.Options
+		is    error
+	}{
+		"files and addresses":  {[]string{"s3://source", local}, pack.Options{}, errors.ErrUnsupported},
+		"a list":               {[]string{"s3://source"}, pack.Options{Listed: true}, errors.ErrUnsupported},
+		"nothing at an object": {[]string{"s3://source/nothing"}, pack.Options{}, fs.ErrNotExist},
+		"no such scheme":       {[]string{"s4://source/a"}, pack.Options{}, nil},
+		"an unknown format":    {[]string{"s3://source"}, pack.Options{Format: "unknown"}, nil},
+	} {
+		if _, err := pack.Pack(t.Context(), st, "y.caf", c.paths, c.o); err == nil || c.is != nil && !errors.Is(err, c.is) || st.Get("y.caf") != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// The archive of before, and its parity, lie within what is packed.
+	target, err := bucket.New("source", "", bucket.Options{Endpoint: srv.URL, Client: srv.Client()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
-	for name, content := range want {
-		if b, err := a.Get(t.Context(), name, 1<<30); err != nil || !bytes.Equal(b, content) {
-			t.Errorf("%s: %d bytes, %v", name, len(b), err)
+	for _, o := range []pack.Options{{Protect: 0.1}, {ChunkSize: 150}} {
+		for range 2 {
+			sum, err := pack.Pack(t.Context(), target, "x.caf", []string{"s3://source"}, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := sum.Entries; o.ChunkSize == 0 && n != 4 || o.ChunkSize > 0 && n != 6 { // what was no chunk is packed
+				t.Errorf("%+v", sum)
+			}
+		}
+	}
+}
+
+// The source of an object may fail again and again for a while.
+func TestObjectsOfABusyServerAreLeftOutOnWish(t *testing.T) {
+	t.Parallel()
+	s, source, target := buckets(t)
+	for i := range 3 {
+		s.Put("source", fmt.Sprint(i), numbered(100, i))
+	}
+	s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
+		busy := r.URL.Path == "/source/1"
+		if busy {
+			s3test.Refuse(w, r, 503, "SlowDown")
+		}
+		return busy
+	}
+	for _, lenient := range []bool{true, false} {
+		left := map[string]error{}
+		o := pack.Options{Formats: objectFormats, Lenient: lenient, OnError: func(name string, err error) { left[name] = err }}
+		sum, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), o)
+		if lenient != (err == nil) || lenient && (sum.Entries != 2 || sum.Failed != 1 || !store.Temporary(left["1"])) {
+			t.Errorf("lenient %v: %+v, %v, %v", lenient, sum, left, err)
 		}
 	}
 }

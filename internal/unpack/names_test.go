@@ -1,11 +1,10 @@
-package holdall_test
+package unpack_test
 
 import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,46 +12,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall"
-	_ "github.com/holdall/holdall/format/all"
-	_ "github.com/holdall/holdall/store/all"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit/archivetest"
+	"github.com/holdall/holdall/internal/unpack"
+	"github.com/holdall/holdall/store/storetest"
 )
 
 // extracted extracts an archive, and returns the files that this made.
-func extracted(t *testing.T, name string, b []byte) (files []string, into string, sum holdall.Extracted, failed []holdall.Problem) {
+func extracted(t *testing.T, name string, b []byte) (files []string, into string, sum unpack.Done, failed []format.Problem) {
 	t.Helper()
-	dir := t.TempDir()
 	into = t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, err := holdall.Open(t.Context(), filepath.Join(dir, name), holdall.OpenOptions{})
+	st := &storetest.Mem{}
+	st.Put(name, b)
+	sum, _, err := extract(t, archivetest.Open(t, st, name), into, unpack.Options{OnError: func(p format.Problem, _ error) { failed = append(failed, p) }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
-	root, err := os.OpenRoot(into)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
-	sum, err = holdall.Extract(t.Context(), a, root, holdall.ExtractOptions{OnError: func(p holdall.Problem, _ error) { failed = append(failed, p) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = filepath.WalkDir(into, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			files = append(files, strings.TrimPrefix(path, into+"/"))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files, into, sum, failed
+	return filesIn(t, into), into, sum, failed
 }
 
 func TestNamesThatOthersWriteAreExtracted(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems have no files of such names")
 	}
@@ -107,6 +87,7 @@ func TestNamesThatOthersWriteAreExtracted(t *testing.T) {
 
 // Holes of a sparse file take no room on the disk, and are no bomb.
 func TestHolesStayHoles(t *testing.T) {
+	t.Parallel()
 	const size = 1<<30 + 1<<20
 	h := make([]byte, 1024, 4096)
 	copy(h, "sparse")
@@ -142,6 +123,7 @@ func TestHolesStayHoles(t *testing.T) {
 
 // What cannot be read is no reason to stop, however long it says it is.
 func TestAFileThatIsCutOffDoesNotStopTheRest(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, h := range []*tar.Header{{Name: "small", Mode: 0o644}, {Name: "large", Mode: 0o644, Size: 16 << 30}} {

@@ -1,4 +1,4 @@
-package holdall_test
+package pack_test
 
 import (
 	"bytes"
@@ -9,12 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/parity"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/archivetest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -33,6 +32,7 @@ func wantProtected(t *testing.T, st store.Store, name string) {
 }
 
 func TestPackWritesParityOfEveryFormat(t *testing.T) {
+	t.Parallel()
 	dir, rnd := t.TempDir(), testkit.Rand(t)
 	for i := range 300 {
 		name := filepath.Join(dir, "in", fmt.Sprint("d", i%7), fmt.Sprint(i))
@@ -47,31 +47,28 @@ func TestPackWritesParityOfEveryFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := local.New(dir)
+	st.NoSync = true
 	for _, f := range format.All() {
 		if f.Create == nil || f.Name == "oak" {
 			continue // Oak's is tested where its content is made
 		}
 		t.Run(f.Name, func(t *testing.T) {
 			name := "x" + f.Extensions[0]
-			o := holdall.PackOptions{Format: f.Name, Protect: 0.05}
-			sum, err := holdall.PackStore(t.Context(), st, name, []string{filepath.Join(dir, "in")}, o)
+			o := pack.Options{Format: f.Name, Protect: 0.05}
+			sum, err := pack.Pack(t.Context(), st, name, []string{filepath.Join(dir, "in")}, o)
 			if err != nil || sum.Parity != name+".parity" || sum.ParityBytes == 0 {
 				t.Fatalf("found %+v, %v", sum, err)
 			}
 			wantProtected(t, st, name)
-			in, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer in.Close()
-			if _, err := holdall.ConvertStore(t.Context(), in, st, "of-"+f.Name+".tar", holdall.PackOptions{Protect: 0.1}); err != nil {
+			in := archivetest.OpenAs(t, st, name, f, format.OpenOptions{})
+			if _, err := pack.Convert(t.Context(), in, st, "of-"+f.Name+".tar", pack.Options{Protect: 0.1}); err != nil {
 				t.Fatal(err)
 			}
 			wantProtected(t, st, "of-"+f.Name+".tar")
 		})
 	}
-	o := holdall.PackOptions{Format: "caf", ChunkSize: 2e6, Protect: 0.02}
-	sum, err := holdall.PackStore(t.Context(), st, "set.caf", []string{filepath.Join(dir, "in")}, o)
+	o := pack.Options{Format: "caf", ChunkSize: 2e6, Protect: 0.02}
+	sum, err := pack.Pack(t.Context(), st, "set.caf", []string{filepath.Join(dir, "in")}, o)
 	if err != nil || len(sum.Volumes) < 2 || sum.Parity != "set.caf.parity" {
 		t.Fatalf("found %+v, %v", sum, err)
 	}
@@ -81,6 +78,7 @@ func TestPackWritesParityOfEveryFormat(t *testing.T) {
 // What goes to a bucket is not read from there again, and the parity knows the version
 // that it will be.
 func TestParityOfABucketIsWrittenWithoutReadingIt(t *testing.T) {
+	t.Parallel()
 	s, source, target := buckets(t)
 	for i := range 40 {
 		s.Put("source", fmt.Sprint("small", i), numbered(1000*i+1, i))
@@ -114,6 +112,7 @@ func TestParityOfABucketIsWrittenWithoutReadingIt(t *testing.T) {
 
 // A pack that ends early leaves neither archive nor parity.
 func TestPackThatFailsLeavesNoParity(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("x"), 1<<20), 0o666); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package holdall_test
+package pack_test
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/testkit/archivetest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -19,6 +19,7 @@ import (
 // read itself; also of those that were listed without a time, long ago.
 func TestWhatBucketsKeepWithObjectsIsPacked(t *testing.T) {
 	testkit.Long(t)
+	t.Parallel()
 	for _, stale := range []bool{false, true} {
 		s, source, _ := buckets(t)
 		written := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -61,16 +62,9 @@ func TestWhatBucketsKeepWithObjectsIsPacked(t *testing.T) {
 		}
 		see := func(name, copied string) {
 			t.Helper()
-			a, err := holdall.OpenStore(t.Context(), &mem, name, holdall.OpenOptions{Formats: objectFormats})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
+			a := archivetest.Open(t, &mem, name)
 			n := 0
-			for e, err := range a.Entries(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+			for _, e := range archivetest.Entries(t, a) {
 				hours := time.Duration(e.Name[0] - '0')
 				if !maps.Equal(e.Attr, want[e.Name]) || !e.ModTime.Equal(written.Add(hours*time.Hour)) {
 					t.Errorf("%s, %s: %q at %v", name, e.Name, e.Attr, e.ModTime)
@@ -78,7 +72,7 @@ func TestWhatBucketsKeepWithObjectsIsPacked(t *testing.T) {
 				n++
 			}
 			for to, lose := range map[string]string{copied + ".caf": "", copied + ".tar": "headers of objects"} {
-				sum, err := holdall.ConvertStore(t.Context(), a, &mem, to, holdall.PackOptions{Formats: objectFormats})
+				sum, err := pack.Convert(t.Context(), a, &mem, to, pack.Options{Formats: objectFormats})
 				if err != nil || strings.Join(sum.Lost, "; ") != lose || n != 5 {
 					t.Errorf("%s: %+v, %v", to, sum, err)
 				}
@@ -91,6 +85,7 @@ func TestWhatBucketsKeepWithObjectsIsPacked(t *testing.T) {
 
 // A service that fails to say what it keeps fails the object.
 func TestObjectWhoseHeadersCannotBeHadIsNotPacked(t *testing.T) {
+	t.Parallel()
 	s, source, _ := buckets(t)
 	s.Put("source", "empty", nil)
 	s.Put("source", "much", numbered(10, 0))
