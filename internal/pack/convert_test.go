@@ -237,10 +237,11 @@ func TestAnArchiveThatRefersHasNoCopies(t *testing.T) {
 			t.Errorf("found %.100q", got["a/3"])
 		}
 		// References stay references, or become contents on wish.
-		for _, embed := range []bool{false, true} {
-			sum, err := pack.Convert(t.Context(), out, st, "z.lindi.json", pack.Options{Embed: embed})
-			if err != nil || (sum.Referred == 0) != embed {
-				t.Errorf("embed %v: %+v, %v", embed, sum, err)
+		for _, o := range []pack.Options{{}, {Embed: true}, {Embed: true, Refer: pack.ReferHere}} {
+			embed := o.Embed
+			sum, err := pack.Convert(t.Context(), out, st, "z.lindi.json", o)
+			if err != nil || (sum.Referred < 5) != embed {
+				t.Errorf("%+v: %+v, %v", o, sum, err)
 			}
 			if got := archivetest.Contents(t, openZarr(t, st, "z.lindi.json")); got["a/3"] != files["a/3"] {
 				t.Errorf("embed %v: found %.100q", embed, got["a/3"])

@@ -85,7 +85,15 @@ func TestObjectBetweenSmallOnesLendsItsBeginning(t *testing.T) {
 		s.Put("source", name, content)
 	}
 	n := copying(s, nil)
-	if _, err := pack.Objects(t.Context(), target, "x.caf", objectsOf(source, source.List(t.Context(), "")), copyOptions); err != nil {
+	objects := func(yield func(pack.Object, error) bool) {
+		for x, err := range objectsOf(source, source.List(t.Context(), "")) {
+			x.Digest = format.Digest{Algo: "blake3", Sum: strings.Repeat("x", 32)} // only ranges come with one
+			if !yield(x, err) {
+				return
+			}
+		}
+	}
+	if _, err := pack.Objects(t.Context(), target, "x.caf", objects, copyOptions); err != nil {
 		t.Fatal(err)
 	}
 	if read := traffic(s, "source"); read["b"] != 4<<20 || n.Load() != 3 {
@@ -335,6 +343,31 @@ func TestRangesThatAreWrongAreLeftOutByThemselves(t *testing.T) {
 		if err != nil || sum.Failed != 40 || len(want) != 0 {
 			t.Errorf("%+v, %v, %d are not left out", sum, err, len(want))
 		}
+	}
+}
+
+// A range that was wrong once is read again, and may be right then.
+func TestARangeThatIsDamagedOnTheWayIsReadAgain(t *testing.T) {
+	t.Parallel()
+	s, source, target := buckets(t)
+	s.Put("source", "old.caf", numbered(1<<20, 1))
+	info := listedAs(t, source, "old.caf")
+	for _, n := range []int{100_000, 1 << 20} {
+		var reads atomic.Int32
+		s.Hook = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodGet && r.URL.Path == "/source/old.caf" && reads.Add(1) <= 2 {
+				s.Rot("source", "old.caf", 250_000) // and back
+			}
+			return false
+		}
+		objects, want := ranges(source, info, numbered(1<<20, 1), n, func(int) bool { return true }, true)
+		o := copyOptions
+		o.Copy = false
+		sum, err := pack.Objects(t.Context(), target, "x.caf", objects, o)
+		if err != nil || sum.Entries != int64(len(want)) || reads.Load() != 2 {
+			t.Errorf("%d: %+v, %v, %d reads", n, sum, err, reads.Load())
+		}
+		holds(t, target, "x.caf", want)
 	}
 }
 

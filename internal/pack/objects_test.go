@@ -286,7 +286,7 @@ func TestDamageOnTheWayIsReadAgain(t *testing.T) {
 		return false
 	}
 	to := &storetest.Mem{}
-	sum, err := pack.Objects(t.Context(), to, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats})
+	sum, err := pack.Objects(t.Context(), to, "x.caf", objectsOf(source, source.List(t.Context(), "")), pack.Options{Formats: objectFormats, OnError: func(name string, err error) { t.Errorf("%s: %v", name, err) }})
 	if err != nil || sum.Entries != 2 || short.Load() != 2 || long.Load() != 2 {
 		t.Fatalf("%+v, %v; read %d and %d times", sum, err, short.Load(), long.Load())
 	}
