@@ -515,6 +515,15 @@ func TestAUnitWithAChecksumGivesNothingThatWasNotCompared(t *testing.T) {
 	if early == 0 {
 		t.Error("the decoder never noticed damage by itself")
 	}
+	// The cause is still known, as of an object that is cut off.
+	st := &storetest.Mem{}
+	st.Put("x", stored.Bytes()[:stored.Len()/2])
+	g := New(open(st), Near)
+	defer g.Close()
+	x := list(format.Extent{Size: int64(len(content)), Object: "x", Len: int64(stored.Len()), Codec: codec.Gzip, Unit: int64(len(content))})
+	if err := g.ReadAt(t.Context(), x, make([]byte, 1), 0); !errors.Is(err, codec.ErrChecksum) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("of an object that is cut off: %v", err)
+	}
 }
 
 // What a store could not deliver is no damage: it is asked again.
