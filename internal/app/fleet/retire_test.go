@@ -383,7 +383,8 @@ func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 		if done := s.compact(CompactOptions{}); done.Gone != 0 {
 			t.Errorf("%+v", done)
 		}
-		if again := s.retire(RetireOptions{}); int(again.Objects) != left || int(again.Finished) != 50-left-len(did.gone) || len(again.Left) != 0 {
+		// The server may have been removing one more when the keys were listed.
+		if again := s.retire(RetireOptions{}); int(again.Objects) > left || int(again.Objects) < left-1 || int(again.Objects+again.Finished) != 50-len(did.gone) || len(again.Left) != 0 {
 			t.Errorf("%+v after %+v, %d were left", again, did, left)
 		}
 		s.wantOnly()
