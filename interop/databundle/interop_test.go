@@ -13,6 +13,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -183,7 +184,15 @@ func pack(t *testing.T, in, dir string, p param) string {
 		}
 	}
 	out := filepath.Join(dir, "b"+name+".bundle")
-	if _, err := holdall.Pack(t.Context(), out, []string{in}, holdall.PackOptions{Param: p}); err != nil {
+	_, err := holdall.Pack(t.Context(), out, []string{in}, holdall.PackOptions{Param: p})
+	if errors.Is(err, holdall.ErrNothing) { // only a conversion writes an archive without entries
+		var dir *holdall.Archive
+		if dir, err = holdall.OpenDir(t.Context(), in); err == nil {
+			defer dir.Close()
+			_, err = holdall.Convert(t.Context(), dir, out, holdall.PackOptions{Param: p})
+		}
+	}
+	if err != nil {
 		t.Fatalf("%v: %v", p, err)
 	}
 	return out
