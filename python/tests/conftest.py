@@ -44,6 +44,8 @@ def pack(holdall_command, tmp_path):
             path.write_bytes(content)
         folder.mkdir(exist_ok=True)
         command = [holdall_command, "pack", "--no-sync", "-q", "-o", str(tmp_path / name), *flags, f"{folder}/."]
+        if not files:  # only a conversion writes an archive without entries
+            command = [holdall_command, "convert", "--no-sync", "-q", *flags, str(folder), str(tmp_path / name)]
         subprocess.run(command, check=True)
         if index:
             subprocess.run([holdall_command, "index", "-q", str(tmp_path / name)], check=True)
