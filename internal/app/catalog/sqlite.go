@@ -73,18 +73,18 @@ func tokens(n int) chan struct{} {
 // inspect checks a file before SQLite opens it: SQLite may write to a file in
 // order to read it, and the file may not be a catalogue.
 func inspect(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := os.Stat(name) // opening a pipe would wait for its writer
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%s: expected a file, found something else: it %w", name, ErrBroken)
 	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	header := make([]byte, headerLen)
 	if n, err := io.ReadFull(f, header); err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%s: header: expected %d bytes, found %d: it %w", name, headerLen, n, ErrBroken)
