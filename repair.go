@@ -217,6 +217,7 @@ type readFiles struct {
 	n     int64
 	bad   map[string]bool
 	wrong []string // the errors, for people
+	doubt bool     // the archive itself has errors, so that names and sizes may be wrong
 }
 
 func (o RepairOptions) files(ctx context.Context, st store.Store, name string) (readFiles, error) {
@@ -226,6 +227,8 @@ func (o RepairOptions) files(ctx context.Context, st store.Store, name string) (
 			formatkit.Say(&f.wrong, "%s", problemText(problem))
 			if problem.HasEntry {
 				f.bad[problem.Entry] = true
+			} else {
+				f.doubt = true
 			}
 		}
 	})
@@ -269,19 +272,23 @@ func notLess(ctx context.Context, name string, o RepairOptions, before readFiles
 	if len(gone) == 0 {
 		return context.Cause(ctx)
 	}
-	fresh := map[what]int{}
+	fresh, all := map[what]int{}, true
 	for e, err := range will.Entries(ctx) {
 		if err != nil {
+			all = false
 			break
 		}
-		if _, lerr := was.Lookup(ctx, e.Name); lerr != nil && e.Fault == nil && !after.bad[e.Name] {
+		then, lerr := was.Lookup(ctx, e.Name)
+		if (lerr != nil || then.Size != e.Size || then.Digest != e.Digest) && e.Fault == nil && !after.bad[e.Name] {
 			fresh[what{e.Size, e.Digest.Sum}]++
 		}
+		all = all && (e.Digest.Algo != "" || !e.Kind.HasContent())
 	}
 	gone = slices.DeleteFunc(gone, func(e Entry) bool {
 		w := what{e.Size, e.Digest.Sum}
 		fresh[w]--
-		return fresh[w] >= 0
+		// Where each file has a digest, one without a digest in a wrong index is no file.
+		return fresh[w] >= 0 || before.doubt && all && e.Digest.Algo == ""
 	})
 	if len(gone) == 0 || ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -37,6 +37,7 @@ func TestARepairThatWouldLoseAFileIsRefused(t *testing.T) {
 	}{
 		{"nothing is lost", archiveOf(files, keep), ""},
 		{"a name is corrected", archiveOf(with(func(m map[string]string) { delete(m, "b"); m["B"] = "beta" }), keep), ""},
+		{"names are exchanged", archiveOf(with(func(m map[string]string) { m["a"], m["b"] = "beta", "alpha" }), keep), ""},
 		{"a file is missing", archiveOf(with(func(m map[string]string) { delete(m, "b") }), keep), "1 files that can be read now could not be read after this repair, the first of them b"},
 		{"a file is another", archiveOf(with(func(m map[string]string) { m["b"] = "BETA" }), keep), "the first of them b"},
 		{"a file is damaged", archiveOf(files, func(b []byte) { b[bytes.Index(b, []byte("alpha"))] = 'A' }), "the first of them a"},

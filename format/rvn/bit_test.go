@@ -12,6 +12,7 @@ import (
 )
 
 // One wrong bit of the index or of the metadata is found by its checksum, and nothing is lost.
+// HOLDALL_LONG is how many bits are tried.
 func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 	testkit.Serial(t)
 	rnd := testkit.Rand(t)
@@ -30,7 +31,7 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 		t.Fatal("there is no metadata")
 	}
 	repaired := 0
-	for range 40 {
+	for range testkit.Rounds(t, 40) {
 		at := headerLen + rnd.Int64N(h.contentsOff()-headerLen)
 		b := bytes.Clone(whole)
 		b[at] ^= 1 << rnd.IntN(8)
