@@ -200,7 +200,7 @@ var killings = []killing{
 
 // TestKilledCommands kills commands at random. Each file under a final name
 // must be whole, the same command must succeed when it is run again, and
-// nothing of the first run may be left. Each run takes 20 other commands.
+// nothing of the first run may be left. Each run takes 12 other commands.
 // HOLDALL_LONG is the number of rounds for each of all commands.
 func TestKilledCommands(t *testing.T) {
 	testkit.Serial(t)
@@ -210,7 +210,7 @@ func TestKilledCommands(t *testing.T) {
 		rounds = n
 	} else {
 		testkit.Rand(t).Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
-		chosen = chosen[:20]
+		chosen = chosen[:12]
 	}
 	for _, k := range chosen {
 		t.Run(k.name, func(t *testing.T) {

@@ -41,6 +41,7 @@ func sectionsOf(t *testing.T, archive, name string, run func(...string) string) 
 }
 
 func TestWebRequests(t *testing.T) {
+	testkit.Serial(t)
 	dir := t.TempDir()
 	in := testkit.Tree(t, filepath.Join(dir, "in"), map[string]string{"a/first": strings.Repeat("x", 100_000), "b/wanted": "wanted", "c/last": strings.Repeat("y", 100_000)})
 	run := func(args ...string) string {

@@ -178,7 +178,7 @@ func TestNoVerbIsSilent(t *testing.T) {
 					t.Fatalf("%q of a sound archive: %+v", readingVerbs[i].args, s)
 				}
 			}
-			for range testkit.Rounds(t, 4) {
+			for range testkit.Rounds(t, 2) {
 				name := names[rnd.IntN(len(names))]
 				b, what := testkit.Damage(rnd, objects[name])
 				for unseen(format, what) {
