@@ -243,7 +243,7 @@ func TestALongIndexIsReadable(t *testing.T) {
 
 func TestOthersReadWhatWeRepaired(t *testing.T) {
 	python(t)
-	dir := tree(t, 200, 30_000)
+	dir := tree(t, 80, 20_000)
 	b, err := os.ReadFile(pack(t, dir, holdall.PackOptions{Param: map[string]string{"sections": "65536"}}))
 	if err != nil {
 		t.Fatal(err)
