@@ -130,6 +130,7 @@ func TestContentOfDamagedRowsIsFound(t *testing.T) {
 
 // What a copy of the index is for.
 func TestCopiesOfTheIndexSaveIt(t *testing.T) {
+	testkit.Serial(t)
 	all := crowd()
 	whole := &storetest.Mem{}
 	pack(t, whole, all, map[string]string{"index-copies": "2"})

@@ -147,6 +147,9 @@ func TestAllFlavoursComeBack(t *testing.T) {
 
 func TestTheNumberOfWorkersChangesNothing(t *testing.T) {
 	all := assortment()
+	if testkit.Race() {
+		all = slices.DeleteFunc(all, func(x added) bool { return x.Size > largeFile })
+	}
 	var first map[string][]byte
 	for _, procs := range []int{1, 4} {
 		old := runtime.GOMAXPROCS(procs)
