@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -91,6 +92,7 @@ func FuzzKeys(f *testing.F) {
 // FuzzOpen opens a bundle of a shard and an index whose rows the fuzzer chose, and
 // does everything with it.
 func FuzzOpen(f *testing.F) {
+	testkit.Serial(f)
 	for _, name := range fixtures(f) {
 		st := fixture(f, name)
 		shard := st.Get("b/shard-00000000")

@@ -172,9 +172,11 @@ func TestARecordThatBecomesNothingHasNoFiles(t *testing.T) {
 	}
 }
 
-// A repair removes what a check reports of an index: of rows, of filters, of what leads to both.
-func TestWhatIsToldOfAnIndexIsRepaired(t *testing.T) {
+// A repair removes what a check reports of a damaged index: of rows, of filters, of what leads to
+// both. One byte in 25 is chosen at random, and one in five with HOLDALL_LONG=5.
+func TestToldDamageOfAnIndexIsRepaired(t *testing.T) {
 	testkit.Serial(t)
+	rnd := testkit.Rand(t)
 	st, o := made(t, map[string]string{"index-copies": "1"})
 	var table string
 	for info, err := range store.List(t.Context(), st, "b/index/") {
@@ -186,10 +188,15 @@ func TestWhatIsToldOfAnIndexIsRepaired(t *testing.T) {
 		}
 	}
 	was := st.Get(table)
-	damaged := 0
-	for at := 0; at < len(was); at += 5 {
+	share := min(testkit.Rounds(t, 1), 5)
+	tried, damaged := 0, 0
+	for at := range was {
+		if rnd.IntN(25) >= share {
+			continue
+		}
+		tried++
 		b := bytes.Clone(was)
-		b[at] ^= 1 << (at % 8)
+		b[at] ^= 1 << rnd.IntN(8)
 		st.Put(table, b)
 		if toldOf(t, st, "b", o) == 0 {
 			continue
@@ -208,8 +215,8 @@ func TestWhatIsToldOfAnIndexIsRepaired(t *testing.T) {
 			t.Errorf("byte %d: %d problems are left", at, n)
 		}
 	}
-	if damaged < len(was)/10 {
-		t.Errorf("of %d bytes %d were told", len(was)/5, damaged)
+	if damaged < tried/4 {
+		t.Errorf("of %d bytes %d were told", tried, damaged)
 	}
 }
 

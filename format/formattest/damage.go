@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"testing"
@@ -27,51 +26,71 @@ func with(all map[string][]byte, name string, b []byte) *storetest.Mem {
 	return st
 }
 
-// testTruncations cuts each object at every length, or at about 1,000 lengths of a long object.
+// thorough reports whether all kinds of damage are tried, as HOLDALL_LONG makes it, or some at random.
+func thorough(t *testing.T) bool { return testkit.Rounds(t, 1) > 1 }
+
+// testTruncations cuts each object to nothing, by a byte, and at some lengths at random, more near
+// its end. With HOLDALL_LONG it cuts at every length, or at about 1,800 lengths of a long object.
 func testTruncations(t *testing.T, a *archive) {
 	testkit.Serial(t)
-	all := objects(t, a.st)
-	for _, name := range sortedNames(all) {
-		b := all[name]
-		step := 1
-		if len(b) > 4096 {
-			step = len(b) / 1000
+	rnd := testkit.Rand(t)
+	whole := objects(t, a.st)
+	for _, name := range sortedNames(whole) {
+		b := whole[name]
+		lengths := cuts(len(b))
+		if some := max(60/len(whole), 8); !thorough(t) && len(lengths) > some {
+			between := lengths[1 : len(lengths)-1]
+			rnd.Shuffle(len(between), func(i, j int) { between[i], between[j] = between[j], between[i] })
+			lengths = append(between[:some-2], 0, len(b)-1)
 		}
-		for n := 0; n < len(b); n++ {
-			if n > 64 && n < len(b)-700 && n%step != 0 || n%thinned != 0 {
-				continue
-			}
-			a.survives(t, fmt.Sprintf("%s cut to %d of %d bytes", name, n, len(b)), with(all, name, b[:n]), a.name)
+		for _, n := range lengths {
+			a.survives(t, fmt.Sprintf("%s cut to %d of %d bytes", name, n, len(b)), with(whole, name, b[:n]), a.name)
 		}
-		a.survives(t, name+" with a byte more", with(all, name, append(bytes.Clone(b), 0)), a.name)
+		a.survives(t, name+" with a byte more", with(whole, name, append(bytes.Clone(b), 0)), a.name)
 	}
 }
 
-// testFlippedBits flips bits of each object several thousand times, usually a single bit. It
-// flips more often where more can break.
+// cuts are the lengths that an object can be cut to, or many of them.
+func cuts(size int) (lengths []int) {
+	step := 1
+	if size > 4096 {
+		step = size / 1000
+	}
+	for n := range size {
+		if n <= 64 || n >= size-700 || n%step == 0 {
+			lengths = append(lengths, n)
+		}
+	}
+	return lengths
+}
+
+// testFlippedBits flips bits of objects at random, usually a single bit: 60 times, and several
+// hundred times with HOLDALL_LONG.
 func testFlippedBits(t *testing.T, a *archive) {
 	testkit.Serial(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	all := objects(t, a.st)
-	names, size := sortedNames(all), 0
-	for _, b := range all {
-		size += len(b)
+	rnd := testkit.Rand(t)
+	whole := objects(t, a.st)
+	names, times := sortedNames(whole), 60
+	if thorough(t) {
+		size := 0
+		for _, b := range whole {
+			size += len(b)
+		}
+		times = min(max(3*size, 300), 700)
 	}
-	for range min(max(3*size, 300), 700) / thinned {
+	for range times {
 		name := names[rnd.IntN(len(names))]
-		if len(all[name]) == 0 {
+		if len(whole[name]) == 0 {
 			continue
 		}
-		b := bytes.Clone(all[name])
+		b := bytes.Clone(whole[name])
 		what := name + ", bits turned:"
 		for n := 1 + max(0, rnd.IntN(6)-3); n > 0; n-- {
 			i, bit := rnd.IntN(len(b)), rnd.IntN(8)
 			b[i] ^= 1 << bit
 			what += fmt.Sprintf(" %d of byte %d", bit, i)
 		}
-		a.survives(t, what, with(all, name, b), a.name)
+		a.survives(t, what, with(whole, name, b), a.name)
 	}
 }
 

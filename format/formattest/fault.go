@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -20,6 +21,7 @@ const mostFaults = 500
 // testReadFaults makes each request of a reader fail, one by one. Each error must be returned,
 // and what was read before must be correct.
 func testReadFaults(t *testing.T, a *archive) {
+	testkit.Serial(t)
 	want, err := a.readAll(t.Context(), a.st, a.name, format.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +134,11 @@ func testWriteFaults(t *testing.T, s *suite) {
 				}
 				return true
 			}
-			for k := 1; k <= mostFaults && check(fmt.Sprintf("request %d failed", k), storetest.Nth("", k, errInjected)); k += 1 + k/10 {
+			skip := 10
+			if testkit.Race() {
+				skip = 1
+			}
+			for k := 1; k <= mostFaults && check(fmt.Sprintf("request %d failed", k), storetest.Nth("", k, errInjected)); k += 1 + k/skip {
 			}
 			for _, op := range []string{"create", "commit", "abort"} {
 				if !check(op+" failed", storetest.Nth(op, 1, errInjected)) {

@@ -61,6 +61,7 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 
 // Each wrong bit of the frame's last block is repaired, whatever its effect.
 func TestTheLastBlockIsMadeAgain(t *testing.T) {
+	testkit.Serial(t)
 	whole := fixture(t, "ext-sections")
 	for at := len(whole) - len(lastBlock); at < len(whole); at++ {
 		for bit := range 8 {

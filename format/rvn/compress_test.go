@@ -80,6 +80,7 @@ func adversarial(rnd *rand.Rand) (all [][]byte) {
 
 // A section is decoded correctly whatever precedes it.
 func TestSectionsStandBehindAnyOthers(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	all := adversarial(rnd)
 	d, err := zstd.NewReader(nil)

@@ -256,6 +256,7 @@ func TestAFailedRequestIsNotRememberedOfASolidUnit(t *testing.T) {
 
 // The last read of a unit fails if its checksum does not match.
 func TestAChecksumIsLookedAtWhereASolidUnitEnds(t *testing.T) {
+	testkit.Serial(t)
 	st := &storetest.Mem{}
 	content := text(maxUnit + 1000)
 	z := zstdFrame(content)

@@ -98,6 +98,7 @@ func TestLongUnitsAreReadFromPointsOn(t *testing.T) {
 }
 
 func TestDamageIsPassedByPoints(t *testing.T) {
+	testkit.Serial(t)
 	mem := &storetest.Mem{}
 	content := numbered(4 << 20)
 	x, p := pointed(t, mem, content)

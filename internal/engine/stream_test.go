@@ -217,7 +217,7 @@ func TestStreamsShareWhatIsReadAhead(t *testing.T) {
 	for streams, want := range map[int]int64{1: int64(Far.Ahead), 3: mostAhead, 12: 24} {
 		synctest.Test(t, func(t *testing.T) {
 			st := &storetest.Mem{}
-			x := large(st, 40<<20)
+			x := large(st, map[bool]int{false: 40 << 20, true: 16 << 20}[streams > 3])
 			c := crowd{slow{Store: st}, &atomic.Int64{}, &atomic.Int64{}}
 			var wg sync.WaitGroup
 			for range streams {

@@ -474,6 +474,7 @@ func TestADamagedUnitGivesWhatIsBeforeItsDamage(t *testing.T) {
 // A unit that ends with a checksum gives no byte that was not compared, also if its decoder notices
 // damage long after it.
 func TestAUnitWithAChecksumGivesNothingThatWasNotCompared(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	content := make([]byte, 100_000)
 	for i := range content {

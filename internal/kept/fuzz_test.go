@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // ask asks an index all that can be asked, which may be damaged in any way.
@@ -74,6 +75,7 @@ func typed(t *testing.T, err error) {
 }
 
 func FuzzOpen(f *testing.F) {
+	testkit.Serial(f)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, n := range []int{0, 3, 40} {
 		entries, xs := anyEntries(rnd, n)

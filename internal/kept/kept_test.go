@@ -258,6 +258,7 @@ func extents(r interface {
 }
 
 func TestAnIndexAnswersAsTheArchive(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for _, n := range []int{0, 1, 2, 10, 100, 3000, 10_000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -288,6 +289,7 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 // TestDigestsAreThoseOfTheirPieces has rows in a different order than the archive, and entries
 // that are at fault, which have no digests.
 func TestDigestsAreThoseOfTheirPieces(t *testing.T) {
+	testkit.Serial(t)
 	rnd := testkit.Rand(t)
 	for _, n := range []int{1, 40, 2000} {
 		entries, xs := anyEntries(rnd, n)
@@ -375,6 +377,7 @@ func TestUnusedSheetsLeaveMemory(t *testing.T) {
 
 // TestAWalkOfANearIndexHoldsFewRows checks that a walk whose caller waits takes little memory.
 func TestAWalkOfANearIndexHoldsFewRows(t *testing.T) {
+	testkit.Serial(t)
 	b, _ := build(t, regular(100_000), Head{}, Options{NoTable: true})
 	x, rows := openedNear(t, b), int64(0)
 	for s, err := range x.stretches(t.Context(), &x.rows, 0, x.count()) {

@@ -126,6 +126,7 @@ func TestADamagedTableIsHarmless(t *testing.T) {
 }
 
 func TestAForgedTableLeadsNowhere(t *testing.T) {
+	testkit.Serial(t)
 	good, names := small(t, 60)
 	want := answers(t, opened(t, good), names)
 	set32 := func(of func(*tableHead) section, k int64, v uint32) func(*tableHead, []byte) {
@@ -301,6 +302,7 @@ func TestLookupsMayRunInParallel(t *testing.T) {
 // TestManyNamesOfOneHashAreFound has names that were made to collide: they differ by a multiple
 // of the polynomial of CRC-32.
 func TestManyNamesOfOneHashAreFound(t *testing.T) {
+	testkit.Serial(t)
 	var entries []format.Entry
 	for i := range 1 << 10 {
 		name := bytes.Repeat([]byte("x"), 50)

@@ -223,13 +223,8 @@ func decodeWithCommand(t *testing.T, archive string) {
 func TestALongIndexIsReadable(t *testing.T) {
 	python(t)
 	dir := t.TempDir()
-	for i := range 62_000 {
-		if i%1000 == 0 {
-			if err := os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i/1000*1000), fmt.Sprint(i)), nil, 0o644); err != nil {
+	for i := range 14_000 { // with long names, which need fewer files
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0240d", i)), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,14 +236,14 @@ func TestALongIndexIsReadable(t *testing.T) {
 	if flat := binary.LittleEndian.Uint32(b[36:]); flat < 4_160_000 {
 		t.Fatalf("only %d bytes of index", flat)
 	}
-	if _, records := readAsXrvn(t, archive); len(records) != 62_062 {
+	if _, records := readAsXrvn(t, archive); len(records) != 14_000 {
 		t.Errorf("%d records", len(records))
 	}
 }
 
 func TestOthersReadWhatWeRepaired(t *testing.T) {
 	python(t)
-	dir := tree(t, 200, 30_000)
+	dir := tree(t, 80, 20_000)
 	b, err := os.ReadFile(pack(t, dir, holdall.PackOptions{Param: map[string]string{"sections": "65536"}}))
 	if err != nil {
 		t.Fatal(err)

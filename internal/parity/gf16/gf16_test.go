@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/reedsolomon"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 const width = 64
@@ -57,6 +59,7 @@ func encode(m int, data [][]byte) []byte {
 
 // What is encoded here is what the library encodes, with each kind of kernel.
 func TestSameAsLeopard(t *testing.T) {
+	testkit.Serial(t)
 	rnd := rand.NewChaCha8([32]byte{22})
 	for _, c := range []struct{ n, r int }{{1, 1}, {1, 2}, {2, 2}, {3, 2}, {5, 3}, {100, 7}, {256, 16}, {1000, 64}, {1025, 1024}, {3000, 100}, {60000, 3000}} {
 		t.Run(fmt.Sprintf("%d+%d", c.n, c.r), func(t *testing.T) {

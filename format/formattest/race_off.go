@@ -1,5 +1,0 @@
-//go:build !race
-
-package formattest
-
-const thinned = 1
