@@ -547,8 +547,11 @@ func TestManyReadAtRandom(t *testing.T) { bothWays(t, manyReadAtRandom) }
 
 func manyReadAtRandom(t *testing.T, o mount.Options) {
 	long := time.Second
-	if os.Getenv("HOLDALL_LONG") != "" {
+	switch {
+	case os.Getenv("HOLDALL_LONG") != "":
 		long = 30 * time.Second
+	case testkit.Race():
+		long /= 4
 	}
 	for _, formatName := range []string{"caf", "rvn"} {
 		t.Run(formatName, func(t *testing.T) {
@@ -1124,7 +1127,7 @@ func TestDamageIsHealed(t *testing.T) {
 	bothWays(t, func(t *testing.T, o mount.Options) {
 		for _, k := range []string{"caf", "rvn", "tar"} {
 			rnd := testkit.Rand(t)
-			files := map[string]string{"small": string(testkit.Noise(rnd, 5000)), "long": string(testkit.Noise(rnd, 3<<20)), "sound": string(testkit.Noise(rnd, 2<<20))}
+			files := map[string]string{"small": string(testkit.Noise(rnd, 5000)), "long": string(testkit.Noise(rnd, 1<<20)), "sound": string(testkit.Noise(rnd, 300_000))}
 			p := filepath.Join(t.TempDir(), "x."+k)
 			if _, err := holdall.Pack(t.Context(), p, []string{testkit.Tree(t, t.TempDir(), files)}, holdall.PackOptions{Format: k}); err != nil {
 				t.Fatal(err)
