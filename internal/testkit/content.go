@@ -19,13 +19,20 @@ func Noise(r *rand.Rand, n int) []byte {
 	return b
 }
 
+// numbered has the most bytes of Numbered that a test has asked for.
+var numbered struct {
+	sync.Mutex
+	b []byte
+}
+
 // Numbered is n bytes in which every place is distinguishable.
 func Numbered(n int) []byte {
-	b := make([]byte, 0, n+4)
-	for i := uint32(0); len(b) < n; i++ {
-		b = binary.BigEndian.AppendUint32(b, i)
+	numbered.Lock()
+	defer numbered.Unlock()
+	for i := uint32(len(numbered.b) / 4); len(numbered.b) < n; i++ {
+		numbered.b = binary.BigEndian.AppendUint32(numbered.b, i)
 	}
-	return b[:n]
+	return bytes.Clone(numbered.b[:n])
 }
 
 // Tree makes files in a folder, by their names from there. A name that ends in a slash

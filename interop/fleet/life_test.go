@@ -349,7 +349,7 @@ func (l *life) listings() {
 func (l *life) conditions() {
 	ctx, t := l.t.Context(), l.t
 	keys := l.keys()
-	for range 60 {
+	for range len(keys) / 25 {
 		key := keys[l.r.IntN(len(keys))]
 		v := l.allowed(key)[0]
 		is, err := l.source.StatObject(ctx, l.from, key, minio.StatObjectOptions{})
@@ -455,7 +455,7 @@ func (l *life) watch() (stop func()) {
 					compare("GET", key, before, b, &info, err)
 					reads.Add(1)
 				}
-				time.Sleep(5 * time.Millisecond) // the machine has more to do
+				time.Sleep(20 * time.Millisecond) // the machine has more to do
 			}
 		})
 	}
@@ -474,7 +474,7 @@ func (l *life) watch() (stop func()) {
 				compare("catalog cat", key, before, b, nil, err)
 				cats.Add(1)
 			}
-			time.Sleep(150 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond)
 		}
 	})
 	return func() {
@@ -580,15 +580,27 @@ func (l *life) settled(dead []string) {
 }
 
 func TestLifeOfABucket(t *testing.T) {
-	objects := 1500
+	objects := 750
 	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > objects {
 		objects = n
 	}
-	t.Run("sqlite", func(t *testing.T) { live(t, objects, filepath.Join(t.TempDir(), "catalog.db")) })
-	t.Run("postgres", func(t *testing.T) { live(t, objects/3, pgtest.Database(t)) })
+	s := newSite(t, rand.Uint64())
+	if _, err := program(); err != nil {
+		t.Fatal(err)
+	}
+	// Both wait for leases, for times of grace, and for the next look of a worker.
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		live(t, s.beside(t), objects, filepath.Join(t.TempDir(), "catalog.db"), "sqlite")
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		live(t, s.beside(t), objects/2, pgtest.Database(t), "postgres")
+	})
 }
 
-func live(t *testing.T, objects int, db string) {
+// live has one life in buckets of a name.
+func live(t *testing.T, s *site, objects int, db, name string) {
 	began := time.Now()
 	passed := func(what string) {
 		t.Logf("%s in %v", what, time.Since(began).Round(100*time.Millisecond))
@@ -597,20 +609,19 @@ func live(t *testing.T, objects int, db string) {
 			t.FailNow()
 		}
 	}
-	s := newSite(t, rand.Uint64())
 	t.Logf("seed %d", s.seed)
-	if _, err := program(); err != nil {
+	from := "from-" + name
+	if err := os.Mkdir(filepath.Join(s.dir, from), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	began = time.Now()
-	s.begin(t, db, "packed")
-	l := &life{site: s, r: rand.New(rand.NewPCG(s.seed, 4)), source: client(t, s.direct), from: "from", live: map[string][]version{}, written: map[string]int64{}}
+	s.begin(t, db, "packed-"+name)
+	l := &life{site: s, r: rand.New(rand.NewPCG(s.seed, 4)), source: client(t, s.direct), from: from, live: map[string][]version{}, written: map[string]int64{}}
 	l.appeared()
 	l.populate(objects)
 	passed("filled")
 
 	work := []string{"fleet", "work", "--workers", "2", "--lease", "2s", "--tries", "30"}
-	plan := []string{"fleet", "plan", "s3://from", "-o", "s3://packed/set.caf", "--chunk-objects", strconv.Itoa(max(objects/20, 25)), "--chunk-size", "20MB"}
+	plan := []string{"fleet", "plan", "s3://" + l.from, "-o", "s3://" + l.out + "/set.caf", "--chunk-objects", strconv.Itoa(max(objects/20, 25)), "--chunk-size", "20MB"}
 	compact := []string{"fleet", "compact", "--lease", "2s", "--workers", "2", "--gone-after", "1ms", "--yes"}
 	l.run("catalog", "init")
 	l.run(plan...)

@@ -4,7 +4,7 @@
 // It is a test only; nothing can be imported from here. It runs where
 // HOLDALL_S3_SERVER names the program that ../install s3 makes, and on PostgreSQL
 // where HOLDALL_POSTGRES names its programs; ./check does both. HOLDALL_TORTURE is how
-// many objects there are, 3,000 unless it says more.
+// many objects there are, if it says more than the tests do.
 package fleet_test
 
 import (
@@ -97,12 +97,24 @@ func newSite(t *testing.T, seed uint64) *site {
 	}
 	t.Cleanup(func() { stop() })
 	s.direct = "http://" + addr
-	s.proxy = newProxy(addr, seed)
-	server := httptest.NewServer(s.proxy)
-	t.Cleanup(server.Close)
-	s.proxied = server.URL
+	s.worsen()
 	s3test.Setenv(t, s.direct)
 	return s
+}
+
+// worsen makes the proxy.
+func (s *site) worsen() {
+	s.proxy = newProxy(strings.TrimPrefix(s.direct, "http://"), s.seed)
+	server := httptest.NewServer(s.proxy)
+	s.t.Cleanup(server.Close)
+	s.proxied = server.URL
+}
+
+// beside returns a site on the same server, with a proxy and a seed of its own.
+func (s *site) beside(t *testing.T) *site {
+	b := &site{t: t, dir: s.dir, direct: s.direct, seed: rand.Uint64()}
+	b.worsen()
+	return b
 }
 
 // A proxy hands requests on to a server, except for those that it refuses or breaks off. It also
@@ -290,7 +302,7 @@ func (s *site) run(args ...string) string {
 // Whatever is killed, each object is in exactly one recorded archive, with its bytes,
 // and nothing else is left.
 func TestFleetUnderTorture(t *testing.T) {
-	objects, away := 3000, time.Second
+	objects, away := 1200, time.Second
 	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > objects {
 		objects, away = n, 30*time.Second
 	}

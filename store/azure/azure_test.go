@@ -363,6 +363,9 @@ func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
 		}, "does not list 1 of 1"},
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "changed" && what != "not allowed" {
+				testkit.Serial(t)
+			}
 			quiet(t)
 			d := &double{}
 			d.hook = nth(1, isCopy, func(w http.ResponseWriter, r *http.Request) bool { return c.fault(d, w, r) })

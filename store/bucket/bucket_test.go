@@ -4,6 +4,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 	"github.com/holdall/holdall/store/storetest/s3test"
@@ -36,6 +37,9 @@ func serve(t *testing.T, s *s3test.Server, prefix string, o Options) *Store {
 func TestStoreKeepsTheContract(t *testing.T) {
 	for _, prefix := range []string{"", "pre fix/+ü/"} {
 		t.Run("prefix "+prefix, func(t *testing.T) {
+			if prefix == "" {
+				testkit.Serial(t) // the other has more parts at a time
+			}
 			quiet(t)
 			storetest.Run(t, func(t *testing.T) (store.Store, func(string, []byte) error) {
 				s := s3test.New("bucket")

@@ -41,6 +41,9 @@ func appended(t *testing.T, s *s3test.Server, st *Store, before int) (w store.Wr
 func TestRangeIsCopiedByTheServer(t *testing.T) {
 	for _, before := range []int{0, 10, minPart, firstPart + 3} {
 		t.Run(fmt.Sprintf("after %d bytes", before), func(t *testing.T) {
+			if before != 10 {
+				testkit.Serial(t)
+			}
 			quiet(t)
 			s := s3test.New("bucket")
 			st := serve(t, s, "", Options{})
@@ -73,6 +76,9 @@ func TestServerThatDoesNotCopyIsSentTheBytes(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "501" {
+				testkit.Serial(t)
+			}
 			quiet(t)
 			s := s3test.New("bucket")
 			s.Hook = func(w http.ResponseWriter, r *http.Request) bool {
@@ -127,6 +133,9 @@ func TestCopyThatIsWrongIsNeverSeen(t *testing.T) {
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
+			if what != "changed source" {
+				testkit.Serial(t)
+			}
 			quiet(t)
 			s := s3test.New("bucket")
 			s.Careless = strings.Contains(what, "careless")

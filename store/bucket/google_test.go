@@ -402,6 +402,7 @@ func TestEmulatorIsSentNoToken(t *testing.T) {
 }
 
 func TestObjectIsCreatedOnceByTheConditionOfTheDialect(t *testing.T) {
+	testkit.Serial(t)
 	for _, googles := range []bool{false, true} {
 		for _, size := range []int{1, 2*firstPart + 1} {
 			quiet(t)

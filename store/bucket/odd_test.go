@@ -16,6 +16,7 @@ import (
 
 // Slashes in front and side by side belong to a key, and so do dots between slashes.
 func TestKeysAreAsTheyAre(t *testing.T) {
+	testkit.Serial(t)
 	quiet(t)
 	s := s3test.New("bucket", "other")
 	st := serve(t, s, "", Options{})

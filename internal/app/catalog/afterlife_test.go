@@ -6,11 +6,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // TestAddingAgainKeepsWhatBecameOfFiles checks that the marks of an archive's
 // files survive when the archive is added again.
 func TestAddingAgainKeepsWhatBecameOfFiles(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		roots := RootsOf([]Root{{"", "s3://from/"}})
 		a := add(t, c, Archive{Address: "x", Roots: roots}, files("a", "b", "c", "d"))
@@ -44,6 +47,7 @@ func TestAddingAgainKeepsWhatBecameOfFiles(t *testing.T) {
 // TestDeletionsAreCounted checks that each decision to delete something changes
 // the identity of a catalogue, and nothing else does.
 func TestDeletionsAreCounted(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		ctx, roots := t.Context(), RootsOf([]Root{{"", "s3://from/"}})
 		a := add(t, c, Archive{Address: "old", Roots: roots}, files("a", "b"))
@@ -91,6 +95,7 @@ func TestDeletionsAreCounted(t *testing.T) {
 // TestArchivesAreDroppedWhenNothingOfThemIsSeen checks that an archive is
 // dropped only after none of its files was visible for a while.
 func TestArchivesAreDroppedWhenNothingOfThemIsSeen(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		ctx, roots := t.Context(), RootsOf([]Root{{"", "s3://from/"}})
 		old := add(t, c, Archive{Address: "old", Roots: roots}, files("a", "b"))

@@ -20,6 +20,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
@@ -123,6 +124,7 @@ func sound(t testing.TB, c *Catalog) {
 }
 
 func TestWhatIsAddedIsFoundAsItWas(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		want := []Location{
 			{Path: "a", Kind: format.File, Size: 5, Raw: true, Off: 7, Digest: format.Digest{Algo: "blake3", Sum: "\x00:\xff"}},
@@ -165,6 +167,7 @@ func TestWhatIsAddedIsFoundAsItWas(t *testing.T) {
 }
 
 func TestNewestOfTenArchivesWinsAndAllAreKept(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		var ids []int64
 		for i := range 10 {
@@ -215,6 +218,7 @@ func TestNewestOfTenArchivesWinsAndAllAreKept(t *testing.T) {
 }
 
 func TestPathsOfAnyBytesAndLength(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		var all []string
 		for b := range 256 {
@@ -274,6 +278,7 @@ func TestPathsOfAnyBytesAndLength(t *testing.T) {
 }
 
 func TestListShowsOneLevel(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		add(t, c, Archive{Address: "x"}, files("a", "a/b", "a/b/c", "a.txt", "a0", "d/e/f", "d/e/g", "d/h"))
 		add(t, c, Archive{Address: "y"}, files("d/e/f", "d/i/j", "z"))
@@ -290,6 +295,7 @@ func TestListShowsOneLevel(t *testing.T) {
 // TestListGoesPastFolders checks that the cost of a listing does not depend on
 // the contents of the folders in it.
 func TestListGoesPastFolders(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		var all []string
 		for d := range 3 {
@@ -332,6 +338,7 @@ func (c *counting) rows(ctx context.Context, sql string, into []any, args ...any
 }
 
 func TestLastOfEqualPathsCounts(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		a := add(t, c, Archive{Address: "x"}, files("b", "a", "b", "a", "b"))
 		if got, err := c.Newest(t.Context(), "b"); err != nil || got.Off != 40 || a.Entries != 2 {
@@ -342,6 +349,7 @@ func TestLastOfEqualPathsCounts(t *testing.T) {
 }
 
 func TestAnArchiveOfNothingIsKnown(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		a := add(t, c, Archive{Address: "empty"}, rows())
 		if got, err := c.Archives(t.Context()); err != nil || len(got) != 1 || got[0] != a.Archive {
@@ -352,6 +360,7 @@ func TestAnArchiveOfNothingIsKnown(t *testing.T) {
 }
 
 func TestSeveralArchivesAreAddedTogetherOrNotAtAll(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		done, err := c.Add(t.Context(), Addition{Archive: Archive{Address: "x", Size: 100}, Rows: files("a", "same")}, Addition{Archive: Archive{Address: "y", Size: 100}, Rows: files("same", "b", "same")},
 			Addition{Archive: Archive{Address: "z", Size: 100}, Rows: files()})
@@ -376,6 +385,7 @@ func TestSeveralArchivesAreAddedTogetherOrNotAtAll(t *testing.T) {
 }
 
 func TestAnAdditionIsTried(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		x := add(t, c, Archive{Address: "x"}, files("a"))
 		done, err := c.TryAdd(t.Context(), Addition{Archive: Archive{Address: "x", Size: 100, Version: "2"}, Rows: files("b", "c", "b")}, Addition{Archive: Archive{Address: "y", Size: 100}, Rows: files("d")})
@@ -396,6 +406,7 @@ func TestAnAdditionIsTried(t *testing.T) {
 }
 
 func TestVerifiedHoldsForOneVersion(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		add(t, c, Archive{Address: "x", Version: "1", Verified: when}, files("a"))
@@ -409,6 +420,7 @@ func TestVerifiedHoldsForOneVersion(t *testing.T) {
 }
 
 func TestBadRowsLeaveEverythingAsItWas(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		before := add(t, c, Archive{Address: "x", Size: 100}, files("a", "b"))
 		broken := errors.New("the archive cannot be read any further")
@@ -502,6 +514,7 @@ func TestManyReadWhileOneAddsAndSeeWholeArchivesOnly(t *testing.T) {
 }
 
 func TestIteratorsMayBeLeftAndNested(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		a := add(t, c, Archive{Address: "x"}, files("a", "b", "c"))
 		n := 0
@@ -535,6 +548,7 @@ func TestIteratorsMayBeLeftAndNested(t *testing.T) {
 // The tests below are about SQLite files.
 
 func TestFilesThatAreNoCatalogueAreRefusedAndNotTouched(t *testing.T) {
+	testkit.Serial(t)
 	foreign := filepath.Join(t.TempDir(), "foreign.db")
 	conn, err := sqlite.OpenConn(foreign)
 	if err == nil {
@@ -587,6 +601,7 @@ func onlyFile(t *testing.T, at string) {
 }
 
 func TestCreatedIsWholeAndAlone(t *testing.T) {
+	testkit.Serial(t)
 	at := filepath.Join(t.TempDir(), "c.db?mode=memory#x")
 	if err := Create(t.Context(), at); err != nil {
 		t.Fatal(err)
@@ -629,6 +644,7 @@ func createdOnce(t *testing.T, at string) {
 }
 
 func TestSeveralCreateOneCatalogue(t *testing.T) {
+	testkit.Serial(t)
 	at := filepath.Join(t.TempDir(), "c.db")
 	createdOnce(t, at)
 	onlyFile(t, at)
@@ -646,6 +662,7 @@ func setVersion(t *testing.T, at string, n int) {
 }
 
 func TestNewerSchemaIsRefused(t *testing.T) {
+	testkit.Serial(t)
 	at := filepath.Join(t.TempDir(), "c.db")
 	if err := Create(t.Context(), at); err != nil {
 		t.Fatal(err)
@@ -704,6 +721,7 @@ func TestOlderSchemaIsBroughtUpToDate(t *testing.T) {
 }
 
 func TestQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
+	testkit.Serial(t)
 	at := filepath.Join(t.TempDir(), "c.db")
 	if err := Create(t.Context(), at); err != nil {
 		t.Fatal(err)
@@ -729,6 +747,7 @@ func TestQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
 // overwriting, causes an error or is found by Check, never a panic. Check must
 // leave the file unchanged.
 func TestDamageIsFound(t *testing.T) {
+	testkit.Serial(t)
 	at := filepath.Join(t.TempDir(), "c.db")
 	if err := Create(t.Context(), at); err != nil {
 		t.Fatal(err)
@@ -774,6 +793,7 @@ func TestDamageIsFound(t *testing.T) {
 }
 
 func TestRowsThatAreMissingAreFound(t *testing.T) {
+	testkit.Serial(t)
 	at := filepath.Join(t.TempDir(), "c.db")
 	if err := Create(t.Context(), at); err != nil {
 		t.Fatal(err)
@@ -841,6 +861,7 @@ func TestAWriterWaitsForAnotherAndNoLonger(t *testing.T) {
 }
 
 func TestReadOnlyWritesNothing(t *testing.T) {
+	testkit.Serial(t)
 	at := filepath.Join(t.TempDir(), "c.db")
 	if err := Create(t.Context(), at); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // setClock replaces the clock by which leases end in a catalogue.
@@ -101,6 +103,7 @@ func outcomesOf(all []Member) (got []string) {
 }
 
 func TestAPlanIsKeptAsItWas(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		p := newPlan(t, c, "a")
 		if _, err := c.AddPlan(t.Context(), Plan{Name: "a"}); !errors.Is(err, fs.ErrExist) {
@@ -139,6 +142,7 @@ func TestAPlanIsKeptAsItWas(t *testing.T) {
 }
 
 func TestBadPlansLeaveNothing(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		addChunks(t, c, p, NewChunk{Name: "taken"})
@@ -170,6 +174,7 @@ func TestBadPlansLeaveNothing(t *testing.T) {
 }
 
 func TestPlannedIsInOrderAndTheLastOfEachPath(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		seed := rand.Uint64()
@@ -206,6 +211,7 @@ func TestPlannedIsInOrderAndTheLastOfEachPath(t *testing.T) {
 // TestPlannedReadsInPages plans chunks with overlapping ranges, each with more
 // members than one page.
 func TestPlannedReadsInPages(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		const each = 4200
@@ -232,6 +238,7 @@ func TestPlannedReadsInPages(t *testing.T) {
 }
 
 func TestAChunkIsClaimedOnceAndTakenOverWhenItsLeaseEnds(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		setClock(c, func() time.Time { return now })
@@ -311,6 +318,7 @@ func TestAChunkIsClaimedOnceAndTakenOverWhenItsLeaseEnds(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestFinishRecordsEachMemberOnce(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a", "b", "c", "d", "e")}, NewChunk{Name: "1", Members: members("f")}, NewChunk{Name: "2", Members: members("g")})
@@ -397,6 +405,7 @@ func TestFinishRecordsEachMemberOnce(t *testing.T) {
 }
 
 func TestPartsAreInTheArchiveOfTheLast(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		addChunks(t, c, p, NewChunk{Name: "0", Part: true, Members: members("a", "b")}, NewChunk{Name: "1", Part: true, Members: members("b", "c")}, NewChunk{Name: "all", Last: true})
@@ -445,6 +454,7 @@ func TestPartsAreInTheArchiveOfTheLast(t *testing.T) {
 }
 
 func TestACancelledPlanIsPackedNoMore(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a")}, NewChunk{Name: "1", Members: members("b")}, NewChunk{Name: "2"})
@@ -542,6 +552,7 @@ func damaged(t testing.TB, c *Catalog, p Plan) []Member {
 }
 
 func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		p := newPlan(t, c, "a")
 		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a", "b", "c", "d", "e")}, NewChunk{Name: "1", Members: members("f", "g")}, NewChunk{Name: "2", Members: members("h")})
@@ -595,6 +606,7 @@ func TestDamageAndProofsAreKeptOfEachMember(t *testing.T) {
 // TestPlansAreForgotten checks that a plan can be forgotten when no worker can
 // work on it any more, and that its archives stay.
 func TestPlansAreForgotten(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		empty, p, other := newPlan(t, c, "empty"), newPlan(t, c, "a"), newPlan(t, c, "b")
 		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a", "b")}, NewChunk{Name: "1", Members: members("c")})
@@ -637,6 +649,7 @@ func TestPlansAreForgotten(t *testing.T) {
 // TestPlansOfOlderSchemasAreGoneOnWith checks that plans from before the
 // outcome Damaged can still be worked on.
 func TestPlansOfOlderSchemasAreGoneOnWith(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, address string) {
 		p := newPlan(t, c, "a")
 		addChunks(t, c, p, NewChunk{Name: "0", Members: members("a", "b")}, NewChunk{Name: "1", Members: members("c", "d")})

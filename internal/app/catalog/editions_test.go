@@ -5,11 +5,14 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // TestCataloguesOfEveryEditionAreRead checks that the catalogue of any release
 // of holdall is migrated when it is opened.
 func TestCataloguesOfEveryEditionAreRead(t *testing.T) {
+	testkit.Serial(t)
 	all, err := filepath.Glob("../../../testdata/editions/*/catalog.db")
 	if err != nil || len(all) < 3 {
 		t.Fatalf("%d catalogues, %v", len(all), err)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // For packed members the catalogue keeps only what the archive's locations do
@@ -64,6 +66,7 @@ func untimed(all []Member) []Member {
 }
 
 func TestPackedMembersAreNoRowsOfTheirOwn(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		all := etagged("a/1", "a/22", "a/333", "a/4444", "a/odd", "b/1", "b/left", "b/proof")
@@ -140,6 +143,7 @@ func TestPackedMembersAreNoRowsOfTheirOwn(t *testing.T) {
 }
 
 func TestAnArchiveThatIsRemovedLeavesItsMembers(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		all := etagged("a/1", "a/2", "b/1")
@@ -181,6 +185,7 @@ func TestAnArchiveThatIsRemovedLeavesItsMembers(t *testing.T) {
 // TestWhatALaterChunkHasIsNotLeftOut checks that a path that was left out no
 // longer counts as left out when a later chunk has it, as a row or not.
 func TestWhatALaterChunkHasIsNotLeftOut(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		all := etagged("a/1", "a/2")
@@ -212,6 +217,7 @@ func TestWhatALaterChunkHasIsNotLeftOut(t *testing.T) {
 // members sees each one, even while chunks are finished and all rows are
 // removed.
 func TestPlannedIsWholeWhileChunksAreFinished(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		p := newPlan(t, c, "a")
 		const each = 5000
@@ -251,6 +257,7 @@ func TestPlannedIsWholeWhileChunksAreFinished(t *testing.T) {
 // paths lose their rows like chunks with their own archives, and that other
 // parts keep their rows.
 func TestMembersOfPartsAreInTheArchiveOfTheLast(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		for i, parts := range [][][]Member{
 			{etagged("a/1", "a/2"), etagged("a/3", "b/1")},
@@ -296,6 +303,7 @@ func TestMembersOfPartsAreInTheArchiveOfTheLast(t *testing.T) {
 // TestMembersAmongManyOthersAreRows checks that a few files that lie among
 // very many others keep their rows, so that a reader need not skip the others.
 func TestMembersAmongManyOthersAreRows(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		var many []string
 		for i := range 100 {
@@ -318,6 +326,7 @@ func TestMembersAmongManyOthersAreRows(t *testing.T) {
 // TestETagsAreReadByTheDatabases checks that the databases decode locations as
 // the Go code does.
 func TestETagsAreReadByTheDatabases(t *testing.T) {
+	testkit.Serial(t)
 	onEach(t, func(t *testing.T, c *Catalog, _ string) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 )
 
@@ -45,6 +46,7 @@ func must(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
 }
 
 func TestPostgresSchemasOfOthersAreRefusedAndNotTouched(t *testing.T) {
+	testkit.Serial(t)
 	at := pgtest.Database(t)
 	if _, err := Open(t.Context(), at, Options{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -84,12 +86,14 @@ func TestPostgresSchemasOfOthersAreRefusedAndNotTouched(t *testing.T) {
 }
 
 func TestPostgresSeveralCreateOneCatalogue(t *testing.T) {
+	testkit.Serial(t)
 	at := pgtest.Database(t)
 	createdOnce(t, at)
 	open(t, at)
 }
 
 func TestPostgresNewerSchemaIsRefused(t *testing.T) {
+	testkit.Serial(t)
 	at, conn := madePostgres(t)
 	must(t, conn, "UPDATE holdall.catalogue SET holdall_schema = 99")
 	for _, o := range []Options{{}, {ReadOnly: true}} {
@@ -101,6 +105,7 @@ func TestPostgresNewerSchemaIsRefused(t *testing.T) {
 }
 
 func TestPostgresReadOnlyWritesNothing(t *testing.T) {
+	testkit.Serial(t)
 	at, _ := madePostgres(t)
 	c, err := Open(t.Context(), at, Options{ReadOnly: true})
 	if err != nil {
@@ -118,6 +123,7 @@ func TestPostgresReadOnlyWritesNothing(t *testing.T) {
 // TestPostgresQueriesOfOlderCataloguesRunAsTheyStand checks that unchanged
 // queries find a path through an index, and that no path breaks them.
 func TestPostgresQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
+	testkit.Serial(t)
 	at, conn := madePostgres(t)
 	c := open(t, at)
 	odd := []string{"dir/a", "dir/é", "back\\slash", "bad\xff", "nul\x00", strings.Repeat("long", 5000), "'"}
@@ -152,6 +158,7 @@ func TestPostgresQueriesOfOlderCataloguesRunAsTheyStand(t *testing.T) {
 }
 
 func TestPostgresRowsThatAreMissingAreFound(t *testing.T) {
+	testkit.Serial(t)
 	at, conn := madePostgres(t)
 	c := open(t, at)
 	add(t, c, Archive{Address: "x"}, files("a", "b"))
@@ -168,6 +175,7 @@ func TestPostgresRowsThatAreMissingAreFound(t *testing.T) {
 // TestPostgresAQueueTakesPartInWhatIsWritten checks that a job queue sees
 // exactly what is committed, and can roll it back.
 func TestPostgresAQueueTakesPartInWhatIsWritten(t *testing.T) {
+	testkit.Serial(t)
 	at, conn := madePostgres(t)
 	must(t, conn, "CREATE TABLE public.jobs (chunk bigint, what text)")
 	q := &jobs{}
@@ -263,6 +271,7 @@ func (j *jobs) Finished(ctx context.Context, tx pgx.Tx, k Chunk) error {
 // TestPostgresAddressesAreNotRepeatedWithTheirPasswords checks that no error
 // contains a password, wherever in the address it is.
 func TestPostgresAddressesAreNotRepeatedWithTheirPasswords(t *testing.T) {
+	testkit.Serial(t)
 	for _, bad := range []string{
 		"postgres://u:hush@127.0.0.1:1/d", "postgres://u@127.0.0.1:1/d?password=hush", "postgres://u:hush@127.0.0.1:x/d", "postgres://u:hu%zzhush@h/d",
 		"postgres://u:hush@127.0.0.1:1/d?sslmode=none", "postgres://u:hush@127.0.0.1:1/d?pool_max_conns=hush", "postgres:hush", "postgresql://u:hush@127.0.0.1:1/d?sslrootcert=/hush",
@@ -277,6 +286,7 @@ func TestPostgresAddressesAreNotRepeatedWithTheirPasswords(t *testing.T) {
 }
 
 func TestPostgresConnectionsAreBounded(t *testing.T) {
+	testkit.Serial(t)
 	for _, c := range []struct {
 		query         string
 		o             Options

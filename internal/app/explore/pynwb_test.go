@@ -34,6 +34,7 @@ func python(t *testing.T, args ...string) []byte {
 // TestTablesAreWhatPynwbReads compares tables with those that pynwb reads, in
 // HDF5 and in the files that LINDI's own package makes of it.
 func TestTablesAreWhatPynwbReads(t *testing.T) {
+	testkit.Serial(t)
 	dir, scripts := t.TempDir(), filepath.Join("..", "..", "..", "interop", "hdf5")
 	python(t, filepath.Join(scripts, "nwb.py"), dir)
 	files, err := filepath.Glob(filepath.Join(dir, "*.nwb"))

@@ -131,6 +131,7 @@ func (s *site) stored() (n int64) {
 }
 
 func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.some(300, 5000)
 		s.plan(spec)
@@ -188,6 +189,7 @@ func TestWhatIsGoneAtTheSourceIsCompactedAway(t *testing.T) {
 // TestSmallArchivesAreJoined checks that small archives of many plans are
 // merged.
 func TestSmallArchivesAreJoined(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for night := range 8 {
 		s.put(fmt.Sprintf("day%d/a", night), 1000)
@@ -209,6 +211,7 @@ func TestSmallArchivesAreJoined(t *testing.T) {
 // small in bytes, but whose chunks are full of objects, are not merged: that
 // would never end.
 func TestArchivesThatAreFullOfObjectsAreNotJoined(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(100, 300)
 	full := spec
@@ -224,6 +227,7 @@ func TestArchivesThatAreFullOfObjectsAreNotJoined(t *testing.T) {
 // TestALargeFileIsNotCopiedForSmallOnes checks that an archive is not
 // rewritten if that makes it only slightly smaller.
 func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.put("large", 60_000)
 	for i := range 10 {
@@ -246,6 +250,7 @@ func TestALargeFileIsNotCopiedForSmallOnes(t *testing.T) {
 // TestLargeObjectsKeepWhatIsKnownOfThem checks that the server copies large
 // objects again, and that their records are kept.
 func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	one := spec
 	one.ChunkSize = 1 << 30
@@ -275,6 +280,7 @@ func TestLargeObjectsKeepWhatIsKnownOfThem(t *testing.T) {
 // TestASourceThatIsNearlyEmptyDeletesNothing checks that a source with most of
 // its objects gone is treated as a mistake.
 func TestASourceThatIsNearlyEmptyDeletesNothing(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(40, 1000)
 	s.plan(spec)
@@ -372,6 +378,7 @@ func TestWhatChangesDuringACompactionStays(t *testing.T) {
 // from the same folder are not taken for gone because this plan does not list
 // them.
 func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	ctx := t.Context()
 	for i := range 10 {
@@ -416,6 +423,7 @@ func TestWhatAPlanDoesNotListIsNotGone(t *testing.T) {
 // TestAnotherArchiveOfTheNameIsNotRemoved checks that an object with the name
 // of an archive to be removed is removed only if it is that archive.
 func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	ctx := t.Context()
 	s.some(10, 500)
@@ -461,6 +469,7 @@ func TestAnotherArchiveOfTheNameIsNotRemoved(t *testing.T) {
 // TestArchivesOfThisMachineAreCompacted compacts archives that are local
 // files.
 func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	ctx := t.Context()
 	s.some(20, 500)
@@ -491,6 +500,7 @@ func TestArchivesOfThisMachineAreCompacted(t *testing.T) {
 // TestACopyOfAnotherPlanStays checks that two plans of one source make two
 // copies, and that neither is removed because of the other.
 func TestACopyOfAnotherPlanStays(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	ctx := t.Context()
 	s.some(30, 500)

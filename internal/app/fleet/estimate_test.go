@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 func (s *site) dry(c *catalog.Catalog, spec Spec, measure int) Estimate {
@@ -45,6 +46,7 @@ func (s *site) took() (r Requests) {
 // TestADryRunSaysWhatAPlanAndItsWorkWillDo checks that the results of a dry
 // run equal those of the plan, and the requests of its work.
 func TestADryRunSaysWhatAPlanAndItsWorkWillDo(t *testing.T) {
+	testkit.Serial(t)
 	for _, f := range []string{"caf", "databundle"} {
 		t.Run(f, func(t *testing.T) {
 			s := newSite(t)
@@ -80,6 +82,7 @@ func TestADryRunSaysWhatAPlanAndItsWorkWillDo(t *testing.T) {
 }
 
 func TestADryRunRefusesWhatAPlanRefuses(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(3, 100)
 	s.S3.Put("out", "set-00001.caf", []byte("x"))
@@ -92,6 +95,7 @@ func TestADryRunRefusesWhatAPlanRefuses(t *testing.T) {
 }
 
 func TestLongObjectsAreCountedAsCopiedByTheServerThatHasThem(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.put("long", pack.LeastCopy)
 	s.put("short", pack.LeastCopy-1)
@@ -107,6 +111,7 @@ func TestLongObjectsAreCountedAsCopiedByTheServerThatHasThem(t *testing.T) {
 // TestCopiesAreCountedAsTheyAreMade checks that the number of copies in a dry
 // run equals the number of copy requests.
 func TestCopiesAreCountedAsTheyAreMade(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.put("a", 70<<20)
 	s.put("b", 6<<20)
@@ -158,6 +163,7 @@ func TestASampleIsRead(t *testing.T) {
 }
 
 func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
+	testkit.Serial(t)
 	long := 0
 	for seed := range 400 {
 		r := newReservoir(10)
@@ -180,6 +186,7 @@ func TestRequestsAreAsLikelyToBeSampledAsOthers(t *testing.T) {
 }
 
 func TestPricesAreReadStrictly(t *testing.T) {
+	testkit.Serial(t)
 	p, err := ReadPrices(strings.NewReader(`{"currency":"EUR","per_1000":{"get":0.5,"put":5,"copy":4,"list":3},"per_gb_month":2,"per_gb_out":1}`))
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -70,6 +71,7 @@ func (s *site) fill() {
 // TestAFileIsGoneOnlyAfterTwoListings checks when a file counts as deleted by
 // its owner.
 func TestAFileIsGoneOnlyAfterTwoListings(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.fill()
 		s.finds("at first", 0, 0)
@@ -110,6 +112,7 @@ func TestAFileIsGoneOnlyAfterTwoListings(t *testing.T) {
 // listing found after they were packed: nobody knows whether their owner deleted
 // them or a catalogue that is lost retired them.
 func TestAnOriginalThatWasNeverFoundIsNotGone(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.fill()
 		s.S3.Remove("from", "b")
@@ -149,6 +152,7 @@ func TestAnOriginalThatWasNeverFoundIsNotGone(t *testing.T) {
 // TestRewrittenArchivesKeepWhatListingsFound checks that a compaction does not
 // begin anew with missing originals.
 func TestRewrittenArchivesKeepWhatListingsFound(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.fill()
 		s.finds("at first", 0, 0)
@@ -168,6 +172,7 @@ func TestRewrittenArchivesKeepWhatListingsFound(t *testing.T) {
 // TestJoinedArchivesKeepTheLaterListing joins an archive in which an original is
 // missing with one that was listed at another time.
 func TestJoinedArchivesKeepTheLaterListing(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		joins := func() {
 			t.Helper()
@@ -223,6 +228,7 @@ func TestJoinedArchivesKeepTheLaterListing(t *testing.T) {
 // TestAListingThatFailsRecordsNothing checks that a listing counts only if it is
 // complete, and if most of the files are there.
 func TestAListingThatFailsRecordsNothing(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.fill()
 		s.finds("at first", 0, 0)
@@ -277,6 +283,7 @@ func TestAListingThatFailsRecordsNothing(t *testing.T) {
 // TestWhatAnotherPlanPacksIsListedApart checks that the listing of one plan says
 // nothing about the files of another one with the same paths.
 func TestWhatAnotherPlanPacksIsListedApart(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.fill()
 	s.S3.Put("out", "copy/b", s.Want["b"])
@@ -299,6 +306,7 @@ func TestWhatAnotherPlanPacksIsListedApart(t *testing.T) {
 // TestMoreThanAFifthIsNotDeletedAtOnce checks that files which expire or are gone
 // stay if they are many, unless that is confirmed.
 func TestMoreThanAFifthIsNotDeletedAtOnce(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
 		for i := range 25 {

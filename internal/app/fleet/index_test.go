@@ -10,6 +10,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // acceptsIndexes makes the largest index that is read much smaller.
@@ -41,6 +42,7 @@ func (s *site) indexes() (n int) {
 // TestChunksAreCutByTheirIndex checks that small objects make more archives, so
 // that each can be read, and that a dry run knows that.
 func TestChunksAreCutByTheirIndex(t *testing.T) {
+	testkit.Serial(t)
 	acceptsIndexes(t, 32<<10)
 	s := newSite(t)
 	for i := range 300 {
@@ -76,6 +78,7 @@ func TestChunksAreCutByTheirIndex(t *testing.T) {
 // than a plan expects. What does not fit into an archive is planned again, and
 // all archives can be read.
 func TestNothingIsUploadedThatCannotBeRecorded(t *testing.T) {
+	testkit.Serial(t)
 	acceptsIndexes(t, 64<<10)
 	onEachSite(t, func(t *testing.T, s *site) {
 		long := strings.Repeat("metadata", 256)

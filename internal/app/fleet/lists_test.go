@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -76,6 +77,7 @@ func TestPlansAreMadeOfAListOfKeys(t *testing.T) {
 }
 
 func TestPlansAreMadeOfLinesOfJSON(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(10, 3000)
 	var b strings.Builder
@@ -111,6 +113,7 @@ func TestPlansAreMadeOfLinesOfJSON(t *testing.T) {
 // TestListsAreNotBelieved checks that the values in a list are compared when
 // the object is read.
 func TestListsAreNotBelieved(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.put("x", 100)
 	s.put("y", 100)
@@ -137,6 +140,7 @@ func TestListsAreNotBelieved(t *testing.T) {
 // TestObjectsOfAListThatAreRefused checks that one object to which access is
 // refused is reported, and that the plan fails if all are.
 func TestObjectsOfAListThatAreRefused(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(150, 100)
 	var lines []string
@@ -200,6 +204,7 @@ func (s *site) rows() (rows [][]string) {
 }
 
 func TestPlansAreMadeOfAnInventory(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(40, 3000)
 	s.put(`odd, "names" + ü%41`, 100)
@@ -247,6 +252,7 @@ func TestPlansAreMadeOfAnInventory(t *testing.T) {
 }
 
 func TestInventoriesThatAreWrongAreRefused(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(10, 300)
 	with := spec

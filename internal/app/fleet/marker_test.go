@@ -23,6 +23,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/fleettest"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
@@ -123,6 +124,7 @@ func (s *site) wantBehind(target, marker string, known, found int64) {
 // TestAnOlderCatalogueDeletesNothing restores a catalogue from a backup that is
 // older than a retirement.
 func TestAnOlderCatalogueDeletesNothing(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(100, 3000)
 		s.looks(spec.Target)
@@ -186,6 +188,7 @@ func (s *site) wantBehindNot() {
 // TestACatalogueOlderThanACompactionDeletesNothing restores a catalogue from a
 // backup that is older than the removal of archives.
 func TestACatalogueOlderThanACompactionDeletesNothing(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(60, 3000)
 		old := s.on(s.backup())
@@ -218,6 +221,7 @@ func TestACatalogueOlderThanACompactionDeletesNothing(t *testing.T) {
 // TestNothingIsDeletedBeforeItsMarkers ends a retirement at each request that
 // writes a marker. The next one goes on, with the same catalogue.
 func TestNothingIsDeletedBeforeItsMarkers(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(10, 3000)
 		for _, bucket := range []string{"from", "out"} {
@@ -316,6 +320,7 @@ func TestSeveralProcessesRetireWithOneCatalogue(t *testing.T) {
 // TestAnotherCatalogueMayDelete checks that the markers of one catalogue do not
 // stop another one.
 func TestAnotherCatalogueMayDelete(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.packed(20, 3000)
 	s.retire(RetireOptions{Limit: 10})
@@ -342,6 +347,7 @@ func TestAnotherCatalogueMayDelete(t *testing.T) {
 // TestMarkersAreNoFilesOfUsers checks that markers are neither planned nor
 // served, wherever sources and archives are.
 func TestMarkersAreNoFilesOfUsers(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	ctx := t.Context()
 	for i := range 6 {

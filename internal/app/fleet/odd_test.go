@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/pgtest"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
@@ -26,6 +27,7 @@ import (
 // TestAnyNumberOfObjectsMayVanishOrChangeInARow checks that the removal of a
 // folder after planning does not fail a chunk.
 func TestAnyNumberOfObjectsMayVanishOrChangeInARow(t *testing.T) {
+	testkit.Serial(t)
 	for _, what := range []string{"vanished", "changed"} {
 		t.Run(what, func(t *testing.T) {
 			s := newSite(t)
@@ -53,6 +55,7 @@ func TestAnyNumberOfObjectsMayVanishOrChangeInARow(t *testing.T) {
 // TestOddKeysHoldUpNoOthers checks that keys that cannot be requested are set
 // aside at once, and do not delay the others, which are packed unchanged.
 func TestOddKeysHoldUpNoOthers(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(50, 400)
 	for _, odd := range []string{"a/../b", "../x", "./y", "/lead", "a//b", "a/./b", "dir/", "control\x01", "nul\x00x", "bad\xff", "a\\b", "CON", strings.Repeat("long/", 180) + "x"} {
@@ -105,6 +108,7 @@ func TestOddKeysHoldUpNoOthers(t *testing.T) {
 // it. The first key of each kind shows this, and the keys are reported during
 // planning.
 func TestKeysWithDotsThatCannotBeAskedForAreNotPlanned(t *testing.T) {
+	testkit.Serial(t)
 	for _, what := range []string{"refused", "resolved"} {
 		t.Run(what, func(t *testing.T) {
 			s := newSite(t)
@@ -151,6 +155,7 @@ func TestKeysWithDotsThatCannotBeAskedForAreNotPlanned(t *testing.T) {
 // TestContentMayBeBelowASlash checks that an object whose key ends in a slash
 // represents a folder only if it is empty.
 func TestContentMayBeBelowASlash(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.put("a/", 100)
 	s.put("a/b", 100)
@@ -167,6 +172,7 @@ func TestContentMayBeBelowASlash(t *testing.T) {
 // TestASourceMayBeginWithASlash checks that a slash at the start of a key is
 // not taken for the end of the bucket's name.
 func TestASourceMayBeginWithASlash(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for _, name := range []string{"/a", "//b", "/c/d", "e"} {
 		s.S3.Put("from", name, []byte(name))
@@ -197,6 +203,7 @@ func TestASourceMayBeginWithASlash(t *testing.T) {
 // TestUploadsOfOthersStay checks that another program's upload, whose name
 // begins like holdall's, is not removed.
 func TestUploadsOfOthersStay(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(10, 300)
 	s.plan(spec)
@@ -224,6 +231,7 @@ func TestUploadsOfOthersStay(t *testing.T) {
 
 // TestFoldersAreSourcesAndTargets checks that local folders work like buckets.
 func TestFoldersAreSourcesAndTargets(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	from, to := filepath.Join(t.TempDir(), "from"), t.TempDir()
 	names := []string{"a", "a-b/c", "a b/d", "sub/x/y", "sub-x", "z\xff", "new\nline"}
@@ -306,6 +314,7 @@ func TestPlanningWhileWorkersRun(t *testing.T) {
 // TestADatabaseThatIsAwayIsWaitedFor checks that a database that is away for a
 // while costs no chunk a try, whatever the workers are doing.
 func TestADatabaseThatIsAwayIsWaitedFor(t *testing.T) {
+	testkit.Serial(t)
 	s := newSiteOn(t, pgtest.Database(t))
 	s.some(4500, 100)
 	one := spec

@@ -119,6 +119,7 @@ func TestABundleOfManyWorkersIsThatOfOne(t *testing.T) {
 }
 
 func TestPlanningAgainGivesAFurtherBundle(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(100, 4000)
 	s.plan(bundle)
@@ -146,6 +147,7 @@ func TestPlanningAgainGivesAFurtherBundle(t *testing.T) {
 }
 
 func TestAPlanThatBrokeOffGetsOneBundle(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(300, 3000)
 	s.S3.Page = 50
@@ -173,6 +175,7 @@ func TestAPlanThatBrokeOffGetsOneBundle(t *testing.T) {
 }
 
 func TestAPartWithNothingLeftIsAnEmptyShard(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for _, name := range []string{"a", "b", "c"} {
 		s.put(name, 90_000)
@@ -197,6 +200,7 @@ func TestAPartWithNothingLeftIsAnEmptyShard(t *testing.T) {
 }
 
 func TestABundleWaitsForPartsThatWereSetAside(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(60, 5000)
 	s.plan(bundle)
@@ -257,10 +261,17 @@ func (s *site) dying(ctx context.Context, tries int) {
 	}
 }
 
+// TestABundleIsWholeWhereverItsWorkersAreKilled kills them at every third
+// request, from the first, second or third on. HOLDALL_LONG has it kill them at
+// each.
 func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 	testkit.Long(t)
 	empty := []string{"data/000/empty", "data/004/empty"}
-	for n := int64(1); ; n++ {
+	step := int64(3)
+	if testkit.Rounds(t, 1) > 1 {
+		step = 1
+	}
+	for n := 1 + testkit.Rand(t).Int64N(step); ; n += step {
 		s := newSite(t)
 		s.some(8, 30_000)
 		for _, name := range empty {
@@ -304,9 +315,10 @@ func TestABundleIsWholeWhereverItsWorkersAreKilled(t *testing.T) {
 			t.Fatalf("killed at request %d", n)
 		}
 		if !killed {
-			t.Logf("killed at each of %d requests", n-1)
-			if n < 18 {
-				t.Errorf("there were %d", n-1)
+			last := n - step
+			t.Logf("killed at requests up to %d", last)
+			if last < 17 {
+				t.Errorf("the last of them was %d", last)
 			}
 			return
 		}
@@ -375,6 +387,7 @@ func TestTheListThatCountsIsThatOfTheClaimThatWasRecorded(t *testing.T) {
 // TestWhoComesLateChangesNoBundle has a worker that was taken for dead
 // continue after another one has done everything.
 func TestWhoComesLateChangesNoBundle(t *testing.T) {
+	testkit.Serial(t)
 	for _, late := range []string{"/out/set.bundle/parts/00000000.1/CURRENT", "/out/set.bundle/shard-00000000", "/out/set.bundle/index/000004.sst", "/out/set.bundle/index/CURRENT"} {
 		t.Run(path.Base(late), func(t *testing.T) {
 			s := newSite(t)
@@ -412,6 +425,7 @@ func TestWhoComesLateChangesNoBundle(t *testing.T) {
 }
 
 func TestBundlesThatCannotBeAreRefused(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(5, 100)
 	whole := bundle

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // repair repairs, works and tidies. It returns what was damaged, and what was
@@ -64,6 +65,7 @@ func TestLostAndDamagedArchivesAreMadeAgain(t *testing.T) {
 // originals are taken from the archive where it is readable, and that files
 // that are lost are reported.
 func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(60, 3000)
 	one := spec
@@ -116,6 +118,7 @@ func TestRepairWithoutOriginalsTakesWhatIsLeft(t *testing.T) {
 // originals nor in archives are reported at the first try: another try cannot
 // help.
 func TestWhatCannotBeRepairedIsNamedAtOnce(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.some(120, 5000)
 		s.plan(spec)

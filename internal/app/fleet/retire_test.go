@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )
 
@@ -84,19 +85,21 @@ func (s *site) wantOnly(want ...string) {
 }
 
 func TestProvenOriginalsGo(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
-		s.packed(700, 3000) // more than a batch
-		s.Put("parts", []byte(strings.Repeat("0123456789abcdef", 11<<16)))
-		s.S3.PutParts("from", "parts", s.Want["parts"], 5<<20)
+		const n = retireBatch + 10
+		s.packed(n, 1000)
+		s.Put("parts", []byte(strings.Repeat("0123456789abcdef", 3<<16)))
+		s.S3.PutParts("from", "parts", s.Want["parts"], 2<<20)
 		s.plan(spec)
 		s.work(WorkOptions{})
-		if did := s.retire(RetireOptions{DryRun: true}); did.Objects != 701 || len(did.going) != 0 || len(did.gone) != 701 {
+		if did := s.retire(RetireOptions{DryRun: true}); did.Objects != n+1 || len(did.going) != 0 || len(did.gone) != n+1 {
 			t.Errorf("dry: %+v", did.Retired)
 		}
-		if n := len(s.keys("from")); n != 701 {
-			t.Errorf("a dry run left %d", n)
+		if left := len(s.keys("from")); left != n+1 {
+			t.Errorf("a dry run left %d", left)
 		}
-		s.wantMarks(Originals{Stay: 701})
+		s.wantMarks(Originals{Stay: n + 1})
 		did := s.retire(RetireOptions{})
 		empty := int64(0)
 		for _, content := range s.Want {
@@ -104,12 +107,12 @@ func TestProvenOriginalsGo(t *testing.T) {
 				empty++
 			}
 		}
-		if did.Objects != 701 || len(did.Left) != 0 || !slices.Equal(did.going, did.gone) ||
-			!maps.Equal(did.Proven, map[string]int64{"md5": 700 - empty, "md5_of_parts": 1, "size": empty}) {
+		if did.Objects != n+1 || len(did.Left) != 0 || !slices.Equal(did.going, did.gone) ||
+			!maps.Equal(did.Proven, map[string]int64{"md5": n - empty, "md5_of_parts": 1, "size": empty}) {
 			t.Errorf("%+v", did.Retired)
 		}
 		s.wantOnly()
-		s.wantMarks(Originals{Retired: 701})
+		s.wantMarks(Originals{Retired: n + 1})
 		s.reads()
 
 		// None of these counts as new, or as gone.
@@ -129,6 +132,7 @@ func TestProvenOriginalsGo(t *testing.T) {
 // TestRetiredOriginalsStayRetired checks that rewritten archives keep the
 // marks of their files, and that an object that comes back is new.
 func TestRetiredOriginalsStayRetired(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(100, 3000)
 		names := slices.Sorted(maps.Keys(s.Want))
@@ -179,6 +183,7 @@ func (s *site) rot(name string) {
 }
 
 func TestWhatIsNotProvenStays(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(60, 5000)
 		names := slices.Sorted(maps.Keys(s.Want))
@@ -256,6 +261,7 @@ func TestWhatIsNotProvenStays(t *testing.T) {
 // TestACopyOfDamageIsNoProof checks a packed file that is sound but differs
 // from the checksum of the original's service.
 func TestACopyOfDamageIsNoProof(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for i := range 4 {
 		s.put(fmt.Sprint(i), 3000)
@@ -296,6 +302,7 @@ func TestOriginalsWithoutChecksumAreReadAgain(t *testing.T) {
 // TestCopiedOriginalsAreProven checks that files that the server copied, which
 // have no digest, are proven by the original's checksum.
 func TestCopiedOriginalsAreProven(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for i, name := range []string{"sound", "rotten"} {
 		s.Want[name] = []byte(strings.Repeat(fmt.Sprintf("%08d", i), 6<<17))
@@ -318,6 +325,7 @@ func TestCopiedOriginalsAreProven(t *testing.T) {
 }
 
 func TestRetirementsAreLimited(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for i := range 10 {
 		s.put(fmt.Sprint(i), 1000)
@@ -346,6 +354,7 @@ func TestRetirementsAreLimited(t *testing.T) {
 // TestARunThatIsKilledIsFinishedByTheNext checks that the next run finishes a
 // run that was killed between the mark and the end of the removals.
 func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		s.packed(50, 3000)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -396,6 +405,7 @@ func TestARunThatIsKilledIsFinishedByTheNext(t *testing.T) {
 // TestWhatAnEarlierRunLeftIsProvenAgain checks that an original that was about
 // to be removed is proven again, and stays if the proof fails.
 func TestWhatAnEarlierRunLeftIsProvenAgain(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for i := range 3 {
 		s.put(fmt.Sprint(i), 1000)
@@ -429,6 +439,7 @@ func TestWhatAnEarlierRunLeftIsProvenAgain(t *testing.T) {
 // TestOriginalsWaitForTheirLog checks that if the log fails, all originals
 // stay, and that none of them is forgotten.
 func TestOriginalsWaitForTheirLog(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.packed(5, 1000)
 	p, err := s.C.Plan(t.Context(), spec.Target)
@@ -446,6 +457,7 @@ func TestOriginalsWaitForTheirLog(t *testing.T) {
 // TestRefusedOriginalsStay checks that an original stays if it is replaced
 // after the check, or if removing it is refused.
 func TestRefusedOriginalsStay(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		for i := range 6 {
 			s.put(fmt.Sprint(i), 1000)
@@ -549,6 +561,7 @@ func TestArchivesAreWrittenAnewMeanwhile(t *testing.T) {
 // TestOriginalsOfABundleAreRetired checks that a shard of a bundle is read by
 // its own index.
 func TestOriginalsOfABundleAreRetired(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	s.some(30, 3000)
 	spec := spec
@@ -563,6 +576,7 @@ func TestOriginalsOfABundleAreRetired(t *testing.T) {
 }
 
 func TestOriginalsOfAFolderAreRetired(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	folder := t.TempDir()
 	for i := range 4 {
@@ -590,6 +604,7 @@ func TestOriginalsOfAFolderAreRetired(t *testing.T) {
 // belong to the proof, although the version remains when they are replaced. What
 // was replaced is planned again.
 func TestOriginalsWithOtherHeadersStay(t *testing.T) {
+	testkit.Serial(t)
 	onEachSite(t, func(t *testing.T, s *site) {
 		was, before := map[string]string{"Content-Type": "text/plain", "X-Amz-Meta-Owner": "me"}, time.Now().Add(-time.Hour)
 		for _, name := range []string{"as it was", "copied", "empty", "metadata", "time", "type", "unlisted"} {
@@ -677,6 +692,7 @@ func TestHeadersThatChangeDuringTheProofStay(t *testing.T) {
 // TestWhatArchivesDoNotKeepStays checks that originals with something that no
 // archive keeps stay, unless that is named.
 func TestWhatArchivesDoNotKeepStays(t *testing.T) {
+	testkit.Serial(t)
 	s := newSite(t)
 	for name, header := range map[string][2]string{
 		"tagged": {"X-Amz-Tagging-Count", "2"}, "empty": {"X-Amz-Tagging-Count", "1"}, "untagged": {"X-Amz-Tagging-Count", "0"},

@@ -27,6 +27,7 @@ import (
 	"github.com/holdall/holdall/format/caf"
 	"github.com/holdall/holdall/format/formattest/tiny"
 	"github.com/holdall/holdall/internal/app/serve"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 	"github.com/holdall/holdall/store/storetest"
@@ -237,6 +238,7 @@ func TestFaultyEntriesAreErrors(t *testing.T) {
 // TestFixturesAreServedAsTheyAreRead checks that each fixture is served with
 // the bytes that are read from it, and that none breaks the server.
 func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
+	testkit.Serial(t)
 	dir := filepath.Join("..", "..", "..", "format", "caf", "testdata", "fixtures")
 	names, err := filepath.Glob(filepath.Join(dir, "*.caf"))
 	if err != nil || len(names) < 40 {
@@ -362,6 +364,7 @@ func TestChangedArchiveIsAnError(t *testing.T) {
 // read as a whole. After that, and for ranges, the system copies it from the
 // file. The client must not see a difference.
 func TestLargeContentOfAFile(t *testing.T) {
+	testkit.Serial(t)
 	want := make([]byte, 13<<20+17)
 	rand.NewChaCha8([32]byte{9}).Read(want)
 	serveFile := func(b []byte) (url, p string) {

@@ -379,6 +379,7 @@ func (c counted) Entry(i int) format.Entry {
 // TestAZipThatNobodyReadsTakesLittle checks how much is read ahead for clients that ask for a zip
 // and read nothing.
 func TestAZipThatNobodyReadsTakesLittle(t *testing.T) {
+	testkit.Serial(t)
 	for size, most := range map[int64]int64{0: 3000, 100: 3000, 10_000: 150, 900_000: 4} {
 		synctest.Test(t, func(t *testing.T) {
 			var seen atomic.Int64

@@ -364,7 +364,7 @@ func TestTwoDozenProcessesTakeFewConnections(t *testing.T) {
 		q := &Queue{}
 		c := s.Open(catalog.Options{Queue: q, Workers: 1})
 		wg.Go(func() {
-			sum, err := fleet.Work(t.Context(), c, fleet.WorkOptions{Feed: q, Lease: time.Second})
+			sum, err := fleet.Work(t.Context(), c, fleet.WorkOptions{Feed: q, Lease: time.Second, Look: 500 * time.Millisecond})
 			if err != nil {
 				t.Error(err)
 			}
