@@ -90,7 +90,8 @@ func TestOakCleansUpToTheSame(t *testing.T) {
 func TestOakCleansUpRandomStoresToTheSame(t *testing.T) {
 	did := map[Action]int{}
 	rnd := testkit.Rand(t)
-	for range testkit.Rounds(t, 3) {
+	swept := func() int { return did[KeepGarbage] + did[Rewrite] + did[Drop] }
+	for n := 0; n < testkit.Rounds(t, 3) || swept() == 0 && n < 30; n++ { // many stores have no garbage
 		seed := rnd.Int64()
 		p := oaktest.Random(t, seed, false)
 		for _, retain := range []int{1, 2} {
@@ -109,7 +110,7 @@ func TestOakCleansUpRandomStoresToTheSame(t *testing.T) {
 		}
 	}
 	t.Log(did)
-	if did[Keep] == 0 || did[KeepGarbage]+did[Rewrite]+did[Drop] == 0 {
+	if did[Keep] == 0 || swept() == 0 {
 		t.Error("hardly anything was tried")
 	}
 }
