@@ -141,6 +141,7 @@ func TestRecordsBecomeWhatTheyWereWhateverIsBehind(t *testing.T) {
 
 // A reader may give what it has in any pieces.
 func TestRecordsAreStreamedFromAnyReader(t *testing.T) {
+	testkit.Serial(t)
 	content := mixture(testkit.Rand(t), 200_000)
 	for _, enc := range encodings {
 		stored := join(enc.encode(t, content), make([]byte, 500))

@@ -298,8 +298,9 @@ func TestEveryVerbAndFlagIsDescribed(t *testing.T) {
 			t.Errorf("cli.md has no section for %s", verb)
 			continue
 		}
-		flagsIn(help(verb), "Flags", section, verb)
-		flagsIn(help(verb), "Parameters of formats", section+described["Flags of every verb"], verb)
+		said := help(verb)
+		flagsIn(said, "Flags", section, verb)
+		flagsIn(said, "Parameters of formats", section+described["Flags of every verb"], verb)
 	}
 	if len(verbs) < 15 {
 		t.Fatalf("only %d verbs found in the help", len(verbs))
@@ -318,14 +319,36 @@ func TestProgramsCompile(t *testing.T) {
 	if len(found) < 7 {
 		t.Fatalf("only %d programs found in library.md", len(found))
 	}
+	// They are a module beside this one, with the same dependencies.
 	dir := t.TempDir()
-	for i, m := range found {
-		file := filepath.Join(dir, "program"+strconv.Itoa(i)+".go")
-		if err := os.WriteFile(file, []byte(m[1]), 0o666); err != nil {
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(file), 0o777)
+		if err == nil {
+			err = os.WriteFile(file, []byte(text), 0o666)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
-			t.Errorf("library.md, program %d: %v\n%s", i+1, err, out)
-		}
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "github.com/holdall/holdall"
+	mod, own := strings.CutPrefix(read(t, "../go.mod"), "module "+module+"\n")
+	if !own {
+		t.Fatal("go.mod begins with another line")
+	}
+	write("go.mod", "module programs\n"+mod+"\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+strconv.Quote(root)+"\n")
+	write("go.sum", read(t, "../go.sum"))
+	for i, m := range found {
+		write(filepath.Join("program"+strconv.Itoa(i+1), "main.go"), m[1])
+	}
+	vet := exec.Command("go", "vet", "-mod=mod", "./...")
+	vet.Dir = dir
+	if out, err := vet.CombinedOutput(); err != nil {
+		t.Errorf("library.md: %v\n%s", err, out)
 	}
 }

@@ -59,6 +59,7 @@ func hierarchy(t *testing.T) (keys []string, content map[string][]byte) {
 }
 
 func TestSmallChunksAreJoined(t *testing.T) {
+	testkit.Serial(t)
 	keys, content := hierarchy(t)
 	for _, name := range []string{"x.lindi.tar", "x.lindi.d"} {
 		for _, known := range []bool{true, false} {
@@ -177,6 +178,7 @@ func sameKeys(t *testing.T, st *storetest.Mem, name string, content map[string][
 // A chunk that is replaced or removed leaves the run. The rest of the run is removed with its
 // last chunk.
 func TestRunsStayWhileKeysLeadThere(t *testing.T) {
+	testkit.Serial(t)
 	keys, content := hierarchy(t)
 	for _, name := range []string{"x.lindi.tar", "x.lindi.d"} {
 		st := &storetest.Mem{}

@@ -54,6 +54,7 @@ func TestABackupHasWhatTheStoreHas(t *testing.T) {
 // A compaction writes its line into gc.log after it has cleaned up. A backup or copy that is made
 // before that has the line too. Without it Oak would treat what was compacted as leftovers.
 func TestWhatIsCopiedHasTheLineOfTheLastCompaction(t *testing.T) {
+	testkit.Serial(t)
 	for name, copied := range map[string]func(st, to store.Store) error{
 		"backup": func(st, to store.Store) error {
 			_, err := backUp(t.Context(), st, to, BackupOptions{})
@@ -160,7 +161,7 @@ func TestABackupThatIsCutOffGoesOn(t *testing.T) {
 		"damaged": {damagedOne, BackupOptions{Restore: true, Check: true}, superTree(t, damagedOne)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for steps := 0; ; steps++ {
+			for steps := range testkit.Steps(t, 4) {
 				to := c.before.Clone()
 				crash := storetest.NewCrash(to, steps)
 				_, err := backUp(t.Context(), st, crash, c.o)

@@ -65,7 +65,7 @@ func mustCheck(t testing.TB, st store.Store, o CheckOptions) CheckResult {
 const twoLetters = "two-letters"
 
 func TestCheckFindsTheRevisionThatTheReferenceFinds(t *testing.T) {
-	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
+	for _, name := range testkit.Few(t, 4, testkit.Names(t, "testdata", ".tar.gz", 24)...) {
 		t.Run(name, func(t *testing.T) {
 			want := checkOf(t, name)
 			newest := fmt.Sprint(want.JournalNewestFirst[0][0])
@@ -350,6 +350,7 @@ func TestFixJournalWithNothingToDoWritesNothing(t *testing.T) {
 
 // TestCrashLeavesOneJournalOrTheOther stops a fix and a recovery at each step.
 func TestCrashLeavesOneJournalOrTheOther(t *testing.T) {
+	testkit.Serial(t)
 	changes := map[string]func(context.Context, *Store) error{
 		"fix": func(ctx context.Context, s *Store) error {
 			r, err := s.Check(ctx, CheckOptions{})
@@ -378,7 +379,7 @@ func TestCrashLeavesOneJournalOrTheOther(t *testing.T) {
 			if log := done.Get("s/gc.log"); len(log) != 0 {
 				t.Errorf("gc.log leads nowhere still: %s", log)
 			}
-			for steps := 0; ; steps++ {
+			for steps := range testkit.Steps(t, 3) {
 				st := base.Clone()
 				crash := storetest.NewCrash(st, steps)
 				s, err := OpenStore(t.Context(), crash, "s", format.OpenOptions{})

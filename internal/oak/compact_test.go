@@ -131,6 +131,7 @@ func TestACompactedStoreHasTheSameTree(t *testing.T) {
 }
 
 func TestDamageIsNotCompacted(t *testing.T) {
+	testkit.Serial(t)
 	for _, name := range damagedFixtures {
 		if _, _, err := compacted(t, fixture(t, name), CompactOptions{}); err == nil {
 			// The damage may be after the newest existing revision.

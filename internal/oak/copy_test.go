@@ -63,7 +63,7 @@ var wholeFixtures = []string{"empty-store", "multitar", "types", "datastore", "l
 // What every verb reads of a store is the same of its copy as blobs, with metadata and
 // without, and of the tars that are made of that.
 func TestACopyIsReadAsItsSource(t *testing.T) {
-	for _, name := range wholeFixtures {
+	for _, name := range testkit.Few(t, 3, wholeFixtures...) {
 		t.Run(name, func(t *testing.T) {
 			src := fixture(t, name)
 			want, _ := exported(t, treeOf(t, opened(t, src, "s"), nil), "/", wholeTree)
@@ -116,7 +116,7 @@ func TestACopyIsReadAsItsSource(t *testing.T) {
 
 // Without a word about the format: by names, in both views, with all that the engine does.
 func TestBlobsAreKnownByTheirNamesAndReadLikeTars(t *testing.T) {
-	for _, name := range []string{"types", "datastore", "multitar"} {
+	for _, name := range testkit.Few(t, 1, "types", "datastore", "multitar") {
 		src, to := fixture(t, name), &storetest.Container{}
 		copied(t, src, "s", to, "s", CopyOptions{})
 		for _, view := range []string{segmentsView, treeView} {
@@ -459,6 +459,7 @@ func TestASegmentThatComesLateIsCopied(t *testing.T) {
 
 // What oak-segment-aws leaves in a bucket has no journal: that is in a database.
 func TestWithoutAJournalARevisionIsNamed(t *testing.T) {
+	testkit.Serial(t)
 	src, to := fixture(t, "multitar"), &storetest.Mem{}
 	s := opened(t, src, "s")
 	want, _ := exported(t, treeOf(t, s, nil), "/", wholeTree)

@@ -54,7 +54,7 @@ func TestWhatIsDoubtfulNeverBecomesCertain(t *testing.T) {
 			rnd := testkit.Rand(t)
 			sound := fixture(t, name)
 			written, tree := segmentsIn(t, sound), superTree(t, sound)
-			for range testkit.Rounds(t, 6) {
+			for range testkit.Rounds(t, 2) {
 				st := sound.Clone()
 				what := ""
 				err := onStore(t.Context(), sound, func(s *Store) error {

@@ -48,7 +48,7 @@ func TestNoJournalIsMadeOfWhatIsNotAsItWasWritten(t *testing.T) {
 
 func TestRecoveredJournalIsThatOfTheReference(t *testing.T) {
 	compared := 0
-	for _, name := range testkit.Names(t, "testdata", ".tar.gz", 24) {
+	for _, name := range testkit.Few(t, 4, testkit.Names(t, "testdata", ".tar.gz", 24)...) {
 		t.Run(name, func(t *testing.T) {
 			want := checkOf(t, name)
 			st := readableFixture(t, name)
@@ -83,7 +83,7 @@ func TestRecoveredJournalIsThatOfTheReference(t *testing.T) {
 			}
 		})
 	}
-	if compared < 5 {
+	if compared < 5 && !testkit.Race() {
 		t.Errorf("compared %d", compared)
 	}
 }

@@ -85,8 +85,8 @@ func TestARepairKeepsWhatIsDamaged(t *testing.T) {
 func TestARepairNeverLeavesLess(t *testing.T) {
 	testkit.Serial(t)
 	stores := map[string]int{
-		"checkpoints": 10, "v12-upgraded": 3, "gc-online": 3, "compacted-offline": 3, "cleanup-pending": 3, "two-letters": 3,
-		"empty-store": 20, "types": 1, "unclean-open": 2, "truncated-old-tar": 3,
+		"checkpoints": 4, "v12-upgraded": 1, "gc-online": 1, "compacted-offline": 1, "cleanup-pending": 1, "two-letters": 1,
+		"empty-store": 8, "types": 1, "unclean-open": 1, "truncated-old-tar": 1,
 	}
 	for name, rounds := range stores {
 		t.Run(name, func(t *testing.T) {

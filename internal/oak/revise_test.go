@@ -166,7 +166,7 @@ func TestARevisionThatIsCutOffIsThereOrNot(t *testing.T) {
 				left.Put("s/journal.log", content)
 				judge(left, label)
 			}
-			for steps := 0; ; steps++ {
+			for steps := range testkit.Steps(t, 3) {
 				left := before.Clone()
 				c := storetest.NewCrash(left, steps)
 				_ = onStore(t.Context(), c, func(s *Store) error { return verb.work(t.Context(), s) })

@@ -18,6 +18,7 @@ import (
 )
 
 func TestASetPropertyIsThere(t *testing.T) {
+	testkit.Serial(t)
 	st := fixture(t, "types")
 	before := contents(t, st)
 	for _, c := range []struct {

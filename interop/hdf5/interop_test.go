@@ -112,13 +112,11 @@ func convert(t testing.TB, a *holdall.Archive, to string) string {
 	return to
 }
 
-// Files at random, of what LINDI's reference can do.
+// Files at random, of what LINDI's reference can do. The check makes one of each subject with links
+// and one without; HOLDALL_LONG makes as many as it says.
 func TestRandomFilesAreAsLINDIHasThem(t *testing.T) {
 	testkit.Serial(t)
-	dir, n := t.TempDir(), 14 // one of each subject, with and without links
-	if !testing.Short() {
-		n = testkit.Rounds(t, 42)
-	}
+	dir, n := t.TempDir(), testkit.Rounds(t, 14)
 	ask(t, 0, "gen", dir, strconv.FormatUint(testkit.Seed(t), 10), strconv.Itoa(n), "--lindi")
 	compareFolder(t, dir, testkit.Names(t, dir, ".h5", n+3), ".h5")
 }

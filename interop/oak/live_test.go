@@ -256,10 +256,10 @@ func verified(t *testing.T, dir string, quick, live bool) {
 	}
 }
 
-// rounds are as many as usual, fewer in a short run, or HOLDALL_TORTURE.
+// rounds are as many as usual, fewer in a short run, or HOLDALL_TORTURE if that is more.
 func rounds(usual int) int {
 	if testing.Short() {
-		usual /= 7
+		usual /= 4
 	}
 	if n, err := strconv.Atoi(os.Getenv("HOLDALL_TORTURE")); err == nil && n > usual {
 		usual = n
@@ -268,7 +268,7 @@ func rounds(usual int) int {
 }
 
 func TestAStoreThatTheReferenceWritesToIsReadWithoutAlarm(t *testing.T) {
-	rounds := rounds(150)
+	rounds := rounds(28)
 	seed := rand.Int64()
 	t.Logf("seed %d", seed)
 	l := oaktest.OpenLive(t, seed)
@@ -334,7 +334,7 @@ func TestABackupBesideTheReference(t *testing.T) {
 		return said
 	}
 	l.Begin(t, "run 1 6")
-	n := rounds(20)
+	n := rounds(8)
 	for range n {
 		backUp()
 		sum, commit := sumOfExport(t, exportOf(t, backup.Store, ""))

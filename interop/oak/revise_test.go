@@ -31,7 +31,8 @@ func topNames(t *testing.T, p oaktest.Place) (names []string) {
 // The reference opens, checks, compacts and writes on, after each kind of change; and
 // what was cut out and put back is equal.
 func TestTheReferenceGoesOnWithNewRevisions(t *testing.T) {
-	goesOnWithNewRevisions(t, "checkpoints", "compacted-offline", "datastore", "gc-online", "multitar", "types", "wide")
+	names := testkit.Some(t, 1, "compacted-offline", "gc-online", "multitar", "types", "wide")
+	goesOnWithNewRevisions(t, append(names, "checkpoints", "datastore")...)
 }
 
 func goesOnWithNewRevisions(t *testing.T, fixtures ...string) {
@@ -154,7 +155,7 @@ func TestTheReferenceGoesOnWithARestoredStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, tar := range tars {
+		for _, tar := range testkit.Some(t, 2, tars...) {
 			t.Run(name+" without "+filepath.Base(tar), func(t *testing.T) {
 				p := sound.Copy(t)
 				if err := os.Remove(filepath.Join(p.Store, filepath.Base(tar))); err != nil {

@@ -97,7 +97,9 @@ def read(folder, url):
     print("OK")
 
 
-if sys.argv[1] == "write":
-    write(sys.argv[2])
-else:
-    read(*sys.argv[2:])
+def main(verb, *args):
+    dict(write=write, read=read)[verb](*args)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

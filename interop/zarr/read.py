@@ -66,9 +66,14 @@ def read(how, address):
     return {"": what(group)} | {p: what(node) for p, node in members(group).items()}
 
 
-for address in sys.argv[2:]:
-    try:
-        line = dict(members=read(sys.argv[1], address))
-    except Exception as e:
-        line = dict(error=f"{type(e).__name__}: {e}"[:500])
-    print(json.dumps(line))
+def main(how, *addresses):
+    for address in addresses:
+        try:
+            line = dict(members=read(how, address))
+        except Exception as e:
+            line = dict(error=f"{type(e).__name__}: {e}"[:500])
+        print(json.dumps(line))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

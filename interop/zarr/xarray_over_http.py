@@ -12,16 +12,21 @@ data = xarray.Dataset(
     {"t": (("time", "y", "x"), np.arange(2 * 30 * 20, dtype="f4").reshape(2, 30, 20), {"unit": "K"}), "n": ((), np.int32(7)), "label": (("y",), np.array([f"ä{i}" for i in range(30)], dtype=object))},
     {"time": pd.date_range("2024-02-29", periods=2), "y": np.arange(30), "x": np.linspace(0, 1, 20)}, {"title": "of xarray"},
 )
-if sys.argv[1] == "write":
-    data.to_zarr(sys.argv[2], zarr_format=2, consolidated=False)
-
 
 def objects(ds):
     """Strings are objects in version 2, and something else in version 3."""
     return ds.assign(label=ds["label"].astype(object))
 
 
-for url in sys.argv[2:] if sys.argv[1] == "read" else []:
-    xarray.testing.assert_identical(objects(xarray.open_zarr(url, consolidated=True).load()), objects(data))
-    xarray.testing.assert_identical(objects(xarray.open_zarr(url).load()), objects(data))
-print("OK")
+def main(verb, *args):
+    if verb == "write":
+        data.to_zarr(args[0], zarr_format=2, consolidated=False)
+    else:
+        for url in args:
+            xarray.testing.assert_identical(objects(xarray.open_zarr(url, consolidated=True).load()), objects(data))
+            xarray.testing.assert_identical(objects(xarray.open_zarr(url).load()), objects(data))
+    print("OK")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

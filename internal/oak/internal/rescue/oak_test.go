@@ -87,11 +87,11 @@ func TestOakTakesWhatWeRecoverOfTheFixtures(t *testing.T) {
 }
 
 // TestOakTakesWhatWeRecoverOfKilledWriters has stores of random content: as a killed
-// process left them, and once more with their last tar cut anywhere.
+// process left them, and once more with their last tar cut anywhere. HOLDALL_LONG is how many.
 func TestOakTakesWhatWeRecoverOfKilledWriters(t *testing.T) {
 	testkit.Needs(t, oaktest.Var)
 	r := testkit.Rand(t)
-	for range 10 {
+	for range testkit.Rounds(t, 3) {
 		seed := r.Int64N(1 << 40)
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			p := oaktest.Random(t, seed, true)
