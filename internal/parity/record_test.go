@@ -147,7 +147,7 @@ func TestParityIsRecordedWhileAnArchiveIsWritten(t *testing.T) {
 		}
 		g.Close()
 	}
-	if followed == 0 {
+	if followed == 0 && !testkit.Race() { // which has too few rounds to be sure of one
 		t.Error("all was read again")
 	}
 	t.Logf("%d were followed", followed)
