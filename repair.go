@@ -272,23 +272,20 @@ func notLess(ctx context.Context, name string, o RepairOptions, before readFiles
 	if len(gone) == 0 {
 		return context.Cause(ctx)
 	}
-	fresh, all := map[what]int{}, true
+	fresh := map[what]int{}
 	for e, err := range will.Entries(ctx) {
 		if err != nil {
-			all = false
 			break
 		}
-		then, lerr := was.Lookup(ctx, e.Name)
-		if (lerr != nil || then.Size != e.Size || then.Digest != e.Digest) && e.Fault == nil && !after.bad[e.Name] {
+		old, lerr := was.Lookup(ctx, e.Name)
+		if (lerr != nil || old.Size != e.Size || old.Digest != e.Digest) && e.Fault == nil && !after.bad[e.Name] {
 			fresh[what{e.Size, e.Digest.Sum}]++
 		}
-		all = all && (e.Digest.Algo != "" || !e.Kind.HasContent())
 	}
 	gone = slices.DeleteFunc(gone, func(e Entry) bool {
 		w := what{e.Size, e.Digest.Sum}
 		fresh[w]--
-		// Where each file has a digest, one without a digest in a wrong index is no file.
-		return fresh[w] >= 0 || before.doubt && all && e.Digest.Algo == ""
+		return fresh[w] >= 0 || before.doubt && was.Format().DigestsAll && e.Digest.Algo == ""
 	})
 	if len(gone) == 0 || ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -115,6 +115,8 @@ type Format struct {
 	// OpenOptions.Quick is set. It is for formats whose checksums are not available for each
 	// entry.
 	ReadsAll bool
+	// DigestsAll says that each file has a digest. What a wrong index lists without one is no file.
+	DigestsAll bool
 
 	// Repair plans what would repair an archive, and reports problems. It never writes.
 	Repair func(ctx context.Context, st store.Store, name string, o OpenOptions, report func(Problem)) (Plan, error)

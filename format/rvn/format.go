@@ -33,6 +33,7 @@ var Format = &format.Format{
 	Create:        create,
 	Verify:        verify,
 	Repair:        repair,
+	DigestsAll:    true,
 }
 
 // The views: files are what a package installs, and meta is its metadata.

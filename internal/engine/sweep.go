@@ -46,7 +46,7 @@ func (g *Engine) Sweep(ctx context.Context, items iter.Seq2[Item, error], ordere
 
 // Send is Sweep in order for a client that may stop reading. At first, it reads little ahead: 256 KiB
 // of a disk, 1 MiB of a network, or one batch. The system may hold 8 MiB for a client that reads
-// nothing. Of what the client takes after these, half is read ahead.
+// nothing. After these, it reads ahead half of what the client has taken.
 func (g *Engine) Send(ctx context.Context, items iter.Seq2[Item, error], each Each) error {
 	first := int64(farFirst)
 	if g.limits.Ahead == 0 {
