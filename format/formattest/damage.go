@@ -26,9 +26,6 @@ func with(all map[string][]byte, name string, b []byte) *storetest.Mem {
 	return st
 }
 
-// thorough reports whether all kinds of damage are tried, as HOLDALL_LONG makes it, or some at random.
-func thorough(t *testing.T) bool { return testkit.Rounds(t, 1) > 1 }
-
 // testTruncations cuts each object to nothing, by a byte, and at some lengths at random, more near
 // its end. With HOLDALL_LONG it cuts at every length, or at about 1,800 lengths of a long object.
 func testTruncations(t *testing.T, a *archive) {
@@ -38,7 +35,7 @@ func testTruncations(t *testing.T, a *archive) {
 	for _, name := range sortedNames(whole) {
 		b := whole[name]
 		lengths := cuts(len(b))
-		if some := max(60/len(whole), 8); !thorough(t) && len(lengths) > some {
+		if some := max(60/len(whole), 8); !testkit.All(t) && len(lengths) > some {
 			between := lengths[1 : len(lengths)-1]
 			rnd.Shuffle(len(between), func(i, j int) { between[i], between[j] = between[j], between[i] })
 			lengths = append(between[:some-2], 0, len(b)-1)
@@ -71,7 +68,7 @@ func testFlippedBits(t *testing.T, a *archive) {
 	rnd := testkit.Rand(t)
 	whole := objects(t, a.st)
 	names, times := sortedNames(whole), 60
-	if thorough(t) {
+	if testkit.All(t) {
 		size := 0
 		for _, b := range whole {
 			size += len(b)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// all reports whether a test tries everything, as HOLDALL_LONG wants it, and not only a sample.
-func all(t testing.TB) bool {
+// All reports whether a test tries everything, as HOLDALL_LONG wants it, and not only a sample.
+func All(t testing.TB) bool {
 	t.Helper()
 	return Rounds(t, 1) > 1
 }
@@ -15,7 +15,7 @@ func all(t testing.TB) bool {
 // Some returns n elements of a list at random, in their order, and with HOLDALL_LONG the list.
 func Some[T any](t testing.TB, n int, list ...T) (some []T) {
 	t.Helper()
-	if all(t) || n >= len(list) {
+	if All(t) || n >= len(list) {
 		return list
 	}
 	picked := Rand(t).Perm(len(list))[:n]
@@ -43,7 +43,7 @@ func Steps(t testing.TB, far int) iter.Seq[int] {
 	t.Helper()
 	most, rnd := 2*far-1, Rand(t)
 	switch {
-	case all(t):
+	case All(t):
 		most = 1
 	case Race():
 		most *= 4
