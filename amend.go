@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/glob"
-	"github.com/holdall/holdall/internal/pack"
-	"github.com/holdall/holdall/internal/parity"
-	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/internal/write/pack"
+	"github.com/holdall/holdall/internal/write/tree"
 	"github.com/holdall/holdall/store"
 )
 

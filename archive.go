@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/cache"
-	"github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/kept"
-	"github.com/holdall/holdall/internal/listing"
-	"github.com/holdall/holdall/internal/meter"
-	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/internal/base/meter"
+	"github.com/holdall/holdall/internal/read/cache"
+	"github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/listing"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
 

@@ -9,9 +9,9 @@ import (
 	"os"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/pack"
-	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/write/pack"
+	"github.com/holdall/holdall/internal/write/tree"
 	"github.com/holdall/holdall/store"
 )
 

@@ -6,11 +6,11 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/digest"
-	"github.com/holdall/holdall/internal/output"
-	"github.com/holdall/holdall/internal/outside"
-	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/read/digest"
+	"github.com/holdall/holdall/internal/read/outside"
+	"github.com/holdall/holdall/internal/write/output"
+	"github.com/holdall/holdall/internal/write/pack"
 )
 
 // ErrDamaged is wrapped by all errors that report a damaged archive or damaged content.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"os"
 
-	"github.com/holdall/holdall/internal/glob"
-	"github.com/holdall/holdall/internal/unpack"
+	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/write/unpack"
 )
 
 // ExtractOptions are the options of [Extract]. The zero value extracts everything.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/read/content"
 )
 
 // A File is an entry open for reading. Its reads use the context that it was opened with, and

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/kept"
-	"github.com/holdall/holdall/internal/output"
+	"github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest/tiny"
-	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/cache"
-	"github.com/holdall/holdall/internal/output"
-	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/internal/read/cache"
+	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
 )
 

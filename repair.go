@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/cache"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/output"
-	"github.com/holdall/holdall/internal/parity"
-	"github.com/holdall/holdall/internal/repairs"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/read/cache"
+	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/internal/write/output"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 )
 
@@ -84,7 +84,7 @@ func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptio
 		}
 		err = p.byFormat(ctx, cache.Far(st, o.CacheBytes), o)
 		if p.guard != nil && err != nil && ctx.Err() == nil && !store.Temporary(err) {
-			formatkit.Say(&p.Lost, "%v", err)
+			kit.Say(&p.Lost, "%v", err)
 			err = nil // parity repairs a part
 		}
 	}
@@ -224,7 +224,7 @@ func (o RepairOptions) files(ctx context.Context, st store.Store, name string) (
 	f := readFiles{bad: map[string]bool{}}
 	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(problem Problem) {
 		if problem.Severity == format.Error {
-			formatkit.Say(&f.wrong, "%s", problemText(problem))
+			kit.Say(&f.wrong, "%s", problemText(problem))
 			if problem.HasEntry {
 				f.bad[problem.Entry] = true
 			} else {

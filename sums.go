@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/digest"
-	"github.com/holdall/holdall/internal/listing"
+	"github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/read/digest"
+	"github.com/holdall/holdall/internal/read/listing"
 )
 
 // Sums calls each, one at a time, with the digest of every file, by the algorithm "sha256" or

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store/local"
 )
 

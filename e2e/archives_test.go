@@ -17,7 +17,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all"
-	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"
 )

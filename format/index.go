@@ -12,7 +12,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit/sorter"
 )
 
 // A Table is a list of entries in stored order. The entries need not exist as values: a format

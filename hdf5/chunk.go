@@ -5,7 +5,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/format/kit/pipe"
 )
 
 // A Chunk is a stored part of an array.

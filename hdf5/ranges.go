@@ -7,7 +7,7 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/format/kit/pipe"
 )
 
 const (

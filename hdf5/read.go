@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/format/kit/pipe"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/people"
+	"github.com/holdall/holdall/internal/base/people"
 	"github.com/holdall/holdall/store"
 )
 

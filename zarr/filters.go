@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 
-	"github.com/holdall/holdall/internal/arraycodec"
+	"github.com/holdall/holdall/internal/arrays/arraycodec"
 )
 
 func shuffleStage(c Codec) (stage, error) {

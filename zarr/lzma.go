@@ -8,7 +8,7 @@ import (
 	"github.com/ulikunitz/xz/lzma"
 
 	"github.com/holdall/holdall/codec"
-	"github.com/holdall/holdall/internal/arraycodec"
+	"github.com/holdall/holdall/internal/arrays/arraycodec"
 )
 
 // The codec lzma of numcodecs is Python's lzma module. These are its formats.

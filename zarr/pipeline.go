@@ -5,7 +5,7 @@ import (
 	"hash/adler32"
 	"hash/crc32"
 
-	"github.com/holdall/holdall/internal/arraycodec"
+	"github.com/holdall/holdall/internal/arrays/arraycodec"
 )
 
 const maxFilters = 32

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/grep"
+	"github.com/holdall/holdall/internal/read/grep"
 )
 
 func (a *app) grepCommand() *cobra.Command {

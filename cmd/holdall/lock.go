@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/holdall/holdall/internal/sysfile"
+	"github.com/holdall/holdall/internal/base/sysfile"
 )
 
 // lockRepository takes the lock of a segment store: an fcntl lock on all of

@@ -16,9 +16,9 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/glob"
-	"github.com/holdall/holdall/internal/pipe"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/internal/base/glob"
 )
 
 func (a *app) lsCommand() *cobra.Command {

@@ -16,8 +16,8 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/zip"
 	"github.com/holdall/holdall/internal/oak"
-	"github.com/holdall/holdall/internal/pack"
-	"github.com/holdall/holdall/internal/repairs"
+	"github.com/holdall/holdall/internal/write/pack"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak"
-	"github.com/holdall/holdall/internal/pack"
-	"github.com/holdall/holdall/internal/repairs"
+	"github.com/holdall/holdall/internal/write/pack"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 )
 

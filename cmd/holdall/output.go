@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/output"
+	"github.com/holdall/holdall/internal/write/output"
 	"github.com/holdall/holdall/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/holdall/holdall"
-	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/base/meter"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
 	"github.com/holdall/holdall/internal/app/fleet"
-	"github.com/holdall/holdall/internal/repairs"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/glob"
+	"github.com/holdall/holdall/internal/base/glob"
 )
 
 // selection are the flags that select entries by their names.

@@ -12,8 +12,8 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/hierarchy"
-	"github.com/holdall/holdall/internal/glob"
-	"github.com/holdall/holdall/internal/tree"
+	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/write/tree"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )

@@ -19,7 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -441,7 +441,7 @@ func FuzzWriter(f *testing.F) {
 				}
 			}
 			err := w.Add(t.Context(), e, src)
-			var refused *formatkit.NameError
+			var refused *kit.NameError
 			_, taken := want[n]
 			switch {
 			case errors.As(err, &refused):

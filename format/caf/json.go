@@ -4,7 +4,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // str reads a string and returns it without escapes, and what is unusual about it. The string is
@@ -46,7 +46,7 @@ func (s *scanner) escape() oddity {
 	if c == 'u' {
 		return s.unicodeEscape()
 	}
-	b, ok := formatkit.Unescaped(c)
+	b, ok := kit.Unescaped(c)
 	if !ok {
 		s.badJSON("bad escape \\%c", c)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // Files can be stored after the place in their rows. Either something was inserted before the
@@ -102,7 +102,7 @@ func (m *repairer) right(s span, want string) (bool, error) {
 	}
 	m.budget -= s.end - s.start
 	h := blake3.New()
-	r := formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: s.start, End: s.end}
+	r := kit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: s.start, End: s.end}
 	_, err := io.CopyBuffer(struct{ io.Writer }{h}, &r, make([]byte, max(1, min(s.end-s.start, 1<<20))))
 	return string(h.Sum(nil)) == want, err
 }

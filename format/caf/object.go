@@ -13,7 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -235,7 +235,7 @@ func escapeLen(b []byte) int {
 		return 0
 	}
 	if b[1] != 'u' {
-		if _, ok := formatkit.Unescaped(b[1]); !ok {
+		if _, ok := kit.Unescaped(b[1]); !ok {
 			return 0
 		}
 		return 2
@@ -276,7 +276,7 @@ func unescaped(b, to []byte) (_ []byte, k int) {
 			r, _ := hex4(s[2:])
 			to = utf8.AppendRune(to, r)
 		} else {
-			c, _ := formatkit.Unescaped(s[1])
+			c, _ := kit.Unescaped(s[1])
 			to = append(to, c)
 		}
 		s = s[n:]

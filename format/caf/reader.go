@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -35,7 +35,7 @@ type reader struct {
 	mu     sync.Mutex
 	looked bool
 	table  *table
-	formatkit.LateIndex
+	kit.LateIndex
 	index   *format.Index
 	loadErr error
 	doubted atomic.Bool
@@ -64,7 +64,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
 	r := &reader{name: name, limits: o.Limits.OrDefault()}
 	r.said, r.isSaid = endsOf(o.Param["ends"])
-	if r.obj, r.tail, r.size, err = formatkit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
+	if r.obj, r.tail, r.size, err = kit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -308,7 +308,7 @@ func (r *reader) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *reader) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return formatkit.RunExtents("caf", r.Run, e, n)
+	return kit.RunExtents("caf", r.Run, e, n)
 }
 
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {

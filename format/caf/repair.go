@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,7 +26,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	}
 	said, isSaid := endsOf(o.Param["ends"])
-	obj, tail, size, err := formatkit.OpenPart(ctx, st, name, footerLen, store.ReadTail)
+	obj, tail, size, err := kit.OpenPart(ctx, st, name, footerLen, store.ReadTail)
 	if err != nil {
 		return format.Plan{}, err
 	}
@@ -302,9 +302,9 @@ func (m *repairer) cut() bool {
 					names[t.Name(j)] = true
 				}
 			}
-			part := t.Name(i) + formatkit.DamagedSuffix
+			part := t.Name(i) + kit.DamagedSuffix
 			for names[part] {
-				part += formatkit.DamagedSuffix
+				part += kit.DamagedSuffix
 			}
 			names[part] = true
 			m.p.Lost = append(m.p.Lost, fmt.Sprintf("%s: the last %d of its %d bytes; the rest is %s", name, r.end-t.dataLen, r.end-r.start, format.Escape(part)))

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -77,7 +77,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 		return nil
 	}
 	last, top := t.top.chunks, own
-	var there formatkit.Ranges
+	var there kit.Ranges
 	there.Add(int64(own), int64(own)+1)
 	for from := 0; from <= max(last, top+1) && from <= mostChunks; from += chunkBlock {
 		for info, err := range store.List(ctx, st, fmt.Sprintf("%s%02d", stem, from/chunkBlock)) {
@@ -108,7 +108,7 @@ func (t *table) checkSet(ctx context.Context, st store.Store, o format.OpenOptio
 		if gap.To > gap.From+1 {
 			one += fmt.Sprintf(" to %d", gap.To-1)
 		}
-		if missing = append(missing, one); len(missing) == formatkit.MostSaid {
+		if missing = append(missing, one); len(missing) == kit.MostSaid {
 			missing = append(missing, "…")
 			break
 		}

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/format/kit/columns"
 )
 
 // span is where a file's content is stored, as in the index or, after ends are decided,

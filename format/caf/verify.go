@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -18,7 +18,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		t, err = r.load(ctx)
 	}
 	if err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	t.notes(report)
 	t.checkRows(report)
@@ -186,8 +186,8 @@ func (t *table) shared() (n int, bytes int64) {
 }
 
 // gaps returns the runs of data that no row covers, including replaced rows.
-func (t *table) gaps() []formatkit.Range {
-	var used formatkit.Ranges
+func (t *table) gaps() []kit.Range {
+	var used kit.Ranges
 	for _, rows := range [][]record{t.rows, t.shadowed} {
 		for _, r := range rows {
 			if t.rowFault(r) == nil {

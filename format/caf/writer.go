@@ -14,8 +14,8 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
 )
 
@@ -32,7 +32,7 @@ type archiveWriter struct {
 	extra   string // unknown members at the top
 	headLen int64
 
-	rows     formatkit.Spill
+	rows     kit.Spill
 	row      []byte
 	object   []byte // the field for objects of the row
 	entries  int64
@@ -41,7 +41,7 @@ type archiveWriter struct {
 	contents contentSet      // nil unless equal contents are stored once
 	shared   int64           // bytes that are not stored again
 
-	formatkit.Appender // for contents, and the index after them
+	kit.Appender // for contents, and the index after them
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
@@ -54,7 +54,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		return nil, err
 	}
 	w := &archiveWriter{name: name, out: out, max: o.ChunkSize, whole: o.ChunkMax, most: cmp.Or(o.IndexMax, math.MaxInt64), chunk: o.Chunk, plain: o.NoDigests,
-		Appender: formatkit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
+		Appender: kit.Appender{Out: out, Algo: "blake3", NewHash: func() hash.Hash { return blake3.New() }}}
 	w.rows.Scratch, w.rows.Most = o.Scratch, maxRowMem
 	w.names.seed = maphash.MakeSeed()
 	if dedupe {
@@ -118,7 +118,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		return err
 	}
 	if again {
-		err = formatkit.SkipContent(ctx, e, r)
+		err = kit.SkipContent(ctx, e, r)
 	} else {
 		start = w.Pos
 		digest, err = w.Content(ctx, e, r, w.plain)
@@ -188,7 +188,7 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 	case chunked && w.whole > 0 && whole > w.whole:
 		return &LimitError{e.Name, e.Size, w.whole}
 	case index > w.most:
-		return formatkit.NoPlace(e.Name, "the index of the archive would exceed %d bytes, more than readers accept", w.most)
+		return kit.NoPlace(e.Name, "the index of the archive would exceed %d bytes, more than readers accept", w.most)
 	case index > maxIndexLen:
 		w.Err = fmt.Errorf("%s: the index would exceed the 4 GiB limit of caf: use chunks", w.name)
 		return w.Err
@@ -201,14 +201,14 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 // each invalid byte by U+FFFD, and would lose one of two names that become equal.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
-		return "", formatkit.NoPlace(name, "the archive already has a file with this name")
+		return "", kit.NoPlace(name, "the archive already has a file with this name")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
 	if w.replaced[seen] || seen != name && w.names.has(seen) {
-		return "", formatkit.NoPlace(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
+		return "", kit.NoPlace(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
 	}
 	return seen, nil
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -61,7 +61,7 @@ func loadAs(ctx context.Context, st store.Store, a *bundle, o format.OpenOptions
 	a.st, a.limits, a.shards = st, o.Limits.OrDefault(), map[uint64]*shard{}
 	// For a bundle with one shard and few files, everything is requested at once; for other
 	// bundles the beginning of it. holdall's indexes always have these names.
-	a.release = formatkit.Fetch(ctx, st, append(sstable.First(a.indexDir()), store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
+	a.release = kit.Fetch(ctx, st, append(sstable.First(a.indexDir()), store.Range{Name: a.shardName(a.firstShard()), Len: headerGuess}))
 	defer func() {
 		if err != nil {
 			a.close()
@@ -159,7 +159,7 @@ func (a *bundle) anything(ctx context.Context) (bool, error) {
 			return err == nil, err
 		}
 	}
-	_, err := formatkit.Stat(ctx, a.st, a.name)
+	_, err := kit.Stat(ctx, a.st, a.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -275,7 +275,7 @@ func (a *bundle) shard(ctx context.Context, i uint64) (*shard, error) {
 func (a *bundle) openShard(ctx context.Context, i uint64) (_ *shard, err error) {
 	s := &shard{index: i, name: a.shardName(i)}
 	var head []byte
-	s.obj, head, s.size, err = formatkit.OpenPart(ctx, a.st, s.name, headerGuess, store.ReadHead)
+	s.obj, head, s.size, err = kit.OpenPart(ctx, a.st, s.name, headerGuess, store.ReadHead)
 	if err != nil {
 		return nil, missingShard(s.name, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sort"
 
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -149,7 +149,7 @@ func (w *indexWriter) commit(ctx context.Context) (names []string, size int64, e
 	// The index itself comes last, because it makes the bundle complete.
 	for _, x := range slices.Backward(w.all) {
 		if err := x.Commit(ctx); err != nil {
-			return nil, 0, errors.Join(err, formatkit.Remove(ctx, w.st, names))
+			return nil, 0, errors.Join(err, kit.Remove(ctx, w.st, names))
 		}
 		made, n := x.Files()
 		names, size = append(names, made...), size+n

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // Names of a bundle's objects, relative to the bundle.
@@ -165,7 +165,7 @@ var codes = map[string]format.Code{
 }
 
 // fault returns a CorruptError.
-var fault = formatkit.Classes{Format: "databundle", Codes: codes}.Fault
+var fault = kit.Classes{Format: "databundle", Codes: codes}.Fault
 
 // of sets the entry of a fault.
 func of(e *format.CorruptError, name string) *format.CorruptError {

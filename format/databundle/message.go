@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // The messages are protobuf version 3. They are few and flat, so this package parses them itself.
@@ -317,7 +317,7 @@ func parseAttributes(b []byte) (a attributes, err error) {
 	m, err := parseMessage(b)
 	n, text := m.numbers, m.bytes
 	a = attributes{
-		mode: formatkit.ModeOfUnix(uint32(n[1])), hasMode: m.has(1), uid: n[4], hasUID: m.has(4), gid: n[5], hasGID: m.has(5),
+		mode: kit.ModeOfUnix(uint32(n[1])), hasMode: m.has(1), uid: n[4], hasUID: m.has(4), gid: n[5], hasGID: m.has(5),
 		symlink: string(text[6]), owner: string(text[8]), group: string(text[9]), hardLink: string(text[10]),
 	}
 	sec, nsec, timed := unzigzag(n[2]), n[3], m.has(2) || m.has(3)
@@ -335,7 +335,7 @@ func (a attributes) append(b []byte) []byte {
 	// A mode of 0 is valid and is written, and so is an owner of 0.
 	put := func(num, v uint64) { b = binary.AppendUvarint(binary.AppendUvarint(b, num<<3), v) }
 	if a.hasMode {
-		put(1, uint64(formatkit.UnixMode(a.mode)))
+		put(1, uint64(kit.UnixMode(a.mode)))
 	}
 	if !a.time.IsZero() {
 		put(2, zigzag(a.time.Unix()))

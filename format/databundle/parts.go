@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -178,7 +178,7 @@ func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Opti
 	if stored, err = partLen(value); err != nil {
 		return d, 0, fault(badMetadata, partDir(p), -1, "the row of the shard: %v", err)
 	}
-	info, err := formatkit.Stat(ctx, st, partObject(p.Archive, p.Number))
+	info, err := kit.Stat(ctx, st, partObject(p.Archive, p.Number))
 	if err == nil && info.Size != stored {
 		err = missingPart(p, fmt.Sprintf("the shard has %d bytes, but %d in the list", info.Size, stored))
 	}
@@ -259,7 +259,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 // vacant returns an error if there is an index, which is not replaced.
 func (m *merger) vacant(ctx context.Context) error {
 	name := below(m.root, currentName)
-	_, err := formatkit.Stat(ctx, m.st, name)
+	_, err := kit.Stat(ctx, m.st, name)
 	switch {
 	case err == nil:
 		return &fs.PathError{Op: "merge", Path: name, Err: fs.ErrExist}

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/store"
 )
 

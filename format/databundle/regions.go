@@ -10,13 +10,13 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
 // used returns which bytes of each shard's stream are content.
-func (a *bundle) used(ctx context.Context) (map[uint64]formatkit.Ranges, error) {
-	all := map[uint64]formatkit.Ranges{}
+func (a *bundle) used(ctx context.Context) (map[uint64]kit.Ranges, error) {
+	all := map[uint64]kit.Ranges{}
 	for row, err := range a.rows.Scan(ctx, fileTablePrefix, after(fileTablePrefix)) {
 		if err != nil {
 			return nil, err
@@ -78,7 +78,7 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	}
 }
 
-func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Ranges) ([]format.Region, error) {
+func (a *bundle) shardRegions(ctx context.Context, o object, used kit.Ranges) ([]format.Region, error) {
 	s, err := a.shard(ctx, o.shard)
 	var places []place
 	if err == nil {
@@ -111,7 +111,7 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used formatkit.Rang
 		}
 		return out, nil
 	}
-	var covered formatkit.Ranges
+	var covered kit.Ranges
 	for k, p := range places {
 		if p.at < 0 {
 			continue

@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -138,7 +138,7 @@ type repairer struct {
 }
 
 func (m *repairer) lose(msg string, args ...any) {
-	formatkit.Say(&m.lost, msg, args...)
+	kit.Say(&m.lost, msg, args...)
 }
 
 func (m *repairer) note(msg string, args ...any) {
@@ -166,11 +166,11 @@ func (m *repairer) build(ctx context.Context, to store.Store, root string, objec
 			if err != nil {
 				return err
 			}
-			if err := formatkit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
+			if err := kit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
 				return err
 			}
 		case !inPlace:
-			if err := formatkit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, o.name, nil, nil); err != nil {
+			if err := kit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, o.name, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -180,7 +180,7 @@ func (m *repairer) build(ctx context.Context, to store.Store, root string, objec
 		if there[i] {
 			continue
 		}
-		if err := formatkit.WriteBytes(ctx, to, below(root, shardName(i)), m.headerOf(i)); err != nil {
+		if err := kit.WriteBytes(ctx, to, below(root, shardName(i)), m.headerOf(i)); err != nil {
 			return err
 		}
 	}

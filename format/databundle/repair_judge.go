@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // outcome is the result of reading the files of a shard.
@@ -149,7 +149,7 @@ func (m *repairer) try(ctx context.Context, only map[uint64]bool) (map[uint64]*o
 			continue
 		}
 		o.bad = append(o.bad, n)
-		if len(o.lost) <= formatkit.MostSaid {
+		if len(o.lost) <= kit.MostSaid {
 			o.lost = append(o.lost, lostFile{n, format.Escape(e.Name) + ": " + why})
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
 )
 
 // keptEnds has the end of the last kept file in each shard's stream.
@@ -201,7 +201,7 @@ func (m *repairer) freeName(ctx context.Context, name string) (string, error) {
 }
 
 // gap returns files for the readable parts of bytes that no file covers, without zeros.
-func (r *recordReader) gap(ctx context.Context, shard uint64, places []place, x formatkit.Range) (all []meta, _ error) {
+func (r *recordReader) gap(ctx context.Context, shard uint64, places []place, x kit.Range) (all []meta, _ error) {
 	var cur meta
 	zeros := true
 	end := func() {

@@ -14,14 +14,14 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := load(ctx, st, name, o)
 	if err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	defer a.close()
 	v := &check{bundle: a, report: report, streams: map[uint64]*stream{}}
@@ -39,8 +39,8 @@ type check struct {
 
 // stream is what the rows of files show about a shard's stream.
 type stream struct {
-	used formatkit.Ranges
-	odd  []formatkit.Range // files that did not follow the files before them
+	used kit.Ranges
+	odd  []kit.Range // files that did not follow the files before them
 	end  int64
 }
 
@@ -223,7 +223,7 @@ func (v *check) checkEntry(ctx context.Context, e format.Entry, row sstable.Row)
 		}
 		from, to := int64(m.offset), int64(m.offset+m.size)
 		if all := s.used.All; len(all) > 0 && from < all[len(all)-1].To {
-			s.odd = append(s.odd, formatkit.Range{From: from, To: to})
+			s.odd = append(s.odd, kit.Range{From: from, To: to})
 		} else {
 			s.used.Add(from, to)
 		}
@@ -335,7 +335,7 @@ func (v *check) checkShard(ctx context.Context, i uint64, files *stream) error {
 
 // checkOverlaps compares the places of files.
 func (v *check) checkOverlaps(s *shard, files *stream) {
-	slices.SortFunc(files.odd, func(a, b formatkit.Range) int {
+	slices.SortFunc(files.odd, func(a, b kit.Range) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	files.used.Join()

@@ -19,8 +19,8 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 )
 
@@ -342,7 +342,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 	case e.Size < largeFile:
 		// The content is read before anything is appended, so that nothing must be taken back.
 		w.small = w.small[:0]
-		if sum, err = formatkit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
+		if sum, err = kit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
 			w.small = append(w.small, p...)
 			return nil
 		}); err != nil {
@@ -365,7 +365,7 @@ func (w *writer) addFile(ctx context.Context, e format.Entry, r io.Reader, m *me
 		before := w.mark()
 		m.offset = uint64(w.cur.stream)
 		var broken error
-		sum, err = formatkit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
+		sum, err = kit.CopyDigested(ctx, e, r, w.buf, "crc32c", w.hash, func(p []byte) error {
 			broken = w.append(p)
 			return broken
 		})
@@ -599,7 +599,7 @@ func (w *writer) release(ctx context.Context) error {
 			errs = append(errs, s.scratch.Close())
 		}
 	}
-	return errors.Join(errors.Join(errs...), formatkit.Remove(ctx, w.st, w.made))
+	return errors.Join(errors.Join(errs...), kit.Remove(ctx, w.st, w.made))
 }
 
 func (w *writer) Abort() error {

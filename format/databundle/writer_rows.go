@@ -12,12 +12,12 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 )
 
 func checkEntry(e format.Entry) error {
-	no := func(why string, args ...any) error { return formatkit.NoPlace(e.Name, why, args...) }
+	no := func(why string, args ...any) error { return kit.NoPlace(e.Name, why, args...) }
 	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
 		return no("%s", format.NameAdvice(class))
 	}
@@ -80,17 +80,17 @@ func metaOf(e format.Entry) (meta, error) {
 	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
 		value, err := hex.DecodeString(e.Attr[userValueAttr])
 		if err != nil {
-			return m, formatkit.NoPlace(e.Name, "user data: expected hexadecimal digits")
+			return m, kit.NoPlace(e.Name, "user data: expected hexadecimal digits")
 		}
 		if len(value) > 1<<20 {
-			return m, formatkit.NoPlace(e.Name, "user data of %d bytes: expected at most %d", len(value), 1<<20)
+			return m, kit.NoPlace(e.Name, "user data of %d bytes: expected at most %d", len(value), 1<<20)
 		}
 		m.user, m.hasUser = userData{url, value}, true
 		return m, nil
 	}
 	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
 	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
-		return m, formatkit.NoPlace(e.Name, "time of %d seconds since 1970 cannot be stored", s)
+		return m, kit.NoPlace(e.Name, "time of %d seconds since 1970 cannot be stored", s)
 	}
 	number := func(name string) (uint64, bool) {
 		n, err := strconv.ParseUint(name, 10, 32)
@@ -283,7 +283,7 @@ func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 			return nil, err
 		}
 		name, _ := nameOf(dir, base)
-		return nil, formatkit.NoPlace(name, "hard link to something that is not a file of the bundle")
+		return nil, kit.NoPlace(name, "hard link to something that is not a file of the bundle")
 	}
 	link, err := parseMeta(row.Value[1:])
 	if err != nil {

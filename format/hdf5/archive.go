@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	h5 "github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -222,7 +222,7 @@ func (a *archive) tree() iter.Seq2[visit, error] {
 }
 
 // regions yields the uses of all bytes that are not in the extents of entries, which are in used.
-func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2[format.Region, error] {
+func (a *archive) regions(ctx context.Context, used *kit.Ranges) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
 		var all []format.Region
 		add := func(use format.Use, label string, off, n int64) {
@@ -237,7 +237,7 @@ func (a *archive) regions(ctx context.Context, used *formatkit.Ranges) iter.Seq2
 			}
 			add(use, r.What, r.Off, r.Len)
 		}
-		var raw formatkit.Ranges // of datasets and chunks
+		var raw kit.Ranges // of datasets and chunks
 		for o, err := range a.f.Walk(ctx, h5.WalkOptions{Values: true, Chunks: listedChunks, Seen: seen}) {
 			if err != nil {
 				yield(format.Region{}, err)

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	h5 "github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
 // Properties of LINDI's references.

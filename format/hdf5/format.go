@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	h5 "github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/zarr3"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/store"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/formattest"
 	"github.com/holdall/holdall/format/hdf5"
-	"github.com/holdall/holdall/internal/arraycodec"
+	"github.com/holdall/holdall/internal/arrays/arraycodec"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	h5 "github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // objects presents a file as a tree. Groups are directories. Datasets are files with their
@@ -452,7 +452,7 @@ func (r *objects) read(ctx context.Context, d *dataset, start, count []int64, at
 // Regions yields all bytes that are not the elements of a dataset in one run.
 func (r *objects) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return func(yield func(format.Region, error) bool) {
-		var used formatkit.Ranges
+		var used kit.Ranges
 		for e, err := range r.Entries(ctx) {
 			if err != nil {
 				yield(format.Region{}, err)

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	h5 "github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
 // unsupportedError reports what cannot be represented.

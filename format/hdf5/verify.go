@@ -6,8 +6,8 @@ import (
 	"io"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	h5 "github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -15,11 +15,11 @@ import (
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	a, err := openArchive(ctx, st, name, o)
 	if err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	defer a.close()
 	if err := a.load(ctx); err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	if end := a.f.End; end > a.f.Size() {
 		report(format.Problem{Code: format.Truncated, Severity: format.Error, Volume: name, Off: a.f.Size(),
@@ -39,12 +39,12 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		}
 	}
 	if err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	for _, p := range a.notes {
 		report(p)
 	}
-	formatkit.CheckEntries(entries, entry, name, report)
+	kit.CheckEntries(entries, entry, name, report)
 	return nil
 }
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	h5 "github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
 // keys presents a file as a Zarr hierarchy: the references that LINDI makes.
@@ -300,7 +300,7 @@ func (t *keyTable) text(r *keyRow) []byte {
 
 // Lookup finds a key, following soft links.
 func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	e, _, err := formatkit.LookupLinked(ctx, name, func(at string) string { return k.soft[at] }, k.Index.Lookup)
+	e, _, err := kit.LookupLinked(ctx, name, func(at string) string { return k.soft[at] }, k.Index.Lookup)
 	return e, err
 }
 
@@ -396,8 +396,8 @@ func (k *keys) decode(ctx context.Context, x *array, r *keyRow) ([]byte, error) 
 }
 
 // used returns the parts of the file that are chunks unchanged.
-func (k *keys) used() *formatkit.Ranges {
-	var all formatkit.Ranges
+func (k *keys) used() *kit.Ranges {
+	var all kit.Ranges
 	for i := range k.table.rows {
 		if x, ok := k.place(&k.table.rows[i]); ok {
 			all.Add(x.Off, x.Off+x.Len)

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -73,7 +73,7 @@ func (m *looseMedium) object(name string) string { return m.a.name + "/" + name 
 
 func (m *looseMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if !fs.ValidPath(name) {
-		return formatkit.NoPlace(e.Name, "not a path within a folder")
+		return kit.NoPlace(e.Name, "not a path within a folder")
 	}
 	if err := putObject(ctx, m.stage, m.object(name), e, r, m.buf); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (m *looseMedium) drop(name string) {
 
 func (m *looseMedium) rename(from, to string) error {
 	if !fs.ValidPath(to) {
-		return formatkit.NoPlace(to, "not a path within a folder")
+		return kit.NoPlace(to, "not a path within a folder")
 	}
 	m.sizes[to] = m.sizes[from]
 	delete(m.sizes, from)
@@ -115,7 +115,7 @@ func (m *looseMedium) commit(ctx context.Context) (int64, []string, error) {
 		}
 	}
 	text := m.set.appendText(nil)
-	if err := formatkit.WriteBytes(ctx, m.stage, m.a.objectName(), text); err != nil {
+	if err := kit.WriteBytes(ctx, m.stage, m.a.objectName(), text); err != nil {
 		return 0, nil, err
 	}
 	if err := m.stage.Publish(ctx); err != nil {

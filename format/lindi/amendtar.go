@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -42,7 +42,7 @@ type tarMedium struct {
 	trash   []run    // headers to rename after the next commit: offset, size of content
 	renamed []string // members whose headers still have another name
 	dirty   bool
-	out     formatkit.Appender
+	out     kit.Appender
 	notes   []string
 	texts   [2][]byte // buffers
 }
@@ -296,7 +296,7 @@ func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
 	r := &t.rows[i]
 	if r.d != r.o+blockLen {
-		return formatkit.NoPlace(from, "its header has more than one block and cannot be rewritten in place")
+		return kit.NoPlace(from, "its header has more than one block and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
@@ -308,7 +308,7 @@ func (t *tarMedium) rename(from, to string) error {
 
 func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if e.Size > maxSize {
-		return formatkit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
+		return kit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false

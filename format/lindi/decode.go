@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -60,7 +60,7 @@ func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.
 		if _, err := io.ReadFull(r, all); err != nil {
 			return format.Unproven, err
 		}
-		proof, decoded := format.Summed, formatkit.Ranges{}
+		proof, decoded := format.Summed, kit.Ranges{}
 		for _, c := range chunks {
 			if ctx.Err() != nil {
 				return format.Unproven, context.Cause(ctx)

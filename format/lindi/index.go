@@ -11,8 +11,8 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/format/kit/columns"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
 const (

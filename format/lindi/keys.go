@@ -14,13 +14,13 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/zarr"
 )
 
 // keys is the view of the reference file system, in which each key is a file.
 type keys struct {
-	formatkit.LateIndex // of the keys, for everything except finding a single key
+	kit.LateIndex // of the keys, for everything except finding a single key
 
 	a        *archive
 	byKey    *names         // of refs
@@ -297,7 +297,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	if r, ok := k.find(name); ok {
 		return k.entry(r), nil
 	}
-	e, at, err := formatkit.LookupLinked(ctx, name, k.link, k.LateIndex.Lookup)
+	e, at, err := kit.LookupLinked(ctx, name, k.link, k.LateIndex.Lookup)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}
@@ -386,7 +386,7 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 }
 
 // used returns the parts of the tar that keys refer to.
-func (k *keys) used(ctx context.Context) (all formatkit.Ranges, _ error) {
+func (k *keys) used(ctx context.Context) (all kit.Ranges, _ error) {
 	for e, err := range k.Entries(ctx) {
 		if err != nil {
 			return all, err

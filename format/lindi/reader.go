@@ -10,9 +10,9 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/zarr3"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/columns"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/store"
 )
 
@@ -132,7 +132,7 @@ func (r *members) Run(e format.Entry) (format.Extent, bool) {
 }
 
 func (r *members) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
-	return formatkit.RunExtents("lindi", r.Run, e, n)
+	return kit.RunExtents("lindi", r.Run, e, n)
 }
 
 func (r *members) Regions(ctx context.Context) iter.Seq2[format.Region, error] {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
 // refset is a lindi.json that is being changed. Parts that do not change keep their text.

@@ -11,7 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -108,7 +108,7 @@ func (r *rebuild) settle(ctx context.Context, left []format.Problem) ([]format.P
 		agreed := reach[m.name] == h.size
 		if want := m.sum; !agreed && want != "" {
 			hash := blake3.New()
-			if _, err := io.Copy(hash, &formatkit.RangeReader{Ctx: ctx, Object: a.obj, Off: m.d, End: m.d + h.size}); err != nil {
+			if _, err := io.Copy(hash, &kit.RangeReader{Ctx: ctx, Object: a.obj, Off: m.d, End: m.d + h.size}); err != nil {
 				return nil, err
 			}
 			agreed = string(hash.Sum(nil)) == want
@@ -257,7 +257,7 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 		if err != nil {
 			return nil, err
 		}
-		name := string(formatkit.TarText(b[:min(nameEnd, len(b))]))
+		name := string(kit.TarText(b[:min(nameEnd, len(b))]))
 		if len(fits) == 1 {
 			name = fits[0]
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
 // rfs is the reference file system of lindi.json: keys, and their values or where these are. It

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // consolidate is the parameter that joins small chunks of an array.
@@ -132,7 +132,7 @@ func (w *archiveWriter) join(ctx context.Context, array string, e format.Entry, 
 	if w.block == nil {
 		w.block = make([]byte, 64<<10)
 	}
-	err := formatkit.CopyContent(ctx, e, r, w.block, nil, func(p []byte) error {
+	err := kit.CopyContent(ctx, e, r, w.block, nil, func(p []byte) error {
 		g.buf = append(g.buf, p...)
 		return nil
 	})

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store/storetest"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // found is a member from its header.
@@ -143,7 +143,7 @@ func (l *longName) add(kind byte, at int64, b []byte) {
 	}
 	switch kind {
 	case 'L':
-		l.name = string(formatkit.TarText(b))
+		l.name = string(kit.TarText(b))
 	case 'x':
 		name, size, sized := pax(b)
 		if name != "" {

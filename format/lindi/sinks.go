@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -24,7 +24,7 @@ type looseSink struct {
 
 func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if s.out != nil {
-		return formatkit.NoPlace(e.Name, "a plain lindi.json cannot store members")
+		return kit.NoPlace(e.Name, "a plain lindi.json cannot store members")
 	}
 	if s.buf == nil {
 		s.buf = make([]byte, 64<<10)
@@ -42,7 +42,7 @@ func putObject(ctx context.Context, st store.Store, name string, e format.Entry,
 	_, err := store.Write(ctx, st, name, func(out store.Writer) error {
 		sec, ok := r.(*format.Section)
 		if !ok || sec.N != e.Size {
-			return formatkit.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
+			return kit.CopyContent(ctx, e, r, buf, nil, func(p []byte) error {
 				_, err := out.Write(p)
 				return err
 			})
@@ -59,7 +59,7 @@ func putObject(ctx context.Context, st store.Store, name string, e format.Entry,
 func (s *looseSink) finish(ctx context.Context, rfs []byte) (int64, []string, error) {
 	sum, volumes := s.stored+int64(len(rfs)), append(s.volumes, s.rfs)
 	if s.out == nil {
-		return sum, volumes, formatkit.WriteBytes(ctx, s.st, s.rfs, rfs)
+		return sum, volumes, kit.WriteBytes(ctx, s.st, s.rfs, rfs)
 	}
 	if _, s.err = s.out.Write(rfs); s.err == nil {
 		_, s.err = s.out.Commit(ctx)

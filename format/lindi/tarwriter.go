@@ -11,8 +11,8 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 	"github.com/holdall/holdall/store"
 )
 
@@ -36,11 +36,11 @@ type tarSink struct {
 	rows []row
 	head []byte
 
-	formatkit.Appender // writes to out, or to wait
+	kit.Appender // writes to out, or to wait
 }
 
-func newAppender() formatkit.Appender {
-	return formatkit.Appender{Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}
+func newAppender() kit.Appender {
+	return kit.Appender{Algo: digestAlgo, NewHash: func() hash.Hash { return blake3.New() }}
 }
 
 // Sizes for estimating a text before it is known.
@@ -159,7 +159,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		return t.Err
 	}
 	if e.Size > maxSize {
-		return formatkit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
+		return kit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	start := t.Pos
 	t.head = appendHeader(t.head[:0], name, e.Size)
@@ -320,7 +320,7 @@ func (t *tarSink) finishWaiting(ctx context.Context, rfs []byte) error {
 	if _, err := wait.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return formatkit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(wait, n), make([]byte, 64<<10), nil, t.Append)
+	return kit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(wait, n), make([]byte, 64<<10), nil, t.Append)
 }
 
 func (t *tarSink) abort() error {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
 // textError is the place in a JSON text where it is not valid.
@@ -371,7 +371,7 @@ func appendString(p, token []byte) []byte {
 			}
 			p = utf8.AppendRune(p, r)
 		default:
-			c, _ = formatkit.Unescaped(c)
+			c, _ = kit.Unescaped(c)
 			p = append(p, c)
 			i += 2
 		}

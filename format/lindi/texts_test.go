@@ -7,9 +7,9 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/lindi"
-	"github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store/storetest"
 )
 

@@ -13,9 +13,9 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/pipe"
-	"github.com/holdall/holdall/internal/zarr3"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -40,7 +40,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			err = zarr3.Check(ctx, a.inVersion3(), report)
 		}
 	}
-	return formatkit.Reported(err, report)
+	return kit.Reported(err, report)
 }
 
 func (c *checker) tell(code format.Code, sev format.Severity, off int64, entry, msg string, args ...any) {
@@ -336,7 +336,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		}
 		if dir, ok := strings.CutSuffix(r.key, "/.zattrs"); ok {
 			if to := k.link(dir); to != "" {
-				to = formatkit.LinkTarget(dir, to)
+				to = kit.LinkTarget(dir, to)
 				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {
 					c.tell(format.Dangling, format.Warning, a.place(r), dir, "soft link to %q, which does not exist", to)
 				}
@@ -433,7 +433,7 @@ func (a *archive) place(r ref) int64 {
 
 // file checks that a file of a folder exists and is long enough.
 func (c *checker) file(ctx context.Context, r ref, p place) error {
-	info, err := formatkit.Stat(ctx, c.a.st, p.object)
+	info, err := kit.Stat(ctx, c.a.st, p.object)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.lost(format.Dangling, c.a.place(r), r.key, "refers to %s, which does not exist", p.object)

@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/pyjson"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/columns"
+	"github.com/holdall/holdall/internal/arrays/pyjson"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -121,7 +121,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 }
 
 // A NamesError means that an archive was not begun because some names cannot be stored.
-type NamesError struct{ Names []*formatkit.NameError }
+type NamesError struct{ Names []*kit.NameError }
 
 func (e *NamesError) Error() string {
 	var all []string
@@ -136,10 +136,10 @@ func (e *NamesError) Error() string {
 
 // checkNames returns an error for names that cannot be written, before anything is written.
 func (w *archiveWriter) checkNames(manifest []format.Entry) error {
-	var bad []*formatkit.NameError
+	var bad []*kit.NameError
 	for _, e := range manifest {
 		if why := w.nameFault(e); why != "" {
-			bad = append(bad, formatkit.NoPlace(e.Name, "%s", why))
+			bad = append(bad, kit.NoPlace(e.Name, "%s", why))
 		}
 	}
 	if bad == nil {
@@ -184,10 +184,10 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	case e.Kind != format.File:
 		return fmt.Errorf("%s: lindi can store only files, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	case w.seen[e.Name]:
-		return formatkit.NoPlace(e.Name, "the archive already has a file with this name")
+		return kit.NoPlace(e.Name, "the archive already has a file with this name")
 	}
 	if why := w.nameFault(e); why != "" {
-		return formatkit.NoPlace(e.Name, "%s", why)
+		return kit.NoPlace(e.Name, "%s", why)
 	}
 	if w.in == fromFolder && w.skipped(e.Name) {
 		return nil
@@ -244,7 +244,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendRef(value, target{s.Address, s.Off, s.N})
 	case w.form == jsonForm || isInline(e.Name, e.Size):
 		if e.Size > maxInline {
-			return formatkit.NoPlace(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
+			return kit.NoPlace(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -268,7 +268,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 // setKey writes a key and its value to lindi.json.
 func (w *archiveWriter) setKey(key string, value []byte) error {
 	if int64(w.refs.Len()+len(value)) > format.DefaultMaxIndex {
-		return formatkit.NoPlace(key, "with it lindi.json would exceed the limit of readers")
+		return kit.NoPlace(key, "with it lindi.json would exceed the limit of readers")
 	}
 	if w.refs.Len() > 0 {
 		w.refs.WriteByte(',')
@@ -283,7 +283,7 @@ func (w *archiveWriter) setKey(key string, value []byte) error {
 // addRFS adds the lindi.json of a folder.
 func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > format.DefaultMaxIndex {
-		return formatkit.NoPlace(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
+		return kit.NoPlace(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
 	}
 	x, err := readRFS(ctx, e, r)
 	if err == nil {
@@ -295,7 +295,7 @@ func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader)
 func readAll(ctx context.Context, e format.Entry, r io.Reader) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, 0, min(e.Size, 1<<20)))
 	put := func(p []byte) error { b.Write(p); return nil }
-	err := formatkit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
+	err := kit.CopyContent(ctx, e, r, make([]byte, min(e.Size+1, 64<<10)), nil, put)
 	return b.Bytes(), err
 }
 
@@ -307,7 +307,7 @@ func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
 	}
 	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
 	if err != nil {
-		return nil, formatkit.NoPlace(e.Name, "is not a lindi.json: %s", err.Error())
+		return nil, kit.NoPlace(e.Name, "is not a lindi.json: %s", err.Error())
 	}
 	return x, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -63,7 +63,7 @@ func loadAs(ctx context.Context, st store.Store, a *archive, o format.OpenOption
 	if st.Can().Near {
 		guess = format.ProbeSize
 	}
-	obj, head, size, err := formatkit.OpenPart(ctx, st, a.name, guess, store.ReadHead)
+	obj, head, size, err := kit.OpenPart(ctx, st, a.name, guess, store.ReadHead)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
-	"github.com/holdall/holdall/internal/formatkit"
 )
 
 // builder builds everything before the contents.
@@ -74,7 +74,7 @@ func (b *builder) parentOf(e format.Entry) (int, error) {
 		return id, nil
 	}
 	if b.files[dir] {
-		return 0, formatkit.NoPlace(e.Name, "name: %q is not a directory", format.Escape(dir))
+		return 0, kit.NoPlace(e.Name, "name: %q is not a directory", format.Escape(dir))
 	}
 	up := format.Entry{Name: dir, Kind: format.Dir, Mode: 0o755, HasMode: true}
 	parent, err := b.parentOf(up)
@@ -96,7 +96,7 @@ func (b *builder) addDir(e format.Entry) error {
 		return nil
 	}
 	if _, again := b.dirs[e.Name]; again {
-		return formatkit.NoPlace(e.Name, "directory: duplicate name")
+		return kit.NoPlace(e.Name, "directory: duplicate name")
 	}
 	parent, err := b.parentOf(e)
 	if err == nil {
@@ -108,7 +108,7 @@ func (b *builder) addDir(e format.Entry) error {
 func (b *builder) newDir(e format.Entry, parent int) (int, error) {
 	id := len(b.dirs) + 1
 	if id > maxDirs {
-		return 0, formatkit.NoPlace(e.Name, "directory: more than %d", maxDirs)
+		return 0, kit.NoPlace(e.Name, "directory: more than %d", maxDirs)
 	}
 	b.dirs[e.Name] = id
 	b.addRecord(e, "", parent, id)
@@ -129,7 +129,7 @@ func (b *builder) record(e format.Entry, digest string, parent, id int) record {
 		r[47] = byte(e.Size >> 32)
 		o.PutUint32(r[48:], uint32(e.Size))
 	}
-	mode := uint16(formatkit.UnixMode(e.Mode))
+	mode := uint16(kit.UnixMode(e.Mode))
 	if !e.HasMode {
 		mode = cmp.Or(map[format.Kind]uint16{format.Dir: 0o755, format.Symlink: 0o777}[e.Kind], 0o644)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -153,7 +153,7 @@ func (e expectedEntry) line(t testing.TB) string {
 }
 
 func lineOf(e format.Entry) string {
-	return fmt.Sprintf("%q %s %o %s %s %s %d %s %q", e.Name, e.Kind, formatkit.UnixMode(e.Mode), e.Owner, e.Group,
+	return fmt.Sprintf("%q %s %o %s %s %s %d %s %q", e.Name, e.Kind, kit.UnixMode(e.Mode), e.Owner, e.Group,
 		e.ModTime.Format(time.RFC3339Nano), e.Size, e.Digest, e.Link)
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // index is the decoded block 3: groups, owners, link targets, records, names. It is kept
@@ -241,7 +241,7 @@ func (x *index) Entry(i int) format.Entry {
 	if k := r.kind(); k < typeCount {
 		e.Kind = kinds[k]
 	}
-	e.Mode = formatkit.ModeOfUnix(uint32(r.mode()))
+	e.Mode = kit.ModeOfUnix(uint32(r.mode()))
 	e.Owner, _ = person(x.owners, r.owner())
 	e.Group, _ = person(x.groups, r.group())
 	if k := r.kind(); k == typeSymlink || k == typeHardLink {

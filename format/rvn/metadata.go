@@ -13,8 +13,8 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // Entries of the view meta.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
-	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -89,11 +89,11 @@ const lostFound = "lost+found"
 const repairLevel = "better"
 
 func (m *repairer) lose(msg string, args ...any) {
-	formatkit.Say(&m.lost, msg, args...)
+	kit.Say(&m.lost, msg, args...)
 }
 
 func (m *repairer) note(msg string, args ...any) {
-	formatkit.Say(&m.notes, msg, args...)
+	kit.Say(&m.notes, msg, args...)
 }
 
 // gather decides about each record: what exists, and then the hard links to it.

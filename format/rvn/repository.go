@@ -17,9 +17,9 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
-	"github.com/holdall/holdall/internal/formatkit"
-	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -232,7 +232,7 @@ func (r *repository) checkSum(ctx context.Context, report func(format.Problem)) 
 		return err
 	}
 	h := blake3.New()
-	if _, err := io.Copy(h, &formatkit.RangeReader{Ctx: ctx, Object: r.catalog.obj, End: r.catalog.size}); err != nil {
+	if _, err := io.Copy(h, &kit.RangeReader{Ctx: ctx, Object: r.catalog.obj, End: r.catalog.size}); err != nil {
 		return err
 	}
 	if sum := hex.EncodeToString(h.Sum(nil)); sum != string(said[:k]) {

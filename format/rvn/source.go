@@ -10,7 +10,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/codec"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // source decodes contents sequentially for repairs, as the engine does for readers. After a
@@ -24,7 +24,7 @@ type source struct {
 	fault error         // an error of a frame without sections: everything after it is lost
 
 	broken error // an error of the store, not about the archive
-	in     *formatkit.RangeReader
+	in     *kit.RangeReader
 	buf    []byte
 	hash   *blake3.Hasher
 }
@@ -127,7 +127,7 @@ func (s *source) open(off int64) error {
 		stored.len = s.a.size - stored.off
 	}
 	z, _ := codec.Lookup(name)
-	s.in = &formatkit.RangeReader{Ctx: s.ctx, Object: s.a.obj, Off: stored.off, End: stored.end()}
+	s.in = &kit.RangeReader{Ctx: s.ctx, Object: s.a.obj, Off: stored.off, End: stored.end()}
 	r, err := z.Decode(s.in)
 	if err != nil {
 		return s.fail(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -15,7 +15,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err != nil {
 		r, err := orRepository(ctx, st, name, o, err)
 		if err != nil {
-			return formatkit.Reported(err, report)
+			return kit.Reported(err, report)
 		}
 		defer r.Close()
 		return r.check(ctx, report)

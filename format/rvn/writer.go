@@ -15,8 +15,8 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/rvn/internal/ucl"
-	"github.com/holdall/holdall/internal/formatkit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -161,7 +161,7 @@ func checkManifest(entries []format.Entry) error {
 		err := checkEntry(e, &owners, &groups)
 		if e.Kind == format.Dir {
 			if dirs++; dirs == maxDirs+1 {
-				err = formatkit.NoPlace(e.Name, "directory: more than %d", maxDirs)
+				err = kit.NoPlace(e.Name, "directory: more than %d", maxDirs)
 			}
 		}
 		if err != nil {
@@ -177,7 +177,7 @@ func checkManifest(entries []format.Entry) error {
 // checkEntry returns why e cannot be stored, or nil.
 func checkEntry(e format.Entry, owners, groups *people) error {
 	no := func(what, why string, args ...any) error {
-		return formatkit.NoPlace(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
+		return kit.NoPlace(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
 	}
 	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
 		return no("name", "%s", format.NameAdvice(class))
@@ -239,7 +239,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return err
 	}
 	if _, isDir := w.dirs[e.Name]; w.files[e.Name] || isDir && e.Kind != format.Dir {
-		return formatkit.NoPlace(e.Name, "name: duplicate")
+		return kit.NoPlace(e.Name, "name: duplicate")
 	}
 	if e.Kind == format.Dir {
 		err := w.addDir(e)
@@ -264,7 +264,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case format.HardLink:
 		var known bool
 		if digest, known = w.targets[e.Link]; !known || digest == "" {
-			return formatkit.NoPlace(e.Name, "hard link: %q is not a file stored before it", format.Escape(e.Link))
+			return kit.NoPlace(e.Name, "hard link: %q is not a file stored before it", format.Escape(e.Link))
 		}
 	}
 	w.sum.Entries++
@@ -285,7 +285,7 @@ func (w *writer) addContent(ctx context.Context, e format.Entry, r io.Reader) (s
 		broken = w.contents.write(p)
 		return broken
 	}
-	sum, err := formatkit.CopyDigested(ctx, e, r, w.buf, "blake3", w.hash, write)
+	sum, err := kit.CopyDigested(ctx, e, r, w.buf, "blake3", w.hash, write)
 	switch {
 	case broken != nil:
 		return "", w.broken(broken)
@@ -333,7 +333,7 @@ func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
 		return w.sum, err
 	}
 	n := w.spool.n
-	if err := formatkit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(w.scratch, n), make([]byte, 1<<20), nil, func(p []byte) error {
+	if err := kit.CopyContent(ctx, format.Entry{Size: n}, io.LimitReader(w.scratch, n), make([]byte, 1<<20), nil, func(p []byte) error {
 		_, err := out.Write(p)
 		return err
 	}); err != nil {

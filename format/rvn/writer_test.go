@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store/storetest"
 )
 
@@ -188,11 +188,11 @@ func TestSectionsEndBetweenFiles(t *testing.T) {
 
 func TestModesKeepTheirBits(t *testing.T) {
 	for m := range uint16(0o10000) {
-		if got := uint16(formatkit.UnixMode(formatkit.ModeOfUnix(uint32(m)))); got != m {
+		if got := uint16(kit.UnixMode(kit.ModeOfUnix(uint32(m)))); got != m {
 			t.Errorf("%o becomes %o", m, got)
 		}
 	}
-	if formatkit.ModeOfUnix(0o4755) != 0o755|fs.ModeSetuid {
-		t.Error(formatkit.ModeOfUnix(0o4755))
+	if kit.ModeOfUnix(0o4755) != 0o755|fs.ModeSetuid {
+		t.Error(kit.ModeOfUnix(0o4755))
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/codec"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -103,7 +103,7 @@ const mostTries = 1000
 
 func newFrames(ctx context.Context, o store.Object, size int64, name string) *frames {
 	f := &frames{codec: name}
-	f.stored.object = formatkit.RangeReader{Ctx: ctx, Object: o, End: size}
+	f.stored.object = kit.RangeReader{Ctx: ctx, Object: o, End: size}
 	f.stored.buf = bufio.NewReaderSize(&f.stored.object, 128<<10)
 	return f
 }
@@ -328,7 +328,7 @@ func unexpected(err error) error {
 // stored reads an object sequentially, and counts the bytes that were taken from it.
 type stored struct {
 	buf    *bufio.Reader
-	object formatkit.RangeReader
+	object kit.RangeReader
 }
 
 func (s *stored) off() int64 { return s.object.Off - int64(s.buf.Buffered()) }

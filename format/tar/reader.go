@@ -11,8 +11,8 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,7 +26,7 @@ type reader struct {
 	once  bool
 	doubt atomic.Pointer[format.Problem] // the first thing that is lost, as far as the tar was read
 
-	formatkit.LateIndex
+	kit.LateIndex
 	mu   sync.Mutex
 	held *contents // nil until it is requested
 }
@@ -51,7 +51,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func openReader(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ *reader, err error) {
-	obj, head, size, err := formatkit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
+	obj, head, size, err := kit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
 	if err != nil {
 		return nil, err
 	}
@@ -469,12 +469,12 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	o.Once = false
 	r, err := openReader(ctx, st, name, o)
 	if err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	defer r.Close()
 	for _, p := range r.held.notes {
 		report(p)
 	}
-	formatkit.CheckEntries(r.held.index, r.held.Entry, name, report)
+	kit.CheckEntries(r.held.index, r.held.Entry, name, report)
 	return nil
 }

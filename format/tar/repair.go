@@ -9,7 +9,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -19,7 +19,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
 	}
-	obj, head, size, err := formatkit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
+	obj, head, size, err := kit.OpenPart(ctx, st, name, blockSize, store.ReadHead)
 	if err != nil {
 		return format.Plan{}, err
 	}
@@ -79,7 +79,7 @@ func (m *repairer) edit(off, n int64, with []byte) error {
 
 // gap omits what is between two members.
 func (m *repairer) gap(from, to int64, why string) error {
-	formatkit.Say(&m.p.Lost, "bytes %d+%d: %s", from, to-from, why)
+	kit.Say(&m.p.Lost, "bytes %d+%d: %s", from, to-from, why)
 	return m.edit(from, to-from, nil)
 }
 
@@ -87,7 +87,7 @@ func (m *repairer) walk(ctx context.Context, src *source) error {
 	s := newScanner(src)
 	s.keep = true
 	s.tornPax = func(off, n int64, with []byte) error {
-		formatkit.Say(&m.p.Lost, "bytes %d+%d: damaged pax records", off, n)
+		kit.Say(&m.p.Lost, "bytes %d+%d: damaged pax records", off, n)
 		return m.edit(off, n, with)
 	}
 	for ; ; m.kept++ {
@@ -135,7 +135,7 @@ func (m *repairer) walk(ctx context.Context, src *source) error {
 				if src.in == nil {
 					behind = min(behind, m.size)
 				}
-				formatkit.Say(&m.p.Lost, "%s: %s", format.Escape(m.named), f.Message)
+				kit.Say(&m.p.Lost, "%s: %s", format.Escape(m.named), f.Message)
 				if err := m.edit(m.start, behind-m.start, nil); err != nil {
 					return err
 				}
@@ -148,7 +148,7 @@ func (m *repairer) walk(ctx context.Context, src *source) error {
 				return m.failed(src)
 			}
 			if !s.ended && m.size%blockSize != 0 {
-				formatkit.Say(&m.p.Notes, "added the missing end of the tar")
+				kit.Say(&m.p.Notes, "added the missing end of the tar")
 				return m.close(m.size)
 			}
 			end := src.at
@@ -160,7 +160,7 @@ func (m *repairer) walk(ctx context.Context, src *source) error {
 			if !found {
 				return m.gap(end, m.size, "no header, after the end of the tar")
 			}
-			formatkit.Say(&m.p.Notes, "removed zeros at byte %d that end the tar: members follow", s.head)
+			kit.Say(&m.p.Notes, "removed zeros at byte %d that end the tar: members follow", s.head)
 			if err := m.edit(s.head, src.at-s.head, nil); err != nil {
 				return err
 			}
@@ -225,12 +225,12 @@ func (m *repairer) cut(s *scanner, end int64) (int64, error) {
 	if !m.plain || have <= 0 {
 		if !m.isBad() {
 			m.kept--
-			formatkit.Say(&m.p.Lost, "%s: its %d bytes", format.Escape(m.named), m.last.size)
+			kit.Say(&m.p.Lost, "%s: its %d bytes", format.Escape(m.named), m.last.size)
 		}
 		return m.start, nil
 	}
-	part := m.named + formatkit.DamagedSuffix
-	formatkit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(part))
+	part := m.named + kit.DamagedSuffix
+	kit.Say(&m.p.Lost, "%s: the last %d of its %d bytes; the rest is %s", format.Escape(m.named), m.last.size-have, m.last.size, format.Escape(part))
 	return end, m.edit(m.start, m.last.at-m.start, headersOf(part, have, s.header[:]))
 }
 
@@ -250,7 +250,7 @@ func headersOf(name string, size int64, header []byte) []byte {
 func (m *repairer) passTorn(ctx context.Context, s *scanner) (err error) {
 	at := s.src.in.at
 	from := min(at, s.start)
-	formatkit.Say(&m.p.Lost, "everything after byte %d of the tar up to the next piece with a header", at)
+	kit.Say(&m.p.Lost, "everything after byte %d of the tar up to the next piece with a header", at)
 	if m.last.stored > at-m.last.at {
 		if from, err = m.cut(s, at); err != nil {
 			return err
@@ -280,14 +280,14 @@ func resized(header []byte, size int64) []byte {
 			b[135-i] = byte(size >> (8 * i))
 		}
 	}
-	copy(b[148:156], fmt.Sprintf("%06o\x00 ", formatkit.TarSum(b)))
+	copy(b[148:156], fmt.Sprintf("%06o\x00 ", kit.TarSum(b)))
 	return b
 }
 
 // plan converts edits of the tar to edits of what is stored.
 func (m *repairer) plan(ctx context.Context, st store.Store) format.Plan {
 	for _, f := range m.wrong {
-		formatkit.Say(&m.p.Lost, "bytes %d+%d: do not match their checksum, so their content may be wrong", f.at, f.n)
+		kit.Say(&m.p.Lost, "bytes %d+%d: do not match their checksum, so their content may be wrong", f.at, f.n)
 	}
 	if len(m.edits) == 0 && !m.torn && len(m.wrong) == 0 {
 		return m.p
@@ -297,7 +297,7 @@ func (m *repairer) plan(ctx context.Context, st store.Store) format.Plan {
 		e.n = min(e.n, max(m.end-e.off, 0))
 	}
 	m.p.Partial = len(m.p.Lost) > 0 || m.torn
-	formatkit.Say(&m.p.Notes, "kept %d members", m.kept)
+	kit.Say(&m.p.Notes, "kept %d members", m.kept)
 	if m.codec == codec.Raw {
 		for _, e := range m.edits {
 			m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: e.off, Len: e.n, Write: func(w io.Writer) error {
@@ -308,13 +308,13 @@ func (m *repairer) plan(ctx context.Context, st store.Store) format.Plan {
 		return m.p
 	}
 	if m.torn {
-		formatkit.Say(&m.p.Lost, "everything after byte %d of the tar; the content before it in the same piece cannot be verified", m.end)
+		kit.Say(&m.p.Lost, "everything after byte %d of the tar; the content before it in the same piece cannot be verified", m.end)
 	}
 	by := m.codec
 	if by == codec.Bzip2 {
 		by = codec.Zstd // there is no compressor for bzip2
 	}
-	formatkit.Say(&m.p.Notes, "compressed the readable content again, with %s", by)
+	kit.Say(&m.p.Notes, "compressed the readable content again, with %s", by)
 	m.p.Edits = []format.Edit{{Object: m.name, Len: m.size, Write: func(w io.Writer) (err error) {
 		obj, err := st.Open(ctx, m.name)
 		if err != nil {

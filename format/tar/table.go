@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/columns"
 )
 
 // table has the members as columns, because a million members must not take a million
@@ -55,7 +55,7 @@ func (t *table) Name(i int) string {
 
 func (t *table) Entry(i int) format.Entry {
 	d := t.packed.Decoder(*t.rows.At(i))
-	e := format.Entry{Name: d.Text(), Link: d.Text(), Kind: format.Kind(d.Number()), HasMode: true, Mode: formatkit.ModeOfUnix(uint32(d.Number()))}
+	e := format.Entry{Name: d.Text(), Link: d.Text(), Kind: format.Kind(d.Number()), HasMode: true, Mode: kit.ModeOfUnix(uint32(d.Number()))}
 	e.Owner, e.Group = t.people.At(uint32(d.Number())), t.people.At(uint32(d.Number()))
 	e.Ref, e.Size = int64(d.Number()), int64(d.Number())
 	e.ModTime = time.Unix(int64(d.Number()), int64(d.Number())).UTC()
@@ -82,7 +82,7 @@ func (m *member) entry(volume string, p *columns.Words) format.Entry {
 	if p.Len() > mostPeople {
 		*p = columns.Words{}
 	}
-	e := format.Entry{Name: string(m.name), Kind: m.kind, Size: m.size, Mode: formatkit.ModeOfUnix(uint32(m.mode)), HasMode: true,
+	e := format.Entry{Name: string(m.name), Kind: m.kind, Size: m.size, Mode: kit.ModeOfUnix(uint32(m.mode)), HasMode: true,
 		ModTime: time.Unix(m.sec, int64(m.nsec)).UTC(), Owner: p.At(p.ID(m.owner)), Group: p.At(p.ID(m.group)), Link: string(m.link), Ref: m.at}
 	finish(&e, volume, m.fault, m.sparse)
 	return e

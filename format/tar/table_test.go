@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/format/kit/columns"
 )
 
 // What is packed is what an archive shows that is read only once.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -29,7 +29,7 @@ type writer struct {
 	z       io.WriteCloser // nil for a plain tar
 	t       *tar.Writer
 	scratch func() (format.Scratch, error)
-	names   formatkit.Names
+	names   kit.Names
 	sum     format.Summary
 	held    bytes.Buffer
 	buf     []byte
@@ -75,7 +75,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, names: formatkit.Names{}, buf: make([]byte, 128<<10)}
+	w := &writer{name: name, out: out, scratch: o.Scratch, names: kit.Names{}, buf: make([]byte, 128<<10)}
 	var to io.Writer = out
 	switch lower := strings.ToLower(name); {
 	case strings.HasSuffix(lower, ".zst"), strings.HasSuffix(lower, ".tzst"):
@@ -111,7 +111,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err erro
 	defer release()
 	if err := w.t.WriteHeader(h); err != nil {
 		if errors.Is(err, tar.ErrHeader) {
-			return formatkit.NoPlace(e.Name, "%s", err.Error())
+			return kit.NoPlace(e.Name, "%s", err.Error())
 		}
 		w.err = err
 		return err
@@ -139,11 +139,11 @@ func (w *writer) hold(ctx context.Context, e format.Entry, r io.Reader) (io.Read
 	}
 	if e.Size <= heldContent {
 		w.held.Reset()
-		err := formatkit.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { w.held.Write(p); return nil })
+		err := kit.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { w.held.Write(p); return nil })
 		return &w.held, nothing, err
 	}
-	content, _, release, err := formatkit.Spool(w.scratch, func(to io.Writer) error {
-		return formatkit.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { _, err := to.Write(p); return err })
+	content, _, release, err := kit.Spool(w.scratch, func(to io.Writer) error {
+		return kit.CopyContent(ctx, e, r, w.buf, nil, func(p []byte) error { _, err := to.Write(p); return err })
 	})
 	return content, release, err
 }
@@ -171,10 +171,10 @@ func headerOf(e format.Entry) (*tar.Header, error) {
 	case format.Fifo:
 		h.Typeflag = tar.TypeFifo
 	default:
-		return nil, formatkit.NoPlace(e.Name, "a %s", e.Kind.String()+" cannot be stored")
+		return nil, kit.NoPlace(e.Name, "a %s", e.Kind.String()+" cannot be stored")
 	}
 	if strings.IndexByte(e.Link, 0) >= 0 {
-		return nil, formatkit.NoPlace(e.Name, "the target contains a NUL byte")
+		return nil, kit.NoPlace(e.Name, "the target contains a NUL byte")
 	}
 	return h, nil
 }
@@ -182,7 +182,7 @@ func headerOf(e format.Entry) (*tar.Header, error) {
 func unixMode(e format.Entry) int64 {
 	switch {
 	case e.HasMode:
-		return int64(formatkit.UnixMode(e.Mode))
+		return int64(kit.UnixMode(e.Mode))
 	case e.Kind == format.Dir:
 		return 0o755
 	}

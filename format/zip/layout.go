@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 const (
@@ -283,7 +283,7 @@ func (r *row) mode() (m fs.FileMode, known bool) {
 		return 0, false
 	}
 	sys := r.external >> 16
-	m = formatkit.ModeOfUnix(sys)
+	m = kit.ModeOfUnix(sys)
 	switch sys & 0o170000 {
 	case unixDir:
 		m |= fs.ModeDir
@@ -304,7 +304,7 @@ const (
 
 // unixMode returns the mode of an entry as Unix bits.
 func unixMode(e format.Entry) uint32 {
-	m := formatkit.UnixMode(e.Mode)
+	m := kit.UnixMode(e.Mode)
 	switch {
 	case e.Kind == format.Symlink && !e.HasMode:
 		return unixLink | 0o777

@@ -16,7 +16,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -39,7 +39,7 @@ type reader struct {
 func open(ctx context.Context, st store.Store, name string, o format.OpenOptions) (_ format.Reader, err error) {
 	r := &reader{name: name}
 	var tail []byte
-	if r.obj, tail, r.size, err = formatkit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
+	if r.obj, tail, r.size, err = kit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,7 +26,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	if err := verify(ctx, st, name, o, report); err != nil {
 		return format.Plan{}, err
 	}
-	obj, tail, size, err := formatkit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail)
+	obj, tail, size, err := kit.OpenPart(ctx, st, name, format.ProbeSize, store.ReadTail)
 	if err != nil {
 		return format.Plan{}, err
 	}
@@ -46,7 +46,7 @@ func repair(ctx context.Context, st store.Store, name string, o format.OpenOptio
 		return format.Plan{}, err
 	} else if corrupt {
 		m.base, m.dirOff, m.found = 0, size, nil
-		formatkit.Say(&m.p.Notes, "cannot read the directory: %v", err)
+		kit.Say(&m.p.Notes, "cannot read the directory: %v", err)
 	}
 	if err := m.check(); err != nil {
 		return format.Plan{}, err
@@ -228,14 +228,14 @@ func (m *repairer) makeHeader(x *found, before int64) error {
 		return nil
 	}
 	m.names[x.name] = true
-	formatkit.Say(&m.p.Notes, "rebuilt the header of %s from the directory", format.Escape(x.name))
+	kit.Say(&m.p.Notes, "rebuilt the header of %s from the directory", format.Escape(x.name))
 	header := x.header(rowName(x.raw), int(length))
 	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: x.at, Len: length, Write: func(w io.Writer) error {
 		_, err := w.Write(header)
 		return err
 	}})
 	if !x.proves() {
-		formatkit.Say(&m.p.Lost, "%s: content not verified, because it is compressed with method %d or encrypted", format.Escape(x.name), x.method)
+		kit.Say(&m.p.Lost, "%s: content not verified, because it is compressed with method %d or encrypted", format.Escape(x.name), x.method)
 	}
 	return nil
 }
@@ -282,7 +282,7 @@ func (m *repairer) matches(x *row, off int64) (bool, error) {
 }
 
 func (m *repairer) decodes(x *row, off int64) (bool, error) {
-	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: off, End: off + int64(x.stored)}
+	in := &kit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: off, End: off + int64(x.stored)}
 	var r io.Reader = bufio.NewReaderSize(in, room(min(int64(x.stored), 64<<10)))
 	if name := methods[x.method]; name != codec.Raw {
 		c, _ := codec.Lookup(name)
@@ -310,7 +310,7 @@ func (m *repairer) decodes(x *row, off int64) (bool, error) {
 func (m *repairer) sweep() error {
 	next := 0 // of the rows of the directory, which are in stored order
 	m.listed = len(m.found)
-	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, End: m.dirOff}
+	in := &kit.RangeReader{Ctx: m.ctx, Object: m.obj, End: m.dirOff}
 	buf := bufio.NewReaderSize(in, room(m.dirOff))
 	at, before := int64(0), int64(0) // where the last content ends
 	to := func(off int64) {
@@ -366,7 +366,7 @@ func (m *repairer) sweep() error {
 		if before = max(before, x.end); m.names[x.name] {
 			continue
 		}
-		formatkit.Say(&m.p.Notes, "listed %s from its header at byte %d", format.Escape(x.name), x.at)
+		kit.Say(&m.p.Notes, "listed %s from its header at byte %d", format.Escape(x.name), x.at)
 		m.names[x.name] = true
 		if err := m.remember(*x); err != nil {
 			return err
@@ -411,13 +411,13 @@ func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
 		}
 	}
 	if int64(x.stored) > m.dirOff-at {
-		formatkit.Say(&m.p.Lost, "%s: content of %d bytes at byte %d is truncated", format.Escape(x.name), x.stored, at)
+		kit.Say(&m.p.Lost, "%s: content of %d bytes at byte %d is truncated", format.Escape(x.name), x.stored, at)
 		return nil, 0, nil
 	}
 	fine, err := m.matches(&x, at)
 	if fine && !x.proves() {
 		if fine = x.method <= 20 || x.method >= 93 && x.method <= 99; fine { // one that there is
-			formatkit.Say(&m.p.Lost, "%s: content not verified, because it is compressed with method %d or encrypted", format.Escape(x.name), x.method)
+			kit.Say(&m.p.Lost, "%s: content not verified, because it is compressed with method %d or encrypted", format.Escape(x.name), x.method)
 		}
 	}
 	if err != nil || fine {
@@ -426,7 +426,7 @@ func (m *repairer) local(off int64) (_ *found, next int64, _ error) {
 		f.raw = x.append(nil)
 		return f, behind, err
 	}
-	formatkit.Say(&m.p.Lost, "%s: content at byte %d does not match its checksum", format.Escape(x.name), at)
+	kit.Say(&m.p.Lost, "%s: content at byte %d does not match its checksum", format.Escape(x.name), at)
 	if m.dirOff-behind >= 4 {
 		if err := m.obj.ReadAt(m.ctx, b[:4], behind); err != nil {
 			return nil, 0, err
@@ -444,7 +444,7 @@ func room(n int64) int { return int(min(n, 256<<10)) }
 // behind looks for the sizes after a content that begins at an offset. They contain the distance
 // to that offset.
 func (m *repairer) behind(x *row, at int64) (int64, error) {
-	in := &formatkit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: at, End: m.dirOff}
+	in := &kit.RangeReader{Ctx: m.ctx, Object: m.obj, Off: at, End: m.dirOff}
 	buf := bufio.NewReaderSize(in, room(m.dirOff-at))
 	le := binary.LittleEndian
 	for off := at; ; {
@@ -478,7 +478,7 @@ func (m *repairer) behind(x *row, at int64) (int64, error) {
 func (m *repairer) plan(damaged bool) (format.Plan, error) {
 	for _, name := range m.missing {
 		if !m.names[name] {
-			formatkit.Say(&m.p.Lost, "%s: content not found at its offset, or does not match its checksum", format.Escape(name))
+			kit.Say(&m.p.Lost, "%s: content not found at its offset, or does not match its checksum", format.Escape(name))
 			damaged = true
 		}
 	}
@@ -492,7 +492,7 @@ func (m *repairer) plan(damaged bool) (format.Plan, error) {
 	}
 	for _, x := range fine {
 		if mode, _ := x.mode(); mode&fs.ModeIrregular != 0 {
-			formatkit.Say(&m.p.Lost, "%s: not a file by its mode, so not read", format.Escape(x.name))
+			kit.Say(&m.p.Lost, "%s: not a file by its mode, so not read", format.Escape(x.name))
 		}
 	}
 	slices.SortStableFunc(fine, func(a, b found) int { return cmp.Compare(a.at, b.at) })
@@ -512,7 +512,7 @@ func (m *repairer) plan(damaged bool) (format.Plan, error) {
 		}
 	}
 	m.p.Partial = len(m.p.Lost) > 0
-	formatkit.Say(&m.p.Notes, "wrote a new directory of %d entries at byte %d", len(fine), m.dirOff)
+	kit.Say(&m.p.Notes, "wrote a new directory of %d entries at byte %d", len(fine), m.dirOff)
 	m.p.Edits = append(m.p.Edits, format.Edit{Object: m.name, Off: m.dirOff, Len: m.size - m.dirOff, Write: func(w io.Writer) error {
 		e := end{count: uint64(len(fine)), off: uint64(m.dirOff - m.base), comment: m.comment}
 		for _, x := range fine {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // A Stream writes an archive sequentially, each file as soon as it is read, without compression.
@@ -18,7 +18,7 @@ type Stream struct {
 	out   io.Writer
 	at    uint64
 	count uint64
-	dir   formatkit.Spill
+	dir   kit.Spill
 	held  bytes.Buffer
 	buf   []byte
 	row   []byte
@@ -27,7 +27,7 @@ type Stream struct {
 // NewStream returns a Stream that writes to out. If it must remember much, it uses scratch space.
 // The caller must call End when all entries have been added, and Close in any case.
 func NewStream(out io.Writer, scratch func() (format.Scratch, error)) *Stream {
-	return &Stream{out: out, dir: formatkit.Spill{Scratch: scratch, Most: 64 << 10}, buf: make([]byte, 64<<10)}
+	return &Stream{out: out, dir: kit.Spill{Scratch: scratch, Most: 64 << 10}, buf: make([]byte, 64<<10)}
 }
 
 // Add writes an entry, which must be a file, a folder or a symbolic link, and may have any name.
@@ -49,7 +49,7 @@ func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) err
 		x.flags |= flagBehind
 	} else {
 		s.held.Grow(int(max(0, e.Size)))
-		if err := formatkit.CopyContent(ctx, e, content, s.buf, sum, func(p []byte) error { s.held.Write(p); return nil }); err != nil {
+		if err := kit.CopyContent(ctx, e, content, s.buf, sum, func(p []byte) error { s.held.Write(p); return nil }); err != nil {
 			return err
 		}
 		x.crc = sum.Sum32()
@@ -62,7 +62,7 @@ func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) err
 		return err
 	}
 	if behind {
-		if err := formatkit.CopyContent(ctx, e, content, s.buf, sum, s.write); err != nil {
+		if err := kit.CopyContent(ctx, e, content, s.buf, sum, s.write); err != nil {
 			return err
 		}
 		x.crc = sum.Sum32()

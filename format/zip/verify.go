@@ -5,21 +5,21 @@ import (
 	"fmt"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
 	x, err := open(ctx, st, name, o)
 	if err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	defer x.Close()
 	r := x.(*reader)
 	for _, p := range r.notes {
 		report(p)
 	}
-	formatkit.CheckEntries(r.Index, r.table.Entry, name, report)
+	kit.CheckEntries(r.Index, r.table.Entry, name, report)
 	return r.checkPlaces(ctx, report)
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/flate"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -24,10 +24,10 @@ type writer struct {
 	name    string
 	out     store.Writer
 	at      uint64
-	dir     formatkit.Spill // rows of what was written
+	dir     kit.Spill // rows of what was written
 	row     []byte
 	scratch func() (format.Scratch, error)
-	names   formatkit.Names
+	names   kit.Names
 	sum     format.Summary
 	deflate *flate.Writer
 	packed  bytes.Buffer
@@ -47,7 +47,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, dir: formatkit.Spill{Scratch: o.Scratch}, names: formatkit.Names{}, buf: make([]byte, 128<<10)}
+	w := &writer{name: name, out: out, scratch: o.Scratch, dir: kit.Spill{Scratch: o.Scratch}, names: kit.Names{}, buf: make([]byte, 128<<10)}
 	w.deflate, err = flate.NewWriter(nil, level)
 	if err != nil {
 		return nil, errors.Join(err, out.Abort())
@@ -59,7 +59,7 @@ var errDone = errors.New("the archive is already complete or aborted")
 
 func (w *writer) check(e format.Entry) error {
 	no := func(why string, args ...any) error {
-		return formatkit.NoPlace(e.Name, why, args...)
+		return kit.NoPlace(e.Name, why, args...)
 	}
 	switch err := w.names.Check(e.Name); {
 	case err != nil:
@@ -133,7 +133,7 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 	w.packed.Reset()
 	w.plain.Reset()
 	if e.Size <= heldContent {
-		if err := formatkit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
+		if err := kit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
 			return nil, nil, err
 		}
 		x.crc = sum.Sum32()
@@ -149,9 +149,9 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 		x.stored = x.size
 		return &w.plain, nothing, nil
 	}
-	content, stored, release, err := formatkit.Spool(w.scratch, func(to io.Writer) error {
+	content, stored, release, err := kit.Spool(w.scratch, func(to io.Writer) error {
 		w.deflate.Reset(to)
-		err := formatkit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
+		err := kit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
 		if err == nil {
 			err = w.deflate.Close()
 		}

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -316,7 +316,7 @@ func (c *copying) file(ctx context.Context, name string, content []byte) error {
 		return nil
 	}
 	c.wrote(name, int64(len(content)))
-	return formatkit.WriteBytes(ctx, c.st, c.list.Path(name), content)
+	return kit.WriteBytes(ctx, c.st, c.list.Path(name), content)
 }
 
 func (c *copying) wrote(name string, bytes int64) {
@@ -390,7 +390,7 @@ func (c *copying) setAside(ctx context.Context) error {
 			aside = fmt.Sprintf("%s.%d.bak", name, i)
 		}
 		from, to := c.list.Path(name), c.list.Path(aside)
-		if err := formatkit.Copy(ctx, c.st, to, c.st, from, nil, nil); err != nil {
+		if err := kit.Copy(ctx, c.st, to, c.st, from, nil, nil); err != nil {
 			return err
 		}
 		if err := store.Remove(ctx, c.st, from); err != nil {

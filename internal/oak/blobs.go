@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
-	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
 

@@ -12,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/nodejson"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // Kinds of a Change.

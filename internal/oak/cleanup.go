@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -248,5 +248,5 @@ func (c *Cleanup) log(ctx context.Context) error {
 	if bytes.Equal(log, old) {
 		return nil
 	}
-	return formatkit.WriteBytes(ctx, r.st, r.list.Path(repo.GCLog), log)
+	return kit.WriteBytes(ctx, r.st, r.list.Path(repo.GCLog), log)
 }

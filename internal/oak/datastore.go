@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/internal/pipe"
-	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
 

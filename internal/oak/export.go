@@ -12,9 +12,9 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/nodejson"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // A Tree is the tree of nodes of one revision of a Store, or of a checkpoint. Paths are those of

@@ -5,8 +5,8 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // A QueryIndex is the definition of an index, with the space that the index needs.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/vault"
-	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
 

@@ -16,10 +16,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/vault"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 type PackageOptions struct {
@@ -119,7 +119,7 @@ func (p *packer) lost(path string, err error) error {
 		p.lose(path, l.What)
 		return nil
 	}
-	if e, ok := errors.AsType[*formatkit.NameError](err); ok {
+	if e, ok := errors.AsType[*kit.NameError](err); ok {
 		p.lose(path, "not a valid file name in a package: "+e.Why)
 		return nil
 	}
@@ -428,7 +428,7 @@ func (p *packer) binary(ctx context.Context, of segment.Property, i int) (io.Rea
 	return struct {
 		io.Reader
 		io.Closer
-	}{&formatkit.RangeReader{Ctx: ctx, Object: obj, End: size}, obj}, size, nil
+	}{&kit.RangeReader{Ctx: ctx, Object: obj, End: size}, obj}, size, nil
 }
 
 // value writes a value of a property as a file.
@@ -462,7 +462,7 @@ func (r *valueReader) Read(b []byte) (int, error) {
 
 // write writes a document into a folder.
 func (p *packer) write(ctx context.Context, dir string, d *document, s spot) error {
-	content, size, release, err := formatkit.Spool(p.o.Scratch, func(w io.Writer) error {
+	content, size, release, err := kit.Spool(p.o.Scratch, func(w io.Writer) error {
 		d.w = vault.NewWriter(w, p.uri)
 		return d.node(ctx, s, true)
 	})

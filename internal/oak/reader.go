@@ -15,11 +15,11 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -283,7 +283,7 @@ func (r *segmentReader) ReadDir(ctx context.Context, dir string) iter.Seq2[forma
 }
 
 func (r *segmentReader) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
-	return formatkit.RunExtents("oak", r.extentOf, e, min(n, e.Size-off))
+	return kit.RunExtents("oak", r.extentOf, e, min(n, e.Size-off))
 }
 
 func (r *segmentReader) Can() format.Abilities {

@@ -11,12 +11,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 
@@ -382,7 +382,7 @@ func (s *Store) keepJournal(ctx context.Context) (backup string, err error) {
 	if err != nil || there {
 		return backup, err
 	}
-	return backup, formatkit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil)
+	return backup, kit.Copy(ctx, s.r.st, s.r.list.Path(backup), s.r.st, s.r.list.Path(repo.Journal), nil, nil)
 }
 
 // backupName returns the first free name that Oak's own recovery would use, or the name of an
@@ -397,7 +397,7 @@ func (s *Store) backupName(ctx context.Context) (name string, there bool, err er
 		if !taken[name] {
 			return name, false, nil
 		}
-		if there, err := formatkit.Alike(ctx, s.r.st, s.r.list.Path(repo.Journal), s.r.list.Path(name)); there || err != nil {
+		if there, err := kit.Alike(ctx, s.r.st, s.r.list.Path(repo.Journal), s.r.list.Path(name)); there || err != nil {
 			return name, there, err
 		}
 	}

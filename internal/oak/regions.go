@@ -6,11 +6,11 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // Regions yields, for each tar, headers and zeros around segments, bytes between segments that
@@ -128,7 +128,7 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 				}
 				g := format.Region{Len: int64(e.Len), Use: format.IndexData, Label: "data segment"}
 				g.Object, g.Off = tar.lies(e.Pos)
-				free := []formatkit.Range{{From: g.Off, To: g.Off + g.Len}}
+				free := []kit.Range{{From: g.Off, To: g.Off + g.Len}}
 				if !e.ID.IsData() {
 					g.Use, g.Label = format.Unknown, "bulk segment without a shown value"
 					free = used[g.Object].Gaps(g.Off, g.Off+g.Len)
@@ -146,8 +146,8 @@ func (t *treeReader) Regions(ctx context.Context) iter.Seq2[format.Region, error
 }
 
 // used walks the tree for the runs of its values, by tar.
-func (t *treeReader) used(ctx context.Context) (map[string]formatkit.Ranges, error) {
-	all := map[string]formatkit.Ranges{}
+func (t *treeReader) used(ctx context.Context) (map[string]kit.Ranges, error) {
+	all := map[string]kit.Ranges{}
 	held := 0
 	for e, err := range t.Entries(ctx) {
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -199,7 +199,7 @@ func (m *repairer) event(e rescue.Event, report func(format.Problem)) {
 	}
 	report(c.Problem)
 	if e.Kind == rescue.SegmentLost || e.Kind == rescue.LeftOut {
-		formatkit.Say(&m.lost, "%s: segment %s: %s", e.Object, e.Segment, e.What)
+		kit.Say(&m.lost, "%s: segment %s: %s", e.Object, e.Segment, e.What)
 	}
 }
 
@@ -483,20 +483,20 @@ func (m *repairer) build(ctx context.Context, to store.Store, name string, inPla
 		} else if inPlace {
 			continue
 		}
-		if err := formatkit.Copy(ctx, to, dir.Path(f.Name), m.r.st, again.list.Path(f.Name), nil, end); err != nil {
+		if err := kit.Copy(ctx, to, dir.Path(f.Name), m.r.st, again.list.Path(f.Name), nil, end); err != nil {
 			return err
 		}
 	}
 	if !m.manifest {
 		return nil
 	}
-	return formatkit.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
+	return kit.WriteBytes(ctx, to, dir.Path(repo.Manifest), []byte(repo.NewManifest))
 }
 
 func (m *repairer) buildNumber(ctx context.Context, to store.Store, out string, n number, inPlace bool) error {
 	base := m.r.list.Path(n.letters[max(n.Base, 0)].Name)
 	if n.Action == rescue.Nothing && (!inPlace || out != base) {
-		if err := formatkit.Copy(ctx, to, out, m.r.st, base, nil, nil); err != nil {
+		if err := kit.Copy(ctx, to, out, m.r.st, base, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -513,7 +513,7 @@ func (m *repairer) buildNumber(ctx context.Context, to store.Store, out string, 
 			if there {
 				continue
 			}
-			if err := formatkit.Copy(ctx, to, backup, m.r.st, from, nil, nil); err != nil {
+			if err := kit.Copy(ctx, to, backup, m.r.st, from, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -542,7 +542,7 @@ func (m *repairer) backupName(ctx context.Context, tar string) (name string, the
 		if i > 1 {
 			name = fmt.Sprintf("%s.%d.bak", tar, i)
 		}
-		there, err := formatkit.Alike(ctx, m.r.st, tar, name)
+		there, err := kit.Alike(ctx, m.r.st, tar, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			return name, false, nil
 		}

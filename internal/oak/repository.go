@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/cloud"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -194,7 +194,7 @@ func (r *repository) openNumbers(ctx context.Context, some [][]repo.Tar) (err er
 		ahead = append(ahead, store.Range{Name: name, Tail: true, Len: tailGuess})
 	}
 	r.release()
-	r.release = formatkit.Fetch(ctx, r.st, ahead)
+	r.release = kit.Fetch(ctx, r.st, ahead)
 	for _, letters := range some {
 		if err := r.openNumber(ctx, letters); err != nil {
 			return err
@@ -482,7 +482,7 @@ var codes = map[string]format.Code{
 }
 
 // fault makes a CorruptError.
-var fault = formatkit.Classes{Format: "oak", Codes: codes}.Fault
+var fault = kit.Classes{Format: "oak", Codes: codes}.Fault
 
 // storeFault converts an error about a tar to a CorruptError.
 func (r *repository) storeFault(err error) error {

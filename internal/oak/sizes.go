@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // A SizeNode shows where a tree's bytes are. What nodes share is counted where it is first met.

@@ -14,11 +14,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/compact"
 	"github.com/holdall/holdall/internal/oak/internal/newtree"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/internal/sorter"
 )
 
 // A Surgery is what a new revision changed at a path.

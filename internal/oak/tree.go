@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // treeReader presents a revision as a tree. Nodes are directories; their properties are files of

@@ -10,8 +10,8 @@ import (
 	"syscall"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // filesReader shows the files of a tree as files. What is a file is a node with the binary

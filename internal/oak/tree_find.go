@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/pipe"
 )
 
 // A target is what a path leads to: a node, a property, or one of a property's values.

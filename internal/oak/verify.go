@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/audit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -20,7 +20,7 @@ import (
 func verify(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (err error) {
 	r, err := openRepository(ctx, st, name, o)
 	if err != nil {
-		return formatkit.Reported(err, report)
+		return kit.Reported(err, report)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	var opened []store.Object

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/newtree"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/store"
 )
 
@@ -80,7 +80,7 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 var missingFolder = []segment.NewProperty{nameProperty(primaryTypeName, folderType)}
 
 func noPlace(e format.Entry, why string, a ...any) error {
-	return formatkit.NoPlace(e.Name, why, a...)
+	return kit.NoPlace(e.Name, why, a...)
 }
 
 var errWriterEnded = errors.New("oak: the store is already complete or aborted")
@@ -392,7 +392,7 @@ func (n *noting) close() error {
 }
 
 func (n *noting) remove(ctx context.Context) error {
-	return formatkit.Remove(ctx, n.Store, n.made)
+	return kit.Remove(ctx, n.Store, n.made)
 }
 
 type notingWriter struct {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 )
 
 // An arrayReader parses a JSON array of strings, without keeping any of them in memory. After
@@ -131,7 +131,7 @@ func (a *arrayReader) Read(p []byte) (n int, err error) {
 
 func (a *arrayReader) escape() {
 	c := a.byte()
-	b, ok := formatkit.Unescaped(c)
+	b, ok := kit.Unescaped(c)
 	switch {
 	case ok:
 		a.left = append(a.left[:0], b)

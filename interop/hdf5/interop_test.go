@@ -28,7 +28,7 @@ import (
 	"github.com/holdall/holdall"
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/hdf5"
-	"github.com/holdall/holdall/internal/arraycodec"
+	"github.com/holdall/holdall/internal/arrays/arraycodec"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	_ "github.com/holdall/holdall/store/all"

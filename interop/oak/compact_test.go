@@ -11,9 +11,9 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/oak"
-	"github.com/holdall/holdall/internal/repairs"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
+	"github.com/holdall/holdall/internal/write/repairs"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )

@@ -23,9 +23,9 @@ import (
 	_ "github.com/holdall/holdall/format/all"
 	"github.com/holdall/holdall/format/zip"
 	"github.com/holdall/holdall/internal/oak"
-	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/oaktest"
+	"github.com/holdall/holdall/internal/write/pack"
 	_ "github.com/holdall/holdall/store/all"
 	"github.com/holdall/holdall/store/local"
 )

@@ -12,7 +12,7 @@ from holdall.listing import INLINE, RAW
 from holdall.objects import LocalFile
 from holdall.table import Table, read_head
 
-VECTORS = pathlib.Path(__file__).parent.parent.parent / "internal/kept/testdata/table"
+VECTORS = pathlib.Path(__file__).parent.parent.parent / "internal/read/kept/testdata/table"
 
 
 def open_table(name):

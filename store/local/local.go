@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdall/holdall/internal/sysfile"
+	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/holdall/holdall/internal/sysfile"
+	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 )
 

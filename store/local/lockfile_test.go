@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/holdall/holdall/internal/sysfile"
+	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 )
 

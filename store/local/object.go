@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/holdall/holdall/internal/sysfile"
+	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/internal/sysfile"
+	"github.com/holdall/holdall/internal/base/sysfile"
 )
 
 // A temporary file or folder is called .NAME.holdall-RANDOM.tmp, where NAME is its final name.

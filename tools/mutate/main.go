@@ -1,6 +1,6 @@
 // Mutate changes lines of packages, one at a time, and reports which changes their tests notice.
 //
-//	go run -C tools ./mutate [-n 60] [-seed 1] [-tests ". ./internal/pack"] FOLDER...
+//	go run -C tools ./mutate [-n 60] [-seed 1] [-tests ". ./internal/write/pack"] FOLDER...
 //
 // The changes are chosen by the seed: of the same code they are always the same. The tree itself
 // is not changed: the compiler gets an overlay.

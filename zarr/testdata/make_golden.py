@@ -7,7 +7,7 @@ Made with Python 3.11, zarr 2.18.7, numcodecs 0.15.2 (C-Blosc 1.21.6), numpy 2.4
 golden.json: arrays, each with its keys (base64), the SHA-256 of what numpy.save
 writes for it (npy), or its values as JSON (objects), or why there are none.
 gzip stamps the time, so golden.json differs by a few bytes each time it is made.
-../../internal/arraycodec/testdata/blosc.json: containers (base64), size and SHA-256 of what they decode to.
+../../internal/arrays/arraycodec/testdata/blosc.json: containers (base64), size and SHA-256 of what they decode to.
 """
 import base64, hashlib, io, json, lzma, os, random
 import numcodecs, numpy as np, zarr
@@ -228,7 +228,7 @@ for name, (data, c, s, ts, block) in streams.items():
 with open(os.path.join(HERE, "golden.json"), "w") as f:
     json.dump(out, f, indent=0, sort_keys=True)
     f.write("\n")
-with open(os.path.join(HERE, "../../internal/arraycodec/testdata/blosc.json"), "w") as f:
+with open(os.path.join(HERE, "../../internal/arrays/arraycodec/testdata/blosc.json"), "w") as f:
     json.dump(blobs, f, indent=0, sort_keys=True)
     f.write("\n")
 print(len(out), "arrays,", len(blobs), "containers")

@@ -15,7 +15,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit/sorter"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit/sorter"
 )
 
 // A Root maps the paths that begin with Prefix to the objects that they were

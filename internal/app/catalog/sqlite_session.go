@@ -14,7 +14,7 @@ import (
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit/sorter"
 )
 
 // inSQLite is the dialect of SQLite. Only one connection writes, so no other

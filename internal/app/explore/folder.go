@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/format/kit/columns"
 )
 
 // A folder holds the entries directly in a directory, in columns, so that a

@@ -8,7 +8,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/grep"
+	"github.com/holdall/holdall/internal/read/grep"
 )
 
 // foundJSON is a matching line of a file.

@@ -11,7 +11,7 @@ import (
 	"github.com/holdall/holdall/bytemap"
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/format/kit/columns"
 )
 
 // A spanMap describes the use of each byte of an archive. Its volumes follow

@@ -3,7 +3,7 @@ package explore
 import (
 	"encoding/binary"
 
-	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/format/kit/columns"
 )
 
 // nameBlock is how many names form a block. To find a name, at most that many

@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/columns"
+	"github.com/holdall/holdall/format/kit/columns"
 	"github.com/holdall/holdall/store"
 )
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
-	"github.com/holdall/holdall/internal/pack"
-	"github.com/holdall/holdall/internal/parity"
-	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 )
 

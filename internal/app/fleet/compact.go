@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
-	"github.com/holdall/holdall/internal/glob"
-	"github.com/holdall/holdall/internal/kept"
-	"github.com/holdall/holdall/internal/parity"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
 

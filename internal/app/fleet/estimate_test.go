@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/write/pack"
 )
 
 func (s *site) dry(c *catalog.Catalog, spec Spec, measure int) Estimate {

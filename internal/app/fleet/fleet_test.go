@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/internal/testkit/fleettest"
 	"github.com/holdall/holdall/store"

@@ -13,9 +13,9 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/glob"
-	"github.com/holdall/holdall/internal/kept"
-	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
 

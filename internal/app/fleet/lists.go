@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/internal/pipe"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/survey"
-	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 )
 

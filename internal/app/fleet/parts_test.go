@@ -17,8 +17,8 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/pack"
 	"github.com/holdall/holdall/internal/testkit"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest/s3test"
 )

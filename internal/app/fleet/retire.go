@@ -16,11 +16,11 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/catalog"
 	"github.com/holdall/holdall/internal/app/catalog/shelf"
-	contents "github.com/holdall/holdall/internal/content"
-	"github.com/holdall/holdall/internal/pack"
-	"github.com/holdall/holdall/internal/pipe"
+	contents "github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 )
 

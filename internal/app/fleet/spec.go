@@ -15,8 +15,8 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/glob"
-	"github.com/holdall/holdall/internal/pack"
+	"github.com/holdall/holdall/internal/base/glob"
+	"github.com/holdall/holdall/internal/write/pack"
 	"github.com/holdall/holdall/store"
 )
 

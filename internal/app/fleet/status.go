@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/parity"
+	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/app/catalog"
-	"github.com/holdall/holdall/internal/meter"
+	"github.com/holdall/holdall/internal/base/meter"
 )
 
 // WorkOptions are options for a worker; the zero value suits most callers.

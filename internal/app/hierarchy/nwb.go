@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdall/holdall/internal/pipe"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/zarr"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
-	names "github.com/holdall/holdall/internal/listing"
+	names "github.com/holdall/holdall/internal/read/listing"
 )
 
 // maxLimit is the largest number of entries on a page, if pages were

@@ -14,10 +14,10 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/format/zip"
-	"github.com/holdall/holdall/internal/content"
-	names "github.com/holdall/holdall/internal/listing"
-	"github.com/holdall/holdall/internal/sorter"
+	"github.com/holdall/holdall/internal/read/content"
+	names "github.com/holdall/holdall/internal/read/listing"
 )
 
 // zip sends the contents of a folder as a zip. If something cannot be read

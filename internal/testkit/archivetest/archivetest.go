@@ -8,8 +8,8 @@ import (
 
 	"github.com/holdall/holdall/format"
 	_ "github.com/holdall/holdall/format/all" // archives of all formats are opened
-	"github.com/holdall/holdall/internal/cache"
-	"github.com/holdall/holdall/internal/content"
+	"github.com/holdall/holdall/internal/read/cache"
+	"github.com/holdall/holdall/internal/read/content"
 	"github.com/holdall/holdall/store"
 )
 

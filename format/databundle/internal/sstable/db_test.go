@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/holdall/holdall/internal/cache"
+	"github.com/holdall/holdall/internal/read/cache"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -61,7 +61,7 @@ func (s *salvage) find(ctx context.Context) ([]listed, error) {
 		misses++
 		for _, suffix := range [...]string{".sst", ".ldb", ".log"} {
 			name := join(s.dir, tableName(num, suffix))
-			info, err := formatkit.Stat(ctx, s.st, name)
+			info, err := kit.Stat(ctx, s.st, name)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
@@ -165,7 +165,7 @@ func (s *salvage) iterate(t *table, m *merge) (rowIter, error) {
 
 // openTable begins to read a table, by its index or, if that is damaged, without it.
 func (s *salvage) openTable(ctx context.Context, f listed, ahead int, report func(Problem)) (*salvageIter, error) {
-	obj, tail, size, err := formatkit.OpenPart(ctx, s.st, f.name, int(firstRead(f.size)), store.ReadTail)
+	obj, tail, size, err := kit.OpenPart(ctx, s.st, f.name, int(firstRead(f.size)), store.ReadTail)
 	if err != nil {
 		return nil, readError(f.name, -1, err)
 	}

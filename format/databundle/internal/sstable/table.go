@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -58,7 +58,7 @@ func (db *DB) object(ctx context.Context, num uint64, want int64) (name string, 
 	for i := range tableSuffixes {
 		which := (first + i) % len(tableSuffixes)
 		name = join(db.dir, tableName(num, tableSuffixes[which]))
-		obj, tail, size, err = formatkit.OpenPart(ctx, db.st, name, int(want), store.ReadTail)
+		obj, tail, size, err = kit.OpenPart(ctx, db.st, name, int(want), store.ReadTail)
 		if err == nil {
 			db.suffix.Store(int32(which))
 		}

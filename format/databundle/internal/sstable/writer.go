@@ -10,7 +10,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -213,5 +213,5 @@ func (w *Writer) Abort(ctx context.Context) error {
 		err = w.obj.Abort()
 		w.obj = nil
 	}
-	return errors.Join(err, formatkit.Remove(ctx, w.st, w.made))
+	return errors.Join(err, kit.Remove(ctx, w.st, w.made))
 }

@@ -7,8 +7,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
-	"github.com/holdall/holdall/internal/pipe"
 	"github.com/holdall/holdall/store"
 )
 

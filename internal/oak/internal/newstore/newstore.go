@@ -8,7 +8,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/holdall/holdall/internal/formatkit"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
@@ -120,7 +120,7 @@ func (w *Writer) Commit(ctx context.Context, journal ...repo.Entry) (Summary, er
 }
 
 func (w *Writer) file(ctx context.Context, name string, content []byte) error {
-	err := formatkit.WriteBytes(ctx, w.st, w.dir.Path(name), content)
+	err := kit.WriteBytes(ctx, w.st, w.dir.Path(name), content)
 	if err == nil {
 		w.made(name, int64(len(content)))
 	}

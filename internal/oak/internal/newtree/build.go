@@ -8,8 +8,8 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/sorter"
 )
 
 // A build reads the rows of a tree once. After an error there are no more rows.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/sorter"
 )
 
 // Options of New. Scratch is needed.

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
-	"github.com/holdall/holdall/internal/sorter"
 	"github.com/holdall/holdall/internal/testkit"
 )
 

@@ -1,0 +1,241 @@
+package kit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+)
+
+// CopyContent passes e's content to write, block by block, and to sum unless that is nil. It
+// returns an error of r, or a *SizeError if the content does not have the length that e says. It
+// reads r into buf, which it does not need if r has WriteTo and sum is nil.
+func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, sum hash.Hash, write func([]byte) error) error {
+	s := contentSink{ctx: ctx, name: e.Name, size: e.Size, sum: sum, write: write}
+	if wt, ok := r.(io.WriterTo); ok && sum == nil {
+		if _, err := wt.WriteTo(&s); err != nil {
+			return err
+		}
+		return s.end()
+	}
+	for {
+		k, err := r.Read(buf)
+		if k > 0 {
+			if _, werr := s.Write(buf[:k]); werr != nil {
+				return werr
+			}
+		}
+		if err == io.EOF {
+			return s.end()
+		}
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// SkipContent reads e's content to its end to check its length, unless that is known.
+func SkipContent(ctx context.Context, e format.Entry, r io.Reader) error {
+	if s, ok := r.(*format.Section); ok {
+		if s.N != e.Size {
+			return &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
+		}
+		return nil
+	}
+	var buf []byte
+	if _, hands := r.(io.WriterTo); !hands {
+		buf = make([]byte, 64<<10)
+	}
+	return CopyContent(ctx, e, r, buf, nil, func([]byte) error { return nil })
+}
+
+// CopyDigested is CopyContent, and returns a digest of the content: e's own if it is of algo, r's
+// if that has it, "" if r's is of a different algorithm, else the one that h computes.
+func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
+	itself, knows := r.(Digester)
+	given := e.Digest.Algo == algo && len(e.Digest.Sum) == h.Size()
+	var sum hash.Hash
+	if !knows && !given {
+		h.Reset()
+		sum = h
+	}
+	if err := CopyContent(ctx, e, r, buf, sum, write); err != nil {
+		return "", err
+	}
+	switch {
+	case given:
+		return e.Digest.Sum, nil
+	case !knows:
+		return string(h.Sum(nil)), nil
+	}
+	d, ok := itself.ContentDigest()
+	if !ok || d.Algo != algo {
+		return "", nil
+	}
+	return d.Sum, nil
+}
+
+// contentSink receives an entry's content, block by block.
+type contentSink struct {
+	ctx   context.Context
+	name  string
+	size  int64
+	n     int64
+	sum   hash.Hash
+	write func([]byte) error
+}
+
+func (s *contentSink) Write(p []byte) (int, error) {
+	if s.ctx.Err() != nil {
+		return 0, context.Cause(s.ctx)
+	}
+	if s.n += int64(len(p)); s.n > s.size {
+		return 0, &format.SizeError{Name: s.name, Said: s.size, Found: s.n}
+	}
+	if s.sum != nil {
+		s.sum.Write(p)
+	}
+	return len(p), s.write(p)
+}
+
+func (s *contentSink) end() error {
+	if s.n != s.size {
+		return &format.SizeError{Name: s.name, Said: s.size, Found: s.n}
+	}
+	return nil
+}
+
+// Spool calls write with a scratch, and returns a reader of what was written and its length.
+func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ io.Reader, n int64, release func(), err error) {
+	s, err := open()
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	c := Counted{W: s}
+	if err = write(&c); err == nil {
+		_, err = s.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		s.Close()
+		return nil, 0, nil, err
+	}
+	return io.LimitReader(s, c.N), c.N, func() { s.Close() }, nil
+}
+
+// Counted counts the bytes that it writes to W.
+type Counted struct {
+	W io.Writer
+	N int64
+}
+
+func (c *Counted) Write(p []byte) (int, error) {
+	n, err := c.W.Write(p)
+	c.N += int64(n)
+	return n, err
+}
+
+// Names are the names of a Writer's entries, for archives that may have each name only once.
+type Names map[string]format.Kind
+
+// Check returns an error if no entry of this name can be added: the name is not safe, it exists
+// already, or a parent is not a directory.
+func (n Names) Check(name string) error {
+	if class := format.NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return NoPlace(name, "%s", format.NameAdvice(class))
+	}
+	if _, again := n[name]; again {
+		return NoPlace(name, "duplicate name")
+	}
+	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
+		if k, ok := n[name[:i]]; ok && k != format.Dir {
+			return NoPlace(name, "%q is not a directory", format.Escape(name[:i]))
+		}
+	}
+	return nil
+}
+
+// A NameError means that an archive cannot store an entry of this name.
+type NameError struct{ Name, Why string }
+
+// NoPlace returns a NameError.
+func NoPlace(name, why string, args ...any) *NameError {
+	return &NameError{name, fmt.Sprintf(why, args...)}
+}
+
+func (e *NameError) Error() string     { return format.Escape(e.Name) + ": " + e.Why }
+func (e *NameError) EntryName() string { return e.Name }
+
+// A Spill holds bytes that are appended, and then read from first to last. If there are many, they
+// are in a scratch.
+type Spill struct {
+	Scratch func() (format.Scratch, error) // nil: all of them in memory
+	Most    int                            // bytes in memory; 0 is 4 MiB
+	N       int64                          // bytes
+
+	held []byte
+	file format.Scratch
+}
+
+// Add appends bytes.
+func (s *Spill) Add(p []byte) (err error) {
+	s.N += int64(len(p))
+	s.held = append(s.held, p...)
+	if len(s.held) < cmp.Or(s.Most, 4<<20) || s.Scratch == nil {
+		return nil
+	}
+	if s.file == nil {
+		if s.file, err = s.Scratch(); err != nil {
+			return err
+		}
+	}
+	_, err = s.file.Write(s.held)
+	s.held = s.held[:0]
+	return err
+}
+
+// Each passes all bytes to write, in blocks.
+func (s *Spill) Each(write func([]byte) error) error {
+	if s.file != nil {
+		if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		n := s.N - int64(len(s.held))
+		if err := CopyContent(context.Background(), format.Entry{Size: n}, io.LimitReader(s.file, n), make([]byte, 128<<10), nil, write); err != nil {
+			return err
+		}
+	}
+	return write(s.held)
+}
+
+// Close releases the scratch.
+func (s *Spill) Close() (err error) {
+	if s.file != nil {
+		err = s.file.Close()
+	}
+	s.file, s.held = nil, nil
+	return err
+}
+
+// A Digester is content that knows its own digest once it has been read to its end, so that its
+// writer need not compute it.
+type Digester interface {
+	io.Reader
+	ContentDigest() (format.Digest, bool)
+}
+
+// Unescaped returns the meaning of a letter after a backslash in a JSON string, if it means a
+// single byte.
+func Unescaped(c byte) (byte, bool) {
+	i := strings.IndexByte(`"\/bfnrt`, c)
+	if i < 0 {
+		return 0, false
+	}
+	return "\"\\/\b\f\n\r\t"[i], true
+}

@@ -1,0 +1,64 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+)
+
+// maxHops is the longest chain of soft links that is followed.
+const maxHops = 40
+
+// LookupLinked looks up a name where soft links may stand for groups or arrays. link returns the
+// target of the link at a path, or "". A target without a leading slash is relative to the group of
+// the link. LookupLinked also returns the last name that it looked up.
+func LookupLinked(ctx context.Context, name string, link func(at string) string, lookup func(context.Context, string) (format.Entry, error)) (e format.Entry, at string, err error) {
+	e, err = lookup(ctx, name)
+	if at = name; !format.ValidPath(name) {
+		return e, at, err
+	}
+	for range maxHops {
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		to, ok := follow(at, link)
+		if !ok {
+			break
+		}
+		at = to
+		found, lerr := lookup(ctx, at)
+		if lerr == nil {
+			found.Name = name
+			return found, at, nil
+		}
+	}
+	return e, at, err
+}
+
+// follow replaces the first link on the way to a name.
+func follow(name string, link func(at string) string) (string, bool) {
+	for i := 1; i <= len(name); i++ {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		at := name[:i]
+		to := link(at)
+		if to == "" {
+			continue
+		}
+		return LinkTarget(at, to+name[i:]), true
+	}
+	return "", false
+}
+
+// LinkTarget returns the path that a soft link refers to.
+func LinkTarget(at, to string) string {
+	if !strings.HasPrefix(to, "/") {
+		to = path.Dir("/"+at) + "/" + to
+	}
+	return strings.TrimPrefix(path.Clean(to), "/")
+}

@@ -1,0 +1,105 @@
+package kit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+
+	"github.com/holdall/holdall/store"
+)
+
+// WriteBytes makes an object of b.
+func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) error {
+	_, err := store.Write(ctx, st, name, func(w store.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+	return err
+}
+
+// Stat returns the Info of an object.
+func Stat(ctx context.Context, st store.Store, name string) (store.Info, error) {
+	return store.Briefly(st, name).Info(ctx)
+}
+
+// Copy makes an object from an existing one. It replaces the beginning with head, which has as
+// many bytes as it replaces, and appends tail.
+func Copy(ctx context.Context, to store.Store, name string, st store.Store, from string, head, tail []byte) error {
+	o, err := st.Open(ctx, from)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	info, err := o.Info(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = store.Write(ctx, to, name, func(w store.Writer) error {
+		_, err := w.Write(head)
+		if err == nil {
+			err = store.WriteRange(ctx, w, o, int64(len(head)), info.Size-int64(len(head)))
+		}
+		if err == nil {
+			_, err = w.Write(tail)
+		}
+		return err
+	})
+	return err
+}
+
+// Remove removes objects, the last first, if the store can. It ignores objects that do not exist.
+func Remove(ctx context.Context, st store.Store, names []string) error {
+	var errs []error
+	for _, name := range slices.Backward(names) {
+		err := store.Remove(ctx, st, name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errors.ErrUnsupported) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Fetch reads ahead if st supports it: on a network, several requests at once take as long as
+// one.
+func Fetch(ctx context.Context, st store.Store, want []store.Range) (release func()) {
+	if fetch := st.Can().Fetch; fetch != nil {
+		return fetch(ctx, want)
+	}
+	return func() {}
+}
+
+// Alike reports whether two objects have the same bytes. The error is fs.ErrNotExist if b does not
+// exist.
+func Alike(ctx context.Context, st store.Store, a, b string) (bool, error) {
+	second, err := st.Open(ctx, b)
+	if err != nil {
+		return false, err
+	}
+	defer second.Close()
+	y, err := second.Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	first, err := st.Open(ctx, a)
+	if err != nil {
+		return false, err
+	}
+	defer first.Close()
+	x, err := first.Info(ctx)
+	if err != nil || x.Size != y.Size {
+		return false, err
+	}
+	p, q := make([]byte, 1<<20), make([]byte, 1<<20)
+	for off := int64(0); off < x.Size; off += int64(len(p)) {
+		n := min(int64(len(p)), x.Size-off)
+		if err := errors.Join(first.ReadAt(ctx, p[:n], off), second.ReadAt(ctx, q[:n], off)); err != nil {
+			return false, err
+		}
+		if !bytes.Equal(p[:n], q[:n]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

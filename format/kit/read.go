@@ -1,0 +1,62 @@
+package kit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/store"
+)
+
+// OpenPart opens an object and reads its first or last n bytes, or fewer if it is shorter, by
+// [store.ReadHead] or [store.ReadTail]. Its size then costs no request.
+func OpenPart(ctx context.Context, st store.Store, name string, n int, read func(context.Context, store.Object, []byte) (int, error)) (_ store.Object, part []byte, size int64, _ error) {
+	obj, err := st.Open(ctx, name)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	part = make([]byte, n)
+	k, err := read(ctx, obj, part)
+	if err == nil {
+		var info store.Info
+		if info, err = obj.Info(ctx); err == nil {
+			return obj, part[:k], info.Size, nil
+		}
+	}
+	return nil, nil, 0, errors.Join(err, obj.Close())
+}
+
+// RunExtents is Extents for readers whose contents lie in one run each.
+func RunExtents(formatName string, run func(format.Entry) (format.Extent, bool), e format.Entry, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		x, ok := run(e)
+		switch {
+		case ok && n > 0:
+			yield(x, nil)
+		case e.Fault != nil, !ok && e.Size > 0:
+			yield(format.Extent{}, e.Unreadable(formatName))
+		}
+	}
+}
+
+// A RangeReader reads bytes of an object from front to back, without a buffer.
+type RangeReader struct {
+	Ctx      context.Context
+	Object   store.Object
+	Off, End int64
+	Err      error // of the store
+}
+
+func (r *RangeReader) Read(p []byte) (int, error) {
+	n := min(int64(len(p)), r.End-r.Off)
+	if n <= 0 {
+		return 0, io.EOF
+	}
+	if r.Err = r.Object.ReadAt(r.Ctx, p[:n], r.Off); r.Err != nil {
+		return 0, r.Err
+	}
+	r.Off += n
+	return int(n), nil
+}

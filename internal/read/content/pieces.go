@@ -1,0 +1,102 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/zeebo/blake3"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/base/meter"
+	"github.com/holdall/holdall/internal/read/digest"
+	"github.com/holdall/holdall/internal/read/listing"
+)
+
+// CheckPieces compares all contents with the digests of the index of s. It calls found for each
+// damaged piece, one at a time, and done for each entry without damage.
+func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Entry, *ProofError), done func(Entry)) error {
+	var mu sync.Mutex
+	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), s.proves), AnyOrder, func(c Content, err error) error {
+		bad := 0
+		err = s.piecesOf(ctx, c, err, func(p *ProofError) {
+			mu.Lock()
+			defer mu.Unlock()
+			bad++
+			found(c.Entry, p)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", format.Escape(c.Entry.Name), err)
+		}
+		m.Add(1, c.Entry.Size)
+		if bad == 0 {
+			mu.Lock()
+			defer mu.Unlock()
+			done(c.Entry)
+		}
+		return nil
+	})
+}
+
+// piecesOf compares the pieces of content with their digests. err is the error of reading the
+// content as a whole, if any; each piece is then read by itself.
+func (s *Source) piecesOf(ctx context.Context, content Content, err error, found func(*ProofError)) error {
+	e, c := content.Entry, s.proof.x.Chunk
+	var sums []digest.Piece
+	compare := func(at int64, n int, got digest.Piece, rerr error) error {
+		if len(sums) == 0 {
+			var err error
+			if sums, err = s.proof.sums(ctx, e, at/c, min(sumsAtOnce, (e.Size-at-1)/c+1)); err != nil {
+				return err
+			}
+		}
+		want := sums[0]
+		sums = sums[1:]
+		if rerr != nil {
+			got = digest.Piece{}
+		}
+		if bad, ok := errors.AsType[*ProofError](s.proof.check(e, at/c, n, got, want)); ok {
+			found(bad)
+		}
+		return nil
+	}
+	at := int64(0)
+	if err == nil {
+		ahead := digest.NewAhead(content.r, digest.AheadOptions{Pieces: true, Block: c, Length: e.Size})
+		defer ahead.Close()
+		for ; at < e.Size; at += c {
+			var b []byte
+			var sum digest.Piece
+			if b, sum, err = nextPiece(ahead, min(c, e.Size-at)); err != nil {
+				break
+			}
+			if err := compare(at, len(b), sum, nil); err != nil {
+				return err
+			}
+		}
+	}
+	// After an error the rest is read piece by piece.
+	var lost *Extent // an extent with damage: the rest of it cannot be decoded
+	b := make([]byte, min(c, e.Size))
+	for ; at < e.Size; at += c {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if Passing(e, err) != nil {
+			return err
+		}
+		b = b[:min(c, e.Size-at)]
+		x, _ := s.first(ctx, e, at, int64(len(b)))
+		if lost == nil || x.Codec == codec.Raw || x.Object != lost.Object || x.Off != lost.Off {
+			if err = s.readStored(ctx, e, b, at); err != nil {
+				lost = &x
+			}
+		}
+		if cerr := compare(at, len(b), blake3.Sum256(b), err); cerr != nil {
+			return cerr
+		}
+	}
+	return nil
+}

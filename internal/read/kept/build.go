@@ -1,0 +1,627 @@
+package kept
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/format/kit/sorter"
+)
+
+// A Head says which archive an index belongs to, and how it was read.
+type Head struct {
+	Format string            `json:"format"`
+	View   string            `json:"view,omitempty"`
+	Param  map[string]string `json:"param,omitempty"`
+	Bound  Bound             `json:"bound"`
+	// Archive is the address of the archive. Only an index that stays on this machine has it.
+	Archive string `json:"archive,omitempty"`
+
+	// Counts and sizes of the archive, so that they need not be computed.
+	Version string   `json:"version,omitempty"` // of the format
+	Objects []string `json:"objects"`           // the archive's own, as Volume.Name
+	Entries int64    `json:"entries"`
+	Files   int64    `json:"files"`
+	Dirs    int64    `json:"dirs"`
+	Bytes   int64    `json:"bytes"`
+
+	// Volumes are where contents lie.
+	Volumes []Volume `json:"volumes,omitempty"`
+	// Chunk is the number of content bytes per digest; 0 means no digests.
+	Chunk int64 `json:"chunk,omitempty"`
+}
+
+// Bound identifies the version of the archive that an index belongs to. Fields that are not known
+// are zero.
+type Bound struct {
+	Size    int64     `json:"size"`
+	ModTime time.Time `json:"mtime,omitzero"`
+	Version string    `json:"version,omitempty"` // as the store reports it
+	Head    string    `json:"head,omitempty"`    // digest of its first bytes
+	Tail    string    `json:"tail,omitempty"`    // of its last ones, or of the list of its objects
+
+	headSum, tailSum string // what the table has instead of Head and Tail
+	objects          []tableObject
+}
+
+// A Volume is an object that contents lie in: the archive if its name is empty, an object below the
+// archive if it begins with a slash, or any other object if it is External.
+type Volume struct {
+	Name     string `json:"name"`
+	External bool   `json:"external,omitempty"`
+}
+
+// Options of Build.
+type Options struct {
+	Scratch func() (sorter.Scratch, error)
+	Memory  int64 // for rows that are sorted; 0 is 24 MiB
+	// Digests yields the digests of the pieces of all contents, of Head.Chunk bytes each, in the
+	// order of Entries. A piece that could not be verified has zeros. Without Head.Chunk it is not
+	// used.
+	Digests iter.Seq2[[DigestLen]byte, error]
+	// Stored is called for units that are to have points, from which they can be decoded without
+	// the bytes before. If it is nil, no units have points.
+	Stored StoredBytes
+	// NoTable leaves the table out.
+	NoTable bool
+
+	listed bool // treat the archive's order as scattered if it is not that of rows
+}
+
+// DigestLen is the length of the digest of a piece, which is a BLAKE3.
+const DigestLen = 32
+
+const (
+	pageStored = 24 << 10 // about how long a page of rows becomes
+	pageLong   = 1 << 20  // the limit for a page before compression, except for a page of one row
+	pageRows   = 1024
+	pageNames  = 4 << 20 // bytes of names; a page stores few of them if they are alike
+	orderItems = 8192
+	proofItems = 512
+)
+
+// Build writes the index of the archive called name, that r has open, to w.
+func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head Head, o Options) (Head, error) {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return head, err
+	}
+	defer z.Close()
+	memory := cmp.Or(o.Memory, 24<<20)
+	again := func([]byte) error { return nil } // the last one counts
+	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, scratch: o.Scratch, stored: o.Stored, units: map[unit]struct{}{},
+		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
+		implied: sorter.New(sorter.Options{Memory: 8 << 20, Scratch: o.Scratch, Duplicate: again})}
+	defer b.sort.Close()
+	defer b.implied.Close()
+	b.inOrder.scratch = o.Scratch
+	defer b.inOrder.close()
+	if err := b.w.write([]byte(magic)); err != nil {
+		return head, err
+	}
+	if err := b.gather(); err != nil {
+		return head, err
+	}
+	var root rootPage
+	var t *tabler
+	if !o.NoTable {
+		t = newTabler(o.Scratch)
+		defer t.close()
+	}
+	rows, err := b.rowsBehind(t)
+	if err != nil {
+		return head, err
+	}
+	var order, listing []ref
+	if !b.sorted && (o.listed || isScattered(b.order)) {
+		listing, err = b.listing()
+	} else {
+		order, err = b.orders()
+	}
+	if err != nil {
+		return head, err
+	}
+	proofs, err := b.digests(o.Digests)
+	if err != nil {
+		return head, err
+	}
+	points, err := b.points()
+	if err != nil {
+		return head, err
+	}
+	for _, s := range []struct {
+		into *tree
+		refs []ref
+	}{{&root.Points, points}, {&root.Proofs, proofs}, {&root.Order, order}, {&root.Listing, listing}, {&root.Rows, rows}} {
+		if *s.into, err = b.w.nodes(s.refs); err != nil {
+			return head, err
+		}
+	}
+	root.Head = b.head
+	return b.head, b.finish(root)
+}
+
+// rootPage is the content of the root.
+type rootPage struct {
+	Head
+	Rows  tree `json:"rows"`
+	Order tree `json:"order,omitzero"`
+	// Listing has all rows once more, in the order of the archive, if that is scattered.
+	Listing tree `json:"listing,omitzero"`
+	Proofs  tree `json:"proofs,omitzero"`
+	Points  tree `json:"points,omitzero"`
+}
+
+// finish writes the root, the head of the table, and finally
+//
+//	u64 where the root is, u32 its length, u32 decompressed, u32 CRC-32C of it,
+//	u32 CRC-32C of the 20 bytes before, "holdall2"
+func (b *builder) finish(root rootPage) error {
+	text, err := json.Marshal(root)
+	if err != nil {
+		return err
+	}
+	r, err := b.w.page(text, nil, nil, 0, 1)
+	if err != nil {
+		return err
+	}
+	if err := b.w.write(b.tableHead); err != nil {
+		return err
+	}
+	f := binary.LittleEndian.AppendUint64(nil, uint64(r.off))
+	f = binary.LittleEndian.AppendUint32(f, uint32(r.stored))
+	f = binary.LittleEndian.AppendUint32(f, uint32(r.long))
+	f = binary.LittleEndian.AppendUint32(f, r.sum)
+	f = binary.LittleEndian.AppendUint32(f, crc32.Checksum(f, castagnoli))
+	return b.w.write(append(f, endMagic...))
+}
+
+// A builder makes an index.
+type builder struct {
+	ctx  context.Context
+	r    format.Reader
+	name string
+	head Head
+	w    *binder
+	// Entries are often in the order of rows already. The directories that they imply are not,
+	// and would break that order.
+	sort, implied *sorter.Sorter
+	inOrder       spool // all rows in the order of the archive, for a listing
+	scratch       func() (sorter.Scratch, error)
+
+	numbers  map[Volume]int
+	lastName string // of the object of the last call of number
+	lastOf   int
+
+	xs      []format.Extent // of one entry
+	volumes []int
+
+	stored   StoredBytes
+	units    map[unit]struct{} // that are to have points
+	lastUnit unit
+
+	tableHead []byte // and its end; of no bytes if there is no table
+
+	rank   int64
+	proof  int64
+	sorted bool     // the order of rows is that of the archive
+	order  []uint32 // by rank: the number of the row plus 1, or 0 for none
+}
+
+// number returns the number of the volume of an extent. ok is false if an index cannot refer to it.
+func (b *builder) number(x *format.Extent) (n int, ok bool) {
+	if !x.External && b.lastName != "" && x.Object == b.lastName {
+		return b.lastOf, true
+	}
+	v := Volume{x.Object, x.External}
+	if x.Codec == codec.Zero && x.Object == "" { // it lies nowhere
+		v = Volume{}
+	} else if !x.External {
+		rest, ok := strings.CutPrefix(x.Object, b.name)
+		if !ok || rest != "" && rest[0] != '/' {
+			return 0, false
+		}
+		v.Name = rest
+	}
+	n, ok = b.numbers[v]
+	if !ok {
+		n = len(b.head.Volumes)
+		b.head.Volumes = append(b.head.Volumes, v)
+		b.numbers[v] = n
+	}
+	if !x.External {
+		b.lastName, b.lastOf = x.Object, n
+	}
+	return n, true
+}
+
+// A batch is rows on their way to the sorter.
+type batch struct {
+	rows    []row
+	entries []format.Entry
+	keys    [][]byte
+	values  [][]byte
+	room    []byte // of both
+	inOrder []byte // uvar length of a value, and the value
+	err     error
+}
+
+const batchRows = 512
+
+// mostSeen is how many directories are remembered, so that each is implied once or a few times.
+const mostSeen = 1 << 14
+
+// newBatch allocates room for all entries of a batch, because rows point to them.
+func newBatch() *batch {
+	return &batch{rows: make([]row, 0, batchRows), entries: make([]format.Entry, 0, batchRows)}
+}
+
+// gather passes all rows to the sorter. Reading the archive, encoding rows and sorting them each
+// have their own goroutine.
+func (b *builder) gather() error {
+	b.head.Volumes = nil
+	lastDir, seen := "", map[string]bool{}
+	return pipe.Ordered(b.ctx, b.batches(), 1, func(_ context.Context, t *batch) { t.encode() }, func(t *batch) error {
+		if t.err != nil {
+			return t.err
+		}
+		if err := b.inOrder.write(t.inOrder); err != nil {
+			return err
+		}
+		for i := range t.rows {
+			if err := b.sort.Add(t.keys[i], t.values[i]); err != nil {
+				return err
+			}
+			if dir := t.rows[i].dir; dir != lastDir && dir != "" && !seen[dir] {
+				if len(seen) == mostSeen {
+					clear(seen)
+				}
+				lastDir, seen[dir] = dir, true
+				if err := b.imply(dir); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}, func(*batch) {})
+}
+
+// batches yields the rows of all entries.
+func (b *builder) batches() iter.Seq2[*batch, error] {
+	return pipe.Told(func(tell func(*batch) error) error {
+		run := b.r.Can().Run
+		t := newBatch()
+		for e, err := range b.r.Entries(b.ctx) {
+			if err == nil {
+				err = check(&e)
+			}
+			if err == nil && b.rank == maxRows {
+				err = fmt.Errorf("more than %d entries", int64(maxRows))
+			}
+			if err != nil {
+				return err
+			}
+			t.entries = append(t.entries, e)
+			t.rows = append(t.rows, row{place: placeOf(e.Name), entry: &t.entries[len(t.rows)]})
+			r := &t.rows[len(t.rows)-1]
+			if err := b.locate(r, run); err != nil {
+				return err
+			}
+			r.rank, r.proof, r.proofs = b.rank, b.proof, Pieces(r.entry, b.head.Chunk)
+			b.rank++
+			b.proof += r.proofs
+			if len(t.rows) == batchRows {
+				if err := tell(t); err != nil {
+					return err
+				}
+				t = newBatch()
+			}
+		}
+		if len(t.rows) == 0 {
+			return nil
+		}
+		return tell(t)
+	})
+}
+
+// encode encodes rows as keys and values.
+func (t *batch) encode() {
+	var s state
+	ends := make([]int, 0, 2*len(t.rows))
+	for i := range t.rows {
+		r := &t.rows[i]
+		s.reset()
+		from := len(t.room)
+		t.room = r.appendKey(t.room)
+		ends = append(ends, len(t.room))
+		t.room = s.appendRow(t.room, r)
+		ends = append(ends, len(t.room))
+		if n := len(t.room) - from; n > maxPage/4 { // attributes, or a name, of megabytes
+			t.err = fmt.Errorf("%s: %d bytes in an index", format.Escape(clip(r.entry.Name)), n)
+			return
+		}
+	}
+	t.keys, t.values = make([][]byte, len(t.rows)), make([][]byte, len(t.rows))
+	t.inOrder = make([]byte, 0, len(t.room))
+	at := 0
+	for i := range t.rows {
+		t.keys[i], t.values[i], at = t.room[at:ends[2*i]], t.room[ends[2*i]:ends[2*i+1]], ends[2*i+1]
+		t.inOrder = append(binary.AppendUvarint(t.inOrder, uint64(len(t.values[i]))), t.values[i]...)
+	}
+}
+
+func clip(s string) string { return s[:min(len(s), 64)] }
+
+// locate sets where a row's content lies.
+func (b *builder) locate(r *row, run func(format.Entry) (format.Extent, bool)) error {
+	e := *r.entry
+	if run != nil {
+		if x, ok := run(e); ok && isPlain(&x, e.Size) && !x.External {
+			if n, ok := b.number(&x); ok {
+				r.one, r.off, r.volume = true, x.Off, n
+				return nil
+			}
+		}
+	}
+	if e.Fault == nil && (!e.Kind.HasContent() || e.Size == 0) {
+		return nil
+	}
+	b.xs, b.volumes = b.xs[:0], b.volumes[:0]
+	inline := 0
+	for x, err := range b.r.Extents(b.ctx, e, 0, e.Size) {
+		if err != nil {
+			if b.ctx.Err() != nil {
+				return context.Cause(b.ctx)
+			}
+			r.elsewhere = true // reading the entry will return the error
+			return nil
+		}
+		n, ok := b.number(&x)
+		if x.Codec == codec.Inline {
+			inline += len(x.Data)
+		}
+		if r.elsewhere = !ok || x.Make != nil || inline > maxInline || len(b.xs) == maxExtents || x.At < 0 || x.Size < 0 || x.Off < 0 || x.Len < 0 || x.Skip < 0 || x.Unit < 0 ||
+			x.Off > math.MaxInt64-x.Len || x.At > math.MaxInt64-x.Size; r.elsewhere {
+			return nil
+		}
+		b.xs, b.volumes = append(b.xs, x), append(b.volumes, n)
+		b.note(&x, n)
+	}
+	if len(b.xs) == 1 && isPlain(&b.xs[0], e.Size) {
+		r.one, r.off, r.volume = true, b.xs[0].Off, b.volumes[0]
+		return nil
+	}
+	r.extents = appendExtents(nil, b.xs, b.volumes)
+	return nil
+}
+
+// imply adds dir and all directories above it as implied directories.
+func (b *builder) imply(dir string) error {
+	var key, value []byte
+	var s state
+	for at := 0; ; at++ {
+		k := strings.IndexByte(dir[at:], '/')
+		if at += k; k < 0 {
+			at = len(dir)
+		}
+		r := row{place: placeOf(dir[:at]), implied: true, entry: &format.Entry{Kind: format.Dir}}
+		r.base += "/"
+		s.reset()
+		key, value = r.appendKey(key[:0]), s.appendRow(value[:0], &r)
+		if err := b.implied.Add(key, value); err != nil {
+			return err
+		}
+		if at == len(dir) {
+			return nil
+		}
+	}
+}
+
+// merged yields the rows of both sorters, in order.
+func (b *builder) merged() iter.Seq2[sorter.Row, error] {
+	return func(yield func(sorter.Row, error) bool) {
+		next, stop := iter.Pull2(b.implied.Sorted())
+		defer stop()
+		dir, err, more := next()
+		for row, rerr := range b.sort.Sorted() {
+			for more && err == nil && rerr == nil && bytes.Compare(dir.Key, row.Key) < 0 {
+				if !yield(dir, nil) {
+					return
+				}
+				dir, err, more = next()
+			}
+			if err = cmp.Or(err, rerr); !yield(row, err) || err != nil {
+				return
+			}
+		}
+		for more && yield(dir, err) && err == nil {
+			dir, err, more = next()
+		}
+	}
+}
+
+// rowsBehind writes the table, if there is to be one, and after it the pages of rows. The pages are
+// then adjacent to their nodes, and on a network both are read with one request.
+func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
+	if t == nil {
+		refs, _, err := b.rows(nil)
+		return refs, err
+	}
+	pages := &spool{scratch: b.scratch}
+	defer pages.close()
+	w, off := b.w.w, b.w.off
+	b.w.w, b.w.off = pages, 0
+	refs, runs, err := b.rows(t)
+	b.w.w, b.w.off = w, off
+	if err != nil {
+		return nil, err
+	}
+	head, err := t.write(b.w, b.head, runs)
+	if err == nil {
+		b.tableHead, err = appendTableHead(head)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range refs {
+		refs[i].off += b.w.off
+	}
+	b.w.off += pages.n
+	return refs, pages.writeTo(w)
+}
+
+// rows writes the pages of rows, and adds the rows to t, if that is not nil.
+func (b *builder) rows(t *tabler) ([]ref, []sumRun, error) {
+	b.order = make([]uint32, b.rank)
+	b.sorted = true
+	var (
+		w            = rowPages{w: b.w}
+		one          state
+		r            row
+		e            format.Entry
+		key, lastKey []byte
+		number       int64
+		own          []string
+		ownDir       string
+		lastRank     int64 = -1
+	)
+	for at, err := range b.merged() {
+		if err == nil && number&0xfff == 0 {
+			err = context.Cause(b.ctx)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		one.reset()
+		e = format.Entry{}
+		r.entry = &e
+		if err := one.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
+			return nil, nil, err
+		}
+		if r.dir != string(one.dir) {
+			r.dir = string(one.dir)
+		}
+		r.base = string(one.base)
+		if r.dir != ownDir {
+			own, ownDir = own[:0], r.dir
+		}
+		for len(own) > 0 && !strings.HasPrefix(r.base, own[len(own)-1]) {
+			own = own[:len(own)-1]
+		}
+		if r.implied && slices.Contains(own, r.base[:len(r.base)-1]) {
+			continue // it is an entry
+		}
+		if number == maxRows {
+			return nil, nil, fmt.Errorf("more than %d rows", int64(maxRows))
+		}
+		key = append(key[:0], at.Key...)
+		if err := w.add(&r, key[:min(sorter.SharedLen(lastKey, key)+1, len(key))]); err != nil {
+			return nil, nil, err
+		}
+		if t != nil {
+			if err := t.add(&r); err != nil {
+				return nil, nil, err
+			}
+		}
+		if number++; !r.implied {
+			if !r.whole {
+				own = append(own, r.base)
+			}
+			b.count(&e)
+			b.order[r.rank] = uint32(number)
+			b.sorted = b.sorted && r.rank > lastRank
+			lastRank = r.rank
+		}
+		key, lastKey = lastKey, key
+	}
+	refs, err := w.all()
+	return refs, w.runs, err
+}
+
+// rowPages writes rows into pages.
+type rowPages struct {
+	w            *binder
+	s            state
+	page         []byte
+	first        []byte // key of its first row
+	number, from int64
+	sums         []byte // digests of its rows
+	names        int    // bytes of names in the page
+	refs         []ref
+	runs         []sumRun
+	sumsBefore   int64 // bytes of digests in the pages before
+}
+
+// A sumRun is where the digests of a page lie.
+type sumRun struct {
+	before int64 // bytes of digests in the pages before
+	off    int64
+	sum    uint32 // CRC-32
+}
+
+// add adds a row. first is greater than the keys of all rows before it, and not greater than its
+// own key.
+func (w *rowPages) add(r *row, first []byte) error {
+	if w.number == w.from {
+		w.first = slices.Clone(first)
+		w.s.sums = &w.sums
+		w.s.reset()
+	}
+	w.page = w.s.appendRow(w.page, r)
+	w.names += len(r.dir) + 1 + len(r.base)
+	w.number++
+	if len(w.sums)+len(w.page)/3 >= pageStored || len(w.page) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows {
+		return w.flush()
+	}
+	return nil
+}
+
+func (w *rowPages) flush() error {
+	if w.number == w.from {
+		return nil
+	}
+	page := w.page
+	if n := len(w.sums); n > 0 {
+		page = append(binary.AppendUvarint([]byte{sumsApart}, uint64(n)), page...)
+	}
+	ref, err := w.w.page(page, w.sums, w.first, w.from, w.number-w.from)
+	w.refs = append(w.refs, ref)
+	if n := int64(len(w.sums)); n > 0 {
+		w.runs = append(w.runs, sumRun{w.sumsBefore, ref.off + int64(ref.stored) - n, crc32.ChecksumIEEE(w.sums)})
+		w.sumsBefore += n
+	}
+	w.page, w.sums, w.names, w.from = w.page[:0], w.sums[:0], 0, w.number
+	return err
+}
+
+// all writes the last page and returns the refs of all pages.
+func (w *rowPages) all() ([]ref, error) {
+	err := w.flush() // it adds the last page
+	return w.refs, err
+}
+
+func (b *builder) count(e *format.Entry) {
+	b.head.Entries++
+	switch {
+	case e.Kind == format.Dir:
+		b.head.Dirs++
+	case e.Kind.HasContent():
+		b.head.Files++
+		b.head.Bytes += e.Size
+	}
+}

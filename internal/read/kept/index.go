@@ -1,0 +1,675 @@
+package kept
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// An Index answers queries as a format's reader does. Its methods may be called in parallel.
+type Index struct {
+	Head
+	pages
+	archive string // its name, to which the name of a volume is appended
+	workers int
+
+	rows, order, listing, proofs, points shelf
+
+	sheets sheets
+
+	near      bool // it lies on a disk
+	tableOnce sync.Once
+	table     *table // nil if it has none that can be used
+
+	mu      sync.Mutex
+	digests []proofPage // recently used, the most recent last
+}
+
+// tailGuess is how much of an index's end is read to open it: enough for the nodes of
+// a million rows.
+const tailGuess = 32 << 10
+
+// Open opens an index. Its Head says which archive it belongs to; archive is the current name of
+// that archive. Near means that reads of obj take no round trip. Open closes obj if it fails;
+// otherwise closing the index closes it.
+func Open(ctx context.Context, obj store.Object, name, archive string, workers int, near bool) (_ *Index, err error) {
+	x := &Index{pages: pages{obj: obj, name: name}, archive: archive, workers: max(workers, 1), near: near}
+	defer func() {
+		if err != nil {
+			obj.Close()
+		}
+	}()
+	tail := make([]byte, tailGuess)
+	n, err := store.ReadTail(ctx, obj, tail)
+	if err != nil {
+		return nil, err
+	}
+	info, err := obj.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x.size, x.tail, x.tailAt = info.Size, tail[:n], info.Size-int64(n)
+	if n < footerLen+len(magic) || string(tail[n-len(endMagic):n]) != endMagic {
+		return nil, x.fail(max(x.size-footerLen, 0), errors.New("no index trailer at its end"))
+	}
+	f := tail[n-footerLen : n]
+	at := x.size - footerLen
+	if got, want := crc32.Checksum(f[:20], castagnoli), binary.LittleEndian.Uint32(f[20:]); got != want {
+		return nil, x.fail(at, fmt.Errorf("the trailer is damaged: expected CRC-32C %08x, found %08x", want, got))
+	}
+	r := ref{off: int64(binary.LittleEndian.Uint64(f)), stored: int(binary.LittleEndian.Uint32(f[8:])), long: int(binary.LittleEndian.Uint32(f[12:])),
+		sum: binary.LittleEndian.Uint32(f[16:])}
+	if r.off < int64(len(magic)) || r.stored > maxPage || r.long > maxPage || r.off > at-int64(r.stored) {
+		return nil, x.fail(at, fmt.Errorf("a root of %d bytes at %d", r.stored, r.off))
+	}
+	text, err := x.page(ctx, &r, nil)
+	if err != nil {
+		return nil, err
+	}
+	var root rootPage
+	if err := json.Unmarshal(text, &root); err != nil {
+		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
+	}
+	x.Head = root.Head
+	if err := x.sane(&root); err != nil {
+		return nil, x.fail(r.off, fmt.Errorf("the root: %w", err))
+	}
+	x.rows, x.order, x.listing = shelf{p: &x.pages, t: root.Rows}, shelf{p: &x.pages, t: root.Order}, shelf{p: &x.pages, t: root.Listing}
+	x.proofs, x.points = shelf{p: &x.pages, t: root.Proofs}, shelf{p: &x.pages, t: root.Points}
+	return x, nil
+}
+
+// sane returns an error if a root is invalid.
+func (x *Index) sane(root *rootPage) error {
+	for _, t := range []tree{root.Rows, root.Order, root.Listing, root.Proofs, root.Points} {
+		if t.Depth < 0 || t.Depth > maxDepth || t.Top.Off < 0 || t.Top.Stored < 0 || t.Top.Stored > maxPage || t.Top.Long < 0 || t.Top.Long > maxPage ||
+			t.Top.Items < 0 || t.Top.Items > maxItems || t.Depth == 0 && t.Top.Items != 0 {
+			return errors.New("invalid tree")
+		}
+	}
+	if root.Rows.Top.Items > maxRows || root.Order.Top.Items > maxRows || root.Listing.Top.Items > root.Rows.Top.Items || root.Head.Entries < 0 || root.Head.Entries > root.Rows.Top.Items || root.Files < 0 || root.Dirs < 0 ||
+		root.Bytes < 0 || root.Chunk < 0 || root.Chunk > 0 && !IsChunk(root.Chunk) {
+		return errors.New("invalid numbers")
+	}
+	for _, v := range root.Volumes {
+		if err := v.sane(); err != nil {
+			return err
+		}
+	}
+	for _, name := range root.Objects {
+		if err := (Volume{Name: name}).sane(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bounds of Head.Chunk, which is a power of two. A piece is held in memory to be verified.
+const (
+	MinChunk = 64 << 10
+	MaxChunk = 1 << 20
+)
+
+// IsChunk reports whether n is a valid piece length.
+func IsChunk(n int64) bool { return MinChunk <= n && n <= MaxChunk && n&(n-1) == 0 }
+
+// sane keeps an index from referring to anything outside its archive. External volumes are checked
+// where they are used.
+func (v Volume) sane() error {
+	if v.External || v.Name == "" {
+		return nil
+	}
+	if rest, ok := strings.CutPrefix(v.Name, "/"); !ok || !fs.ValidPath(rest) {
+		return fmt.Errorf("%q, which is not in the archive", v.Name)
+	}
+	return nil
+}
+
+// Name is the name or address of the index.
+func (x *Index) Name() string { return x.name }
+
+// Size is the length of the index.
+func (x *Index) Size() int64 { return x.size }
+
+// Close ends the use of the index.
+func (x *Index) Close() error {
+	x.sheets.mu.Lock()
+	x.sheets.drop()
+	x.sheets.mu.Unlock()
+	x.tableOnce.Do(func() {})
+	if x.table != nil {
+		x.table.close()
+	}
+	return x.obj.Close()
+}
+
+// object returns the name of a volume as extents have it, and whether it is external.
+func (x *Index) object(volume int) (string, bool) {
+	v := &x.Volumes[volume]
+	if v.External {
+		return v.Name, true
+	}
+	if v.Name == "" {
+		return x.archive, false
+	}
+	return x.archive + v.Name, false
+}
+
+// A page is decoded rows.
+type page struct {
+	from    int64
+	entries []format.Entry // with their names; Ref is a *handle
+	marks   []mark
+	ranks   []uint32
+	names   []byte // all of them
+	extents []byte // all of them
+	ends    []int  // where each ends
+}
+
+// A mark is what a row has in addition to its entry.
+type mark struct {
+	dirLen         int32 // length of the directory in the name
+	implied, whole bool
+}
+
+// A handle is where an entry's content lies.
+type handle struct {
+	off       int64
+	proof     int64
+	extents   string // if it is not one run
+	volume    int32
+	one       bool
+	elsewhere bool
+}
+
+// spares are pages that are used again.
+var spares = sync.Pool{New: func() any { return new(page) }}
+
+// decodePage decodes the rows in b, of the page at r.
+func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
+	if r.items > pageRows {
+		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
+	}
+	var s state
+	s.reset()
+	c := scanRows(b)
+	p, err := x.decodeRows(&c, &s, r)
+	if err == nil && !c.ended() {
+		return nil, x.fail(r.off, errRow)
+	}
+	return p, err
+}
+
+// decodeRows decodes as many rows as r says, after those that s has already decoded.
+func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
+	p := spares.Get().(*page)
+	n := int(r.items)
+	p.from = r.from
+	if cap(p.entries) < n {
+		p.entries, p.marks, p.ranks = make([]format.Entry, n), make([]mark, n), make([]uint32, n)
+	}
+	p.entries, p.marks, p.ranks = p.entries[:n], p.marks[:n], p.ranks[:n]
+	p.names, p.ends, p.extents = p.names[:0], p.ends[:0], p.extents[:0]
+	handles := make([]handle, n)
+	var w row
+	for i := range n {
+		w.entry = &p.entries[i]
+		if err := s.decode(c, &w, x.Chunk); err != nil {
+			return nil, x.fail(r.off, fmt.Errorf("row %d: %w", r.from+int64(i), err))
+		}
+		h := &handles[i]
+		h.off, h.proof, h.volume, h.one, h.elsewhere = w.off, w.proof, int32(w.volume), w.one, w.elsewhere
+		if w.one && w.volume >= len(x.Volumes) {
+			return nil, x.fail(r.off, errRow)
+		}
+		if !w.implied && !w.one {
+			p.extents = append(p.extents, w.extents...)
+			h.volume = int32(len(w.extents)) // the length of extents, for now
+		}
+		w.entry.Ref = h
+		p.names = s.appendName(p.names)
+		if w.implied {
+			p.names = p.names[:len(p.names)-1]
+		}
+		if p.ends = append(p.ends, len(p.names)); len(p.names) > pageNames+maxPage {
+			return nil, x.fail(r.off, errRow)
+		}
+		p.marks[i] = mark{int32(len(s.dir)), w.implied, w.whole}
+		p.ranks[i] = uint32(w.rank)
+	}
+	names, extents := string(p.names), string(p.extents)
+	at := 0
+	for i, end := range p.ends {
+		p.entries[i].Name = names[at:end]
+		at = end
+		if h := &handles[i]; !h.one && !p.marks[i].implied {
+			h.extents, extents = extents[:h.volume], extents[h.volume:]
+		}
+	}
+	return p, nil
+}
+
+// free makes a page available for reuse.
+func (p *page) free() {
+	clear(p.entries)
+	spares.Put(p)
+}
+
+// place returns the place of a row.
+func (p *page) place(i int) place {
+	m, name := &p.marks[i], p.entries[i].Name
+	at := place{base: name, whole: m.whole}
+	if m.dirLen > 0 {
+		at.dir, at.base = name[:m.dirLen], name[m.dirLen+1:]
+	}
+	if m.implied {
+		at.base += "/"
+	}
+	return at
+}
+
+// A cursor is at a row.
+type cursor struct {
+	x     *Index
+	steps []step
+	h     *sheet // the sheet that it began in
+	p     *page  // some rows of that sheet, or all rows of a later page
+	i     int
+}
+
+// seek goes to the first row that is not less than a place.
+func (x *Index) seek(ctx context.Context, at place) (*cursor, error) {
+	return x.seekKey(ctx, at.appendKey(nil), at)
+}
+
+func (x *Index) seekKey(ctx context.Context, key []byte, at place) (*cursor, error) {
+	c := &cursor{x: x}
+	i, err := c.open(ctx, key, at.isBehind)
+	if err != nil || c.h == nil {
+		return c, err
+	}
+	return c, c.goTo(ctx, i, sheetRows-i%sheetRows)
+}
+
+// open finds the page of a key, and in it the first row for which before is false. If there are no
+// pages, c.h is nil.
+func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []byte, whole bool) bool) (i int, err error) {
+	if c.steps, err = c.x.rows.findKey(ctx, key); err != nil || c.steps == nil {
+		return 0, err
+	}
+	if c.h, err = c.x.sheet(ctx, leaf(c.steps)); err != nil {
+		return 0, err
+	}
+	return c.x.search(c.h, before)
+}
+
+// goTo goes to a row of the sheet and decodes up to n rows. After the last row it goes to the next
+// page.
+func (c *cursor) goTo(ctx context.Context, i, n int) (err error) {
+	if n = min(n, int(c.h.items)-i); n == 0 {
+		return c.turn(ctx)
+	}
+	c.p, err = c.x.rowsOf(c.h, i, n)
+	c.i = 0
+	return err
+}
+
+// turn goes to the next page; after the last one the cursor is at its end.
+func (c *cursor) turn(ctx context.Context) error {
+	c.h, c.p = nil, nil
+	more, err := c.x.rows.next(ctx, c.steps)
+	if err != nil || !more {
+		return err
+	}
+	r := leaf(c.steps)
+	b, err := c.x.page(ctx, r, nil)
+	if err != nil {
+		return err
+	}
+	c.p, err = c.x.decodePage(b, r)
+	c.i = 0
+	return err
+}
+
+func (c *cursor) next(ctx context.Context) error {
+	if c.i++; c.i < len(c.p.entries) {
+		return nil
+	}
+	if c.h == nil {
+		return c.turn(ctx)
+	}
+	return c.goTo(ctx, int(c.p.from-c.h.from)+c.i, 4*c.i)
+}
+
+// A foundRow is an entry, or a directory that others imply.
+type foundRow struct {
+	entry format.Entry
+	mark  mark
+	row   int64
+	rank  uint32
+}
+
+// rowAt returns row i of a sheet.
+func (x *Index) rowAt(h *sheet, i int) (f foundRow, at place, err error) {
+	p, err := x.rowsOf(h, i, 1)
+	if err != nil {
+		return f, at, err
+	}
+	defer p.free()
+	return foundRow{p.entries[0], p.marks[0], p.from, p.ranks[0]}, p.place(0), nil
+}
+
+// find returns the row of a name: an entry, or a directory that other names imply.
+func (x *Index) find(ctx context.Context, name string) (f foundRow, err error) {
+	at := placeOf(name)
+	for range 2 {
+		c := cursor{x: x}
+		i, err := c.open(ctx, at.appendKey(nil), at.isBehind)
+		if err != nil {
+			return f, err
+		}
+		if c.h != nil && i < int(c.h.items) {
+			if f, is, err := x.rowAt(c.h, i); err != nil || is == at {
+				return f, err
+			}
+		}
+		if at.whole {
+			break
+		}
+		at.base += "/"
+	}
+	return f, notFound("lookup", name)
+}
+
+// Lookup returns the entry called name, or the directory of that name if other names imply it.
+func (x *Index) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	if e, ok, err := x.byTable(ctx, name); ok && (err == nil || name != "." || !errors.Is(err, fs.ErrNotExist)) {
+		return e, err
+	}
+	f, err := x.find(ctx, name)
+	if f.mark.implied || err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
+		return format.Entry{Name: name, Kind: format.Dir}, nil
+	}
+	return f.entry, err
+}
+
+// ReadDir yields what lies directly in dir, in the order of names.
+func (x *Index) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return x.readDir(ctx, dir, "", false)
+}
+
+// ReadDirFrom is ReadDir from a place on: see [format.Abilities].
+func (x *Index) ReadDirFrom(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
+	return x.readDir(ctx, dir, from, true)
+}
+
+// readDir yields what lies in dir, beginning at a place. With both, a file that has entries below
+// it is also yielded as a directory.
+func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.Seq2[format.Entry, error] {
+	return pipe.Told(func(tell func(format.Entry) error) error {
+		at := place{dir: dir}
+		if dir == "." {
+			at.dir = ""
+		} else if !format.ValidPath(dir) {
+			return notFound("readdir", dir)
+		}
+		c, err := x.seekKey(ctx, appendText(nil, at.dir), at)
+		if err != nil {
+			return err
+		}
+		if dir != "." && !c.in(dir) {
+			e, err := x.Lookup(ctx, dir)
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return notFound("readdir", dir)
+			case err == nil && e.Kind != format.Dir:
+				return &fs.PathError{Op: "readdir", Path: dir, Err: syscall.ENOTDIR}
+			}
+			return err
+		}
+		if from != "" {
+			at.base = from
+			c, err = x.seek(ctx, at)
+		}
+		dirs := dirsAbove{x: x}
+		for ; err == nil && c.in(at.dir); err = c.next(ctx) {
+			e, m := c.p.entries[c.i], c.p.marks[c.i]
+			if m.implied {
+				e.Ref = nil
+			}
+			if e.Name != dir {
+				err = tell(e)
+			}
+			if is := false; err == nil && both && e.Kind != format.Dir && !m.whole {
+				if is, err = dirs.is(ctx, e.Name); is && err == nil {
+					err = tell(format.Entry{Name: e.Name, Kind: format.Dir})
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return err
+	})
+}
+
+// dirsAbove reports whether other entries lie below a name. Names must be given in ascending order.
+type dirsAbove struct {
+	x    *Index
+	next string // the first directory that is not less than the last name
+	none bool   // there is none
+	seen bool
+}
+
+func (d *dirsAbove) is(ctx context.Context, name string) (bool, error) {
+	if d.none || d.seen && name < d.next {
+		return false, nil
+	}
+	c, err := d.x.seekKey(ctx, appendText(nil, name), place{dir: name})
+	if err != nil {
+		return false, err
+	}
+	d.seen, d.none = true, c.p == nil
+	if !d.none {
+		d.next = c.p.place(c.i).dir
+	}
+	return !d.none && d.next == name, nil
+}
+
+// in reports whether the cursor is at a row directly in dir; "" is the root.
+func (c *cursor) in(dir string) bool {
+	if c.p == nil {
+		return false
+	}
+	m := &c.p.marks[c.i]
+	return int(m.dirLen) == len(dir) && c.p.entries[c.i].Name[:m.dirLen] == dir
+}
+
+// Extents yields where e's content bytes [off, off+n) lie.
+func (x *Index) Extents(_ context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	return func(yield func(format.Extent, error) bool) {
+		h, ok := e.Ref.(*handle)
+		if !ok || n <= 0 || off >= e.Size {
+			return
+		}
+		if h.elsewhere {
+			yield(format.Extent{}, ErrElsewhere)
+			return
+		}
+		if h.one {
+			yield(x.run(e, h), nil)
+			return
+		}
+		xs, err := x.extents(h)
+		if err != nil {
+			yield(format.Extent{}, err)
+			return
+		}
+		for _, v := range xs {
+			if v.At+v.Size <= off {
+				continue
+			}
+			if v.At >= off+n || !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// extents returns the extents of an entry that is not one run.
+func (x *Index) extents(h *handle) (xs []format.Extent, err error) {
+	err = decodeExtents([]byte(h.extents), func(v format.Extent, volume int) {
+		if volume < len(x.Volumes) {
+			if v.Codec != codec.Zero { // zeros lie nowhere
+				v.Object, v.External = x.object(volume)
+			}
+			xs = append(xs, v)
+		} else {
+			xs = append(xs, format.Extent{Off: -1})
+		}
+	})
+	if err == nil && slices.ContainsFunc(xs, func(v format.Extent) bool { return v.Off < 0 }) {
+		err = errRow
+	}
+	if err != nil {
+		return nil, x.fail(-1, err)
+	}
+	return xs, nil
+}
+
+// Has reports whether e is an entry of an index that says where its content lies.
+func (x *Index) Has(e format.Entry) bool {
+	h, ok := e.Ref.(*handle)
+	return ok && !h.elsewhere
+}
+
+// IsElsewhere reports whether e is an entry of an index that does not say where its content lies.
+func IsElsewhere(e format.Entry) bool {
+	h, ok := e.Ref.(*handle)
+	return ok && h.elsewhere
+}
+
+// ErrElsewhere means that only the archive itself knows where a content lies.
+var ErrElsewhere = errors.New("the index does not have the place of this content")
+
+// Can returns what else an index can do.
+func (x *Index) Can() format.Abilities {
+	return format.Abilities{Run: x.Run, EntriesBelow: x.EntriesBelow, EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
+}
+
+// Run returns e's content if it is one raw run.
+func (x *Index) Run(e format.Entry) (format.Extent, bool) {
+	h, ok := e.Ref.(*handle)
+	if !ok || e.Fault != nil || e.Size == 0 {
+		return format.Extent{}, false
+	}
+	if !h.one {
+		if xs, err := x.extents(h); err == nil && len(xs) == 1 && isPlain(&xs[0], e.Size) {
+			return xs[0], true
+		}
+		return format.Extent{}, false
+	}
+	return x.run(e, h), true
+}
+
+func (x *Index) run(e format.Entry, h *handle) (v format.Extent) {
+	v = format.Extent{Size: e.Size, Off: h.off, Len: e.Size}
+	v.Object, v.External = x.object(int(h.volume))
+	return v
+}
+
+// FirstDigest is the number of the digest of the first piece of e's content; ok is false if e is
+// not an entry of the index.
+func (x *Index) FirstDigest(e format.Entry) (n int64, ok bool) {
+	h, ok := e.Ref.(*handle)
+	if !ok {
+		return 0, false
+	}
+	return h.proof, true
+}
+
+// Digests returns the digests of n pieces of e's content, beginning with number from.
+func (x *Index) Digests(ctx context.Context, e format.Entry, from, n int64) ([][DigestLen]byte, error) {
+	h, ok := e.Ref.(*handle)
+	if all := Pieces(&e, x.Chunk); !ok || from < 0 || n < 0 || from > all || n > all-from {
+		return nil, x.fail(-1, fmt.Errorf("%s: no digests %d+%d of %d", format.Escape(clip(e.Name)), from, n, all))
+	}
+	var out [][DigestLen]byte // it grows by what is found, not by what a row says
+	for at := h.proof + from; int64(len(out)) < n; {
+		from, sums, err := x.proofPage(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		sums = sums[at-from:]
+		sums = sums[:min(int64(len(sums)), n-int64(len(out)))]
+		out = append(out, sums...)
+		at += int64(len(sums))
+	}
+	return out, nil
+}
+
+// A proofPage is a page of digests.
+type proofPage struct {
+	from int64
+	sums [][DigestLen]byte
+}
+
+// maxProofPages is how many pages of digests are kept. Each has 16 KiB.
+const maxProofPages = 64
+
+// proofPage returns the page that has a digest, and the number of its first one.
+func (x *Index) proofPage(ctx context.Context, n int64) (from int64, sums [][DigestLen]byte, err error) {
+	x.mu.Lock()
+	for i, p := range x.digests {
+		if k := n - p.from; k >= 0 && k < int64(len(p.sums)) {
+			copy(x.digests[i:], x.digests[i+1:])
+			x.digests[len(x.digests)-1] = p
+			x.mu.Unlock()
+			return p.from, p.sums, nil
+		}
+	}
+	x.mu.Unlock()
+	steps, err := x.proofs.findItem(ctx, n)
+	if err != nil {
+		return 0, nil, err
+	}
+	if n < 0 || n >= x.proofs.t.Top.Items || steps == nil {
+		return 0, nil, x.fail(-1, fmt.Errorf("digest %d, expected fewer than %d", n, x.proofs.t.Top.Items))
+	}
+	r := leaf(steps)
+	if n < r.from || n >= r.from+r.items || r.items > proofItems || int64(r.long) != r.items*DigestLen {
+		return 0, nil, x.fail(r.off, errNode)
+	}
+	b, err := x.page(ctx, r, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(b) != r.long {
+		return 0, nil, x.fail(r.off, fmt.Errorf("a page of %d bytes, expected %d", len(b), r.long))
+	}
+	p := proofPage{r.from, make([][DigestLen]byte, r.items)}
+	for i := range p.sums {
+		copy(p.sums[i][:], b[i*DigestLen:])
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.digests) == maxProofPages {
+		x.digests = append(x.digests[:0], x.digests[1:]...)
+	}
+	x.digests = append(x.digests, p)
+	return p.from, p.sums, nil
+}

@@ -1,0 +1,218 @@
+package kept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/listing"
+)
+
+// Reader answers from an index, or from the archive if the index is damaged or does not know.
+type Reader struct {
+	x    *Index
+	open func(context.Context) (format.Reader, error)
+
+	mu   sync.Mutex
+	real format.Reader
+	lost bool // the index
+}
+
+// NewReader returns a reader that uses x. open opens the archive itself.
+func NewReader(x *Index, open func(context.Context) (format.Reader, error)) *Reader {
+	return &Reader{x: x, open: open}
+}
+
+// archive opens the archive itself. Callers wait while it is being opened.
+func (k *Reader) archive(ctx context.Context) (format.Reader, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.real == nil {
+		r, err := k.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		k.real = r
+	}
+	return k.real, nil
+}
+
+// spoilt reports whether err means that the index is damaged. It remembers that.
+func (k *Reader) spoilt(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	_, bad := errors.AsType[*Error](err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lost = k.lost || bad && ctx.Err() == nil
+	return bad && ctx.Err() == nil
+}
+
+func (k *Reader) isLost() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lost
+}
+
+func (k *Reader) Lookup(ctx context.Context, name string) (format.Entry, error) {
+	if !k.isLost() {
+		e, err := k.x.Lookup(ctx, name)
+		if !k.spoilt(ctx, err) {
+			return e, err
+		}
+	}
+	r, err := k.archive(ctx)
+	if err != nil {
+		return format.Entry{}, err
+	}
+	return r.Lookup(ctx, name)
+}
+
+// either yields what the index yields, if said is not nil. If the index fails part of the way,
+// either continues with what the archive yields.
+func either[T any](ctx context.Context, k *Reader, said iter.Seq2[T, error], archive func(r format.Reader, after int) iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		n, broken := 0, said == nil
+		if !broken {
+			for x, err := range said {
+				if broken = k.spoilt(ctx, err); broken {
+					break
+				}
+				if n++; !yield(x, err) || err != nil {
+					return
+				}
+			}
+		}
+		if !broken {
+			return
+		}
+		r, err := k.archive(ctx)
+		if err != nil {
+			var none T
+			yield(none, err)
+			return
+		}
+		archive(r, n)(yield)
+	}
+}
+
+// entries is either for entries, which the archive has in the same order.
+func (k *Reader) entries(ctx context.Context, said iter.Seq2[format.Entry, error], archive func(format.Reader) iter.Seq2[format.Entry, error]) iter.Seq2[format.Entry, error] {
+	if k.isLost() {
+		said = nil
+	}
+	return either(ctx, k, said, func(r format.Reader, after int) iter.Seq2[format.Entry, error] {
+		return listing.Only(archive(r), func(format.Entry) bool { after--; return after < 0 })
+	})
+}
+
+func (k *Reader) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return k.entries(ctx, k.x.Entries(ctx), func(r format.Reader) iter.Seq2[format.Entry, error] { return r.Entries(ctx) })
+}
+
+func (k *Reader) ReadDir(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return k.entries(ctx, k.x.ReadDir(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return r.ReadDir(ctx, dir) })
+}
+
+// Can returns what else the reader can do.
+func (k *Reader) Can() format.Abilities {
+	return format.Abilities{Run: k.Run, EntriesBelow: k.EntriesBelow, EntriesFrom: k.EntriesFrom}
+}
+
+func (k *Reader) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return k.entries(ctx, k.x.EntriesBelow(ctx, dir), func(r format.Reader) iter.Seq2[format.Entry, error] { return listing.Below(ctx, r, dir) })
+}
+
+func (k *Reader) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+	return k.entries(ctx, k.x.EntriesFrom(ctx, name), func(r format.Reader) iter.Seq2[format.Entry, error] {
+		if from := r.Can().EntriesFrom; from != nil {
+			return from(ctx, name)
+		}
+		return failed[format.Entry](fmt.Errorf("this archive cannot be read from the middle: %w", errors.ErrUnsupported))
+	})
+}
+
+// failed is a sequence that only yields an error.
+func failed[T any](err error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		yield(none, err)
+	}
+}
+
+// InPlaces is [listing.ReadDirFrom] of the index, or of the archive.
+func (k *Reader) InPlaces(ctx context.Context, dir, from string) iter.Seq2[format.Entry, error] {
+	said := listing.Only(listing.ReadDirFrom(ctx, k.x, dir, from), func(e format.Entry) bool {
+		from = listing.Place(dir, e) + "\x00" // nothing stands between
+		return true
+	})
+	if k.isLost() {
+		said = nil
+	}
+	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Entry, error] {
+		return listing.ReadDirFrom(ctx, r, dir, from)
+	})
+}
+
+func (k *Reader) Extents(ctx context.Context, e format.Entry, off, n int64) iter.Seq2[format.Extent, error] {
+	ours := k.x.Has(e)
+	var said iter.Seq2[format.Extent, error]
+	if ours {
+		said = k.x.Extents(ctx, e, off, n)
+	}
+	return either(ctx, k, said, func(r format.Reader, _ int) iter.Seq2[format.Extent, error] { // fails at the first, if at all
+		if ours || IsElsewhere(e) {
+			var err error
+			if e, err = r.Lookup(ctx, e.Name); err != nil {
+				return failed[format.Extent](err)
+			}
+		}
+		return r.Extents(ctx, e, off, n)
+	})
+}
+
+func (k *Reader) Run(e format.Entry) (format.Extent, bool) {
+	if k.x.Has(e) {
+		return k.x.Run(e)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.real == nil || k.real.Can().Run == nil || IsElsewhere(e) {
+		return format.Extent{}, false
+	}
+	return k.real.Can().Run(e)
+}
+
+func (k *Reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
+	return either(ctx, k, nil, func(r format.Reader, _ int) iter.Seq2[format.Region, error] { return r.Regions(ctx) })
+}
+
+func (k *Reader) About(ctx context.Context) (format.About, error) {
+	r, err := k.archive(ctx)
+	if err != nil {
+		return format.About{}, err
+	}
+	return r.About(ctx)
+}
+
+// Volumes returns the objects of the archive, which is called name.
+func (k *Reader) Volumes(name string) (all []string) {
+	for _, o := range k.x.Objects {
+		all = append(all, name+o)
+	}
+	return all
+}
+
+func (k *Reader) Close() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err := k.x.Close()
+	if k.real != nil {
+		err = errors.Join(err, k.real.Close())
+	}
+	return err
+}

@@ -1,0 +1,419 @@
+package kept
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
+)
+
+// Listings read several pages with one request. The first requests are short, so that results come
+// soon.
+const (
+	firstRun = 64 << 10
+	longRun  = 1 << 20
+	// runRows is how many rows are decoded at once.
+	runRows = 8 * pageRows
+	// maxWindow is how many entries are looked up at once if the order of rows is not that of the
+	// archive.
+	firstWindow = 512
+	maxWindow   = 1 << windowBits
+)
+
+// A stretch is a run of consecutive pages.
+type stretch struct {
+	refs  []ref
+	pages []*page
+	err   error
+}
+
+// stretches yields the pages of a shelf that have rows [from, to) in stretches.
+func (x *Index) stretches(ctx context.Context, of *shelf, from, to int64) iter.Seq2[*stretch, error] {
+	return pipe.Told(func(tell func(*stretch) error) error {
+		if from >= to {
+			return nil
+		}
+		steps, err := of.findItem(ctx, from)
+		run, more := firstRun, steps != nil
+		most := int64(runRows)
+		if x.near {
+			most = pageRows // a request costs nothing, and rows of a walk that waits take memory
+		}
+		for err == nil && more {
+			s := &stretch{}
+			for long, rows := 0, int64(0); err == nil && more && long < run && rows < most; more, err = of.next(ctx, steps) {
+				r := leaf(steps)
+				if r.from >= to || len(s.refs) > 0 && r.off != s.refs[len(s.refs)-1].off+int64(s.refs[len(s.refs)-1].stored) {
+					break
+				}
+				s.refs = append(s.refs, *r)
+				long, rows = long+r.stored, rows+r.items
+			}
+			if err != nil || len(s.refs) == 0 {
+				break
+			}
+			err = tell(s)
+			run = min(2*run, longRun)
+		}
+		return err
+	})
+}
+
+// load reads and decodes the pages of a stretch.
+func (x *Index) load(ctx context.Context, s *stretch) {
+	first, last := &s.refs[0], &s.refs[len(s.refs)-1]
+	b, err := x.stored(ctx, first.off, int(last.off-first.off)+last.stored)
+	if err != nil {
+		s.err = err
+		return
+	}
+	var raw []byte
+	for i := range s.refs {
+		r := &s.refs[i]
+		if raw, s.err = x.unpack(r, b[r.off-first.off:][:r.stored], raw); s.err != nil {
+			return
+		}
+		p, err := x.decodePage(raw, r)
+		if err != nil {
+			s.err = err
+			return
+		}
+		s.pages = append(s.pages, p)
+	}
+}
+
+// walk calls each with the pages of a shelf that have rows [from, to), in order. A page is reused
+// after each has returned.
+func (x *Index) walk(ctx context.Context, of *shelf, from, to int64, each func(*page) error) error {
+	return pipe.Ordered(ctx, x.stretches(ctx, of, from, to), x.workers, x.load, func(s *stretch) error {
+		for i, p := range s.pages {
+			if err := each(p); err != nil {
+				return err
+			}
+			s.pages[i] = nil
+			p.free()
+		}
+		return s.err
+	}, func(*stretch) {})
+}
+
+func (x *Index) count() int64 { return x.rows.t.Top.Items }
+
+// Entries yields every entry in the archive's order.
+func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
+	return pipe.Told(func(tell func(format.Entry) error) error {
+		switch {
+		case x.listing.t.Depth > 0:
+			return x.tellRows(ctx, &x.listing, 0, x.listing.t.Top.Items, tell)
+		case x.order.t.Depth == 0:
+			return x.tellRows(ctx, &x.rows, 0, x.count(), tell)
+		}
+		return x.tellPicked(ctx, x.ordered(ctx, 0), tell)
+	})
+}
+
+// tellRows calls tell with the entries of rows [from, to) of a shelf.
+func (x *Index) tellRows(ctx context.Context, of *shelf, from, to int64, tell func(format.Entry) error) error {
+	return x.walk(ctx, of, from, to, func(p *page) error {
+		for i := range p.entries {
+			if n := p.from + int64(i); n < from || n >= to || p.marks[i].implied {
+				continue
+			}
+			if err := tell(p.entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// EntriesFrom yields entries in the archive's order, from the named one on.
+func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.Entry, error] {
+	return pipe.Told(func(tell func(format.Entry) error) error {
+		f, err := x.find(ctx, name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && f.mark.implied:
+			return notFound("entries", name)
+		case err != nil:
+			return err
+		case x.listing.t.Depth > 0:
+			n, err := x.listed(ctx, f.rank)
+			if err != nil {
+				return err
+			}
+			return x.tellRows(ctx, &x.listing, n, x.listing.t.Top.Items, tell)
+		case x.order.t.Depth == 0:
+			return x.tellRows(ctx, &x.rows, f.row, x.count(), tell)
+		}
+		return x.tellPicked(ctx, x.ordered(ctx, int64(f.rank)), tell)
+	})
+}
+
+// listed returns the number in the listing of the first row whose rank is not less than rank.
+func (x *Index) listed(ctx context.Context, rank uint32) (int64, error) {
+	steps, err := x.listing.findKey(ctx, binary.BigEndian.AppendUint32(nil, rank))
+	if err != nil || steps == nil {
+		return 0, err
+	}
+	r := leaf(steps)
+	b, err := x.page(ctx, r, nil)
+	if err != nil {
+		return 0, err
+	}
+	p, err := x.decodePage(b, r)
+	if err != nil {
+		return 0, err
+	}
+	n := sort.Search(len(p.ranks), func(i int) bool { return p.ranks[i] >= rank })
+	p.free()
+	return r.from + int64(n), nil
+}
+
+// ordered yields the numbers of rows in the order of the archive, from a rank on.
+func (x *Index) ordered(ctx context.Context, from int64) iter.Seq2[int64, error] {
+	return pipe.Told(func(tell func(int64) error) error {
+		steps, err := x.order.findItem(ctx, from)
+		for more := steps != nil; more && err == nil; more, err = x.order.next(ctx, steps) {
+			r := leaf(steps)
+			b, err := x.page(ctx, r, nil)
+			if err != nil {
+				return err
+			}
+			n := int64(0)
+			for i := range r.items {
+				d, k := binary.Varint(b)
+				if n += d; k <= 0 || n < 0 || n > x.count() {
+					return x.fail(r.off, fmt.Errorf("rank %d: no row", r.from+i))
+				}
+				b = b[k:]
+				if n > 0 && r.from+i >= from {
+					if err := tell(n - 1); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return err
+	})
+}
+
+// A window is a set of rows that are looked up at once.
+type window struct {
+	want  []pick
+	found []format.Entry
+	err   error
+}
+
+// windows yields windows of rows.
+func windows(rows iter.Seq2[int64, error]) iter.Seq2[*window, error] {
+	return func(yield func(*window, error) bool) {
+		w, size := new(window), firstWindow
+		for n, err := range rows {
+			if err != nil {
+				if len(w.want) == 0 || yield(w, nil) {
+					yield(nil, err)
+				}
+				return
+			}
+			if w.want = append(w.want, pick(n)<<windowBits|pick(len(w.want))); len(w.want) == size {
+				if !yield(w, nil) {
+					return
+				}
+				size = min(2*size, maxWindow)
+				w = &window{want: make([]pick, 0, size)}
+			}
+		}
+		if len(w.want) > 0 {
+			yield(w, nil)
+		}
+	}
+}
+
+// tellPicked calls tell with the entries of rows in any order. It looks up a window while it
+// reports the window before.
+func (x *Index) tellPicked(ctx context.Context, rows iter.Seq2[int64, error], tell func(format.Entry) error) error {
+	return pipe.Ordered(ctx, windows(rows), 1, func(ctx context.Context, w *window) {
+		w.found = make([]format.Entry, len(w.want))
+		w.err = x.pick(ctx, w.want, w.found)
+	}, func(w *window) error {
+		for i := 0; w.err == nil && i < len(w.found); i++ {
+			w.err = tell(w.found[i])
+		}
+		return w.err
+	}, func(*window) {})
+}
+
+// A pick is the number of a wanted row. Its lowest bits are the position in the window.
+type pick uint64
+
+const windowBits = 14
+
+func (p pick) row() int64 { return int64(p >> windowBits) }
+func (p pick) at() int    { return int(p & (1<<windowBits - 1)) }
+
+// pick finds the entries of rows.
+func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) error {
+	slices.Sort(want)
+	return pipe.Each(ctx, x.picks(ctx, want), x.workers, func(ctx context.Context, g group) error {
+		s := &stretch{refs: g.refs}
+		if x.load(ctx, s); s.err != nil {
+			return s.err
+		}
+		k := 0
+		for _, p := range s.pages {
+			few := len(g.want)*2 < len(p.entries)
+			for ; k < len(g.want) && g.want[k].row() < p.from+int64(len(p.entries)); k++ {
+				i := int(g.want[k].row() - p.from)
+				if p.marks[i].implied {
+					return x.fail(g.refs[0].off, errRow)
+				}
+				e := p.entries[i]
+				if few { // otherwise one name keeps all names of its page in memory
+					e.Name = strings.Clone(e.Name)
+					h := *e.Ref.(*handle)
+					e.Ref = &h
+				}
+				found[g.want[k].at()] = e
+			}
+			p.free()
+		}
+		return nil
+	})
+}
+
+// A group is the wanted rows of a page, or of adjacent pages.
+type group struct {
+	refs []ref
+	want []pick
+}
+
+func (x *Index) picks(ctx context.Context, want []pick) iter.Seq2[group, error] {
+	return pipe.Told(func(tell func(group) error) error {
+		var g group
+		long, rows := 0, int64(0)
+		for i := 0; i < len(want); {
+			steps, err := x.rows.findItem(ctx, want[i].row())
+			if err == nil && steps == nil {
+				err = x.fail(-1, errNode)
+			}
+			if err != nil {
+				return err
+			}
+			r := *leaf(steps)
+			n := sort.Search(len(want)-i, func(k int) bool { return want[i+k].row() >= r.from+r.items })
+			if n == 0 {
+				return x.fail(r.off, errNode)
+			}
+			if last := len(g.refs) - 1; last >= 0 && (r.off != g.refs[last].off+int64(g.refs[last].stored) || long > longRun/4 || rows > runRows) {
+				if err := tell(g); err != nil {
+					return err
+				}
+				g, long, rows = group{}, 0, 0
+			}
+			g.refs, g.want = append(g.refs, r), want[i-len(g.want):i+n]
+			long, rows = long+r.stored, rows+r.items
+			i += n
+		}
+		if len(g.refs) == 0 {
+			return nil
+		}
+		return tell(g)
+	})
+}
+
+// EntriesBelow yields the entries below a directory, in the archive's order.
+func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.Entry, error] {
+	return pipe.Told(func(tell func(format.Entry) error) error {
+		// The entries directly in it are adjacent, and so are those further below, and names that
+		// are not paths.
+		here, deeper, none := appendText(nil, dir), appendDeeper(nil, dir), appendDeeper(appendText(nil, ""), dir)
+		var bounds [6]int64
+		for i, key := range [][]byte{none, behind(none), here, behind(here), deeper, behind(deeper)} {
+			n, err := x.rowOf(ctx, key)
+			if err != nil {
+				return err
+			}
+			bounds[i] = n
+		}
+		rows := int64(0)
+		for i := 0; i < len(bounds); i += 2 {
+			rows += max(0, bounds[i+1]-bounds[i])
+		}
+		switch {
+		case rows == 0:
+			return nil
+		case x.listing.t.Depth > 0 && rows > x.count()/8:
+			// Picking them would go through all pages more than once.
+			return x.tellRows(ctx, &x.listing, 0, x.listing.t.Top.Items, func(e format.Entry) error {
+				if !strings.HasPrefix(e.Name, dir+"/") {
+					return nil
+				}
+				return tell(e)
+			})
+		case x.listing.t.Depth == 0 && x.order.t.Depth == 0:
+			var err error
+			for i := 0; i < len(bounds) && err == nil; i += 2 {
+				err = x.tellRows(ctx, &x.rows, bounds[i], bounds[i+1], tell)
+			}
+			return err
+		}
+		type ranked struct{ rank, row uint32 }
+		var all []ranked
+		for i := 0; i < len(bounds); i += 2 {
+			from, to := bounds[i], bounds[i+1]
+			err := x.walk(ctx, &x.rows, from, to, func(p *page) error {
+				for k := range p.entries {
+					if n := p.from + int64(k); n >= from && n < to && !p.marks[k].implied {
+						all = append(all, ranked{p.ranks[k], uint32(n)})
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		slices.SortFunc(all, func(a, b ranked) int { return int(int64(a.rank) - int64(b.rank)) })
+		return x.tellPicked(ctx, func(yield func(int64, error) bool) {
+			for _, r := range all {
+				if !yield(int64(r.row), nil) {
+					return
+				}
+			}
+		}, tell)
+	})
+}
+
+// behind returns the first key after all keys that begin with prefix. The last byte of prefix must
+// not be 0xff.
+func behind(prefix []byte) []byte {
+	b := slices.Clone(prefix)
+	b[len(b)-1]++
+	return b
+}
+
+// rowOf is the number of the first row whose key is not less than key.
+func (x *Index) rowOf(ctx context.Context, key []byte) (int64, error) {
+	c := cursor{x: x}
+	var b []byte
+	n, err := c.open(ctx, key, func(dir, base []byte, whole bool) bool {
+		b = place{string(dir), string(base), whole}.appendKey(b[:0])
+		return string(b) < string(key)
+	})
+	if err != nil || c.h == nil {
+		return 0, err
+	}
+	return c.h.from + int64(n), nil
+}
+
+func notFound(op, name string) error {
+	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+}

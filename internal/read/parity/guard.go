@@ -1,0 +1,485 @@
+package parity
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/store"
+)
+
+// A Guard checks the blocks of an archive and heals them.
+type Guard struct {
+	f    *File
+	st   store.Store
+	objs []*part
+
+	// Suits is an error that says why the archive is not the one that the parity file belongs to.
+	// It is nil if the archive is that one, even if damaged.
+	Suits error
+	// Same reports whether the archive is unchanged as far as its size, time and version show. If
+	// it is false, a difference may be damage or a change by a user.
+	Same bool
+	// OnHeal, if it is not nil, is called once, when the first block is healed.
+	OnHeal func(by string)
+
+	anyShort bool // an object is shorter than it was
+	looked   sync.Once
+
+	mu     sync.Mutex
+	parts  map[string]*part
+	healed map[int64]int64 // where healed blocks are in kept
+	kept   room
+	given  map[int64]error // groups that cannot be healed
+	lost   room            // one bit per block, set if Check found it to be beyond healing
+}
+
+// A part is one of the protected objects.
+type part struct {
+	Object
+	name string // in the store
+	from int64  // offset in the archive
+
+	brief bool         // it is opened for each read
+	obj   store.Object // nil if it is lost
+	there int64        // how many bytes it has
+	same  bool         // it is unchanged, as far as its size, time and version show
+	own   bool         // it belongs to the archive that the guard was bound to, not to another file of a set
+
+	// turned is used if the object is too short. It is the number of blocks that match if the
+	// object has lost its beginning, minus those that match if it has lost its end.
+	turned atomic.Int64
+}
+
+// maxOpen is the number of objects that are kept open. A folder may have more objects than a
+// process may have open files.
+const maxOpen = 64
+
+// shifted reports whether an object has lost its beginning.
+func (p *part) shifted() bool { return p.turned.Load() > 0 }
+
+// bind binds f to the archive called name in st, and to the rest of its set. The guard closes f; so
+// does bind if it fails.
+func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, error) {
+	g := &Guard{f: f, st: st, parts: map[string]*part{}, healed: map[int64]int64{}, given: map[int64]error{}}
+	g.kept.limit, g.lost.limit = sumMemory, sumMemory
+	from := int64(0)
+	found := false
+	for _, o := range f.Objects {
+		p := &part{Object: o, from: from, brief: len(g.objs) >= maxOpen}
+		from += o.Size
+		p.name = o.NameBeside(name)
+		if g.parts[p.name] != nil {
+			_ = g.Close()
+			return nil, f.corrupt(0, "it lists %s twice", p.name)
+		}
+		p.own = p.name == name || strings.HasPrefix(p.name, strings.TrimSuffix(name, "/")+"/")
+		found = found || p.own
+		g.objs = append(g.objs, p)
+		g.parts[p.name] = p
+	}
+	if !found {
+		_ = g.Close()
+		return nil, fmt.Errorf("%s: parity of %s: %w", f.At, path.Base(g.objs[0].name), errOther)
+	}
+	err := pipe.Each(ctx, pipe.All(g.objs), g.workers(), func(ctx context.Context, p *part) error { return p.open(ctx, st) })
+	if err != nil {
+		_ = g.Close()
+		return nil, err
+	}
+	g.compare()
+	return g, nil
+}
+
+func (p *part) open(ctx context.Context, st store.Store) error {
+	o, err := st.Open(ctx, p.name)
+	if err == nil {
+		var info store.Info
+		if info, err = o.Info(ctx); err == nil {
+			if p.obj, p.there = o, info.Size; p.brief {
+				o.Close()
+				p.obj = store.Briefly(st, p.name)
+			}
+			p.same = info.Size == p.Size && (p.Version != "" && p.Version == info.Version || !p.Modified.IsZero() && sameTime(p, info))
+			return nil
+		}
+		o.Close()
+	}
+	if passing(ctx, err) {
+		return err
+	}
+	return nil
+}
+
+// sameTime compares modification times. Some stores only know seconds.
+func sameTime(p *part, info store.Info) bool {
+	return p.Modified.Equal(info.ModTime) || info.ModTime.Nanosecond() == 0 && p.Modified.Unix() == info.ModTime.Unix()
+}
+
+// File is the parity file.
+func (g *Guard) File() *File { return g.f }
+
+// Close ends the use of the guard and of its file.
+func (g *Guard) Close() error {
+	errs := []error{g.f.Close()}
+	for _, p := range g.objs {
+		if p.obj != nil {
+			errs = append(errs, p.obj.Close())
+		}
+	}
+	g.kept.close()
+	g.lost.close()
+	return errors.Join(errs...)
+}
+
+// samples is how many blocks are read to find out whether an archive with a newer time is still
+// unchanged.
+const samples = 64
+
+// compare compares the archive with the one that the parity belongs to, as far as that is
+// possible without reading it.
+func (g *Guard) compare() {
+	g.Same = true
+	for _, p := range g.objs {
+		g.Same = g.Same && p.same
+		g.anyShort = g.anyShort || p.there < p.Size
+		if p.there > p.Size && g.Suits == nil {
+			g.Suits = fmt.Errorf("it belongs to %s with %d bytes, which has %d now", path.Base(p.name), p.Size, p.there)
+		}
+	}
+}
+
+// Look checks some blocks of the archive on the first call and returns Suits. After Locate it must
+// be called before computed blocks are used.
+func (g *Guard) Look(ctx context.Context) error {
+	var err error
+	g.looked.Do(func() { err = g.look(ctx) })
+	return cmp.Or(err, g.Suits)
+}
+
+// look compares some blocks of an archive with their digests. A damaged or copied archive suits
+// the parity if most of its blocks do. One of the same length and time may still differ.
+func (g *Guard) look(ctx context.Context) error {
+	if g.Suits != nil || g.Same && !g.st.Can().Near { // a server's version is reliable
+		return nil
+	}
+	there := int64(0)
+	for _, p := range g.objs {
+		there += min(p.there, p.Size)
+	}
+	var places []int64
+	for i := range int64(samples) {
+		// Evenly over the bytes that are present.
+		at := there * (2*i + 1) / (2 * samples)
+		for _, p := range g.objs {
+			if n := min(p.there, p.Size); at >= n {
+				at -= n
+			} else {
+				places = append(places, (p.from+at)/int64(g.f.h.block))
+				break
+			}
+		}
+	}
+	var good atomic.Int64
+	err := pipe.Each(ctx, pipe.All(places), 2*g.workers(), func(ctx context.Context, block int64) error {
+		err := g.raw(ctx, block, make([]byte, g.f.h.block))
+		switch {
+		case err == nil:
+			good.Add(1)
+		case err == errLost:
+			err = nil
+		}
+		return err
+	})
+	if n := good.Load(); err == nil && (2*n < int64(len(places)) || len(places) == 0 && there > 0) {
+		g.Suits = fmt.Errorf("it belongs to another version of the archive: of %d blocks checked, %d match", len(places), n)
+	}
+	return err
+}
+
+// at returns the index of the object that contains a byte of the archive.
+func (g *Guard) at(off int64) int {
+	return sort.Search(len(g.objs), func(i int) bool { return g.objs[i].from+g.objs[i].Size > off })
+}
+
+// read fills b with the bytes of the archive from offset off. With shifted it assumes that objects
+// that are too short have lost their beginning, not their end. Bytes after the end are zeros.
+func (g *Guard) read(ctx context.Context, b []byte, off int64, shifted bool) error {
+	for i := g.at(off); len(b) > 0; i++ {
+		if i >= len(g.objs) {
+			clear(b)
+			return nil
+		}
+		p := g.objs[i]
+		at := off - p.from
+		n := min(int64(len(b)), p.Size-at)
+		if n == 0 {
+			continue
+		}
+		if shifted {
+			at -= p.Size - p.there
+		}
+		if p.obj == nil || at < 0 || at+n > p.there {
+			return errLost
+		}
+		if err := p.obj.ReadAt(ctx, b[:n], at); err != nil {
+			if passing(ctx, err) || errors.Is(err, io.ErrShortBuffer) {
+				return err
+			}
+			return errLost // the disk cannot read it
+		}
+		b, off = b[n:], off+n
+	}
+	return nil
+}
+
+// right returns nil if b matches the digest of the block. It returns errLost if it does not, or if
+// the digest is lost.
+func (g *Guard) right(ctx context.Context, block int64, b []byte) error {
+	d, err := g.f.digest(ctx, block)
+	if err == nil && d != digestOf(b) {
+		err = errLost
+	}
+	return err
+}
+
+// raw fills b with a block as it is stored, or returns errLost if it does not match its digest.
+func (g *Guard) raw(ctx context.Context, block int64, b []byte) error {
+	off := block * int64(len(b))
+	err := g.read(ctx, b, off, false)
+	if err == nil {
+		err = g.right(ctx, block, b)
+	}
+	if err == nil {
+		g.turn(off, int64(len(b)), -1)
+	}
+	if err != errLost || !g.short(off, int64(len(b))) {
+		return err
+	}
+	if err = g.read(ctx, b, off, true); err == nil {
+		err = g.right(ctx, block, b)
+	}
+	if err == nil {
+		g.turn(off, int64(len(b)), 1)
+	}
+	return err
+}
+
+// turn adds by to turned for each object in a range that is too short.
+func (g *Guard) turn(off, n, by int64) {
+	if !g.anyShort {
+		return
+	}
+	for i := g.at(off); i < len(g.objs) && g.objs[i].from < off+n; i++ {
+		if p := g.objs[i]; p.there < p.Size {
+			p.turned.Add(by)
+		}
+	}
+}
+
+// short reports whether a range overlaps an object that is too short.
+func (g *Guard) short(off, n int64) bool {
+	for i := g.at(off); i < len(g.objs) && g.objs[i].from < off+n; i++ {
+		if p := g.objs[i]; p.obj != nil && p.there < p.Size {
+			return true
+		}
+	}
+	return false
+}
+
+// ErrBeyond means that more is lost than can be computed.
+var ErrBeyond = errors.New("more damage than the parity can heal")
+
+// get fills b with a block, healed if it is damaged; with strict, damage is an error.
+func (g *Guard) get(ctx context.Context, block int64, b []byte, strict bool) error {
+	err := g.raw(ctx, block, b)
+	if err != errLost {
+		return err
+	}
+	if strict {
+		return ErrComputed
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.heal(ctx, block, b)
+}
+
+// heal fills b with the original content of a damaged block. mu is held.
+func (g *Guard) heal(ctx context.Context, block int64, b []byte) error {
+	if at, ok := g.healed[block]; ok {
+		return g.kept.read(b, at)
+	}
+	err := g.byNeighbours(ctx, block, b)
+	if err != errLost {
+		return err
+	}
+	if err := g.byGroup(ctx, block%g.f.h.groups); err != nil {
+		return err
+	}
+	if at, ok := g.healed[block]; ok {
+		return g.kept.read(b, at)
+	}
+	return ErrBeyond
+}
+
+// keep remembers a healed block, if it matches its digest.
+func (g *Guard) keep(ctx context.Context, block int64, b []byte) error {
+	if err := g.right(ctx, block, b); err != nil {
+		return err
+	}
+	at := int64(len(g.healed)) * int64(g.f.h.block)
+	if err := g.kept.write(b, at); err != nil {
+		return err
+	}
+	if g.healed[block] = at; len(g.healed) == 1 && g.OnHeal != nil {
+		g.OnHeal(g.f.At)
+	}
+	return nil
+}
+
+// workers is how many reads are under way at once.
+func (g *Guard) workers() int {
+	if g.st.Can().Near {
+		return 2
+	}
+	return 8
+}
+
+// sweepLen is how many bytes of consecutive blocks are read at once.
+const sweepLen = 1 << 20
+
+// sweep calls do with every step-th block from first to end. The block is as stored if it matches
+// its digest, or as healed before; otherwise err is errLost. mu is held.
+func (g *Guard) sweep(ctx context.Context, first, end, step int64, do func(block int64, b []byte, err error) error) error {
+	type run struct {
+		first, n int64
+		b        *[]byte
+		errs     []error
+	}
+	size, most := int64(g.f.h.block), int64(1)
+	if step == 1 {
+		most = max(1, sweepLen/size)
+	}
+	spares := sync.Pool{New: func() any { return new(make([]byte, most*size)) }}
+	runs := func(yield func(*run, error) bool) {
+		for i := first; i < end; i += most * step {
+			if !yield(&run{first: i, n: min(most, (end-i+step-1)/step)}, nil) {
+				return
+			}
+		}
+	}
+	return pipe.Ordered(ctx, runs, g.workers(), func(ctx context.Context, r *run) {
+		r.b, r.errs = spares.Get().(*[]byte), make([]error, r.n)
+		err := g.read(ctx, (*r.b)[:r.n*size], r.first*size, false)
+		for i := range r.n {
+			b := (*r.b)[i*size : (i+1)*size]
+			if r.errs[i] = err; err == nil {
+				r.errs[i] = g.right(ctx, r.first+i, b)
+			}
+			if r.errs[i] == nil {
+				g.turn((r.first+i)*size, size, -1)
+			}
+			if r.errs[i] == errLost {
+				r.errs[i] = g.raw(ctx, r.first+i, b)
+			}
+		}
+	}, func(r *run) error {
+		defer spares.Put(r.b)
+		for i := range r.n {
+			block, b, err := r.first+i*step, (*r.b)[i*size:(i+1)*size], r.errs[i]
+			if at, ok := g.healed[block]; ok && err == errLost {
+				err = g.kept.read(b, at)
+			}
+			if err != nil && err != errLost {
+				return err
+			}
+			if err := do(block, b, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(r *run) { spares.Put(r.b) })
+}
+
+// byNeighbours computes a block from its neighbours and their sum, if all of them are good.
+func (g *Guard) byNeighbours(ctx context.Context, block int64, b []byte) error {
+	record := make([]byte, g.f.h.stride())
+	sum, err := g.f.record(ctx, kindNear, block/nearLen, record)
+	if err != nil {
+		return err
+	}
+	first := block / nearLen * nearLen
+	err = g.sweep(ctx, first, min(first+nearLen, g.f.h.blocks), 1, func(i int64, other []byte, err error) error {
+		switch {
+		case i == block:
+			return nil
+		case err == nil:
+			subtle.XORBytes(sum, sum, other)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	copy(b, sum)
+	return g.keep(ctx, block, b)
+}
+
+// byGroup computes all lost blocks of a group.
+func (g *Guard) byGroup(ctx context.Context, group int64) error {
+	if err := g.given[group]; err != nil {
+		return err
+	}
+	var c cure
+	c.init(g.f.h.shape, group, g.f.h.block)
+	defer c.close()
+	data := func(do func(b []byte, err error) error) error {
+		return g.sweep(ctx, group, g.f.h.blocks, g.f.h.groups, func(_ int64, b []byte, err error) error { return do(b, err) })
+	}
+	err := c.gather(ctx, data, func(i int64, b []byte) error {
+		p, err := g.f.record(ctx, kindParity, i, make([]byte, g.f.h.stride()))
+		copy(b, p)
+		return err
+	}, g.workers())
+	if err == errLost {
+		err = ErrBeyond
+		g.given[group] = err
+	}
+	if err != nil {
+		return err
+	}
+	var done room
+	done.limit = sumMemory
+	defer done.close()
+	rows := map[int64]int64{}
+	err = c.solve(ctx, func(i int64, at int, b []byte) error {
+		row, ok := rows[i]
+		if !ok {
+			row = int64(len(rows)) * int64(g.f.h.block)
+			rows[i] = row
+		}
+		return done.write(b, row+int64(at))
+	})
+	if err != nil {
+		return err
+	}
+	b := make([]byte, g.f.h.block)
+	for i, row := range rows {
+		if err := done.read(b, row); err != nil {
+			return err
+		}
+		if err := g.keep(ctx, i, b); err != nil && err != errLost {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,227 @@
+package repairs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
+	"github.com/holdall/holdall/store"
+)
+
+// A Planned is a store that shows an archive as a plan will leave it. What the plan writes is in a
+// temporary file; what it copies stays where it is.
+type Planned struct {
+	store.Store
+	name string
+
+	mu      sync.Mutex
+	disk    sorter.Scratch
+	end     int64 // of what is in disk
+	objects map[string]*plannedObject
+	sources map[string]store.Object // open, by their names
+}
+
+// A stretch of a planned object is in disk, or in an object of the archive.
+type stretch struct {
+	at, n int64
+	in    store.Object // nil for disk
+	from  int64
+}
+
+// NewPlanned returns a Planned for a plan that repairs the archive called name in st.
+func NewPlanned(ctx context.Context, st store.Store, name string, plan format.Plan) (*Planned, error) {
+	disk, err := sorter.TempFile()
+	if err != nil {
+		return nil, err
+	}
+	p := &Planned{Store: st, name: strings.TrimSuffix(name, "/"), disk: disk, objects: map[string]*plannedObject{}, sources: map[string]store.Object{}}
+	if err := Apply(ctx, st, name, plan, p, p.name); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// Close discards what the plan wrote.
+func (p *Planned) Close() error {
+	errs := []error{p.disk.Close()}
+	for _, o := range p.sources {
+		errs = append(errs, o.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Can returns only what shows or makes the planned objects, so that nothing bypasses the plan.
+func (p *Planned) Can() store.Abilities {
+	of := p.Store.Can()
+	can := store.Abilities{Address: of.Address, Create: p.create}
+	if of.List != nil {
+		can.List = p.list
+	}
+	return can
+}
+
+// Open opens an object as it will be.
+func (p *Planned) Open(ctx context.Context, name string) (store.Object, error) {
+	p.mu.Lock()
+	o := p.objects[name]
+	p.mu.Unlock()
+	switch {
+	case o != nil:
+		return o, nil
+	case name == p.name || strings.HasPrefix(name, p.name+"/"):
+		return nil, &store.Error{Op: "open", Name: name, Off: -1, Err: fs.ErrNotExist}
+	}
+	return p.Store.Open(ctx, name)
+}
+
+// list yields the planned objects, or what is elsewhere.
+func (p *Planned) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
+	if !strings.HasPrefix(prefix, p.name) {
+		return p.Store.Can().List(ctx, prefix)
+	}
+	return func(yield func(store.Info, error) bool) {
+		var names []string
+		for name := range p.objects {
+			if strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			if !yield(p.objects[name].info(), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (p *Planned) create(_ context.Context, name string, _ store.Wishes) (store.Writer, error) {
+	return &plannedWriter{o: &plannedObject{p: p, name: name}}, nil
+}
+
+// source returns an object of the archive, which stays open until Close.
+func (p *Planned) source(ctx context.Context, name string) (store.Object, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.sources[name]; o != nil {
+		return o, nil
+	}
+	o, err := p.Store.Open(ctx, name)
+	if err == nil {
+		p.sources[name] = o
+	}
+	return o, err
+}
+
+// plannedWriter writes a plannedObject.
+type plannedWriter struct{ o *plannedObject }
+
+func (w *plannedWriter) Write(b []byte) (int, error) {
+	p := w.o.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := p.disk.Seek(p.end, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := p.disk.Write(b)
+	w.o.add(nil, p.end, int64(n))
+	p.end += int64(n)
+	return n, err
+}
+
+// writeRange notes where a range is, if it is in the archive.
+func (w *plannedWriter) writeRange(ctx context.Context, from store.Object, off, n int64) error {
+	info, err := from.Info(ctx)
+	if err != nil {
+		return err
+	}
+	in, err := w.o.p.source(ctx, info.Name)
+	if err != nil {
+		return errors.ErrUnsupported
+	}
+	if there, err := in.Info(ctx); err != nil || there != info || off > info.Size-n {
+		return errors.ErrUnsupported
+	}
+	w.o.add(in, off, n)
+	return nil
+}
+
+func (w *plannedWriter) Can() store.WriterAbilities {
+	return store.WriterAbilities{WriteRange: w.writeRange}
+}
+
+func (w *plannedWriter) Commit(context.Context) (store.Info, error) {
+	p := w.o.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.objects[w.o.name] = w.o
+	return w.o.info(), nil
+}
+
+func (w *plannedWriter) Abort() error { return nil }
+
+type plannedObject struct {
+	p    *Planned
+	name string
+	size int64
+	all  []stretch // by at
+}
+
+func (o *plannedObject) add(in store.Object, from, n int64) {
+	if n <= 0 {
+		return
+	}
+	if last := len(o.all) - 1; last >= 0 && o.all[last].in == in && o.all[last].from+o.all[last].n == from {
+		o.all[last].n += n
+	} else {
+		o.all = append(o.all, stretch{o.size, n, in, from})
+	}
+	o.size += n
+}
+
+func (o *plannedObject) info() store.Info { return store.Info{Name: o.name, Size: o.size} }
+
+func (o *plannedObject) Info(context.Context) (store.Info, error) { return o.info(), nil }
+
+func (o *plannedObject) Can() store.ObjectAbilities { return store.ObjectAbilities{} }
+
+func (o *plannedObject) Close() error { return nil }
+
+func (o *plannedObject) ReadAt(ctx context.Context, b []byte, off int64) error {
+	if len(b) == 0 {
+		return nil
+	}
+	if off < 0 || int64(len(b)) > o.size-off {
+		return io.ErrUnexpectedEOF
+	}
+	for i := sort.Search(len(o.all), func(i int) bool { return o.all[i].at+o.all[i].n > off }); len(b) > 0; i++ {
+		s := o.all[i]
+		skip := off - s.at
+		n := min(int64(len(b)), s.n-skip)
+		var err error
+		if s.in == nil {
+			err = o.p.read(b[:n], s.from+skip)
+		} else {
+			err = s.in.ReadAt(ctx, b[:n], s.from+skip)
+		}
+		if err != nil {
+			return err
+		}
+		b, off = b[n:], off+n
+	}
+	return nil
+}
+
+func (p *Planned) read(b []byte, at int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return readScratch(p.disk, b, at)
+}
