@@ -521,7 +521,8 @@ func (a *Archive) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int
 // compared when it is read from beginning to end; if it is damaged, the last read returns a
 // [*DigestError]. If both are false, damage may go undetected.
 func (a *Archive) Compares(ctx context.Context, e Entry) (parts, whole bool) {
-	return a.src.Compares(ctx, e)
+	p := a.src.Proof(ctx, e)
+	return p.Parts, p.Whole()
 }
 
 // Doubt returns an error if the archive's index does not match its own digest, as far as the

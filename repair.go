@@ -315,7 +315,7 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 		return err
 	}
 	defer a.Close()
-	if a.src.Proof() == nil {
+	if a.src.Index() == nil {
 		return errors.Join(repairs.ErrNoProof, a.index.Why)
 	}
 	var sum repairs.Healed

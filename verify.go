@@ -10,7 +10,6 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/cache"
 	"github.com/holdall/holdall/internal/read/content"
-	"github.com/holdall/holdall/internal/read/digest"
 	"github.com/holdall/holdall/internal/read/kept"
 	"github.com/holdall/holdall/internal/read/listing"
 	"github.com/holdall/holdall/internal/read/parity"
@@ -196,7 +195,7 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	case a == nil:
 		c.tell(damage.Problem)
 		return nil
-	case by != nil && by.src.Proof() != nil:
+	case by != nil && by.src.Index() != nil:
 		return c.byIndex(ctx, by.src)
 	}
 	if f.ReadsAll && c.o.View == "" && f.Overview != "" {
@@ -268,7 +267,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			}
 			return false
 		}
-		by, decode := proofOf(ctx, src, e), decoder(e)
+		by, decode := src.Proof(ctx, e).By, decoder(e)
 		if by == format.Unproven && decode == nil {
 			switch by, p := c.byBlocks(ctx, src, e); {
 			case p != nil:
@@ -294,7 +293,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	}()
 	err := src.Sweep(ctx, entries, content.AnyOrder, func(in content.Content, err error) error {
 		e := in.Entry
-		by, damaged := proofOf(ctx, src, e), false
+		by, damaged := src.Proof(ctx, e).By, false
 		decode := decoder(e)
 		switch {
 		case err != nil:
@@ -348,23 +347,6 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 	return err
 }
 
-// proofOf returns what proves e's content when it is read without an error.
-func proofOf(ctx context.Context, src *content.Source, e Entry) format.Proof {
-	switch {
-	case digest.IsChecksum(e.Digest.Algo):
-		return format.Summed
-	case digest.Known(e.Digest.Algo):
-		return format.Digested
-	}
-	switch coded, _, summed := src.Coded(ctx, e); {
-	case summed:
-		return format.Summed
-	case coded:
-		return format.Decoded
-	}
-	return format.Unproven
-}
-
 // byBlocks returns what the digests of the parity's blocks prove about a content that has no
 // digest. If the content lies in blocks that are damaged beyond repair, it returns a problem.
 func (c *check) byBlocks(ctx context.Context, src *content.Source, e Entry) (format.Proof, *Problem) {
@@ -397,8 +379,8 @@ func (c *check) byIndex(ctx context.Context, src *content.Source) error {
 		if err != nil {
 			return err
 		}
-		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, src.Proof().Chunk) == 0 {
-			if digest.Known(e.Digest.Algo) { // it is empty
+		if c.sum.Entries++; e.Kind.HasContent() && e.Fault == nil && kept.Pieces(&e, src.Index().Chunk) == 0 {
+			if src.HasDigest(e) { // it is empty
 				c.sum.Proven.Digest++
 			} else {
 				c.sum.Unproven++

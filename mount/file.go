@@ -42,7 +42,7 @@ type file struct {
 
 // newFile returns a file. If it succeeds, the file owns a use of v.
 func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall.Entry) (*file, error) {
-	_, _, run, err := v.a.Source().File(ctx, e)
+	_, _, run, err := v.a.Source().File(ctx, e, false)
 	if _, damaged := errors.AsType[*holdall.DigestError](err); err != nil && !damaged {
 		return nil, err // damage is reported when the file is read
 	}
@@ -177,7 +177,7 @@ func (f *filesystem) content(ctx context.Context, v *version, e holdall.Entry, x
 	n := int64(len(p))
 	from, ahead := x.next(off, n)
 	if n >= worthHandingOn && canSplice && (x == nil || x.run) {
-		fd, at, ok, err := v.a.Source().File(ctx, e)
+		fd, at, ok, err := v.a.Source().File(ctx, e, false)
 		if err != nil {
 			return nil, err
 		}

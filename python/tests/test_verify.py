@@ -1,7 +1,9 @@
 """Contents are compared with digests."""
 
 import builtins
+import json
 import os
+import pathlib
 import subprocess
 import warnings
 
@@ -9,9 +11,20 @@ import pytest
 
 import holdall
 from holdall import codecs, digests, reading
+from holdall.listing import Proof
 
 BIG = bytes(range(256)) * 8192  # 2 MiB
 FILES = {"a": b"right" * 100, "b": b"other" * 100, "big": BIG}
+
+
+def test_compares_the_same_ranges_as_the_command():
+    file = pathlib.Path(__file__).parent.parent.parent / "internal/read/content/testdata/proof.json"
+    cases = json.loads(file.read_text())
+    assert len(cases) > 10
+    for c in cases:
+        proof = Proof(c["digest"], b"", c["chunk"]) if c["digest"] or c["chunk"] else None
+        got = proof.compared(c["size"], c["start"], c["end"]) if proof else None
+        assert got == (tuple(c["compared"]) if c["compared"] else None), c
 
 
 @pytest.mark.parametrize("how", [{}, {"index": False}])

@@ -234,12 +234,7 @@ func (a *answer) handOn(n int64) (sent int64, err error) {
 	if n < handed {
 		return 0, nil
 	}
-	src := s.h.a.Source()
-	if s.off == 0 && n == s.e.Size && src.HasDigest(s.e) {
-		if known, wrong := src.Known(s.ctx, s.e); !known || wrong != nil {
-			return 0, nil
-		}
-	}
+	src, all := s.h.a.Source(), s.off == 0 && n == s.e.Size
 	var own *os.File // with a file position of its own
 	defer func() {
 		if own != nil {
@@ -247,7 +242,7 @@ func (a *answer) handOn(n int64) (sent int64, err error) {
 		}
 	}()
 	for sent < n {
-		f, at, ok, err := src.File(s.ctx, s.e)
+		f, at, ok, err := src.File(s.ctx, s.e, all)
 		if err != nil || !ok {
 			return sent, err
 		}
@@ -295,16 +290,13 @@ func again(f *os.File) *os.File {
 // step is how much is read at once if there is no reading ahead.
 const step = 1 << 20
 
-// checkedFirst is how much content WriteContent verifies before it writes.
-const checkedFirst = 1 << 20
-
 var steps = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // writeTo writes n bytes from the current position of s.
 func (s *source) writeTo(w io.Writer, n int64) error {
 	switch {
 	case s.off == 0 && n == s.e.Size:
-		if n <= checkedFirst || s.e.Digest.Algo == "" {
+		if parts, whole := s.h.a.Compares(s.ctx, s.e); parts || !whole {
 			return s.h.a.WriteContent(s.ctx, w, s.e)
 		}
 		held := &lastHeld{w: w, left: n}

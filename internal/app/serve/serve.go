@@ -22,7 +22,8 @@ import (
 // If the whole content is requested, it is compared with the archive's digest,
 // if there is one. Up to 1 MiB is compared before the first byte is sent.
 // Longer content is compared while it is sent, and its last byte is sent only
-// after the digest has matched. Ranges are sent without a comparison.
+// after the digest has matched. Ranges of longer content are sent without a
+// comparison, unless an index has digests of its pieces.
 type handler struct {
 	a        *Archive
 	log      *slog.Logger

@@ -203,15 +203,16 @@ func (s *Source) Open(ctx context.Context, e Entry, off int64) Content {
 
 // openAt is Open. whole says that the content will be read to its end.
 func (s *Source) openAt(ctx context.Context, e Entry, off int64, whole bool) Content {
-	if s.heal != nil && s.comparesWhole(e) && !s.proves(e) {
+	p := s.proof(e)
+	if s.heal != nil && p.whole && !p.pieces {
 		r := &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
 		return Content{Entry: e, r: r, trusted: true}
 	}
-	return s.healing(ctx, s.by(ctx, e, e.Size-off > Small).open(ctx, e, off, whole), off, true)
+	return s.healing(ctx, s.by(ctx, p, e.Size-off > Small).open(ctx, e, off, whole), off, true)
 }
 
 func (s *Source) open(ctx context.Context, e Entry, off int64, whole bool) Content {
-	if s.proves(e) {
+	if s.proof(e).pieces {
 		return Content{Entry: e, r: s.newProvenReader(ctx, e, off), vouched: true}
 	}
 	r := s.engine.NewReaderAt(ctx, s.Reader.Extents(ctx, e, off, e.Size-off), off, e.Size)
@@ -242,7 +243,8 @@ func (n *named) Read(p []byte) (int, error) {
 
 // Copy copies all of e's content to w, as Content.CopyTo does.
 func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
-	if e.Size <= Small && s.comparesWhole(e) && !s.proves(e) {
+	p := s.proof(e)
+	if e.Size <= Small && p.whole && !p.pieces {
 		b := spareOf(e.Size)
 		defer spares.Put(b)
 		if err := s.whole(ctx, e, *b, 0); err != nil {
@@ -253,7 +255,7 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 	}
 	c := s.openAt(ctx, e, 0, true)
 	defer c.Close()
-	known, err := s.Known(ctx, e)
+	known, err := s.known(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -261,7 +263,7 @@ func (s *Source) Copy(ctx context.Context, w io.Writer, e Entry) error {
 		c = c.Trusted()
 	}
 	err = c.CopyTo(ctx, w, nil)
-	if err == nil && !known && !c.vouched && s.HasDigest(e) && !s.heal.known() {
+	if err == nil && !known && !c.vouched && p.digest && !s.heal.known() {
 		err = s.learn(ctx, e, nil) // it need not be compared again
 	}
 	return err
@@ -326,11 +328,11 @@ func (s *Source) Sweep(ctx context.Context, entries iter.Seq2[Entry, error], ord
 
 func (s *Source) sweep(ctx context.Context, entries iter.Seq2[Entry, error], order Order, each Each) error {
 	return s.sweepStored(ctx, entries, order, func(c Content, err error) error {
-		if err != nil || !s.proves(c.Entry) {
+		if err != nil || !s.proof(c.Entry).pieces {
 			return each(c, err)
 		}
 		if b, ok := c.inMemory(); ok {
-			_, err := s.proof.checkAll(ctx, c.Entry, 0, b)
+			_, err := s.proven.checkAll(ctx, c.Entry, 0, b)
 			return each(Content{Entry: c.Entry, r: bytes.NewReader(b), vouched: true}, err)
 		}
 		r := &provenReader{s: s, ctx: ctx, e: c.Entry, r: c.r, cancel: func() {}}
@@ -344,7 +346,7 @@ func (s *Source) sweepStored(ctx context.Context, entries iter.Seq2[Entry, error
 	items := func(yield func(engine.Item, error) bool) {
 		for e, err := range entries {
 			it := engine.Item{Entry: e, Extents: s.Extents(ctx, e)}
-			if order >= Compared && err == nil && s.HasDigest(e) && !s.proves(e) {
+			if p := s.proof(e); order >= Compared && err == nil && p.digest && !p.pieces {
 				it.Check = func(b []byte) bool { return digest.Check(e, b, nil) == nil }
 			}
 			if !yield(it, err) || err != nil {

@@ -92,7 +92,7 @@ func TestRangesOfLongFiles(t *testing.T) {
 			for range testkit.Rounds(t, 4) {
 				s := openAs(t, st, "x", k.format, way{})
 				e := lookup(t, s, "long")
-				parts, whole := s.Compares(t.Context(), e)
+				parts, whole := compares(t, s, e)
 				if parts != k.parts || !whole {
 					t.Errorf("it compares %v, %v", parts, whole)
 				}

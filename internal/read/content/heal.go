@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/read/outside"
 	"github.com/holdall/holdall/internal/read/parity"
 	"github.com/holdall/holdall/store"
@@ -116,13 +117,10 @@ func (s *Source) Healed() (blocks int64, by string, why error) {
 	return blocks, by, why
 }
 
-// by returns the source to read e with. That is s, or if there is parity and nothing else verifies
-// e, a source that verifies each block. If much is read, by looks for parity first.
-func (s *Source) by(ctx context.Context, e Entry, much bool) *Source {
-	if s.heal == nil || s.comparesWhole(e) || s.proves(e) || s.compares != nil && s.compares(e) {
-		return s
-	}
-	if s.heal.known() || much && s.heal.ready(ctx) {
+// by returns the source to read an entry with. That is s, or if there is parity and nothing else
+// verifies the entry, a source that verifies each block. If much is read, by looks for parity first.
+func (s *Source) by(ctx context.Context, p Proof, much bool) *Source {
+	if p.blocks || much && !p.before() && s.heal.ready(ctx) {
 		return s.heal.checked
 	}
 	return s
@@ -146,17 +144,18 @@ func (s *Source) cure(ctx context.Context, e Entry, err error) (*Source, Entry) 
 			return stands, e
 		}
 	}
-	if !s.HasDigest(e) && stands != nil && s.hasChecksums(ctx, e) && stands.goesThrough(ctx, e) {
+	digest := s.HasDigest(e)
+	if !digest && stands != nil && s.hasChecksums(ctx, e) && stands.goesThrough(ctx, e) {
 		return stands, e
 	}
 	h.hasten(ctx, e)
-	if !s.HasDigest(e) && h.reopen == nil || h.healed.goesThrough(ctx, e) {
+	if !digest && h.reopen == nil || h.healed.goesThrough(ctx, e) {
 		return h.healed, e
 	}
 	if x, ok := h.lookAgain(ctx, e); ok && h.anew.goesThrough(ctx, x) {
 		return h.anew, x
 	}
-	if s.HasDigest(e) {
+	if digest {
 		return stands, e // the parity is wrong, or more is damaged
 	}
 	return h.healed, e
@@ -183,11 +182,8 @@ func (h *healer) lookAgain(ctx context.Context, e Entry) (Entry, bool) {
 
 // hasChecksums reports whether e's content is compared with checksums of its parts.
 func (s *Source) hasChecksums(ctx context.Context, e Entry) bool {
-	if s.compares != nil && s.compares(e) {
-		return true
-	}
-	_, _, summed := s.Coded(ctx, e)
-	return summed
+	by, _ := s.units(ctx, e)
+	return s.proof(e).reader || by >= format.Summed
 }
 
 // goesThrough reports whether all of e's content can be read, and matches its digest, if it has

@@ -207,7 +207,7 @@ func TestHealingIsToldOnce(t *testing.T) {
 				}
 			})
 			e := lookup(t, s, name)
-			if parts, whole := s.Compares(t.Context(), e); !whole || parts != (near || name != "long") {
+			if parts, whole := compares(t, s, e); !whole || parts != (near || name != "long") {
 				t.Errorf("%s, near %v: it compares %v, %v", name, near, parts, whole)
 			}
 			for range 2 {

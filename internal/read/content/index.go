@@ -192,7 +192,7 @@ func (d *digester) content(c Content) error {
 		return d.s.check(e, b)
 	}
 	algo := e.Digest.Algo
-	if !digest.Known(algo) {
+	if !d.s.HasDigest(e) {
 		algo = ""
 	}
 	pieces := digest.NewAhead(c.r, digest.AheadOptions{Algo: algo, Pieces: true, Block: d.o.Chunk, Length: e.Size, Meter: d.o.Meter})

@@ -212,3 +212,10 @@ func flipped(b []byte, at int64, bit int) []byte {
 	b[at] ^= 1 << bit
 	return b
 }
+
+// compares returns what s says of the comparison of e's content.
+func compares(t *testing.T, s *content.Source, e format.Entry) (parts, whole bool) {
+	t.Helper()
+	p := s.Proof(t.Context(), e)
+	return p.Parts, p.Whole()
+}

@@ -19,7 +19,7 @@ import (
 // damaged piece, one at a time, and done for each entry without damage.
 func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Entry, *ProofError), done func(Entry)) error {
 	var mu sync.Mutex
-	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), s.proves), AnyOrder, func(c Content, err error) error {
+	return s.sweepStored(ctx, listing.Only(s.Reader.Entries(ctx), func(e Entry) bool { return s.proof(e).pieces }), AnyOrder, func(c Content, err error) error {
 		bad := 0
 		err = s.piecesOf(ctx, c, err, func(p *ProofError) {
 			mu.Lock()
@@ -43,12 +43,12 @@ func (s *Source) CheckPieces(ctx context.Context, m *meter.Meter, found func(Ent
 // piecesOf compares the pieces of content with their digests. err is the error of reading the
 // content as a whole, if any; each piece is then read by itself.
 func (s *Source) piecesOf(ctx context.Context, content Content, err error, found func(*ProofError)) error {
-	e, c := content.Entry, s.proof.x.Chunk
+	e, c := content.Entry, s.proven.x.Chunk
 	var sums []digest.Piece
 	compare := func(at int64, n int, got digest.Piece, rerr error) error {
 		if len(sums) == 0 {
 			var err error
-			if sums, err = s.proof.sums(ctx, e, at/c, min(sumsAtOnce, (e.Size-at-1)/c+1)); err != nil {
+			if sums, err = s.proven.sums(ctx, e, at/c, min(sumsAtOnce, (e.Size-at-1)/c+1)); err != nil {
 				return err
 			}
 		}
@@ -57,7 +57,7 @@ func (s *Source) piecesOf(ctx context.Context, content Content, err error, found
 		if rerr != nil {
 			got = digest.Piece{}
 		}
-		if bad, ok := errors.AsType[*ProofError](s.proof.check(e, at/c, n, got, want)); ok {
+		if bad, ok := errors.AsType[*ProofError](s.proven.check(e, at/c, n, got, want)); ok {
 			found(bad)
 		}
 		return nil

@@ -104,7 +104,7 @@ func TestProvenReadsGiveTheSameBytes(t *testing.T) {
 			t.Errorf("%s: %v", name, errs)
 		}
 	}
-	if s.Proof() == nil || openAs(t, p, "x", "caf", way{}).Proof() != nil {
+	if s.Index() == nil || openAs(t, p, "x", "caf", way{}).Index() != nil {
 		t.Error("an index proves, and nothing else does")
 	}
 }
@@ -370,7 +370,7 @@ func TestContentSaysWhetherItIsVouchedFor(t *testing.T) {
 		}
 		for name := range files {
 			e := lookup(t, s, name)
-			parts, whole := s.Compares(ctx, e)
+			parts, whole := compares(t, s, e)
 			if parts != (want || name == "a") || !whole {
 				t.Errorf("%s, by an index %v: it compares parts %v, all %v", name, want, parts, whole)
 			}

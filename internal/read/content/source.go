@@ -47,7 +47,7 @@ type Source struct {
 	engine   *engine.Engine
 	second   lateEngine // for units with a wrong checksum
 	objects  *objects
-	proof    *prover // nil if no index has digests of pieces
+	proven   *prover // nil if no index has digests of pieces
 	search   digest.Search
 	heal     *healer // nil if nothing is healed
 
@@ -82,7 +82,7 @@ func (s *Source) Borrow() { s.objects.borrowed = s.Reader.Can().Object }
 // units can be decoded.
 func (s *Source) UseIndex(x *kept.Index) {
 	if x.Chunk > 0 {
-		s.proof = &prover{x: x}
+		s.proven = &prover{x: x}
 	}
 	if x.HasPoints() {
 		s.engine.UsePoints(x)
@@ -203,27 +203,9 @@ func (s *Source) Vouched() error {
 	return nil
 }
 
-// Coded reports whether reading e's content takes more than copying bytes. If so, before reports
-// whether all of it is compared with checksums of its parts before any byte of a part is returned,
-// and summed whether that happens at least while a part is read.
-func (s *Source) Coded(ctx context.Context, e Entry) (coded, before, summed bool) {
-	before, summed = true, true
-	for x, err := range s.Extents(ctx, e) {
-		if err != nil {
-			return true, false, false
-		}
-		if x.Codec != codec.Zero {
-			first, sums := engine.Summed(x)
-			before, summed = before && first, summed && sums
-		}
-		coded = coded || engine.Coded(x)
-	}
-	return coded, coded && before, coded && summed
-}
-
 // ReadAt reads len(p) content bytes of e from off; it reads fewer only at the end, and then returns
 // io.EOF. They are verified first, with the digests of pieces that an index has, or if the content
-// is short, with its own digest. Compares reports whether they are.
+// is short, with its own digest. Proof reports whether they are.
 func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, &fs.PathError{Op: "read", Path: e.Name, Err: fs.ErrInvalid}
@@ -235,7 +217,7 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 		return 0, io.EOF
 	}
 	n := int(max(min(int64(len(p)), e.Size-off), 0))
-	done, err := s.by(ctx, e, false).readAt(ctx, e, p[:n], off)
+	done, err := s.by(ctx, s.proof(e), false).readAt(ctx, e, p[:n], off)
 	if h, e := s.cure(ctx, e, err); h != nil {
 		done, err = h.readAt(ctx, e, p[:n], off)
 	}
@@ -246,13 +228,13 @@ func (s *Source) ReadAt(ctx context.Context, e Entry, p []byte, off int64) (int,
 }
 
 func (s *Source) readAt(ctx context.Context, e Entry, p []byte, off int64) (int, error) {
-	switch {
-	case s.proves(e):
+	switch how := s.proof(e); {
+	case how.pieces:
 		return s.readProven(ctx, e, p, off)
-	case s.comparesWhole(e):
+	case how.whole:
 		return all(len(p), s.readWhole(ctx, e, p, off))
 	}
-	if _, err := s.Known(ctx, e); err != nil {
+	if _, err := s.known(ctx, e); err != nil {
 		return 0, err
 	}
 	return all(len(p), s.readStored(ctx, e, p, off))
@@ -328,12 +310,20 @@ func (s *Source) run(e Entry) (Extent, bool) {
 
 // File returns the local file that contains all of e's content in one piece and unchanged, and its
 // offset there, so that the system can send it directly. ok is false if there is no such file, or
-// if the content is verified piece by piece. Short content is verified first. The file belongs to
-// the source, and may have become longer. Callers that read for a long time should call File again.
-func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok bool, err error) {
+// if the content is verified piece by piece. Short content is verified first. With all, the caller
+// sends all of the content: if that is to be compared while it is read, ok is false, too. The file
+// belongs to the source, and may have become longer. Callers that read for a long time should call
+// File again.
+func (s *Source) File(ctx context.Context, e Entry, all bool) (f *os.File, off int64, ok bool, err error) {
 	x, run := s.run(e)
-	if !run || s.proves(e) || s.by(ctx, e, false) != s {
+	p := s.proof(e)
+	if !run || p.pieces || p.blocks {
 		return nil, 0, false, nil
+	}
+	if all && p.digest && !p.whole {
+		if known, wrong := s.known(ctx, e); !known || wrong != nil {
+			return nil, 0, false, nil
+		}
 	}
 	o, err := s.engine.Object(ctx, x)
 	if err != nil {
@@ -346,8 +336,8 @@ func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok b
 	if f, err = file(ctx); err == nil {
 		err = s.touch(ctx, e)
 	}
-	if err == nil && s.heal != nil && s.comparesWhole(e) {
-		if known, _ := s.Known(ctx, e); !known {
+	if err == nil && s.heal != nil && p.whole {
+		if known, _ := s.known(ctx, e); !known {
 			return nil, 0, false, nil // the file has the damaged bytes
 		}
 	}
@@ -357,7 +347,7 @@ func (s *Source) File(ctx context.Context, e Entry) (f *os.File, off int64, ok b
 // Section returns e's content as one run of stored bytes, if it is one that needs no check or
 // decoding.
 func (s *Source) Section(ctx context.Context, e Entry) (*format.Section, bool) {
-	if s.proves(e) || s.heal.known() {
+	if s.proof(e).pieces || s.heal.known() {
 		return nil, false
 	}
 	run, ok := s.rawRun(ctx, e, false)
@@ -419,13 +409,13 @@ func (s *Source) Place(ctx context.Context, e Entry, own, base string) (p Place,
 	return p, run.External, p.Address != ""
 }
 
-// Proof returns the index whose digests of pieces prove everything that is read, or nil if there is
+// Index returns the index whose digests of pieces prove everything that is read, or nil if there is
 // none.
-func (s *Source) Proof() *kept.Index {
-	if s.proof == nil {
+func (s *Source) Index() *kept.Index {
+	if s.proven == nil {
 		return nil
 	}
-	return s.proof.x
+	return s.proven.x
 }
 
 // Over returns a source of the same archive, with the same reader, that reads bytes from a
@@ -433,7 +423,7 @@ func (s *Source) Proof() *kept.Index {
 func (s *Source) Over(st store.Store) *Source {
 	o := New(st, s.Name, s.objects.rule.Allowed, 0)
 	o.Read(s.Format, s.Reader)
-	o.proof, o.Checking = s.proof, s.Checking
+	o.proven, o.Checking = s.proven, s.Checking
 	return o
 }
 

@@ -130,7 +130,7 @@ func TestAFileIsHandedOutIfItHasTheContent(t *testing.T) {
 	s := openAs(t, st, "x", "caf", way{})
 	for name, want := range files {
 		e := lookup(t, s, name)
-		f, off, ok, err := s.File(t.Context(), e)
+		f, off, ok, err := s.File(t.Context(), e, false)
 		b := make([]byte, len(want))
 		if err != nil || !ok {
 			t.Fatal(name, ok, err)
@@ -165,18 +165,18 @@ func TestAFileIsHandedOutIfItHasTheContent(t *testing.T) {
 		t.Fatal(err)
 	}
 	hurt := openAs(t, st, "x", "caf", way{})
-	if _, _, ok, err := hurt.File(t.Context(), lookup(t, hurt, "a")); ok || !errors.Is(err, format.ErrCorrupt) {
+	if _, _, ok, err := hurt.File(t.Context(), lookup(t, hurt, "a"), false); ok || !errors.Is(err, format.ErrCorrupt) {
 		t.Errorf("a damaged content is handed out: %v, %v", ok, err)
 	}
 	// In memory there is no file, and what is compressed is none.
 	mem := openAs(t, packedAs(t, "caf", nil, files), "x", "caf", way{})
-	if _, _, ok, err := mem.File(t.Context(), lookup(t, mem, "a")); ok || err != nil {
+	if _, _, ok, err := mem.File(t.Context(), lookup(t, mem, "a"), false); ok || err != nil {
 		t.Error(ok, err)
 	}
 	zipped, _ := onDisk(t, "zip", files)
 	z := openAs(t, zipped, "x", "zip", way{})
 	e := lookup(t, z, "long")
-	if _, _, ok, err := z.File(t.Context(), e); ok || err != nil {
+	if _, _, ok, err := z.File(t.Context(), e, false); ok || err != nil {
 		t.Error(ok, err)
 	}
 	if _, ok := z.Section(t.Context(), e); ok {
@@ -441,7 +441,7 @@ func TestWhatWasComparedIsKnown(t *testing.T) {
 		t.Errorf("nothing is to be compared: %v", err)
 	}
 	never := openAs(t, st, "x", "caf", way{checking: content.Checking{Whole: -1}})
-	if parts, whole := never.Compares(t.Context(), lookup(t, never, "right")); parts || !whole {
+	if parts, whole := compares(t, never, lookup(t, never, "right")); parts || !whole {
 		t.Errorf("it compares %v, %v", parts, whole)
 	}
 }

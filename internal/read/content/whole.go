@@ -12,45 +12,6 @@ import (
 	"github.com/holdall/holdall/internal/read/digest"
 )
 
-// Checking says what is verified when content is read.
-type Checking struct {
-	// None turns off all comparisons.
-	None bool
-	// Whole is the length up to which content is read completely and verified when any of it is
-	// read. 0 means Small; a negative value means never.
-	Whole int64
-}
-
-// comparesWhole reports whether all of e's content is compared with its digest before any of it is
-// returned.
-func (s *Source) comparesWhole(e Entry) bool {
-	most := s.Checking.Whole
-	if most == 0 {
-		most = Small
-	}
-	return e.Size > 0 && e.Size <= most && s.HasDigest(e)
-}
-
-// Compares reports what is verified: parts is true if any part of e's content is verified before it
-// is returned, whole if the content is verified when it is read from its beginning to its end.
-func (s *Source) Compares(ctx context.Context, e Entry) (parts, whole bool) {
-	if s.by(ctx, e, false) != s {
-		return true, true
-	}
-	parts = s.proves(e) || s.comparesWhole(e) || e.Size == 0 || s.compares != nil && s.compares(e)
-	whole = parts || s.HasDigest(e)
-	if !parts && e.Kind.HasContent() {
-		_, before, summed := s.Coded(ctx, e)
-		parts, whole = before, whole || summed
-	}
-	return parts, whole
-}
-
-// HasDigest reports whether all of e's content is to be compared with a digest.
-func (s *Source) HasDigest(e Entry) bool {
-	return !s.Checking.None && e.Kind.HasContent() && digest.Known(e.Digest.Algo)
-}
-
 // compared records the contents that were compared: what is wrong with long ones, and which were
 // right. It forgets some of the right ones if there are more than a million.
 type compared struct {
@@ -132,10 +93,10 @@ func (c *compared) remember(m mark) {
 	}
 }
 
-// Known reports whether e's content was compared before, and what was wrong.
-func (s *Source) Known(ctx context.Context, e Entry) (bool, error) {
+// known reports whether e's content was compared before, and what was wrong.
+func (s *Source) known(ctx context.Context, e Entry) (bool, error) {
 	c := &s.compared
-	if c.right.Load() == nil && !c.any.Load() || s.Checking.None || !digest.Known(e.Digest.Algo) {
+	if c.right.Load() == nil && !c.any.Load() || !s.proof(e).digest {
 		return false, nil
 	}
 	m := s.markOf(ctx, &e)
@@ -158,7 +119,7 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
 		if err := s.objects.changed(ctx); err != nil {
 			return err
 		}
-		if s.comparesWhole(e) {
+		if s.proof(e).whole {
 			return wrong // a second try may find it right
 		}
 	}
@@ -180,7 +141,7 @@ func (s *Source) learn(ctx context.Context, e Entry, wrong error) error {
 // readWhole fills p with content of e from off. All of the content is compared, unless it was
 // compared before.
 func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) error {
-	if known, _ := s.Known(ctx, e); known {
+	if known, _ := s.known(ctx, e); known {
 		if err := s.readStored(ctx, e, p, off); !s.hasSecond(e, err) {
 			return err
 		}
@@ -210,7 +171,7 @@ func (s *Source) readWhole(ctx context.Context, e Entry, p []byte, off int64) er
 
 // touch verifies e's content, if that must be done before any of it is returned.
 func (s *Source) touch(ctx context.Context, e Entry) error {
-	if known, err := s.Known(ctx, e); known || !s.comparesWhole(e) {
+	if known, err := s.known(ctx, e); known || !s.proof(e).whole {
 		return err
 	}
 	b := spareOf(e.Size)
@@ -223,7 +184,7 @@ func (s *Source) check(e Entry, b []byte) error { return digest.Check(e, b, &s.s
 
 // Settle verifies e's content, unless the result is known.
 func (s *Source) Settle(ctx context.Context, e Entry) error {
-	known, err := s.Known(ctx, e)
+	known, err := s.known(ctx, e)
 	if known {
 		return err
 	}
@@ -237,16 +198,17 @@ func (s *Source) Settle(ctx context.Context, e Entry) error {
 // content is verified while it is read, if it is read from its beginning: the last Read returns the
 // error.
 func (s *Source) ReadFrom(ctx context.Context, e Entry, off int64) io.ReadCloser {
-	known, wrong := s.Known(ctx, e)
+	known, wrong := s.known(ctx, e)
 	if h, e := s.cure(ctx, e, wrong); h != nil {
 		return h.ReadFrom(ctx, e, off)
 	}
+	p := s.proof(e)
 	switch {
-	case !s.HasDigest(e) || s.proves(e) || known && wrong == nil:
+	case !p.digest || p.pieces || known && wrong == nil:
 		return s.Open(ctx, e, off)
 	case known:
 		return &wholeReader{err: wrong}
-	case s.comparesWhole(e):
+	case p.whole:
 		return &wholeReader{size: e.Size, off: off, load: func(b []byte) error { return ReadError(e, s.whole(ctx, e, b, 0)) }}
 	}
 	c := s.Open(ctx, e, off)

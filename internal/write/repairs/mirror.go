@@ -35,7 +35,7 @@ var ErrNoProof = errors.New("no index with digests of pieces")
 // what is fetched. The plan needs what was fetched until closer is closed.
 func From(ctx context.Context, s *content.Source, mirror store.Store, mirrorName string, m *meter.Meter) (_ format.Plan, sum Healed, closer io.Closer, err error) {
 	h := &healing{Store: s.Store, s: s, mirror: mirror, mirrorName: strings.TrimSuffix(mirrorName, "/"), fetched: map[string]*patches{}}
-	if x := s.Proof(); len(x.Objects) == 1 && x.Objects[0] == "" {
+	if x := s.Index(); len(x.Objects) == 1 && x.Objects[0] == "" {
 		if _, err := h.of(ctx, s.Name); err != nil {
 			return format.Plan{}, sum, nil, err
 		}

@@ -29,6 +29,9 @@ class Extent(NamedTuple):
     data: bytes = b""  # of an inline extent
 
 
+COMPARE_WHOLE = 1 << 20  # files up to this size are read whole and compared, even if only a part is requested
+
+
 class Proof(NamedTuple):
     """What a content is compared with: one digest of all of it, or one for each piece."""
 
@@ -36,6 +39,12 @@ class Proof(NamedTuple):
     sum: bytes
     chunk: int = 0
     sums: tuple[bytes, ...] = ()
+
+    def compared(self, size: int, start: int, end: int) -> tuple[int, int] | None:
+        """Return which bytes of a content must be read to compare those from start to end, or None for long content."""
+        if self.chunk:
+            return start - start % self.chunk, min(end + -end % self.chunk, size)
+        return (0, size) if size <= COMPARE_WHOLE or end - start == size else None
 
 
 class Rows(Protocol):

@@ -20,7 +20,6 @@ MAX_MADE = 16 << 20  # size of a decoded unit that is kept for adjacent files
 MAX_KEPT = 64 << 20  # size of everything that is kept
 MAX_OPEN = 256  # open objects; others are opened for each read
 MAX_ZEROS = 1 << 30  # zeros that are stored nowhere, in one read
-COMPARE_WHOLE = 1 << 20  # files up to this size are read whole and compared, even if only a part is requested
 
 Unit = tuple[int, int, int]  # volume, offset, codec
 
@@ -87,17 +86,12 @@ class Reader:
             self.rows.extents(row)  # this raises the error
             return b""
         proof = self.rows.proof(row) if self.verifies else None
-        if proof is None:
+        span = proof.compared(size, start, end) if proof else None
+        if span is None:
             return self._content(row, start, end)
-        if proof.chunk:
-            first, last = start - start % proof.chunk, min(end + -end % proof.chunk, size)
-        elif size <= COMPARE_WHOLE or end - start == size:
-            first, last = 0, size
-        else:
-            return self._content(row, start, end)
-        data = self._content(row, first, last)
-        self._compare(row, data, first, size)
-        return data[start - first : end - first]
+        data = self._content(row, *span)
+        self._compare(row, data, span[0], size)
+        return data[start - span[0] : end - span[0]]
 
     def many(self, rows: list[int]) -> list[bytes]:
         """Return the contents of several files."""
