@@ -120,7 +120,7 @@ func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) 
 
 // OpenStore is like [Open] for the archive called name in st.
 func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
-	st = cache.Far(st, o.CacheBytes)
+	st = cache.Shared(st, o.CacheBytes)
 	if o.NoVerify || o.Parity == NoParity {
 		return openBy(ctx, st, name, o, st)
 	}
@@ -311,7 +311,7 @@ func (a *Archive) openLinked(ctx context.Context, address string) (format.Reader
 		return nil, err
 	}
 	if st != a.src.Store {
-		st = cache.Far(st, 0)
+		st = cache.Shared(st, 0)
 	}
 	_, r, err := recognise(ctx, st, name, OpenOptions{View: "zarr", Formats: a.asked.Formats, Limits: a.asked.Limits})
 	return r, err

@@ -276,7 +276,7 @@ func (r *ParityReport) beyond(ctx context.Context, g *parity.Guard, name string,
 		}
 	}}
 	defer func() { slices.Sort(r.Files) }()
-	err := c.archive(ctx, cache.Far(g.Rest(), o.CacheBytes), name)
+	err := c.archive(ctx, cache.Shared(g.Rest(), o.CacheBytes), name)
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}

@@ -82,7 +82,7 @@ func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptio
 		if p.guard != nil {
 			st = p.guard.Rest()
 		}
-		err = p.byFormat(ctx, cache.Far(st, o.CacheBytes), o)
+		err = p.byFormat(ctx, cache.Shared(st, o.CacheBytes), o)
 		if p.guard != nil && err != nil && ctx.Err() == nil && !store.Temporary(err) {
 			kit.Say(&p.Lost, "%v", err)
 			err = nil // parity repairs a part

@@ -117,7 +117,7 @@ func (c *check) run(ctx context.Context, st store.Store, name string) error {
 			return err
 		}
 	}
-	err = c.archive(ctx, cache.Far(st, c.o.CacheBytes), name) // a single cache for the structure and the contents
+	err = c.archive(ctx, cache.Shared(st, c.o.CacheBytes), name) // a single cache for the structure and the contents
 	if err == nil || r == nil || !r.Harmed() || ctx.Err() != nil || store.Temporary(err) {
 		return err
 	}

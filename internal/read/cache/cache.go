@@ -1,10 +1,10 @@
-// Package cache caches ranges of remote objects in memory, so that detecting, opening and reading
-// an archive share what was fetched. It is below the formats, which may therefore read the same
-// bytes several times. Disks are not cached, because the system does that.
+// Package cache has all readers of an archive share its objects: those that detect its format, open
+// it, and read it. It caches ranges of remote objects in memory. It is below the formats, which may
+// therefore open the same object and read the same bytes several times. Disks are not cached,
+// because the system does that.
 package cache
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"io/fs"
@@ -22,15 +22,6 @@ const maxRun = 1 << 20
 
 // usual is how much memory a cache has by default.
 const usual = 32 << 20
-
-// Far returns a store on a network with up to limit bytes of memory, 32 MiB if limit is 0. A disk
-// needs no cache, and is returned unchanged.
-func Far(st store.Store, limit int64) store.Store {
-	if st.Can().Near {
-		return st
-	}
-	return Wrap(st, cmp.Or(limit, usual))
-}
 
 // Wrap returns st with up to limit bytes of memory. If st already is a cache, it is returned
 // unchanged.

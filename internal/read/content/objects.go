@@ -69,7 +69,7 @@ func (x *objects) open(ctx context.Context, name string, external bool) (store.O
 			return nil, err
 		}
 		if st != x.rule.Store {
-			st = cache.Far(st, 0)
+			st = cache.Shared(st, 0)
 		}
 	}
 	if len(x.m) >= maxOpen {
@@ -124,7 +124,7 @@ func (x *objects) changed(ctx context.Context) error {
 		if err != nil || key.external {
 			continue
 		}
-		now, err := store.Briefly(x.rule.Store, key.name).Info(ctx)
+		now, err := store.Briefly(cache.Below(x.rule.Store), key.name).Info(ctx)
 		if err == nil && (now.Size != was.Size || now.Version != was.Version || !now.ModTime.Equal(was.ModTime)) {
 			err := fmt.Errorf("%s: %w", key.name, store.ErrChanged)
 			x.stale.Store(&err)

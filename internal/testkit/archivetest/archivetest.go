@@ -22,7 +22,7 @@ func Open(t testing.TB, st store.Store, name string) *content.Source {
 // OpenAs is like Open for a format.
 func OpenAs(t testing.TB, st store.Store, name string, f *format.Format, o format.OpenOptions) *content.Source {
 	t.Helper()
-	st = cache.Far(st, 0)
+	st = cache.Shared(st, 0)
 	src := content.New(st, name, nil, 0)
 	r, err := f.Open(t.Context(), st, name, o)
 	if err != nil {
