@@ -34,16 +34,11 @@ type Amendment struct {
 // OpenOptions.View. If archives of the format cannot be changed in place, the error wraps
 // [ErrImmutable]. The caller must close the Amendment.
 func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, error) {
-	st, name, err := store.OpenAddress(ctx, address)
+	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return nil, err
 	}
-	return AmendStore(ctx, st, name, o)
-}
-
-// AmendStore is like [Amend] for the archive called name in st.
-func AmendStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Amendment, error) {
-	a, err := OpenStore(ctx, st, name, o)
+	a, err := open(ctx, st, name, o)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +163,7 @@ func (m *Amendment) AddFrom(ctx context.Context, from *Archive, names []string, 
 	if m.o.View != zarrView {
 		return 0, fmt.Errorf("adding groups and arrays needs the view %s: %w", zarrView, errors.ErrUnsupported)
 	}
-	there, err := OpenStore(ctx, m.st, m.name, m.o)
+	there, err := open(ctx, m.st, m.name, m.o)
 	if err != nil {
 		return 0, err
 	}

@@ -39,6 +39,8 @@ type Meter = meter.Meter
 
 // OpenOptions are the options for opening an archive. The zero value suits most programs.
 type OpenOptions struct {
+	// Store has the archive, by its name in it. If it is nil, that is decided by the address.
+	Store store.Store `json:"-"`
 	// Format is the name of the format. If it is empty, the format is detected from the archive's
 	// bytes.
 	Format string `json:"format,omitempty"`
@@ -82,6 +84,12 @@ type OpenOptions struct {
 	CacheBytes int64 `json:"cache_bytes,omitempty"`
 }
 
+// In returns o for an archive in a store.
+func (o OpenOptions) In(st store.Store) OpenOptions {
+	o.Store = st
+	return o
+}
+
 func (o OpenOptions) formats() format.Formats {
 	if o.Formats != nil {
 		return o.Formats
@@ -108,18 +116,27 @@ type Archive struct {
 	parity error // why existing parity was not opened
 }
 
-// Open opens the archive at an address: a path, or a URL of a registered scheme. The caller must
-// close the archive.
+// Open opens the archive at an address: a path, a URL of a registered scheme, or a name in
+// OpenOptions.Store. The caller must close the archive.
 func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) {
-	st, name, err := store.OpenAddress(ctx, address)
+	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return nil, err
 	}
-	return OpenStore(ctx, st, name, o)
+	return open(ctx, st, name, o)
 }
 
-// OpenStore is like [Open] for the archive called name in st.
-func OpenStore(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
+// at returns the store of an address, and the name in it. If st is not nil, the address is a name
+// in st.
+func at(ctx context.Context, st store.Store, address string) (store.Store, string, error) {
+	if st != nil {
+		return st, address, nil
+	}
+	return store.OpenAddress(ctx, address)
+}
+
+// open opens the archive called name in st.
+func open(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
 	st = cache.Shared(st, o.CacheBytes)
 	if o.NoVerify || o.Parity == NoParity {
 		return openBy(ctx, st, name, o, st)
@@ -225,7 +242,7 @@ func unsound(ctx context.Context, st store.Store, name string, o OpenOptions, ob
 	if known.cover() {
 		return false
 	}
-	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o}, func(Problem) {})
+	sum, err := verify(ctx, st, name, VerifyOptions{OpenOptions: o}, func(Problem) {})
 	return err != nil || sum.Errors+sum.Warnings > 0
 }
 
@@ -261,7 +278,7 @@ func (s *spans) cover() bool {
 // errFolder means that no format recognised a folder.
 var errFolder = fmt.Errorf("the folder is %w", format.ErrUnknown)
 
-// openBy is like OpenStore, but reads the archive's structure through the store by.
+// openBy is like open, but reads the archive's structure through the store by.
 func openBy(ctx context.Context, st store.Store, name string, o OpenOptions, by store.Store) (*Archive, error) {
 	a := &Archive{src: content.New(st, name, o.External, o.CacheBytes), asked: o}
 	o.linked = a.openLinked

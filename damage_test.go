@@ -33,7 +33,7 @@ var checkedKinds = []struct {
 func packedAs(t *testing.T, format string, param map[string]string, files map[string]string) *storetest.Mem {
 	t.Helper()
 	st := &storetest.Mem{}
-	if _, err := holdall.PackStore(t.Context(), st, "x", []string{tree(t, files)}, holdall.PackOptions{Format: format, Param: param}); err != nil {
+	if _, err := holdall.Pack(t.Context(), "x", []string{tree(t, files)}, holdall.PackOptions{Store: st, Format: format, Param: param}); err != nil {
 		t.Fatal(err)
 	}
 	return st
@@ -84,7 +84,7 @@ func TestNoFunctionGivesADamagedByte(t *testing.T) {
 	}
 	for _, k := range kinds {
 		st := packedAs(t, k.format, k.param, files)
-		sound, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+		sound, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestNoFunctionGivesADamagedByte(t *testing.T) {
 			if places++; places%4 > 0 {
 				return
 			}
-			a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+			a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func TestEveryDamagedChunkIsRefused(t *testing.T) {
 	}
 	st := packedAs(t, "lindi", nil, keys)
 	open := func() (*holdall.Archive, error) {
-		return holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{View: "zarr"})
+		return holdall.Open(ctx, "x", holdall.OpenOptions{Store: st, View: "zarr"})
 	}
 	decoded := func(a *holdall.Archive) (string, error) {
 		array, err := zarr.Open(ctx, a, "x")
@@ -236,7 +236,7 @@ func TestEveryDamagedChunkIsRefused(t *testing.T) {
 func seen(t *testing.T, st *storetest.Mem) string {
 	t.Helper()
 	ctx := t.Context()
-	a, err := holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{})
+	a, err := holdall.Open(ctx, "x", holdall.OpenOptions{Store: st})
 	if err != nil {
 		return "not opened"
 	}
@@ -299,7 +299,7 @@ func TestEveryTurnedBitThatIsSeenIsTold(t *testing.T) {
 						}
 						changes++
 						told := false
-						_, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) { told = told || p.Severity > format.Note })
+						_, err := holdall.Verify(t.Context(), "x", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(p holdall.Problem) { told = told || p.Severity > format.Note })
 						if err == nil && !told {
 							t.Errorf("bit %d of byte %d of %s is turned: nobody tells\n%s", bit, i, info, seen(t, st))
 						}
@@ -344,10 +344,11 @@ func TestVerifySaysWhatProved(t *testing.T) {
 	} {
 		st := &storetest.Mem{}
 		k.o.Format = k.format
-		if _, err := holdall.PackStore(t.Context(), st, "x", []string{tree(t, files)}, k.o); err != nil {
+		k.o.Store = st
+		if _, err := holdall.Pack(t.Context(), "x", []string{tree(t, files)}, k.o); err != nil {
 			t.Fatal(err)
 		}
-		got, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) { t.Error(p) })
+		got, err := holdall.Verify(t.Context(), "x", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(p holdall.Problem) { t.Error(p) })
 		if k.format == "oak" {
 			k.want.Proven.Checksum = got.Proven.Checksum // of properties, too
 			if got.Proven.Checksum < 3 {
@@ -396,7 +397,7 @@ func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
 		}
 		damaged++
 		told, errors := 0, 0
-		_, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) {
+		_, err := holdall.Verify(t.Context(), "x", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(p holdall.Problem) {
 			if told++; p.Severity == format.Error {
 				errors++
 			}
@@ -405,7 +406,7 @@ func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
 			t.Errorf("%v; %d problems are told, %d errors of %q", err, told, errors, bad)
 		}
 		warned += told - errors
-		plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{})
+		plan, err := holdall.Repair(t.Context(), "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st}})
 		if err != nil || !plan.Partial || len(plan.Lost) == 0 || len(bad) > 0 != plan.Changes() {
 			t.Errorf("repair of %q: %v, %+v", bad, err, plan)
 		}
@@ -422,7 +423,7 @@ func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
 				t.Errorf("after the repair %q are lost, before it %q", lost, bad)
 			}
 		}
-		a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+		a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,7 +446,7 @@ func TestARecordWithAWrongChecksumGivesBackWhatIsProven(t *testing.T) {
 // sharedRecord is the record that a small file is in, with others.
 func sharedRecord(t *testing.T, st *storetest.Mem, name string) (record format.Extent) {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,7 +467,7 @@ func sharedRecord(t *testing.T, st *storetest.Mem, name string) (record format.E
 // readAll returns the names of files that cannot be read. Others must be what they were.
 func readAll(t *testing.T, st *storetest.Mem, files map[string]string, o holdall.OpenOptions) (bad []string) {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "x", o)
+	a, err := holdall.Open(t.Context(), "x", o.In(st))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func TestExtractOptionsArePassedOn(t *testing.T) {
 	b := st.Get("x")
 	b[strings.Index(string(b), "alpha")] ^= 1
 	st.Put("x", b)
-	damaged, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	damaged, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,13 +111,13 @@ func TestAddOptionsArePassedOn(t *testing.T) {
 		st.Put(name, packedAs(t, "lindi", zarr, map[string]string{".zgroup": group}).Get("x"))
 	}
 	st.Put("from.lindi.tar", from.Get("x"))
-	in, err := holdall.OpenStore(t.Context(), st, "from.lindi.tar", holdall.OpenOptions{View: "zarr"})
+	in, err := holdall.Open(t.Context(), "from.lindi.tar", holdall.OpenOptions{Store: st, View: "zarr"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
 	add := func(name string, o holdall.OpenOptions, names []string, a holdall.AddOptions) error {
-		m, err := holdall.AmendStore(t.Context(), st, name, o)
+		m, err := holdall.Amend(t.Context(), name, o.In(st))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestAddOptionsArePassedOn(t *testing.T) {
 	if m.Snapshot().Entries == 0 {
 		t.Error("the meter counted nothing")
 	}
-	a, err := holdall.OpenStore(t.Context(), st, "x.lindi.tar", holdall.OpenOptions{View: "zarr"})
+	a, err := holdall.Open(t.Context(), "x.lindi.tar", holdall.OpenOptions{Store: st, View: "zarr"})
 	if err != nil {
 		t.Fatal(err)
 	}

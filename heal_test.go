@@ -32,7 +32,7 @@ func (n nearMem) Can() store.Abilities {
 func protected(t *testing.T, format string, files map[string]string, loss float64) *storetest.Mem {
 	t.Helper()
 	st := packedAs(t, format, nil, files)
-	if _, err := holdall.ProtectStore(t.Context(), st, []string{"x"}, st, "x"+holdall.ParitySuffix, holdall.ProtectOptions{Loss: loss}); err != nil {
+	if _, err := holdall.Protect(t.Context(), []string{"x"}, "x"+holdall.ParitySuffix, holdall.ProtectOptions{Store: st, To: st, Loss: loss}); err != nil {
 		t.Fatal(err)
 	}
 	return st
@@ -59,7 +59,7 @@ func hurt(t *testing.T, st *storetest.Mem, rnd *rand.Rand, n int) (what string) 
 
 // contentsOf reads all of what is called x.
 func contentsOf(t *testing.T, st store.Store) map[string]string {
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestDamageIsHealedInEveryWayToRead(t *testing.T) {
 					if near {
 						st = nearMem{mem}
 					}
-					a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+					a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 					if err != nil {
 						t.Fatal(what, err)
 					}
@@ -228,7 +228,7 @@ func TestParityOfAnotherTar(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := holdall.Protect(t.Context(), archives[1], archives[0]+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
+	if _, err := holdall.Protect(t.Context(), []string{archives[1]}, archives[0]+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	a, err := holdall.Open(t.Context(), archives[0], holdall.OpenOptions{})

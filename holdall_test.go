@@ -58,7 +58,7 @@ func openMem(t *testing.T, m store.Store, o holdall.OpenOptions) *holdall.Archiv
 	if o.Formats == nil {
 		o.Formats = both
 	}
-	a, err := holdall.OpenStore(t.Context(), m, "x", o)
+	a, err := holdall.Open(t.Context(), "x", o.In(m))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +86,11 @@ func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := local.New(t.TempDir())
-	sum, err := holdall.PackStore(ctx, st, "x.tiny", []string{dir}, holdall.PackOptions{Formats: both})
+	sum, err := holdall.Pack(ctx, "x.tiny", []string{dir}, holdall.PackOptions{Store: st, Formats: both})
 	if err != nil || sum.Entries != 10 { // 6 files, 3 folders, a link
 		t.Fatalf("%d entries, %v", sum.Entries, err)
 	}
-	a, err := holdall.OpenStore(ctx, st, "x.tiny", holdall.OpenOptions{Formats: both})
+	a, err := holdall.Open(ctx, "x.tiny", holdall.OpenOptions{Store: st, Formats: both})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
 	if err := fstest.TestFS(a.FS(ctx), "a", "d/e/c", "ü/€"); err != nil {
 		t.Error(err)
 	}
-	found, err := holdall.VerifyStore(ctx, st, "x.tiny", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: both}}, func(p holdall.Problem) { t.Error(p) })
+	found, err := holdall.Verify(ctx, "x.tiny", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: both}}, func(p holdall.Problem) { t.Error(p) })
 	if err != nil || found.Entries != 10 {
 		t.Errorf("verify: %+v, %v", found, err)
 	}
@@ -127,11 +127,11 @@ func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
 	same(t, dir, out)
 
 	// Into the house's own format, and back.
-	conv, err := holdall.ConvertStore(ctx, a, st, "x.caf", holdall.PackOptions{Formats: both, OnError: func(n string, err error) { t.Error(n, err) }})
+	conv, err := holdall.Convert(ctx, a, "x.caf", holdall.PackOptions{Store: st, Formats: both, OnError: func(n string, err error) { t.Error(n, err) }})
 	if err != nil || conv.Entries != 6 || !slices.Equal(conv.Lost, []string{"modes", "times"}) || conv.Dropped["symlink"] != 1 {
 		t.Errorf("convert: %+v, %v", conv, err)
 	}
-	b, err := holdall.OpenStore(ctx, st, "x.caf", holdall.OpenOptions{Formats: both})
+	b, err := holdall.Open(ctx, "x.caf", holdall.OpenOptions{Store: st, Formats: both})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestCatRequests(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
-			a, err := holdall.OpenStore(t.Context(), storetest.Trace(tt.st, &log), tt.archive, holdall.OpenOptions{Formats: both, FewLookups: true})
+			a, err := holdall.Open(t.Context(), tt.archive, holdall.OpenOptions{Store: storetest.Trace(tt.st, &log), Formats: both, FewLookups: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,16 +233,16 @@ func TestCatRequests(t *testing.T) {
 func TestNameIsAHintAndBytesDecide(t *testing.T) {
 	m := archiveOf(t, tiny.Format, []holdall.Entry{{Name: "f"}}, nil)
 	m.Put("really-tiny.caf", m.Get("x"))
-	a, err := holdall.OpenStore(t.Context(), m, "really-tiny.caf", holdall.OpenOptions{Formats: both})
+	a, err := holdall.Open(t.Context(), "really-tiny.caf", holdall.OpenOptions{Store: m, Formats: both})
 	if err != nil || a.Format() != tiny.Format {
 		t.Fatalf("%v, %v", a, err)
 	}
 	a.Close()
-	if _, err := holdall.OpenStore(t.Context(), m, "x", holdall.OpenOptions{Formats: both, Format: "caf"}); err == nil {
+	if _, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: m, Formats: both, Format: "caf"}); err == nil {
 		t.Error("--format caf takes what is none")
 	}
 	m.Put("text", []byte(strings.Repeat("just words ", 100)))
-	if _, err := holdall.OpenStore(t.Context(), m, "text", holdall.OpenOptions{Formats: both}); err == nil || !strings.Contains(err.Error(), "not an archive") {
+	if _, err := holdall.Open(t.Context(), "text", holdall.OpenOptions{Store: m, Formats: both}); err == nil || !strings.Contains(err.Error(), "not an archive") {
 		t.Errorf("%v", err)
 	}
 }
@@ -302,7 +302,7 @@ func TestAZipAtTheEndOfATarIsAFileOfTheTar(t *testing.T) {
 	} {
 		m := &storetest.Mem{}
 		m.Put("x", c.b)
-		a, err := holdall.OpenStore(t.Context(), m, "x", holdall.OpenOptions{Formats: format.Formats{caf.Format, lindi.Format, tarformat.Format, zipformat.Format}})
+		a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: m, Formats: format.Formats{caf.Format, lindi.Format, tarformat.Format, zipformat.Format}})
 		if found := ""; err == nil {
 			found = a.Format().Name
 			a.Close()

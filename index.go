@@ -80,6 +80,8 @@ func (f *IndexFolder) Clear() (n int, bytes int64, err error) { return f.inner()
 // IndexOptions are the options of [BuildIndex].
 type IndexOptions struct {
 	OpenOptions
+	// To is a store in which the index is written. If it is nil, that is decided by the address.
+	To store.Store `json:"-"`
 	// Chunk is the size of the pieces of content that get a digest in the index, so that every
 	// read can be compared. It must be a power of two from 64 KiB to 1 MiB, or 0 for no digests.
 	// Making digests requires reading all contents.
@@ -108,35 +110,29 @@ type IndexSummary struct {
 
 // BuildIndex writes an index of the archive at address to the address to.
 func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexSummary, error) {
-	st, name, err := store.OpenAddress(ctx, address)
+	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return IndexSummary{}, err
 	}
-	toStore, toName, err := store.OpenAddress(ctx, to)
+	toStore, toName, err := at(ctx, o.To, to)
 	if err != nil {
 		return IndexSummary{}, err
 	}
-	return BuildIndexStore(ctx, st, name, toStore, toName, o)
-}
-
-// BuildIndexStore is like [BuildIndex] for the archive called name in st. It writes the index to
-// toName in the store to.
-func BuildIndexStore(ctx context.Context, st store.Store, name string, to store.Store, toName string, o IndexOptions) (IndexSummary, error) {
 	if o.Chunk != 0 && !kept.IsChunk(o.Chunk) {
 		return IndexSummary{}, fmt.Errorf("chunk size %d: expected a power of two from %d to %d", o.Chunk, kept.MinChunk, kept.MaxChunk)
 	}
 	g := output.Guard{Inputs: []string{store.AddressOf(st, name)}, Kind: "an index", Ours: kept.Is, Force: o.Force}
-	if err := g.Check(ctx, to, toName); err != nil {
+	if err := g.Check(ctx, toStore, toName); err != nil {
 		return IndexSummary{}, err
 	}
 	o.Index, o.FewLookups = UseIndex{}, false
 	o.once = o.Chunk == 0 // with digests, contents are read some time after they are listed
-	a, err := OpenStore(ctx, st, name, o.OpenOptions)
+	a, err := open(ctx, st, name, o.OpenOptions)
 	if err != nil {
 		return IndexSummary{}, err
 	}
 	defer a.Close()
-	sum, err := a.src.WriteIndex(ctx, to, toName, content.IndexOptions{
+	sum, err := a.src.WriteIndex(ctx, toStore, toName, content.IndexOptions{
 		View: o.View, Param: o.Param, Chunk: o.Chunk, Points: true, NoTable: o.NoTable, Once: o.once, OnError: o.OnError, Meter: o.Meter,
 	})
 	return IndexSummary(sum), err

@@ -41,7 +41,7 @@ func buildIndex(t *testing.T, path string, o holdall.OpenOptions, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := holdall.BuildIndexStore(t.Context(), st, name, toStore, toName, holdall.IndexOptions{OpenOptions: o}); err != nil {
+	if _, err := holdall.BuildIndex(t.Context(), name, toName, holdall.IndexOptions{To: toStore, OpenOptions: o.In(st)}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -18,12 +18,12 @@ func linkedArrays(t *testing.T) *storetest.Mem {
 	t.Helper()
 	st := &storetest.Mem{}
 	st.Put("x.h5", testkit.Read(t, "hdf5/testdata/chunks_latest.h5"))
-	a, err := holdall.OpenStore(t.Context(), st, "x.h5", holdall.OpenOptions{Param: map[string]string{"link-arrays": "1000"}})
+	a, err := holdall.Open(t.Context(), "x.h5", holdall.OpenOptions{Store: st, Param: map[string]string{"link-arrays": "1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := holdall.ConvertStore(t.Context(), a, st, "x.lindi.json", holdall.PackOptions{Refer: "here"}); err != nil {
+	if _, err := holdall.Convert(t.Context(), a, "x.lindi.json", holdall.PackOptions{Store: st, Refer: "here"}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(string(st.Get("x.lindi.json")), "_EXTERNAL_ARRAY_LINK"); n != 2 {
@@ -46,7 +46,7 @@ func elements(t *testing.T, a *holdall.Archive, name string) (string, error) {
 
 func opened(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions) *holdall.Archive {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, name, o)
+	a, err := holdall.Open(t.Context(), name, o.In(st))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestAnArchiveOnADiskIsOpenedOnce(t *testing.T) {
 	for _, kind := range []string{"caf", "tar", "zip", "rvn"} {
 		t.Run(kind, func(t *testing.T) {
 			st := countedDisk{nearMem{&storetest.Mem{}}, new(atomic.Int64)}
-			if _, err := holdall.PackStore(t.Context(), st, "x", []string{files}, holdall.PackOptions{Format: kind}); err != nil {
+			if _, err := holdall.Pack(t.Context(), "x", []string{files}, holdall.PackOptions{Store: st, Format: kind}); err != nil {
 				t.Fatal(err)
 			}
 			once := func(what string) {
@@ -41,7 +41,7 @@ func TestAnArchiveOnADiskIsOpenedOnce(t *testing.T) {
 				}
 			}
 			st.opened.Store(0)
-			a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+			a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestAnArchiveOnADiskIsOpenedOnce(t *testing.T) {
 				t.Error(err)
 			}
 			once("reading")
-			if sum, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) { t.Error(p) }); err != nil || sum.Entries == 0 {
+			if sum, err := holdall.Verify(t.Context(), "x", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(p holdall.Problem) { t.Error(p) }); err != nil || sum.Entries == 0 {
 				t.Errorf("%+v, %v", sum, err)
 			}
 			once("verify")

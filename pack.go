@@ -12,6 +12,8 @@ import (
 
 // PackOptions are the options of [Pack] and [Convert]. The zero value suits most programs.
 type PackOptions struct {
+	// Store gets the archive, by its name in it. If it is nil, that is decided by the address.
+	Store store.Store `json:"-"`
 	// Format is the name of the format. If it is empty, the format follows from the extension of
 	// the archive's name.
 	Format string `json:"format,omitempty"`
@@ -135,15 +137,10 @@ func (o PackOptions) inner() pack.Options {
 // pack, the error is [ErrNothing]. If OnError is nil, the
 // first file that cannot be packed ends the call with an error.
 func Pack(ctx context.Context, address string, paths []string, o PackOptions) (Summary, error) {
-	st, name, err := store.OpenAddress(ctx, address)
+	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return Summary{}, err
 	}
-	return PackStore(ctx, st, name, paths, o)
-}
-
-// PackStore is like [Pack], but writes the archive to name in st.
-func PackStore(ctx context.Context, st store.Store, name string, paths []string, o PackOptions) (Summary, error) {
 	sum, err := pack.Pack(ctx, st, name, paths, o.inner())
 	return Summary(sum), err
 }
@@ -152,15 +149,10 @@ func PackStore(ctx context.Context, st store.Store, name string, paths []string,
 // stored uncompressed in one piece is copied unchanged, by the file system itself if it can.
 // Digests in a are kept.
 func Convert(ctx context.Context, a *Archive, address string, o PackOptions) (Summary, error) {
-	st, name, err := store.OpenAddress(ctx, address)
+	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return Summary{}, err
 	}
-	return ConvertStore(ctx, a, st, name, o)
-}
-
-// ConvertStore is like [Convert], but writes the archive to name in st.
-func ConvertStore(ctx context.Context, a *Archive, st store.Store, name string, o PackOptions) (Summary, error) {
 	sum, err := pack.Convert(ctx, a.src, st, name, o.inner())
 	return Summary(sum), err
 }

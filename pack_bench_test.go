@@ -37,7 +37,7 @@ func BenchmarkPack(b *testing.B) {
 			b.SetBytes(int64(shape.files) * int64(shape.size))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := holdall.PackStore(b.Context(), st, "x.caf", []string{in}, holdall.PackOptions{}); err != nil {
+				if _, err := holdall.Pack(b.Context(), "x.caf", []string{in}, holdall.PackOptions{Store: st}); err != nil {
 					b.Fatal(err)
 				}
 			}

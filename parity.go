@@ -27,6 +27,10 @@ const UsualLoss = 0.05
 
 // ProtectOptions are the options of [Protect].
 type ProtectOptions struct {
+	// Store has the archives, and To gets the parity. Where one is nil, that is decided by the
+	// address.
+	Store store.Store `json:"-"`
+	To    store.Store `json:"-"`
 	// Loss is the share of the archive that may be lost; 0 means UsualLoss.
 	Loss float64
 	// Force also replaces an object that is not parity.
@@ -85,27 +89,30 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 	return &p
 }
 
-// Protect writes parity of the archive at address to the address to. Parity recovers lost and
+// Protect writes parity of the archives at addresses to the address to. Parity recovers lost and
 // damaged blocks of the archive, up to the share o.Loss of all its blocks. If existing parity
 // would be replaced and the archive no longer matches it, Protect returns an error; use [Repair]
 // first.
-func Protect(ctx context.Context, address, to string, o ProtectOptions) (Protection, error) {
-	st, name, err := store.OpenAddress(ctx, address)
-	if err != nil {
-		return Protection{}, err
+//
+// Several archives are protected as one set, so that a lost archive can be recovered if it is not
+// larger than the share that may be lost. Archives of a set are in one folder, which also contains
+// the parity.
+func Protect(ctx context.Context, addresses []string, to string, o ProtectOptions) (sum Protection, err error) {
+	var st store.Store
+	names := make([]string, len(addresses))
+	for i, address := range addresses {
+		was := st
+		if st, names[i], err = at(ctx, o.Store, address); err != nil {
+			return sum, err
+		}
+		if was != nil && store.AddressOf(was, names[0]) != store.AddressOf(st, names[0]) {
+			return sum, fmt.Errorf("%s and %s are in different places: the archives of a set must be in one folder", addresses[0], address)
+		}
 	}
-	toStore, toName, err := store.OpenAddress(ctx, to)
+	toStore, toName, err := at(ctx, o.To, to)
 	if err != nil {
-		return Protection{}, err
+		return sum, err
 	}
-	return ProtectStore(ctx, st, []string{name}, toStore, toName, o)
-}
-
-// ProtectStore is like [Protect] for archives in st, and writes the parity to toName in the store
-// to. Several archives are protected as one set, so that a lost archive can be recovered if it is
-// not larger than the share that may be lost. Archives of a set are in one folder, which also
-// contains the parity.
-func ProtectStore(ctx context.Context, st store.Store, names []string, to store.Store, toName string, o ProtectOptions) (sum Protection, err error) {
 	var objects []parity.Object
 	switch len(names) {
 	case 0:
@@ -130,13 +137,13 @@ func ProtectStore(ctx context.Context, st store.Store, names []string, to store.
 	if o.Loss == 0 {
 		o.Loss = UsualLoss
 	}
-	if err := g.Check(ctx, to, toName); err != nil {
+	if err := g.Check(ctx, toStore, toName); err != nil {
 		return sum, err
 	}
-	if err := damagedNow(ctx, st, names[0], to, toName, o.Meter); err != nil {
+	if err := damagedNow(ctx, st, names[0], toStore, toName, o.Meter); err != nil {
 		return sum, err
 	}
-	info, err := store.Write(ctx, to, toName, func(w store.Writer) error {
+	info, err := store.Write(ctx, toStore, toName, func(w store.Writer) error {
 		s, err := parity.Protect(ctx, st, names[0], objects, o.Loss, o.Meter, w)
 		sum = protection(s, 0, o.Loss)
 		return err
@@ -169,7 +176,11 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 // UpdateParity updates the parity beside an archive if it belongs to an older version. This reads
 // the whole archive. UpdateParity reports whether an update was necessary. It fails if the
 // archive has damaged blocks.
-func UpdateParity(ctx context.Context, st store.Store, name string, m *Meter) (sum Protection, updated bool, err error) {
+func UpdateParity(ctx context.Context, address string, o ProtectOptions) (sum Protection, updated bool, err error) {
+	st, name, err := at(ctx, o.Store, address)
+	if err != nil {
+		return sum, false, err
+	}
 	g, err := parity.Seek(ctx, st, name, "")
 	if err == nil && g == nil {
 		err = &fs.PathError{Op: "open", Path: parity.NameOf([]string{name}), Err: fs.ErrNotExist}
@@ -181,23 +192,17 @@ func UpdateParity(ctx context.Context, st store.Store, name string, m *Meter) (s
 	f := g.File()
 	s, size := f.Summary(), f.Size()
 	// Nothing shows whether files were added to a folder.
-	if updated = !g.Same || IsFolder(ctx, st, name); updated {
-		if err := damagedNow(ctx, st, name, st, parity.NameOf([]string{name}), m); err != nil {
+	if updated = !g.Same || parity.IsFolder(ctx, st, name); updated {
+		if err := damagedNow(ctx, st, name, st, parity.NameOf([]string{name}), o.Meter); err != nil {
 			return sum, false, err
 		}
-		if s, size, err = f.Renew(ctx, st, name, m); err != nil {
+		if s, size, err = f.Renew(ctx, st, name, o.Meter); err != nil {
 			return sum, false, err
 		}
 	}
 	sum = protection(s, size, f.Loss)
 	sum.At = f.At
 	return sum, updated, nil
-}
-
-// IsFolder reports whether name in st is a folder of objects and not an object.
-func IsFolder(ctx context.Context, st store.Store, name string) bool {
-	objects, err := parity.Find(ctx, st, name)
-	return err == nil && len(objects) > 0 && objects[0].Name != ""
 }
 
 // Healing describes the damage that parity repaired while the archive was read.

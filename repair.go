@@ -62,15 +62,10 @@ type RepairPlan struct {
 // archive; see [RepairPlan.Apply]. If there is no way to repair archives of the format, the error
 // wraps [errors.ErrUnsupported].
 func Repair(ctx context.Context, address string, o RepairOptions) (*RepairPlan, error) {
-	st, name, err := store.OpenAddress(ctx, address)
+	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return nil, err
 	}
-	return RepairStore(ctx, st, name, o)
-}
-
-// RepairStore is like [Repair] for the archive called name in st.
-func RepairStore(ctx context.Context, st store.Store, name string, o RepairOptions) (*RepairPlan, error) {
 	p := &RepairPlan{st: st, name: name, asked: o.OpenOptions, force: o.Force}
 	at := o.Parity
 	o.NoVerify, o.Parity = false, NoParity // the archive itself is checked
@@ -135,7 +130,7 @@ func (p *RepairPlan) byParity(ctx context.Context, at string, o RepairOptions) (
 
 // soundAsIs reports whether all of the archive is proven correct without parity.
 func soundAsIs(ctx context.Context, st store.Store, name string, o RepairOptions) (bool, error) {
-	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(Problem) {})
+	sum, err := verify(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(Problem) {})
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
@@ -145,7 +140,7 @@ func soundAsIs(ctx context.Context, st store.Store, name string, o RepairOptions
 // byFormat adds the repairs that the format plans.
 func (p *RepairPlan) byFormat(ctx context.Context, st store.Store, o RepairOptions) error {
 	name := p.name
-	a, err := OpenStore(ctx, st, name, o.OpenOptions)
+	a, err := open(ctx, st, name, o.OpenOptions)
 	f := formatOf(a, o.OpenOptions, err)
 	if a != nil {
 		a.Close()
@@ -222,7 +217,7 @@ type readFiles struct {
 
 func (o RepairOptions) files(ctx context.Context, st store.Store, name string) (readFiles, error) {
 	f := readFiles{bad: map[string]bool{}}
-	sum, err := VerifyStore(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(problem Problem) {
+	sum, err := verify(ctx, st, name, VerifyOptions{OpenOptions: o.OpenOptions, Meter: o.Meter}, func(problem Problem) {
 		if problem.Severity == format.Error {
 			kit.Say(&f.wrong, "%s", problemText(problem))
 			if problem.HasEntry {
@@ -242,12 +237,12 @@ func (o RepairOptions) files(ctx context.Context, st store.Store, name string) (
 // notLess returns an error if a file that can be read before a repair cannot be read after it, by
 // its name or, if the repair corrects names, by another one.
 func notLess(ctx context.Context, name string, o RepairOptions, before readFiles, st store.Store, then RepairOptions, after readFiles, planned store.Store) error {
-	was, err := OpenStore(ctx, st, name, o.OpenOptions)
+	was, err := open(ctx, st, name, o.OpenOptions)
 	if err != nil {
 		return context.Cause(ctx) // nothing can be read now
 	}
 	defer was.Close()
-	will, err := OpenStore(ctx, planned, name, then.OpenOptions)
+	will, err := open(ctx, planned, name, then.OpenOptions)
 	if err != nil {
 		return fmt.Errorf("%s cannot be opened after this repair, so nothing is written: %w", name, err)
 	}
@@ -310,7 +305,7 @@ func (p *RepairPlan) from(ctx context.Context, o RepairOptions) error {
 		}
 	}
 	o.Index.sizeOnly = true
-	a, err := OpenStore(ctx, p.st, p.name, o.OpenOptions)
+	a, err := open(ctx, p.st, p.name, o.OpenOptions)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func TestARepairThatWouldLoseAFileIsRefused(t *testing.T) {
 			}
 			st := &storetest.Mem{}
 			st.Put("x", before)
-			plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{&f}, Format: "caf"}})
+			plan, err := holdall.Repair(t.Context(), "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: []*format.Format{&f}, Format: "caf"}})
 			switch {
 			case k.lost == "" && err != nil, k.lost != "" && (err == nil || !strings.Contains(err.Error(), k.lost)):
 				t.Errorf("%s (%v): %v", k.what, build, err)

@@ -36,7 +36,7 @@ func protectIn(t *testing.T, st *storetest.Mem, loss float64, names ...string) h
 	if len(names) > 1 {
 		to = "x" + holdall.ParitySuffix
 	}
-	p, err := holdall.ProtectStore(t.Context(), st, names, st, to, holdall.ProtectOptions{Loss: loss})
+	p, err := holdall.Protect(t.Context(), names, to, holdall.ProtectOptions{Store: st, To: st, Loss: loss})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func asIn(t *testing.T, what string, got, want *storetest.Mem, gotName, name str
 
 func repairBy(t *testing.T, st store.Store, name string) *holdall.RepairPlan {
 	t.Helper()
-	plan, err := holdall.RepairStore(t.Context(), st, name, holdall.RepairOptions{})
+	plan, err := holdall.Repair(t.Context(), name, holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestRepairByParityGivesBackEveryByte(t *testing.T) {
 
 func errorsBy(t *testing.T, st store.Store, name string, o holdall.OpenOptions) (n int) {
 	t.Helper()
-	_, err := holdall.VerifyStore(t.Context(), st, name, holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+	_, err := holdall.Verify(t.Context(), name, holdall.VerifyOptions{OpenOptions: o.In(st)}, func(p holdall.Problem) {
 		if p.Severity == format.Error {
 			n++
 		}
@@ -228,7 +228,7 @@ func TestRepairBeyondParity(t *testing.T) {
 				}
 				st.Put(biggest, b)
 				repair := func() *holdall.RepairPlan {
-					plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Format: k.format}})
+					plan, err := holdall.Repair(t.Context(), "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st, Format: k.format}})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -355,7 +355,7 @@ func TestRepairOfAFolderIsCrashSafe(t *testing.T) {
 		for steps := 0; ; steps++ {
 			below := before.Clone()
 			c := storetest.NewCrash(below, steps)
-			plan, err := holdall.RepairStore(t.Context(), c, "x", holdall.RepairOptions{})
+			plan, err := holdall.Repair(t.Context(), "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: c}})
 			if err == nil {
 				err = plan.Backup(t.Context(), ".bak")
 			}
@@ -392,7 +392,7 @@ func TestRepairOfOneFileOfASet(t *testing.T) {
 	}
 	protectIn(t, st, .1, names...)
 	_ = st.Remove(t.Context(), "x.parity")
-	if _, err := holdall.ProtectStore(t.Context(), st, names, st, "x.tar"+holdall.ParitySuffix, holdall.ProtectOptions{Loss: .1}); err != nil {
+	if _, err := holdall.Protect(t.Context(), names, "x.tar"+holdall.ParitySuffix, holdall.ProtectOptions{Store: st, To: st, Loss: .1}); err != nil {
 		t.Fatal(err)
 	}
 	sound := st.Clone()
@@ -420,7 +420,7 @@ func TestRepairOfOneFileOfASet(t *testing.T) {
 	if !bytes.Equal(st.Get(names[7]), sound.Get(names[7])) {
 		t.Error("the second was to be healed")
 	}
-	if _, err := holdall.VerifyStore(t.Context(), st, "x-77.tar", holdall.VerifyOptions{}, func(holdall.Problem) {}); err == nil {
+	if _, err := holdall.Verify(t.Context(), "x-77.tar", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(holdall.Problem) {}); err == nil {
 		t.Error("what never was is no part of a set")
 	}
 }

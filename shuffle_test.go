@@ -35,7 +35,7 @@ func TestShuffled(t *testing.T) {
 			if _, err := w.Commit(ctx); err != nil {
 				t.Fatal(err)
 			}
-			a, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{Formats: []*format.Format{f}})
+			a, err := holdall.Open(ctx, name, holdall.OpenOptions{Store: st, Formats: []*format.Format{f}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -55,15 +55,14 @@ type Proven struct {
 // at a time. An error means that the check could not be carried out. Problems that were found are
 // not errors; see the counts in the result.
 func Verify(ctx context.Context, address string, o VerifyOptions, report func(Problem)) (Verified, error) {
-	st, name, err := store.OpenAddress(ctx, address)
+	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return Verified{}, err
 	}
-	return VerifyStore(ctx, st, name, o, report)
+	return verify(ctx, st, name, o, report)
 }
 
-// VerifyStore is like [Verify] for the archive called name in st.
-func VerifyStore(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
+func verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
 	c := check{o: o, report: report, told: map[Problem]bool{}}
 	err := c.run(ctx, st, name)
 	return c.sum, err
@@ -162,12 +161,12 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 	var by *Archive
 	if !c.o.Quick && c.o.Index.inner().Any() {
 		// Errors are reported when the archive is opened without the index below.
-		if by, _ = OpenStore(ctx, st, name, c.o.OpenOptions); by != nil {
+		if by, _ = open(ctx, st, name, c.o.OpenOptions); by != nil {
 			defer by.Close()
 		}
 	}
 	c.o.Index = UseIndex{} // the archive itself is checked
-	a, err := OpenStore(ctx, st, name, c.o.OpenOptions)
+	a, err := open(ctx, st, name, c.o.OpenOptions)
 	if a != nil {
 		defer a.Close()
 	}
@@ -202,7 +201,7 @@ func (c *check) archive(ctx context.Context, st store.Store, name string) error 
 		// The format's check has read all contents. What remains is to count them, and walking a
 		// computed view just for that would take long.
 		c.o.View = f.Overview
-		over, err := OpenStore(ctx, st, name, c.o.OpenOptions)
+		over, err := open(ctx, st, name, c.o.OpenOptions)
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,8 @@ func gunzip(b []byte) ([]byte, error) {
 // verified returns what a check finds, but for notes.
 func verified(t *testing.T, st *storetest.Mem, name string, o holdall.VerifyOptions) (sum holdall.Verified, found, notes []holdall.Problem) {
 	t.Helper()
-	sum, err := holdall.VerifyStore(t.Context(), st, name, o, func(p holdall.Problem) {
+	o.Store = st
+	sum, err := holdall.Verify(t.Context(), name, o, func(p holdall.Problem) {
 		if p.Severity == format.Note {
 			notes = append(notes, p)
 		} else {
@@ -202,7 +203,7 @@ func TestDamageThatDecodingShowsIsWhatACheckTells(t *testing.T) {
 	b := testkit.Read(t, "format/lindi/testdata/"+name)
 	st := &storetest.Mem{}
 	st.Put(name, b)
-	members, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{})
+	members, err := holdall.Open(t.Context(), name, holdall.OpenOptions{Store: st})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func TestDamageThatDecodingShowsIsWhatACheckTells(t *testing.T) {
 // decodes reads an array.
 func decodes(t *testing.T, st *storetest.Mem, name, at string) error {
 	t.Helper()
-	keys, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{View: "zarr"})
+	keys, err := holdall.Open(t.Context(), name, holdall.OpenOptions{Store: st, View: "zarr"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +432,7 @@ func TestVerifyNamesDamagedChunks(t *testing.T) {
 	faults := func(b []byte, view string) (named []string) {
 		st := &storetest.Mem{}
 		st.Put("x.h5", b)
-		sum, err := holdall.VerifyStore(t.Context(), st, "x.h5", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{View: view}}, func(p holdall.Problem) {
+		sum, err := holdall.Verify(t.Context(), "x.h5", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, View: view}}, func(p holdall.Problem) {
 			if p.Severity == format.Error {
 				named = append(named, p.Entry)
 			}
@@ -448,7 +449,7 @@ func TestVerifyNamesDamagedChunks(t *testing.T) {
 	}
 	st := &storetest.Mem{}
 	st.Put("x.h5", file)
-	a, err := holdall.OpenStore(t.Context(), st, "x.h5", holdall.OpenOptions{})
+	a, err := holdall.Open(t.Context(), "x.h5", holdall.OpenOptions{Store: st})
 	if err != nil {
 		t.Fatal(err)
 	}

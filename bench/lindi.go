@@ -223,7 +223,7 @@ func commitLindi(s *suite) (r row, err error) {
 	rand.NewChaCha8([32]byte{1}).Read(content)
 	meta := fmt.Appendf(nil, `{"chunks":[%d],"compressor":null,"dtype":"|u1","fill_value":0,"filters":null,"order":"C","shape":[%d],"zarr_format":2}`, blobSize, blobSize)
 	before, start := cpuTime(), time.Now()
-	m, err := holdall.AmendStore(s.ctx, st, name, zarrView)
+	m, err := holdall.Amend(s.ctx, name, zarrView.In(st))
 	if err != nil {
 		return r, err
 	}

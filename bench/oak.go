@@ -138,7 +138,7 @@ func sumOak(s *suite) (r row, err error) {
 		}
 		r.peerTook = r.peerTook.best(figures{wall: time.Since(start)})
 		start = time.Now()
-		v, err := holdall.VerifyStore(s.ctx, st, name, holdall.VerifyOptions{}, func(holdall.Problem) {})
+		v, err := holdall.Verify(s.ctx, name, holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(holdall.Problem) {})
 		if err != nil || v.Errors > 0 {
 			return r, fmt.Errorf("%d errors, %w", v.Errors, err)
 		}

@@ -531,7 +531,7 @@ func far(t *testing.T, formatName string, files, size int) (*storetest.Mem, map[
 		param = map[string]string{"level": "fastest"} // random bytes do not get smaller
 	}
 	m := &storetest.Mem{}
-	if _, err := holdall.ConvertStore(t.Context(), in, m, "x", holdall.PackOptions{Format: formatName, Param: param}); err != nil {
+	if _, err := holdall.Convert(t.Context(), in, "x", holdall.PackOptions{Store: m, Format: formatName, Param: param}); err != nil {
 		t.Fatal(err)
 	}
 	return m, all
@@ -539,7 +539,7 @@ func far(t *testing.T, formatName string, files, size int) (*storetest.Mem, map[
 
 func openIn(t *testing.T, st store.Store, o holdall.OpenOptions) *holdall.Archive {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "x", o)
+	a, err := holdall.Open(t.Context(), "x", o.In(st))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -769,7 +769,7 @@ func versions(t *testing.T) (one, two []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := holdall.ConvertStore(t.Context(), in, m, "x", holdall.PackOptions{Format: "caf"}); err != nil {
+		if _, err := holdall.Convert(t.Context(), in, "x", holdall.PackOptions{Store: m, Format: "caf"}); err != nil {
 			t.Fatal(err)
 		}
 		in.Close()
@@ -1135,7 +1135,7 @@ func TestDamageIsHealed(t *testing.T) {
 			if _, err := holdall.Pack(t.Context(), p, []string{testkit.Tree(t, t.TempDir(), files)}, holdall.PackOptions{Format: k}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := holdall.Protect(t.Context(), p, p+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
+			if _, err := holdall.Protect(t.Context(), []string{p}, p+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			damage(t, p, "small", "long")
@@ -1172,7 +1172,7 @@ func TestEveryDamagedByteIsAnError(t *testing.T) {
 				b[at] ^= 1 << rnd.IntN(8)
 				st := &storetest.Mem{}
 				st.Put("x", b)
-				a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{Format: k})
+				a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st, Format: k})
 				if err != nil {
 					t.Fatal(err)
 				}

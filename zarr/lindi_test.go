@@ -70,7 +70,7 @@ func TestReadsTheArraysOfLindiArchives(t *testing.T) {
 		}
 		name := strings.TrimSuffix(filepath.Base(note), ".expect.json")
 		t.Run(name, func(t *testing.T) {
-			arc, err := holdall.OpenStore(t.Context(), local.New(dir), name, holdall.OpenOptions{
+			arc, err := holdall.Open(t.Context(), name, holdall.OpenOptions{Store: local.New(dir),
 				View: "zarr", Formats: []*format.Format{lindi.Format}, External: []string{"any"}})
 			if err != nil {
 				t.Fatal(err)
@@ -129,7 +129,7 @@ func (f failing) GetAll(ctx context.Context, keys []string, limit int64, each fu
 }
 
 func TestErrorsOfChunksReadTogetherNameThem(t *testing.T) {
-	arc, err := holdall.OpenStore(t.Context(), local.New(lindiData), "p10_codecs.lindi.tar", holdall.OpenOptions{View: "zarr", Formats: []*format.Format{lindi.Format}})
+	arc, err := holdall.Open(t.Context(), "p10_codecs.lindi.tar", holdall.OpenOptions{Store: local.New(lindiData), View: "zarr", Formats: []*format.Format{lindi.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -204,7 +204,7 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 		return err
 	}
 	m, err := withParams(a, a.openOptions(), func(o holdall.OpenOptions) (*holdall.Amendment, error) {
-		return holdall.AmendStore(ctx, a.dry(st, true), name, o)
+		return holdall.Amend(ctx, name, o.In(a.dry(st, true)))
 	})
 	if err != nil {
 		return err

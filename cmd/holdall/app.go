@@ -170,7 +170,7 @@ func (a *app) openIn(ctx context.Context, st store.Store, name string, o holdall
 	if _, ok := st.(*shelf.Shelf); ok {
 		o = ofCatalog(o)
 	}
-	return withParams(a, o, func(o holdall.OpenOptions) (*holdall.Archive, error) { return holdall.OpenStore(ctx, st, name, o) })
+	return withParams(a, o, func(o holdall.OpenOptions) (*holdall.Archive, error) { return holdall.Open(ctx, name, o.In(st)) })
 }
 
 // withParams opens an archive. If there are several, each gets the parameters

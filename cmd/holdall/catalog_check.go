@@ -134,7 +134,8 @@ func (k *catalogCheck) archive(ctx context.Context, x catalog.Archive) error {
 	if k.contents {
 		o := holdall.VerifyOptions{OpenOptions: k.app.openOptions()}
 		o.Param = k.app.paramsOf(x.Format)
-		_, err := holdall.VerifyStore(ctx, st, name, o, func(p holdall.Problem) {
+		o.Store = st
+		_, err := holdall.Verify(ctx, name, o, func(p holdall.Problem) {
 			if p.Severity < format.Warning {
 				return
 			}

@@ -110,7 +110,7 @@ func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archiv
 	if err != nil {
 		return nil, nil, err
 	}
-	in, err := holdall.OpenStore(ctx, s, shelf.Tree, ofCatalog(a.openOptions()))
+	in, err := holdall.Open(ctx, shelf.Tree, ofCatalog(a.openOptions()).In(s))
 	if err != nil {
 		return nil, nil, errors.Join(err, s.Close())
 	}

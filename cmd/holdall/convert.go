@@ -82,7 +82,8 @@ func (a *app) convert(ctx context.Context, src string, p packing) error {
 		return err
 	}
 	stop := a.showProgress(p.o.Meter, "converted")
-	sum, err := holdall.ConvertStore(ctx, in, st, name, p.o)
+	p.o.Store = st
+	sum, err := holdall.Convert(ctx, in, name, p.o)
 	stop()
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ func extractInside(t *testing.T, b []byte, o holdall.ExtractOptions) (holdall.Ex
 	}
 	st := &storetest.Mem{}
 	st.Put("x.rvn", b)
-	a, err := holdall.OpenStore(t.Context(), st, "x.rvn", holdall.OpenOptions{Format: "rvn"})
+	a, err := holdall.Open(t.Context(), "x.rvn", holdall.OpenOptions{Store: st, Format: "rvn"})
 	if err != nil {
 		return holdall.Extracted{}, err
 	}

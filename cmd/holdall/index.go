@@ -115,7 +115,7 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
-			sum, err := holdall.BuildIndexStore(ctx, st, name, a.dry(to, false), toName, holdall.IndexOptions{OpenOptions: a.openOptions(), Chunk: int64(chunk), NoTable: noTable, Force: a.force, OnError: a.tellProblem, Meter: m})
+			sum, err := holdall.BuildIndex(ctx, name, toName, holdall.IndexOptions{To: a.dry(to, false), OpenOptions: a.openOptions().In(st), Chunk: int64(chunk), NoTable: noTable, Force: a.force, OnError: a.tellProblem, Meter: m})
 			stop()
 			if err != nil {
 				if errors.Is(err, errors.ErrUnsupported) && out == "" {

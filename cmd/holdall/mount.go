@@ -220,7 +220,7 @@ func byKeptIndex(ctx context.Context, in *holdall.Archive) *holdall.Archive {
 	if kept, err := in.KeepIndex(ctx, true); err != nil || !kept {
 		return nil
 	}
-	next, err := holdall.OpenStore(ctx, in.Store(), in.Name(), in.Options())
+	next, err := holdall.Open(ctx, in.Name(), in.Options().In(in.Store()))
 	if err != nil {
 		return nil
 	}

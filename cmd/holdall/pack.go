@@ -251,7 +251,8 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 		return err
 	}
 	stop := a.showProgress(p.o.Meter, "packed")
-	sum, err := holdall.PackStore(ctx, st, name, inputs, p.o)
+	p.o.Store = st
+	sum, err := holdall.Pack(ctx, name, inputs, p.o)
 	stop()
 	if err != nil {
 		if p.o.Resume && sum.Kept > 0 {
@@ -435,7 +436,7 @@ func thousands(n int64) string {
 // verifyQuietly verifies archives, and prints only problems.
 func (a *app) verifyQuietly(ctx context.Context, st store.Store, names []string, o holdall.OpenOptions) error {
 	for _, name := range names {
-		sum, err := holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })
+		sum, err := holdall.Verify(ctx, name, holdall.VerifyOptions{OpenOptions: o.In(st)}, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })
 		if err != nil {
 			return err
 		}

@@ -99,7 +99,7 @@ func (a *app) updateParity(ctx context.Context, address string) error {
 	}
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")
-	sum, updated, err := holdall.UpdateParity(ctx, a.dry(st, false), name, m)
+	sum, updated, err := holdall.UpdateParity(ctx, name, holdall.ProtectOptions{Store: a.dry(st, false), Meter: m})
 	stop()
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (a *app) protect(ctx context.Context, addresses []string, out string, loss 
 		if err != nil {
 			return err
 		}
-		if holdall.IsFolder(ctx, s, name) {
+		if parity.IsFolder(ctx, s, name) {
 			folders = append(folders, address)
 			continue
 		}
@@ -168,7 +168,7 @@ func (a *app) protectOne(ctx context.Context, addresses []string, st store.Store
 	steadyGC(5)
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")
-	sum, err := holdall.ProtectStore(ctx, st, names, a.dry(to, false), toName, holdall.ProtectOptions{Loss: loss, Force: a.force, Meter: m})
+	sum, err := holdall.Protect(ctx, names, toName, holdall.ProtectOptions{Store: st, To: a.dry(to, false), Loss: loss, Force: a.force, Meter: m})
 	stop()
 	if err != nil {
 		return err

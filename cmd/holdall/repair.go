@@ -67,7 +67,7 @@ func (a *app) repair(ctx context.Context, address, out string, inPlace, dryRun b
 	return a.locked(ctx, address, inPlace && !dryRun, func(st store.Store, name string) error {
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "compared")
-		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: a.openOptions(), Force: a.force, Meter: m, Report: func(p holdall.Problem) {
+		plan, err := holdall.Repair(ctx, name, holdall.RepairOptions{OpenOptions: a.openOptions().In(st), Force: a.force, Meter: m, Report: func(p holdall.Problem) {
 			if !a.json && !a.quiet && p.Severity == format.Error {
 				fmt.Fprintln(a.out, "found "+problemLine(p))
 			}

@@ -99,7 +99,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		o.Index = a.useIndex()
 		o.Index.Folder = nil // the cached index has no digests
 	}
-	sum, err := holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: o, Quick: quick, Meter: m}, a.tellProblem)
+	sum, err := holdall.Verify(ctx, name, holdall.VerifyOptions{OpenOptions: o.In(st), Quick: quick, Meter: m}, a.tellProblem)
 	stop()
 	if err != nil {
 		return sum, err
@@ -183,7 +183,7 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 		o.Index.Folder = nil // it has no digests
 		m := &holdall.Meter{}
 		stop := a.showProgress(m, "checked")
-		plan, err := holdall.RepairStore(ctx, st, name, holdall.RepairOptions{OpenOptions: o, From: from, Force: a.force, Meter: m})
+		plan, err := holdall.Repair(ctx, name, holdall.RepairOptions{OpenOptions: o.In(st), From: from, Force: a.force, Meter: m})
 		stop()
 		if err != nil {
 			return err

@@ -23,7 +23,8 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	packed := func(plain bool) *storetest.Mem {
 		st := &storetest.Mem{}
 		o := holdall.PackOptions{Formats: []*format.Format{Format}, ChunkSize: 100, Plain: plain}
-		if _, err := holdall.PackStore(t.Context(), st, "set/x.caf", []string{dir}, o); err != nil {
+		o.Store = st
+		if _, err := holdall.Pack(t.Context(), "set/x.caf", []string{dir}, o); err != nil {
 			t.Fatal(err)
 		}
 		return st
@@ -31,7 +32,8 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("set/x-%05d.caf", i) }
 	said := func(st store.Store, name string) (all []string) {
 		o := holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}
-		sum, err := holdall.VerifyStore(t.Context(), st, name, o, func(p holdall.Problem) {
+		o.Store = st
+		sum, err := holdall.Verify(t.Context(), name, o, func(p holdall.Problem) {
 			all = append(all, p.Class+": "+p.Message)
 			if p.Class != "chunk-missing" || p.Code != format.MissingVolume || p.Severity != format.Warning {
 				t.Errorf("%+v", p)
@@ -97,7 +99,7 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	st = whole.Clone()
 	b := bytes.Clone(st.Get(name(6)))
 	st.Put(name(6), append([]byte("xxx"), b...))
-	plan, err := holdall.RepairStore(t.Context(), st, name(6), holdall.RepairOptions{OpenOptions: o})
+	plan, err := holdall.Repair(t.Context(), name(6), holdall.RepairOptions{OpenOptions: o.In(st)})
 	if err != nil || !plan.Changes() {
 		t.Fatalf("%+v, %v", plan, err)
 	}
@@ -107,12 +109,12 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 	if facts := factsOf(t, st, name(6), o); !strings.Contains(facts, "chunk 6 of 6") {
 		t.Errorf("of the last one, repaired: %s", facts)
 	}
-	a, err := holdall.OpenStore(t.Context(), whole, name(6), o)
+	a, err := holdall.Open(t.Context(), name(6), o.In(whole))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := holdall.ConvertStore(t.Context(), a, st, "one.caf", holdall.PackOptions{Formats: o.Formats}); err != nil {
+	if _, err := holdall.Convert(t.Context(), a, "one.caf", holdall.PackOptions{Store: st, Formats: o.Formats}); err != nil {
 		t.Fatal(err)
 	}
 	if facts := factsOf(t, st, "one.caf", o); strings.Contains(facts, "chunk") {
@@ -122,7 +124,7 @@ func TestASetSaysWhichChunksAreMissing(t *testing.T) {
 
 func factsOf(t *testing.T, st store.Store, name string, o holdall.OpenOptions) string {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, name, o)
+	a, err := holdall.Open(t.Context(), name, o.In(st))
 	if err != nil {
 		t.Fatal(err)
 	}

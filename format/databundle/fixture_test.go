@@ -92,7 +92,7 @@ func TestFixturesAreReadAsTheyShouldBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := expectation(t, name)
 			ctx := t.Context()
-			a, err := holdall.OpenStore(ctx, fixture(t, name), "b", holdall.OpenOptions{Formats: []*format.Format{Format}})
+			a, err := holdall.Open(ctx, "b", holdall.OpenOptions{Store: fixture(t, name), Formats: []*format.Format{Format}})
 			if want.Error != "" {
 				if !oneOf(classOf(err), want.Error) {
 					t.Fatalf("open: expected %s, found %v", want.Error, err)

@@ -31,7 +31,7 @@ func TestTurnedBitsOfHeadersAreRepaired(t *testing.T) {
 				b[i] ^= 1 << bit
 				st.Put("b/shard-00000000", b)
 				at := fmt.Sprintf("%s: bit %d of byte %d", what, bit, i)
-				plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+				plan, err := holdall.Repair(t.Context(), "b", holdall.RepairOptions{OpenOptions: o.In(st)})
 				if err != nil {
 					t.Errorf("%s: %v", at, err)
 					continue
@@ -46,7 +46,7 @@ func TestTurnedBitsOfHeadersAreRepaired(t *testing.T) {
 						t.Errorf("%s: %v", at, err)
 					}
 				}
-				v, err := holdall.VerifyStore(t.Context(), repaired, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+				v, err := holdall.Verify(t.Context(), "b", holdall.VerifyOptions{OpenOptions: o.In(repaired)}, func(p holdall.Problem) {
 					if p.Severity == format.Error {
 						t.Errorf("%s: afterwards: %+v", at, p)
 					}

@@ -147,7 +147,7 @@ func TestPartsBecomeWhatOneWriterWrites(t *testing.T) {
 			if sum.Entries != int64(len(all)-1) || sum.Stored != stored || len(sum.Volumes) != len(got) {
 				t.Errorf("%+v, expected %d entries, %d bytes stored in %d objects", sum, len(all)-1, stored, len(got))
 			}
-			v, err := holdall.VerifyStore(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
+			v, err := holdall.Verify(t.Context(), "b", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
 				if p.Severity > format.Note {
 					t.Errorf("%+v", p)
 				}
@@ -303,7 +303,7 @@ func TestRecordWhoseLastFileWasReplaced(t *testing.T) {
 			if sum := pack(t, st, all, map[string]string{"compression": kind, "shard-size": "45000"}); sum.Entries != 5 || len(sum.Volumes) < 3 {
 				t.Fatalf("%+v", sum)
 			}
-			a, err := holdall.OpenStore(t.Context(), st, "b", holdall.OpenOptions{Formats: []*format.Format{Format}})
+			a, err := holdall.Open(t.Context(), "b", holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -313,7 +313,7 @@ func TestRecordWhoseLastFileWasReplaced(t *testing.T) {
 					t.Errorf("%s: %d bytes, %v", x.Name, len(b), err)
 				}
 			}
-			v, err := holdall.VerifyStore(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
+			v, err := holdall.Verify(t.Context(), "b", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
 				if p.Severity > format.Note {
 					t.Errorf("%+v", p)
 				}

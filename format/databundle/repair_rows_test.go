@@ -33,7 +33,7 @@ func crowd() []added {
 // applied repairs b of st, and checks that the result is intact.
 func applied(t *testing.T, st *storetest.Mem, out *storetest.Mem) *holdall.RepairPlan {
 	t.Helper()
-	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: only})
+	plan, err := holdall.Repair(t.Context(), "b", holdall.RepairOptions{OpenOptions: only.In(st)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func applied(t *testing.T, st *storetest.Mem, out *storetest.Mem) *holdall.Repai
 	if err := plan.ApplyStore(t.Context(), out, "b"); err != nil {
 		t.Fatal(err)
 	}
-	v, err := holdall.VerifyStore(t.Context(), out, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) {
+	v, err := holdall.Verify(t.Context(), "b", holdall.VerifyOptions{OpenOptions: only.In(out)}, func(p holdall.Problem) {
 		if p.Severity > format.Note {
 			t.Errorf("repaired: %+v", p)
 		}
@@ -85,7 +85,7 @@ func TestContentOfDamagedRowsIsFound(t *testing.T) {
 				st.Put("b/index/000004.sst", b)
 				out := &storetest.Mem{}
 				plan := applied(t, st, out)
-				a, err := holdall.OpenStore(t.Context(), out, "b", only)
+				a, err := holdall.Open(t.Context(), "b", only.In(out))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -150,7 +150,7 @@ func TestCopiesOfTheIndexSaveIt(t *testing.T) {
 			b[len(b)/2] ^= 1
 			st.Put(where, b)
 			said := map[holdall.Problem]int{}
-			if _, err := holdall.VerifyStore(t.Context(), st, "b", holdall.VerifyOptions{OpenOptions: only}, func(p holdall.Problem) { said[p]++ }); err != nil {
+			if _, err := holdall.Verify(t.Context(), "b", holdall.VerifyOptions{OpenOptions: only.In(st)}, func(p holdall.Problem) { said[p]++ }); err != nil {
 				t.Errorf("the check ends with %v", err)
 			}
 			for p, n := range said {
@@ -174,7 +174,7 @@ func TestCopiesOfTheIndexSaveIt(t *testing.T) {
 					t.Errorf("%s is not as it was", name)
 				}
 			}
-			a, err := holdall.OpenStore(t.Context(), st, "b", only)
+			a, err := holdall.Open(t.Context(), "b", only.In(st))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -241,7 +241,7 @@ func TestABundleOutlivesAnyFileOfItsIndex(t *testing.T) {
 
 func readsAll(t *testing.T, st *storetest.Mem, all []added, what string) {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "b", only)
+	a, err := holdall.Open(t.Context(), "b", only.In(st))
 	if err != nil {
 		t.Errorf("%s: %v", what, err)
 		return

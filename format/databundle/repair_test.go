@@ -43,7 +43,7 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 			ctx, want := t.Context(), expectation(t, name)
 			o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 			st := fixture(t, name)
-			plan, err := holdall.RepairStore(ctx, st, "b", holdall.RepairOptions{OpenOptions: o})
+			plan, err := holdall.Repair(ctx, "b", holdall.RepairOptions{OpenOptions: o.In(st)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,7 +54,7 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 			if err := plan.ApplyStore(ctx, out, "repaired"); err != nil {
 				t.Fatal(err)
 			}
-			v, err := holdall.VerifyStore(ctx, out, "repaired", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+			v, err := holdall.Verify(ctx, "repaired", holdall.VerifyOptions{OpenOptions: o.In(out)}, func(p holdall.Problem) {
 				if p.Severity == format.Error {
 					t.Errorf("repaired: %+v", p)
 				}
@@ -62,7 +62,7 @@ func TestDamagedFixturesAreRepaired(t *testing.T) {
 			if err != nil || v.Errors > 0 {
 				t.Fatalf("repaired: %+v, %v", v, err)
 			}
-			a, err := holdall.OpenStore(ctx, out, "repaired", o)
+			a, err := holdall.Open(ctx, "repaired", o.In(out))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,8 @@ func made(t *testing.T, param map[string]string) (*storetest.Mem, holdall.OpenOp
 	st := &storetest.Mem{}
 	formats := []*format.Format{Format}
 	o := holdall.PackOptions{Formats: formats, Format: "databundle", Param: param}
-	if _, err := holdall.PackStore(t.Context(), st, "b", []string{testkit.Tree(t, t.TempDir(), files)}, o); err != nil {
+	o.Store = st
+	if _, err := holdall.Pack(t.Context(), "b", []string{testkit.Tree(t, t.TempDir(), files)}, o); err != nil {
 		t.Fatal(err)
 	}
 	return st, holdall.OpenOptions{Formats: formats}
@@ -123,7 +124,7 @@ func made(t *testing.T, param map[string]string) (*storetest.Mem, holdall.OpenOp
 // toldOf is how many errors and warnings a check tells.
 func toldOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions) int64 {
 	t.Helper()
-	v, err := holdall.VerifyStore(t.Context(), st, name, holdall.VerifyOptions{OpenOptions: o}, func(holdall.Problem) {})
+	v, err := holdall.Verify(t.Context(), name, holdall.VerifyOptions{OpenOptions: o.In(st)}, func(holdall.Problem) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func toldOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions)
 // place in it are lost.
 func TestARecordThatBecomesNothingHasNoFiles(t *testing.T) {
 	st, o := made(t, map[string]string{"compression": "zlib", "record-size": "4096"})
-	a, err := holdall.OpenStore(t.Context(), st, "b", o)
+	a, err := holdall.Open(t.Context(), "b", o.In(st))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestARecordThatBecomesNothingHasNoFiles(t *testing.T) {
 	shard := st.Get(last.Object)
 	copy(shard[last.Off:], "\x78\x9c\x03\x00\x00\x00\x00\x01") // nothing, as zlib writes it
 	st.Put(last.Object, shard)
-	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+	plan, err := holdall.Repair(t.Context(), "b", holdall.RepairOptions{OpenOptions: o.In(st)})
 	if err != nil || !plan.Partial || len(plan.Lost) == 0 {
 		t.Fatalf("%+v, %v", plan, err)
 	}
@@ -202,7 +203,7 @@ func TestToldDamageOfAnIndexIsRepaired(t *testing.T) {
 			continue
 		}
 		damaged++
-		plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+		plan, err := holdall.Repair(t.Context(), "b", holdall.RepairOptions{OpenOptions: o.In(st)})
 		if err != nil || !plan.Changes() || plan.Partial {
 			t.Errorf("byte %d: %v, %+v", at, err, plan)
 			continue
@@ -224,7 +225,7 @@ func TestToldDamageOfAnIndexIsRepaired(t *testing.T) {
 func TestAHealthyBundleIsCopied(t *testing.T) {
 	for _, param := range []map[string]string{nil, {"index": "inline"}} {
 		st, o := made(t, param)
-		plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+		plan, err := holdall.Repair(t.Context(), "b", holdall.RepairOptions{OpenOptions: o.In(st)})
 		if err != nil || plan.Changes() {
 			t.Fatal(err, plan)
 		}
@@ -307,7 +308,7 @@ func TestACopyOfTheIndexIsUsed(t *testing.T) {
 // repairsAll checks that a repair restores everything.
 func repairsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what string) {
 	t.Helper()
-	plan, err := holdall.RepairStore(t.Context(), st, "b", holdall.RepairOptions{OpenOptions: o})
+	plan, err := holdall.Repair(t.Context(), "b", holdall.RepairOptions{OpenOptions: o.In(st)})
 	if err != nil || !plan.Changes() || plan.Partial {
 		t.Errorf("%s: %v, %+v", what, err, plan)
 		return
@@ -324,7 +325,7 @@ func repairsAll(t *testing.T, st *storetest.Mem, o holdall.OpenOptions, what str
 // namesOf returns the files whose content is right. It expects that the index is doubted, or not.
 func namesOf(t *testing.T, st *storetest.Mem, name string, o holdall.OpenOptions, doubted bool) (names []string) {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, name, o)
+	a, err := holdall.Open(t.Context(), name, o.In(st))
 	if err != nil {
 		t.Error(err)
 		return nil

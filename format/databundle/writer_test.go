@@ -105,7 +105,7 @@ func TestAllFlavoursComeBack(t *testing.T) {
 				t.Errorf("%d entries, expected %d", sum.Entries, len(all))
 			}
 			o := holdall.OpenOptions{Formats: []*format.Format{Format}}
-			v, err := holdall.VerifyStore(ctx, st, "b", holdall.VerifyOptions{OpenOptions: o}, func(p holdall.Problem) {
+			v, err := holdall.Verify(ctx, "b", holdall.VerifyOptions{OpenOptions: o.In(st)}, func(p holdall.Problem) {
 				if p.Severity > format.Note {
 					t.Errorf("%+v", p)
 				}
@@ -113,7 +113,7 @@ func TestAllFlavoursComeBack(t *testing.T) {
 			if err != nil || v.Errors+v.Warnings > 0 {
 				t.Fatalf("%+v, %v", v, err)
 			}
-			a, err := holdall.OpenStore(ctx, st, "b", o)
+			a, err := holdall.Open(ctx, "b", o.In(st))
 			if err != nil {
 				t.Fatal(err)
 			}

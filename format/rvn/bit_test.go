@@ -22,7 +22,8 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 	}
 	st := &storetest.Mem{}
 	o := holdall.PackOptions{Formats: []*format.Format{Format}}
-	if _, err := holdall.PackStore(t.Context(), st, "x.rvn", []string{testkit.Tree(t, t.TempDir(), files)}, o); err != nil {
+	o.Store = st
+	if _, err := holdall.Pack(t.Context(), "x.rvn", []string{testkit.Tree(t, t.TempDir(), files)}, o); err != nil {
 		t.Fatal(err)
 	}
 	whole := st.Get("x.rvn")
@@ -36,7 +37,7 @@ func TestRepairTurnsTheOneWrongBit(t *testing.T) {
 		b := bytes.Clone(whole)
 		b[at] ^= 1 << rnd.IntN(8)
 		st.Put("x.rvn", b)
-		plan, err := holdall.RepairStore(t.Context(), st, "x.rvn", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: o.Formats}})
+		plan, err := holdall.Repair(t.Context(), "x.rvn", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: o.Formats}})
 		if err != nil {
 			t.Fatalf("byte %d: %v", at, err)
 		}

@@ -176,7 +176,7 @@ func met(t *testing.T, st store.Store, revision string) map[string]bool {
 			found[id+" "+rest] = true
 		}
 	}
-	a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{Format: "oak", Formats: []*format.Format{treeFormat}, Param: map[string]string{revisionParam: revision}})
+	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Format: "oak", Formats: []*format.Format{treeFormat}, Param: map[string]string{revisionParam: revision}})
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		if note(c.Message); c.Class == noRoot {
 			found[revision[:36]+` super root: expected a child "root", found none`] = true

@@ -92,7 +92,7 @@ func TestANewStoreAppearsWhole(t *testing.T) {
 // mustBeSound verifies s of st, all of it.
 func mustBeSound(t testing.TB, st store.Store) {
 	t.Helper()
-	_, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Format: "oak", Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
+	_, err := holdall.Verify(t.Context(), "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Format: "oak", Formats: []*format.Format{Format}}}, func(p holdall.Problem) {
 		if p.Severity > format.Note {
 			t.Errorf("%+v", p)
 		}

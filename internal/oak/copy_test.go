@@ -123,7 +123,7 @@ func TestBlobsAreKnownByTheirNamesAndReadLikeTars(t *testing.T) {
 			var got [2]map[string]string
 			for i, st := range []store.Store{src, to} {
 				got[i] = map[string]string{}
-				a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{View: view, Formats: []*format.Format{Format}})
+				a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, View: view, Formats: []*format.Format{Format}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -554,7 +554,7 @@ func TestANodeIsReadFromAfarInFewRounds(t *testing.T) {
 	for _, said := range []string{"oak", ""} {
 		var log bytes.Buffer
 		before := to.Lists
-		a, err := holdall.OpenStore(t.Context(), storetest.Trace(late{to}, &log), "s", holdall.OpenOptions{Format: said, Formats: []*format.Format{Format}, FewLookups: true})
+		a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: storetest.Trace(late{to}, &log), Format: said, Formats: []*format.Format{Format}, FewLookups: true})
 		if err != nil {
 			t.Fatal(err)
 		}

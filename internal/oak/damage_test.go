@@ -228,7 +228,7 @@ func writeSeveralTars(t *testing.T, st *storetest.Mem) {
 
 func withArchive(t *testing.T, st store.Store, view string, r *readout, do func(*holdall.Archive) error) {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{Formats: []*format.Format{Format}, View: view, CacheBytes: 1})
+	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}, View: view, CacheBytes: 1})
 	if err != nil {
 		r.failed(t, err)
 		return
@@ -329,7 +329,7 @@ func TestWhatADamagedHeaderCosts(t *testing.T) {
 		st.Put("s/data00000a.tar", b)
 		o := treeOptions()
 		for _, o.NoVerify = range []bool{false, true} {
-			a, err := holdall.OpenStore(t.Context(), st, "s", o)
+			a, err := holdall.Open(t.Context(), "s", o.In(st))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -263,7 +263,7 @@ func readBeside(t *testing.T, w *replay, st store.Store, seen map[string]bool) {
 	}
 	w.must(s.Close())
 	for _, quick := range []bool{false, true} {
-		sum, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}, Quick: quick}, func(p format.Problem) {
+		sum, err := holdall.Verify(t.Context(), "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}}, Quick: quick}, func(p format.Problem) {
 			if p.Severity > format.Note {
 				t.Errorf("verify, quick %v: %+v", quick, p)
 			}
@@ -273,7 +273,7 @@ func readBeside(t *testing.T, w *replay, st store.Store, seen map[string]bool) {
 		}
 	}
 	for _, view := range Format.Views {
-		a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{View: view, Formats: []*format.Format{Format}})
+		a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, View: view, Formats: []*format.Format{Format}})
 		w.must(err)
 		for e, err := range a.Entries(t.Context()) {
 			if err != nil || e.Fault != nil {
@@ -299,7 +299,7 @@ func TestATarWithoutIndexIsOfAWriterOnlyIfThereIsOne(t *testing.T) {
 	grows := &between{Store: local.New(filepath.Dir(w.dir)), meanwhile: func() {}}
 	about := func() map[string]format.Severity {
 		found := map[string]format.Severity{}
-		sum, err := holdall.VerifyStore(t.Context(), grows, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(p format.Problem) { found[p.Class] = p.Severity })
+		sum, err := holdall.Verify(t.Context(), "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: grows, Formats: []*format.Format{Format}}}, func(p format.Problem) { found[p.Class] = p.Severity })
 		w.must(err)
 		if _, said := found[beingWritten]; said != sum.BeingWritten {
 			t.Errorf("%+v of %v", sum, found)
@@ -370,7 +370,7 @@ func TestARevisionThatCameAfterTheListIsRead(t *testing.T) {
 func TestWhatIsOpenStaysAsItWas(t *testing.T) {
 	dir := filepath.Join(testkit.Unpacked(t, "testdata/multitar.tar.gz"), "segmentstore")
 	for _, view := range Format.Views {
-		a, err := holdall.OpenStore(t.Context(), local.New(filepath.Dir(dir)), filepath.Base(dir), holdall.OpenOptions{View: view, Formats: []*format.Format{Format}})
+		a, err := holdall.Open(t.Context(), filepath.Base(dir), holdall.OpenOptions{Store: local.New(filepath.Dir(dir)), View: view, Formats: []*format.Format{Format}})
 		if err != nil {
 			t.Fatal(err)
 		}

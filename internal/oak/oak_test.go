@@ -95,7 +95,7 @@ func (t *segmentTar) at(i int) tarfile.Entry { return t.At(i) }
 // repairAll repairs s of st into out.
 func repairAll(t *testing.T, st, out *storetest.Mem) *holdall.RepairPlan {
 	t.Helper()
-	plan, err := holdall.RepairStore(t.Context(), st, "s", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}})
+	plan, err := holdall.Repair(t.Context(), "s", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestStoresAreRepaired(t *testing.T) {
 	testkit.Serial(t)
 	o := holdall.OpenOptions{Formats: []*format.Format{Format}}
 	segments := func(st *storetest.Mem) map[string]int64 {
-		a, err := holdall.OpenStore(t.Context(), st, "s", o)
+		a, err := holdall.Open(t.Context(), "s", o.In(st))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestAHeadThatIsNotAboveTheTreeIsAnError(t *testing.T) {
 		line := fmt.Sprintf("%s:%d root 1795220663942\n", info.ID, r.Number)
 		st.Put("s/journal.log", append(bytes.Clone(fixture(t, "checkpoints").Get("s/journal.log")), line...))
 		broken := false
-		if _, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}},
+		if _, err := holdall.Verify(t.Context(), "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}}},
 			func(p holdall.Problem) { broken = broken || p.Class == "head-broken" }); err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +267,7 @@ func TestWhatIsKeptInDoubtIsSaid(t *testing.T) {
 	st.Put("s/data00000a.tar", b)
 	out := &storetest.Mem{}
 	plan := repairAll(t, st, out)
-	v, err := holdall.VerifyStore(t.Context(), out, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}}, func(holdall.Problem) {})
+	v, err := holdall.Verify(t.Context(), "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: out, Formats: []*format.Format{Format}}}, func(holdall.Problem) {})
 	if err != nil || !plan.Changes() || v.Errors > 0 && (!plan.Partial || len(plan.Lost) == 0) {
 		t.Errorf("%d errors are left, %v; partial %v, lost %q", v.Errors, err, plan.Partial, plan.Lost)
 	}
@@ -278,7 +278,7 @@ func TestANumberTooLargeIsAProblem(t *testing.T) {
 	st := fixture(t, "empty-store")
 	st.Put("s/data999999999999a.tar", nil)
 	found := false
-	if _, err := holdall.VerifyStore(t.Context(), st, "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Formats: []*format.Format{Format}}},
+	if _, err := holdall.Verify(t.Context(), "s", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}}},
 		func(p holdall.Problem) {
 			found = found || p.Class == "number-too-large" && p.Volume == "s/data999999999999a.tar"
 		}); err != nil {

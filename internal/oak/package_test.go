@@ -49,7 +49,7 @@ func packed(t testing.TB, st store.Store, d Datastore, paths ...string) (testPac
 
 func openPackage(t testing.TB, st store.Store) testPackage {
 	t.Helper()
-	in, err := holdall.OpenStore(t.Context(), st, "p.zip", holdall.OpenOptions{Formats: []*format.Format{zip.Format}})
+	in, err := holdall.Open(t.Context(), "p.zip", holdall.OpenOptions{Store: st, Formats: []*format.Format{zip.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

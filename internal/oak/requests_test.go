@@ -17,7 +17,7 @@ import (
 func TestOpeningReadsTheEndOfEachTar(t *testing.T) {
 	var log bytes.Buffer
 	st := storetest.Trace(fixture(t, "multitar"), &log)
-	a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{View: segmentsView, Formats: []*format.Format{Format}})
+	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, View: segmentsView, Formats: []*format.Format{Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

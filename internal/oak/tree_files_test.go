@@ -53,7 +53,7 @@ func assets(m maker) segment.RecordID {
 
 func openFiles(t *testing.T, st *storetest.Mem, param map[string]string) *holdall.Archive {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{Formats: []*format.Format{Format}, View: filesView, Param: param})
+	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Formats: []*format.Format{Format}, View: filesView, Param: param})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func openTreeOf(ctx context.Context, st store.Store, name string, o format.OpenO
 
 func openTreeArchive(t testing.TB, st store.Store, param map[string]string) *holdall.Archive {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "s", holdall.OpenOptions{Format: "oak", Formats: []*format.Format{treeFormat}, Param: param})
+	a, err := holdall.Open(t.Context(), "s", holdall.OpenOptions{Store: st, Format: "oak", Formats: []*format.Format{treeFormat}, Param: param})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func treeOptions() holdall.OpenOptions {
 // contents are the entries of the tree of s, each as text.
 func contents(t testing.TB, st store.Store) map[string]string {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "s", treeOptions())
+	a, err := holdall.Open(t.Context(), "s", treeOptions().In(st))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,19 +101,20 @@ func TestATreeIsWrittenAsItWasRead(t *testing.T) {
 	for _, name := range []string{"types", "wide", "multitar", "empty-store", "checkpoints", "gc-online"} {
 		t.Run(name, func(t *testing.T) {
 			from, to := fixture(t, name), &storetest.Mem{}
-			a, err := holdall.OpenStore(t.Context(), from, "s", treeOptions())
+			a, err := holdall.Open(t.Context(), "s", treeOptions().In(from))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer a.Close()
 			o := holdall.PackOptions{Format: "oak", Formats: []*format.Format{Format}}
-			if _, err := holdall.ConvertStore(t.Context(), a, to, "s", o); err != nil {
+			o.Store = to
+			if _, err := holdall.Convert(t.Context(), a, "s", o); err != nil {
 				t.Fatal(err)
 			}
 			if want, got := contents(t, from), contents(t, to); !maps.Equal(want, got) {
 				t.Errorf("%d entries, expected %d, or others", len(got), len(want))
 			}
-			_, err = holdall.VerifyStore(t.Context(), to, "s", holdall.VerifyOptions{OpenOptions: treeOptions()}, func(p holdall.Problem) { t.Error(p) })
+			_, err = holdall.Verify(t.Context(), "s", holdall.VerifyOptions{OpenOptions: treeOptions().In(to)}, func(p holdall.Problem) { t.Error(p) })
 			if err != nil {
 				t.Error(err)
 			}

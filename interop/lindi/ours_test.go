@@ -45,7 +45,8 @@ func convert(t *testing.T, from, view, to string, o holdall.PackOptions) {
 		t.Fatal(err)
 	}
 	o.Formats = ours
-	if _, err := holdall.ConvertStore(t.Context(), openView(t, from, view), st, name, o); err != nil {
+	o.Store = st
+	if _, err := holdall.Convert(t.Context(), openView(t, from, view), name, o); err != nil {
 		t.Fatalf("%s to %s: %v", from, to, err)
 	}
 }
@@ -230,7 +231,7 @@ func TestRepairedArchivesAreSound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, err := holdall.RepairStore(t.Context(), st, name, holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Formats: ours}})
+		plan, err := holdall.Repair(t.Context(), name, holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st, Formats: ours}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -204,7 +204,7 @@ func contentsOf(t *testing.T, a *holdall.Archive) map[string]string {
 
 func opened(t *testing.T, dir, view string) *holdall.Archive {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), local.New(filepath.Dir(dir)), filepath.Base(dir), holdall.OpenOptions{Format: "oak", View: view})
+	a, err := holdall.Open(t.Context(), filepath.Base(dir), holdall.OpenOptions{Store: local.New(filepath.Dir(dir)), Format: "oak", View: view})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func readLive(t *testing.T, l *oaktest.Live) {
 // verified wants a check to find no fault, and to say whether the store is being written.
 func verified(t *testing.T, dir string, quick, live bool) {
 	t.Helper()
-	sum, err := holdall.VerifyStore(t.Context(), local.New(filepath.Dir(dir)), filepath.Base(dir), holdall.VerifyOptions{Quick: quick}, func(p holdall.Problem) {
+	sum, err := holdall.Verify(t.Context(), filepath.Base(dir), holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: local.New(filepath.Dir(dir))}, Quick: quick}, func(p holdall.Problem) {
 		if p.Severity > format.Note {
 			t.Errorf("verify, quick %v: %s %s", quick, p.Class, p.Message)
 		}
@@ -368,7 +368,7 @@ func TestAKilledWriterIsNoWriter(t *testing.T) {
 	verified(t, l.Store, false, true)
 	l.Kill(t)
 	found := map[string]format.Severity{}
-	sum, err := holdall.VerifyStore(t.Context(), local.New(filepath.Dir(l.Store)), filepath.Base(l.Store), holdall.VerifyOptions{}, func(p holdall.Problem) { found[p.Class] = p.Severity })
+	sum, err := holdall.Verify(t.Context(), filepath.Base(l.Store), holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: local.New(filepath.Dir(l.Store))}}, func(p holdall.Problem) { found[p.Class] = p.Severity })
 	if err != nil || sum.BeingWritten || found["not-closed"] != format.Warning {
 		t.Errorf("%v: %+v, %v", found, sum, err)
 	}

@@ -135,7 +135,8 @@ func readsWhatIsPacked(t *testing.T, seeds ...uint64) {
 			want := randomFolder(t, rand.New(rand.NewPCG(seed, 0)), in)
 			p := oaktest.Place{Store: filepath.Join(t.TempDir(), "segmentstore")}
 			o := holdall.PackOptions{Format: "oak", Param: map[string]string{"tar-size": fmt.Sprint(8 << 20)}}
-			if _, err := holdall.PackStore(t.Context(), local.New(filepath.Dir(p.Store)), "segmentstore", []string{in}, o); err != nil {
+			o.Store = local.New(filepath.Dir(p.Store))
+			if _, err := holdall.Pack(t.Context(), "segmentstore", []string{in}, o); err != nil {
 				t.Fatal(err)
 			}
 			got := dumpedNodes(t, p)
@@ -166,13 +167,13 @@ func convertedIsEqual(t *testing.T, fixtures ...string) {
 			if f.Blobs != "" {
 				o.Param = map[string]string{"datastore": filepath.Base(f.Blobs)}
 			}
-			a, err := holdall.OpenStore(t.Context(), local.New(filepath.Dir(f.Store)), "segmentstore", o)
+			a, err := holdall.Open(t.Context(), "segmentstore", o.In(local.New(filepath.Dir(f.Store))))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer a.Close()
 			p := oaktest.Place{Store: filepath.Join(t.TempDir(), "segmentstore"), Blobs: f.Blobs}
-			if _, err := holdall.ConvertStore(t.Context(), a, local.New(filepath.Dir(p.Store)), "segmentstore", holdall.PackOptions{Format: "oak"}); err != nil {
+			if _, err := holdall.Convert(t.Context(), a, "segmentstore", holdall.PackOptions{Store: local.New(filepath.Dir(p.Store)), Format: "oak"}); err != nil {
 				t.Fatal(err)
 			}
 			oaktest.Well(t, f.With("equal", f.Store, p.Store, "/root")...)

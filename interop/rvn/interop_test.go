@@ -330,7 +330,7 @@ func open(t *testing.T, path string) (store.Store, string) {
 func repair(t *testing.T, in, out string) bool {
 	t.Helper()
 	st, name := open(t, in)
-	plan, err := holdall.RepairStore(t.Context(), st, name, holdall.RepairOptions{})
+	plan, err := holdall.Repair(t.Context(), name, holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st}})
 	if err != nil {
 		return false
 	}

@@ -185,7 +185,7 @@ func TestLargeObjectsAndRangesAreCopiedIntoAnArchive(t *testing.T) {
 	if err != nil || sum.Entries != int64(len(want)) || sum.Failed != 1 || sum.Copied < 85<<20 {
 		t.Fatalf("%+v, %v", sum, err)
 	}
-	a, err := holdall.OpenStore(t.Context(), target, "x.caf", holdall.OpenOptions{Formats: []*format.Format{caf.Format}})
+	a, err := holdall.Open(t.Context(), "x.caf", holdall.OpenOptions{Store: target, Formats: []*format.Format{caf.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

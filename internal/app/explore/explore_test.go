@@ -96,7 +96,7 @@ func exploring(t testing.TB, set *serve.Set) *site {
 // opened returns a source for an archive called x.
 func opened(st store.Store, name string, f *format.Format) serve.Source {
 	return serve.Source{Name: "x", Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
-		in, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{View: view, Formats: []*format.Format{f}})
+		in, err := holdall.Open(ctx, name, holdall.OpenOptions{Store: st, View: view, Formats: []*format.Format{f}})
 		return in, "", err
 	}}
 }
@@ -371,7 +371,7 @@ func cells(t *testing.T, b []byte) (head struct {
 // TestParityIsShown checks that the page shows an archive's parity.
 func TestParityIsShown(t *testing.T) {
 	m := oddArchive(t)
-	if _, err := holdall.ProtectStore(t.Context(), m, []string{"x.caf"}, m, "x.caf"+holdall.ParitySuffix, holdall.ProtectOptions{}); err != nil {
+	if _, err := holdall.Protect(t.Context(), []string{"x.caf"}, "x.caf"+holdall.ParitySuffix, holdall.ProtectOptions{Store: m, To: m}); err != nil {
 		t.Fatal(err)
 	}
 	s := serving(t, opened(m, "x.caf", caf.Format))

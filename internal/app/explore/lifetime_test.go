@@ -45,7 +45,7 @@ func (s *shelf) list(context.Context) ([]serve.Source, error) {
 		name := x.Name()
 		src := serve.Source{Name: name, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
 			s.opened.Add(1)
-			in, err := holdall.OpenStore(ctx, local.New(s.dir), name, holdall.OpenOptions{View: view, Formats: []*format.Format{caf.Format}})
+			in, err := holdall.Open(ctx, name, holdall.OpenOptions{Store: local.New(s.dir), View: view, Formats: []*format.Format{caf.Format}})
 			return in, s.mark(name), err
 		}}
 		if s.stale { // otherwise only reads show it

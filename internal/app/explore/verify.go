@@ -216,7 +216,7 @@ func (x *verification) run(ctx context.Context, h *Handler, v *view) {
 	defer stop()
 	o := v.in.Options()
 	o.View, o.Format = v.name, v.in.Format().Name
-	sum, err := holdall.VerifyStore(ctx, v.in.Store(), v.in.Name(), holdall.VerifyOptions{OpenOptions: o, Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
+	sum, err := holdall.Verify(ctx, v.in.Name(), holdall.VerifyOptions{OpenOptions: o.In(v.in.Store()), Quick: x.quick, Meter: &x.meter}, func(p holdall.Problem) {
 		x.found(ctx, v, p)
 	})
 	if err == nil && !v.Current(ctx) {

@@ -376,7 +376,7 @@ func (j *job) protected(ctx context.Context, name string) error {
 			return nil
 		}
 	}
-	_, err = holdall.ProtectStore(ctx, j.target, []string{name}, j.target, parity.NameOf([]string{name}), holdall.ProtectOptions{Loss: j.set.Protect})
+	_, err = holdall.Protect(ctx, []string{name}, parity.NameOf([]string{name}), holdall.ProtectOptions{Store: j.target, To: j.target, Loss: j.set.Protect})
 	return err
 }
 

@@ -40,7 +40,7 @@ func (s *site) reads() {
 		s.T.Fatal(err)
 	}
 	defer sh.Close()
-	in, err := holdall.OpenStore(ctx, sh, "buckets/s3/from", holdall.OpenOptions{Format: "catalog", Formats: []*format.Format{shelf.Format}})
+	in, err := holdall.Open(ctx, "buckets/s3/from", holdall.OpenOptions{Store: sh, Format: "catalog", Formats: []*format.Format{shelf.Format}})
 	if err != nil {
 		s.T.Fatal(err)
 	}

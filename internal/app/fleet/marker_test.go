@@ -377,7 +377,7 @@ func TestMarkersAreNoFilesOfUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sh.Close()
-	in, err := holdall.OpenStore(ctx, sh, "buckets/s3/from", holdall.OpenOptions{Format: "catalog", Formats: []*format.Format{shelf.Format}})
+	in, err := holdall.Open(ctx, "buckets/s3/from", holdall.OpenOptions{Store: sh, Format: "catalog", Formats: []*format.Format{shelf.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (j *job) writing(p format.Part) *format.Format {
 
 // openPart opens a part with the list of a try.
 func (j *job) openPart(ctx context.Context, p format.Part) (*holdall.Archive, error) {
-	return holdall.OpenStore(ctx, j.target, j.format.Parts.Object(p.Archive, p.Number), j.readingPart(p))
+	return holdall.Open(ctx, j.format.Parts.Object(p.Archive, p.Number), j.readingPart(p).In(j.target))
 }
 
 func (j *job) readingPart(p format.Part) holdall.OpenOptions {
@@ -183,7 +183,7 @@ func theOne(fit []format.Part, none error, is func(format.Part) (bool, error)) (
 // everything in it.
 func (j *job) sound(ctx context.Context, p format.Part) (bool, error) {
 	name := j.format.Parts.Object(p.Archive, p.Number)
-	v, err := holdall.VerifyStore(ctx, j.target, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p)}, func(holdall.Problem) {})
+	v, err := holdall.Verify(ctx, name, holdall.VerifyOptions{OpenOptions: j.readingPart(p).In(j.target)}, func(holdall.Problem) {})
 	return v.Errors == 0, err
 }
 

@@ -57,7 +57,7 @@ func (s *site) checkBundles(n int) {
 		if err != nil {
 			s.T.Fatal(err)
 		}
-		v, err := holdall.VerifyStore(s.T.Context(), st, name, holdall.VerifyOptions{}, func(p holdall.Problem) {
+		v, err := holdall.Verify(s.T.Context(), name, holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(p holdall.Problem) {
 			if p.Severity > format.Note {
 				s.T.Errorf("%s: %+v", a.Address, p)
 			}

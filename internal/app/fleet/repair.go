@@ -108,7 +108,7 @@ func unsound(ctx context.Context, c *catalog.Catalog, a catalog.Archive, o Repai
 		return "", nil
 	}
 	first, n := "", 0
-	_, err = holdall.VerifyStore(ctx, st, name, holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Format: a.Format}}, func(p holdall.Problem) {
+	_, err = holdall.Verify(ctx, name, holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st, Format: a.Format}}, func(p holdall.Problem) {
 		if p.Severity < format.Warning {
 			return
 		}

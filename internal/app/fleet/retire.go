@@ -393,7 +393,7 @@ func (r *retirer) prove(ctx context.Context, batch []*original) error {
 		return err
 	}
 	defer sh.Close()
-	in, err := holdall.OpenStore(ctx, sh, shelf.Tree, holdall.OpenOptions{Format: shelf.Format.Name, Formats: []*format.Format{shelf.Format}, Parity: holdall.NoParity})
+	in, err := holdall.Open(ctx, shelf.Tree, holdall.OpenOptions{Store: sh, Format: shelf.Format.Name, Formats: []*format.Format{shelf.Format}, Parity: holdall.NoParity})
 	if err != nil {
 		return err
 	}

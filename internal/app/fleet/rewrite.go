@@ -184,7 +184,7 @@ func (a *archive) files(ctx context.Context) store.Store {
 		return lost{a.err}
 	}
 	if a.open == nil {
-		in, err := holdall.OpenStore(ctx, a.st, a.name, holdall.OpenOptions{Format: a.Format})
+		in, err := holdall.Open(ctx, a.name, holdall.OpenOptions{Store: a.st, Format: a.Format})
 		if err != nil {
 			a.open = lost{err}
 		} else {

@@ -70,7 +70,7 @@ func (r refs) read(t *testing.T) *hierarchy.Hierarchy {
 	}
 	m := &storetest.Mem{}
 	m.Put("x.lindi.json", b)
-	a, err := holdall.OpenStore(t.Context(), m, "x.lindi.json", holdall.OpenOptions{View: "zarr", Formats: []*format.Format{lindi.Format}})
+	a, err := holdall.Open(t.Context(), "x.lindi.json", holdall.OpenOptions{Store: m, View: "zarr", Formats: []*format.Format{lindi.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -246,7 +246,7 @@ func TestFixturesAreServedAsTheyAreRead(t *testing.T) {
 	}
 	served := 0
 	for _, file := range names {
-		a, err := holdall.OpenStore(t.Context(), local.New(dir), filepath.Base(file), holdall.OpenOptions{Formats: []*format.Format{caf.Format}})
+		a, err := holdall.Open(t.Context(), filepath.Base(file), holdall.OpenOptions{Store: local.New(dir), Formats: []*format.Format{caf.Format}})
 		if err != nil {
 			continue
 		}
@@ -379,7 +379,7 @@ func TestLargeContentOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := filepath.Join(t.TempDir(), "x.caf")
-	if _, err := holdall.PackStore(t.Context(), local.New(filepath.Dir(out)), "x.caf", []string{in}, holdall.PackOptions{Formats: []*format.Format{caf.Format}}); err != nil {
+	if _, err := holdall.Pack(t.Context(), "x.caf", []string{in}, holdall.PackOptions{Store: local.New(filepath.Dir(out)), Formats: []*format.Format{caf.Format}}); err != nil {
 		t.Fatal(err)
 	}
 	archive, err := os.ReadFile(out)
@@ -559,7 +559,7 @@ func (r changedReader) Extents(ctx context.Context, e format.Entry, off, n int64
 // the archive's version does not cover.
 func TestContentFromElsewhereHasNoETag(t *testing.T) {
 	f := changedFormat(func(x *format.Extent) { x.External = true })
-	a, err := holdall.OpenStore(t.Context(), packed(t, tiny.Format), "x", holdall.OpenOptions{Formats: []*format.Format{f}})
+	a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: packed(t, tiny.Format), Formats: []*format.Format{f}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -588,7 +588,7 @@ func TestDecodedContentIsNotDecodedAgainAndAgain(t *testing.T) {
 		if !far {
 			st = near{st}
 		}
-		a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{Formats: []*format.Format{f}})
+		a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st, Formats: []*format.Format{f}})
 		if err != nil {
 			t.Fatal(err)
 		}

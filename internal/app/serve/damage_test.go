@@ -29,11 +29,11 @@ func TestNoAnswerHasADamagedByte(t *testing.T) {
 		t.Run(k, func(t *testing.T) {
 			rnd := testkit.Rand(t)
 			st := &storetest.Mem{}
-			if _, err := holdall.PackStore(t.Context(), st, "x", []string{dir}, holdall.PackOptions{Format: k, Param: param}); err != nil {
+			if _, err := holdall.Pack(t.Context(), "x", []string{dir}, holdall.PackOptions{Store: st, Format: k, Param: param}); err != nil {
 				t.Fatal(err)
 			}
 			src := serve.Source{Name: "x", Address: "mem:x", Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
-				a, err := holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{View: view})
+				a, err := holdall.Open(ctx, "x", holdall.OpenOptions{Store: st, View: view})
 				return a, "v1", err
 			}}
 			refused := 0
@@ -56,7 +56,7 @@ func TestNoAnswerHasADamagedByte(t *testing.T) {
 
 // storedOf returns where an archive stores contents, each place once.
 func storedOf(t *testing.T, st *storetest.Mem) (all []format.Extent) {
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 	if err != nil {
 		t.Fatal(err)
 	}

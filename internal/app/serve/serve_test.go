@@ -64,7 +64,7 @@ func packed(t *testing.T, f *format.Format, more ...holdall.Entry) *storetest.Me
 
 func open(t *testing.T, st store.Store, name string) *holdall.Archive {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, name, holdall.OpenOptions{Formats: []*format.Format{caf.Format, tiny.Format}})
+	a, err := holdall.Open(t.Context(), name, holdall.OpenOptions{Store: st, Formats: []*format.Format{caf.Format, tiny.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func sourceOf(st store.Store, called string, opens *atomic.Int64) serve.Source {
 		if opens != nil {
 			opens.Add(1)
 		}
-		a, err := holdall.OpenStore(ctx, st, "x", holdall.OpenOptions{View: view, Formats: []*format.Format{caf.Format, tiny.Format}})
+		a, err := holdall.Open(ctx, "x", holdall.OpenOptions{Store: st, View: view, Formats: []*format.Format{caf.Format, tiny.Format}})
 		return a, "v1", err
 	}}
 }
@@ -451,7 +451,7 @@ func indexed(name string, x *format.Index) serve.Source {
 		return vast{x}, nil
 	}
 	return serve.Source{Name: name, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
-		a, err := holdall.OpenStore(ctx, endless{}, "x", holdall.OpenOptions{Format: f.Name, Formats: []*format.Format{&f}})
+		a, err := holdall.Open(ctx, "x", holdall.OpenOptions{Store: endless{}, Format: f.Name, Formats: []*format.Format{&f}})
 		return a, "v", err
 	}}
 }

@@ -28,7 +28,7 @@ import (
 // none.
 func hierarchyOf(st store.Store, name, view string) serve.Source {
 	return serve.Source{Name: "rec", View: view, Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
-		a, err := holdall.OpenStore(ctx, st, name, holdall.OpenOptions{View: view, Formats: []*format.Format{lindi.Format}})
+		a, err := holdall.Open(ctx, name, holdall.OpenOptions{Store: st, View: view, Formats: []*format.Format{lindi.Format}})
 		return a, "v1 " + view, err
 	}}
 }
@@ -157,7 +157,7 @@ func TestTheUsualViewMayBeZarr(t *testing.T) {
 	st := &storetest.Mem{}
 	st.Put("kinds.h5", testkit.Read(t, "../../../hdf5/testdata/kinds_latest.h5"))
 	site, _, url, log := siteOf(t, serve.SiteOptions{}, serve.SetOptions{}, serve.Source{Name: "kinds.h5", Open: func(ctx context.Context, view string) (*holdall.Archive, string, error) {
-		a, err := holdall.OpenStore(ctx, st, "kinds.h5", holdall.OpenOptions{View: view, Formats: []*format.Format{hdf5.Format}})
+		a, err := holdall.Open(ctx, "kinds.h5", holdall.OpenOptions{Store: st, View: view, Formats: []*format.Format{hdf5.Format}})
 		return a, "v1 " + view, err
 	}})
 	srv := httptest.NewServer(serve.NewS3(site, serve.S3Options{}))

@@ -34,7 +34,7 @@ func TestChunksOfStringsAreReadTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	a, err := holdall.OpenStore(t.Context(), storetest.Trace(m, &log), "x.lindi.tar", holdall.OpenOptions{View: "zarr3", Formats: []*format.Format{lindi.Format}})
+	a, err := holdall.Open(t.Context(), "x.lindi.tar", holdall.OpenOptions{Store: storetest.Trace(m, &log), View: "zarr3", Formats: []*format.Format{lindi.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
+// IsFolder reports whether name in st is a folder of objects and not an object.
+func IsFolder(ctx context.Context, st store.Store, name string) bool {
+	objects, err := Find(ctx, st, name)
+	return err == nil && len(objects) > 0 && objects[0].Name != ""
+}
+
 // Find returns the objects that an archive consists of: one, or those of a folder.
 func Find(ctx context.Context, st store.Store, name string) (all []Object, err error) {
 	o, err := st.Open(ctx, name)

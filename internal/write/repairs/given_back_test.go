@@ -124,7 +124,7 @@ func (p places) touched(name string, st *storetest.Mem) bool {
 func ownBytes(t *testing.T, kind string, st *storetest.Mem) places {
 	t.Helper()
 	own := places{}
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ type harvest struct {
 func readable(t *testing.T, st *storetest.Mem, kind string) harvest {
 	t.Helper()
 	h := harvest{contents: map[string]string{}, proven: map[string]bool{}, wrong: map[string]error{}}
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{Format: kind})
+	a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st, Format: kind})
 	if err != nil {
 		h.err = err
 		return h
@@ -213,7 +213,7 @@ func (h harvest) right(t *testing.T, what string, files map[string]string) {
 // repairAll repairs into out; the plan is nil if that is refused, which says why.
 func repairAll(t *testing.T, st, out *storetest.Mem, kind string) (plan *holdall.RepairPlan, found int) {
 	t.Helper()
-	plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Format: kind}, Report: func(holdall.Problem) { found++ }})
+	plan, err := holdall.Repair(t.Context(), "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st, Format: kind}, Report: func(holdall.Problem) { found++ }})
 	if err != nil {
 		return nil, found
 	}
@@ -227,7 +227,7 @@ func repairAll(t *testing.T, st, out *storetest.Mem, kind string) (plan *holdall
 
 func errorsOf(t *testing.T, st *storetest.Mem) (n int) {
 	t.Helper()
-	_, err := holdall.VerifyStore(t.Context(), st, "x", holdall.VerifyOptions{}, func(p holdall.Problem) {
+	_, err := holdall.Verify(t.Context(), "x", holdall.VerifyOptions{OpenOptions: holdall.OpenOptions{Store: st}}, func(p holdall.Problem) {
 		if p.Severity == format.Error {
 			n++
 		}
@@ -257,7 +257,7 @@ func TestABundleKeepsTheFilesOfADamagedRecord(t *testing.T) {
 			copy(damaged[at:min(at+4096, len(damaged))], testkit.Noise(rnd, 4096))
 			st.Put(shard, damaged)
 			before := intactIn(t, st)
-			plan, err := holdall.RepairStore(t.Context(), st, "x", holdall.RepairOptions{})
+			plan, err := holdall.Repair(t.Context(), "x", holdall.RepairOptions{OpenOptions: holdall.OpenOptions{Store: st}})
 			if err != nil {
 				t.Fatalf("page at %d: %v", at, err)
 			}
@@ -276,7 +276,7 @@ func TestABundleKeepsTheFilesOfADamagedRecord(t *testing.T) {
 // intactIn returns how many files of an archive have the right content.
 func intactIn(t *testing.T, st *storetest.Mem) (n int) {
 	t.Helper()
-	a, err := holdall.OpenStore(t.Context(), st, "x", holdall.OpenOptions{})
+	a, err := holdall.Open(t.Context(), "x", holdall.OpenOptions{Store: st})
 	if err != nil {
 		return 0
 	}

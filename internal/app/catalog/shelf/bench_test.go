@@ -94,7 +94,7 @@ func BenchmarkShelf(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		in, err := holdall.OpenStore(ctx, sh, shelf.Tree, holdall.OpenOptions{Formats: []*format.Format{shelf.Format}})
+		in, err := holdall.Open(ctx, shelf.Tree, holdall.OpenOptions{Store: sh, Formats: []*format.Format{shelf.Format}})
 		if err != nil {
 			b.Fatal(err)
 		}

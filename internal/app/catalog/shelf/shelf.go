@@ -525,7 +525,7 @@ func (s *Shelf) open(ctx context.Context, of catalog.Archive) (*holdall.Archive,
 		ctx := context.WithoutCancel(ctx)
 		st, name, err := s.o.Open(ctx, of.Address)
 		if err == nil {
-			in.a, err = holdall.OpenStore(ctx, st, name, holdall.OpenOptions{Format: of.Format, NoVerify: s.o.NoVerify})
+			in.a, err = holdall.Open(ctx, name, holdall.OpenOptions{Store: st, Format: of.Format, NoVerify: s.o.NoVerify})
 		}
 		in.err = err
 	})

@@ -52,7 +52,7 @@ func open(t *testing.T, s *fleettest.Site, name string) *holdall.Archive {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sh.Close() })
-	in, err := holdall.OpenStore(t.Context(), sh, name, holdall.OpenOptions{Formats: []*format.Format{shelf.Format}})
+	in, err := holdall.Open(t.Context(), name, holdall.OpenOptions{Store: sh, Formats: []*format.Format{shelf.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestWhatIsNotPackedComesFromItsSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sh.Close()
-	in, err := holdall.OpenStore(ctx, sh, "buckets/s3/from", holdall.OpenOptions{Formats: []*format.Format{shelf.Format}})
+	in, err := holdall.Open(ctx, "buckets/s3/from", holdall.OpenOptions{Store: sh, Formats: []*format.Format{shelf.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}

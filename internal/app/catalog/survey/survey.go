@@ -47,7 +47,7 @@ func Open(ctx context.Context, st store.Store, name string, known catalog.Archiv
 			return s, nil
 		}
 	}
-	if s.In, err = holdall.OpenStore(ctx, st, name, o); err != nil {
+	if s.In, err = holdall.Open(ctx, name, o.In(st)); err != nil {
 		return s, err
 	}
 	s.Format = s.In.Format().Name

@@ -21,7 +21,7 @@ import (
 func TestANodeHasPropertiesAndRevisions(t *testing.T) {
 	st := local.New(testkit.Unpacked(t, "../../../oak/testdata/types.tar.gz"))
 	o := holdall.OpenOptions{Formats: []*format.Format{oak.Format}}
-	in, err := holdall.OpenStore(t.Context(), st, "segmentstore", o)
+	in, err := holdall.Open(t.Context(), "segmentstore", o.In(st))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestANodeHasPropertiesAndRevisions(t *testing.T) {
 
 func TestRevisionsAreCompared(t *testing.T) {
 	st := local.New(testkit.Unpacked(t, "../../../oak/testdata/checkpoints.tar.gz"))
-	in, err := holdall.OpenStore(t.Context(), st, "segmentstore", holdall.OpenOptions{Formats: []*format.Format{oak.Format}})
+	in, err := holdall.Open(t.Context(), "segmentstore", holdall.OpenOptions{Store: st, Formats: []*format.Format{oak.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestRevisionsAreCompared(t *testing.T) {
 
 func TestNodesHaveSizes(t *testing.T) {
 	st := local.New(testkit.Unpacked(t, "../../../oak/testdata/types.tar.gz"))
-	in, err := holdall.OpenStore(t.Context(), st, "segmentstore", holdall.OpenOptions{Formats: []*format.Format{oak.Format}})
+	in, err := holdall.Open(t.Context(), "segmentstore", holdall.OpenOptions{Store: st, Formats: []*format.Format{oak.Format}})
 	if err != nil {
 		t.Fatal(err)
 	}
