@@ -1,0 +1,426 @@
+package holdall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/read/cache"
+	"github.com/holdall/holdall/internal/read/content"
+	"github.com/holdall/holdall/internal/read/kept"
+	"github.com/holdall/holdall/internal/read/parity"
+	"github.com/holdall/holdall/store"
+)
+
+// OpenOptions are the options for opening an archive. The zero value suits most programs.
+type OpenOptions struct {
+	// Store has the archive, by its name in it. If it is nil, that is decided by the address.
+	Store store.Store `json:"-"`
+	// Format is the name of the format. If it is empty, the format is detected from the archive's
+	// bytes.
+	Format string `json:"format,omitempty"`
+	// View is one of the format's views. If it is empty, the format's default view is used.
+	View string `json:"view,omitempty"`
+	// FewLookups says that only one or two names will be looked up, or all entries iterated over
+	// once. A large index is then read as a stream instead of loaded.
+	FewLookups bool `json:"few_lookups,omitempty"`
+	// Limits bound the sizes that are accepted from an archive.
+	Limits format.Limits `json:"limits"`
+	// Param has values for the format's Params, such as "ends": "inclusive".
+	Param map[string]string `json:"param,omitempty"`
+	// Formats replaces the registered formats.
+	Formats []*format.Format `json:"-"`
+	// External lists where an archive may refer to outside itself. Without limits, an archive
+	// with references could make the program that opens it read any file or send requests to any
+	// server. If External is empty, references may lead into the archive's own folder or to its
+	// own server. "none" allows no references and "any" allows all of them. Any other value is an
+	// address or a folder, and allows it and everything below it.
+	External []string `json:"external,omitempty"`
+	// Index says where to look for a kept index of the archive.
+	Index UseIndex `json:"index"`
+	// Parity is the address of the archive's parity, which is used to repair damaged data while
+	// it is read. If it is empty, parity is looked for beside the archive. NoParity disables it.
+	Parity string `json:"parity,omitempty"`
+	// OnHeal is called once, with the location of the parity, when damaged data is first
+	// repaired.
+	OnHeal func(by string) `json:"-"`
+	// once says that all entries will be read once, in order, and nothing else.
+	once bool
+	// linked opens files that the archive refers to; see format.OpenOptions.
+	linked func(ctx context.Context, address string) (format.Reader, error)
+	// NoVerify disables the comparison of contents with digests.
+	NoVerify bool `json:"no_verify,omitempty"`
+	// CompareWhole is the size up to which a file is read as a whole and compared with its digest
+	// when any part of it is read. 0 means 1 MiB; a negative value means never. A file that
+	// matched is not compared again.
+	CompareWhole int64 `json:"compare_whole,omitempty"`
+	// CacheBytes bounds the memory used to cache a remote archive. Decoded data may take twice as
+	// much. 0 means 32 MiB.
+	CacheBytes int64 `json:"cache_bytes,omitempty"`
+}
+
+// In returns o for an archive in a store.
+func (o OpenOptions) In(st store.Store) OpenOptions {
+	o.Store = st
+	return o
+}
+
+func (o OpenOptions) formats() format.Formats {
+	if o.Formats != nil {
+		return o.Formats
+	}
+	return format.All()
+}
+
+func (o OpenOptions) wanted() kept.Wanted {
+	return kept.Wanted{Format: o.Format, View: o.View, Param: o.Param, Formats: o.formats()}
+}
+
+func (o OpenOptions) inner() format.OpenOptions {
+	return format.OpenOptions{View: o.View, FewLookups: o.FewLookups, Once: o.once, Linked: o.linked, Limits: o.Limits, Param: o.Param, NoVerify: o.NoVerify}
+}
+
+// Open opens the archive at an address: a path, a URL of a registered scheme, or a name in
+// OpenOptions.Store. The caller must close the archive.
+func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) {
+	st, name, err := at(ctx, o.Store, address)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, st, name, o)
+}
+
+// at returns the store of an address, and the name in it. If st is not nil, the address is a name
+// in st.
+func at(ctx context.Context, st store.Store, address string) (store.Store, string, error) {
+	if st != nil {
+		return st, address, nil
+	}
+	return store.OpenAddress(ctx, address)
+}
+
+// open opens the archive called name in st.
+func open(ctx context.Context, st store.Store, name string, o OpenOptions) (*Archive, error) {
+	p := opening{cache.Shared(st, o.CacheBytes), name, o}
+	if o.NoVerify || o.Parity == NoParity {
+		return p.from(ctx, p.st)
+	}
+	return p.healed(ctx)
+}
+
+// An opening opens one archive. All its steps share the objects of st.
+type opening struct {
+	st   store.Store
+	name string
+	o    OpenOptions
+}
+
+// healed opens an archive that parity heals while it is opened and read.
+func (p opening) healed(ctx context.Context) (*Archive, error) {
+	// On a disk, looking for parity is free. Elsewhere it takes a request, so parity is looked
+	// for only if something is wrong.
+	near := p.st.Can().Near
+	var g *parity.Guard
+	var why error
+	locate := func() {
+		if g, why = parity.Locate(ctx, p.st, p.name, p.o.Parity); g != nil {
+			g.OnHeal = p.o.OnHeal
+		}
+	}
+	if near || p.o.Parity != "" {
+		locate()
+	}
+	by := p.st
+	if g != nil && g.Suits == nil {
+		by = g.StoreIf(func(ctx context.Context, object string, off, n int64) bool {
+			return g.Look(ctx) == nil && p.unsound(ctx, object, off, n)
+		})
+	}
+	a, err := p.from(ctx, by)
+	if !near && p.o.Parity == "" && (err != nil && ctx.Err() == nil && !store.Temporary(err) || err == nil && a.Doubt() != nil) {
+		if locate(); g != nil && g.Suits == nil {
+			if err == nil {
+				a.Close()
+			}
+			a, err = p.from(ctx, g.Store())
+		}
+		why = nil
+	}
+	if err != nil {
+		if g != nil {
+			g.Close()
+		}
+		return nil, err
+	}
+	var reopen func(context.Context, store.Store) (*content.Source, error)
+	if g == nil {
+		reopen = p.reopen
+	}
+	if g != nil || !near {
+		a.src.HealBy(g, p.o.Parity, p.o.OnHeal, reopen)
+	}
+	a.parity = why
+	return a, nil
+}
+
+// reopen opens the archive again, by itself.
+func (p opening) reopen(ctx context.Context, by store.Store) (*content.Source, error) {
+	p.o.Index = UseIndex{}
+	a, err := p.from(ctx, by)
+	if err != nil {
+		return nil, err
+	}
+	return a.src, nil
+}
+
+// unsound reports whether an archive is damaged, as far as the archive itself shows. It is called
+// for a range that does not match the digests in the archive's parity. If the archive is sound,
+// the parity belongs to another version or was made to mislead. unsound reads the whole archive
+// only if its structure and all content in the range are sound, but that content does not cover
+// the range.
+func (p opening) unsound(ctx context.Context, object string, off, n int64) bool {
+	p.o.Index, p.o.Parity = UseIndex{}, NoParity
+	a, err := p.from(ctx, p.st)
+	if err != nil {
+		return true
+	}
+	defer a.Close()
+	if a.Doubt() != nil {
+		return true
+	}
+	var within []Entry
+	known := spans{off: off, end: off + n}
+	for e, err := range a.Entries(ctx) {
+		if err != nil || e.Fault != nil {
+			return true
+		}
+		if !a.src.HasDigest(e) || len(within) == mostFiles {
+			continue
+		}
+		isIn := false
+		for x, err := range a.src.Extents(ctx, e) {
+			if err != nil {
+				return true
+			}
+			isIn = !x.External && x.Object == object && known.add(x.Off, x.Off+x.Len) || isIn
+		}
+		if isIn {
+			within = append(within, e)
+		}
+	}
+	if a.Doubt() != nil {
+		return true
+	}
+	for _, e := range within {
+		if a.src.Settle(ctx, e) != nil {
+			return true
+		}
+	}
+	if known.cover() {
+		return false
+	}
+	c := check{o: VerifyOptions{OpenOptions: p.o}, report: func(Problem) {}, told: map[Problem]bool{}}
+	err = c.archive(ctx, p.st, p.name)
+	return err != nil || c.sum.Errors+c.sum.Warnings > 0
+}
+
+// spans is a range and the parts of it that have been covered.
+type spans struct {
+	off, end int64
+	of       [][2]int64
+}
+
+// add marks the bytes from off to end as covered, and reports whether any of them are in the
+// range.
+func (s *spans) add(off, end int64) bool {
+	off, end = max(off, s.off), min(end, s.end)
+	if off < end {
+		s.of = append(s.of, [2]int64{off, end})
+	}
+	return off < end
+}
+
+// cover reports whether the parts cover the whole range.
+func (s *spans) cover() bool {
+	slices.SortFunc(s.of, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	at := s.off
+	for _, part := range s.of {
+		if part[0] > at {
+			break
+		}
+		at = max(at, part[1])
+	}
+	return at >= s.end
+}
+
+// errFolder means that no format recognised a folder.
+var errFolder = fmt.Errorf("the folder is %w", format.ErrUnknown)
+
+// from opens the archive, and reads its structure through the store by: with an index, if there is
+// one, or else with its format.
+func (p opening) from(ctx context.Context, by store.Store) (*Archive, error) {
+	st, name, o := p.st, p.name, p.o
+	a := &Archive{src: content.New(st, name, o.External, o.CacheBytes), asked: o}
+	o.linked = a.openLinked
+	a.src.Checking = content.Checking{None: o.NoVerify, Whole: o.CompareWhole}
+	// The object is opened first, so that what is read for detection is cached for later reads. A
+	// folder has no such object; its format finds the files in it.
+	if _, err := a.src.Object(ctx, name); err != nil && by == st {
+		names, release := lookBelow(ctx, st, name)
+		if release(); names == nil {
+			if errors.Is(err, syscall.EISDIR) && o.Format == "" {
+				err = errFolder
+			}
+			return nil, err
+		}
+	}
+	if u := o.Index.inner(); u.Any() {
+		x, state := kept.Find(ctx, st, name, u, o.wanted())
+		if a.index = state; x != nil {
+			f := o.formats().ByName(x.Format)
+			a.src.Read(f, kept.NewReader(x, func(ctx context.Context) (format.Reader, error) { return openAs(ctx, f, by, name, o) }))
+			a.src.UseIndex(x)
+			return a, nil
+		}
+		if u.Folder != nil && !st.Can().Near {
+			// The whole list is fetched now, so that it can be kept.
+			o.FewLookups, a.asked.FewLookups = false, false
+		}
+	}
+	start := time.Now()
+	f, r, err := recognise(ctx, by, name, o)
+	if err != nil {
+		a.src.CloseObjects()
+		return nil, err
+	}
+	a.took = time.Since(start)
+	a.src.Read(f, r)
+	if by == st {
+		a.src.Borrow()
+	}
+	return a, nil
+}
+
+// openLinked opens a file that the archive refers to, as Zarr keys.
+func (a *Archive) openLinked(ctx context.Context, address string) (format.Reader, error) {
+	st, name, err := a.src.Find(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if st != a.src.Store {
+		st = cache.Shared(st, 0)
+	}
+	_, r, err := recognise(ctx, st, name, OpenOptions{View: "zarr", Formats: a.asked.Formats, Limits: a.asked.Limits})
+	return r, err
+}
+
+// recognise detects the format of an archive and opens it. The extension of the name only decides
+// which format is tried first; the bytes decide.
+func recognise(ctx context.Context, st store.Store, name string, o OpenOptions) (*format.Format, format.Reader, error) {
+	if o.Format != "" {
+		f, err := o.formats().Named(o.Format)
+		if err != nil {
+			return nil, nil, err
+		}
+		r, err := openAs(ctx, f, st, name, o)
+		return f, r, err
+	}
+	guess := o.formats().ByExtension(name)
+	var guessErr error
+	if guess != nil && o.formats().Shares(guess) {
+		guess = nil // a LINDI archive may be called x.tar: only its bytes tell the two apart
+	}
+	if guess != nil {
+		r, err := openAs(ctx, guess, st, name, o)
+		if err == nil {
+			return guess, r, nil
+		}
+		if _, unfit := errors.AsType[*format.ParamError](err); !unfit && !errors.Is(err, format.ErrCorrupt) {
+			return guess, nil, err
+		}
+		guessErr = err
+	}
+	p, release, err := probe(ctx, st, name)
+	defer release()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := o.formats().Detect(p)
+	if errors.Is(err, format.ErrUnknown) && p.Names != nil {
+		err = errFolder
+	}
+	if guessErr != nil && (err != nil || f == guess) {
+		return guess, nil, guessErr
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := openAs(ctx, f, st, name, o)
+	return f, r, err
+}
+
+func openAs(ctx context.Context, f *format.Format, st store.Store, name string, o OpenOptions) (format.Reader, error) {
+	if o.View != "" && !slices.Contains(f.Views, o.View) {
+		return nil, &ViewError{Format: f.Name, View: o.View, Has: f.Views}
+	}
+	if err := f.CheckParams(format.ToOpen, o.Param); err != nil {
+		return nil, err
+	}
+	return f.Open(ctx, st, name, o.inner())
+}
+
+// probe reads both ends of an object at the same time. If name may be a folder, it also lists
+// names in it. That listing can be reused until release is called.
+func probe(ctx context.Context, st store.Store, name string) (_ format.Probe, release func(), _ error) {
+	p := format.Probe{Name: path.Base(name), Size: -1}
+	release = func() {}
+	look := func() { p.Names, release = lookBelow(ctx, st, name) }
+	o, err := st.Open(ctx, name)
+	if err != nil {
+		if look(); p.Names != nil {
+			err = nil
+		}
+		return p, release, err
+	}
+	defer o.Close()
+	var wg sync.WaitGroup
+	far, looked := !st.Can().Near, path.Ext(name) == "" // folders usually have no extension
+	if far && looked {
+		wg.Go(look)
+	}
+	found, err := format.ReadProbe(ctx, o, p.Name, far)
+	wg.Wait()
+	if err != nil {
+		// Stores on a network open objects that do not exist, folders included.
+		if errors.Is(err, fs.ErrNotExist) {
+			if !far || !looked {
+				look()
+			}
+			if p.Names != nil {
+				err = nil
+			}
+		}
+		return p, release, err
+	}
+	return found, release, nil
+}
+
+// lookBelow lists the first names in a folder. The listing can be reused until release is called.
+func lookBelow(ctx context.Context, st store.Store, name string) (names []string, release func()) {
+	const enough = 1000
+	prefix := strings.TrimSuffix(name, "/") + "/"
+	names, release = cache.Look(ctx, st, prefix, enough)
+	for i, n := range names {
+		names[i] = strings.TrimPrefix(n, prefix)
+	}
+	return names, release
+}
