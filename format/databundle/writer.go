@@ -289,9 +289,6 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	if w.ended {
 		return errEnded
 	}
-	if err := checkEntry(e); err != nil {
-		return err
-	}
 	m, err := metaOf(e)
 	if err != nil {
 		return err

@@ -336,7 +336,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		}
 		if dir, ok := strings.CutSuffix(r.key, "/.zattrs"); ok {
 			if to := k.link(dir); to != "" {
-				to = kit.LinkTarget(dir, to)
+				to = zarr3.LinkTarget(dir, to)
 				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {
 					c.tell(format.Dangling, format.Warning, a.place(r), dir, "soft link to %q, which does not exist", to)
 				}

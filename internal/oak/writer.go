@@ -80,7 +80,7 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 var missingFolder = []segment.NewProperty{nameProperty(primaryTypeName, folderType)}
 
 func noPlace(e format.Entry, why string, a ...any) error {
-	return kit.NoPlace(e.Name, why, a...)
+	return format.Refuse(e.Name, why, a...)
 }
 
 var errWriterEnded = errors.New("oak: the store is already complete or aborted")
