@@ -401,6 +401,11 @@ type notingWriter struct {
 	name string
 }
 
+func (w notingWriter) Can() store.WriterAbilities {
+	can := w.Writer.Can()
+	return store.WriterAbilities{Keep: can.Keep, Finish: can.Finish}
+}
+
 func (w notingWriter) Commit(ctx context.Context) (store.Info, error) {
 	w.in.made = append(w.in.made, w.name) // a Commit that fails may have been carried out
 	return w.Writer.Commit(ctx)
