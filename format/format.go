@@ -17,6 +17,7 @@ import (
 	"io"
 	"iter"
 
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 )
 
@@ -442,10 +443,7 @@ type Chunk struct {
 }
 
 // Scratch is temporary storage that is removed when it is closed.
-type Scratch interface {
-	io.ReadWriteSeeker
-	io.Closer
-}
+type Scratch = sorter.Scratch
 
 // Summary is the result of Writer.Commit.
 type Summary struct {

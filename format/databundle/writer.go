@@ -121,7 +121,7 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 
 func (w *writer) newSorter() *sorter.Sorter {
 	return sorter.New(sorter.Options{
-		Scratch:   func() (sorter.Scratch, error) { return w.scratch() },
+		Scratch:   w.scratch,
 		Duplicate: func([]byte) error { return nil },
 	})
 }

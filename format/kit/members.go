@@ -115,7 +115,7 @@ func (m *Members) Write(p []byte, content io.Reader) error {
 	return err
 }
 
-// Commit implements [format.Writer].
+// Commit and Abort are those of a [format.Writer].
 func (m *Members) Commit(ctx context.Context) (format.Summary, error) {
 	if m.err != nil {
 		return m.Sum, m.err
@@ -131,7 +131,6 @@ func (m *Members) Commit(ctx context.Context) (format.Summary, error) {
 	return m.Sum, err
 }
 
-// Abort implements [format.Writer].
 func (m *Members) Abort() error {
 	m.err = errEnded
 	return m.obj.Abort()

@@ -26,7 +26,7 @@ const entryCost = 250
 // OpenRuns opens an archive that begins with magic, followed by headers of headLen bytes and
 // contents. It calls member for each header. Member calls Add if the header is that of an entry, and
 // returns the offset of the next header.
-func OpenRuns(ctx context.Context, st store.Store, object string, o format.OpenOptions, formatName, magic string, headLen int64, member func(r *Runs, at int64, head []byte) (next int64, err error)) (*Runs, error) {
+func OpenRuns(ctx context.Context, st store.Store, object string, o format.OpenOptions, formatName, magic string, headLen int64, member func(r *Runs, at int64, head []byte) (next int64, err error)) (format.Reader, error) {
 	obj, head, size, err := OpenPart(ctx, st, object, len(magic), store.ReadHead)
 	if err != nil {
 		return nil, err
@@ -91,20 +91,7 @@ func (r *Runs) fits(off, n, memory int64) error {
 	return nil
 }
 
-// VerifyRuns returns the Format.Verify of a format whose Open returns a [*Runs]. It reports why an
-// archive cannot be opened, and which names are not extracted.
-func VerifyRuns(open func(context.Context, store.Store, string, format.OpenOptions) (format.Reader, error)) func(context.Context, store.Store, string, format.OpenOptions, func(format.Problem)) error {
-	return func(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) error {
-		r, err := open(ctx, st, name, o)
-		if err != nil {
-			return Reported(err, report)
-		}
-		CheckEntries(r.(*Runs).Index, name, report)
-		return r.Close()
-	}
-}
-
-// Can implements [format.Reader].
+// Can and the methods below are those of a [format.Reader].
 func (r *Runs) Can() format.Abilities {
 	can := r.Index.Can()
 	can.Run = r.run
@@ -113,12 +100,10 @@ func (r *Runs) Can() format.Abilities {
 
 func (r *Runs) run(e format.Entry) (format.Extent, bool) { return Run(r.object, e) }
 
-// Extents implements [format.Reader].
 func (r *Runs) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {
 	return RunExtents(r.format, r.run, e, n)
 }
 
-// Regions implements [format.Reader].
 func (r *Runs) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	return Between(r.object, r.size, r.format+" headers", func(yield func(format.Extent, error) bool) {
 		for e, err := range r.Entries(ctx) {
@@ -129,12 +114,10 @@ func (r *Runs) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 	})
 }
 
-// About implements [format.Reader].
 func (r *Runs) About(context.Context) (format.About, error) {
 	return format.About{Version: r.format, Volumes: []string{r.object}}, nil
 }
 
-// Close implements [format.Reader].
 func (r *Runs) Close() error { return nil }
 
 // Run returns the extent of an entry whose Ref is the offset of its content in an object.

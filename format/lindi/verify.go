@@ -433,7 +433,7 @@ func (a *archive) place(r ref) int64 {
 
 // file checks that a file of a folder exists and is long enough.
 func (c *checker) file(ctx context.Context, r ref, p place) error {
-	info, err := kit.Stat(ctx, c.a.st, p.object)
+	info, err := store.Briefly(c.a.st, p.object).Info(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.lost(format.Dangling, c.a.place(r), r.key, "refers to %s, which does not exist", p.object)

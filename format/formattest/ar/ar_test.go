@@ -136,8 +136,18 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		st := &storetest.Mem{}
 		st.Put("x.a", b)
-		if err := Format.Verify(t.Context(), st, "x.a", format.OpenOptions{Limits: format.Limits{Index: 1 << 20}}, func(format.Problem) {}); err != nil {
+		r, err := Format.Open(t.Context(), st, "x.a", format.OpenOptions{Limits: format.Limits{Index: 1 << 20}})
+		if _, damaged := errors.AsType[*format.CorruptError](err); err != nil && !damaged {
 			t.Fatal(err)
+		} else if err != nil {
+			return
+		}
+		for e := range r.Entries(t.Context()) {
+			for x, err := range r.Extents(t.Context(), e, 0, e.Size) {
+				if err != nil || x.Off < 0 || x.Len < 0 || x.Off+x.Len > int64(len(b)) {
+					t.Fatalf("%q: %+v, %v", e.Name, x, err)
+				}
+			}
 		}
 	})
 }
