@@ -13,9 +13,11 @@ package format
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 
+	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
 )
 
@@ -37,6 +39,12 @@ type Format struct {
 	// Keeps lists what the format can store of an entry besides its name and content. When an
 	// archive is converted, anything else is reported as lost.
 	Keeps Keeps
+
+	// Refuses, if not nil, returns why no archive of the format can hold e, or "". It is about
+	// names, sizes, times and link targets; which kinds of entries the format can hold is in Keeps.
+	// [Create] asks it before each Writer.Add, so a Writer need not repeat it. What depends on
+	// other entries, such as a name that exists already, is an error of Writer.Add.
+	Refuses func(e Entry) string
 
 	// Digest is the algorithm of the digests that the format stores; empty means "blake3".
 	// Packing computes them concurrently and passes them with the entries.
@@ -101,6 +109,7 @@ type Format struct {
 	Open func(ctx context.Context, st store.Store, name string, o OpenOptions) (Reader, error)
 
 	// Create begins a new archive. Nothing may appear under the name before Writer.Commit.
+	// Programs call the function [Create].
 	Create func(ctx context.Context, st store.Store, name string, o CreateOptions) (Writer, error)
 
 	// Parts, if not nil, writes an archive in independent parts.
@@ -142,6 +151,39 @@ const (
 	KeepsProperties // as properties; other formats store them as files
 	KeepsHeaders    // headers and times of objects of buckets: see IsObjectAttr
 )
+
+// Holds reports whether an archive of the format can hold entries of kind k.
+func (f *Format) Holds(k Kind) bool {
+	need := map[Kind]Keeps{Dir: KeepsDirs, Symlink: KeepsSymlinks, HardLink: KeepsHardLinks, Fifo: KeepsFifos, Property: KeepsProperties}[k]
+	return f.Keeps&need == need
+}
+
+// Create begins an archive with f.Create. Its Writer refuses what f does not hold, and what
+// f.Refuses refuses, with a [*RefusedError].
+func Create(ctx context.Context, f *Format, st store.Store, name string, o CreateOptions) (Writer, error) {
+	w, err := f.Create(ctx, st, name, o)
+	if err != nil {
+		return nil, err
+	}
+	return limited{w, f}, nil
+}
+
+type limited struct {
+	Writer
+	f *Format
+}
+
+func (w limited) Add(ctx context.Context, e Entry, r io.Reader) error {
+	if !w.f.Holds(e.Kind) {
+		return Refuse(e.Name, "a %s cannot be stored", e.Kind)
+	}
+	if w.f.Refuses != nil {
+		if why := w.f.Refuses(e); why != "" {
+			return Refuse(e.Name, "%s", why)
+		}
+	}
+	return w.Writer.Add(ctx, e, r)
+}
 
 // A Reader is an open archive. Its methods may be called from several goroutines at once.
 //
@@ -253,7 +295,8 @@ type About struct {
 	Carry      [][2]string // data that only this format understands, for CreateOptions.Carry
 }
 
-// A Writer writes one archive. The caller must call either Commit once or Abort.
+// A Writer writes one archive. The caller must call either Commit once or Abort. Programs get one
+// from [Create], so Add is called only for entries that the format holds and does not refuse.
 type Writer interface {
 	// Add appends e. It reads the content of e from r until the end. If e no longer fits into the
 	// archive, Add returns ErrFull without reading from r. If r fails or its length differs from
@@ -304,6 +347,19 @@ type EntryError interface {
 	error
 	EntryName() string
 }
+
+// A RefusedError is an [EntryError] with its reason.
+type RefusedError struct{ Name, Why string }
+
+// Refuse returns a RefusedError.
+func Refuse(name, why string, args ...any) *RefusedError {
+	return &RefusedError{name, fmt.Sprintf(why, args...)}
+}
+
+func (e *RefusedError) Error() string { return Escape(e.Name) + ": " + e.Why }
+
+// EntryName implements EntryError.
+func (e *RefusedError) EntryName() string { return e.Name }
 
 // OpenOptions are the options for opening an archive.
 type OpenOptions struct {
@@ -387,10 +443,7 @@ type Chunk struct {
 }
 
 // Scratch is temporary storage that is removed when it is closed.
-type Scratch interface {
-	io.ReadWriteSeeker
-	io.Closer
-}
+type Scratch = sorter.Scratch
 
 // Summary is the result of Writer.Commit.
 type Summary struct {

@@ -209,6 +209,9 @@ func (x *Index) from(s string) int {
 
 func (x *Index) nameAt(i int) string { return x.t.Name(int(x.byName[i])) }
 
+// Row returns the entry in a row of the table.
+func (x *Index) Row(i int) Entry { return x.t.Entry(i) }
+
 // Find returns the row of the table with the entry called name.
 func (x *Index) Find(name string) (row int, ok bool) {
 	i, ok := x.find(name)

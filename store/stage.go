@@ -47,40 +47,24 @@ func (s *Stage) create(ctx context.Context, name string, wish Wishes) (Writer, e
 	w := &stagedWriter{Writer: out, stage: s, name: name}
 	below := out.Can()
 	w.can.PatchLimit = below.PatchLimit
-	ranges := func(write func(ctx context.Context, from Object, off, n int64) error) func(ctx context.Context, from Object, off, n int64) error {
-		if write == nil {
-			return nil
-		}
-		return func(ctx context.Context, from Object, off, n int64) error {
-			err := w.closed("write")
-			if err == nil {
-				err = write(ctx, from, off, n)
-			}
-			if err == nil {
-				w.size += n
-			}
-			return err
+	if write := below.WriteRange; write != nil {
+		w.can.WriteRange = func(ctx context.Context, from Object, off, n int64) error {
+			return w.change("write", w.size+n, func() error { return write(ctx, from, off, n) })
 		}
 	}
-	w.can.WriteRange, w.can.CopyRange = ranges(below.WriteRange), ranges(below.CopyRange)
+	if write := below.CopyRange; write != nil {
+		w.can.CopyRange = func(ctx context.Context, from Object, off, n int64) error {
+			return w.change("write", w.size+n, func() error { return write(ctx, from, off, n) })
+		}
+	}
 	if rewind := below.Rewind; rewind != nil {
 		w.can.Rewind = func(to int64) error {
-			err := w.closed("rewind")
-			if err == nil {
-				err = rewind(to)
-			}
-			if err == nil {
-				w.size = to
-			}
-			return err
+			return w.change("rewind", to, func() error { return rewind(to) })
 		}
 	}
 	if patch := below.Patch; patch != nil {
 		w.can.Patch = func(ctx context.Context, p []byte, off int64) error {
-			if err := w.closed("patch"); err != nil {
-				return err
-			}
-			return patch(ctx, p, off)
+			return w.change("patch", w.size, func() error { return patch(ctx, p, off) })
 		}
 	}
 	return w, nil
@@ -191,6 +175,18 @@ type stagedWriter struct {
 	name  string
 	size  int64
 	done  bool
+}
+
+// change makes a change, after which the object has size bytes.
+func (w *stagedWriter) change(op string, size int64, change func() error) error {
+	err := w.closed(op)
+	if err == nil {
+		err = change()
+	}
+	if err == nil {
+		w.size = size
+	}
+	return err
 }
 
 // closed returns an error if the object is finished, because it can no longer be changed.

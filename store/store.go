@@ -12,9 +12,9 @@
 // [ReadTail] and [WriteRange]. If an ability is missing, they fall back to another way or return
 // an error that wraps [errors.ErrUnsupported].
 //
-// A type that wraps a store, an object or a writer by embedding it also has its abilities, which
-// then bypass the wrapper. A wrapper that changes anything must have its own Can, which takes the
-// struct of the wrapped value and replaces what it changes.
+// A type that wraps a store, an object or a writer must have a Can of its own, which begins with the
+// zero struct and names the abilities that the type has. If it only embeds the other, or returns the
+// other's struct, each ability that it does not know bypasses it.
 package store
 
 import (
@@ -116,12 +116,8 @@ type Abilities struct {
 	Amend func(ctx context.Context, name string) (Amendment, error)
 
 	// Unfinished yields the unfinished uploads of names that begin with prefix, from all
-	// programs. It does not show which of them are still in progress. A store with Unfinished
-	// also has Abandon.
+	// programs. It does not show which of them are still in progress.
 	Unfinished func(ctx context.Context, prefix string) iter.Seq2[Upload, error]
-
-	// Abandon discards an upload. If it no longer exists, Abandon returns nil.
-	Abandon func(ctx context.Context, u Upload) error
 
 	// CopiesFrom reports whether the store itself can copy ranges of the object at an address,
 	// without their bytes passing through this program.

@@ -41,20 +41,22 @@ type Upload struct {
 	Name  string
 	ID    string // the store's identifier
 	Begun time.Time
+	// Abandon discards the upload. If it no longer exists, Abandon returns nil.
+	Abandon func(context.Context) error
 }
 
 // Abandon discards the unfinished uploads of names that begin with prefix for which over returns
 // true. It returns the number of discarded uploads. If one cannot be discarded, Abandon continues
 // with the others and returns the errors. If the store cannot list uploads, there are none.
 func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) bool) (n int, err error) {
-	can := st.Can()
-	if can.Unfinished == nil {
+	unfinished := st.Can().Unfinished
+	if unfinished == nil {
 		return 0, nil
 	}
 	var old []Upload // uploads are discarded after they are listed, so that the listing does not change
 	flush := func() {
 		for _, u := range old {
-			gone := can.Abandon(ctx, u)
+			gone := u.Abandon(ctx)
 			if gone == nil {
 				n++
 			}
@@ -62,7 +64,7 @@ func Abandon(ctx context.Context, st Store, prefix string, over func(Upload) boo
 		}
 		old = old[:0]
 	}
-	for u, listed := range can.Unfinished(ctx, prefix) {
+	for u, listed := range unfinished(ctx, prefix) {
 		if listed != nil {
 			err = errors.Join(err, listed)
 			break

@@ -122,7 +122,7 @@ func (a *app) oakPackage(ctx context.Context, address, out string, paths []strin
 		return err
 	}
 	return a.withTree(ctx, address, func(t *oak.Tree) error {
-		w, err := zip.Format.Create(ctx, st, name, format.CreateOptions{Scratch: pack.NewScratch})
+		w, err := format.Create(ctx, zip.Format, st, name, format.CreateOptions{Scratch: pack.NewScratch})
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -441,7 +440,7 @@ func FuzzWriter(f *testing.F) {
 				}
 			}
 			err := w.Add(t.Context(), e, src)
-			var refused *kit.NameError
+			var refused *format.RefusedError
 			_, taken := want[n]
 			switch {
 			case errors.As(err, &refused):

@@ -303,8 +303,7 @@ func (r *reader) Can() format.Abilities {
 
 // Run returns the extent of e. An empty file has none.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
-	start, ok := e.Ref.(int64)
-	return format.Extent{Size: e.Size, Object: r.name, Off: start, Len: e.Size}, ok && e.Fault == nil && e.Size > 0
+	return kit.Run(r.name, e)
 }
 
 func (r *reader) Extents(_ context.Context, e format.Entry, _, n int64) iter.Seq2[format.Extent, error] {

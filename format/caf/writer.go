@@ -99,9 +99,6 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	if w.Err != nil {
 		return w.Err
 	}
-	if e.Kind != format.File {
-		return fmt.Errorf("%s: caf can store only files, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
-	}
 	if w.object = w.object[:0]; !w.plain {
 		w.object = appendObject(w.object, e)
 	}
@@ -118,7 +115,7 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 		return err
 	}
 	if again {
-		err = kit.SkipContent(ctx, e, r)
+		err = skipContent(ctx, e, r)
 	} else {
 		start = w.Pos
 		digest, err = w.Content(ctx, e, r, w.plain)
@@ -188,7 +185,7 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 	case chunked && w.whole > 0 && whole > w.whole:
 		return &LimitError{e.Name, e.Size, w.whole}
 	case index > w.most:
-		return kit.NoPlace(e.Name, "the index of the archive would exceed %d bytes, more than readers accept", w.most)
+		return format.Refuse(e.Name, "the index of the archive would exceed %d bytes, more than readers accept", w.most)
 	case index > maxIndexLen:
 		w.Err = fmt.Errorf("%s: the index would exceed the 4 GiB limit of caf: use chunks", w.name)
 		return w.Err
@@ -201,14 +198,14 @@ func (w *archiveWriter) room(e format.Entry, again bool) error {
 // each invalid byte by U+FFFD, and would lose one of two names that become equal.
 func (w *archiveWriter) checkName(name string) (seen string, _ error) {
 	if w.names.has(name) {
-		return "", kit.NoPlace(name, "the archive already has a file with this name")
+		return "", format.Refuse(name, "the archive already has a file with this name")
 	}
 	seen = name
 	if !utf8.ValidString(name) {
 		seen = string([]rune(name))
 	}
 	if w.replaced[seen] || seen != name && w.names.has(seen) {
-		return "", kit.NoPlace(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
+		return "", format.Refuse(name, "other readers replace invalid UTF-8, and then this name equals that of another file in the archive")
 	}
 	return seen, nil
 }
@@ -253,4 +250,19 @@ func (w *archiveWriter) Commit(ctx context.Context) (format.Summary, error) {
 func (w *archiveWriter) Abort() error {
 	w.rows.Close()
 	return w.out.Abort()
+}
+
+// skipContent reads e's content to its end to check its length, unless that is known.
+func skipContent(ctx context.Context, e format.Entry, r io.Reader) error {
+	if s, ok := r.(*format.Section); ok {
+		if s.N != e.Size {
+			return &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
+		}
+		return nil
+	}
+	var buf []byte
+	if _, hands := r.(io.WriterTo); !hands {
+		buf = make([]byte, 64<<10)
+	}
+	return kit.CopyContent(ctx, e, r, buf, nil, func([]byte) error { return nil })
 }

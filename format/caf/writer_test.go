@@ -18,7 +18,6 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -380,7 +379,7 @@ func TestWriterRefusesNamesThatReadersConfuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = add(t, w, input{tt.second, []byte("second")})
-		if e, ok := errors.AsType[*kit.NameError](err); !ok || e.EntryName() != tt.second {
+		if e, ok := errors.AsType[*format.RefusedError](err); !ok || e.EntryName() != tt.second {
 			t.Errorf("%q after %q: %v", tt.second, tt.first, err)
 		}
 		// Not the same to anyone.

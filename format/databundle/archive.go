@@ -159,7 +159,7 @@ func (a *bundle) anything(ctx context.Context) (bool, error) {
 			return err == nil, err
 		}
 	}
-	_, err := kit.Stat(ctx, a.st, a.name)
+	_, err := store.Briefly(a.st, a.name).Info(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}

@@ -16,6 +16,7 @@ var Format = &format.Format{
 	NeedsDigests: true,
 	Digest:       "crc32c",
 	Params:       params,
+	Refuses:      refuses,
 	Detect:       detect,
 	Create:       create,
 	Steady:       true, // most memory is buffers that are used again

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
-	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -178,7 +177,7 @@ func openList(ctx context.Context, st store.Store, p format.Part, o sstable.Opti
 	if stored, err = partLen(value); err != nil {
 		return d, 0, fault(badMetadata, partDir(p), -1, "the row of the shard: %v", err)
 	}
-	info, err := kit.Stat(ctx, st, partObject(p.Archive, p.Number))
+	info, err := store.Briefly(st, partObject(p.Archive, p.Number)).Info(ctx)
 	if err == nil && info.Size != stored {
 		err = missingPart(p, fmt.Sprintf("the shard has %d bytes, but %d in the list", info.Size, stored))
 	}
@@ -259,7 +258,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 // vacant returns an error if there is an index, which is not replaced.
 func (m *merger) vacant(ctx context.Context) error {
 	name := below(m.root, currentName)
-	_, err := kit.Stat(ctx, m.st, name)
+	_, err := store.Briefly(m.st, name).Info(ctx)
 	switch {
 	case err == nil:
 		return &fs.PathError{Op: "merge", Path: name, Err: fs.ErrExist}

@@ -121,7 +121,7 @@ func begin(ctx context.Context, st store.Store, root string, part *format.Part, 
 
 func (w *writer) newSorter() *sorter.Sorter {
 	return sorter.New(sorter.Options{
-		Scratch:   func() (sorter.Scratch, error) { return w.scratch() },
+		Scratch:   w.scratch,
 		Duplicate: func([]byte) error { return nil },
 	})
 }
@@ -288,9 +288,6 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	}
 	if w.ended {
 		return errEnded
-	}
-	if err := checkEntry(e); err != nil {
-		return err
 	}
 	m, err := metaOf(e)
 	if err != nil {

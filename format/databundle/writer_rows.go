@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"iter"
 	"path"
 	"strconv"
@@ -16,24 +17,18 @@ import (
 	"github.com/holdall/holdall/format/kit/sorter"
 )
 
-func checkEntry(e format.Entry) error {
-	no := func(why string, args ...any) error { return kit.NoPlace(e.Name, why, args...) }
-	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return no("%s", format.NameAdvice(class))
-	}
+// refuses returns why a bundle cannot hold an entry.
+func refuses(e format.Entry) string {
 	if n := len(e.Name) + len(e.Link); n > 64<<10 {
-		return no("name and link target of %d bytes: expected at most %d", n, 64<<10)
+		return fmt.Sprintf("name and link target of %d bytes: expected at most %d", n, 64<<10)
 	}
-	switch e.Kind {
-	case format.File, format.Dir:
-	case format.Symlink, format.HardLink:
-		if e.Link == "" || strings.IndexByte(e.Link, 0) >= 0 {
-			return no("invalid link target %q", e.Link)
-		}
-	default:
-		return no("a %s cannot be stored", e.Kind)
+	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
+		return fmt.Sprintf("time of %d seconds since 1970 cannot be stored", s)
 	}
-	return nil
+	if isLink := e.Kind == format.Symlink || e.Kind == format.HardLink; isLink && (e.Link == "" || strings.IndexByte(e.Link, 0) >= 0) {
+		return fmt.Sprintf("invalid link target %q", e.Link)
+	}
+	return kit.UnsafeName(e.Name)
 }
 
 // The sorter's keys are those of the index, two NULs, and a rank. If several rows have the same
@@ -80,18 +75,15 @@ func metaOf(e format.Entry) (meta, error) {
 	if url, ok := e.Attr[userTypeAttr]; ok && e.Kind != format.Symlink && e.Kind != format.HardLink {
 		value, err := hex.DecodeString(e.Attr[userValueAttr])
 		if err != nil {
-			return m, kit.NoPlace(e.Name, "user data: expected hexadecimal digits")
+			return m, format.Refuse(e.Name, "user data: expected hexadecimal digits")
 		}
 		if len(value) > 1<<20 {
-			return m, kit.NoPlace(e.Name, "user data of %d bytes: expected at most %d", len(value), 1<<20)
+			return m, format.Refuse(e.Name, "user data of %d bytes: expected at most %d", len(value), 1<<20)
 		}
 		m.user, m.hasUser = userData{url, value}, true
 		return m, nil
 	}
 	a := attributes{mode: e.Mode, hasMode: e.HasMode, time: e.ModTime}
-	if s := e.ModTime.Unix(); s <= -1<<40 || s >= 1<<40 {
-		return m, kit.NoPlace(e.Name, "time of %d seconds since 1970 cannot be stored", s)
-	}
 	number := func(name string) (uint64, bool) {
 		n, err := strconv.ParseUint(name, 10, 32)
 		return n, err == nil && strconv.FormatUint(n, 10) == name
@@ -283,7 +275,7 @@ func linked(row sortedRow, place sorter.Row) ([]byte, error) {
 			return nil, err
 		}
 		name, _ := nameOf(dir, base)
-		return nil, kit.NoPlace(name, "hard link to something that is not a file of the bundle")
+		return nil, format.Refuse(name, "hard link to something that is not a file of the bundle")
 	}
 	link, err := parseMeta(row.Value[1:])
 	if err != nil {

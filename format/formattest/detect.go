@@ -37,6 +37,9 @@ func testDescription(t *testing.T, s *suite) {
 	if p := f.Parts; p != nil && (p.Most < 1 || p.Object == nil || p.Decides == nil || p.Create == nil || p.Tries == nil || p.Open == nil || p.Merge == nil || p.Clear == nil) {
 		t.Errorf("parts %+v: none may be missing", *p)
 	}
+	if plain := file("plain1", noise(1, 5000)); s.unfit(plain) {
+		t.Errorf("it refuses a file of %d bytes called %q: %s", plain.Size, plain.Name, f.Refuses(plain.Entry))
+	}
 	for _, p := range f.Params {
 		if p.Name == "" || p.For == 0 || p.Help == "" && p.Flag != "-" {
 			t.Errorf("parameter %+v: expected a name, an operation and help", p)

@@ -56,8 +56,8 @@ func (e *endless) Read(p []byte) (int, error) {
 // that must not be affected.
 func testFailedEntries(t *testing.T, s *suite) {
 	testkit.Serial(t)
-	const far = 5 << 19 // more of a file than a writer should keep in memory
-	bytesOf := func(n int) io.Reader { return bytes.NewReader(noise(77, n)) }
+	far := int64(s.most(5<<20) / 2) // more of a file than a writer should keep in memory
+	bytesOf := func(n int64) io.Reader { return bytes.NewReader(noise(77, int(n))) }
 	bad := []struct {
 		what    string
 		size    int64
@@ -104,7 +104,7 @@ func testFailedEntries(t *testing.T, s *suite) {
 							continue
 						}
 						s.wantSourceError(t, err, r)
-						good = append(good, file("after "+n, noise(uint64(len(n)), 2000)))
+						good = append(good, file("after"+n, noise(uint64(len(n)), 2000)))
 						mustAdd(t, w, good[len(good)-1])
 						// The name must still be available.
 						again := file(n, []byte("this time it worked"))
@@ -128,7 +128,7 @@ func testFailedEntries(t *testing.T, s *suite) {
 	for _, st := range []store.Store{&storetest.Mem{}, onward{&storetest.Mem{}}} {
 		w := s.begin(t, st, s.archiveName(), format.CreateOptions{})
 		for _, n := range []int64{10, far} {
-			r := breaking{bytesOf(int(n - 1))}
+			r := breaking{bytesOf(n - 1)}
 			s.wantSourceError(t, w.Add(t.Context(), format.Entry{Name: "bad", Size: n}, r), r)
 		}
 		mustCommit(t, w)

@@ -71,7 +71,7 @@ func testReadFaults(t *testing.T, a *archive) {
 // absent.
 func testWriteFaults(t *testing.T, s *suite) {
 	name := s.archiveName()
-	const large = 5 << 18 // more than writers buffer
+	large := s.most(5 << 18) // more than writers buffer
 	samples := append(s.few(), file("large", noise(3, large)), file("after", []byte("it")))
 	source := &storetest.Mem{}
 	source.Put("source", noise(8, large))
@@ -85,7 +85,7 @@ func testWriteFaults(t *testing.T, s *suite) {
 			return errors.Join(err, w.Abort())
 		}
 		defer o.Close()
-		for i, n := range []int64{100, large, 100} {
+		for i, n := range []int64{100, int64(large), 100} {
 			e := format.Entry{Name: fmt.Sprint(i), Size: n}
 			if err := w.Add(t.Context(), e, format.NewSection(t.Context(), o, 0, n)); err != nil {
 				return errors.Join(err, w.Abort())

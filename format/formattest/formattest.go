@@ -15,8 +15,10 @@ import (
 // read from it. Every stored byte must be accounted for. Damage and failing stores must not cause
 // a panic or wrong content. What f cannot do must be reported with the contract's errors.
 //
-// Tests that need a field of f that is nil, or a bit of Keeps that is not set, are skipped. If f
-// cannot create archives, also call [RunArchive] with archives from elsewhere.
+// Tests that need a field of f that is nil, or a bit of Keeps that is not set, are skipped. What
+// Format.Refuses refuses is not written; it must accept files of up to 5,000 bytes whose names are a
+// few lower-case letters and digits. Anything else must come back as it was. If f cannot create
+// archives, also call [RunArchive] with archives from elsewhere.
 //
 // Codecs that f's extents name must be registered before Run is called.
 func Run(t *testing.T, f *format.Format) {

@@ -26,16 +26,15 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 			Message: fmt.Sprintf("the file has %d bytes, but %d by its superblock", a.f.Size(), end)})
 	}
 	var entries *format.Index
-	var entry func(int) format.Entry
 	if o.View == objectsView {
 		r, wrong := newObjects(ctx, a)
 		if err = wrong; err == nil {
-			entries, entry = r.Index, r.all.Entry
+			entries = r.Index
 		}
 	} else {
 		k, wrong := newKeys(ctx, a, 0)
 		if err = wrong; err == nil {
-			entries, entry = k.Index, k.table.Entry
+			entries = k.Index
 		}
 	}
 	if err != nil {
@@ -44,7 +43,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	for _, p := range a.notes {
 		report(p)
 	}
-	kit.CheckEntries(entries, entry, name, report)
+	kit.CheckEntries(entries, name, report)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/holdall/holdall/format/kit"
 	h5 "github.com/holdall/holdall/hdf5"
 	"github.com/holdall/holdall/internal/arrays/pyjson"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 )
 
 // keys presents a file as a Zarr hierarchy: the references that LINDI makes.
@@ -300,7 +301,7 @@ func (t *keyTable) text(r *keyRow) []byte {
 
 // Lookup finds a key, following soft links.
 func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	e, _, err := kit.LookupLinked(ctx, name, func(at string) string { return k.soft[at] }, k.Index.Lookup)
+	e, _, err := zarr3.LookupLinked(ctx, name, func(at string) string { return k.soft[at] }, k.Index.Lookup)
 	return e, err
 }
 

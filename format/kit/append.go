@@ -1,5 +1,3 @@
-// Package kit has code that several formats share: appending and copying contents, reading
-// the ends of objects, and reporting problems. Formats of third parties may use it, too.
 package kit
 
 import (

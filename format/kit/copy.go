@@ -3,7 +3,6 @@ package kit
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash"
 	"io"
 	"strings"
@@ -41,25 +40,11 @@ func CopyContent(ctx context.Context, e format.Entry, r io.Reader, buf []byte, s
 	}
 }
 
-// SkipContent reads e's content to its end to check its length, unless that is known.
-func SkipContent(ctx context.Context, e format.Entry, r io.Reader) error {
-	if s, ok := r.(*format.Section); ok {
-		if s.N != e.Size {
-			return &format.SizeError{Name: e.Name, Said: e.Size, Found: s.N}
-		}
-		return nil
-	}
-	var buf []byte
-	if _, hands := r.(io.WriterTo); !hands {
-		buf = make([]byte, 64<<10)
-	}
-	return CopyContent(ctx, e, r, buf, nil, func([]byte) error { return nil })
-}
-
-// CopyDigested is CopyContent, and returns a digest of the content: e's own if it is of algo, r's
-// if that has it, "" if r's is of a different algorithm, else the one that h computes.
+// CopyDigested is CopyContent, and returns the digest of the content by an algorithm: that of e, or
+// the one that h computes. If r has a method ContentDigest, which knows the digest once the content
+// was read, it is that one instead, or "" if r knows only a digest by another algorithm.
 func CopyDigested(ctx context.Context, e format.Entry, r io.Reader, buf []byte, algo string, h hash.Hash, write func([]byte) error) (string, error) {
-	itself, knows := r.(Digester)
+	itself, knows := r.(interface{ ContentDigest() (format.Digest, bool) })
 	given := e.Digest.Algo == algo && len(e.Digest.Sum) == h.Size()
 	var sum hash.Hash
 	if !knows && !given {
@@ -118,7 +103,7 @@ func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ 
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	c := Counted{W: s}
+	c := counted{w: s}
 	if err = write(&c); err == nil {
 		_, err = s.Seek(0, io.SeekStart)
 	}
@@ -126,51 +111,20 @@ func Spool(open func() (format.Scratch, error), write func(io.Writer) error) (_ 
 		s.Close()
 		return nil, 0, nil, err
 	}
-	return io.LimitReader(s, c.N), c.N, func() { s.Close() }, nil
+	return io.LimitReader(s, c.n), c.n, func() { s.Close() }, nil
 }
 
-// Counted counts the bytes that it writes to W.
-type Counted struct {
-	W io.Writer
-	N int64
+// counted counts the bytes that it writes to w.
+type counted struct {
+	w io.Writer
+	n int64
 }
 
-func (c *Counted) Write(p []byte) (int, error) {
-	n, err := c.W.Write(p)
-	c.N += int64(n)
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
 	return n, err
 }
-
-// Names are the names of a Writer's entries, for archives that may have each name only once.
-type Names map[string]format.Kind
-
-// Check returns an error if no entry of this name can be added: the name is not safe, it exists
-// already, or a parent is not a directory.
-func (n Names) Check(name string) error {
-	if class := format.NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return NoPlace(name, "%s", format.NameAdvice(class))
-	}
-	if _, again := n[name]; again {
-		return NoPlace(name, "duplicate name")
-	}
-	for i := strings.LastIndexByte(name, '/'); i >= 0; i = strings.LastIndexByte(name[:i], '/') {
-		if k, ok := n[name[:i]]; ok && k != format.Dir {
-			return NoPlace(name, "%q is not a directory", format.Escape(name[:i]))
-		}
-	}
-	return nil
-}
-
-// A NameError means that an archive cannot store an entry of this name.
-type NameError struct{ Name, Why string }
-
-// NoPlace returns a NameError.
-func NoPlace(name, why string, args ...any) *NameError {
-	return &NameError{name, fmt.Sprintf(why, args...)}
-}
-
-func (e *NameError) Error() string     { return format.Escape(e.Name) + ": " + e.Why }
-func (e *NameError) EntryName() string { return e.Name }
 
 // A Spill holds bytes that are appended, and then read from first to last. If there are many, they
 // are in a scratch.
@@ -221,13 +175,6 @@ func (s *Spill) Close() (err error) {
 	}
 	s.file, s.held = nil, nil
 	return err
-}
-
-// A Digester is content that knows its own digest once it has been read to its end, so that its
-// writer need not compute it.
-type Digester interface {
-	io.Reader
-	ContentDigest() (format.Digest, bool)
 }
 
 // Unescaped returns the meaning of a letter after a backslash in a JSON string, if it means a

@@ -19,11 +19,6 @@ func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) erro
 	return err
 }
 
-// Stat returns the Info of an object.
-func Stat(ctx context.Context, st store.Store, name string) (store.Info, error) {
-	return store.Briefly(st, name).Info(ctx)
-}
-
 // Copy makes an object from an existing one. It replaces the beginning with head, which has as
 // many bytes as it replaces, and appends tail.
 func Copy(ctx context.Context, to store.Store, name string, st store.Store, from string, head, tail []byte) error {

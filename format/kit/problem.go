@@ -16,10 +16,11 @@ func Reported(err error, report func(format.Problem)) error {
 	return err
 }
 
-// CheckEntries reports the problems of the entries of a table, whose index is x.
-func CheckEntries(x *format.Index, entry func(int) format.Entry, volume string, report func(format.Problem)) {
+// CheckEntries reports the problems of the entries of an index: those that cannot be read, and names
+// that are not extracted.
+func CheckEntries(x *format.Index, volume string, report func(format.Problem)) {
 	for i := range x.Len() + len(x.Repeated()) { // all rows
-		e := entry(i)
+		e := x.Row(i)
 		if e.Fault != nil {
 			report(*e.Fault)
 		}
@@ -28,6 +29,22 @@ func CheckEntries(x *format.Index, entry func(int) format.Entry, volume string, 
 			report(p)
 		}
 	}
+}
+
+// UnsafeName returns why a name is not a path within a folder on any system, or "". It is for
+// Format.Refuses.
+func UnsafeName(name string) string {
+	if class := format.NameFault(name); class != "" && class != "name-drive" && class != "name-too-long" {
+		return format.NameAdvice(class)
+	}
+	return ""
+}
+
+// Corrupt returns the error for damage at an offset of an object.
+func Corrupt(formatName string, code format.Code, object string, off int64, msg string, args ...any) *format.CorruptError {
+	return &format.CorruptError{Format: formatName, Problem: format.Problem{
+		Code: code, Severity: format.Error, Volume: object, Off: off, Message: fmt.Sprintf(msg, args...),
+	}}
 }
 
 // Classes are a format's names for problems, each with the general code.
@@ -42,9 +59,9 @@ func (c Classes) Fault(class, volume string, off int64, msg string, args ...any)
 	if !ok {
 		panic(c.Format + ": no code for " + class)
 	}
-	return &format.CorruptError{Format: c.Format, Problem: format.Problem{
-		Code: code, Class: class, Severity: format.Error, Volume: volume, Off: off, Message: fmt.Sprintf(msg, args...),
-	}}
+	err := Corrupt(c.Format, code, volume, off, msg, args...)
+	err.Class = class
+	return err
 }
 
 // MostSaid is the maximum number of notes, or of losses, in a Plan.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"iter"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/store"
 )
 
@@ -26,19 +24,6 @@ func OpenPart(ctx context.Context, st store.Store, name string, n int, read func
 		}
 	}
 	return nil, nil, 0, errors.Join(err, obj.Close())
-}
-
-// RunExtents is Extents for readers whose contents lie in one run each.
-func RunExtents(formatName string, run func(format.Entry) (format.Extent, bool), e format.Entry, n int64) iter.Seq2[format.Extent, error] {
-	return func(yield func(format.Extent, error) bool) {
-		x, ok := run(e)
-		switch {
-		case ok && n > 0:
-			yield(x, nil)
-		case e.Fault != nil, !ok && e.Size > 0:
-			yield(format.Extent{}, e.Unreadable(formatName))
-		}
-	}
 }
 
 // A RangeReader reads bytes of an object from front to back, without a buffer.

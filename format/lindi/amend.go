@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
 
@@ -77,7 +76,7 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 		err = fmt.Errorf("%s: a plain lindi.json has keys, not members: %w", e.Name, errors.ErrUnsupported)
 	default:
 		if why := nameFault(e.Name); why != "" {
-			return kit.NoPlace(e.Name, "%s", why)
+			return format.Refuse(e.Name, "%s", why)
 		}
 		replaced = m.has(e.Name)
 		err = m.put(ctx, e.Name, e, r)
@@ -95,14 +94,14 @@ func (m *amender) Put(ctx context.Context, e format.Entry, r io.Reader) error {
 // putKey sets the content of a Zarr key.
 func (m *amender) putKey(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Name == "" || !utf8.ValidString(e.Name) {
-		return kit.NoPlace(e.Name, "lindi.json cannot hold such a key")
+		return format.Refuse(e.Name, "lindi.json cannot hold such a key")
 	}
 	var value []byte
 	if s, ok := r.(*format.Section); ok && s.Address != "" {
 		value = appendRef(nil, target{s.Address, s.Off, s.N})
 	} else if !m.members() || isInline(e.Name, e.Size) {
 		if e.Size > maxInline {
-			return kit.NoPlace(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
+			return format.Refuse(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -130,7 +129,7 @@ func (m *amender) free(member string) {
 // putRFS replaces all of lindi.json.
 func (m *amender) putRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > maxInline {
-		return kit.NoPlace(e.Name, "is too long for lindi.json")
+		return format.Refuse(e.Name, "is too long for lindi.json")
 	}
 	x, err := readRFS(ctx, e, r)
 	if err != nil {
@@ -158,7 +157,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 		return err
 	}
 	if n := m.refs().uses[name]; n > 0 {
-		return kit.NoPlace(name, "%d keys refer to it: remove the keys in the zarr view to remove it", n)
+		return format.Refuse(name, "%d keys refer to it: remove the keys in the zarr view to remove it", n)
 	}
 	m.drop(name)
 	m.sum.Removed++
@@ -167,7 +166,7 @@ func (m *amender) Remove(_ context.Context, name string) error {
 
 func (m *amender) removable(name, op string) error {
 	if name == entryName || name == indexName || name == rfsName {
-		return kit.NoPlace(name, "belongs to the archive itself and cannot be removed or renamed")
+		return format.Refuse(name, "belongs to the archive itself and cannot be removed or renamed")
 	}
 	if !m.has(name) {
 		return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
@@ -181,7 +180,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 	}
 	if m.zarr {
 		if to == "" || !utf8.ValidString(to) {
-			return kit.NoPlace(to, "lindi.json cannot hold such a key")
+			return format.Refuse(to, "lindi.json cannot hold such a key")
 		}
 		if err := m.refs().rename(from, to); err != nil {
 			return err
@@ -196,7 +195,7 @@ func (m *amender) Rename(_ context.Context, from, to string) error {
 		if why == "" {
 			why = "belongs to the archive itself"
 		}
-		return kit.NoPlace(to, "%s", why)
+		return format.Refuse(to, "%s", why)
 	}
 	if m.has(to) {
 		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}

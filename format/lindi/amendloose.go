@@ -73,7 +73,7 @@ func (m *looseMedium) object(name string) string { return m.a.name + "/" + name 
 
 func (m *looseMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if !fs.ValidPath(name) {
-		return kit.NoPlace(e.Name, "not a path within a folder")
+		return format.Refuse(e.Name, "not a path within a folder")
 	}
 	if err := putObject(ctx, m.stage, m.object(name), e, r, m.buf); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (m *looseMedium) drop(name string) {
 
 func (m *looseMedium) rename(from, to string) error {
 	if !fs.ValidPath(to) {
-		return kit.NoPlace(to, "not a path within a folder")
+		return format.Refuse(to, "not a path within a folder")
 	}
 	m.sizes[to] = m.sizes[from]
 	delete(m.sizes, from)

@@ -296,7 +296,7 @@ func (t *tarMedium) rename(from, to string) error {
 	i := t.place[from]
 	r := &t.rows[i]
 	if r.d != r.o+blockLen {
-		return kit.NoPlace(from, "its header has more than one block and cannot be rewritten in place")
+		return format.Refuse(from, "its header has more than one block and cannot be rewritten in place")
 	}
 	delete(t.place, from)
 	t.place[to] = i
@@ -308,7 +308,7 @@ func (t *tarMedium) rename(from, to string) error {
 
 func (t *tarMedium) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if e.Size > maxSize {
-		return kit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
+		return format.Refuse(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	w := &behind{t: t, ctx: ctx, at: t.pos}
 	t.ended = false

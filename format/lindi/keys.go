@@ -15,6 +15,7 @@ import (
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/zarr"
 )
 
@@ -297,7 +298,7 @@ func (k *keys) Lookup(ctx context.Context, name string) (format.Entry, error) {
 	if r, ok := k.find(name); ok {
 		return k.entry(r), nil
 	}
-	e, at, err := kit.LookupLinked(ctx, name, k.link, k.LateIndex.Lookup)
+	e, at, err := zarr3.LookupLinked(ctx, name, k.link, k.LateIndex.Lookup)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return e, err
 	}

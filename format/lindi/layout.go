@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 // Fixed offsets from the start of the tar, through which everything else is found.
@@ -86,23 +86,23 @@ func parseHeader(b []byte) (h header, ok bool) {
 	if len(b) < blockLen || !bytes.Equal(b[magicAt:magicAt+5], []byte("ustar")) {
 		return h, false
 	}
-	want, ok := kit.TarOctal(b[sumAt:sumEnd])
-	if !ok || want != kit.TarSum(b) {
+	want, ok := tarhead.Octal(b[sumAt:sumEnd])
+	if !ok || want != tarhead.Sum(b) {
 		return h, false
 	}
-	size, ok := kit.TarNumber(b[sizeAt:sizeEnd])
+	size, ok := tarhead.Number(b[sizeAt:sizeEnd])
 	if !ok || size < 0 || size > 1<<62 { // it is rounded up later
 		return h, false
 	}
-	name := string(kit.TarText(b[:nameEnd]))
+	name := string(tarhead.Text(b[:nameEnd]))
 	// A GNU header has other fields in place of the ustar prefix.
 	if b[magicAt+5] == 0 {
-		if prefix := string(kit.TarText(b[prefixAt:prefixEnd])); prefix != "" {
+		if prefix := string(tarhead.Text(b[prefixAt:prefixEnd])); prefix != "" {
 			name = prefix + "/" + name
 		}
 	}
 	h = header{name: name, size: size, kind: b[typeAt]}
-	seconds, _ := kit.TarOctal(b[timeAt:timeEnd])
+	seconds, _ := tarhead.Octal(b[timeAt:timeEnd])
 	h.ours = b[magicAt+5] == 0 && seconds == 0 && h.kind == '0' &&
 		zero(b[userAt:prefixAt]) && string(b[100:108]) == "0000644\x00"
 	return h, true
@@ -170,7 +170,7 @@ func appendHeader(p []byte, name string, size int64) []byte {
 }
 
 func putChecksum(b []byte) {
-	sum := kit.TarSum(b)
+	sum := tarhead.Sum(b)
 	putOctal(b[sumAt:sumEnd-2], sum)
 	b[sumEnd-2], b[sumEnd-1] = 0, ' '
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/tarhead"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
@@ -257,7 +258,7 @@ func (r *rebuild) fromHoles(ctx context.Context, known map[string]bool) (rows []
 		if err != nil {
 			return nil, err
 		}
-		name := string(kit.TarText(b[:min(nameEnd, len(b))]))
+		name := string(tarhead.Text(b[:min(nameEnd, len(b))]))
 		if len(fits) == 1 {
 			name = fits[0]
 		}

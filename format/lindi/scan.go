@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 // found is a member from its header.
@@ -143,7 +143,7 @@ func (l *longName) add(kind byte, at int64, b []byte) {
 	}
 	switch kind {
 	case 'L':
-		l.name = string(kit.TarText(b))
+		l.name = string(tarhead.Text(b))
 	case 'x':
 		name, size, sized := pax(b)
 		if name != "" {

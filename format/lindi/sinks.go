@@ -24,7 +24,7 @@ type looseSink struct {
 
 func (s *looseSink) put(ctx context.Context, name string, e format.Entry, r io.Reader) error {
 	if s.out != nil {
-		return kit.NoPlace(e.Name, "a plain lindi.json cannot store members")
+		return format.Refuse(e.Name, "a plain lindi.json cannot store members")
 	}
 	if s.buf == nil {
 		s.buf = make([]byte, 64<<10)

@@ -159,7 +159,7 @@ func (t *tarSink) put(ctx context.Context, name string, e format.Entry, r io.Rea
 		return t.Err
 	}
 	if e.Size > maxSize {
-		return kit.NoPlace(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
+		return format.Refuse(e.Name, "%d bytes exceed the limit of a tar header (%d)", e.Size, int64(maxSize))
 	}
 	start := t.Pos
 	t.head = appendHeader(t.head[:0], name, e.Size)

@@ -336,7 +336,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 		}
 		if dir, ok := strings.CutSuffix(r.key, "/.zattrs"); ok {
 			if to := k.link(dir); to != "" {
-				to = kit.LinkTarget(dir, to)
+				to = zarr3.LinkTarget(dir, to)
 				if _, err := k.Lookup(ctx, to); errors.Is(err, fs.ErrNotExist) {
 					c.tell(format.Dangling, format.Warning, a.place(r), dir, "soft link to %q, which does not exist", to)
 				}
@@ -433,7 +433,7 @@ func (a *archive) place(r ref) int64 {
 
 // file checks that a file of a folder exists and is long enough.
 func (c *checker) file(ctx context.Context, r ref, p place) error {
-	info, err := kit.Stat(ctx, c.a.st, p.object)
+	info, err := store.Briefly(c.a.st, p.object).Info(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		c.lost(format.Dangling, c.a.place(r), r.key, "refers to %s, which does not exist", p.object)

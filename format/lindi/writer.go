@@ -121,7 +121,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 }
 
 // A NamesError means that an archive was not begun because some names cannot be stored.
-type NamesError struct{ Names []*kit.NameError }
+type NamesError struct{ Names []*format.RefusedError }
 
 func (e *NamesError) Error() string {
 	var all []string
@@ -136,10 +136,10 @@ func (e *NamesError) Error() string {
 
 // checkNames returns an error for names that cannot be written, before anything is written.
 func (w *archiveWriter) checkNames(manifest []format.Entry) error {
-	var bad []*kit.NameError
+	var bad []*format.RefusedError
 	for _, e := range manifest {
 		if why := w.nameFault(e); why != "" {
-			bad = append(bad, kit.NoPlace(e.Name, "%s", why))
+			bad = append(bad, format.Refuse(e.Name, "%s", why))
 		}
 	}
 	if bad == nil {
@@ -181,13 +181,11 @@ func (w *archiveWriter) Add(ctx context.Context, e format.Entry, r io.Reader) er
 	switch {
 	case w.done:
 		return errors.New("archive is committed")
-	case e.Kind != format.File:
-		return fmt.Errorf("%s: lindi can store only files, not a %s: %w", e.Name, e.Kind, errors.ErrUnsupported)
 	case w.seen[e.Name]:
-		return kit.NoPlace(e.Name, "the archive already has a file with this name")
+		return format.Refuse(e.Name, "the archive already has a file with this name")
 	}
 	if why := w.nameFault(e); why != "" {
-		return kit.NoPlace(e.Name, "%s", why)
+		return format.Refuse(e.Name, "%s", why)
 	}
 	if w.in == fromFolder && w.skipped(e.Name) {
 		return nil
@@ -244,7 +242,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 		value = appendRef(value, target{s.Address, s.Off, s.N})
 	case w.form == jsonForm || isInline(e.Name, e.Size):
 		if e.Size > maxInline {
-			return kit.NoPlace(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
+			return format.Refuse(e.Name, "%d bytes are too many to store in lindi.json itself", e.Size)
 		}
 		content, err := readAll(ctx, e, r)
 		if err != nil {
@@ -268,7 +266,7 @@ func (w *archiveWriter) addKey(ctx context.Context, e format.Entry, r io.Reader)
 // setKey writes a key and its value to lindi.json.
 func (w *archiveWriter) setKey(key string, value []byte) error {
 	if int64(w.refs.Len()+len(value)) > format.DefaultMaxIndex {
-		return kit.NoPlace(key, "with it lindi.json would exceed the limit of readers")
+		return format.Refuse(key, "with it lindi.json would exceed the limit of readers")
 	}
 	if w.refs.Len() > 0 {
 		w.refs.WriteByte(',')
@@ -283,7 +281,7 @@ func (w *archiveWriter) setKey(key string, value []byte) error {
 // addRFS adds the lindi.json of a folder.
 func (w *archiveWriter) addRFS(ctx context.Context, e format.Entry, r io.Reader) error {
 	if e.Size > format.DefaultMaxIndex {
-		return kit.NoPlace(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
+		return format.Refuse(e.Name, "%d bytes of %s exceed the limit", e.Size, rfsName)
 	}
 	x, err := readRFS(ctx, e, r)
 	if err == nil {
@@ -307,7 +305,7 @@ func readRFS(ctx context.Context, e format.Entry, r io.Reader) (*rfs, error) {
 	}
 	x, err := parseRFS(bytes.TrimRight(text, " \t\r\n"), format.DefaultMaxDepth)
 	if err != nil {
-		return nil, kit.NoPlace(e.Name, "is not a lindi.json: %s", err.Error())
+		return nil, format.Refuse(e.Name, "is not a lindi.json: %s", err.Error())
 	}
 	return x, nil
 }

@@ -28,6 +28,7 @@ var Format = &format.Format{
 	Steady:        true, // encoders have tables of up to 35 MB each, and little else is allocated
 	WantsManifest: true,
 	Order:         order,
+	Refuses:       refuses,
 	Detect:        detect,
 	Open:          open,
 	Create:        create,

@@ -161,7 +161,7 @@ func checkManifest(entries []format.Entry) error {
 		err := checkEntry(e, &owners, &groups)
 		if e.Kind == format.Dir {
 			if dirs++; dirs == maxDirs+1 {
-				err = kit.NoPlace(e.Name, "directory: more than %d", maxDirs)
+				err = format.Refuse(e.Name, "directory: more than %d", maxDirs)
 			}
 		}
 		if err != nil {
@@ -174,41 +174,39 @@ func checkManifest(entries []format.Entry) error {
 	return errors.Join(errs...)
 }
 
-// checkEntry returns why e cannot be stored, or nil.
-func checkEntry(e format.Entry, owners, groups *people) error {
-	no := func(what, why string, args ...any) error {
-		return kit.NoPlace(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
-	}
-	if class := format.NameFault(e.Name); class != "" && class != "name-drive" && class != "name-too-long" {
-		return no("name", "%s", format.NameAdvice(class))
+// refuses returns why no archive can hold e.
+func refuses(e format.Entry) string {
+	isLink := e.Kind == format.Symlink || e.Kind == format.HardLink
+	if why := kit.UnsafeName(e.Name); why != "" {
+		return "name: " + why
 	}
 	if n := len(path.Base(e.Name)); n > maxNameLen {
-		return no("name", "%d bytes: expected at most %d", n, maxNameLen)
+		return fmt.Sprintf("name: %d bytes: expected at most %d", n, maxNameLen)
 	}
-	switch e.Kind {
-	case format.File:
-		if e.Size > maxFileSize {
-			return no("size", "%d bytes: expected at most %d", e.Size, int64(maxFileSize))
-		}
-		if uint32(e.Size) >= 1<<31 {
-			return no("size", "%d bytes: the reference fails on sizes whose lower 32 bits are 2 GiB or more", e.Size)
-		}
-	case format.Symlink, format.HardLink:
-		if n := len(e.Link); n > maxLinkLen {
-			return no("link target", "%d bytes: expected at most %d", n, maxLinkLen)
-		}
-		if e.Link == "" {
-			return no("link target", "empty")
-		}
-		if strings.IndexByte(e.Link, 0) >= 0 {
-			return no("link target", "contains a NUL byte")
-		}
-	case format.Dir, format.Fifo:
-	default:
-		return no("kind", "a %s cannot be stored", e.Kind)
+	switch s := e.ModTime.Unix(); {
+	case e.Kind == format.File && e.Size > maxFileSize:
+		return fmt.Sprintf("size: %d bytes: expected at most %d", e.Size, int64(maxFileSize))
+	case e.Kind == format.File && uint32(e.Size) >= 1<<31:
+		return fmt.Sprintf("size: %d bytes: the reference fails on sizes whose lower 32 bits are 2 GiB or more", e.Size)
+	case isLink && len(e.Link) > maxLinkLen:
+		return fmt.Sprintf("link target: %d bytes: expected at most %d", len(e.Link), maxLinkLen)
+	case isLink && e.Link == "":
+		return "link target: empty"
+	case isLink && strings.IndexByte(e.Link, 0) >= 0:
+		return "link target: contains a NUL byte"
+	case !e.ModTime.IsZero() && s < 0:
+		return fmt.Sprintf("time: %s is before 1970: readers fail on such times", e.ModTime.UTC().Format("2006-01-02"))
 	}
-	if s := e.ModTime.Unix(); !e.ModTime.IsZero() && s < 0 {
-		return no("time", "%s is before 1970: readers fail on such times", e.ModTime.UTC().Format("2006-01-02"))
+	return ""
+}
+
+// checkEntry returns why this archive cannot hold e, or nil.
+func checkEntry(e format.Entry, owners, groups *people) error {
+	if why := refuses(e); why != "" {
+		return format.Refuse(e.Name, "%s", why)
+	}
+	no := func(what, why string, args ...any) error {
+		return format.Refuse(e.Name, "%s: %s", what, fmt.Sprintf(why, args...))
 	}
 	for _, p := range []struct {
 		what, name string
@@ -239,7 +237,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 		return err
 	}
 	if _, isDir := w.dirs[e.Name]; w.files[e.Name] || isDir && e.Kind != format.Dir {
-		return kit.NoPlace(e.Name, "name: duplicate")
+		return format.Refuse(e.Name, "name: duplicate")
 	}
 	if e.Kind == format.Dir {
 		err := w.addDir(e)
@@ -264,7 +262,7 @@ func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) error {
 	case format.HardLink:
 		var known bool
 		if digest, known = w.targets[e.Link]; !known || digest == "" {
-			return kit.NoPlace(e.Name, "hard link: %q is not a file stored before it", format.Escape(e.Link))
+			return format.Refuse(e.Name, "hard link: %q is not a file stored before it", format.Escape(e.Link))
 		}
 	}
 	w.sum.Entries++

@@ -88,7 +88,6 @@ func TestWhatHasNoPlaceIsNamedBeforeAnythingIsWritten(t *testing.T) {
 		{one(format.Entry{Name: "d/" + strings.Repeat("n", 255)}), ""},
 		{one(format.Entry{Name: "l", Kind: format.Symlink, Link: strings.Repeat("n", 1<<16)}), "l: link target: 65536 bytes: expected at most 65535"},
 		{one(format.Entry{Name: "l", Kind: format.Symlink}), "l: link target: empty"},
-		{one(format.Entry{Name: "p", Kind: format.Property}), "p: kind: a property cannot be stored"},
 		{one(format.Entry{Name: "old", ModTime: time.Unix(-1, 0)}), "old: time: 1969-12-31 is before 1970: readers fail on such times"},
 		{one(format.Entry{Name: "f", Owner: strings.Repeat("o", 33)}), `has 33 bytes: expected at most 32`},
 		{people(256), ""},

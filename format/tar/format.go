@@ -20,6 +20,7 @@ var Format = &format.Format{
 		Help: "compression level: fastest, fast, better or best (default fast)",
 	}},
 	WantsManifest: true, // hard links are found for it
+	Refuses:       refuses,
 	Detect:        detect,
 	Open:          open,
 	Create:        create,

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 const blockSize = 512
@@ -24,10 +24,10 @@ const blockSize = 512
 //	345 atime  357 ctime  386 sparse map  482 it goes on  483 real size; of GNU's
 type block []byte
 
-func (b block) name() []byte  { return kit.TarText(b[0:100]) }
-func (b block) link() []byte  { return kit.TarText(b[157:257]) }
-func (b block) owner() []byte { return kit.TarText(b[265:297]) }
-func (b block) group() []byte { return kit.TarText(b[297:329]) }
+func (b block) name() []byte  { return tarhead.Text(b[0:100]) }
+func (b block) link() []byte  { return tarhead.Text(b[157:257]) }
+func (b block) owner() []byte { return tarhead.Text(b[265:297]) }
+func (b block) group() []byte { return tarhead.Text(b[297:329]) }
 
 // Types of members.
 const (
@@ -82,11 +82,11 @@ func (b block) dialect() dialect {
 
 // checked compares the checksum. Some writers used signed bytes.
 func (b block) checked() bool {
-	want, ok := kit.TarOctal(b[148:156])
+	want, ok := tarhead.Octal(b[148:156])
 	if !ok {
 		return false
 	}
-	sum := kit.TarSum(b)
+	sum := tarhead.Sum(b)
 	if sum == want {
 		return true
 	}
@@ -103,19 +103,19 @@ func (b block) checked() bool {
 func (b block) prefix(d dialect) []byte {
 	switch d {
 	case ustar:
-		return kit.TarText(b[345:500])
+		return tarhead.Text(b[345:500])
 	case star:
-		return kit.TarText(b[345:476])
+		return tarhead.Text(b[345:476])
 	case gnu:
 		if b[345] == 0 && b[357] == 0 {
 			return nil
 		}
 		// GNU has times there. For a while a writer stored a prefix, which is one if it is not a
 		// time.
-		_, atime := kit.TarNumber(b[345:357])
-		_, ctime := kit.TarNumber(b[357:369])
+		_, atime := tarhead.Number(b[345:357])
+		_, ctime := tarhead.Number(b[357:369])
 		if b[345] != 0 && !atime || b[357] != 0 && !ctime {
-			p := kit.TarText(b[345:500])
+			p := tarhead.Text(b[345:500])
 			if bytes.IndexFunc(p, func(r rune) bool { return r >= 0x80 }) < 0 {
 				return p
 			}

@@ -320,8 +320,8 @@ func (r *reader) Can() format.Abilities {
 
 // Run returns the extent of e.
 func (r *reader) Run(e format.Entry) (format.Extent, bool) {
-	at, ok := e.Ref.(int64)
-	return format.Extent{Size: e.Size, Object: r.name, Off: at, Len: e.Size}, ok && r.codec == codec.Raw && e.Fault == nil && e.Kind == format.File && e.Size > 0
+	x, ok := kit.Run(r.name, e)
+	return x, ok && r.codec == codec.Raw && e.Kind == format.File
 }
 
 // place returns where the stored content of e begins, and in which frames.
@@ -415,34 +415,21 @@ func (r *reader) run(x span, at int64, frames []frame, off, n int64, yield func(
 
 // Regions yields what is between contents: headers and padding.
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
+	return kit.Between(r.name, r.size, "tar headers", func(yield func(format.Extent, error) bool) {
 		c, err := r.load(ctx)
 		if err != nil {
-			yield(format.Region{}, err)
+			yield(format.Extent{}, err)
 			return
-		}
-		end := int64(0)
-		upTo := func(off int64) bool {
-			return off <= end || yield(format.Region{Object: r.name, Off: end, Len: off - end, Use: format.Header, Label: "tar headers"}, nil)
 		}
 		for i := range c.Len() {
 			e := c.Entry(i)
 			for x, err := range r.Extents(ctx, e, 0, e.Size) {
-				if err != nil {
-					yield(format.Region{}, err)
+				if !yield(x, err) {
 					return
 				}
-				if x.Codec == codec.Zero {
-					continue
-				}
-				if !upTo(x.Off) {
-					return
-				}
-				end = max(end, x.Off+x.Len)
 			}
 		}
-		upTo(r.size)
-	}
+	})
 }
 
 func (r *reader) About(ctx context.Context) (format.About, error) {
@@ -475,6 +462,6 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	for _, p := range r.held.notes {
 		report(p)
 	}
-	kit.CheckEntries(r.held.index, r.held.Entry, name, report)
+	kit.CheckEntries(r.held.index, name, report)
 	return nil
 }

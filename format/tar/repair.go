@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/internal/tarhead"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
@@ -280,7 +281,7 @@ func resized(header []byte, size int64) []byte {
 			b[135-i] = byte(size >> (8 * i))
 		}
 	}
-	copy(b[148:156], fmt.Sprintf("%06o\x00 ", kit.TarSum(b)))
+	copy(b[148:156], fmt.Sprintf("%06o\x00 ", tarhead.Sum(b)))
 	return b
 }
 

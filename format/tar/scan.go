@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 // member is an entry from its headers. Its slices are valid until the next member.
@@ -88,9 +88,9 @@ func (s *scanner) next() error {
 		if s.keep {
 			b = s.header[:copy(s.header[:], b)]
 		}
-		size, ok := kit.TarNumber(b[124:136])
+		size, ok := tarhead.Number(b[124:136])
 		if !ok || size < 0 && hasContent(kind) {
-			return badHeader("header: %q is not a size", kit.TarText(b[124:136]))
+			return badHeader("header: %q is not a size", tarhead.Text(b[124:136]))
 		}
 		switch kind {
 		case typePax, typeGlobalPax, typeLongName, typeLongLink:
@@ -108,9 +108,9 @@ func (s *scanner) next() error {
 				err = s.global.parse(content)
 				s.forget()
 			case typeLongName:
-				s.name = append(s.name[:0], kit.TarText(content)...)
+				s.name = append(s.name[:0], tarhead.Text(content)...)
 			case typeLongLink:
-				s.link = append(s.link[:0], kit.TarText(content)...)
+				s.link = append(s.link[:0], tarhead.Text(content)...)
 			}
 			if err != nil {
 				s.wrong(format.Error, err.Error()+"; this record and those after it are not used")
@@ -183,7 +183,7 @@ func (s *scanner) readHeader() (block, dialect, error) {
 	s.any = true
 	d := block(b).dialect()
 	if d == noDialect {
-		s.told, _ = kit.TarNumber(b[124:136])
+		s.told, _ = tarhead.Number(b[124:136])
 		return nil, 0, badHeader("header: checksum does not match")
 	}
 	return b, d, nil
@@ -237,7 +237,7 @@ func (s *scanner) plausible(b block, at int64) bool {
 		return false
 	}
 	d := b.dialect()
-	size, ok := kit.TarNumber(b[124:136])
+	size, ok := tarhead.Number(b[124:136])
 	return d != noDialect && ok && size >= 0 && (d != v7 || s.src.in != nil || size <= s.src.size-at-blockSize)
 }
 
@@ -284,9 +284,9 @@ func (s *scanner) describe(b block, d dialect, kind byte, size int64) (listed bo
 	name = or(s.name, or(s.pax.path, name))
 	link := or(s.link, or(s.pax.linkpath, b.link()))
 	s.people(b, d)
-	mode, _ := kit.TarNumber(b[100:108])
+	mode, _ := tarhead.Number(b[100:108])
 	m.mode = uint16(mode & 0o7777)
-	m.sec, _ = kit.TarNumber(b[136:148])
+	m.sec, _ = tarhead.Number(b[136:148])
 	if t := or(s.pax.mtime, s.global.mtime); len(t) > 0 {
 		sec, nsec, ok := paxTime(t)
 		if ok {
@@ -362,7 +362,7 @@ func (s *scanner) people(b block, d dialect) {
 func appendID(to, record, field []byte) []byte {
 	n, ok := decimal(record)
 	if !ok {
-		n, _ = kit.TarNumber(field)
+		n, _ = tarhead.Number(field)
 	}
 	return strconv.AppendInt(to, n, 10)
 }
@@ -391,7 +391,7 @@ func (s *scanner) readSparse(b block, d dialect, kind byte, name []byte) ([]byte
 		return name, nil
 	case kind == typeSparse:
 		ok := false
-		if real, ok = kit.TarNumber(b[483:495]); !ok {
+		if real, ok = tarhead.Number(b[483:495]); !ok {
 			err, real = &mapError{errors.New("sparse map: the size of the file is not a number")}, 0
 		}
 		var failed error

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/internal/tarhead"
 )
 
 // span is a stored run of content; everything else is a hole.
@@ -47,8 +47,8 @@ func (s *sparse) check(size, stored int64) error {
 func (s *scanner) oldMap(b block) (spans []span, err error) {
 	add := func(table []byte) error {
 		for i := 0; i+24 <= len(table) && table[i] != 0; i += 24 {
-			off, ok1 := kit.TarNumber(table[i : i+12])
-			n, ok2 := kit.TarNumber(table[i+12 : i+24])
+			off, ok1 := tarhead.Number(table[i : i+12])
+			n, ok2 := tarhead.Number(table[i+12 : i+24])
 			if !ok1 || !ok2 {
 				return errors.New("sparse map: span without a number")
 			}

@@ -16,11 +16,12 @@ var Format = &format.Format{
 		Name: "level", For: format.ToCreate, Kind: format.ParamWord, Words: []string{"fastest", "fast", "better", "best"},
 		Help: "compression level: fastest, fast, better or best (default between fast and better)",
 	}},
-	Detect: detect,
-	Open:   open,
-	Create: create,
-	Verify: verify,
-	Repair: repair,
+	Refuses: refuses,
+	Detect:  detect,
+	Open:    open,
+	Create:  create,
+	Verify:  verify,
+	Repair:  repair,
 }
 
 // detect never returns Certain, because many formats are special zips. A zip that does not begin

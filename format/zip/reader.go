@@ -62,7 +62,7 @@ func open(ctx context.Context, st store.Store, name string, o format.OpenOptions
 }
 
 func (r *reader) corrupt(code format.Code, off int64, msg string, args ...any) *format.CorruptError {
-	return &format.CorruptError{Format: "zip", Problem: format.Problem{Code: code, Severity: format.Error, Volume: r.name, Off: off, Message: fmt.Sprintf(msg, args...)}}
+	return kit.Corrupt("zip", code, r.name, off, msg, args...)
 }
 
 // corruptItem is like corrupt, about an entry.
@@ -393,8 +393,7 @@ func (r *reader) byPlace() []uint32 {
 
 // Regions yields the headers before contents, what follows contents, and the directory.
 func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
-	return func(yield func(format.Region, error) bool) {
-		end := int64(0)
+	headers := kit.Between(r.name, r.dirOff, "zip headers", func(yield func(format.Extent, error) bool) {
 		for _, i := range r.byPlace() {
 			p := r.table.items.At(int(i))
 			if p.kind != format.File || p.size == 0 {
@@ -404,22 +403,19 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 			if _, damaged := err.(*format.CorruptError); damaged {
 				continue
 			}
-			if err != nil {
-				yield(format.Region{}, err)
+			if !yield(format.Extent{Off: off, Len: p.stored}, err) {
 				return
 			}
-			if off > end && !yield(format.Region{Object: r.name, Off: end, Len: off - end, Use: format.Header, Label: "zip headers"}, nil) {
-				return
-			}
-			end = max(end, off+p.stored)
 		}
-		for _, g := range []format.Region{
-			{Off: end, Len: r.dirOff - end, Use: format.Header, Label: "zip headers"},
-			{Off: r.dirOff, Len: r.size - r.dirOff, Use: format.IndexData, Label: "directory"},
-		} {
-			if g.Object = r.name; g.Len > 0 && !yield(g, nil) {
+	})
+	return func(yield func(format.Region, error) bool) {
+		for g, err := range headers {
+			if !yield(g, err) || err != nil {
 				return
 			}
+		}
+		if n := r.size - r.dirOff; n > 0 {
+			yield(format.Region{Object: r.name, Off: r.dirOff, Len: n, Use: format.IndexData, Label: "directory"}, nil)
 		}
 	}
 }

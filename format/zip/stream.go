@@ -44,7 +44,7 @@ func (s *Stream) Add(ctx context.Context, e format.Entry, content io.Reader) err
 	x.size, x.stored = uint64(e.Size), uint64(e.Size)
 	sum := crc32.NewIEEE()
 	s.held.Reset()
-	behind := e.Size > heldContent
+	behind := e.Size > kit.MostHeld
 	if behind {
 		x.flags |= flagBehind
 	} else {

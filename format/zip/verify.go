@@ -19,7 +19,7 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	for _, p := range r.notes {
 		report(p)
 	}
-	kit.CheckEntries(r.Index, r.table.Entry, name, report)
+	kit.CheckEntries(r.Index, name, report)
 	return r.checkPlaces(ctx, report)
 }
 

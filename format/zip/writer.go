@@ -2,9 +2,9 @@ package zip
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
@@ -19,93 +19,52 @@ import (
 )
 
 // writer writes an archive. Content is compressed before its header is written, so that sizes are
-// in the header and a source that fails leaves nothing.
+// in the header.
 type writer struct {
-	name    string
-	out     store.Writer
+	*kit.Members
 	at      uint64
 	dir     kit.Spill // rows of what was written
+	x       row       // of the entry that is being added
 	row     []byte
-	scratch func() (format.Scratch, error)
-	names   kit.Names
-	sum     format.Summary
 	deflate *flate.Writer
 	packed  bytes.Buffer
 	plain   bytes.Buffer
-	buf     []byte
-	err     error // why nothing can be added any more
 }
-
-// heldContent is the largest content that is compressed in memory.
-const heldContent = 1 << 20
 
 var levels = map[string]int{"": 6, "fastest": 1, "fast": 3, "better": 7, "best": 9}
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
-	level := levels[o.Param["level"]]
-	out, err := store.Create(ctx, st, name)
+	deflate, err := flate.NewWriter(nil, levels[o.Param["level"]])
 	if err != nil {
 		return nil, err
 	}
-	w := &writer{name: name, out: out, scratch: o.Scratch, dir: kit.Spill{Scratch: o.Scratch}, names: kit.Names{}, buf: make([]byte, 128<<10)}
-	w.deflate, err = flate.NewWriter(nil, level)
+	m, err := kit.NewMembers(ctx, st, name, o, "")
 	if err != nil {
-		return nil, errors.Join(err, out.Abort())
+		return nil, err
 	}
+	w := &writer{Members: m, dir: kit.Spill{Scratch: o.Scratch}, deflate: deflate}
+	m.Hold, m.Put, m.End = w.pack, w.put, w.end
 	return w, nil
 }
 
-var errDone = errors.New("the archive is already complete or aborted")
-
-func (w *writer) check(e format.Entry) error {
-	no := func(why string, args ...any) error {
-		return kit.NoPlace(e.Name, why, args...)
-	}
-	switch err := w.names.Check(e.Name); {
-	case err != nil:
-		return err
+// refuses returns why a zip cannot hold an entry.
+func refuses(e format.Entry) string {
+	switch {
 	case len(e.Name) >= math.MaxUint16:
-		return no("name of %d bytes: expected at most %d", len(e.Name), math.MaxUint16-1)
+		return fmt.Sprintf("name of %d bytes: expected at most %d", len(e.Name), math.MaxUint16-1)
 	case e.Kind == format.Symlink && (e.Link == "" || len(e.Link) > maxLink || strings.IndexByte(e.Link, 0) >= 0):
-		return no("invalid link target %q", e.Link)
-	case e.Kind != format.File && e.Kind != format.Dir && e.Kind != format.Symlink:
-		return no("a %s cannot be stored", e.Kind)
+		return fmt.Sprintf("invalid link target %q", e.Link)
 	}
-	return nil
+	return kit.UnsafeName(e.Name)
 }
 
-func (w *writer) Add(ctx context.Context, e format.Entry, r io.Reader) (err error) {
-	if w.err != nil {
-		return w.err
-	}
-	if err := w.check(e); err != nil {
+func (w *writer) put(_ format.Entry, content io.Reader) error {
+	head := w.x.appendLocal(nil)
+	if err := w.Write(head, content); err != nil {
 		return err
 	}
-	x := newRow(e, w.at)
-	if e.Kind == format.Symlink {
-		r = strings.NewReader(e.Link)
-		e.Size, e.Digest = int64(len(e.Link)), format.Digest{}
-	}
-	content, release, err := w.pack(ctx, e, r, &x)
-	if err != nil {
-		return err
-	}
-	defer release()
-	defer func() { w.err = err }() // from here on, writing cannot be taken back
-	head := x.appendLocal(nil)
-	if _, err := w.out.Write(head); err != nil {
-		return err
-	}
-	if _, err := io.CopyBuffer(struct{ io.Writer }{w.out}, content, w.buf); err != nil {
-		return err
-	}
-	w.at += uint64(len(head)) + x.stored
-	w.names[e.Name] = e.Kind
-	w.sum.Entries++
-	if e.Kind == format.File {
-		w.sum.Content += e.Size
-	}
-	w.row = x.append(w.row[:0])
+	w.at += uint64(len(head)) + w.x.stored
+	w.row = w.x.append(w.row[:0])
 	return w.dir.Add(w.row)
 }
 
@@ -123,8 +82,13 @@ func newRow(e format.Entry, off uint64) row {
 }
 
 // pack compresses e's content, unless that makes it longer.
-func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) (io.Reader, func(), error) {
+func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader) (io.Reader, func(), error) {
 	nothing := func() {}
+	w.x = newRow(e, w.at)
+	x := &w.x
+	if e.Kind == format.Symlink {
+		r, e.Size = strings.NewReader(e.Link), int64(len(e.Link))
+	}
 	if !e.Kind.HasContent() && e.Kind != format.Symlink {
 		return strings.NewReader(""), nothing, nil
 	}
@@ -132,8 +96,8 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 	sum := crc32.NewIEEE()
 	w.packed.Reset()
 	w.plain.Reset()
-	if e.Size <= heldContent {
-		if err := kit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
+	if e.Size <= kit.MostHeld {
+		if err := kit.CopyContent(ctx, e, r, w.Buf, sum, func(p []byte) error { w.plain.Write(p); return nil }); err != nil {
 			return nil, nil, err
 		}
 		x.crc = sum.Sum32()
@@ -149,9 +113,9 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 		x.stored = x.size
 		return &w.plain, nothing, nil
 	}
-	content, stored, release, err := kit.Spool(w.scratch, func(to io.Writer) error {
+	content, stored, release, err := kit.Spool(w.Scratch, func(to io.Writer) error {
 		w.deflate.Reset(to)
-		err := kit.CopyContent(ctx, e, r, w.buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
+		err := kit.CopyContent(ctx, e, r, w.Buf, sum, func(p []byte) error { _, err := w.deflate.Write(p); return err })
 		if err == nil {
 			err = w.deflate.Close()
 		}
@@ -161,26 +125,16 @@ func (w *writer) pack(ctx context.Context, e format.Entry, r io.Reader, x *row) 
 	return content, release, err
 }
 
-func (w *writer) Commit(ctx context.Context) (_ format.Summary, err error) {
-	if w.err != nil {
-		return w.sum, w.err
+func (w *writer) end() error {
+	if err := w.dir.Each(func(p []byte) error { return w.Write(p, nil) }); err != nil {
+		return err
 	}
-	defer func() { w.err = cmp.Or(err, errDone) }()
-	if err := w.dir.Each(func(p []byte) error { _, err := w.out.Write(p); return err }); err != nil {
-		return w.sum, err
-	}
-	if _, err := w.out.Write(appendEnd(nil, end{count: uint64(w.sum.Entries), size: uint64(w.dir.N), off: w.at})); err != nil {
-		return w.sum, err
-	}
-	info, err := w.out.Commit(ctx)
-	if err != nil {
-		return w.sum, err
-	}
-	w.sum.Stored, w.sum.Volumes = info.Size, []string{w.name}
-	return w.sum, w.dir.Close()
+	return w.Write(appendEnd(nil, end{count: uint64(w.Sum.Entries), size: uint64(w.dir.N), off: w.at}), nil)
 }
 
-func (w *writer) Abort() error {
-	w.err = errDone
-	return errors.Join(w.dir.Close(), w.out.Abort())
+func (w *writer) Commit(ctx context.Context) (format.Summary, error) {
+	sum, err := w.Members.Commit(ctx)
+	return sum, errors.Join(err, w.dir.Close())
 }
+
+func (w *writer) Abort() error { return errors.Join(w.dir.Close(), w.Members.Abort()) }

@@ -41,7 +41,7 @@ type BlobOptions struct {
 // use, unless the tree is a checkpoint itself. lost counts the nodes that are hidden by damage.
 func (t *Tree) Blobs(ctx context.Context, o BlobOptions, lost *int64) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
-		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
+		rows := sorter.New(sorter.Options{Scratch: o.Scratch})
 		defer rows.Close()
 		c := &blobCollector{t: t.t, rows: rows}
 		w := &walker{t: t.t, visit: c.node}

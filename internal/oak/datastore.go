@@ -128,7 +128,7 @@ type GarbageOptions struct {
 // If it cannot determine everything that is used, it returns an error.
 func Garbage(ctx context.Context, stores []*Store, o GarbageOptions) iter.Seq2[Blob, error] {
 	return pipe.Told(func(tell func(Blob) error) error {
-		rows := sorter.New(sorter.Options{Scratch: func() (sorter.Scratch, error) { return o.Scratch() }})
+		rows := sorter.New(sorter.Options{Scratch: o.Scratch})
 		defer rows.Close()
 		n := uint64(0)
 		for _, s := range stores {

@@ -183,8 +183,7 @@ func (l lent) Close() error { return nil }
 
 func (l lent) Can() store.ObjectAbilities {
 	can := l.Object.Can()
-	can.Inner = l.Object
-	return can
+	return store.ObjectAbilities{ReadEnd: can.ReadEnd, File: can.File, Inner: l.Object}
 }
 
 // objectNamed returns an open object of the store.

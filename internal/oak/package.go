@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/vault"
 	"github.com/holdall/holdall/store"
@@ -70,7 +69,7 @@ func packageReader(ctx context.Context, from Package, has map[string]string, noO
 		Types:    types,
 		Check:    func(t segment.PropertyType, s string) bool { _, ok := valueText(t, s); return ok },
 		MimeType: mimeType,
-		Scratch:  func() (sorter.Scratch, error) { return scratch() },
+		Scratch:  scratch,
 	})
 }
 

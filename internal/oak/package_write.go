@@ -119,7 +119,7 @@ func (p *packer) lost(path string, err error) error {
 		p.lose(path, l.What)
 		return nil
 	}
-	if e, ok := errors.AsType[*kit.NameError](err); ok {
+	if e, ok := errors.AsType[*format.RefusedError](err); ok {
 		p.lose(path, "not a valid file name in a package: "+e.Why)
 		return nil
 	}

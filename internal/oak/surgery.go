@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/compact"
 	"github.com/holdall/holdall/internal/oak/internal/newtree"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
@@ -308,7 +307,7 @@ func (o *operation) fromExport(ctx context.Context, from Donor, wish ReplaceOpti
 	if wish.Property != "" {
 		return fmt.Errorf("oak: a single property: expected a store to copy it from: %w", errors.ErrUnsupported)
 	}
-	said, how := items(nil), newtree.Options{Scratch: func() (sorter.Scratch, error) { return from.Scratch() }, Depth: treeDepth}
+	said, how := items(nil), newtree.Options{Scratch: from.Scratch, Depth: treeDepth}
 	if from.Package != nil {
 		if said, err = o.packaged(ctx, from); err != nil {
 			return err

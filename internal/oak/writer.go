@@ -15,7 +15,6 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
-	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/newtree"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
@@ -70,18 +69,13 @@ func create(_ context.Context, st store.Store, name string, o format.CreateOptio
 		NewID: w.ids.Data, BulkID: w.ids.Bulk, Millis: func() int64 { return w.time.UnixMilli() },
 	}, w.files.Write)
 	w.tree = newtree.New(w.b, newtree.Options{
-		Scratch: func() (sorter.Scratch, error) { return o.Scratch() },
-		IDs:     w.ids, Depth: treeDepth, Missing: missingFolder,
+		Scratch: o.Scratch, IDs: w.ids, Depth: treeDepth, Missing: missingFolder,
 	})
 	return w, nil
 }
 
 // missingFolder is a node that is only known because another one is below it.
 var missingFolder = []segment.NewProperty{nameProperty(primaryTypeName, folderType)}
-
-func noPlace(e format.Entry, why string, a ...any) error {
-	return kit.NoPlace(e.Name, why, a...)
-}
 
 var errWriterEnded = errors.New("oak: the store is already complete or aborted")
 
@@ -94,7 +88,7 @@ func (w *treeWriter) Add(ctx context.Context, e format.Entry, r io.Reader) error
 	}
 	err := w.add(ctx, e, &sized{ctx: ctx, e: e, r: r})
 	if errors.Is(err, newtree.ErrPath) {
-		err = noPlace(e, "%v", err)
+		err = format.Refuse(e.Name, "%v", err)
 	}
 	if err != nil {
 		return err
@@ -127,20 +121,20 @@ func (w *treeWriter) add(ctx context.Context, e format.Entry, r *sized) error {
 	case e.Kind == format.Dir:
 		return w.tree.Fallback(path, dated([]segment.NewProperty{nameProperty(primaryTypeName, folderType)}, created, e.ModTime))
 	}
-	return noPlace(e, "a %s cannot be stored in a tree", e.Kind)
+	return format.Refuse(e.Name, "a %s cannot be stored in a tree", e.Kind)
 }
 
 // path splits a name into those of nodes, and of a property at the end.
 func (w *treeWriter) path(e format.Entry) ([]string, error) {
 	if class := format.NameFault(e.Name); class != "" && class != "name-too-long" {
-		return nil, noPlace(e, "%s", format.NameAdvice(class))
+		return nil, format.Refuse(e.Name, "%s", format.NameAdvice(class))
 	}
 	elems := strings.Split(e.Name, "/")
 	for i, elem := range elems {
 		said, ok := readFileName(elem, i == 0)
 		isProperty := i == len(elems)-1 && (e.Kind == format.Property || e.Attr[typeAttr] != "")
 		if !ok || said.lost > 0 || said.property && !isProperty {
-			return nil, noPlace(e, "expected names of tree nodes, found %.100q", elem)
+			return nil, format.Refuse(e.Name, "expected names of tree nodes, found %.100q", elem)
 		}
 		elems[i] = said.name
 	}
@@ -195,7 +189,7 @@ func (w *treeWriter) addFile(ctx context.Context, e format.Entry, path []string,
 // contentError adds the entry to an error about content that is too large for Oak.
 func (w *treeWriter) contentError(e format.Entry, err error) error {
 	if s, ok := errors.AsType[*segment.Error](err); ok && s.Class == segment.Limit {
-		return noPlace(e, "%s", s.What)
+		return format.Refuse(e.Name, "%s", s.What)
 	}
 	return err
 }
@@ -213,9 +207,9 @@ func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []str
 	multiple := e.Attr[multipleAttr] == "true"
 	switch {
 	case p.Type == 0:
-		return noPlace(e, "attribute type: expected a type of Oak, found %.80q", e.Attr[typeAttr])
+		return format.Refuse(e.Name, "attribute type: expected a type of Oak, found %.80q", e.Attr[typeAttr])
 	case (e.Kind == format.Dir) != (multiple && p.Type == segment.Binary):
-		return noPlace(e, "a %s of type %s, multiple %t: expected a folder where there are several binaries", e.Kind, p.Type, multiple)
+		return format.Refuse(e.Name, "a %s of type %s, multiple %t: expected a folder where there are several binaries", e.Kind, p.Type, multiple)
 	case e.Kind == format.Dir:
 		w.arrays = e.Name
 		return w.tree.SetElements(path, p, newtree.All)
@@ -244,7 +238,7 @@ func (w *treeWriter) value(ctx context.Context, e format.Entry, r *sized) (newtr
 
 func (w *treeWriter) addElement(ctx context.Context, e format.Entry, i int, r *sized) error {
 	if e.Attr[typeAttr] != segment.Binary.String() {
-		return noPlace(e, "expected a binary, found %.80q", e.Attr[typeAttr])
+		return format.Refuse(e.Name, "expected a binary, found %.80q", e.Attr[typeAttr])
 	}
 	path, err := w.path(format.Entry{Name: w.arrays, Kind: format.Property})
 	if err != nil {
@@ -278,7 +272,7 @@ func (w *treeWriter) addArray(ctx context.Context, e format.Entry, path []string
 	case r.err != nil:
 		return r.err
 	case values.err != nil:
-		return noPlace(e, "value %d: %v", n, values.err)
+		return format.Refuse(e.Name, "value %d: %v", n, values.err)
 	}
 	return w.tree.SetElements(path, p, n)
 }
@@ -399,6 +393,11 @@ type notingWriter struct {
 	store.Writer
 	in   *noting
 	name string
+}
+
+func (w notingWriter) Can() store.WriterAbilities {
+	can := w.Writer.Can()
+	return store.WriterAbilities{Keep: can.Keep, Finish: can.Finish}
 }
 
 func (w notingWriter) Commit(ctx context.Context) (store.Info, error) {

@@ -149,6 +149,8 @@ func (d *double) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "<Block><Name>%s</Name><Size>%d</Size></Block>", id, len(d.blocks[name][id]))
 		}
 		fmt.Fprint(w, "</UncommittedBlocks></BlockList>")
+	case b == nil && r.Method == http.MethodDelete && r.Header.Get("If-Match") != "": // as the emulator does
+		refuse(w, http.StatusPreconditionFailed, "ConditionNotMet")
 	case b == nil:
 		refuse(w, http.StatusNotFound, "BlobNotFound")
 	case r.Header.Get("If-Match") != "" && r.Header.Get("If-Match") != b.etag:

@@ -180,7 +180,7 @@ func (st *Store) Address(name string) string {
 
 // Can returns the abilities of containers.
 func (st *Store) Can() store.Abilities {
-	return store.Abilities{Address: st.Address, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, Append: st.Append, Lease: st.Lease}
+	return store.Abilities{Address: st.Address, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, Append: st.Append, Lease: st.Lease}
 }
 
 // Open returns the object called name. It sends no request.
@@ -363,6 +363,11 @@ func (st *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	if err == nil {
 		err = drop(st.do(ctx, call{method: http.MethodDelete, url: st.address(key), header: map[string]string{"If-Match": info.Version}}))
 	}
+	if errors.Is(err, store.ErrChanged) { // the emulator says so of a blob that does not exist, too
+		if _, gone := st.head(ctx, key); errors.Is(gone, fs.ErrNotExist) {
+			err = gone
+		}
+	}
 	return st.fail("remove", info.Name, err)
 }
 
@@ -422,9 +427,8 @@ func (st *Store) head(ctx context.Context, key string) (http.Header, error) {
 }
 
 func (o *object) Can() store.ObjectAbilities {
-	can := o.Object.Can()
-	can.ReadEnd, can.Headers = o.readEnd, o.headers
-	return can
+	below := o.Object.Can()
+	return store.ObjectAbilities{ReadEnd: o.readEnd, Sums: below.Sums, Headers: o.headers, Unkept: below.Unkept}
 }
 
 // sumsOf returns the MD5 that the writer of a blob may have given for it. In a response for a

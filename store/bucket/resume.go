@@ -141,16 +141,15 @@ func (st *Store) Unfinished(ctx context.Context, prefix string) iter.Seq2[store.
 				yield(store.Upload{}, st.fail("list uploads", prefix, err))
 				return
 			}
-			if !yield(store.Upload{Name: u.Key[len(st.prefix):], ID: u.UploadID, Begun: u.Initiated}, nil) {
+			name := u.Key[len(st.prefix):]
+			abandon := func(ctx context.Context) error {
+				return st.fail("abandon", name, st.abandon(ctx, u.Key, u.UploadID))
+			}
+			if !yield(store.Upload{Name: name, ID: u.UploadID, Begun: u.Initiated, Abandon: abandon}, nil) {
 				return
 			}
 		}
 	}
-}
-
-// Abandon discards an unfinished upload.
-func (st *Store) Abandon(ctx context.Context, u store.Upload) error {
-	return st.fail("abandon", u.Name, st.abandon(ctx, st.prefix+u.Name, u.ID))
 }
 
 // abandon discards an upload, if it still exists.

@@ -225,7 +225,7 @@ func (st *Store) Address(name string) string {
 // Can returns the abilities of buckets.
 func (st *Store) Can() store.Abilities {
 	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
-		Unfinished: st.Unfinished, Abandon: st.Abandon, CopiesFrom: st.CopiesFrom}
+		Unfinished: st.Unfinished, CopiesFrom: st.CopiesFrom}
 }
 
 // Open returns the object called name. It sends no request.

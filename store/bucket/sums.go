@@ -60,9 +60,7 @@ func isWhole(contentRange string) bool {
 
 // Can returns the abilities of an object, including its checksums and headers.
 func (o *object) Can() store.ObjectAbilities {
-	can := o.Object.Can()
-	can.Sums, can.Headers = o.sums, o.headers
-	return can
+	return store.ObjectAbilities{ReadEnd: o.ReadEnd, Sums: o.sums, Headers: o.headers, Unkept: o.Object.Can().Unkept}
 }
 
 // sums returns the checksums that came with a read. If there were none, or the object was

@@ -28,12 +28,12 @@ func (s *Store) Folder(ctx context.Context, name string) (*store.Folder, error) 
 	if err != nil {
 		return nil, failed("create", name, err)
 	}
-	f := &folder{writer: writer{store: s, name: name, target: p}}
+	f := &folder{w: writer{store: s, name: name, target: p}}
 	if err := f.begin(); err != nil {
-		f.removeFolders()
+		f.w.removeFolders()
 		return nil, failed("create", p, err)
 	}
-	temp := name[:len(name)-len(filepath.Base(p))] + filepath.Base(f.f.Name())
+	temp := name[:len(name)-len(filepath.Base(p))] + filepath.Base(f.w.f.Name())
 	create := func(ctx context.Context, object string, wish store.Wishes) (store.Writer, error) {
 		rest, below := strings.CutPrefix(object, name+"/")
 		if !below {
@@ -44,18 +44,18 @@ func (s *Store) Folder(ctx context.Context, name string) (*store.Folder, error) 
 	return &store.Folder{Create: create, Commit: f.commit, Abort: f.abort}, nil
 }
 
-// folder is a writer whose file is a folder.
-type folder struct{ writer }
+// folder is a folder that is written like the file of a writer.
+type folder struct{ w writer }
 
 func (f *folder) begin() error {
-	dir, base := filepath.Split(f.target)
+	dir, base := filepath.Split(f.w.target)
 	if base == "" || base == "." || base == ".." {
 		return errors.New("is not a folder name")
 	}
-	if f.dir = dir; dir == "" {
-		f.dir = "."
+	if f.w.dir = dir; dir == "" {
+		f.w.dir = "."
 	}
-	removeStale(f.dir, base)
+	removeStale(f.w.dir, base)
 	var err error
 	open := func(p string, _ int, _ fs.FileMode) (*os.File, error) {
 		if err := os.Mkdir(p, 0o777); err != nil {
@@ -63,9 +63,9 @@ func (f *folder) begin() error {
 		}
 		return os.Open(p)
 	}
-	if f.f, err = createTemp(f.dir, base, 0, open); errors.Is(err, fs.ErrNotExist) {
-		if err = f.makeFolders(); err == nil {
-			f.f, err = createTemp(f.dir, base, 0, open)
+	if f.w.f, err = createTemp(f.w.dir, base, 0, open); errors.Is(err, fs.ErrNotExist) {
+		if err = f.w.makeFolders(); err == nil {
+			f.w.f, err = createTemp(f.w.dir, base, 0, open)
 		}
 	}
 	return err
@@ -73,35 +73,35 @@ func (f *folder) begin() error {
 
 func (f *folder) commit(ctx context.Context) error {
 	err := ctx.Err()
-	if f.closed {
+	if f.w.closed {
 		err = fs.ErrClosed
 	}
-	if err == nil && !f.store.NoSync {
-		err = syncFolder(f.f.Name())
+	if err == nil && !f.w.store.NoSync {
+		err = syncFolder(f.w.f.Name())
 	}
 	if err == nil {
-		if f.store.beforeRename != nil {
-			f.store.beforeRename()
+		if f.w.store.beforeRename != nil {
+			f.w.store.beforeRename()
 		}
-		err = os.Rename(f.f.Name(), f.target)
+		err = os.Rename(f.w.f.Name(), f.w.target)
 	}
 	if err != nil {
-		return failed("commit", f.target, errors.Join(cause(err), f.abort()))
+		return failed("commit", f.w.target, errors.Join(cause(err), f.abort()))
 	}
-	f.closed = true
-	err = f.f.Close()
-	if err == nil && !f.store.NoSync {
-		err = f.syncFolders()
+	f.w.closed = true
+	err = f.w.f.Close()
+	if err == nil && !f.w.store.NoSync {
+		err = f.w.syncFolders()
 	}
-	return failed("commit", f.target, err)
+	return failed("commit", f.w.target, err)
 }
 
 func (f *folder) abort() error {
-	if f.closed {
+	if f.w.closed {
 		return nil
 	}
-	f.closed = true
-	err := errors.Join(os.RemoveAll(f.f.Name()), f.f.Close())
-	f.removeFolders()
-	return failed("abort", f.target, err)
+	f.w.closed = true
+	err := errors.Join(os.RemoveAll(f.w.f.Name()), f.w.f.Close())
+	f.w.removeFolders()
+	return failed("abort", f.w.target, err)
 }

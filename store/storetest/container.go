@@ -24,9 +24,7 @@ type Container struct {
 
 // Can returns the abilities of a container.
 func (c *Container) Can() store.Abilities {
-	can := c.Mem.Can()
-	can.Create, can.ListHeaders, can.Append, can.Lease = c.CreateAs, c.ListHeaders, c.Append, c.Lease
-	return can
+	return store.Abilities{List: c.List, ListHeaders: c.ListHeaders, Create: c.CreateAs, Append: c.Append, Lease: c.Lease, Remove: c.Remove, RemoveAs: c.RemoveAs, Amend: c.Amend}
 }
 
 // SetHeaders replaces the headers of an object. Their names must be in lower case.
@@ -55,6 +53,11 @@ func (c *Container) CreateAs(ctx context.Context, name string, wish store.Wishes
 type containerWriter struct {
 	store.Writer
 	done func()
+}
+
+func (w *containerWriter) Can() store.WriterAbilities {
+	can := w.Writer.Can()
+	return store.WriterAbilities{WriteRange: can.WriteRange, Rewind: can.Rewind, Patch: can.Patch, PatchLimit: can.PatchLimit}
 }
 
 func (w *containerWriter) Commit(ctx context.Context) (store.Info, error) {

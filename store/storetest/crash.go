@@ -40,6 +40,9 @@ type Crash struct {
 	open map[ender]bool
 }
 
+// Can returns the abilities of the store below that lose the power.
+func (c *Crash) Can() store.Abilities { return c.can }
+
 // NewCrash returns a store over st whose power fails after the given number of steps.
 func NewCrash(st store.Store, steps int) *Crash {
 	c := &Crash{left: steps, open: map[ender]bool{}}

@@ -40,9 +40,7 @@ func NewJournal(m *Mem) *Journal { return &Journal{Mem: m} }
 
 // Can returns the abilities of a [Mem].
 func (j *Journal) Can() store.Abilities {
-	can := j.Mem.Can()
-	can.Amend = j.Amend
-	return can
+	return store.Abilities{List: j.List, Create: j.CreateAs, Remove: j.Remove, RemoveAs: j.RemoveAs, Amend: j.Amend}
 }
 
 // Amend opens an object for changes in place and records them.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/holdall/holdall/store"
@@ -37,6 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name st
 		{"names are plain text, not patterns or escapes", testNames},
 		{"writer", testWriters},
 		{"lister", testLister},
+		{"what it can do is said", testSaid},
 		{"remover", testRemover},
 		{"remover of one version", testRemoverAs},
 		{"amendments", testAmendments},
@@ -151,4 +153,17 @@ func noise(r *rand.Rand, n int) []byte {
 		p = binary.LittleEndian.AppendUint64(p, r.Uint64())
 	}
 	return p[:n]
+}
+
+// testSaid looks for methods that have the name and the type of an ability which Can does not return.
+// Nothing would ever call them.
+func testSaid(t *testing.T, s *suite) {
+	can := reflect.ValueOf(s.st).MethodByName("Can").Call(nil)[0]
+	for i := range can.NumField() {
+		field := can.Type().Field(i)
+		method := reflect.ValueOf(s.st).MethodByName(field.Name)
+		if method.IsValid() && method.Type() == field.Type && can.Field(i).IsNil() {
+			t.Errorf("it has a method %s, which its Can does not return", field.Name)
+		}
+	}
 }

@@ -331,11 +331,11 @@ func testPatch(t *testing.T, s *suite) {
 
 	w = s.create(t, "patched, aborted")
 	write(t, w, []byte("0123456789"))
-	can = w.Can()
-	if err := errors.Join(can.Patch(ctx, []byte("abc"), 3), w.Abort()); err != nil {
+	patch := w.Can().Patch
+	if err := errors.Join(patch(ctx, []byte("abc"), 3), w.Abort()); err != nil {
 		t.Error(err)
 	}
-	if err := can.Patch(ctx, []byte("x"), 0); err == nil {
+	if err := patch(ctx, []byte("x"), 0); err == nil {
 		t.Error("a patch after abort: expected an error")
 	}
 	s.wantMissing(t, "patched, aborted")

@@ -1,7 +1,7 @@
 // Package pipe runs work on several goroutines and returns the results, in order or as they come.
 // It bounds the number of waiting results, waits for all goroutines that it starts, and ends at
 // the first error. It is for reading ahead and for work that takes processor time. Formats, which
-// start no goroutines themselves, use it too.
+// start no goroutines themselves, use it too: [Ordered] where the order counts, otherwise [Each].
 package pipe
 
 import (

@@ -1,5 +1,6 @@
 // Package sorter sorts any number of rows by their keys, in bounded memory. It is for formats
-// that receive data in a different order than they write it. For few rows, use package slices.
+// that receive data in a different order than they write it. Make a Sorter with [New], Add rows, and
+// iterate over Sorted. For few rows, use package slices.
 package sorter
 
 import (

@@ -37,7 +37,7 @@ const (
 // page, finds the branches directly below its prefix. It continues with the
 // branch that it is in, and leaves the later ones to the idle listers.
 type forest struct {
-	can  store.Abilities // the store's List and Level
+	st   store.Store
 	page int
 
 	mu      sync.Mutex
@@ -75,13 +75,12 @@ type block struct {
 // branches yields the objects of a store whose names begin with a prefix, in
 // byte order. If the store can list one level, the listing runs in parallel.
 func branches(ctx context.Context, st store.Store, prefix string, page, most int) iter.Seq2[store.Info, error] {
-	can := st.Can()
-	if can.List == nil || can.Level == nil {
+	if can := st.Can(); can.List == nil || can.Level == nil {
 		return store.List(ctx, st, prefix)
 	}
 	return func(yield func(store.Info, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		f := &forest{can: can, page: page, most: most, first: &twig{prefix: prefix}, waiting: 1}
+		f := &forest{st: st, page: page, most: most, first: &twig{prefix: prefix}, waiting: 1}
 		f.changed = sync.NewCond(&f.mu)
 		var wg sync.WaitGroup
 		defer func() {
@@ -160,7 +159,7 @@ func (f *forest) list(ctx context.Context, w *twig) {
 	end := w.prefix // the twig's objects are those with this prefix
 	whole := false  // it has no branches that others could list
 	var err error
-	for info, lerr := range f.can.List(ctx, w.prefix) {
+	for info, lerr := range store.List(ctx, f.st, w.prefix) {
 		if err = lerr; err != nil || !strings.HasPrefix(info.Name, end) {
 			break
 		}
@@ -199,7 +198,7 @@ func (f *forest) list(ctx context.Context, w *twig) {
 // nothing remains of the twig. If it returns the same prefix, there was nothing
 // to give away.
 func (f *forest) split(ctx context.Context, w *twig, prefix, at string) (below string, over bool) {
-	all, more, err := f.can.Level(ctx, prefix, maxBranches)
+	all, more, err := f.st.Can().Level(ctx, prefix, maxBranches)
 	if more || err != nil {
 		return prefix, false // the listing continues, and reports the error
 	}

@@ -96,7 +96,7 @@ func among(only map[string]bool, name string) bool {
 // sendZip sends the contents of a folder, or some of them.
 func (h *handler) sendZip(ctx context.Context, w io.Writer, dir holdall.Entry, only map[string]bool) (err error) {
 	out := bufio.NewWriterSize(w, 64<<10)
-	z := zip.NewStream(out, func() (format.Scratch, error) { return sorter.TempFile() })
+	z := zip.NewStream(out, sorter.TempFile)
 	defer func() { err = errors.Join(err, z.Close()) }()
 	above := dir.Name + "/" // removed from names
 	if dir.Name == "." {

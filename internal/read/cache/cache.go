@@ -31,7 +31,7 @@ func Wrap(st store.Store, limit int64) store.Store {
 	}
 	c := &cached{Store: st, limit: limit, objs: map[string]*object{}, looked: map[string][]store.Headed{}}
 	below := st.Can()
-	c.can = store.Abilities{Address: below.Address, List: below.List, ListHeaders: below.ListHeaders, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
+	c.can = store.Abilities{Address: below.Address, Fetch: c.fetch, OpenGrowing: c.openGrowing, Locked: below.Locked}
 	if below.List != nil {
 		c.can.List = c.list
 	}
@@ -72,27 +72,22 @@ func (c *cached) take(prefix string) ([]store.Headed, bool) {
 }
 
 func (c *cached) list(ctx context.Context, prefix string) iter.Seq2[store.Info, error] {
-	return func(yield func(store.Info, error) bool) {
-		all, ok := c.take(prefix)
-		if !ok {
-			store.List(ctx, c.Store, prefix)(yield)
-		}
-		for _, h := range all {
-			if !yield(h.Info, nil) {
-				return
-			}
-		}
-	}
+	return looked(c, prefix, store.List(ctx, c.Store, prefix), func(h store.Headed) store.Info { return h.Info })
 }
 
 func (c *cached) listHeaders(ctx context.Context, prefix string) iter.Seq2[store.Headed, error] {
-	return func(yield func(store.Headed, error) bool) {
+	return looked(c, prefix, store.ListHeaders(ctx, c.Store, prefix), func(h store.Headed) store.Headed { return h })
+}
+
+// looked yields what Look found below a prefix, or else what the store lists.
+func looked[T any](c *cached, prefix string, listed iter.Seq2[T, error], of func(store.Headed) T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		all, ok := c.take(prefix)
 		if !ok {
-			store.ListHeaders(ctx, c.Store, prefix)(yield)
+			listed(yield)
 		}
 		for _, h := range all {
-			if !yield(h, nil) {
+			if !yield(of(h), nil) {
 				return
 			}
 		}

@@ -41,7 +41,7 @@ type shared struct {
 
 // A common is an object of which several readers have a handle.
 type common struct {
-	store.Object
+	of    store.Object
 	users int // guarded by shared.mu
 }
 
@@ -61,7 +61,7 @@ func (s *shared) Open(ctx context.Context, name string) (store.Object, error) {
 		return nil, err
 	}
 	l := s.lend(name, o)
-	if l.Object != o { // another reader was quicker
+	if l.of != o { // another reader was quicker
 		o.Close()
 	}
 	return l, nil
@@ -77,7 +77,7 @@ func (s *shared) lend(name string, o store.Object) *lent {
 		if o == nil {
 			return nil
 		}
-		c = &common{Object: o}
+		c = &common{of: o}
 		s.open[name] = c
 	}
 	c.users++
@@ -96,16 +96,15 @@ func (l *lent) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if l.closed.Load() {
 		return &store.Error{Op: "read", Name: l.name, Off: off, Err: fs.ErrClosed}
 	}
-	return l.common.ReadAt(ctx, p, off)
+	return l.of.ReadAt(ctx, p, off)
 }
+
+func (l *lent) Info(ctx context.Context) (store.Info, error) { return l.of.Info(ctx) }
 
 // Can returns the abilities of the object, which is the same for all.
 func (l *lent) Can() store.ObjectAbilities {
-	can := l.common.Can()
-	if can.Inner == nil {
-		can.Inner = l.Object
-	}
-	return can
+	can := l.of.Can()
+	return store.ObjectAbilities{ReadEnd: can.ReadEnd, File: can.File, Inner: l.of, Sums: can.Sums, Headers: can.Headers, Unkept: can.Unkept}
 }
 
 func (l *lent) Close() error {
@@ -118,5 +117,5 @@ func (l *lent) Close() error {
 		return nil
 	}
 	delete(l.s.open, l.name)
-	return l.Object.Close()
+	return l.of.Close()
 }

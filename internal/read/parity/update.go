@@ -63,8 +63,12 @@ type keeping struct {
 }
 
 func (s keeping) Can() store.Abilities {
-	can := s.Store.Can()
-	if amend := can.Amend; amend != nil {
+	below := s.Store.Can()
+	can := store.Abilities{
+		Near: below.Near, Address: below.Address, List: below.List, OpenGrowing: below.OpenGrowing, Locked: below.Locked,
+		Create: below.Create, Remove: below.Remove, Owns: below.Owns, Adopt: below.Adopt,
+	}
+	if amend := below.Amend; amend != nil {
 		can.Amend = func(ctx context.Context, name string) (store.Amendment, error) {
 			a, err := amend(ctx, name)
 			if err != nil || name != s.k.name || s.k.lost {

@@ -385,7 +385,7 @@ func (p *packer) next(ctx context.Context) error {
 	if p.parity != nil {
 		st = p.parity.Store()
 	}
-	w, err := p.f.Create(ctx, st, name, format.CreateOptions{
+	w, err := format.Create(ctx, p.f, st, name, format.CreateOptions{
 		ChunkSize: p.o.ChunkSize, ChunkMax: p.chunkMax, IndexMax: p.o.IndexMax, Chunk: p.set, NoDigests: p.o.Plain, Carry: p.carry, Manifest: p.manifest, Param: p.o.Param,
 		Scratch: NewScratch,
 	})
@@ -554,9 +554,5 @@ func (p *packer) keepsHeaders() bool { return p.f.Keeps&format.KeepsHeaders != 0
 
 // keeps reports whether the format can store e, and returns the word for e's kind.
 func (p *packer) keeps(e format.Entry) (bool, string) {
-	need := map[format.Kind]format.Keeps{
-		format.Dir: format.KeepsDirs, format.Symlink: format.KeepsSymlinks,
-		format.HardLink: format.KeepsHardLinks, format.Fifo: format.KeepsFifos,
-	}[e.Kind]
-	return p.f.Keeps&need == need, e.Kind.String()
+	return e.Kind == format.Property || p.f.Holds(e.Kind), e.Kind.String() // properties become files
 }

@@ -61,7 +61,7 @@ func (s *salvage) find(ctx context.Context) ([]listed, error) {
 		misses++
 		for _, suffix := range [...]string{".sst", ".ldb", ".log"} {
 			name := join(s.dir, tableName(num, suffix))
-			info, err := kit.Stat(ctx, s.st, name)
+			info, err := store.Briefly(s.st, name).Info(ctx)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}

@@ -1,4 +1,5 @@
-package kit
+// Package tarhead reads fields of tar headers, for the formats that are tars.
+package tarhead
 
 import (
 	"bytes"
@@ -6,9 +7,9 @@ import (
 	"math"
 )
 
-// TarSum is the checksum of a tar header, of 512 bytes: the sum of all of them, with its own
+// Sum is the checksum of a tar header, of 512 bytes: the sum of all of them, with its own
 // bytes counted as spaces.
-func TarSum(b []byte) int64 {
+func Sum(b []byte) int64 {
 	// Even and odd bytes are added in lanes of 16 bits, which have room for the sum of 128 bytes.
 	const half = 0x00ff00ff00ff00ff
 	var even, odd uint64
@@ -25,19 +26,19 @@ func TarSum(b []byte) int64 {
 	return sum
 }
 
-// TarText is a field of a tar header up to its NUL.
-func TarText(b []byte) []byte {
+// Text is a field of a tar header up to its NUL.
+func Text(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return b[:i]
 	}
 	return b
 }
 
-// TarNumber reads a field: octal digits, or if its first bit is set, a number in base 256, which is
+// Number reads a field: octal digits, or if its first bit is set, a number in base 256, which is
 // negative if its second bit is set.
-func TarNumber(b []byte) (int64, bool) {
+func Number(b []byte) (int64, bool) {
 	if b[0]&0x80 == 0 {
-		return TarOctal(b)
+		return Octal(b)
 	}
 	var invert byte
 	if b[0]&0x40 != 0 {
@@ -63,8 +64,8 @@ func TarNumber(b []byte) (int64, bool) {
 	return int64(x), true
 }
 
-// TarOctal reads digits among NULs and spaces. An empty field is 0.
-func TarOctal(b []byte) (n int64, ok bool) {
+// Octal reads digits among NULs and spaces. An empty field is 0.
+func Octal(b []byte) (n int64, ok bool) {
 	// Nearly all are digits up to a NUL.
 	for i, c := range b {
 		if d := c - '0'; d <= 7 {

@@ -1,4 +1,4 @@
-package kit
+package zarr3
 
 import (
 	"context"
