@@ -41,7 +41,7 @@ type shared struct {
 
 // A common is an object of which several readers have a handle.
 type common struct {
-	of    store.Object
+	obj   store.Object
 	users int // guarded by shared.mu
 }
 
@@ -61,7 +61,7 @@ func (s *shared) Open(ctx context.Context, name string) (store.Object, error) {
 		return nil, err
 	}
 	l := s.lend(name, o)
-	if l.of != o { // another reader was quicker
+	if l.Object != o { // another reader was quicker
 		o.Close()
 	}
 	return l, nil
@@ -77,16 +77,17 @@ func (s *shared) lend(name string, o store.Object) *lent {
 		if o == nil {
 			return nil
 		}
-		c = &common{of: o}
+		c = &common{obj: o}
 		s.open[name] = c
 	}
 	c.users++
-	return &lent{common: c, s: s, name: name}
+	return &lent{Object: c.obj, c: c, s: s, name: name}
 }
 
 // A lent is what one reader has of an object.
 type lent struct {
-	*common
+	store.Object
+	c      *common
 	s      *shared
 	name   string
 	closed atomic.Bool
@@ -96,15 +97,17 @@ func (l *lent) ReadAt(ctx context.Context, p []byte, off int64) error {
 	if l.closed.Load() {
 		return &store.Error{Op: "read", Name: l.name, Off: off, Err: fs.ErrClosed}
 	}
-	return l.of.ReadAt(ctx, p, off)
+	return l.Object.ReadAt(ctx, p, off)
 }
 
-func (l *lent) Info(ctx context.Context) (store.Info, error) { return l.of.Info(ctx) }
-
-// Can returns the abilities of the object, which is the same for all.
+// Can returns the abilities of an object on a disk, which is the same for all.
 func (l *lent) Can() store.ObjectAbilities {
-	can := l.of.Can()
-	return store.ObjectAbilities{ReadEnd: can.ReadEnd, File: can.File, Inner: l.of, Sums: can.Sums, Headers: can.Headers, Unkept: can.Unkept}
+	can := l.Object.Can()
+	inner := can.Inner
+	if inner == nil {
+		inner = l.Object
+	}
+	return store.ObjectAbilities{File: can.File, Inner: inner}
 }
 
 func (l *lent) Close() error {
@@ -113,9 +116,9 @@ func (l *lent) Close() error {
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
-	if l.users--; l.users > 0 {
+	if l.c.users--; l.c.users > 0 {
 		return nil
 	}
 	delete(l.s.open, l.name)
-	return l.of.Close()
+	return l.Object.Close()
 }
