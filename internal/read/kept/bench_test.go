@@ -85,9 +85,9 @@ func BenchmarkLookup(b *testing.B) {
 	}
 	for _, n := range sizes {
 		for _, plain := range []bool{true, false} {
-			for _, table := range []bool{true, false} {
-				b.Run(fmt.Sprintf("rows=%d/plain=%v/table=%v", n, plain, table), func(b *testing.B) {
-					x, _ := onDisk(b, counted{n: n, plain: plain}, Options{NoTable: !table})
+			{
+				b.Run(fmt.Sprintf("rows=%d/plain=%v", n, plain), func(b *testing.B) {
+					x, path := onDisk(b, counted{n: n, plain: plain}, Options{})
 					rnd := rand.New(rand.NewPCG(1, 2))
 					names := make([]string, 1<<16)
 					for i := range names {
@@ -106,6 +106,9 @@ func BenchmarkLookup(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
 						next()
+					}
+					if fi, err := os.Stat(path); err == nil {
+						b.ReportMetric(float64(fi.Size())/float64(n), "B/row")
 					}
 				})
 			}

@@ -23,7 +23,7 @@ func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error)
 	return bind(ctx, st, name, false)
 }
 
-// bind is Bind. With all, it also has what only the table of an index needs.
+// bind is Bind. With all, it also has what only an index has, for programs in other languages.
 func bind(ctx context.Context, st store.Store, name string, all bool) (b Bound, err error) {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -44,7 +44,7 @@ func bind(ctx context.Context, st store.Store, name string, all bool) (b Bound, 
 	}
 	b.Size, b.ModTime, b.Tail = info.Size, info.ModTime.UTC(), sumOfEnd(tail[:n])
 	if all {
-		b.tailSum = sha256OfEnd(tail[:n])
+		b.TailSHA256 = sha256OfEnd(tail[:n])
 	}
 	if !st.Can().Near {
 		b.Version = info.Version
@@ -52,7 +52,7 @@ func bind(ctx context.Context, st store.Store, name string, all bool) (b Bound, 
 	}
 	n, err = store.ReadHead(ctx, o, tail)
 	if b.Head = sumOfEnd(tail[:n]); all {
-		b.headSum = sha256OfEnd(tail[:n])
+		b.HeadSHA256 = sha256OfEnd(tail[:n])
 	}
 	return b, err
 }
@@ -94,11 +94,11 @@ func bindFolder(ctx context.Context, st store.Store, name string, all bool) (b B
 		rest := strings.TrimPrefix(info.Name, prefix)
 		fmt.Fprintf(h, "%q %d %s\n", rest, info.Size, version)
 		if all {
-			o := tableObject{Name: "/" + rest, Size: info.Size, ModTime: info.ModTime.UTC()}
+			o := BoundObject{Name: "/" + rest, Size: info.Size, ModTime: info.ModTime.UTC()}
 			if !st.Can().Near {
 				o.Version = version
 			}
-			b.objects = append(b.objects, o)
+			b.Objects = append(b.Objects, o)
 		}
 	}
 	if objects == 0 {
@@ -141,7 +141,7 @@ func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) 
 	head := make([]byte, endLen)
 	n, err := store.ReadHead(ctx, o, head)
 	if err == nil {
-		b.Head, b.headSum = sumOfEnd(head[:n]), sha256OfEnd(head[:n])
+		b.Head, b.HeadSHA256 = sumOfEnd(head[:n]), sha256OfEnd(head[:n])
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // a folder

@@ -80,9 +80,7 @@ func FuzzOpen(f *testing.F) {
 	for _, n := range []int{0, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
 		l := &listed{format.NewIndex(format.Entries(entries)), xs}
-		b, _ := build(f, l, Head{Format: "list"}, Options{NoTable: true})
-		f.Add(b)
-		b, _ = build(f, l, Head{Format: "list"}, Options{listed: true})
+		b, _ := build(f, l, Head{Format: "list"}, Options{})
 		f.Add(b)
 		b, _ = build(f, l, Head{Format: "list", Chunk: MinChunk}, Options{Digests: func(yield func([DigestLen]byte, error) bool) {
 			for e := range l.Entries(f.Context()) {
@@ -114,7 +112,7 @@ func FuzzRows(f *testing.F) {
 	for _, n := range []int{1, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
 		l := &listed{format.NewIndex(format.Entries(entries)), xs}
-		b, _ := build(f, l, Head{Format: "list"}, Options{NoTable: true})
+		b, _ := build(f, l, Head{Format: "list"}, Options{})
 		x, err := openBytes(f.Context(), b, false)
 		if err != nil {
 			f.Fatal(err)
@@ -145,18 +143,28 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		for n := range int64(50) {
-			p, err := x.decodePage(page, &ref{items: n})
+			h, err := x.newSheet(page, &ref{items: n})
 			if err != nil {
 				continue
 			}
-			h, err := x.newSheet(page, &ref{items: n})
+			p, err := x.decodeRows(h, 0, int(n))
 			if err != nil {
-				t.Fatal(err)
+				continue
 			}
 			for i := range p.entries {
-				one, is, err := x.rowAt(h, i)
-				if err != nil || one.entry.Name != p.entries[i].Name || one.entry.Size != p.entries[i].Size || is != p.place(i) {
+				one, err := x.decodeRows(h, i, 1)
+				if err != nil || one.entries[0].Name != p.entries[i].Name || one.entries[0].Size != p.entries[i].Size || one.place(0) != p.place(i) || one.ranks[0] != p.ranks[i] {
 					t.Fatalf("row %d of %d: %+v, %v, expected %+v", i, n, one, err, p.entries[i])
+				}
+				is, name := p.place(i), p.entries[i].Name
+				if p.marks[i].implied {
+					name += "/"
+				}
+				if f, ok, err := x.rowCalled(h, is, name); ok && (err != nil || f.entry.Size < 0) {
+					t.Fatalf("%q is %+v, %v", name, f, err)
+				}
+				if k, err := x.search(h, is.isBehind); err == nil && (k < 0 || k > int(n)) {
+					t.Fatal(k)
 				}
 				at := p.place(i)
 				if e := p.entries[i]; e.Size < 0 || at.isBehind([]byte(at.dir), []byte(at.base), at.whole) {

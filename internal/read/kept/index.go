@@ -1,12 +1,12 @@
 package kept
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"iter"
 	"slices"
@@ -31,17 +31,16 @@ type Index struct {
 
 	sheets sheets
 
-	near      bool // it lies on a disk
-	tableOnce sync.Once
-	table     *table // nil if it has none that can be used
+	near    bool // it lies on a disk
+	mapping mapping
 
 	mu      sync.Mutex
 	digests []proofPage // recently used, the most recent last
 }
 
-// tailGuess is how much of an index's end is read to open it: enough for the nodes of
-// a million rows.
-const tailGuess = 32 << 10
+// tailGuess is how much of an index's end is read to open it: enough for the nodes of a million rows
+// without digests.
+const tailGuess = 20 << 10
 
 // Open opens an index. Its Head says which archive it belongs to; archive is the current name of
 // that archive. Near means that reads of obj take no round trip. Open closes obj if it fails;
@@ -63,13 +62,16 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers i
 		return nil, err
 	}
 	x.size, x.tail, x.tailAt = info.Size, tail[:n], info.Size-int64(n)
-	if n < footerLen+len(magic) || string(tail[n-len(endMagic):n]) != endMagic {
+	if n >= footerLen {
+		x.old = string(tail[n-len(endMagic2):n]) == endMagic2
+	}
+	if n < footerLen+len(magic) || string(tail[n-len(endMagic):n]) != endMagic && !x.old {
 		return nil, x.fail(max(x.size-footerLen, 0), errors.New("no index trailer at its end"))
 	}
 	f := tail[n-footerLen : n]
 	at := x.size - footerLen
-	if got, want := crc32.Checksum(f[:20], castagnoli), binary.LittleEndian.Uint32(f[20:]); got != want {
-		return nil, x.fail(at, fmt.Errorf("the trailer is damaged: expected CRC-32C %08x, found %08x", want, got))
+	if got, want := x.checksum(f[:20]), binary.LittleEndian.Uint32(f[20:]); got != want {
+		return nil, x.fail(at, fmt.Errorf("the trailer is damaged: expected CRC-32 %08x, found %08x", want, got))
 	}
 	r := ref{off: int64(binary.LittleEndian.Uint64(f)), stored: int(binary.LittleEndian.Uint32(f[8:])), long: int(binary.LittleEndian.Uint32(f[12:])),
 		sum: binary.LittleEndian.Uint32(f[16:])}
@@ -150,10 +152,7 @@ func (x *Index) Close() error {
 	x.sheets.mu.Lock()
 	x.sheets.drop()
 	x.sheets.mu.Unlock()
-	x.tableOnce.Do(func() {})
-	if x.table != nil {
-		x.table.close()
-	}
+	x.mapping.close()
 	return x.obj.Close()
 }
 
@@ -189,7 +188,7 @@ type mark struct {
 // A handle is where an entry's content lies.
 type handle struct {
 	off       int64
-	proof     int64
+	proof     int64  // negative: the digest of its only piece is that of the entry
 	extents   string // if it is not one run
 	volume    int32
 	one       bool
@@ -199,57 +198,58 @@ type handle struct {
 // spares are pages that are used again.
 var spares = sync.Pool{New: func() any { return new(page) }}
 
-// decodePage decodes the rows in b, of the page at r.
-func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
-	if r.items > pageRows {
-		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
-	}
-	var s state
-	s.reset()
-	c := scanRows(b)
-	p, err := x.decodeRows(&c, &s, r)
-	if err == nil && !c.ended() {
-		return nil, x.fail(r.off, errRow)
-	}
-	return p, err
-}
-
-// decodeRows decodes as many rows as r says, after those that s has already decoded.
-func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
+// decodeRows decodes n rows of a sheet, beginning with row from.
+func (x *Index) decodeRows(h *sheet, from, n int) (*page, error) {
 	p := spares.Get().(*page)
-	n := int(r.items)
-	p.from = r.from
+	p.from = h.from + int64(from)
 	if cap(p.entries) < n {
 		p.entries, p.marks, p.ranks = make([]format.Entry, n), make([]mark, n), make([]uint32, n)
 	}
 	p.entries, p.marks, p.ranks = p.entries[:n], p.marks[:n], p.ranks[:n]
 	p.names, p.ends, p.extents = p.names[:0], p.ends[:0], p.extents[:0]
 	handles := make([]handle, n)
-	var w row
-	for i := range n {
-		w.entry = &p.entries[i]
-		if err := s.decode(c, &w, x.Chunk); err != nil {
-			return nil, x.fail(r.off, fmt.Errorf("row %d: %w", r.from+int64(i), err))
+	d := decoders.Get().(*decoder)
+	defer decoders.Put(d)
+	b, w := &d.b, &d.r
+	for row := from / blockRows * blockRows; row < from+n; row++ {
+		var err error
+		if row%blockRows == 0 {
+			err = h.block(row/blockRows, b)
 		}
-		h := &handles[i]
-		h.off, h.proof, h.volume, h.one, h.elsewhere = w.off, w.proof, int32(w.volume), w.one, w.elsewhere
-		if w.one && w.volume >= len(x.Volumes) {
-			return nil, x.fail(r.off, errRow)
+		i := row - from
+		switch {
+		case err != nil:
+		case !b.step(b.i):
+			err = errRow
+		case i < 0:
+			err = h.skip(b, x.Chunk)
+		default:
+			w.entry = &p.entries[i]
+			err = h.decode(b, w, x.Chunk)
 		}
+		if err != nil {
+			return nil, x.fail(h.off, fmt.Errorf("row %d: %w", h.from+int64(row), err))
+		}
+		if i < 0 {
+			continue
+		}
+		c := &handles[i]
+		c.off, c.proof, c.volume, c.one, c.elsewhere = w.off, w.proof, int32(w.volume), w.one, w.elsewhere
 		if !w.implied && !w.one {
 			p.extents = append(p.extents, w.extents...)
-			h.volume = int32(len(w.extents)) // the length of extents, for now
+			c.volume = int32(len(w.extents)) // the length of extents, for now
 		}
-		w.entry.Ref = h
-		p.names = s.appendName(p.names)
+		w.entry.Ref = c
+		dir, _ := split(b.name, w.whole)
+		p.marks[i] = mark{int32(len(dir)), w.implied, w.whole}
+		p.ranks[i] = uint32(w.rank)
+		p.names = append(p.names, b.name...)
 		if w.implied {
 			p.names = p.names[:len(p.names)-1]
 		}
 		if p.ends = append(p.ends, len(p.names)); len(p.names) > pageNames+maxPage {
-			return nil, x.fail(r.off, errRow)
+			return nil, x.fail(h.off, errRow)
 		}
-		p.marks[i] = mark{int32(len(s.dir)), w.implied, w.whole}
-		p.ranks[i] = uint32(w.rank)
 	}
 	names, extents := string(p.names), string(p.extents)
 	at := 0
@@ -286,9 +286,10 @@ func (p *page) place(i int) place {
 type cursor struct {
 	x     *Index
 	steps []step
-	h     *sheet // the sheet that it began in
-	p     *page  // some rows of that sheet, or all rows of a later page
+	h     *sheet
+	p     *page // some rows of that sheet; nil at the end
 	i     int
+	ahead int // bytes that are read at once
 }
 
 // seek goes to the first row that is not less than a place.
@@ -297,12 +298,12 @@ func (x *Index) seek(ctx context.Context, at place) (*cursor, error) {
 }
 
 func (x *Index) seekKey(ctx context.Context, key []byte, at place) (*cursor, error) {
-	c := &cursor{x: x}
+	c := &cursor{x: x, ahead: firstRun}
 	i, err := c.open(ctx, key, at.isBehind)
 	if err != nil || c.h == nil {
 		return c, err
 	}
-	return c, c.goTo(ctx, i, sheetRows-i%sheetRows)
+	return c, c.goTo(ctx, i)
 }
 
 // open finds the page of a key, and in it the first row for which before is false. If there are no
@@ -314,94 +315,129 @@ func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []b
 	if c.h, err = c.x.sheet(ctx, leaf(c.steps)); err != nil {
 		return 0, err
 	}
-	return c.x.search(c.h, before)
-}
-
-// goTo goes to a row of the sheet and decodes up to n rows. After the last row it goes to the next
-// page.
-func (c *cursor) goTo(ctx context.Context, i, n int) (err error) {
-	if n = min(n, int(c.h.items)-i); n == 0 {
-		return c.turn(ctx)
-	}
-	c.p, err = c.x.rowsOf(c.h, i, n)
-	c.i = 0
-	return err
-}
-
-// turn goes to the next page; after the last one the cursor is at its end.
-func (c *cursor) turn(ctx context.Context) error {
-	c.h, c.p = nil, nil
-	more, err := c.x.rows.next(ctx, c.steps)
-	if err != nil || !more {
+	err = c.x.guarded(ctx, func() error {
+		i, err = c.x.search(c.h, before)
 		return err
-	}
-	r := leaf(c.steps)
-	b, err := c.x.page(ctx, r, nil)
+	})
+	return i, err
+}
+
+// search returns the first row of a sheet for which before is false, or all its rows.
+func (x *Index) search(h *sheet, before func(dir, base []byte, whole bool) bool) (int, error) {
+	d := decoders.Get().(*decoder)
+	defer decoders.Put(d)
+	i, err := h.search(&d.b, before)
 	if err != nil {
-		return err
+		return 0, x.fail(h.off, err)
 	}
-	c.p, err = c.x.decodePage(b, r)
-	c.i = 0
-	return err
+	return i, nil
+}
+
+// goTo goes to a row of the sheet and decodes the rest of its block. After the last row it goes to
+// the next page.
+func (c *cursor) goTo(ctx context.Context, i int) (err error) {
+	c.p, c.i = nil, 0
+	if i == int(c.h.items) {
+		more, err := c.x.rows.next(ctx, c.steps)
+		if err != nil || !more {
+			return err
+		}
+		if last := c.steps[len(c.steps)-1]; !c.x.near {
+			c.ahead = min(2*c.ahead, longRun)
+			if err := c.x.ahead(ctx, last.refs[last.at:], c.ahead); err != nil {
+				return err
+			}
+		}
+		if c.h, err = c.x.sheet(ctx, leaf(c.steps)); err != nil {
+			return err
+		}
+		i = 0
+	}
+	return c.x.guarded(ctx, func() error {
+		c.p, err = c.x.decodeRows(c.h, i, min(blockRows-i%blockRows, int(c.h.items)-i))
+		return err
+	})
 }
 
 func (c *cursor) next(ctx context.Context) error {
 	if c.i++; c.i < len(c.p.entries) {
 		return nil
 	}
-	if c.h == nil {
-		return c.turn(ctx)
-	}
-	return c.goTo(ctx, int(c.p.from-c.h.from)+c.i, 4*c.i)
+	return c.goTo(ctx, int(c.p.from-c.h.from)+c.i)
 }
 
 // A foundRow is an entry, or a directory that others imply.
 type foundRow struct {
-	entry format.Entry
-	mark  mark
-	row   int64
-	rank  uint32
+	entry   format.Entry
+	implied bool
+	row     int64
+	rank    uint32
 }
 
-// rowAt returns row i of a sheet.
-func (x *Index) rowAt(h *sheet, i int) (f foundRow, at place, err error) {
-	p, err := x.rowsOf(h, i, 1)
-	if err != nil {
-		return f, at, err
+// rowCalled returns the row of a sheet with a name; ok is false if there is none.
+func (x *Index) rowCalled(h *sheet, at place, name string) (f foundRow, ok bool, err error) {
+	d := decoders.Get().(*decoder)
+	defer decoders.Put(d)
+	b, w := &d.b, &d.r
+	i, err := h.find(b, at, name)
+	for err == nil && b.i < i {
+		err = h.skip(b, x.Chunk)
 	}
-	defer p.free()
-	return foundRow{p.entries[0], p.marks[0], p.from, p.ranks[0]}, p.place(0), nil
+	if err == nil && i >= 0 {
+		d.entry, w.entry = format.Entry{}, &d.entry
+		err = h.decode(b, w, x.Chunk)
+	}
+	if err != nil {
+		return f, false, x.fail(h.off, err)
+	}
+	if i < 0 {
+		return f, false, nil
+	}
+	f.entry = d.entry
+	if f.entry.Name = name; !w.implied {
+		c := &handle{off: w.off, proof: w.proof, volume: int32(w.volume), one: w.one, elsewhere: w.elsewhere}
+		if !w.one {
+			c.volume, c.extents = int32(len(w.extents)), string(w.extents)
+		}
+		f.entry.Ref = c
+	}
+	f.implied, f.row, f.rank = w.implied, h.from+int64(b.k*blockRows+i), uint32(w.rank)
+	return f, true, nil
 }
 
 // find returns the row of a name: an entry, or a directory that other names imply.
 func (x *Index) find(ctx context.Context, name string) (f foundRow, err error) {
-	at := placeOf(name)
+	at, called := placeOf(name), name
+	var room [128]byte
 	for range 2 {
-		c := cursor{x: x}
-		i, err := c.open(ctx, at.appendKey(nil), at.isBehind)
+		r, err := x.rows.leafOf(ctx, at.appendKey(room[:0]))
+		if err != nil || r == nil {
+			return f, cmp.Or(err, notFound("lookup", called))
+		}
+		h, err := x.sheet(ctx, r)
 		if err != nil {
 			return f, err
 		}
-		if c.h != nil && i < int(c.h.items) {
-			if f, is, err := x.rowAt(c.h, i); err != nil || is == at {
-				return f, err
-			}
+		found := false
+		err = x.guarded(ctx, func() error {
+			f, found, err = x.rowCalled(h, at, name)
+			return err
+		})
+		if err != nil || found {
+			return f, err
 		}
 		if at.whole {
 			break
 		}
-		at.base += "/"
+		at.base, name = at.base+"/", name+"/"
 	}
-	return f, notFound("lookup", name)
+	return foundRow{}, notFound("lookup", called)
 }
 
 // Lookup returns the entry called name, or the directory of that name if other names imply it.
 func (x *Index) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	if e, ok, err := x.byTable(ctx, name); ok && (err == nil || name != "." || !errors.Is(err, fs.ErrNotExist)) {
-		return e, err
-	}
 	f, err := x.find(ctx, name)
-	if f.mark.implied || err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
+	if f.implied || err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
 		return format.Entry{Name: name, Kind: format.Dir}, nil
 	}
 	return f.entry, err
@@ -592,8 +628,8 @@ func (x *Index) run(e format.Entry, h *handle) (v format.Extent) {
 	return v
 }
 
-// FirstDigest is the number of the digest of the first piece of e's content; ok is false if e is
-// not an entry of the index.
+// FirstDigest is the number of the first piece of e's content, which no other content has; ok is
+// false if e is not an entry of the index.
 func (x *Index) FirstDigest(e format.Entry) (n int64, ok bool) {
 	h, ok := e.Ref.(*handle)
 	if !ok {
@@ -607,6 +643,9 @@ func (x *Index) Digests(ctx context.Context, e format.Entry, from, n int64) ([][
 	h, ok := e.Ref.(*handle)
 	if all := Pieces(&e, x.Chunk); !ok || from < 0 || n < 0 || from > all || n > all-from {
 		return nil, x.fail(-1, fmt.Errorf("%s: no digests %d+%d of %d", format.Escape(clip(e.Name)), from, n, all))
+	}
+	if h.proof < 0 && n > 0 {
+		return [][DigestLen]byte{[DigestLen]byte([]byte(e.Digest.Sum))}, nil
 	}
 	var out [][DigestLen]byte // it grows by what is found, not by what a row says
 	for at := h.proof + from; int64(len(out)) < n; {

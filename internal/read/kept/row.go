@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,7 +20,6 @@ import (
 const (
 	kindBits    = 0x07
 	newDir      = 0x07 // instead of a kind: the directory of the rows that follow
-	sumsApart   = 0x06 // at the beginning of a page: its digests are after its rows
 	oneRun      = 1 << 3
 	isImplied   = 1 << 4
 	isWhole     = 1 << 5
@@ -43,6 +43,8 @@ const (
 	hasAttr
 	hasFault
 	isInternal
+	hasExtents // in a block: the rest says where the content lies
+	isProven   // between sorting and writing: see row.same
 )
 
 // A manner has the properties that many rows share.
@@ -64,11 +66,10 @@ type state struct {
 	sec       int64
 	rank      int64
 	proof     int64
-	sums      *[]byte // collects the digests of rows; nil if they are in the rows
 }
 
 func (s *state) reset() {
-	*s = state{dir: s.dir[:0], base: s.base[:0], manners: s.manners[:0], rank: -1, sums: s.sums}
+	*s = state{dir: s.dir[:0], base: s.base[:0], manners: s.manners[:0], rank: -1}
 }
 
 // A row is an entry, or a directory that is implied.
@@ -87,6 +88,7 @@ type row struct {
 	rank      int64
 	proof     int64 // number of its first digest
 	proofs    int64 // number of its digests
+	same      bool  // the digest of the entry is that of its only piece
 }
 
 const (
@@ -108,7 +110,7 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 	e := r.entry
 	flags, rare := byte(e.Kind)|bit(r.implied, isImplied)|bit(r.whole, isWhole), byte(0)
 	if !r.implied {
-		rare = bit(e.Link != "", hasLink) | bit(len(e.Attr) > 0, hasAttr) | bit(e.Fault != nil, hasFault) | bit(e.Internal, isInternal)
+		rare = bit(e.Link != "", hasLink) | bit(len(e.Attr) > 0, hasAttr) | bit(e.Fault != nil, hasFault) | bit(e.Internal, isInternal) | bit(r.same, isProven)
 		flags |= bit(r.elsewhere, isElsewhere) | bit(!r.elsewhere && r.one && r.volume == s.volume, oneRun) | bit(rare != 0, hasRare)
 	}
 	k := sorter.SharedLen(s.base, r.base)
@@ -127,11 +129,7 @@ func (s *state) appendRow(b []byte, r *row) []byte {
 		b = binary.AppendUvarint(b, uint64(e.ModTime.Nanosecond()))
 		s.sec = sec
 	}
-	if s.sums != nil {
-		*s.sums = append(*s.sums, e.Digest.Sum...)
-	} else {
-		b = append(b, e.Digest.Sum...)
-	}
+	b = append(b, e.Digest.Sum...)
 	b = binary.AppendVarint(b, r.rank-s.rank-1)
 	s.rank = r.rank
 	if rare != 0 {
@@ -251,49 +249,13 @@ func appendString(b []byte, s string) []byte {
 
 var errRow = errors.New("invalid row")
 
-// A scanner parses rows. What it returns after an error is undefined.
+// A scanner parses bytes. What it returns after an error is undefined.
 type scanner struct {
-	b    []byte
-	at   int
-	bad  bool
-	skim bool // digests are skipped
+	b   []byte
+	at  int
+	bad bool
 
-	apart bool // digests are not in b, but in
-	sums  []byte
-	sumAt int
-}
-
-// scanRows scans the rows of a page.
-func scanRows(page []byte) scanner {
-	c := scanner{b: page}
-	if len(page) == 0 || page[0] != sumsApart {
-		return c
-	}
-	c.at, c.apart = 1, true
-	n := c.uvarint()
-	if n > uint64(len(page)-c.at) {
-		c.bad = true
-		return c
-	}
-	end := len(page) - int(n)
-	c.b, c.sums = page[:end], page[end:]
-	return c
-}
-
-// ended reports whether all was scanned.
-func (c *scanner) ended() bool { return c.at == len(c.b) && c.sumAt == len(c.sums) }
-
-// sum returns the digest of a row.
-func (c *scanner) sum(n int) []byte {
-	if !c.apart {
-		return c.bytes(uint64(n))
-	}
-	if c.bad || n > len(c.sums)-c.sumAt {
-		c.bad = true
-		return nil
-	}
-	c.sumAt += n
-	return c.sums[c.sumAt-n : c.sumAt]
+	sums *scanner // has the digests of rows, if they are not in b
 }
 
 // must makes the scan fail unless is is true.
@@ -374,7 +336,7 @@ func (s *state) decode(c *scanner, r *row, chunk int64) error {
 	s.base = c.from(s.base)
 	e := r.entry
 	e.Kind = format.Kind(flags & kindBits)
-	r.implied, r.whole, r.elsewhere, r.proofs = flags&isImplied != 0, flags&isWhole != 0, flags&isElsewhere != 0, 0
+	r.implied, r.whole, r.elsewhere, r.proofs, r.same = flags&isImplied != 0, flags&isWhole != 0, flags&isElsewhere != 0, 0, false
 	c.must(!r.whole || len(s.dir) == 0)
 	if r.implied {
 		c.must(e.Kind == format.Dir && flags&^(kindBits|isImplied) == 0 && len(s.base) >= 2 && s.base[len(s.base)-1] == '/')
@@ -387,12 +349,15 @@ func (s *state) decode(c *scanner, r *row, chunk int64) error {
 	s.rank = r.rank
 	c.must(r.rank >= 0 && r.rank < maxRows)
 	if flags&hasRare != 0 {
-		decodeRare(c, e)
+		r.same = decodeRare(c, e)&isProven != 0
 	}
 	if c.bad {
 		return errRow
 	}
-	if r.proofs = Pieces(e, chunk); r.proofs > 0 { // an entry with a fault has none
+	if r.proofs = Pieces(e, chunk); r.same {
+		r.proofs = 0
+	}
+	if r.proofs > 0 { // an entry with a fault has none
 		r.proof = s.proof + c.varint()
 		s.proof = r.proof + r.proofs
 		c.must(r.proof >= 0 && s.proof >= 0)
@@ -429,22 +394,31 @@ func (s *state) decodeManner(c *scanner, e *format.Entry) {
 		e.ModTime = time.Unix(s.sec, int64(nsec)).UTC()
 	}
 	if n.sumLen > 0 || n.algo != "" {
-		if sum := c.sum(int(n.sumLen)); !c.skim {
-			e.Digest = format.Digest{Algo: n.algo, Sum: string(sum)}
-		}
+		from := cmp.Or(c.sums, c)
+		sum := from.bytes(uint64(n.sumLen))
+		e.Digest = format.Digest{Algo: n.algo, Sum: string(sum)}
+		c.must(!from.bad)
 	}
 }
 
 // Pieces is the number of digests of an entry's content.
 func Pieces(e *format.Entry, chunk int64) int64 {
-	if chunk == 0 || e.Size == 0 || !e.Kind.HasContent() || e.Fault != nil {
+	if e.Fault != nil {
 		return 0
 	}
-	return (e.Size-1)/chunk + 1
+	return pieces(e.Kind, e.Size, chunk)
 }
 
-func decodeRare(c *scanner, e *format.Entry) {
-	rare := c.byte()
+func pieces(kind format.Kind, size, chunk int64) int64 {
+	if chunk == 0 || size == 0 || !kind.HasContent() {
+		return 0
+	}
+	return (size-1)/chunk + 1
+}
+
+// decodeRare reads rare properties, and returns the byte that says which.
+func decodeRare(c *scanner, e *format.Entry) (rare byte) {
+	rare = c.byte()
 	if rare&hasLink != 0 {
 		e.Link = string(c.text())
 	}
@@ -452,7 +426,7 @@ func decodeRare(c *scanner, e *format.Entry) {
 		n := c.uvarint()
 		if n > uint64(len(c.b)) {
 			c.bad = true
-			return
+			return rare
 		}
 		e.Attr = make(map[string]string, min(n, 64))
 		for ; n > 0 && !c.bad; n-- {
@@ -468,6 +442,7 @@ func decodeRare(c *scanner, e *format.Entry) {
 		e.Fault = f
 	}
 	e.Internal = rare&isInternal != 0
+	return rare
 }
 
 // decodeExtents calls each with what appendExtents appended.
@@ -504,14 +479,6 @@ func decodeExtents(b []byte, each func(x format.Extent, volume int)) error {
 		each(x, int(volume))
 	}
 	return nil
-}
-
-// appendName appends the name of the row that was decoded.
-func (s *state) appendName(b []byte) []byte {
-	if len(s.dir) > 0 {
-		b = append(append(b, s.dir...), '/')
-	}
-	return append(b, s.base...)
 }
 
 // check returns an error if an entry cannot be in an index.

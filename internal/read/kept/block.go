@@ -1,0 +1,713 @@
+package kept
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io/fs"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/holdall/holdall/codec"
+	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/sorter"
+)
+
+// A page has rows in blocks of blockRows, and the last one has the rest. A block has columns of
+// numbers, and the names and the rare properties of its rows. Each block can be decoded alone.
+// docs/index.md describes the bytes.
+const blockRows = 64
+
+// The columns of a block, in their order.
+const (
+	colShared = iota // bytes of the name before that the name begins with
+	colRest          // bytes of the rest of the name
+	colHow
+	colSize
+	colOff
+	colStored
+	colSkip
+	colUnit
+	colSec
+	colNano
+	colRank
+	colFirst // number of the first digest of a piece
+	colExtra // bytes of rare properties
+	columns
+)
+
+// isChained is the bit of a column whose numbers are relative to those before.
+const isChained = 1 << 4
+
+// Bits of a how. The lowest bits of the first byte are the kind.
+const (
+	howImplied = 1 << (3 + iota)
+	howWhole   // not a path
+	howPlaced  // the content is one run of a volume, stored as it is or by a codec
+	howMode
+	howTime
+	howElsewhere // only the archive knows where the content lies
+	howCoded
+	howFilled // the decoded run is the content and nothing else
+	howFault
+	howProven // the digest is that of the only piece
+)
+
+// A how has what many rows of a page have in common.
+type how struct {
+	bits         uint16
+	mode         uint32
+	owner, group string
+	algo         string // of the digest
+	sumLen       uint8
+	volume       int
+	codec        string
+}
+
+func (h *how) is(bit uint16) bool { return h.bits&bit != 0 }
+func (h *how) kind() format.Kind  { return format.Kind(h.bits & kindBits) }
+
+func appendHow(b []byte, h *how) []byte {
+	b = binary.AppendUvarint(binary.LittleEndian.AppendUint16(b, h.bits), uint64(h.mode))
+	b = append(appendString(appendString(appendString(b, h.owner), h.group), h.algo), h.sumLen)
+	return appendString(binary.AppendUvarint(b, uint64(h.volume)), h.codec)
+}
+
+func (c *scanner) how(volumes int) (h how) {
+	if b := c.bytes(2); b != nil {
+		h.bits = binary.LittleEndian.Uint16(b)
+	}
+	mode := c.uvarint()
+	h.mode, h.owner, h.group, h.algo, h.sumLen = uint32(mode), string(c.text()), string(c.text()), string(c.text()), c.byte()
+	volume := c.uvarint()
+	h.volume, h.codec = int(volume&math.MaxInt32), string(c.text())
+	c.must(h.kind() <= format.Property && mode <= math.MaxUint32 && h.bits < howProven<<1)
+	c.must(!h.is(howPlaced) || volume < uint64(volumes) && !h.is(howElsewhere))
+	c.must(!h.is(howProven) || h.algo == "blake3" && h.sumLen == DigestLen && !h.is(howFault))
+	c.must(!h.is(howImplied) || h.bits == uint16(format.Dir)|howImplied && h.sumLen == 0)
+	return h
+}
+
+// A sheet is a page of rows that can be searched. Its bytes may lie in a file that is mapped, and
+// then may be read only by what [Index.guarded] calls.
+type sheet struct {
+	ref
+	hows   []how
+	ends   []byte // u32 for each block, from the first block on
+	blocks []byte
+	sums   []byte
+	held   int // bytes of memory
+}
+
+// newSheet parses what a page begins with.
+func (x *Index) newSheet(b []byte, r *ref) (*sheet, error) {
+	c := &scanner{b: b}
+	h := &sheet{ref: *r, held: 256}
+	n, hows := c.uvarint(), c.uvarint()
+	if c.must(n == uint64(r.items) && n > 0 && n <= pageRows && hows <= pageRows); !c.bad {
+		h.hows = make([]how, hows)
+		for i := range h.hows {
+			h.hows[i] = c.how(len(x.Volumes))
+		}
+		h.held += 128 * len(h.hows)
+	}
+	h.ends = c.bytes(4 * uint64((r.items+blockRows-1)/blockRows))
+	if c.bad {
+		return nil, x.fail(r.off, errRow)
+	}
+	rest := b[c.at:]
+	end := uint32(0)
+	for i := range len(h.ends) / 4 {
+		if next := h.end(i); next <= end || int64(next) > int64(len(rest)) {
+			return nil, x.fail(r.off, errRow)
+		} else {
+			end = next
+		}
+	}
+	h.blocks, h.sums = rest[:end], rest[end:]
+	return h, nil
+}
+
+func (h *sheet) end(k int) uint32 { return binary.LittleEndian.Uint32(h.ends[4*k:]) }
+
+// open returns a scanner of a block, the first name in it, and whether that is not a path.
+func (h *sheet) open(k int) (c scanner, name []byte, whole bool) {
+	begin := uint32(0)
+	if k > 0 {
+		begin = h.end(k - 1)
+	}
+	c.b = h.blocks[begin:h.end(k)]
+	whole = c.byte() != 0
+	return c, c.text(), whole
+}
+
+// A column is a number for each row of a block.
+type column struct {
+	data         []byte // and what comes after it
+	width        uint8
+	chained      bool
+	least, start uint64
+}
+
+// at returns the number of row i without what it is relative to.
+func (c *column) at(i int) uint64 {
+	if c.width == 0 {
+		return c.least
+	}
+	b := c.data[i*int(c.width):]
+	if len(b) >= 8 {
+		return c.least + binary.LittleEndian.Uint64(b)&(1<<(8*c.width)-1)
+	}
+	v := uint64(0)
+	for k := range c.width {
+		v |= uint64(b[k]) << (8 * k)
+	}
+	return c.least + v
+}
+
+// next returns the number of row i, of those that have one, and prepares the next one, which is
+// relative to this one plus a step.
+func (c *column) next(i int, step uint64) uint64 {
+	v := c.at(i)
+	if c.chained {
+		v += c.start
+		c.start = v + step
+	}
+	return v
+}
+
+// skip goes past row i, which has a number.
+func (c *column) skip(i int, step uint64) {
+	if c.chained {
+		c.start += c.at(i) + step
+	}
+}
+
+// A block is a block of a page. Its names are read one after another, and so are its other
+// properties.
+type block struct {
+	k, n   int // its number, and how many rows it has
+	i      int // the next row
+	name   []byte
+	whole  bool // the first row is not a path
+	sumAt  int  // of the digest of the next row
+	cols   [columns]column
+	texts  scanner
+	extras scanner
+}
+
+// block parses what a block begins with.
+func (h *sheet) block(k int, b *block) error {
+	c, name, whole := h.open(k)
+	*b = block{k: k, n: min(blockRows, int(h.items)-k*blockRows), name: append(b.name[:0], name...), whole: whole}
+	sumAt := c.uvarint()
+	long := c.uvarint()
+	mask := c.bytes(2)
+	c.must(sumAt <= uint64(len(h.sums)))
+	if c.bad {
+		return errRow
+	}
+	b.sumAt = int(sumAt)
+	has := binary.LittleEndian.Uint16(mask)
+	for i := range b.cols {
+		if has>>i&1 == 0 {
+			continue
+		}
+		bits := c.byte()
+		b.cols[i] = column{width: bits &^ isChained, chained: bits&isChained != 0, least: uint64(c.varint())}
+		c.must(b.cols[i].width <= 8 && (!b.cols[i].chained || i == colOff || i == colSkip || i == colRank || i == colFirst))
+		if b.cols[i].chained {
+			b.cols[i].start = uint64(c.varint())
+		}
+	}
+	for i := range b.cols {
+		if w := uint64(b.cols[i].width); w > 0 && !c.bad {
+			b.cols[i].data = c.b[c.at:]
+			c.bytes(w * uint64(b.n))
+		}
+	}
+	b.texts.b = c.bytes(long)
+	if c.must(has>>columns == 0); c.bad {
+		return errRow
+	}
+	b.extras.b = c.b[c.at:]
+	return nil
+}
+
+// step goes to the name of row i, after that of the row before.
+func (b *block) step(i int) bool {
+	if i == 0 {
+		return true
+	}
+	shared, rest := b.cols[colShared].at(i), b.texts.bytes(b.cols[colRest].at(i))
+	if b.texts.bad || shared > uint64(len(b.name)) {
+		return false
+	}
+	b.name = append(b.name[:shared], rest...)
+	return true
+}
+
+// split returns the directory of a name, and the name in it. whole says that the name is not a path.
+func split(name []byte, whole bool) (dir, base []byte) {
+	if whole || len(name) == 0 {
+		return nil, name
+	}
+	i := bytes.LastIndexByte(name[:len(name)-1], '/') // the last byte of an implied name is a slash
+	return name[:max(i, 0)], name[i+1:]
+}
+
+// search returns the first row of a sheet for which before is false, or all its rows if there is
+// none. before reports whether the name that is looked for comes after the row.
+func (h *sheet) search(b *block, before func(dir, base []byte, whole bool) bool) (int, error) {
+	k := h.blockOf(func(dir, base []byte, whole bool) bool { return !before(dir, base, whole) })
+	if k < 0 {
+		return 0, nil
+	}
+	if err := h.block(k, b); err != nil {
+		return 0, err
+	}
+	for i := range b.n {
+		w := h.how(b, i)
+		if w == nil || !b.step(i) {
+			return 0, errRow
+		}
+		whole := w.is(howWhole)
+		if dir, base := split(b.name, whole); !before(dir, base, whole) {
+			return k*blockRows + i, nil
+		}
+	}
+	return k*blockRows + b.n, nil
+}
+
+// blockOf returns the last block for whose first row behind is false, or -1.
+func (h *sheet) blockOf(behind func(dir, base []byte, whole bool) bool) int {
+	return sort.Search(len(h.ends)/4, func(k int) bool {
+		_, name, whole := h.open(k)
+		dir, base := split(name, whole)
+		return behind(dir, base, whole)
+	}) - 1
+}
+
+// find goes to the row with a name and returns its number in the block, or -1 if there is none.
+// Names are not put together: matched is how much of the name that of a row begins with.
+func (h *sheet) find(b *block, at place, name string) (int, error) {
+	k := h.blockOf(at.isBefore)
+	if k < 0 {
+		return -1, nil
+	}
+	if err := h.block(k, b); err != nil {
+		return 0, err
+	}
+	matched, long := sorter.SharedLen(b.name, name), len(b.name)
+	for i := range b.n {
+		if i > 0 {
+			shared, rest := b.cols[colShared].at(i), b.texts.bytes(b.cols[colRest].at(i))
+			if b.texts.bad || shared > uint64(long) {
+				return 0, errRow
+			}
+			if int(shared) <= matched {
+				matched = int(shared) + sorter.SharedLen(rest, name[shared:])
+			}
+			long = int(shared) + len(rest)
+		}
+		if matched == len(name) && long == matched {
+			if w := h.how(b, i); w == nil || w.is(howWhole) == at.whole {
+				b.name = append(b.name[:0], name...)
+				return i, nil
+			}
+		}
+	}
+	return -1, nil
+}
+
+// how returns the how of row i, or nil if there is none.
+func (h *sheet) how(b *block, i int) *how {
+	n := b.cols[colHow].at(i)
+	if n >= uint64(len(h.hows)) {
+		return nil
+	}
+	return &h.hows[n]
+}
+
+// skip goes past all but the name of the next row.
+func (h *sheet) skip(b *block, chunk int64) error {
+	i := b.i
+	b.i++
+	w := h.how(b, i)
+	if w == nil {
+		return errRow
+	}
+	b.sumAt += int(w.sumLen)
+	if b.cols[colExtra].width > 0 || b.cols[colExtra].least > 0 {
+		b.extras.bytes(b.cols[colExtra].at(i))
+	}
+	if w.is(howImplied) {
+		return nil
+	}
+	size := b.cols[colSize].at(i)
+	if w.is(howPlaced) {
+		long := size
+		if w.is(howCoded) {
+			long = b.cols[colStored].at(i)
+			b.cols[colSkip].skip(i, size)
+		}
+		b.cols[colOff].skip(i, long)
+	}
+	b.cols[colRank].skip(i, 1)
+	if chunk > 0 && !w.is(howFault|howProven) {
+		if n := pieces(w.kind(), int64(size), chunk); n > 0 {
+			b.cols[colFirst].skip(i, uint64(n))
+		}
+	}
+	return nil
+}
+
+// decode reads the next row of a block into r, and its entry into r.entry, which must be empty. The
+// name of the block must be that of the row.
+func (h *sheet) decode(b *block, r *row, chunk int64) error {
+	i := b.i
+	b.i++
+	w := h.how(b, i)
+	if w == nil {
+		return errRow
+	}
+	e := r.entry
+	e.Kind, e.Size = w.kind(), int64(b.cols[colSize].at(i))
+	r.implied, r.whole, r.elsewhere = w.is(howImplied), w.is(howWhole), w.is(howElsewhere)
+	r.one, r.proofs, r.extents = w.is(howPlaced) && !w.is(howCoded), 0, r.extents[:0]
+	extra := b.extras.bytes(b.cols[colExtra].at(i))
+	sum := b.sumAt
+	b.sumAt += int(w.sumLen)
+	if e.Size < 0 || b.extras.bad || b.sumAt > len(h.sums) || i == 0 && r.whole != b.whole {
+		return errRow
+	}
+	if r.implied {
+		e.Size, r.rank = 0, 0
+		if len(b.name) < 2 || b.name[len(b.name)-1] != '/' || len(extra) > 0 {
+			return errRow
+		}
+		return nil
+	}
+	var x format.Extent
+	if w.is(howPlaced) {
+		x.Len, x.Size = e.Size, e.Size
+		if w.is(howCoded) {
+			x.Codec, x.Len, x.Skip, x.Unit = w.codec, int64(b.cols[colStored].at(i)), int64(b.cols[colSkip].next(i, uint64(e.Size))), int64(b.cols[colUnit].at(i))
+			if w.is(howFilled) {
+				x.Unit = e.Size
+			}
+		}
+		x.Off = int64(b.cols[colOff].next(i, uint64(x.Len)))
+		if min(x.Off, x.Len, x.Skip, x.Unit, x.Off+x.Len) < 0 {
+			return errRow
+		}
+	}
+	r.rank = int64(b.cols[colRank].next(i, 1))
+	if !w.is(howFault) {
+		r.proofs = pieces(e.Kind, e.Size, chunk)
+	}
+	if r.proof = 0; w.is(howProven) {
+		if r.proofs != 1 {
+			return errRow
+		}
+		r.proof, r.proofs = -1-r.rank, 0
+	} else if r.proofs > 0 {
+		r.proof = int64(b.cols[colFirst].next(i, uint64(r.proofs)))
+	}
+	nsec := b.cols[colNano].at(i)
+	if r.rank < 0 || r.rank >= maxRows || r.proofs > 0 && (r.proof < 0 || r.proof > maxItems-r.proofs) || nsec >= 1e9 {
+		return errRow
+	}
+	e.HasMode, e.Mode, e.Owner, e.Group = w.is(howMode), fs.FileMode(w.mode), w.owner, w.group
+	if w.is(howTime) {
+		e.ModTime = time.Unix(int64(b.cols[colSec].at(i)), int64(nsec)).UTC()
+	}
+	if w.sumLen > 0 || w.algo != "" {
+		e.Digest = format.Digest{Algo: w.algo, Sum: string(h.sums[sum:b.sumAt])}
+	}
+	r.off, r.volume = x.Off, w.volume
+	if w.is(howCoded) {
+		r.extents = appendExtents(r.extents, []format.Extent{x}, []int{w.volume})
+	}
+	c := scanner{b: extra}
+	if len(extra) > 0 {
+		rare := decodeRare(&c, e)
+		if c.must(rare&hasExtents == 0 || !r.elsewhere && !w.is(howPlaced)); rare&hasExtents != 0 && !c.bad {
+			r.extents = append(r.extents, extra[c.at:]...)
+			c.at = len(extra)
+		}
+		c.must(c.at == len(extra))
+	}
+	c.must((e.Fault != nil) == w.is(howFault))
+	return c.err()
+}
+
+// rowPages writes rows into pages.
+type rowPages struct {
+	w            *binder
+	first        []byte // key of the first row of the page
+	number, from int64
+	hows         []how
+	howOf        map[how]int
+	ends, blocks []byte
+	sums         []byte // digests of rows
+	names        int    // bytes of names in the page
+	refs         []ref
+
+	// The block that is not in blocks yet.
+	n         int
+	head      []byte // what it begins with
+	last      []byte // the name of the row before
+	name      []byte // room for the next one
+	texts     []byte
+	extras    []byte
+	cols      [columns][blockRows]int64
+	has       [columns]uint64 // a bit for each row that has a number
+	storedLen [blockRows]int64
+	proofs    [blockRows]int64
+	xs        []format.Extent
+	volumes   []int
+}
+
+// add adds a row. first is greater than the keys of all rows before it, and not greater than its
+// own key.
+func (w *rowPages) add(r *row, first []byte) error {
+	if w.number == w.from {
+		w.first = slices.Clone(first)
+	}
+	w.append(r)
+	if len(w.texts)+len(w.extras)+len(w.sums) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows ||
+		w.n == 0 && len(w.blocks)+len(w.sums) >= pageStored {
+		return w.flush()
+	}
+	return nil
+}
+
+// append appends a row to the page.
+func (w *rowPages) append(r *row) {
+	if w.number == w.from {
+		w.hows, w.howOf = w.hows[:0], map[how]int{}
+	}
+	i := w.n
+	set := func(column int, v int64) {
+		w.cols[column][i] = v
+		w.has[column] |= 1 << i
+	}
+	name, extras := w.addName(r, set), len(w.extras)
+	e := r.entry
+	h := how{bits: uint16(e.Kind)}
+	if r.implied {
+		h.bits |= howImplied
+	} else {
+		rare := bit(e.Link != "", hasLink) | bit(len(e.Attr) > 0, hasAttr) | bit(e.Fault != nil, hasFault) | bit(e.Internal, isInternal)
+		h.bits |= bits16(r.whole, howWhole) | bits16(e.HasMode, howMode) | bits16(!e.ModTime.IsZero(), howTime) | bits16(r.elsewhere, howElsewhere) | bits16(e.Fault != nil, howFault) | bits16(r.same, howProven)
+		h.mode, h.owner, h.group, h.algo, h.sumLen = uint32(e.Mode), e.Owner, e.Group, e.Digest.Algo, uint8(len(e.Digest.Sum))
+		set(colSize, e.Size)
+		if h.bits&howTime != 0 {
+			set(colSec, e.ModTime.Unix())
+			set(colNano, int64(e.ModTime.Nanosecond()))
+		}
+		if set(colRank, r.rank); r.proofs > 0 {
+			set(colFirst, r.proof)
+			w.proofs[i] = r.proofs
+		}
+		if x, volume, ok := w.run(r); ok {
+			h.bits |= howPlaced
+			h.volume, h.codec = volume, x.Codec
+			if set(colOff, x.Off); x.Codec != codec.Raw {
+				set(colStored, x.Len)
+				set(colSkip, x.Skip)
+				h.bits |= howCoded
+				if x.Unit == e.Size {
+					h.bits |= howFilled
+				} else {
+					set(colUnit, x.Unit)
+				}
+			}
+			w.storedLen[i] = x.Len
+		} else {
+			rare |= bit(len(r.extents) > 0 && !r.elsewhere, hasExtents)
+		}
+		if rare != 0 {
+			w.extras = appendRare(append(w.extras, rare), e, rare)
+			if rare&hasExtents != 0 {
+				w.extras = append(w.extras, r.extents...)
+			}
+		}
+		w.sums = append(w.sums, e.Digest.Sum...)
+	}
+	n, ok := w.howOf[h]
+	if !ok {
+		n = len(w.hows)
+		w.hows = append(w.hows, h)
+		w.howOf[h] = n
+	}
+	set(colHow, int64(n))
+	set(colExtra, int64(len(w.extras)-extras))
+	w.number++
+	w.n++
+	w.names += name
+	if w.n == blockRows {
+		w.flushBlock()
+	}
+}
+
+// addName adds the name of a row, and returns how long it is.
+func (w *rowPages) addName(r *row, set func(int, int64)) int {
+	name := w.name[:0]
+	if r.dir != "" {
+		name = append(append(name, r.dir...), '/')
+	}
+	name = append(name, r.base...)
+	if w.n == 0 {
+		w.head = append(w.head[:0], bit(r.whole, 1))
+		w.head = appendString(w.head, string(name))
+		w.head = binary.AppendUvarint(w.head, uint64(len(w.sums)))
+	} else {
+		k := sorter.SharedLen(w.last, string(name))
+		set(colShared, int64(k))
+		set(colRest, int64(len(name)-k))
+		w.texts = append(w.texts, name[k:]...)
+	}
+	w.name, w.last = w.last, name
+	return len(name)
+}
+
+// run returns the content of a row if it is one run that columns have room for.
+func (w *rowPages) run(r *row) (x format.Extent, volume int, ok bool) {
+	if r.one {
+		return format.Extent{Size: r.entry.Size, Off: r.off, Len: r.entry.Size}, r.volume, true
+	}
+	if r.elsewhere || len(r.extents) == 0 {
+		return x, 0, false
+	}
+	w.xs, w.volumes = w.xs[:0], w.volumes[:0]
+	err := decodeExtents(r.extents, func(x format.Extent, volume int) {
+		w.xs, w.volumes = append(w.xs, x), append(w.volumes, volume)
+	})
+	if err != nil || len(w.xs) != 1 {
+		return x, 0, false
+	}
+	x = w.xs[0]
+	return x, w.volumes[0], x.Codec != codec.Inline && x.Codec != codec.Raw && x.At == 0 && x.Size == r.entry.Size
+}
+
+func bits16(is bool, b uint16) uint16 {
+	if is {
+		return b
+	}
+	return 0
+}
+
+// flushBlock appends the block to the page.
+func (w *rowPages) flushBlock() {
+	var ones [blockRows]int64
+	for i := range ones {
+		ones[i] = 1
+	}
+	steps := [columns]*[blockRows]int64{colOff: &w.storedLen, colSkip: &w.cols[colSize], colRank: &ones, colFirst: &w.proofs}
+	mask := uint16(0)
+	var heads, data []byte
+	for i := range w.cols {
+		k := len(heads)
+		if heads, data = appendColumn(heads, data, w.cols[i][:w.n], w.has[i], steps[i]); len(heads) > k {
+			mask |= 1 << i
+		}
+	}
+	b := binary.AppendUvarint(w.head, uint64(len(w.texts)))
+	b = binary.LittleEndian.AppendUint16(b, mask)
+	w.blocks = slices.Concat(w.blocks, b, heads, data, w.texts, w.extras)
+	w.ends = binary.LittleEndian.AppendUint32(w.ends, uint32(len(w.blocks)))
+	w.n, w.texts, w.extras, w.last = 0, w.texts[:0], w.extras[:0], w.last[:0]
+	w.cols, w.has, w.storedLen, w.proofs = [columns][blockRows]int64{}, [columns]uint64{}, [blockRows]int64{}, [blockRows]int64{}
+}
+
+// appendColumn appends a column to heads and data, unless all its numbers are 0. has are the rows
+// that have a number. With steps, numbers may be relative to the number before plus its step.
+func appendColumn(heads, data []byte, v []int64, has uint64, steps *[blockRows]int64) ([]byte, []byte) {
+	if has == 0 {
+		return heads, data
+	}
+	first := bits.TrailingZeros64(has)
+	var d [blockRows]int64
+	least, width := span(v, has)
+	copy(d[:], v)
+	head, start := byte(width), int64(0)
+	if rest := has &^ (1 << first); steps != nil && width > 0 && rest != 0 {
+		var c [blockRows]int64
+		next := int64(0)
+		for i := range v {
+			if has>>i&1 != 0 {
+				c[i] = v[i] - next
+				next = v[i] + steps[i]
+			}
+		}
+		if l, n := span(c[:len(v)], rest); n < width {
+			d, least, width, start = c, l, n, v[first]-l
+			d[first] = l
+			head = byte(n) | isChained
+		}
+	}
+	if head == 0 && least == 0 {
+		return heads, data
+	}
+	if heads = binary.AppendVarint(append(heads, head), least); head&isChained != 0 {
+		heads = binary.AppendVarint(heads, start)
+	}
+	for i := range v {
+		n := uint64(0)
+		if has>>i&1 != 0 {
+			n = uint64(d[i]) - uint64(least)
+		}
+		for k := range width {
+			data = append(data, byte(n>>(8*k)))
+		}
+	}
+	return heads, data
+}
+
+// span returns the least of the numbers that has has, and in how many bytes the difference to it
+// has room.
+func span(v []int64, has uint64) (least int64, width int) {
+	least, most := int64(math.MaxInt64), int64(math.MinInt64)
+	for i := range v {
+		if has>>i&1 != 0 {
+			least, most = min(least, v[i]), max(most, v[i])
+		}
+	}
+	return least, (bits.Len64(uint64(most)-uint64(least)) + 7) / 8
+}
+
+// encoded returns the page of the rows that were added, and begins another one.
+func (w *rowPages) encoded() []byte {
+	if w.n > 0 {
+		w.flushBlock()
+	}
+	b := binary.AppendUvarint(nil, uint64(w.number-w.from))
+	b = binary.AppendUvarint(b, uint64(len(w.hows)))
+	for i := range w.hows {
+		b = appendHow(b, &w.hows[i])
+	}
+	b = slices.Concat(b, w.ends, w.blocks, w.sums)
+	w.ends, w.blocks, w.sums, w.names, w.from = w.ends[:0], w.blocks[:0], w.sums[:0], 0, w.number
+	return b
+}
+
+func (w *rowPages) flush() error {
+	from := w.from
+	if w.number == from {
+		return nil
+	}
+	b := w.encoded()
+	ref, err := w.w.page(b, w.first, from, w.number-from, false)
+	w.refs = append(w.refs, ref)
+	return err
+}
+
+// all writes the last page and returns the refs of all pages.
+func (w *rowPages) all() ([]ref, error) {
+	err := w.flush() // it adds the last page
+	return w.refs, err
+}
