@@ -187,7 +187,7 @@ func TestADamagedIndexIsHarmless(t *testing.T) {
 	}
 	st := packedAs(t, "caf", nil, files)
 	plain := openAs(t, st, "x", "caf", way{})
-	writeIndex(t, plain, st, "x"+kept.Suffix, content.IndexOptions{NoTable: true})
+	writeIndex(t, plain, st, "x"+kept.Suffix, content.IndexOptions{})
 	good := st.Get("x" + kept.Suffix)
 	rnd := testkit.Rand(t)
 	step := max(20/testkit.Rounds(t, 1), 4)
