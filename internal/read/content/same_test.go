@@ -37,7 +37,7 @@ func archivesOfOthers(t *testing.T) (all []fixture) {
 		"format/caf/testdata/fixtures/*.caf": "caf", "format/lindi/testdata/*.lindi.*": "lindi", "format/rvn/testdata/*.rvn": "rvn",
 		"format/databundle/testdata/*": "databundle", "internal/oak/testdata/*": "oak", "format/zip/testdata/*.zip": "zip", "format/tar/testdata/*.tar*": "tar",
 	} {
-		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		found, err := filepath.Glob(filepath.Join("..", "..", "..", pattern))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -479,7 +479,7 @@ func (w *rowPages) add(r *row, first []byte) error {
 	}
 	w.append(r)
 	if len(w.texts)+len(w.extras)+len(w.sums) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows ||
-		w.n == 0 && len(w.blocks)+len(w.sums) >= pageStored {
+		w.n == 0 && len(w.blocks)*3/4+len(w.sums) >= pageStored {
 		return w.flush()
 	}
 	return nil
@@ -591,7 +591,7 @@ func (w *rowPages) run(r *row) (x format.Extent, volume int, ok bool) {
 		return x, 0, false
 	}
 	x = w.xs[0]
-	return x, w.volumes[0], x.Codec != codec.Inline && x.Codec != codec.Raw && x.At == 0 && x.Size == r.entry.Size
+	return x, w.volumes[0], isPlain(&x, r.entry.Size) || x.Codec != codec.Inline && x.Codec != codec.Raw && x.At == 0 && x.Size == r.entry.Size
 }
 
 func bits16(is bool, b uint16) uint16 {

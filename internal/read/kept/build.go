@@ -95,9 +95,9 @@ type Options struct {
 const DigestLen = 32
 
 const (
-	pageStored = 12 << 10 // about how long a page of rows becomes
+	pageStored = 12 << 10 // about how long a page of rows becomes; a third longer without digests
 	pageLong   = 1 << 20  // the limit for a page, except for its last row
-	pageRows   = 1024
+	pageRows   = 2048
 	pageNames  = 4 << 20 // bytes of names; a page stores few of them if they are alike
 	orderItems = 8192
 	proofItems = 512

@@ -40,7 +40,7 @@ type Index struct {
 
 // tailGuess is how much of an index's end is read to open it: enough for the nodes of a million rows
 // without digests.
-const tailGuess = 20 << 10
+const tailGuess = 18 << 10
 
 // Open opens an index. Its Head says which archive it belongs to; archive is the current name of
 // that archive. Near means that reads of obj take no round trip. Open closes obj if it fails;

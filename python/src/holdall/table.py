@@ -25,7 +25,7 @@ from .objects import LocalFile, Object
 MAGIC = b"holdall index 3\n"
 END = b"holdall3"
 OLD_END = b"holdall2"
-TAIL = 20 << 10  # of an index, read first
+TAIL = 18 << 10  # of an index, read first
 MAX_PAGE = 16 << 20
 MAX_NODES = 256 << 20
 ROWS = 64  # in a block
@@ -316,7 +316,7 @@ class Table:
         page = Page(ref, data)
         try:
             rows, hows = c.uvar(), c.uvar()
-            if rows != ref.items or not 0 < rows <= 1024 or hows > 1024:
+            if rows != ref.items or not 0 < rows <= 2048 or hows > 2048:
                 raise IndexError
             page.hows = [self._how(c) for _ in range(hows)]
             blocks = (rows + ROWS - 1) // ROWS
@@ -359,7 +359,7 @@ class Table:
         self._rows_refs()
         k = bisect_right(self._starts, row) - 1
         i = row - self._starts[k]
-        block = self._blocks.get(k << 4 | i >> 6)
+        block = self._blocks.get(k << 5 | i >> 6)
         return block if block is not None else self._decoded(k, i >> 6), i & 63
 
     def _decoded(self, k: int, j: int) -> Block:
@@ -369,7 +369,7 @@ class Table:
             block = self._decode(page, j)
         except (IndexError, struct.error):
             raise self._bad(f"a block of the page at row {page.start} that is none") from None
-        self._blocks[k << 4 | j] = block
+        self._blocks[k << 5 | j] = block
         if len(self._blocks) > MAX_BLOCKS:
             self._blocks.pop(next(iter(self._blocks)), None)
         return block
@@ -450,7 +450,7 @@ class Table:
         j = bisect_right(page.firsts, key) - 1
         if j < 0:
             return -1
-        block = self._blocks.get(k << 4 | j) or self._decoded(k, j)
+        block = self._blocks.get(k << 5 | j) or self._decoded(k, j)
         i = block.files.get(name, -1)
         return block.start + i if i >= 0 else -1
 
@@ -468,7 +468,7 @@ class Table:
                 page = self._parsed(ref, data)
             for j in range(len(page.ends) - 1):
                 try:
-                    yield self._blocks.get(k << 4 | j) or self._decode(page, j)
+                    yield self._blocks.get(k << 5 | j) or self._decode(page, j)
                 except (IndexError, struct.error):
                     raise self._bad(f"a block of the page at row {page.start} that is none") from None
 

@@ -64,7 +64,7 @@ export function shown(s) {
 const part = s => (s.includes('\0') ? s.replaceAll('\0', '\0\xff') : s) + '\0\x01';
 const keyOf = (dir, base, whole) => part(dir) + part(base) + (whole ? '\x01' : '\0');
 
-const mostPage = 16 << 20, tailSize = 20 << 10, mostHeld = 128;
+const mostPage = 16 << 20, tailSize = 18 << 10, mostHeld = 128;
 
 export class Flat {
   /** @param {(off:number, n:number)=>Promise<Uint8Array>} read @param {(n:number)=>Promise<{bytes:Uint8Array,size:number}>} tail */
