@@ -38,6 +38,9 @@ const (
 	columns
 )
 
+// kindBits are the bits of the kind in a how.
+const kindBits = 0x07
+
 // isChained is the bit of a column whose numbers are relative to those before.
 const isChained = 1 << 4
 
@@ -444,40 +447,156 @@ func (h *sheet) decode(b *block, r *row, chunk int64) error {
 	return c.err()
 }
 
+// A record is a row as a block has it.
+type record struct {
+	name  []byte // an implied one ends with a slash
+	how   how
+	v     [columns]int64
+	has   uint16 // the columns that it has values in
+	sum   []byte // the digest
+	extra []byte // rare properties
+
+	xs      []format.Extent // of one row
+	volumes []int
+	hows    []byte // the last how that was read
+}
+
+func (d *record) set(column int, v int64) {
+	d.v[column] = v
+	d.has |= 1 << column
+}
+
+// take sets d to r.
+func (d *record) take(r *row) {
+	e := r.entry
+	d.name, d.sum, d.extra, d.has, d.v = d.name[:0], append(d.sum[:0], e.Digest.Sum...), d.extra[:0], 0, [columns]int64{}
+	if r.dir != "" {
+		d.name = append(append(d.name, r.dir...), '/')
+	}
+	d.name = append(d.name, r.base...)
+	if d.how = (how{bits: uint16(e.Kind)}); r.implied {
+		d.how.bits |= howImplied
+		return
+	}
+	d.how = how{mode: uint32(e.Mode), owner: e.Owner, group: e.Group, algo: e.Digest.Algo, sumLen: uint8(len(e.Digest.Sum)), bits: d.how.bits |
+		bit(r.whole, howWhole) | bit(e.HasMode, howMode) | bit(!e.ModTime.IsZero(), howTime) | bit(r.elsewhere, howElsewhere) |
+		bit(e.Fault != nil, howFault) | bit(r.same, howProven)}
+	if d.set(colSize, e.Size); !e.ModTime.IsZero() {
+		d.set(colSec, e.ModTime.Unix())
+		d.set(colNano, int64(e.ModTime.Nanosecond()))
+	}
+	if d.set(colRank, r.rank); r.proofs > 0 {
+		d.set(colFirst, r.proof)
+	}
+	rare := bit(e.Link != "", hasLink) | bit(len(e.Attr) > 0, hasAttr) | bit(e.Fault != nil, hasFault) | bit(e.Internal, isInternal)
+	if x, volume, ok := d.run(r); ok {
+		d.how.bits |= howPlaced
+		d.how.volume, d.how.codec = volume, x.Codec
+		if d.set(colOff, x.Off); x.Codec != codec.Raw {
+			d.set(colStored, x.Len)
+			d.set(colSkip, x.Skip)
+			d.how.bits |= howCoded
+			if x.Unit == e.Size {
+				d.how.bits |= howFilled
+			} else {
+				d.set(colUnit, x.Unit)
+			}
+		}
+	} else {
+		rare |= bit(len(r.extents) > 0 && !r.elsewhere, hasExtents)
+	}
+	if rare != 0 {
+		d.extra = appendRare(append(d.extra, byte(rare)), e, byte(rare))
+		if rare&hasExtents != 0 {
+			d.extra = append(d.extra, r.extents...)
+		}
+	}
+}
+
+// run returns the content of a row if it is one run that columns have room for.
+func (d *record) run(r *row) (x format.Extent, volume int, ok bool) {
+	if r.one {
+		return format.Extent{Size: r.entry.Size, Off: r.off, Len: r.entry.Size}, r.volume, true
+	}
+	if r.elsewhere || len(r.extents) == 0 {
+		return x, 0, false
+	}
+	d.xs, d.volumes = d.xs[:0], d.volumes[:0]
+	err := decodeExtents(r.extents, func(x format.Extent, volume int) {
+		d.xs, d.volumes = append(d.xs, x), append(d.volumes, volume)
+	})
+	if err != nil || len(d.xs) != 1 {
+		return x, 0, false
+	}
+	x = d.xs[0]
+	return x, d.volumes[0], isPlain(&x, r.entry.Size) || x.Codec != codec.Inline && x.Codec != codec.Raw && x.At == 0 && x.Size == r.entry.Size
+}
+
+// append appends a record in the form in which it is sorted.
+func (d *record) append(b []byte) []byte {
+	d.hows = appendHow(d.hows[:0], &d.how)
+	b = binary.AppendUvarint(appendString(b, string(d.hows)), uint64(d.has))
+	for k := range columns {
+		if d.has>>k&1 != 0 {
+			b = binary.AppendVarint(b, d.v[k])
+		}
+	}
+	return append(appendString(appendString(b, string(d.name)), string(d.sum)), d.extra...)
+}
+
+// read reads what append appended.
+func (d *record) read(b []byte) error {
+	c := &scanner{b: b}
+	if hows := c.text(); !bytes.Equal(hows, d.hows) {
+		d.hows = append(d.hows[:0], hows...)
+		d.how = (&scanner{b: d.hows}).how(math.MaxInt32)
+	}
+	d.has = uint16(c.uvarint())
+	for k := range columns {
+		if d.v[k] = 0; d.has>>k&1 != 0 {
+			d.v[k] = c.varint()
+		}
+	}
+	d.name, d.sum = c.text(), c.text()
+	if c.bad {
+		return errRow
+	}
+	d.extra = b[c.at:]
+	return nil
+}
+
 // rowPages writes rows into pages.
 type rowPages struct {
 	w            *binder
+	chunk        int64
 	first        []byte // key of the first row of the page
 	number, from int64
 	hows         []how
-	howOf        map[how]int
+	last         int // the how of the row before
 	ends, blocks []byte
 	sums         []byte // digests of rows
 	names        int    // bytes of names in the page
 	refs         []ref
 
 	// The block that is not in blocks yet.
-	n         int
-	head      []byte // what it begins with
-	last      []byte // the name of the row before
-	name      []byte // room for the next one
-	texts     []byte
-	extras    []byte
-	cols      [columns][blockRows]int64
-	has       [columns]uint64 // a bit for each row that has a number
-	storedLen [blockRows]int64
-	proofs    [blockRows]int64
-	xs        []format.Extent
-	volumes   []int
+	n      int
+	head   []byte // what it begins with
+	name   []byte // of the row before
+	texts  []byte
+	extras []byte
+	cols   [columns][blockRows]int64
+	has    [columns]uint64 // a bit for each row that has a number
+	stored [blockRows]int64
+	pieces [blockRows]int64
 }
 
 // add adds a row. first is greater than the keys of all rows before it, and not greater than its
 // own key.
-func (w *rowPages) add(r *row, first []byte) error {
+func (w *rowPages) add(d *record, first []byte) error {
 	if w.number == w.from {
 		w.first = slices.Clone(first)
 	}
-	w.append(r)
+	w.append(d)
 	if len(w.texts)+len(w.extras)+len(w.sums) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows ||
 		w.n == 0 && len(w.blocks)*3/4+len(w.sums) >= pageStored {
 		return w.flush()
@@ -486,119 +605,43 @@ func (w *rowPages) add(r *row, first []byte) error {
 }
 
 // append appends a row to the page.
-func (w *rowPages) append(r *row) {
+func (w *rowPages) append(d *record) {
 	if w.number == w.from {
-		w.hows, w.howOf = w.hows[:0], map[how]int{}
+		w.hows, w.last = w.hows[:0], 0
 	}
-	i := w.n
-	set := func(column int, v int64) {
-		w.cols[column][i] = v
-		w.has[column] |= 1 << i
-	}
-	name, extras := w.addName(r, set), len(w.extras)
-	e := r.entry
-	h := how{bits: uint16(e.Kind)}
-	if r.implied {
-		h.bits |= howImplied
-	} else {
-		rare := bit(e.Link != "", hasLink) | bit(len(e.Attr) > 0, hasAttr) | bit(e.Fault != nil, hasFault) | bit(e.Internal, isInternal)
-		h.bits |= bits16(r.whole, howWhole) | bits16(e.HasMode, howMode) | bits16(!e.ModTime.IsZero(), howTime) | bits16(r.elsewhere, howElsewhere) | bits16(e.Fault != nil, howFault) | bits16(r.same, howProven)
-		h.mode, h.owner, h.group, h.algo, h.sumLen = uint32(e.Mode), e.Owner, e.Group, e.Digest.Algo, uint8(len(e.Digest.Sum))
-		set(colSize, e.Size)
-		if h.bits&howTime != 0 {
-			set(colSec, e.ModTime.Unix())
-			set(colNano, int64(e.ModTime.Nanosecond()))
+	if w.last >= len(w.hows) || w.hows[w.last] != d.how {
+		if w.last = slices.Index(w.hows, d.how); w.last < 0 {
+			w.last = len(w.hows)
+			w.hows = append(w.hows, d.how)
 		}
-		if set(colRank, r.rank); r.proofs > 0 {
-			set(colFirst, r.proof)
-			w.proofs[i] = r.proofs
-		}
-		if x, volume, ok := w.run(r); ok {
-			h.bits |= howPlaced
-			h.volume, h.codec = volume, x.Codec
-			if set(colOff, x.Off); x.Codec != codec.Raw {
-				set(colStored, x.Len)
-				set(colSkip, x.Skip)
-				h.bits |= howCoded
-				if x.Unit == e.Size {
-					h.bits |= howFilled
-				} else {
-					set(colUnit, x.Unit)
-				}
-			}
-			w.storedLen[i] = x.Len
-		} else {
-			rare |= bit(len(r.extents) > 0 && !r.elsewhere, hasExtents)
-		}
-		if rare != 0 {
-			w.extras = appendRare(append(w.extras, rare), e, rare)
-			if rare&hasExtents != 0 {
-				w.extras = append(w.extras, r.extents...)
-			}
-		}
-		w.sums = append(w.sums, e.Digest.Sum...)
 	}
-	n, ok := w.howOf[h]
-	if !ok {
-		n = len(w.hows)
-		w.hows = append(w.hows, h)
-		w.howOf[h] = n
-	}
-	set(colHow, int64(n))
-	set(colExtra, int64(len(w.extras)-extras))
-	w.number++
-	w.n++
-	w.names += name
-	if w.n == blockRows {
-		w.flushBlock()
-	}
-}
-
-// addName adds the name of a row, and returns how long it is.
-func (w *rowPages) addName(r *row, set func(int, int64)) int {
-	name := w.name[:0]
-	if r.dir != "" {
-		name = append(append(name, r.dir...), '/')
-	}
-	name = append(name, r.base...)
+	d.set(colHow, int64(w.last))
+	d.set(colExtra, int64(len(d.extra)))
 	if w.n == 0 {
-		w.head = append(w.head[:0], bit(r.whole, 1))
-		w.head = appendString(w.head, string(name))
+		w.head = appendString(append(w.head[:0], byte(bit(d.how.is(howWhole), 1))), string(d.name))
 		w.head = binary.AppendUvarint(w.head, uint64(len(w.sums)))
 	} else {
-		k := sorter.SharedLen(w.last, string(name))
-		set(colShared, int64(k))
-		set(colRest, int64(len(name)-k))
-		w.texts = append(w.texts, name[k:]...)
+		k := sorter.SharedLen(w.name, d.name)
+		d.set(colShared, int64(k))
+		d.set(colRest, int64(len(d.name)-k))
+		w.texts = append(w.texts, d.name[k:]...)
 	}
-	w.name, w.last = w.last, name
-	return len(name)
-}
-
-// run returns the content of a row if it is one run that columns have room for.
-func (w *rowPages) run(r *row) (x format.Extent, volume int, ok bool) {
-	if r.one {
-		return format.Extent{Size: r.entry.Size, Off: r.off, Len: r.entry.Size}, r.volume, true
+	for k := range columns {
+		if d.has>>k&1 != 0 {
+			w.cols[k][w.n] = d.v[k]
+			w.has[k] |= 1 << w.n
+		}
 	}
-	if r.elsewhere || len(r.extents) == 0 {
-		return x, 0, false
+	if w.stored[w.n] = d.v[colSize]; d.how.is(howCoded) {
+		w.stored[w.n] = d.v[colStored]
 	}
-	w.xs, w.volumes = w.xs[:0], w.volumes[:0]
-	err := decodeExtents(r.extents, func(x format.Extent, volume int) {
-		w.xs, w.volumes = append(w.xs, x), append(w.volumes, volume)
-	})
-	if err != nil || len(w.xs) != 1 {
-		return x, 0, false
+	w.pieces[w.n] = pieces(d.how.kind(), d.v[colSize], w.chunk)
+	w.name, w.extras, w.sums = append(w.name[:0], d.name...), append(w.extras, d.extra...), append(w.sums, d.sum...)
+	w.number++
+	w.names += len(d.name)
+	if w.n++; w.n == blockRows {
+		w.flushBlock()
 	}
-	x = w.xs[0]
-	return x, w.volumes[0], isPlain(&x, r.entry.Size) || x.Codec != codec.Inline && x.Codec != codec.Raw && x.At == 0 && x.Size == r.entry.Size
-}
-
-func bits16(is bool, b uint16) uint16 {
-	if is {
-		return b
-	}
-	return 0
 }
 
 // flushBlock appends the block to the page.
@@ -607,7 +650,7 @@ func (w *rowPages) flushBlock() {
 	for i := range ones {
 		ones[i] = 1
 	}
-	steps := [columns]*[blockRows]int64{colOff: &w.storedLen, colSkip: &w.cols[colSize], colRank: &ones, colFirst: &w.proofs}
+	steps := [columns]*[blockRows]int64{colOff: &w.stored, colSkip: &w.cols[colSize], colRank: &ones, colFirst: &w.pieces}
 	mask := uint16(0)
 	var heads, data []byte
 	for i := range w.cols {
@@ -620,8 +663,8 @@ func (w *rowPages) flushBlock() {
 	b = binary.LittleEndian.AppendUint16(b, mask)
 	w.blocks = slices.Concat(w.blocks, b, heads, data, w.texts, w.extras)
 	w.ends = binary.LittleEndian.AppendUint32(w.ends, uint32(len(w.blocks)))
-	w.n, w.texts, w.extras, w.last = 0, w.texts[:0], w.extras[:0], w.last[:0]
-	w.cols, w.has, w.storedLen, w.proofs = [columns][blockRows]int64{}, [columns]uint64{}, [blockRows]int64{}, [blockRows]int64{}
+	w.n, w.texts, w.extras = 0, w.texts[:0], w.extras[:0]
+	w.has = [columns]uint64{}
 }
 
 // appendColumn appends a column to heads and data, unless all its numbers are 0. has are the rows

@@ -339,15 +339,15 @@ func (b *builder) batches() iter.Seq2[*batch, error] {
 
 // encode encodes rows as keys and values.
 func (t *batch) encode() {
-	var s state
+	var d record
 	ends := make([]int, 0, 2*len(t.rows))
 	for i := range t.rows {
 		r := &t.rows[i]
-		s.reset()
 		from := len(t.room)
 		t.room = r.appendKey(t.room)
 		ends = append(ends, len(t.room))
-		t.room = s.appendRow(t.room, r)
+		d.take(r)
+		t.room = d.append(t.room)
 		ends = append(ends, len(t.room))
 		if n := len(t.room) - from; n > maxPage/4 { // attributes, or a name, of megabytes
 			t.err = fmt.Errorf("%s: %d bytes in an index", format.Escape(clip(r.entry.Name)), n)
@@ -409,7 +409,7 @@ func (b *builder) locate(r *row, run func(format.Entry) (format.Extent, bool)) e
 // imply adds dir and all directories above it as implied directories.
 func (b *builder) imply(dir string) error {
 	var key, value []byte
-	var s state
+	var d record
 	for at := 0; ; at++ {
 		k := strings.IndexByte(dir[at:], '/')
 		if at += k; k < 0 {
@@ -417,8 +417,8 @@ func (b *builder) imply(dir string) error {
 		}
 		r := row{place: placeOf(dir[:at]), implied: true, entry: &format.Entry{Kind: format.Dir}}
 		r.base += "/"
-		s.reset()
-		key, value = r.appendKey(key[:0]), s.appendRow(value[:0], &r)
+		d.take(&r)
+		key, value = r.appendKey(key[:0]), d.append(value[:0])
 		if err := b.implied.Add(key, value); err != nil {
 			return err
 		}
@@ -456,73 +456,62 @@ func (b *builder) rows() ([]ref, error) {
 	b.order = make([]uint32, b.rank)
 	b.sorted = true
 	var (
-		w            = rowPages{w: b.w}
-		one          state
-		r            row
-		e            format.Entry
+		w            = rowPages{w: b.w, chunk: b.head.Chunk}
+		d            record
 		key, lastKey []byte
 		number       int64
-		own          []string
-		ownDir       string
-		lastRank     int64 = -1
+		own          []string // names of entries that the next names may begin with
+		lastRank     int64    = -1
 	)
 	for at, err := range b.merged() {
 		if err == nil && number&0xfff == 0 {
 			err = context.Cause(b.ctx)
 		}
+		if err == nil {
+			err = d.read(at.Value)
+		}
 		if err != nil {
 			return nil, err
 		}
-		one.reset()
-		e = format.Entry{}
-		r.entry = &e
-		if err := one.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
-			return nil, err
-		}
-		if r.dir != string(one.dir) {
-			r.dir = string(one.dir)
-		}
-		r.base = string(one.base)
-		if r.dir != ownDir {
-			own, ownDir = own[:0], r.dir
-		}
-		for len(own) > 0 && !strings.HasPrefix(r.base, own[len(own)-1]) {
+		name := string(d.name)
+		for len(own) > 0 && !strings.HasPrefix(name, own[len(own)-1]) {
 			own = own[:len(own)-1]
 		}
-		if r.implied && slices.Contains(own, r.base[:len(r.base)-1]) {
+		if d.how.is(howImplied) && slices.Contains(own, name[:len(name)-1]) {
 			continue // it is an entry
 		}
 		if number == maxRows {
 			return nil, fmt.Errorf("more than %d rows", int64(maxRows))
 		}
 		key = append(key[:0], at.Key...)
-		if err := w.add(&r, key[:min(sorter.SharedLen(lastKey, key)+1, len(key))]); err != nil {
+		if err := w.add(&d, key[:min(sorter.SharedLen(lastKey, key)+1, len(key))]); err != nil {
 			return nil, err
 		}
-		if number++; !r.implied {
-			if !r.whole {
-				own = append(own, r.base)
+		if number++; !d.how.is(howImplied) {
+			if !d.how.is(howWhole) {
+				own = append(own, name)
 			}
-			b.count(&e)
-			b.order[r.rank] = uint32(number)
-			b.sorted = b.sorted && r.rank > lastRank
-			lastRank = r.rank
+			b.count(&d)
+			rank := d.v[colRank]
+			b.order[rank] = uint32(number)
+			b.sorted = b.sorted && rank > lastRank
+			lastRank = rank
 		}
 		key, lastKey = lastKey, key
 	}
 	return w.all()
 }
 
-func (b *builder) count(e *format.Entry) {
+func (b *builder) count(d *record) {
 	b.head.Entries++
-	if e.Digest.Algo != "" {
-		b.algos[e.Digest.Algo] = struct{}{}
+	if d.how.algo != "" {
+		b.algos[d.how.algo] = struct{}{}
 	}
-	switch {
-	case e.Kind == format.Dir:
+	switch kind := d.how.kind(); {
+	case kind == format.Dir:
 		b.head.Dirs++
-	case e.Kind.HasContent():
+	case kind.HasContent():
 		b.head.Files++
-		b.head.Bytes += e.Size
+		b.head.Bytes += d.v[colSize]
 	}
 }
