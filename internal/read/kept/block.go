@@ -101,7 +101,8 @@ type sheet struct {
 	ends   []byte // u32 for each block, from the first block on
 	blocks []byte
 	sums   []byte
-	held   int // bytes of memory
+	keys   []string // of the first row of each block
+	held   int      // bytes of memory
 }
 
 // newSheet parses what a page begins with.
@@ -122,12 +123,16 @@ func (x *Index) newSheet(b []byte, r *ref) (*sheet, error) {
 	}
 	rest := b[c.at:]
 	end := uint32(0)
-	for i := range len(h.ends) / 4 {
-		if next := h.end(i); next <= end || int64(next) > int64(len(rest)) {
+	for k := range len(h.ends) / 4 {
+		if h.end(k) <= end || int64(h.end(k)) > int64(len(rest)) {
 			return nil, x.fail(r.off, errRow)
-		} else {
-			end = next
 		}
+		head := &scanner{b: rest[end:h.end(k)]}
+		whole := head.byte() != 0
+		dir, base := split(head.text(), whole)
+		h.keys = append(h.keys, string(place{string(dir), string(base), whole}.appendKey(nil)))
+		h.held += len(h.keys[k]) + 16
+		end = h.end(k)
 	}
 	h.blocks, h.sums = rest[:end], rest[end:]
 	return h, nil
@@ -135,15 +140,9 @@ func (x *Index) newSheet(b []byte, r *ref) (*sheet, error) {
 
 func (h *sheet) end(k int) uint32 { return binary.LittleEndian.Uint32(h.ends[4*k:]) }
 
-// open returns a scanner of a block, the first name in it, and whether that is not a path.
-func (h *sheet) open(k int) (c scanner, name []byte, whole bool) {
-	begin := uint32(0)
-	if k > 0 {
-		begin = h.end(k - 1)
-	}
-	c.b = h.blocks[begin:h.end(k)]
-	whole = c.byte() != 0
-	return c, c.text(), whole
+// blockOf returns the last block whose first key is not greater than key, or -1.
+func (h *sheet) blockOf(key []byte) int {
+	return sort.Search(len(h.keys), func(k int) bool { return h.keys[k] > string(key) }) - 1
 }
 
 // A column is a number for each row of a block.
@@ -181,13 +180,6 @@ func (c *column) next(i int, step uint64) uint64 {
 	return v
 }
 
-// skip goes past row i, which has a number.
-func (c *column) skip(i int, step uint64) {
-	if c.chained {
-		c.start += c.at(i) + step
-	}
-}
-
 // A block is a block of a page. Its names are read one after another, and so are its other
 // properties.
 type block struct {
@@ -203,7 +195,15 @@ type block struct {
 
 // block parses what a block begins with.
 func (h *sheet) block(k int, b *block) error {
-	c, name, whole := h.open(k)
+	begin := uint32(0)
+	if k >= len(h.keys) {
+		return errRow
+	}
+	if k > 0 {
+		begin = h.end(k - 1)
+	}
+	c := &scanner{b: h.blocks[begin:h.end(k)]}
+	whole, name := c.byte() != 0, c.text()
 	*b = block{k: k, n: min(blockRows, int(h.items)-k*blockRows), name: append(b.name[:0], name...), whole: whole}
 	sumAt := c.uvarint()
 	long := c.uvarint()
@@ -261,42 +261,10 @@ func split(name []byte, whole bool) (dir, base []byte) {
 	return name[:max(i, 0)], name[i+1:]
 }
 
-// search returns the first row of a sheet for which before is false, or all its rows if there is
-// none. before reports whether the name that is looked for comes after the row.
-func (h *sheet) search(b *block, before func(dir, base []byte, whole bool) bool) (int, error) {
-	k := h.blockOf(func(dir, base []byte, whole bool) bool { return !before(dir, base, whole) })
-	if k < 0 {
-		return 0, nil
-	}
-	if err := h.block(k, b); err != nil {
-		return 0, err
-	}
-	for i := range b.n {
-		w := h.how(b, i)
-		if w == nil || !b.step(i) {
-			return 0, errRow
-		}
-		whole := w.is(howWhole)
-		if dir, base := split(b.name, whole); !before(dir, base, whole) {
-			return k*blockRows + i, nil
-		}
-	}
-	return k*blockRows + b.n, nil
-}
-
-// blockOf returns the last block for whose first row behind is false, or -1.
-func (h *sheet) blockOf(behind func(dir, base []byte, whole bool) bool) int {
-	return sort.Search(len(h.ends)/4, func(k int) bool {
-		_, name, whole := h.open(k)
-		dir, base := split(name, whole)
-		return behind(dir, base, whole)
-	}) - 1
-}
-
 // find goes to the row with a name and returns its number in the block, or -1 if there is none.
 // Names are not put together: matched is how much of the name that of a row begins with.
-func (h *sheet) find(b *block, at place, name string) (int, error) {
-	k := h.blockOf(at.isBefore)
+func (h *sheet) find(b *block, key []byte, name string, whole bool) (int, error) {
+	k := h.blockOf(key)
 	if k < 0 {
 		return -1, nil
 	}
@@ -316,7 +284,7 @@ func (h *sheet) find(b *block, at place, name string) (int, error) {
 			long = int(shared) + len(rest)
 		}
 		if matched == len(name) && long == matched {
-			if w := h.how(b, i); w == nil || w.is(howWhole) == at.whole {
+			if n := b.cols[colHow].at(i); n >= uint64(len(h.hows)) || h.hows[n].is(howWhole) == whole {
 				b.name = append(b.name[:0], name...)
 				return i, nil
 			}
@@ -325,126 +293,101 @@ func (h *sheet) find(b *block, at place, name string) (int, error) {
 	return -1, nil
 }
 
-// how returns the how of row i, or nil if there is none.
-func (h *sheet) how(b *block, i int) *how {
-	n := b.cols[colHow].at(i)
-	if n >= uint64(len(h.hows)) {
-		return nil
-	}
-	return &h.hows[n]
+// numbers are what the columns of a block have of a row that is not only implied.
+type numbers struct {
+	*how
+	size, off, stored, skip int64
+	rank, first             int64 // see handle.proof
+	sum, extra              []byte
 }
 
-// skip goes past all but the name of the next row.
-func (h *sheet) skip(b *block, chunk int64) error {
+// next reads the numbers of the next row of a block.
+func (h *sheet) next(b *block, chunk int64) (n numbers, err error) {
 	i := b.i
 	b.i++
-	w := h.how(b, i)
-	if w == nil {
-		return errRow
+	k := b.cols[colHow].at(i)
+	if k >= uint64(len(h.hows)) {
+		return n, errRow
 	}
-	b.sumAt += int(w.sumLen)
-	if b.cols[colExtra].width > 0 || b.cols[colExtra].least > 0 {
-		b.extras.bytes(b.cols[colExtra].at(i))
+	n.how = &h.hows[k]
+	n.size, n.extra = int64(b.cols[colSize].at(i)), b.extras.bytes(b.cols[colExtra].at(i))
+	if n.size < 0 || b.extras.bad || int(n.sumLen) > len(h.sums)-b.sumAt {
+		return n, errRow
 	}
-	if w.is(howImplied) {
-		return nil
+	n.sum = h.sums[b.sumAt:][:n.sumLen]
+	b.sumAt += len(n.sum)
+	if n.is(howImplied) {
+		return n, nil
 	}
-	size := b.cols[colSize].at(i)
-	if w.is(howPlaced) {
-		long := size
-		if w.is(howCoded) {
-			long = b.cols[colStored].at(i)
-			b.cols[colSkip].skip(i, size)
+	if n.stored = n.size; n.is(howCoded) {
+		n.stored, n.skip = int64(b.cols[colStored].at(i)), int64(b.cols[colSkip].next(i, uint64(n.size)))
+	}
+	if n.is(howPlaced) {
+		n.off = int64(b.cols[colOff].next(i, uint64(n.stored)))
+	}
+	n.rank = int64(b.cols[colRank].next(i, 1))
+	if all := pieces(n.kind(), n.size, chunk); n.is(howProven) {
+		n.first = -1 - n.rank
+		if all != 1 {
+			return n, errRow
 		}
-		b.cols[colOff].skip(i, long)
-	}
-	b.cols[colRank].skip(i, 1)
-	if chunk > 0 && !w.is(howFault|howProven) {
-		if n := pieces(w.kind(), int64(size), chunk); n > 0 {
-			b.cols[colFirst].skip(i, uint64(n))
+	} else if all > 0 && !n.is(howFault) {
+		if n.first = int64(b.cols[colFirst].next(i, uint64(all))); n.first < 0 || n.first > maxItems-all {
+			return n, errRow
 		}
 	}
-	return nil
+	if min(n.off, n.stored, n.skip, n.off+n.stored) < 0 || n.rank < 0 || n.rank >= maxRows {
+		return n, errRow
+	}
+	return n, nil
 }
 
-// decode reads the next row of a block into r, and its entry into r.entry, which must be empty. The
-// name of the block must be that of the row.
-func (h *sheet) decode(b *block, r *row, chunk int64) error {
-	i := b.i
-	b.i++
-	w := h.how(b, i)
-	if w == nil {
-		return errRow
+// entry sets e, which must be empty, and c to the row with these numbers, whose name b has. What is
+// not one raw run is appended to extents.
+func (b *block) entry(n *numbers, e *format.Entry, c *handle, extents []byte) ([]byte, error) {
+	i := b.i - 1
+	e.Kind = n.kind()
+	if i == 0 && n.is(howWhole) != b.whole {
+		return nil, errRow
 	}
-	e := r.entry
-	e.Kind, e.Size = w.kind(), int64(b.cols[colSize].at(i))
-	r.implied, r.whole, r.elsewhere = w.is(howImplied), w.is(howWhole), w.is(howElsewhere)
-	r.one, r.proofs, r.extents = w.is(howPlaced) && !w.is(howCoded), 0, r.extents[:0]
-	extra := b.extras.bytes(b.cols[colExtra].at(i))
-	sum := b.sumAt
-	b.sumAt += int(w.sumLen)
-	if e.Size < 0 || b.extras.bad || b.sumAt > len(h.sums) || i == 0 && r.whole != b.whole {
-		return errRow
-	}
-	if r.implied {
-		e.Size, r.rank = 0, 0
-		if len(b.name) < 2 || b.name[len(b.name)-1] != '/' || len(extra) > 0 {
-			return errRow
+	if n.is(howImplied) {
+		if len(b.name) < 2 || b.name[len(b.name)-1] != '/' || len(n.extra) > 0 {
+			return nil, errRow
 		}
-		return nil
+		return extents, nil
 	}
-	var x format.Extent
-	if w.is(howPlaced) {
-		x.Len, x.Size = e.Size, e.Size
-		if w.is(howCoded) {
-			x.Codec, x.Len, x.Skip, x.Unit = w.codec, int64(b.cols[colStored].at(i)), int64(b.cols[colSkip].next(i, uint64(e.Size))), int64(b.cols[colUnit].at(i))
-			if w.is(howFilled) {
-				x.Unit = e.Size
-			}
+	e.Size, e.HasMode, e.Mode, e.Owner, e.Group = n.size, n.is(howMode), fs.FileMode(n.mode), n.owner, n.group
+	if n.is(howTime) {
+		nsec := b.cols[colNano].at(i)
+		if nsec >= 1e9 {
+			return nil, errRow
 		}
-		x.Off = int64(b.cols[colOff].next(i, uint64(x.Len)))
-		if min(x.Off, x.Len, x.Skip, x.Unit, x.Off+x.Len) < 0 {
-			return errRow
-		}
-	}
-	r.rank = int64(b.cols[colRank].next(i, 1))
-	if !w.is(howFault) {
-		r.proofs = pieces(e.Kind, e.Size, chunk)
-	}
-	if r.proof = 0; w.is(howProven) {
-		if r.proofs != 1 {
-			return errRow
-		}
-		r.proof, r.proofs = -1-r.rank, 0
-	} else if r.proofs > 0 {
-		r.proof = int64(b.cols[colFirst].next(i, uint64(r.proofs)))
-	}
-	nsec := b.cols[colNano].at(i)
-	if r.rank < 0 || r.rank >= maxRows || r.proofs > 0 && (r.proof < 0 || r.proof > maxItems-r.proofs) || nsec >= 1e9 {
-		return errRow
-	}
-	e.HasMode, e.Mode, e.Owner, e.Group = w.is(howMode), fs.FileMode(w.mode), w.owner, w.group
-	if w.is(howTime) {
 		e.ModTime = time.Unix(int64(b.cols[colSec].at(i)), int64(nsec)).UTC()
 	}
-	if w.sumLen > 0 || w.algo != "" {
-		e.Digest = format.Digest{Algo: w.algo, Sum: string(h.sums[sum:b.sumAt])}
+	if n.sumLen > 0 || n.algo != "" {
+		e.Digest = format.Digest{Algo: n.algo, Sum: string(n.sum)}
 	}
-	r.off, r.volume = x.Off, w.volume
-	if w.is(howCoded) {
-		r.extents = appendExtents(r.extents, []format.Extent{x}, []int{w.volume})
-	}
-	c := scanner{b: extra}
-	if len(extra) > 0 {
-		rare := decodeRare(&c, e)
-		if c.must(rare&hasExtents == 0 || !r.elsewhere && !w.is(howPlaced)); rare&hasExtents != 0 && !c.bad {
-			r.extents = append(r.extents, extra[c.at:]...)
-			c.at = len(extra)
+	*c = handle{off: n.off, proof: n.first, volume: int32(n.volume), one: n.is(howPlaced) && !n.is(howCoded), elsewhere: n.is(howElsewhere)}
+	before := len(extents)
+	if n.is(howPlaced) && n.is(howCoded) {
+		x := format.Extent{Size: n.size, Off: n.off, Len: n.stored, Skip: n.skip, Unit: n.size, Codec: n.codec}
+		if !n.is(howFilled) {
+			x.Unit = int64(b.cols[colUnit].at(i))
 		}
-		c.must(c.at == len(extra))
+		extents = appendExtents(extents, []format.Extent{x}, []int{n.volume})
 	}
-	c.must((e.Fault != nil) == w.is(howFault))
-	return c.err()
+	s := scanner{b: n.extra}
+	if len(n.extra) > 0 {
+		if rare := decodeRare(&s, e); rare&hasExtents != 0 && !s.bad {
+			s.must(!n.is(howElsewhere | howPlaced))
+			extents = append(extents, n.extra[s.at:]...)
+			s.at = len(n.extra)
+		}
+	}
+	if s.must(s.at == len(n.extra) && (e.Fault != nil) == n.is(howFault)); !c.one {
+		c.volume = int32(len(extents) - before) // the length of extents, until these are a text
+	}
+	return extents, s.err()
 }
 
 // A record is a row as a block has it.

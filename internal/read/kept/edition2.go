@@ -2,7 +2,6 @@ package kept
 
 import (
 	"cmp"
-	"context"
 	"hash/crc32"
 	"io/fs"
 	"time"
@@ -148,9 +147,4 @@ func (x *Index) renewed(page []byte, r *ref) ([]byte, error) {
 		return nil, x.fail(r.off, errRow)
 	}
 	return w.encoded(), nil
-}
-
-// entriesByRank yields all entries by their ranks. It reads all rows before the first one.
-func (x *Index) entriesByRank(ctx context.Context, from int64, tell func(format.Entry) error) error {
-	return x.tellRanked(ctx, []int64{0, x.count()}, from, tell)
 }

@@ -156,18 +156,18 @@ func FuzzRows(f *testing.F) {
 				if err != nil || one.entries[0].Name != p.entries[i].Name || one.entries[0].Size != p.entries[i].Size || one.place(0) != p.place(i) || one.ranks[0] != p.ranks[i] {
 					t.Fatalf("row %d of %d: %+v, %v, expected %+v", i, n, one, err, p.entries[i])
 				}
-				is, name := p.place(i), p.entries[i].Name
+				name := p.entries[i].Name
 				if p.marks[i].implied {
 					name += "/"
 				}
-				if f, ok, err := x.rowCalled(h, is, name); ok && (err != nil || f.entry.Size < 0) {
+				key := p.place(i).appendKey(nil)
+				if f, ok, err := x.rowCalled(h, key, name, p.marks[i].whole); ok && (err != nil || f.entry.Size < 0) {
 					t.Fatalf("%q is %+v, %v", name, f, err)
 				}
-				if k, err := x.search(h, is.isBehind); err == nil && (k < 0 || k > int(n)) {
-					t.Fatal(k)
+				if k, err := x.firstFrom(h, key); err != nil || k < 0 || k > int(n) {
+					t.Fatal(k, err)
 				}
-				at := p.place(i)
-				if e := p.entries[i]; e.Size < 0 || at.isBehind([]byte(at.dir), []byte(at.base), at.whole) {
+				if e := p.entries[i]; e.Size < 0 {
 					t.Fatalf("%+v", e)
 				}
 				for v, err := range x.Extents(t.Context(), p.entries[i], 0, p.entries[i].Size) {

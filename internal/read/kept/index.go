@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,9 +34,6 @@ type Index struct {
 
 	near    bool // it lies on a disk
 	mapping mapping
-
-	mu      sync.Mutex
-	digests []proofPage // recently used, the most recent last
 }
 
 // tailGuess is how much of an index's end is read to open it: enough for the nodes of a million rows
@@ -208,47 +206,32 @@ func (x *Index) decodeRows(h *sheet, from, n int) (*page, error) {
 	p.entries, p.marks, p.ranks = p.entries[:n], p.marks[:n], p.ranks[:n]
 	p.names, p.ends, p.extents = p.names[:0], p.ends[:0], p.extents[:0]
 	handles := make([]handle, n)
-	d := decoders.Get().(*decoder)
-	defer decoders.Put(d)
-	b, w := &d.b, &d.r
+	b := blocks.Get().(*block)
+	defer blocks.Put(b)
 	for row := from / blockRows * blockRows; row < from+n; row++ {
 		var err error
+		var v numbers
 		if row%blockRows == 0 {
 			err = h.block(row/blockRows, b)
 		}
-		i := row - from
-		switch {
-		case err != nil:
-		case !b.step(b.i):
+		if err == nil && !b.step(b.i) {
 			err = errRow
-		case i < 0:
-			err = h.skip(b, x.Chunk)
-		default:
-			w.entry = &p.entries[i]
-			err = h.decode(b, w, x.Chunk)
 		}
-		if err != nil {
-			return nil, x.fail(h.off, fmt.Errorf("row %d: %w", h.from+int64(row), err))
+		if err == nil {
+			v, err = h.next(b, x.Chunk)
 		}
-		if i < 0 {
-			continue
+		if i := row - from; err == nil && i >= 0 {
+			p.extents, err = b.entry(&v, &p.entries[i], &handles[i], p.extents)
+			p.entries[i].Ref = &handles[i]
+			dir, _ := split(b.name, v.is(howWhole))
+			p.marks[i], p.ranks[i] = mark{int32(len(dir)), v.is(howImplied), v.is(howWhole)}, uint32(v.rank)
+			if p.names = append(p.names, b.name...); v.is(howImplied) {
+				p.names = p.names[:len(p.names)-1]
+			}
+			p.ends = append(p.ends, len(p.names))
 		}
-		c := &handles[i]
-		c.off, c.proof, c.volume, c.one, c.elsewhere = w.off, w.proof, int32(w.volume), w.one, w.elsewhere
-		if !w.implied && !w.one {
-			p.extents = append(p.extents, w.extents...)
-			c.volume = int32(len(w.extents)) // the length of extents, for now
-		}
-		w.entry.Ref = c
-		dir, _ := split(b.name, w.whole)
-		p.marks[i] = mark{int32(len(dir)), w.implied, w.whole}
-		p.ranks[i] = uint32(w.rank)
-		p.names = append(p.names, b.name...)
-		if w.implied {
-			p.names = p.names[:len(p.names)-1]
-		}
-		if p.ends = append(p.ends, len(p.names)); len(p.names) > pageNames+maxPage {
-			return nil, x.fail(h.off, errRow)
+		if err != nil || len(p.names) > pageNames+maxPage {
+			return nil, x.fail(h.off, fmt.Errorf("row %d: %w", h.from+int64(row), errRow))
 		}
 	}
 	names, extents := string(p.names), string(p.extents)
@@ -256,7 +239,7 @@ func (x *Index) decodeRows(h *sheet, from, n int) (*page, error) {
 	for i, end := range p.ends {
 		p.entries[i].Name = names[at:end]
 		at = end
-		if h := &handles[i]; !h.one && !p.marks[i].implied {
+		if h := &handles[i]; !h.one {
 			h.extents, extents = extents[:h.volume], extents[h.volume:]
 		}
 	}
@@ -294,21 +277,21 @@ type cursor struct {
 
 // seek goes to the first row that is not less than a place.
 func (x *Index) seek(ctx context.Context, at place) (*cursor, error) {
-	return x.seekKey(ctx, at.appendKey(nil), at)
+	return x.seekKey(ctx, at.appendKey(nil))
 }
 
-func (x *Index) seekKey(ctx context.Context, key []byte, at place) (*cursor, error) {
+func (x *Index) seekKey(ctx context.Context, key []byte) (*cursor, error) {
 	c := &cursor{x: x, ahead: firstRun}
-	i, err := c.open(ctx, key, at.isBehind)
+	i, err := c.open(ctx, key)
 	if err != nil || c.h == nil {
 		return c, err
 	}
 	return c, c.goTo(ctx, i)
 }
 
-// open finds the page of a key, and in it the first row for which before is false. If there are no
-// pages, c.h is nil.
-func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []byte, whole bool) bool) (i int, err error) {
+// open finds the page of a key, and in it the first row whose key is not less. After the last one
+// it returns how many there are. If there are no pages, c.h is nil.
+func (c *cursor) open(ctx context.Context, key []byte) (i int, err error) {
 	if c.steps, err = c.x.rows.findKey(ctx, key); err != nil || c.steps == nil {
 		return 0, err
 	}
@@ -316,21 +299,29 @@ func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []b
 		return 0, err
 	}
 	err = c.x.guarded(ctx, func() error {
-		i, err = c.x.search(c.h, before)
+		i, err = c.x.firstFrom(c.h, key)
 		return err
 	})
 	return i, err
 }
 
-// search returns the first row of a sheet for which before is false, or all its rows.
-func (x *Index) search(h *sheet, before func(dir, base []byte, whole bool) bool) (int, error) {
-	d := decoders.Get().(*decoder)
-	defer decoders.Put(d)
-	i, err := h.search(&d.b, before)
-	if err != nil {
-		return 0, x.fail(h.off, err)
+// firstFrom returns the first row of a sheet whose key is not less than key.
+func (x *Index) firstFrom(h *sheet, key []byte) (int, error) {
+	k := h.blockOf(key)
+	if k < 0 {
+		return 0, nil
 	}
-	return i, nil
+	n := min(blockRows, int(h.items)-k*blockRows)
+	p, err := x.decodeRows(h, k*blockRows, n)
+	if err != nil {
+		return 0, err
+	}
+	defer p.free()
+	var b []byte
+	return k*blockRows + sort.Search(n, func(i int) bool {
+		b = p.place(i).appendKey(b[:0])
+		return string(b) >= string(key)
+	}), nil
 }
 
 // goTo goes to a row of the sheet and decodes the rest of its block. After the last row it goes to
@@ -374,34 +365,28 @@ type foundRow struct {
 	rank    uint32
 }
 
-// rowCalled returns the row of a sheet with a name; ok is false if there is none.
-func (x *Index) rowCalled(h *sheet, at place, name string) (f foundRow, ok bool, err error) {
-	d := decoders.Get().(*decoder)
-	defer decoders.Put(d)
-	b, w := &d.b, &d.r
-	i, err := h.find(b, at, name)
-	for err == nil && b.i < i {
-		err = h.skip(b, x.Chunk)
+// rowCalled returns the row of a sheet with a key and a name; ok is false if there is none.
+func (x *Index) rowCalled(h *sheet, key []byte, name string, whole bool) (f foundRow, ok bool, err error) {
+	b := blocks.Get().(*block)
+	defer blocks.Put(b)
+	i, err := h.find(b, key, name, whole)
+	if err == nil && i < 0 {
+		return f, false, nil
 	}
-	if err == nil && i >= 0 {
-		d.entry, w.entry = format.Entry{}, &d.entry
-		err = h.decode(b, w, x.Chunk)
+	var n numbers
+	for err == nil && b.i <= i {
+		n, err = h.next(b, x.Chunk)
+	}
+	c := &handle{}
+	var extents []byte
+	if err == nil {
+		extents, err = b.entry(&n, &f.entry, c, nil)
 	}
 	if err != nil {
 		return f, false, x.fail(h.off, err)
 	}
-	if i < 0 {
-		return f, false, nil
-	}
-	f.entry = d.entry
-	if f.entry.Name = name; !w.implied {
-		c := &handle{off: w.off, proof: w.proof, volume: int32(w.volume), one: w.one, elsewhere: w.elsewhere}
-		if !w.one {
-			c.volume, c.extents = int32(len(w.extents)), string(w.extents)
-		}
-		f.entry.Ref = c
-	}
-	f.implied, f.row, f.rank = w.implied, h.from+int64(b.k*blockRows+i), uint32(w.rank)
+	c.extents, f.entry.Name, f.entry.Ref = string(extents), name, c
+	f.implied, f.row, f.rank = n.is(howImplied), h.from+int64(b.k*blockRows+i), uint32(n.rank)
 	return f, true, nil
 }
 
@@ -410,17 +395,18 @@ func (x *Index) find(ctx context.Context, name string) (f foundRow, err error) {
 	at, called := placeOf(name), name
 	var room [128]byte
 	for range 2 {
-		r, err := x.rows.leafOf(ctx, at.appendKey(room[:0]))
-		if err != nil || r == nil {
+		key := at.appendKey(room[:0])
+		steps, err := x.rows.findKey(ctx, key)
+		if err != nil || steps == nil {
 			return f, cmp.Or(err, notFound("lookup", called))
 		}
-		h, err := x.sheet(ctx, r)
+		h, err := x.sheet(ctx, leaf(steps))
 		if err != nil {
 			return f, err
 		}
 		found := false
 		err = x.guarded(ctx, func() error {
-			f, found, err = x.rowCalled(h, at, name)
+			f, found, err = x.rowCalled(h, key, name, at.whole)
 			return err
 		})
 		if err != nil || found {
@@ -463,7 +449,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 		} else if !format.ValidPath(dir) {
 			return notFound("readdir", dir)
 		}
-		c, err := x.seekKey(ctx, appendText(nil, at.dir), at)
+		c, err := x.seekKey(ctx, appendText(nil, at.dir))
 		if err != nil {
 			return err
 		}
@@ -515,7 +501,7 @@ func (d *dirsAbove) is(ctx context.Context, name string) (bool, error) {
 	if d.none || d.seen && name < d.next {
 		return false, nil
 	}
-	c, err := d.x.seekKey(ctx, appendText(nil, name), place{dir: name})
+	c, err := d.x.seekKey(ctx, appendText(nil, name))
 	if err != nil {
 		return false, err
 	}
@@ -648,67 +634,34 @@ func (x *Index) Digests(ctx context.Context, e format.Entry, from, n int64) ([][
 		return [][DigestLen]byte{[DigestLen]byte([]byte(e.Digest.Sum))}, nil
 	}
 	var out [][DigestLen]byte // it grows by what is found, not by what a row says
-	for at := h.proof + from; int64(len(out)) < n; {
-		from, sums, err := x.proofPage(ctx, at)
+	for at := h.proof + from; int64(len(out)) < n; at = h.proof + from + int64(len(out)) {
+		steps, err := x.proofs.findItem(ctx, at)
 		if err != nil {
 			return nil, err
 		}
-		sums = sums[at-from:]
-		sums = sums[:min(int64(len(sums)), n-int64(len(out)))]
-		out = append(out, sums...)
-		at += int64(len(sums))
-	}
-	return out, nil
-}
-
-// A proofPage is a page of digests.
-type proofPage struct {
-	from int64
-	sums [][DigestLen]byte
-}
-
-// maxProofPages is how many pages of digests are kept. Each has 16 KiB.
-const maxProofPages = 64
-
-// proofPage returns the page that has a digest, and the number of its first one.
-func (x *Index) proofPage(ctx context.Context, n int64) (from int64, sums [][DigestLen]byte, err error) {
-	x.mu.Lock()
-	for i, p := range x.digests {
-		if k := n - p.from; k >= 0 && k < int64(len(p.sums)) {
-			copy(x.digests[i:], x.digests[i+1:])
-			x.digests[len(x.digests)-1] = p
-			x.mu.Unlock()
-			return p.from, p.sums, nil
+		if at < 0 || at >= x.proofs.t.Top.Items || steps == nil {
+			return nil, x.fail(-1, fmt.Errorf("digest %d, expected fewer than %d", at, x.proofs.t.Top.Items))
+		}
+		r := leaf(steps)
+		if at < r.from || at >= r.from+r.items || r.items > proofItems || int64(r.long) != r.items*DigestLen {
+			return nil, x.fail(r.off, errNode)
+		}
+		p, err := x.sheet(ctx, r)
+		if err == nil && len(p.sums) != r.long {
+			err = x.fail(r.off, errNode)
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = x.guarded(ctx, func() error {
+			for ; at < r.from+r.items && int64(len(out)) < n; at++ {
+				out = append(out, [DigestLen]byte(p.sums[(at-r.from)*DigestLen:]))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	x.mu.Unlock()
-	steps, err := x.proofs.findItem(ctx, n)
-	if err != nil {
-		return 0, nil, err
-	}
-	if n < 0 || n >= x.proofs.t.Top.Items || steps == nil {
-		return 0, nil, x.fail(-1, fmt.Errorf("digest %d, expected fewer than %d", n, x.proofs.t.Top.Items))
-	}
-	r := leaf(steps)
-	if n < r.from || n >= r.from+r.items || r.items > proofItems || int64(r.long) != r.items*DigestLen {
-		return 0, nil, x.fail(r.off, errNode)
-	}
-	b, err := x.page(ctx, r, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(b) != r.long {
-		return 0, nil, x.fail(r.off, fmt.Errorf("a page of %d bytes, expected %d", len(b), r.long))
-	}
-	p := proofPage{r.from, make([][DigestLen]byte, r.items)}
-	for i := range p.sums {
-		copy(p.sums[i][:], b[i*DigestLen:])
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.digests) == maxProofPages {
-		x.digests = append(x.digests[:0], x.digests[1:]...)
-	}
-	x.digests = append(x.digests, p)
-	return p.from, p.sums, nil
+	return out, nil
 }

@@ -1,7 +1,6 @@
 package kept
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/holdall/holdall/format"
@@ -54,21 +53,3 @@ func appendDeeper(b []byte, dir string) []byte {
 	b = appendText(b, dir)
 	return append(b[:len(b)-2], '/')
 }
-
-// compare returns -1, 0 or 1 if a place is before, at or after that of a row, in the order of keys.
-func (p place) compare(dir, base []byte, whole bool) int {
-	switch {
-	case string(dir) != p.dir:
-		return cmp.Compare(p.dir, string(dir))
-	case string(base) != p.base:
-		return cmp.Compare(p.base, string(base))
-	case p.whole == whole:
-		return 0
-	case p.whole:
-		return 1
-	}
-	return -1
-}
-
-func (p place) isBehind(dir, base []byte, whole bool) bool { return p.compare(dir, base, whole) > 0 }
-func (p place) isBefore(dir, base []byte, whole bool) bool { return p.compare(dir, base, whole) < 0 }

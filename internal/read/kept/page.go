@@ -284,32 +284,6 @@ func (s *shelf) find(ctx context.Context, before func(*ref) bool) ([]step, error
 	return steps, nil
 }
 
-// leafOf returns the last page whose first key is not greater than key, or the first page. It is nil
-// if there are none.
-func (s *shelf) leafOf(ctx context.Context, key []byte) (*ref, error) {
-	if s.t.Depth == 0 {
-		return nil, nil
-	}
-	top := s.t.Top.ref()
-	r := &top
-	for range s.t.Depth {
-		refs, err := s.node(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		lo, hi := 0, len(refs)-1
-		for lo < hi {
-			if mid := (lo + hi + 1) / 2; string(refs[mid].first) <= string(key) {
-				lo = mid
-			} else {
-				hi = mid - 1
-			}
-		}
-		r = &refs[lo]
-	}
-	return r, nil
-}
-
 // findKey finds the page that has the first key not less than key, or the one before.
 func (s *shelf) findKey(ctx context.Context, key []byte) ([]step, error) {
 	return s.find(ctx, func(r *ref) bool { return string(r.first) > string(key) })

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/internal/base/sysfile"
 	"github.com/holdall/holdall/store"
 )
@@ -27,17 +26,20 @@ type sheets struct {
 }
 
 const (
-	maxSheets = 64 << 20
+	maxSheets = 32 << 20
 	// sheetsRest is how long unused sheets stay in memory, at least; at most it is twice as long.
 	sheetsRest = 15 * time.Second
 )
 
-// get returns a sheet, or nil if it is not in memory.
-func (t *sheets) get(off int64) *sheet {
+// get returns the sheet of a page, or nil if it is not in memory.
+func (t *sheets) get(r *ref) *sheet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := t.byOff[off]
-	t.used = t.used || h != nil
+	h := t.byOff[r.off]
+	if h == nil || h.from != r.from || h.items != r.items || len(h.first) != len(r.first) {
+		return nil
+	}
+	t.used = true
 	return h
 }
 
@@ -143,7 +145,7 @@ func (m *mapping) close() {
 
 // sheet returns the sheet of a page.
 func (x *Index) sheet(ctx context.Context, r *ref) (*sheet, error) {
-	if h := x.sheets.get(r.off); h != nil {
+	if h := x.sheets.get(r); h != nil {
 		return h, nil
 	}
 	x.mapping.once.Do(func() { x.mapFile(ctx) })
@@ -169,9 +171,16 @@ func (x *Index) sheet(ctx context.Context, r *ref) (*sheet, error) {
 	return h, nil
 }
 
-// sheetOf compares a page with its checksum, and parses what it begins with.
+// sheetOf compares a page with its checksum, and parses what it begins with. Only pages of rows have
+// keys; a page of digests has nothing but these.
 func (x *Index) sheetOf(stored []byte, r *ref) (*sheet, error) {
 	b, err := x.unpack(r, stored, nil)
+	if err == nil && len(r.first) == 0 {
+		if len(b) != r.long {
+			return nil, x.fail(r.off, fmt.Errorf("a page of %d bytes, expected %d", len(b), r.long))
+		}
+		return &sheet{ref: *r, sums: b, held: 256}, nil
+	}
 	if err == nil && x.old {
 		b, err = x.renewed(b, r)
 	}
@@ -183,11 +192,11 @@ func (x *Index) sheetOf(stored []byte, r *ref) (*sheet, error) {
 
 // ahead reads adjacent pages with one request, up to a number of bytes or a page that is in memory.
 func (x *Index) ahead(ctx context.Context, refs []ref, most int) error {
-	for len(refs) > 0 && x.sheets.get(refs[0].off) != nil {
+	for len(refs) > 0 && x.sheets.get(&refs[0]) != nil {
 		refs = refs[1:]
 	}
 	n, long := 0, 0
-	for n < len(refs) && (n == 0 || long+refs[n].stored <= most) && x.sheets.get(refs[n].off) == nil {
+	for n < len(refs) && (n == 0 || long+refs[n].stored <= most) && x.sheets.get(&refs[n]) == nil {
 		long += refs[n].stored
 		n++
 	}
@@ -209,11 +218,5 @@ func (x *Index) ahead(ctx context.Context, refs []ref, most int) error {
 	return nil
 }
 
-// decoders are what is needed to decode rows.
-var decoders = sync.Pool{New: func() any { return new(decoder) }}
-
-type decoder struct {
-	b     block
-	r     row
-	entry format.Entry
-}
+// blocks are used again.
+var blocks = sync.Pool{New: func() any { return new(block) }}

@@ -70,24 +70,21 @@ func (x *Index) stretches(ctx context.Context, from, to int64) iter.Seq2[*stretc
 
 // load reads and decodes the pages of a stretch.
 func (x *Index) load(ctx context.Context, s *stretch) {
-	first, last := &s.refs[0], &s.refs[len(s.refs)-1]
-	b, err := x.stored(ctx, first.off, int(last.off-first.off)+last.stored)
-	if err != nil {
-		s.err = err
-		return
+	if !x.near {
+		s.err = x.ahead(ctx, s.refs, longRun)
 	}
-	for i := range s.refs {
-		r := &s.refs[i]
-		h, err := x.sheetOf(b[r.off-first.off:][:r.stored], r)
-		var p *page
-		if err == nil {
-			p, err = x.decodeRows(h, 0, int(r.items))
-		}
-		if err != nil {
-			s.err = err
+	for i := 0; s.err == nil && i < len(s.refs); i++ {
+		var h *sheet
+		if h, s.err = x.sheet(ctx, &s.refs[i]); s.err != nil {
 			return
 		}
-		s.pages = append(s.pages, p)
+		s.err = x.guarded(ctx, func() error {
+			p, err := x.decodeRows(h, 0, int(h.items))
+			if err == nil {
+				s.pages = append(s.pages, p)
+			}
+			return err
+		})
 	}
 }
 
@@ -113,7 +110,7 @@ func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		switch {
 		case x.listing.t.Depth > 0:
-			return x.entriesByRank(ctx, 0, tell)
+			return x.tellRanked(ctx, []int64{0, x.count()}, 0, tell)
 		case x.order.t.Depth == 0:
 			return x.tellRows(ctx, 0, x.count(), tell)
 		}
@@ -146,7 +143,7 @@ func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.E
 		case err != nil:
 			return err
 		case x.listing.t.Depth > 0:
-			return x.entriesByRank(ctx, int64(f.rank), tell)
+			return x.tellRanked(ctx, []int64{0, x.count()}, int64(f.rank), tell)
 		case x.order.t.Depth == 0:
 			return x.tellRows(ctx, f.row, x.count(), tell)
 		}
@@ -407,11 +404,7 @@ func behind(prefix []byte) []byte {
 // rowOf is the number of the first row whose key is not less than key.
 func (x *Index) rowOf(ctx context.Context, key []byte) (int64, error) {
 	c := cursor{x: x}
-	var b []byte
-	n, err := c.open(ctx, key, func(dir, base []byte, whole bool) bool {
-		b = place{string(dir), string(base), whole}.appendKey(b[:0])
-		return string(b) < string(key)
-	})
+	n, err := c.open(ctx, key)
 	if err != nil || c.h == nil {
 		return 0, err
 	}
