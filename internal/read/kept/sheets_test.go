@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/store/local"
 )
@@ -48,6 +50,66 @@ func small(t testing.TB, rows int) (b []byte, names []string) {
 		}
 	}
 	return b, append(names, ".", "a", "b", "a/b", "c/", "nothing", "")
+}
+
+// TestADamagedIndexIsNeverBelieved damages each byte of an index: an answer is an error of the index,
+// or the right one.
+func TestADamagedIndexIsNeverBelieved(t *testing.T) {
+	testkit.Long(t)
+	good, names := small(t, 30)
+	x := opened(t, good)
+	type answer struct {
+		e   format.Entry
+		err string
+		xs  []format.Extent
+	}
+	ask := func(x *Index, name string) (a answer, bad bool) {
+		e, err := x.Lookup(t.Context(), name)
+		if _, bad = errors.AsType[*Error](err); err != nil {
+			return answer{err: err.Error()}, bad
+		}
+		a = answer{xs: extents(x, e), e: e}
+		a.e.Ref = nil
+		return a, false
+	}
+	want := map[string]answer{}
+	for _, name := range names {
+		want[name], _ = ask(x, name)
+	}
+	order := all(x.Entries(t.Context()))
+	noticed := 0
+	for i := range good {
+		b := slices.Clone(good)
+		b[i] ^= 1 << (i % 8)
+		x, err := openBytes(t.Context(), b, i%2 == 0)
+		if err != nil {
+			if _, bad := errors.AsType[*Error](err); !bad {
+				t.Fatal(err)
+			}
+			noticed++
+			continue
+		}
+		found := false
+		for _, name := range names {
+			got, bad := ask(x, name)
+			if found = found || bad; !bad && !reflect.DeepEqual(got, want[name]) {
+				t.Fatalf("byte %d: %q is %+v, expected %+v", i, name, got, want[name])
+			}
+		}
+		if got := all(x.Entries(t.Context())); !reflect.DeepEqual(got, order) {
+			found = true
+			if n := len(got) - 1; !reflect.DeepEqual(got[:n], order[:n]) {
+				t.Fatalf("byte %d: other entries", i)
+			}
+		}
+		x.Close()
+		if found {
+			noticed++
+		}
+	}
+	if noticed < len(good)-len(magic) {
+		t.Errorf("%d damages of %d were noticed", noticed, len(good))
+	}
 }
 
 // An unwatched object is a file whose changes are not noticed.

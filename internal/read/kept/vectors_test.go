@@ -272,7 +272,7 @@ func TestTheVectorsAreWhatIsWritten(t *testing.T) {
 }
 
 // piecesOf yields made-up digests of the pieces of all contents.
-func piecesOf(t *testing.T, l *listed) func(func([DigestLen]byte, error) bool) {
+func piecesOf(t testing.TB, l *listed) func(func([DigestLen]byte, error) bool) {
 	return func(yield func([DigestLen]byte, error) bool) {
 		for e := range l.Entries(t.Context()) {
 			for i := range Pieces(&e, MinChunk) {
