@@ -124,22 +124,29 @@ class Cursor:
 class Page:
     """A page of rows."""
 
-    __slots__ = ("blocks", "data", "ends", "firsts", "hows", "start", "items", "sums")
+    __slots__ = ("data", "ends", "firsts", "hows", "items", "start", "sums")
 
     def __init__(self, ref: Ref, data: bytes) -> None:
         self.start, self.items, self.data = ref.start, ref.items, data
         self.hows: list[How] = []
         self.ends: list[int] = []
         self.firsts: list[bytes] = []  # keys of the first rows of blocks
+        self.sums = 0  # where the digests begin
 
 
-class Block:
+class Block(NamedTuple):
     """The rows of a block."""
 
-    __slots__ = ("cols", "files", "hows", "names", "offs", "page", "rares", "size", "start", "sums")
-
+    page: Page
+    start: int
+    size: int
     names: list[bytes]
     files: dict[bytes, int]  # position by name
+    hows: list[How]
+    cols: list[Any]  # the values of each column
+    offs: Any
+    sums: list[int]  # where digests begin in the page, and where the last one ends
+    rares: bytes
 
 
 def read_head(obj: Object) -> dict[str, Any]:
@@ -375,9 +382,7 @@ class Table:
         return block
 
     def _decode(self, page: Page, j: int) -> Block:
-        b = Block()
-        b.page, b.start = page, page.start + j * ROWS
-        n = b.size = min(ROWS, page.items - j * ROWS)
+        n = min(ROWS, page.items - j * ROWS)
         data = page.data[page.ends[j] : page.ends[j + 1]]
         c = Cursor(data, 1)
         name = c.text()
@@ -422,17 +427,12 @@ class Table:
         if FIRST in starts and self.chunk:
             pieces = [(s - 1) // self.chunk + 1 if s and h.content and not h.fault and not h.proven else 0 for s, h in zip(cols[SIZE], hows, strict=True)]
             cols[FIRST] = _chained(cols[FIRST], starts[FIRST], pieces, [p > 0 for p in pieces])
-        b.names, b.cols, b.hows, b.offs = names, cols, hows, cols[OFF]
-        b.files = {name: i for i, (name, h) in enumerate(zip(names, hows, strict=True)) if h.file}
-        b.sums = list(accumulate([page.sums + sums] + [h.length for h in hows]))
-        if b.sums[-1] > len(page.data) or max(cols[SIZE]) >= _LIMIT:
+        files = {name: i for i, (name, h) in enumerate(zip(names, hows, strict=True)) if h.file}
+        ends = list(accumulate([page.sums + sums] + [h.length for h in hows]))
+        rares = data[c.at :]
+        if ends[-1] > len(page.data) or max(cols[SIZE]) >= _LIMIT or sum(cols[RARE]) > len(rares):
             raise IndexError
-        b.rares = b""
-        if RARE != 0 and mask >> RARE & 1:
-            b.rares = data[c.at :]
-            if sum(cols[RARE]) > len(b.rares):
-                raise IndexError
-        return b
+        return Block(page, page.start + j * ROWS, n, names, files, hows, cols, cols[OFF], ends, rares)
 
     # Names
 
