@@ -29,7 +29,7 @@ TAIL = 18 << 10  # of an index, read first
 MAX_PAGE = 16 << 20
 MAX_NODES = 256 << 20
 ROWS = 64  # in a block
-MAX_BLOCKS = 4096  # that are kept
+MAX_BLOCKS = 8192  # that are kept, and twice as many pages
 FETCH = 64 << 10  # bytes of pages of a remote index that are fetched together
 MANY = 64  # number of fetches after which all the rest is fetched
 MAX_FETCH = 8 << 20
@@ -145,7 +145,7 @@ class Block(NamedTuple):
     hows: list[How]
     cols: list[Any]  # the values of each column
     offs: Any
-    sums: list[int]  # where digests begin in the page, and where the last one ends
+    sums: Any  # where digests begin in the page, and where the last one ends
     rares: bytes
 
 
@@ -289,7 +289,7 @@ class Table:
             ref = self._rows_refs()[k]
             data = self._checked(ref, self._bytes(ref.offset, ref.stored)) if self.map else self._fetch(k)
             page = self._pages[k] = self._parsed(ref, data)
-            if self.map and len(self._pages) > MAX_BLOCKS:
+            if self.map and len(self._pages) > 2 * MAX_BLOCKS:
                 self._pages.pop(next(iter(self._pages)), None)
         return page
 
@@ -428,7 +428,8 @@ class Table:
             pieces = [(s - 1) // self.chunk + 1 if s and h.content and not h.fault and not h.proven else 0 for s, h in zip(cols[SIZE], hows, strict=True)]
             cols[FIRST] = _chained(cols[FIRST], starts[FIRST], pieces, [p > 0 for p in pieces])
         files = {name: i for i, (name, h) in enumerate(zip(names, hows, strict=True)) if h.file}
-        ends = list(accumulate([page.sums + sums] + [h.length for h in hows]))
+        begin, same = page.sums + sums, hows[0].length if hows.count(hows[0]) == n else 0
+        ends: Any = range(begin, begin + same * n + 1, same) if same else list(accumulate([begin] + [h.length for h in hows]))
         rares = data[c.at :]
         if ends[-1] > len(page.data) or max(cols[SIZE]) >= _LIMIT or sum(cols[RARE]) > len(rares):
             raise IndexError
