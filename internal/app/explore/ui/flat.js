@@ -64,7 +64,7 @@ export function shown(s) {
 const part = s => (s.includes('\0') ? s.replaceAll('\0', '\0\xff') : s) + '\0\x01';
 const keyOf = (dir, base, whole) => part(dir) + part(base) + (whole ? '\x01' : '\0');
 
-const mostPage = 16 << 20, tailSize = 18 << 10, mostHeld = 128;
+const mostPage = 16 << 20, tailSize = 12 << 10, mostHeld = 128, mostAtOnce = 96 << 10;
 
 export class Flat {
   /** @param {(off:number, n:number)=>Promise<Uint8Array>} read @param {(n:number)=>Promise<{bytes:Uint8Array,size:number}>} tail */
@@ -133,6 +133,12 @@ export class Flat {
   }
   async rowsOf(r) {
     let rows = this.pages.get(r.off);
+    if (rows) return rows;
+    const first = await this.leaf(this.rows, { item: 0 }), last = await this.leaf(this.rows, { item: this.count - 1 });
+    if (first.off < last.off && last.off + last.stored - first.off <= mostAtOnce) { // of a short index, all pages with one request
+      await this.range(0, this.count);
+      rows = this.pages.get(r.off);
+    }
     if (!rows) {
       rows = this.decoded(r, await this.page(r));
       this.keep(r, rows);
