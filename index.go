@@ -86,8 +86,9 @@ type IndexOptions struct {
 	// read can be compared. It must be a power of two from 64 KiB to 1 MiB, or 0 for no digests.
 	// Making digests requires reading all contents.
 	Chunk int64
-	// NoTable omits the table by which names are looked up without decoding the index. The table
-	// takes 30 to 50 bytes for each name.
+	// NoTable has no effect.
+	//
+	// Deprecated: indexes have no table any more.
 	NoTable bool
 	// Force also replaces an object that is not an index.
 	Force bool `json:"force,omitempty"`
@@ -133,7 +134,7 @@ func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexS
 	}
 	defer a.Close()
 	sum, err := a.src.WriteIndex(ctx, toStore, toName, content.IndexOptions{
-		View: o.View, Param: o.Param, Chunk: o.Chunk, Points: true, NoTable: o.NoTable, Once: o.once, OnError: o.OnError, Meter: o.Meter,
+		View: o.View, Param: o.Param, Chunk: o.Chunk, Points: true, Once: o.once, OnError: o.OnError, Meter: o.Meter,
 	})
 	return IndexSummary(sum), err
 }

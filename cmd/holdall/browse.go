@@ -135,7 +135,7 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 func (a *app) staticIndex(ctx context.Context, st store.Store, name string, to store.Store, index string) (holdall.IndexSummary, error) {
 	m := &holdall.Meter{}
 	defer a.showProgress(m, "read")()
-	return holdall.BuildIndex(ctx, name, index, holdall.IndexOptions{To: to, OpenOptions: a.openOptions().In(st), Chunk: 256 << 10, NoTable: true, Force: a.force, OnError: a.tellProblem, Meter: m})
+	return holdall.BuildIndex(ctx, name, index, holdall.IndexOptions{To: to, OpenOptions: a.openOptions().In(st), Chunk: 256 << 10, Force: a.force, OnError: a.tellProblem, Meter: m})
 }
 
 // maxSingle is the largest archive that a page may contain.

@@ -74,7 +74,6 @@ func (a *app) close(ctx context.Context, in *holdall.Archive) {
 func (a *app) indexCommand() *cobra.Command {
 	var out string
 	var chunk sizeFlag
-	var noTable bool
 	cmd := &cobra.Command{
 		Use:   "index ARCHIVE",
 		Short: "Write an index with which an archive opens quickly",
@@ -87,9 +86,7 @@ archive and is ignored for any other.
 Every later read of the archive is then compared with them before any byte is
 returned. A damaged file gets no digests, and the exit code is 1.
 
-The index has a table for fast lookups, which programs in other languages can
-read too. --no-table omits it: the index is smaller, and lookups of single names
-are slower.
+Programs in other languages can read an index too.
 
 holdall keeps an index of an archive that was slow to open in a cache; see
 "holdall cache". --index selects an index, or none.`,
@@ -115,7 +112,7 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 			}
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "indexed")
-			sum, err := holdall.BuildIndex(ctx, name, toName, holdall.IndexOptions{To: a.dry(to, false), OpenOptions: a.openOptions().In(st), Chunk: int64(chunk), NoTable: noTable, Force: a.force, OnError: a.tellProblem, Meter: m})
+			sum, err := holdall.BuildIndex(ctx, name, toName, holdall.IndexOptions{To: a.dry(to, false), OpenOptions: a.openOptions().In(st), Chunk: int64(chunk), Force: a.force, OnError: a.tellProblem, Meter: m})
 			stop()
 			if err != nil {
 				if errors.Is(err, errors.ErrUnsupported) && out == "" {
@@ -141,7 +138,7 @@ holdall keeps an index of an archive that was slow to open in a cache; see
 	cmd.Flags().Var(&chunk, "chunk-digests", "add a digest of each SIZE of content (256KiB), from 64KiB to 1MiB")
 	a.dryRunFlag(cmd.Flags())
 	a.forceFlag(cmd.Flags())
-	cmd.Flags().BoolVar(&noTable, "no-table", false, "omit the table for fast lookups")
+	cmd.Flags().Bool("no-table", false, "no effect: an index has no table any more")
 	cmd.Flags().Lookup("chunk-digests").NoOptDefVal = "256KiB"
 	return cmd
 }

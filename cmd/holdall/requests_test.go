@@ -162,7 +162,7 @@ func TestWebRequests(t *testing.T) {
 		}
 		// Verbs that read entries first request an index beside the archive.
 		index := tt.args[0] == "cat" || tt.args[0] == "ls"
-		if index != (len(log) > 0 && strings.HasSuffix(log[0], ".holdall bytes=-32768")) {
+		if index != (len(log) > 0 && strings.HasSuffix(log[0], ".holdall bytes=-18432")) {
 			t.Errorf("%s: first asked for %q", strings.Join(tt.args, " "), log[:1])
 		}
 		if index {
@@ -208,7 +208,7 @@ func TestOakStoreThatCannotBeListedTakesFewRequests(t *testing.T) {
 		files.ServeHTTP(w, r)
 	}))
 	defer web.Close()
-	open := []string{"data00000a.tar bytes=-65536", "data00000b.tar bytes=-65536", "data00001a.tar bytes=-65536", "journal.log bytes=-65536", "store.holdall bytes=-32768"}
+	open := []string{"data00000a.tar bytes=-65536", "data00000b.tar bytes=-65536", "data00001a.tar bytes=-65536", "journal.log bytes=-65536", "store.holdall bytes=-18432"}
 	for _, tt := range []struct {
 		name string
 		want string

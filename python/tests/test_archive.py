@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import pathlib
 import pickle
 import random
 import subprocess
@@ -275,15 +276,20 @@ def test_only_some_are_read_without_an_index(pack, name):
             holdall.open(path, **how)
 
 
-def test_an_index_without_a_table(pack, index):
-    path = index(pack({"a": b"1"}, "x.caf"), "--no-table")
-    a = holdall.open(path)
-    assert a.index is None and a["a"] == b"1"
-    with pytest.raises(holdall.UnsupportedError, match="no table"):
-        holdall.open(path, index=str(path) + ".holdall")
-    path = index(pack({"a": b"1"}, "y.tar"), "--no-table")
-    with pytest.raises(holdall.UnsupportedError, match="no table"):
-        holdall.open(path)
+def test_an_index_of_an_older_holdall(pack):
+    old = pathlib.Path(__file__).parent.parent.parent / "internal/read/kept/testdata/edition2/plain.holdall"
+    for name in ["x.caf", "y.tar"]:
+        path = pack({"a": b"1"}, name)
+        beside = path.parent / (name + ".holdall")
+        beside.write_bytes(old.read_bytes())
+        with pytest.raises(holdall.UnsupportedError, match="older holdall"):
+            holdall.open(path, index=beside)
+        if name == "x.caf":
+            a = holdall.open(path)
+            assert a.index is None and a["a"] == b"1"
+        else:
+            with pytest.raises(holdall.UnsupportedError, match="older holdall"):
+                holdall.open(path)
 
 
 def test_stale_indexes_are_refused(pack, index, tmp_path):

@@ -36,8 +36,6 @@ type IndexOptions struct {
 	Private bool
 	// Once says that the archive was opened to be read through once.
 	Once bool
-	// NoTable leaves the table out.
-	NoTable bool
 	// OnError is called for content that gets no digests.
 	OnError func(format.Problem)
 	Meter   *meter.Meter
@@ -85,7 +83,7 @@ func (s *Source) WriteIndex(ctx context.Context, to store.Store, toName string, 
 	}
 	digests := digester{s: s, o: o, sum: &sum}
 	defer digests.sums.close()
-	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx), NoTable: o.NoTable}
+	build := kept.Options{Scratch: sorter.TempFile, Digests: digests.all(ctx)}
 	if o.Points {
 		build.Stored = s.Stored
 	}

@@ -37,7 +37,7 @@ func archivesOfOthers(t *testing.T) (all []fixture) {
 		"format/caf/testdata/fixtures/*.caf": "caf", "format/lindi/testdata/*.lindi.*": "lindi", "format/rvn/testdata/*.rvn": "rvn",
 		"format/databundle/testdata/*": "databundle", "internal/oak/testdata/*": "oak", "format/zip/testdata/*.zip": "zip", "format/tar/testdata/*.tar*": "tar",
 	} {
-		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
+		found, err := filepath.Glob(filepath.Join("..", "..", "..", pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestADamagedIndexIsHarmless(t *testing.T) {
 	}
 	st := packedAs(t, "caf", nil, files)
 	plain := openAs(t, st, "x", "caf", way{})
-	writeIndex(t, plain, st, "x"+kept.Suffix, content.IndexOptions{NoTable: true})
+	writeIndex(t, plain, st, "x"+kept.Suffix, content.IndexOptions{})
 	good := st.Get("x" + kept.Suffix)
 	rnd := testkit.Rand(t)
 	step := max(20/testkit.Rounds(t, 1), 4)

@@ -20,14 +20,9 @@ const endLen = 4 << 10
 
 // Bind returns the current version of an archive. For a folder it covers everything in it.
 func Bind(ctx context.Context, st store.Store, name string) (b Bound, err error) {
-	return bind(ctx, st, name, false)
-}
-
-// bind is Bind. With all, it also has what only the table of an index needs.
-func bind(ctx context.Context, st store.Store, name string, all bool) (b Bound, err error) {
 	o, err := st.Open(ctx, name)
 	if err != nil {
-		if below, berr := bindFolder(ctx, st, name, all); berr == nil {
+		if below, berr := bindFolder(ctx, st, name); berr == nil {
 			return below, nil
 		}
 		return b, err
@@ -42,47 +37,36 @@ func bind(ctx context.Context, st store.Store, name string, all bool) (b Bound, 
 	if err != nil {
 		return b, err
 	}
-	b.Size, b.ModTime, b.Tail = info.Size, info.ModTime.UTC(), sumOfEnd(tail[:n])
-	if all {
-		b.tailSum = sha256OfEnd(tail[:n])
-	}
+	b.Size, b.ModTime = info.Size, info.ModTime.UTC()
+	b.Tail, b.TailSHA256 = sumsOfEnd(tail[:n])
 	if !st.Can().Near {
 		b.Version = info.Version
 		return b, nil
 	}
 	n, err = store.ReadHead(ctx, o, tail)
-	if b.Head = sumOfEnd(tail[:n]); all {
-		b.headSum = sha256OfEnd(tail[:n])
-	}
+	b.Head, b.HeadSHA256 = sumsOfEnd(tail[:n])
 	return b, err
 }
 
-// sumOfEnd returns enough of a digest to distinguish ends.
-func sumOfEnd(b []byte) string {
-	sum := blake3.Sum256(b)
-	return hex.EncodeToString(sum[:16])
-}
-
-// sha256OfEnd is sumOfEnd with a hash that the libraries of other languages have.
-func sha256OfEnd(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+// sumsOfEnd returns enough of two digests to distinguish ends. The libraries of other languages have
+// the second one.
+func sumsOfEnd(b []byte) (string, string) {
+	sum, other := blake3.Sum256(b), sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16]), hex.EncodeToString(other[:16])
 }
 
 // errFarFolder means that it cannot be determined whether a folder has changed.
 var errFarFolder = errors.New("the objects of the folder cannot be listed")
 
-// bindFolder is bind for an archive of many objects. It covers their names, sizes and versions, or
+// bindFolder is Bind for an archive of many objects. It covers their names, sizes and versions, or
 // times if they are on a disk.
-func bindFolder(ctx context.Context, st store.Store, name string, all bool) (b Bound, err error) {
+func bindFolder(ctx context.Context, st store.Store, name string) (b Bound, err error) {
 	h := blake3.New()
 	prefix := strings.TrimSuffix(name, "/") + "/"
-	objects := 0
 	for info, err := range store.List(ctx, st, prefix) {
 		if err != nil {
 			return b, err
 		}
-		objects++
 		b.Size += info.Size
 		if info.ModTime.After(b.ModTime) {
 			b.ModTime = info.ModTime.UTC()
@@ -93,15 +77,13 @@ func bindFolder(ctx context.Context, st store.Store, name string, all bool) (b B
 		}
 		rest := strings.TrimPrefix(info.Name, prefix)
 		fmt.Fprintf(h, "%q %d %s\n", rest, info.Size, version)
-		if all {
-			o := tableObject{Name: "/" + rest, Size: info.Size, ModTime: info.ModTime.UTC()}
-			if !st.Can().Near {
-				o.Version = version
-			}
-			b.objects = append(b.objects, o)
+		o := BoundObject{Name: "/" + rest, Size: info.Size, ModTime: info.ModTime.UTC()}
+		if !st.Can().Near {
+			o.Version = version
 		}
+		b.Objects = append(b.Objects, o)
 	}
-	if objects == 0 {
+	if len(b.Objects) == 0 {
 		return b, errFarFolder
 	}
 	b.Tail = hex.EncodeToString(h.Sum(nil)[:16])
@@ -129,7 +111,7 @@ func (was Bound) Is(now Bound) error {
 // BindWhole is Bind, and also reads the beginning of an archive on a network, which Bind does not
 // request.
 func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) {
-	b, err := bind(ctx, st, name, true)
+	b, err := Bind(ctx, st, name)
 	if err != nil || b.Head != "" {
 		return b, err
 	}
@@ -141,7 +123,7 @@ func BindWhole(ctx context.Context, st store.Store, name string) (Bound, error) 
 	head := make([]byte, endLen)
 	n, err := store.ReadHead(ctx, o, head)
 	if err == nil {
-		b.Head, b.headSum = sumOfEnd(head[:n]), sha256OfEnd(head[:n])
+		b.Head, b.HeadSHA256 = sumsOfEnd(head[:n])
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil // a folder

@@ -10,6 +10,7 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -55,8 +56,19 @@ type Bound struct {
 	Head    string    `json:"head,omitempty"`    // digest of its first bytes
 	Tail    string    `json:"tail,omitempty"`    // of its last ones, or of the list of its objects
 
-	headSum, tailSum string // what the table has instead of Head and Tail
-	objects          []tableObject
+	// For programs in languages that have no BLAKE3: the SHA-256 of the ends, and all objects of a
+	// folder. Only what an index was made with has them.
+	HeadSHA256 string        `json:"head_sha256,omitempty"`
+	TailSHA256 string        `json:"tail_sha256,omitempty"`
+	Objects    []BoundObject `json:"objects,omitempty"`
+}
+
+// A BoundObject is one of the objects of a folder.
+type BoundObject struct {
+	Name    string    `json:"name"` // as Volume.Name
+	Size    int64     `json:"size"`
+	ModTime time.Time `json:"mtime,omitzero"`
+	Version string    `json:"version,omitempty"`
 }
 
 // A Volume is an object that contents lie in: the archive if its name is empty, an object below the
@@ -71,25 +83,21 @@ type Options struct {
 	Scratch func() (sorter.Scratch, error)
 	Memory  int64 // for rows that are sorted; 0 is 24 MiB
 	// Digests yields the digests of the pieces of all contents, of Head.Chunk bytes each, in the
-	// order of Entries. A piece that could not be verified has zeros. Without Head.Chunk it is not
-	// used.
+	// order of Entries. A piece that could not be verified has zeros. They are read while Entries
+	// is. Without Head.Chunk it is not used.
 	Digests iter.Seq2[[DigestLen]byte, error]
 	// Stored is called for units that are to have points, from which they can be decoded without
 	// the bytes before. If it is nil, no units have points.
 	Stored StoredBytes
-	// NoTable leaves the table out.
-	NoTable bool
-
-	listed bool // treat the archive's order as scattered if it is not that of rows
 }
 
 // DigestLen is the length of the digest of a piece, which is a BLAKE3.
 const DigestLen = 32
 
 const (
-	pageStored = 24 << 10 // about how long a page of rows becomes
-	pageLong   = 1 << 20  // the limit for a page before compression, except for a page of one row
-	pageRows   = 1024
+	pageStored = 12 << 10 // about how long a page of rows becomes; a third longer without digests
+	pageLong   = 1 << 20  // the limit for a page, except for its last row
+	pageRows   = 2048
 	pageNames  = 4 << 20 // bytes of names; a page stores few of them if they are alike
 	orderItems = 8192
 	proofItems = 512
@@ -104,39 +112,34 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	defer z.Close()
 	memory := cmp.Or(o.Memory, 24<<20)
 	again := func([]byte) error { return nil } // the last one counts
-	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, scratch: o.Scratch, stored: o.Stored, units: map[unit]struct{}{},
+	b := &builder{ctx: ctx, r: r, name: name, head: head, w: &binder{w: w, z: z}, numbers: map[Volume]int{}, stored: o.Stored, units: map[unit]struct{}{}, algos: map[string]struct{}{},
 		sort:    sorter.New(sorter.Options{Memory: memory, Scratch: o.Scratch, Duplicate: again}),
 		implied: sorter.New(sorter.Options{Memory: 8 << 20, Scratch: o.Scratch, Duplicate: again})}
 	defer b.sort.Close()
 	defer b.implied.Close()
-	b.inOrder.scratch = o.Scratch
-	defer b.inOrder.close()
 	if err := b.w.write([]byte(magic)); err != nil {
 		return head, err
+	}
+	b.pieces = pieceDigests{w: b.w}
+	if head.Chunk > 0 {
+		next, stop := iter.Pull2(o.Digests)
+		defer stop()
+		b.pieces.next = next
 	}
 	if err := b.gather(); err != nil {
 		return head, err
 	}
+	if head.Chunk > 0 {
+		if err := b.pieces.end(); err != nil {
+			return head, err
+		}
+	}
 	var root rootPage
-	var t *tabler
-	if !o.NoTable {
-		t = newTabler(o.Scratch)
-		defer t.close()
-	}
-	rows, err := b.rowsBehind(t)
+	rows, err := b.rows()
 	if err != nil {
 		return head, err
 	}
-	var order, listing []ref
-	if !b.sorted && (o.listed || isScattered(b.order)) {
-		listing, err = b.listing()
-	} else {
-		order, err = b.orders()
-	}
-	if err != nil {
-		return head, err
-	}
-	proofs, err := b.digests(o.Digests)
+	order, err := b.orders()
 	if err != nil {
 		return head, err
 	}
@@ -147,47 +150,45 @@ func Build(ctx context.Context, w io.Writer, r format.Reader, name string, head 
 	for _, s := range []struct {
 		into *tree
 		refs []ref
-	}{{&root.Points, points}, {&root.Proofs, proofs}, {&root.Order, order}, {&root.Listing, listing}, {&root.Rows, rows}} {
+	}{{&root.Points, points}, {&root.Proofs, b.pieces.refs}, {&root.Order, order}, {&root.Rows, rows}} {
 		if *s.into, err = b.w.nodes(s.refs); err != nil {
 			return head, err
 		}
 	}
-	root.Head = b.head
+	root.Head, root.Digests = b.head, slices.Sorted(maps.Keys(b.algos))
 	return b.head, b.finish(root)
 }
 
 // rootPage is the content of the root.
 type rootPage struct {
 	Head
-	Rows  tree `json:"rows"`
-	Order tree `json:"order,omitzero"`
-	// Listing has all rows once more, in the order of the archive, if that is scattered.
-	Listing tree `json:"listing,omitzero"`
+	Rows    tree `json:"rows"`
+	Order   tree `json:"order,omitzero"`
+	Listing tree `json:"listing,omitzero"` // of edition 2: all rows once more, in the archive's order
 	Proofs  tree `json:"proofs,omitzero"`
 	Points  tree `json:"points,omitzero"`
+	// Digests are the algorithms of the digests of entries.
+	Digests []string `json:"digests,omitempty"`
 }
 
-// finish writes the root, the head of the table, and finally
+// finish writes the root, and finally
 //
-//	u64 where the root is, u32 its length, u32 decompressed, u32 CRC-32C of it,
-//	u32 CRC-32C of the 20 bytes before, "holdall2"
+//	u64 where the root is, u32 its length, u32 its length, u32 CRC-32 of it,
+//	u32 CRC-32 of the 20 bytes before, "holdall3"
 func (b *builder) finish(root rootPage) error {
 	text, err := json.Marshal(root)
 	if err != nil {
 		return err
 	}
-	r, err := b.w.page(text, nil, nil, 0, 1)
+	r, err := b.w.page(text, nil, 0, 1, false)
 	if err != nil {
-		return err
-	}
-	if err := b.w.write(b.tableHead); err != nil {
 		return err
 	}
 	f := binary.LittleEndian.AppendUint64(nil, uint64(r.off))
 	f = binary.LittleEndian.AppendUint32(f, uint32(r.stored))
 	f = binary.LittleEndian.AppendUint32(f, uint32(r.long))
 	f = binary.LittleEndian.AppendUint32(f, r.sum)
-	f = binary.LittleEndian.AppendUint32(f, crc32.Checksum(f, castagnoli))
+	f = binary.LittleEndian.AppendUint32(f, crc32.ChecksumIEEE(f))
 	return b.w.write(append(f, endMagic...))
 }
 
@@ -201,8 +202,6 @@ type builder struct {
 	// Entries are often in the order of rows already. The directories that they imply are not,
 	// and would break that order.
 	sort, implied *sorter.Sorter
-	inOrder       spool // all rows in the order of the archive, for a listing
-	scratch       func() (sorter.Scratch, error)
 
 	numbers  map[Volume]int
 	lastName string // of the object of the last call of number
@@ -215,12 +214,11 @@ type builder struct {
 	units    map[unit]struct{} // that are to have points
 	lastUnit unit
 
-	tableHead []byte // and its end; of no bytes if there is no table
-
+	pieces pieceDigests
 	rank   int64
-	proof  int64
-	sorted bool     // the order of rows is that of the archive
-	order  []uint32 // by rank: the number of the row plus 1, or 0 for none
+	sorted bool                // the order of rows is that of the archive
+	algos  map[string]struct{} // of digests
+	order  []uint32            // by rank: the number of the row plus 1, or 0 for none
 }
 
 // number returns the number of the volume of an extent. ok is false if an index cannot refer to it.
@@ -257,7 +255,6 @@ type batch struct {
 	keys    [][]byte
 	values  [][]byte
 	room    []byte // of both
-	inOrder []byte // uvar length of a value, and the value
 	err     error
 }
 
@@ -279,9 +276,6 @@ func (b *builder) gather() error {
 	return pipe.Ordered(b.ctx, b.batches(), 1, func(_ context.Context, t *batch) { t.encode() }, func(t *batch) error {
 		if t.err != nil {
 			return t.err
-		}
-		if err := b.inOrder.write(t.inOrder); err != nil {
-			return err
 		}
 		for i := range t.rows {
 			if err := b.sort.Add(t.keys[i], t.values[i]); err != nil {
@@ -322,9 +316,13 @@ func (b *builder) batches() iter.Seq2[*batch, error] {
 			if err := b.locate(r, run); err != nil {
 				return err
 			}
-			r.rank, r.proof, r.proofs = b.rank, b.proof, Pieces(r.entry, b.head.Chunk)
+			r.rank = b.rank
 			b.rank++
-			b.proof += r.proofs
+			if n := Pieces(r.entry, b.head.Chunk); n > 0 {
+				if err := b.pieces.take(r, n); err != nil {
+					return err
+				}
+			}
 			if len(t.rows) == batchRows {
 				if err := tell(t); err != nil {
 					return err
@@ -341,15 +339,15 @@ func (b *builder) batches() iter.Seq2[*batch, error] {
 
 // encode encodes rows as keys and values.
 func (t *batch) encode() {
-	var s state
+	var d record
 	ends := make([]int, 0, 2*len(t.rows))
 	for i := range t.rows {
 		r := &t.rows[i]
-		s.reset()
 		from := len(t.room)
 		t.room = r.appendKey(t.room)
 		ends = append(ends, len(t.room))
-		t.room = s.appendRow(t.room, r)
+		d.take(r)
+		t.room = d.append(t.room)
 		ends = append(ends, len(t.room))
 		if n := len(t.room) - from; n > maxPage/4 { // attributes, or a name, of megabytes
 			t.err = fmt.Errorf("%s: %d bytes in an index", format.Escape(clip(r.entry.Name)), n)
@@ -357,11 +355,9 @@ func (t *batch) encode() {
 		}
 	}
 	t.keys, t.values = make([][]byte, len(t.rows)), make([][]byte, len(t.rows))
-	t.inOrder = make([]byte, 0, len(t.room))
 	at := 0
 	for i := range t.rows {
 		t.keys[i], t.values[i], at = t.room[at:ends[2*i]], t.room[ends[2*i]:ends[2*i+1]], ends[2*i+1]
-		t.inOrder = append(binary.AppendUvarint(t.inOrder, uint64(len(t.values[i]))), t.values[i]...)
 	}
 }
 
@@ -413,7 +409,7 @@ func (b *builder) locate(r *row, run func(format.Entry) (format.Extent, bool)) e
 // imply adds dir and all directories above it as implied directories.
 func (b *builder) imply(dir string) error {
 	var key, value []byte
-	var s state
+	var d record
 	for at := 0; ; at++ {
 		k := strings.IndexByte(dir[at:], '/')
 		if at += k; k < 0 {
@@ -421,8 +417,8 @@ func (b *builder) imply(dir string) error {
 		}
 		r := row{place: placeOf(dir[:at]), implied: true, entry: &format.Entry{Kind: format.Dir}}
 		r.base += "/"
-		s.reset()
-		key, value = r.appendKey(key[:0]), s.appendRow(value[:0], &r)
+		d.take(&r)
+		key, value = r.appendKey(key[:0]), d.append(value[:0])
 		if err := b.implied.Add(key, value); err != nil {
 			return err
 		}
@@ -455,173 +451,67 @@ func (b *builder) merged() iter.Seq2[sorter.Row, error] {
 	}
 }
 
-// rowsBehind writes the table, if there is to be one, and after it the pages of rows. The pages are
-// then adjacent to their nodes, and on a network both are read with one request.
-func (b *builder) rowsBehind(t *tabler) ([]ref, error) {
-	if t == nil {
-		refs, _, err := b.rows(nil)
-		return refs, err
-	}
-	pages := &spool{scratch: b.scratch}
-	defer pages.close()
-	w, off := b.w.w, b.w.off
-	b.w.w, b.w.off = pages, 0
-	refs, runs, err := b.rows(t)
-	b.w.w, b.w.off = w, off
-	if err != nil {
-		return nil, err
-	}
-	head, err := t.write(b.w, b.head, runs)
-	if err == nil {
-		b.tableHead, err = appendTableHead(head)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for i := range refs {
-		refs[i].off += b.w.off
-	}
-	b.w.off += pages.n
-	return refs, pages.writeTo(w)
-}
-
-// rows writes the pages of rows, and adds the rows to t, if that is not nil.
-func (b *builder) rows(t *tabler) ([]ref, []sumRun, error) {
+// rows writes the pages of rows.
+func (b *builder) rows() ([]ref, error) {
 	b.order = make([]uint32, b.rank)
 	b.sorted = true
 	var (
-		w            = rowPages{w: b.w}
-		one          state
-		r            row
-		e            format.Entry
+		w            = rowPages{w: b.w, chunk: b.head.Chunk}
+		d            record
 		key, lastKey []byte
 		number       int64
-		own          []string
-		ownDir       string
-		lastRank     int64 = -1
+		own          []string // names of entries that the next names may begin with
+		lastRank     int64    = -1
 	)
 	for at, err := range b.merged() {
 		if err == nil && number&0xfff == 0 {
 			err = context.Cause(b.ctx)
 		}
+		if err == nil {
+			err = d.read(at.Value)
+		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		one.reset()
-		e = format.Entry{}
-		r.entry = &e
-		if err := one.decode(&scanner{b: at.Value}, &r, b.head.Chunk); err != nil {
-			return nil, nil, err
-		}
-		if r.dir != string(one.dir) {
-			r.dir = string(one.dir)
-		}
-		r.base = string(one.base)
-		if r.dir != ownDir {
-			own, ownDir = own[:0], r.dir
-		}
-		for len(own) > 0 && !strings.HasPrefix(r.base, own[len(own)-1]) {
+		name := string(d.name)
+		for len(own) > 0 && !strings.HasPrefix(name, own[len(own)-1]) {
 			own = own[:len(own)-1]
 		}
-		if r.implied && slices.Contains(own, r.base[:len(r.base)-1]) {
+		if d.how.is(howImplied) && slices.Contains(own, name[:len(name)-1]) {
 			continue // it is an entry
 		}
 		if number == maxRows {
-			return nil, nil, fmt.Errorf("more than %d rows", int64(maxRows))
+			return nil, fmt.Errorf("more than %d rows", int64(maxRows))
 		}
 		key = append(key[:0], at.Key...)
-		if err := w.add(&r, key[:min(sorter.SharedLen(lastKey, key)+1, len(key))]); err != nil {
-			return nil, nil, err
+		if err := w.add(&d, key[:min(sorter.SharedLen(lastKey, key)+1, len(key))]); err != nil {
+			return nil, err
 		}
-		if t != nil {
-			if err := t.add(&r); err != nil {
-				return nil, nil, err
+		if number++; !d.how.is(howImplied) {
+			if !d.how.is(howWhole) {
+				own = append(own, name)
 			}
-		}
-		if number++; !r.implied {
-			if !r.whole {
-				own = append(own, r.base)
-			}
-			b.count(&e)
-			b.order[r.rank] = uint32(number)
-			b.sorted = b.sorted && r.rank > lastRank
-			lastRank = r.rank
+			b.count(&d)
+			rank := d.v[colRank]
+			b.order[rank] = uint32(number)
+			b.sorted = b.sorted && rank > lastRank
+			lastRank = rank
 		}
 		key, lastKey = lastKey, key
 	}
-	refs, err := w.all()
-	return refs, w.runs, err
+	return w.all()
 }
 
-// rowPages writes rows into pages.
-type rowPages struct {
-	w            *binder
-	s            state
-	page         []byte
-	first        []byte // key of its first row
-	number, from int64
-	sums         []byte // digests of its rows
-	names        int    // bytes of names in the page
-	refs         []ref
-	runs         []sumRun
-	sumsBefore   int64 // bytes of digests in the pages before
-}
-
-// A sumRun is where the digests of a page lie.
-type sumRun struct {
-	before int64 // bytes of digests in the pages before
-	off    int64
-	sum    uint32 // CRC-32
-}
-
-// add adds a row. first is greater than the keys of all rows before it, and not greater than its
-// own key.
-func (w *rowPages) add(r *row, first []byte) error {
-	if w.number == w.from {
-		w.first = slices.Clone(first)
-		w.s.sums = &w.sums
-		w.s.reset()
-	}
-	w.page = w.s.appendRow(w.page, r)
-	w.names += len(r.dir) + 1 + len(r.base)
-	w.number++
-	if len(w.sums)+len(w.page)/3 >= pageStored || len(w.page) >= pageLong || w.names >= pageNames || w.number-w.from == pageRows {
-		return w.flush()
-	}
-	return nil
-}
-
-func (w *rowPages) flush() error {
-	if w.number == w.from {
-		return nil
-	}
-	page := w.page
-	if n := len(w.sums); n > 0 {
-		page = append(binary.AppendUvarint([]byte{sumsApart}, uint64(n)), page...)
-	}
-	ref, err := w.w.page(page, w.sums, w.first, w.from, w.number-w.from)
-	w.refs = append(w.refs, ref)
-	if n := int64(len(w.sums)); n > 0 {
-		w.runs = append(w.runs, sumRun{w.sumsBefore, ref.off + int64(ref.stored) - n, crc32.ChecksumIEEE(w.sums)})
-		w.sumsBefore += n
-	}
-	w.page, w.sums, w.names, w.from = w.page[:0], w.sums[:0], 0, w.number
-	return err
-}
-
-// all writes the last page and returns the refs of all pages.
-func (w *rowPages) all() ([]ref, error) {
-	err := w.flush() // it adds the last page
-	return w.refs, err
-}
-
-func (b *builder) count(e *format.Entry) {
+func (b *builder) count(d *record) {
 	b.head.Entries++
-	switch {
-	case e.Kind == format.Dir:
+	if d.how.algo != "" {
+		b.algos[d.how.algo] = struct{}{}
+	}
+	switch kind := d.how.kind(); {
+	case kind == format.Dir:
 		b.head.Dirs++
-	case e.Kind.HasContent():
+	case kind.HasContent():
 		b.head.Files++
-		b.head.Bytes += e.Size
+		b.head.Bytes += d.v[colSize]
 	}
 }

@@ -1,77 +1,10 @@
 package kept
 
 import (
-	"context"
+	"cmp"
 	"encoding/binary"
 	"errors"
-	"io"
-	"iter"
-	"slices"
-
-	"github.com/holdall/holdall/format"
 )
-
-// isScattered reports whether reading in this order, by the numbers of rows, would decode all
-// pages again and again.
-func isScattered(order []uint32) bool {
-	const pages, often = 512, 4 // pages of rows are about twice as long
-	touched, last := 0, map[uint32]int{}
-	for rank, row := range order {
-		if row == 0 {
-			continue
-		}
-		window := rank/maxWindow + 1
-		if page := (row - 1) / pages; last[page] != window {
-			last[page] = window
-			touched++
-		}
-	}
-	return touched > often*(len(order)/pages+1)
-}
-
-// listing writes all rows once more, in the archive's order.
-func (b *builder) listing() ([]ref, error) {
-	in, err := b.inOrder.reader()
-	if err != nil {
-		return nil, err
-	}
-	var s state
-	var r row
-	var e format.Entry
-	var value, key []byte
-	w := rowPages{w: b.w}
-	for rank := range b.rank {
-		if rank&0xfff == 0 && b.ctx.Err() != nil {
-			return nil, context.Cause(b.ctx)
-		}
-		n, err := binary.ReadUvarint(in)
-		if err == nil && n > maxPage {
-			err = errRow
-		}
-		if err != nil {
-			return nil, err
-		}
-		value = slices.Grow(value[:0], int(n))[:n]
-		if _, err := io.ReadFull(in, value); err != nil {
-			return nil, err
-		}
-		if b.order[rank] == 0 {
-			continue
-		}
-		s.reset()
-		e = format.Entry{}
-		r.entry = &e
-		if err := s.decode(&scanner{b: value}, &r, b.head.Chunk); err != nil {
-			return nil, err
-		}
-		r.dir, r.base = string(s.dir), string(s.base)
-		key = binary.BigEndian.AppendUint32(key[:0], uint32(rank))
-		if err := w.add(&r, key); err != nil {
-			return nil, err
-		}
-	}
-	return w.all()
-}
 
 // orders writes the pages of order, unless the rows have that order:
 //
@@ -89,7 +22,7 @@ func (b *builder) orders() (refs []ref, err error) {
 			page = binary.AppendVarint(page, int64(n)-last)
 			last = int64(n)
 		}
-		r, err := b.w.page(page, nil, nil, int64(from), int64(len(part)))
+		r, err := b.w.page(page, nil, int64(from), int64(len(part)), true)
 		if err != nil {
 			return nil, err
 		}
@@ -98,34 +31,56 @@ func (b *builder) orders() (refs []ref, err error) {
 	return refs, nil
 }
 
-// digests writes the pages of digests.
-func (b *builder) digests(all iter.Seq2[[DigestLen]byte, error]) (refs []ref, err error) {
-	if b.head.Chunk == 0 {
-		return nil, nil
-	}
-	var page []byte
-	n, from := int64(0), int64(0)
-	flush := func() error {
-		if n == from {
+// pieceDigests writes the pages of digests of pieces.
+type pieceDigests struct {
+	w    *binder
+	next func() ([DigestLen]byte, error, bool)
+	page []byte
+	n    int64 // how many there are
+	refs []ref
+}
+
+var errOther = errors.New("the archive changed while it was indexed")
+
+// take takes the digests of the n pieces of r. The digest of an entry that is that of its only
+// piece is not stored once more.
+func (p *pieceDigests) take(r *row, n int64) error {
+	r.proof, r.proofs = p.n, n
+	for range n {
+		d, err, ok := p.next()
+		if !ok {
+			err = errOther
+		}
+		if err != nil {
+			return err
+		}
+		if e := r.entry; n == 1 && e.Digest.Algo == "blake3" && e.Digest.Sum == string(d[:]) {
+			r.same, r.proofs = true, 0
 			return nil
 		}
-		r, err := b.w.page(page, nil, nil, from, n-from)
-		refs, page, from = append(refs, r), page[:0], n
-		return err
-	}
-	for d, err := range all {
-		if err != nil {
-			return nil, err
-		}
-		page = append(page, d[:]...)
-		if n++; n-from == proofItems {
-			if err := flush(); err != nil {
-				return nil, err
+		p.page = append(p.page, d[:]...)
+		if p.n++; p.n%proofItems == 0 {
+			if err := p.flush(proofItems); err != nil {
+				return err
 			}
 		}
 	}
-	if n != b.proof {
-		return nil, errors.New("the archive changed while it was indexed")
+	return nil
+}
+
+func (p *pieceDigests) flush(items int64) error {
+	if items == 0 {
+		return nil
 	}
-	return refs, flush()
+	r, err := p.w.page(p.page, nil, p.n-items, items, false)
+	p.refs, p.page = append(p.refs, r), p.page[:0]
+	return err
+}
+
+// end writes the last page.
+func (p *pieceDigests) end() error {
+	if _, err, more := p.next(); err != nil || more {
+		return cmp.Or(err, errOther)
+	}
+	return p.flush(p.n % proofItems)
 }

@@ -6,18 +6,15 @@
 // An index is a cache: [Head.Bound] is compared with the archive before it is used, and where the
 // index is damaged, the archive is read instead.
 //
-//	"holdall index 2\n"
-//	table                names, sizes and places once more, to be mapped
+//	"holdall index 3\n"
+//	pages of digests     of pieces of contents, 32 bytes each
 //	pages of rows        entries, in the order of directory and name
 //	pages of order       which row comes first, second, … in the archive
-//	                     or, if that order is scattered, all rows in it once more
-//	pages of digests     of pieces of contents, 32 bytes each
 //	points               where long compressed runs can be decoded from
 //	nodes                where the pages are, and the first key of each
 //	root                 JSON: the version of the archive, and where the topmost nodes are
-//	head of the table    JSON: where its parts are
-//	32 bytes             where the root is, and "holdall2"
+//	32 bytes             where the root is, and "holdall3"
 //
-// A page is compressed with zstd. A reference to a page has its compressed and decompressed
-// lengths, and its CRC-32C. docs/index.md describes the bytes.
+// Pages of rows are used as they are, on a disk and on a network. A reference to a page has its
+// length and its CRC-32. docs/index.md describes the bytes.
 package kept

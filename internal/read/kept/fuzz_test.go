@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,9 +83,7 @@ func FuzzOpen(f *testing.F) {
 	for _, n := range []int{0, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
 		l := &listed{format.NewIndex(format.Entries(entries)), xs}
-		b, _ := build(f, l, Head{Format: "list"}, Options{NoTable: true})
-		f.Add(b)
-		b, _ = build(f, l, Head{Format: "list"}, Options{listed: true})
+		b, _ := build(f, l, Head{Format: "list"}, Options{})
 		f.Add(b)
 		b, _ = build(f, l, Head{Format: "list", Chunk: MinChunk}, Options{Digests: func(yield func([DigestLen]byte, error) bool) {
 			for e := range l.Entries(f.Context()) {
@@ -114,7 +115,7 @@ func FuzzRows(f *testing.F) {
 	for _, n := range []int{1, 3, 40} {
 		entries, xs := anyEntries(rnd, n)
 		l := &listed{format.NewIndex(format.Entries(entries)), xs}
-		b, _ := build(f, l, Head{Format: "list"}, Options{NoTable: true})
+		b, _ := build(f, l, Head{Format: "list"}, Options{})
 		x, err := openBytes(f.Context(), b, false)
 		if err != nil {
 			f.Fatal(err)
@@ -145,29 +146,111 @@ func FuzzRows(f *testing.F) {
 			}
 		}
 		for n := range int64(50) {
-			p, err := x.decodePage(page, &ref{items: n})
-			if err != nil {
-				continue
+			tryPage(t, x, page, n)
+		}
+	})
+}
+
+// tryPage asks a page of n rows, which may be damaged in any way, all that can be asked.
+func tryPage(t *testing.T, x *Index, page []byte, n int64) {
+	t.Helper()
+	h, err := x.newSheet(page, &ref{items: n})
+	if err != nil {
+		return
+	}
+	p, err := x.decodeRows(h, 0, int(n))
+	for i := range h.keys {
+		name := h.keys[i]
+		if f, ok, err := x.rowCalled(h, []byte(name), name, false); ok && (err != nil || f.entry.Size < 0) {
+			t.Fatalf("%q is %+v, %v", name, f, err)
+		}
+	}
+	if err != nil {
+		return
+	}
+	for i := range p.entries {
+		one, err := x.decodeRows(h, i, 1)
+		if err != nil || one.entries[0].Name != p.entries[i].Name || one.entries[0].Size != p.entries[i].Size || one.place(0) != p.place(i) || one.ranks[0] != p.ranks[i] {
+			t.Fatalf("row %d of %d: %+v, %v, expected %+v", i, n, one, err, p.entries[i])
+		}
+		name := p.entries[i].Name
+		if p.marks[i].implied {
+			name += "/"
+		}
+		key := p.place(i).appendKey(nil)
+		if f, ok, err := x.rowCalled(h, key, name, p.marks[i].whole); ok && (err != nil || f.entry.Size < 0) {
+			t.Fatalf("%q is %+v, %v", name, f, err)
+		}
+		if k, err := x.firstFrom(h, key); err != nil || k < 0 || k > int(n) {
+			t.Fatal(k, err)
+		}
+		if e := p.entries[i]; e.Size < 0 {
+			t.Fatalf("%+v", e)
+		}
+		for v, err := range x.Extents(t.Context(), p.entries[i], 0, p.entries[i].Size) {
+			if err == nil && min(v.Off, v.Len, v.Size, v.At) < 0 {
+				t.Fatalf("%+v", v)
 			}
-			h, err := x.newSheet(page, &ref{items: n})
-			if err != nil {
-				t.Fatal(err)
+		}
+	}
+}
+
+// firstPage returns the first page of rows of an index, and how many rows it has.
+func firstPage(t testing.TB, x *Index) ([]byte, int64) {
+	t.Helper()
+	steps, err := x.rows.findItem(t.Context(), 0)
+	if err != nil || steps == nil {
+		t.Fatal(err)
+	}
+	b, err := x.page(t.Context(), leaf(steps), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, leaf(steps).items
+}
+
+// TestForgedRowsLeadNowhere changes pages of rows as one can who knows how they are checked.
+func TestForgedRowsLeadNowhere(t *testing.T) {
+	testkit.Serial(t)
+	rnd := testkit.Rand(t)
+	entries, xs := anyEntries(rnd, 150)
+	for _, chunk := range []int64{0, MinChunk} {
+		l := &listed{format.NewIndex(format.Entries(entries)), xs}
+		b, _ := build(t, l, Head{Format: "list", Chunk: chunk}, Options{Digests: piecesOf(t, l)})
+		x := opened(t, b)
+		good, n := firstPage(t, x)
+		for range testkit.Rounds(t, 400) {
+			page := slices.Clone(good)
+			for range 1 + rnd.IntN(3) {
+				page[rnd.IntN(len(page))] = []byte{0, 1, 7, 0x7f, 0x80, 0xff, byte(rnd.Uint32())}[rnd.IntN(7)]
 			}
-			for i := range p.entries {
-				one, is, err := x.rowAt(h, i)
-				if err != nil || one.entry.Name != p.entries[i].Name || one.entry.Size != p.entries[i].Size || is != p.place(i) {
-					t.Fatalf("row %d of %d: %+v, %v, expected %+v", i, n, one, err, p.entries[i])
-				}
-				at := p.place(i)
-				if e := p.entries[i]; e.Size < 0 || at.isBehind([]byte(at.dir), []byte(at.base), at.whole) {
-					t.Fatalf("%+v", e)
-				}
-				for v, err := range x.Extents(t.Context(), p.entries[i], 0, p.entries[i].Size) {
-					if err == nil && min(v.Off, v.Len, v.Size, v.At) < 0 {
-						t.Fatalf("%+v", v)
-					}
-				}
-			}
+			tryPage(t, x, page, n)
+		}
+	}
+}
+
+// FuzzEdition2 has what checksums keep from FuzzOpen: pages of rows of edition 2.
+func FuzzEdition2(f *testing.F) {
+	for _, name := range []string{"kinds", "codecs", "listed", "regular"} {
+		b, err := os.ReadFile(filepath.Join("testdata", "edition2", name+Suffix))
+		if err != nil {
+			f.Fatal(err)
+		}
+		x, err := openBytes(f.Context(), b, false)
+		if err != nil {
+			f.Fatal(err)
+		}
+		page, n := firstPage(f, x)
+		f.Add(page, uint16(n), x.Chunk > 0)
+	}
+	f.Fuzz(func(t *testing.T, old []byte, n uint16, proven bool) {
+		x := &Index{}
+		if x.Volumes = make([]Volume, 3); proven {
+			x.Chunk = MinChunk
+		}
+		page, err := x.renewed(old, &ref{items: int64(n)})
+		if err == nil {
+			tryPage(t, x, page, int64(n))
 		}
 	})
 }

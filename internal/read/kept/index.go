@@ -1,15 +1,16 @@
 package kept
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"iter"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,17 +32,13 @@ type Index struct {
 
 	sheets sheets
 
-	near      bool // it lies on a disk
-	tableOnce sync.Once
-	table     *table // nil if it has none that can be used
-
-	mu      sync.Mutex
-	digests []proofPage // recently used, the most recent last
+	near    bool // it lies on a disk
+	mapping mapping
 }
 
-// tailGuess is how much of an index's end is read to open it: enough for the nodes of
-// a million rows.
-const tailGuess = 32 << 10
+// tailGuess is how much of an index's end is read to open it: enough for the nodes of a million rows
+// without digests.
+const tailGuess = 18 << 10
 
 // Open opens an index. Its Head says which archive it belongs to; archive is the current name of
 // that archive. Near means that reads of obj take no round trip. Open closes obj if it fails;
@@ -63,13 +60,16 @@ func Open(ctx context.Context, obj store.Object, name, archive string, workers i
 		return nil, err
 	}
 	x.size, x.tail, x.tailAt = info.Size, tail[:n], info.Size-int64(n)
-	if n < footerLen+len(magic) || string(tail[n-len(endMagic):n]) != endMagic {
+	if n >= footerLen {
+		x.old = string(tail[n-len(endMagic2):n]) == endMagic2
+	}
+	if n < footerLen+len(magic) || string(tail[n-len(endMagic):n]) != endMagic && !x.old {
 		return nil, x.fail(max(x.size-footerLen, 0), errors.New("no index trailer at its end"))
 	}
 	f := tail[n-footerLen : n]
 	at := x.size - footerLen
-	if got, want := crc32.Checksum(f[:20], castagnoli), binary.LittleEndian.Uint32(f[20:]); got != want {
-		return nil, x.fail(at, fmt.Errorf("the trailer is damaged: expected CRC-32C %08x, found %08x", want, got))
+	if got, want := x.checksum(f[:20]), binary.LittleEndian.Uint32(f[20:]); got != want {
+		return nil, x.fail(at, fmt.Errorf("the trailer is damaged: expected CRC-32 %08x, found %08x", want, got))
 	}
 	r := ref{off: int64(binary.LittleEndian.Uint64(f)), stored: int(binary.LittleEndian.Uint32(f[8:])), long: int(binary.LittleEndian.Uint32(f[12:])),
 		sum: binary.LittleEndian.Uint32(f[16:])}
@@ -150,10 +150,7 @@ func (x *Index) Close() error {
 	x.sheets.mu.Lock()
 	x.sheets.drop()
 	x.sheets.mu.Unlock()
-	x.tableOnce.Do(func() {})
-	if x.table != nil {
-		x.table.close()
-	}
+	x.mapping.close()
 	return x.obj.Close()
 }
 
@@ -189,7 +186,7 @@ type mark struct {
 // A handle is where an entry's content lies.
 type handle struct {
 	off       int64
-	proof     int64
+	proof     int64  // negative: the digest of its only piece is that of the entry
 	extents   string // if it is not one run
 	volume    int32
 	one       bool
@@ -199,64 +196,50 @@ type handle struct {
 // spares are pages that are used again.
 var spares = sync.Pool{New: func() any { return new(page) }}
 
-// decodePage decodes the rows in b, of the page at r.
-func (x *Index) decodePage(b []byte, r *ref) (*page, error) {
-	if r.items > pageRows {
-		return nil, x.fail(r.off, fmt.Errorf("a page of %d rows, expected at most %d", r.items, pageRows))
-	}
-	var s state
-	s.reset()
-	c := scanRows(b)
-	p, err := x.decodeRows(&c, &s, r)
-	if err == nil && !c.ended() {
-		return nil, x.fail(r.off, errRow)
-	}
-	return p, err
-}
-
-// decodeRows decodes as many rows as r says, after those that s has already decoded.
-func (x *Index) decodeRows(c *scanner, s *state, r *ref) (*page, error) {
+// decodeRows decodes n rows of a sheet, beginning with row from.
+func (x *Index) decodeRows(h *sheet, from, n int) (*page, error) {
 	p := spares.Get().(*page)
-	n := int(r.items)
-	p.from = r.from
+	p.from = h.from + int64(from)
 	if cap(p.entries) < n {
 		p.entries, p.marks, p.ranks = make([]format.Entry, n), make([]mark, n), make([]uint32, n)
 	}
 	p.entries, p.marks, p.ranks = p.entries[:n], p.marks[:n], p.ranks[:n]
 	p.names, p.ends, p.extents = p.names[:0], p.ends[:0], p.extents[:0]
 	handles := make([]handle, n)
-	var w row
-	for i := range n {
-		w.entry = &p.entries[i]
-		if err := s.decode(c, &w, x.Chunk); err != nil {
-			return nil, x.fail(r.off, fmt.Errorf("row %d: %w", r.from+int64(i), err))
+	b := blocks.Get().(*block)
+	defer blocks.Put(b)
+	for row := from / blockRows * blockRows; row < from+n; row++ {
+		var err error
+		var v numbers
+		if row%blockRows == 0 {
+			err = h.block(row/blockRows, b)
 		}
-		h := &handles[i]
-		h.off, h.proof, h.volume, h.one, h.elsewhere = w.off, w.proof, int32(w.volume), w.one, w.elsewhere
-		if w.one && w.volume >= len(x.Volumes) {
-			return nil, x.fail(r.off, errRow)
+		if err == nil && !b.step(b.i) {
+			err = errRow
 		}
-		if !w.implied && !w.one {
-			p.extents = append(p.extents, w.extents...)
-			h.volume = int32(len(w.extents)) // the length of extents, for now
+		if err == nil {
+			v, err = h.next(b, x.Chunk)
 		}
-		w.entry.Ref = h
-		p.names = s.appendName(p.names)
-		if w.implied {
-			p.names = p.names[:len(p.names)-1]
+		if i := row - from; err == nil && i >= 0 {
+			p.extents, err = b.entry(&v, &p.entries[i], &handles[i], p.extents)
+			p.entries[i].Ref = &handles[i]
+			dir, _ := split(b.name, v.is(howWhole))
+			p.marks[i], p.ranks[i] = mark{int32(len(dir)), v.is(howImplied), v.is(howWhole)}, uint32(v.rank)
+			if p.names = append(p.names, b.name...); v.is(howImplied) {
+				p.names = p.names[:len(p.names)-1]
+			}
+			p.ends = append(p.ends, len(p.names))
 		}
-		if p.ends = append(p.ends, len(p.names)); len(p.names) > pageNames+maxPage {
-			return nil, x.fail(r.off, errRow)
+		if err != nil || len(p.names) > pageNames+maxPage {
+			return nil, x.fail(h.off, fmt.Errorf("row %d: %w", h.from+int64(row), errRow))
 		}
-		p.marks[i] = mark{int32(len(s.dir)), w.implied, w.whole}
-		p.ranks[i] = uint32(w.rank)
 	}
 	names, extents := string(p.names), string(p.extents)
 	at := 0
 	for i, end := range p.ends {
 		p.entries[i].Name = names[at:end]
 		at = end
-		if h := &handles[i]; !h.one && !p.marks[i].implied {
+		if h := &handles[i]; !h.one {
 			h.extents, extents = extents[:h.volume], extents[h.volume:]
 		}
 	}
@@ -286,122 +269,161 @@ func (p *page) place(i int) place {
 type cursor struct {
 	x     *Index
 	steps []step
-	h     *sheet // the sheet that it began in
-	p     *page  // some rows of that sheet, or all rows of a later page
+	h     *sheet
+	p     *page // some rows of that sheet; nil at the end
 	i     int
+	ahead int // bytes that are read at once
 }
 
 // seek goes to the first row that is not less than a place.
 func (x *Index) seek(ctx context.Context, at place) (*cursor, error) {
-	return x.seekKey(ctx, at.appendKey(nil), at)
+	return x.seekKey(ctx, at.appendKey(nil))
 }
 
-func (x *Index) seekKey(ctx context.Context, key []byte, at place) (*cursor, error) {
-	c := &cursor{x: x}
-	i, err := c.open(ctx, key, at.isBehind)
+func (x *Index) seekKey(ctx context.Context, key []byte) (*cursor, error) {
+	c := &cursor{x: x, ahead: firstRun}
+	i, err := c.open(ctx, key)
 	if err != nil || c.h == nil {
 		return c, err
 	}
-	return c, c.goTo(ctx, i, sheetRows-i%sheetRows)
+	return c, c.goTo(ctx, i)
 }
 
-// open finds the page of a key, and in it the first row for which before is false. If there are no
-// pages, c.h is nil.
-func (c *cursor) open(ctx context.Context, key []byte, before func(dir, base []byte, whole bool) bool) (i int, err error) {
+// open finds the page of a key, and in it the first row whose key is not less. After the last one
+// it returns how many there are. If there are no pages, c.h is nil.
+func (c *cursor) open(ctx context.Context, key []byte) (i int, err error) {
 	if c.steps, err = c.x.rows.findKey(ctx, key); err != nil || c.steps == nil {
 		return 0, err
 	}
 	if c.h, err = c.x.sheet(ctx, leaf(c.steps)); err != nil {
 		return 0, err
 	}
-	return c.x.search(c.h, before)
-}
-
-// goTo goes to a row of the sheet and decodes up to n rows. After the last row it goes to the next
-// page.
-func (c *cursor) goTo(ctx context.Context, i, n int) (err error) {
-	if n = min(n, int(c.h.items)-i); n == 0 {
-		return c.turn(ctx)
-	}
-	c.p, err = c.x.rowsOf(c.h, i, n)
-	c.i = 0
-	return err
-}
-
-// turn goes to the next page; after the last one the cursor is at its end.
-func (c *cursor) turn(ctx context.Context) error {
-	c.h, c.p = nil, nil
-	more, err := c.x.rows.next(ctx, c.steps)
-	if err != nil || !more {
+	err = c.x.guarded(ctx, func() error {
+		i, err = c.x.firstFrom(c.h, key)
 		return err
+	})
+	return i, err
+}
+
+// firstFrom returns the first row of a sheet whose key is not less than key.
+func (x *Index) firstFrom(h *sheet, key []byte) (int, error) {
+	k := h.blockOf(key)
+	if k < 0 {
+		return 0, nil
 	}
-	r := leaf(c.steps)
-	b, err := c.x.page(ctx, r, nil)
+	n := min(blockRows, int(h.items)-k*blockRows)
+	p, err := x.decodeRows(h, k*blockRows, n)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	c.p, err = c.x.decodePage(b, r)
-	c.i = 0
-	return err
+	defer p.free()
+	var b []byte
+	return k*blockRows + sort.Search(n, func(i int) bool {
+		b = p.place(i).appendKey(b[:0])
+		return string(b) >= string(key)
+	}), nil
+}
+
+// goTo goes to a row of the sheet and decodes the rest of its block. After the last row it goes to
+// the next page.
+func (c *cursor) goTo(ctx context.Context, i int) (err error) {
+	c.p, c.i = nil, 0
+	if i == int(c.h.items) {
+		more, err := c.x.rows.next(ctx, c.steps)
+		if err != nil || !more {
+			return err
+		}
+		if last := c.steps[len(c.steps)-1]; !c.x.near {
+			c.ahead = min(2*c.ahead, longRun)
+			if err := c.x.ahead(ctx, last.refs[last.at:], c.ahead); err != nil {
+				return err
+			}
+		}
+		if c.h, err = c.x.sheet(ctx, leaf(c.steps)); err != nil {
+			return err
+		}
+		i = 0
+	}
+	return c.x.guarded(ctx, func() error {
+		c.p, err = c.x.decodeRows(c.h, i, min(blockRows-i%blockRows, int(c.h.items)-i))
+		return err
+	})
 }
 
 func (c *cursor) next(ctx context.Context) error {
 	if c.i++; c.i < len(c.p.entries) {
 		return nil
 	}
-	if c.h == nil {
-		return c.turn(ctx)
-	}
-	return c.goTo(ctx, int(c.p.from-c.h.from)+c.i, 4*c.i)
+	return c.goTo(ctx, int(c.p.from-c.h.from)+c.i)
 }
 
 // A foundRow is an entry, or a directory that others imply.
 type foundRow struct {
-	entry format.Entry
-	mark  mark
-	row   int64
-	rank  uint32
+	entry   format.Entry
+	implied bool
+	row     int64
+	rank    uint32
 }
 
-// rowAt returns row i of a sheet.
-func (x *Index) rowAt(h *sheet, i int) (f foundRow, at place, err error) {
-	p, err := x.rowsOf(h, i, 1)
-	if err != nil {
-		return f, at, err
+// rowCalled returns the row of a sheet with a key and a name; ok is false if there is none.
+func (x *Index) rowCalled(h *sheet, key []byte, name string, whole bool) (f foundRow, ok bool, err error) {
+	b := blocks.Get().(*block)
+	defer blocks.Put(b)
+	i, err := h.find(b, key, name, whole)
+	if err == nil && i < 0 {
+		return f, false, nil
 	}
-	defer p.free()
-	return foundRow{p.entries[0], p.marks[0], p.from, p.ranks[0]}, p.place(0), nil
+	var n numbers
+	for err == nil && b.i <= i {
+		n, err = h.next(b, x.Chunk)
+	}
+	c := &handle{}
+	var extents []byte
+	if err == nil {
+		extents, err = b.entry(&n, &f.entry, c, nil)
+	}
+	if err != nil {
+		return f, false, x.fail(h.off, err)
+	}
+	c.extents, f.entry.Name, f.entry.Ref = string(extents), name, c
+	f.implied, f.row, f.rank = n.is(howImplied), h.from+int64(b.k*blockRows+i), uint32(n.rank)
+	return f, true, nil
 }
 
 // find returns the row of a name: an entry, or a directory that other names imply.
 func (x *Index) find(ctx context.Context, name string) (f foundRow, err error) {
-	at := placeOf(name)
+	at, called := placeOf(name), name
+	var room [128]byte
 	for range 2 {
-		c := cursor{x: x}
-		i, err := c.open(ctx, at.appendKey(nil), at.isBehind)
+		key := at.appendKey(room[:0])
+		steps, err := x.rows.findKey(ctx, key)
+		if err != nil || steps == nil {
+			return f, cmp.Or(err, notFound("lookup", called))
+		}
+		h, err := x.sheet(ctx, leaf(steps))
 		if err != nil {
 			return f, err
 		}
-		if c.h != nil && i < int(c.h.items) {
-			if f, is, err := x.rowAt(c.h, i); err != nil || is == at {
-				return f, err
-			}
+		found := false
+		err = x.guarded(ctx, func() error {
+			f, found, err = x.rowCalled(h, key, name, at.whole)
+			return err
+		})
+		if err != nil || found {
+			return f, err
 		}
 		if at.whole {
 			break
 		}
-		at.base += "/"
+		at.base, name = at.base+"/", name+"/"
 	}
-	return f, notFound("lookup", name)
+	return foundRow{}, notFound("lookup", called)
 }
 
 // Lookup returns the entry called name, or the directory of that name if other names imply it.
 func (x *Index) Lookup(ctx context.Context, name string) (format.Entry, error) {
-	if e, ok, err := x.byTable(ctx, name); ok && (err == nil || name != "." || !errors.Is(err, fs.ErrNotExist)) {
-		return e, err
-	}
 	f, err := x.find(ctx, name)
-	if f.mark.implied || err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
+	if f.implied || err != nil && name == "." && errors.Is(err, fs.ErrNotExist) {
 		return format.Entry{Name: name, Kind: format.Dir}, nil
 	}
 	return f.entry, err
@@ -427,7 +449,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 		} else if !format.ValidPath(dir) {
 			return notFound("readdir", dir)
 		}
-		c, err := x.seekKey(ctx, appendText(nil, at.dir), at)
+		c, err := x.seekKey(ctx, appendText(nil, at.dir))
 		if err != nil {
 			return err
 		}
@@ -479,7 +501,7 @@ func (d *dirsAbove) is(ctx context.Context, name string) (bool, error) {
 	if d.none || d.seen && name < d.next {
 		return false, nil
 	}
-	c, err := d.x.seekKey(ctx, appendText(nil, name), place{dir: name})
+	c, err := d.x.seekKey(ctx, appendText(nil, name))
 	if err != nil {
 		return false, err
 	}
@@ -592,8 +614,8 @@ func (x *Index) run(e format.Entry, h *handle) (v format.Extent) {
 	return v
 }
 
-// FirstDigest is the number of the digest of the first piece of e's content; ok is false if e is
-// not an entry of the index.
+// FirstDigest is the number of the first piece of e's content, which no other content has; ok is
+// false if e is not an entry of the index.
 func (x *Index) FirstDigest(e format.Entry) (n int64, ok bool) {
 	h, ok := e.Ref.(*handle)
 	if !ok {
@@ -608,68 +630,38 @@ func (x *Index) Digests(ctx context.Context, e format.Entry, from, n int64) ([][
 	if all := Pieces(&e, x.Chunk); !ok || from < 0 || n < 0 || from > all || n > all-from {
 		return nil, x.fail(-1, fmt.Errorf("%s: no digests %d+%d of %d", format.Escape(clip(e.Name)), from, n, all))
 	}
+	if h.proof < 0 && n > 0 {
+		return [][DigestLen]byte{[DigestLen]byte([]byte(e.Digest.Sum))}, nil
+	}
 	var out [][DigestLen]byte // it grows by what is found, not by what a row says
-	for at := h.proof + from; int64(len(out)) < n; {
-		from, sums, err := x.proofPage(ctx, at)
+	for at := h.proof + from; int64(len(out)) < n; at = h.proof + from + int64(len(out)) {
+		steps, err := x.proofs.findItem(ctx, at)
 		if err != nil {
 			return nil, err
 		}
-		sums = sums[at-from:]
-		sums = sums[:min(int64(len(sums)), n-int64(len(out)))]
-		out = append(out, sums...)
-		at += int64(len(sums))
-	}
-	return out, nil
-}
-
-// A proofPage is a page of digests.
-type proofPage struct {
-	from int64
-	sums [][DigestLen]byte
-}
-
-// maxProofPages is how many pages of digests are kept. Each has 16 KiB.
-const maxProofPages = 64
-
-// proofPage returns the page that has a digest, and the number of its first one.
-func (x *Index) proofPage(ctx context.Context, n int64) (from int64, sums [][DigestLen]byte, err error) {
-	x.mu.Lock()
-	for i, p := range x.digests {
-		if k := n - p.from; k >= 0 && k < int64(len(p.sums)) {
-			copy(x.digests[i:], x.digests[i+1:])
-			x.digests[len(x.digests)-1] = p
-			x.mu.Unlock()
-			return p.from, p.sums, nil
+		if at < 0 || at >= x.proofs.t.Top.Items || steps == nil {
+			return nil, x.fail(-1, fmt.Errorf("digest %d, expected fewer than %d", at, x.proofs.t.Top.Items))
+		}
+		r := leaf(steps)
+		if at < r.from || at >= r.from+r.items || r.items > proofItems || int64(r.long) != r.items*DigestLen {
+			return nil, x.fail(r.off, errNode)
+		}
+		p, err := x.sheet(ctx, r)
+		if err == nil && len(p.sums) != r.long {
+			err = x.fail(r.off, errNode)
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = x.guarded(ctx, func() error {
+			for ; at < r.from+r.items && int64(len(out)) < n; at++ {
+				out = append(out, [DigestLen]byte(p.sums[(at-r.from)*DigestLen:]))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	x.mu.Unlock()
-	steps, err := x.proofs.findItem(ctx, n)
-	if err != nil {
-		return 0, nil, err
-	}
-	if n < 0 || n >= x.proofs.t.Top.Items || steps == nil {
-		return 0, nil, x.fail(-1, fmt.Errorf("digest %d, expected fewer than %d", n, x.proofs.t.Top.Items))
-	}
-	r := leaf(steps)
-	if n < r.from || n >= r.from+r.items || r.items > proofItems || int64(r.long) != r.items*DigestLen {
-		return 0, nil, x.fail(r.off, errNode)
-	}
-	b, err := x.page(ctx, r, nil)
-	if err != nil {
-		return 0, nil, err
-	}
-	if len(b) != r.long {
-		return 0, nil, x.fail(r.off, fmt.Errorf("a page of %d bytes, expected %d", len(b), r.long))
-	}
-	p := proofPage{r.from, make([][DigestLen]byte, r.items)}
-	for i := range p.sums {
-		copy(p.sums[i][:], b[i*DigestLen:])
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if len(x.digests) == maxProofPages {
-		x.digests = append(x.digests[:0], x.digests[1:]...)
-	}
-	x.digests = append(x.digests, p)
-	return p.from, p.sums, nil
+	return out, nil
 }

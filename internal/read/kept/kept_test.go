@@ -63,7 +63,7 @@ func opened(t testing.TB, b []byte) *Index {
 	return x
 }
 
-// openedNear is opened of an index that is read by its table, block by block.
+// openedNear is opened of an index on a disk that is not mapped.
 func openedNear(t testing.TB, b []byte) *Index {
 	t.Helper()
 	x, err := openBytes(t.Context(), b, true)
@@ -74,7 +74,7 @@ func openedNear(t testing.TB, b []byte) *Index {
 	return x
 }
 
-// openedFile is opened of an index in a file, whose table is mapped.
+// openedFile is opened of an index in a file, which is mapped.
 func openedFile(t testing.TB, b []byte) *Index {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.holdall")
@@ -84,7 +84,7 @@ func openedFile(t testing.TB, b []byte) *Index {
 	return openedAt(t, path)
 }
 
-// openBytes opens an index in memory. What is near is read by its table.
+// openBytes opens an index in memory.
 func openBytes(ctx context.Context, b []byte, near bool) (*Index, error) {
 	st := &storetest.Mem{}
 	st.Put("x.holdall", b)
@@ -268,9 +268,8 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 			for _, open := range []func(testing.TB, []byte) *Index{opened, openedNear, openedFile} {
 				entries, xs := anyEntries(rnd, n)
 				l := &listed{format.NewIndex(format.Entries(entries)), xs}
-				listed := rnd.IntN(2) == 0
-				b, head := build(t, l, Head{Format: "list"}, Options{Memory: int64(rnd.IntN(10)) << 20, listed: listed})
-				if again, _ := build(t, l, Head{Format: "list"}, Options{listed: listed}); !bytes.Equal(b, again) {
+				b, head := build(t, l, Head{Format: "list"}, Options{Memory: int64(rnd.IntN(10)) << 20})
+				if again, _ := build(t, l, Head{Format: "list"}, Options{}); !bytes.Equal(b, again) {
 					t.Fatal("other bytes the second time")
 				}
 				x := open(t, b)
@@ -278,9 +277,6 @@ func TestAnIndexAnswersAsTheArchive(t *testing.T) {
 					t.Fatalf("head %+v, expected %+v", x.Head, head)
 				}
 				sameAnswers(t, x, l, rnd)
-				if x.near && (x.table == nil || x.table.lost.Load()) {
-					t.Error("the table was not used")
-				}
 			}
 		})
 	}
@@ -360,7 +356,7 @@ func (l *listed) Run(e format.Entry) (format.Extent, bool) {
 // TestUnusedSheetsLeaveMemory checks that an index that is not used keeps no rows in memory, and
 // still answers after that.
 func TestUnusedSheetsLeaveMemory(t *testing.T) {
-	b, _ := build(t, regular(20_000), Head{}, Options{NoTable: true})
+	b, _ := build(t, regular(20_000), Head{}, Options{})
 	x := openedNear(t, b)
 	x.sheets.rest = time.Millisecond
 	for range 2 {
@@ -370,7 +366,7 @@ func TestUnusedSheetsLeaveMemory(t *testing.T) {
 		testkit.Until(t, "no sheet is kept", func() bool {
 			x.sheets.mu.Lock()
 			defer x.sheets.mu.Unlock()
-			return x.sheets.order.Len() == 0 && x.sheets.idle == nil
+			return len(x.sheets.byOff) == 0 && x.sheets.idle == nil
 		})
 	}
 }
@@ -378,9 +374,9 @@ func TestUnusedSheetsLeaveMemory(t *testing.T) {
 // TestAWalkOfANearIndexHoldsFewRows checks that a walk whose caller waits takes little memory.
 func TestAWalkOfANearIndexHoldsFewRows(t *testing.T) {
 	testkit.Serial(t)
-	b, _ := build(t, regular(100_000), Head{}, Options{NoTable: true})
+	b, _ := build(t, regular(100_000), Head{}, Options{})
 	x, rows := openedNear(t, b), int64(0)
-	for s, err := range x.stretches(t.Context(), &x.rows, 0, x.count()) {
+	for s, err := range x.stretches(t.Context(), 0, x.count()) {
 		n := int64(0)
 		for _, r := range s.refs {
 			n += r.items
@@ -413,28 +409,5 @@ func BenchmarkEntries(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
-	}
-}
-
-func TestOnlyScatteredOrdersAreListed(t *testing.T) {
-	rnd := testkit.Rand(t)
-	const n = 300_000
-	order := make([]uint32, n)
-	for i := range order {
-		order[i] = uint32(i + 1)
-	}
-	if isScattered(order) || isScattered(order[:10]) || isScattered(nil) {
-		t.Error("the order of rows is scattered")
-	}
-	// Folder after folder, as a tar has them.
-	for at := 0; at < n; at += 1000 {
-		rnd.Shuffle(1000, func(i, j int) { order[at+i], order[at+j] = order[at+j], order[at+i] })
-	}
-	if isScattered(order) {
-		t.Error("folders are scattered")
-	}
-	rnd.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
-	if !isScattered(order) {
-		t.Error("no order at all is not scattered")
 	}
 }

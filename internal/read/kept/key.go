@@ -53,14 +53,3 @@ func appendDeeper(b []byte, dir string) []byte {
 	b = appendText(b, dir)
 	return append(b[:len(b)-2], '/')
 }
-
-// isBehind reports whether a place is after that of a row, in the order of keys.
-func (p place) isBehind(dir, base []byte, whole bool) bool {
-	if string(dir) != p.dir {
-		return string(dir) < p.dir
-	}
-	if string(base) != p.base {
-		return string(base) < p.base
-	}
-	return p.whole && !whole
-}

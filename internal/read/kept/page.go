@@ -2,6 +2,7 @@ package kept
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -20,8 +21,8 @@ import (
 )
 
 const (
-	magic     = "holdall index 2\n"
-	endMagic  = "holdall2"
+	magic     = "holdall index 3\n"
+	endMagic  = "holdall3"
 	footerLen = 32
 	// maxPage is the longest page that is accepted. A page has at least one row, which may be as
 	// long as the sorter accepts.
@@ -32,11 +33,9 @@ const (
 	maxDepth = 8
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // Is reports whether an object is an index, of any edition, as far as its ends show.
 func Is(p format.Probe) bool {
-	return bytes.HasPrefix(p.Head, []byte("holdall index ")) || bytes.HasSuffix(p.Tail, []byte(endMagic))
+	return bytes.HasPrefix(p.Head, []byte("holdall index ")) || bytes.HasSuffix(p.Tail, []byte(endMagic)) || bytes.HasSuffix(p.Tail, []byte(endMagic2))
 }
 
 // A ref is where a page or a node is, and what is in it.
@@ -50,6 +49,14 @@ type ref struct {
 	sum    uint32
 }
 
+// pressed is the decompressed length of a page that is compressed, and otherwise 0.
+func (r *ref) pressed() int {
+	if r.long == r.stored {
+		return 0
+	}
+	return r.long
+}
+
 // refLeast is the minimum size of a ref in a node.
 const refLeast = 9
 
@@ -57,7 +64,7 @@ const refLeast = 9
 //
 //	uvar number of the first item, uvar offset of the first child
 //	for each child: uvar shared with the first key of the child before, uvar length,
-//	the rest of the first key, uvar items, uvar length, uvar decompressed, u32 CRC-32C
+//	the rest of the first key, uvar items, uvar length, uvar decompressed or 0, u32 CRC-32
 func appendNode(b []byte, refs []ref) []byte {
 	b = binary.AppendUvarint(b, uint64(refs[0].from))
 	b = binary.AppendUvarint(b, uint64(refs[0].off))
@@ -69,7 +76,7 @@ func appendNode(b []byte, refs []ref) []byte {
 		b = appendString(b, string(r.first[k:]))
 		b = binary.AppendUvarint(b, uint64(r.items))
 		b = binary.AppendUvarint(b, uint64(r.stored))
-		b = binary.AppendUvarint(b, uint64(r.long))
+		b = binary.AppendUvarint(b, uint64(r.pressed()))
 		b = binary.LittleEndian.AppendUint32(b, r.sum)
 		last = r.first
 	}
@@ -98,7 +105,7 @@ func decodeNode(b []byte) ([]ref, error) {
 		if c.bad || r.items <= 0 || from+r.items > maxItems || stored > maxPage || long > maxPage || off+stored < 0 || string(r.first) < string(last) {
 			return nil, errNode
 		}
-		r.stored, r.long, r.sum = int(stored), int(long), binary.LittleEndian.Uint32(sum)
+		r.stored, r.long, r.sum = int(stored), int(cmp.Or(long, stored)), binary.LittleEndian.Uint32(sum)
 		refs = append(refs, r)
 		last, from, off = r.first, from+r.items, off+stored
 	}
@@ -123,11 +130,12 @@ type root struct {
 	Off    int64  `json:"offset"`
 	Stored int    `json:"stored"`
 	Long   int    `json:"length"`
-	Sum    uint32 `json:"crc32c"`
+	Sum    uint32 `json:"crc32"`
+	OldSum uint32 `json:"crc32c,omitzero"` // of edition 2
 }
 
 func (r root) ref() ref {
-	return ref{items: r.Items, off: r.Off, stored: r.Stored, long: r.Long, sum: r.Sum}
+	return ref{items: r.Items, off: r.Off, stored: r.Stored, long: r.Long, sum: r.Sum | r.OldSum}
 }
 
 // Error says what is wrong with an index.
@@ -151,6 +159,7 @@ type pages struct {
 	obj  store.Object
 	name string
 	size int64
+	old  bool // it is of edition 2
 
 	tail   []byte // the end of the index, which was read to open it
 	tailAt int64
@@ -182,9 +191,21 @@ func (p *pages) page(ctx context.Context, r *ref, dst []byte) ([]byte, error) {
 	return p.unpack(r, b, dst)
 }
 
+func (p *pages) checksum(b []byte) uint32 {
+	if p.old {
+		return crc32.Checksum(b, castagnoli)
+	}
+	return crc32.ChecksumIEEE(b)
+}
+
+// unpack compares a page with its checksum, and decompresses it. A page that is not compressed is
+// returned as it is.
 func (p *pages) unpack(r *ref, stored, dst []byte) ([]byte, error) {
-	if got := crc32.Checksum(stored, castagnoli); got != r.sum {
-		return nil, p.fail(r.off, fmt.Errorf("a page is damaged: expected CRC-32C %08x, found %08x", r.sum, got))
+	if got := p.checksum(stored); got != r.sum {
+		return nil, p.fail(r.off, fmt.Errorf("a page is damaged: expected CRC-32 %08x, found %08x", r.sum, got))
+	}
+	if r.pressed() == 0 && !p.old {
+		return stored, nil
 	}
 	z, _ := codec.Lookup(codec.Zstd)
 	b, err := z.Append(dst[:0], stored, r.long)
@@ -311,31 +332,24 @@ func (w *binder) write(b []byte) error {
 	return err
 }
 
-// page writes a page of items, beginning with number from. raw is stored uncompressed at the end of
-// the page.
-func (w *binder) page(b, raw, first []byte, from, items int64) (ref, error) {
-	long := len(b) + len(raw)
+// page writes a page of items, beginning with number from. With press, it is compressed if it
+// becomes shorter.
+func (w *binder) page(b, first []byte, from, items int64, press bool) (ref, error) {
+	long := len(b)
 	if long > maxPage {
 		return ref{}, fmt.Errorf("a page of %d bytes, expected at most %d", long, maxPage)
 	}
-	w.buf = w.z.EncodeAll(b, w.buf[:0])
-	if len(raw) > 0 {
-		w.buf = appendRaw(w.buf, raw)
+	if press {
+		if w.buf = w.z.EncodeAll(b, w.buf[:0]); len(w.buf) < long {
+			b = w.buf
+		}
 	}
-	r := ref{first: first, from: from, items: items, off: w.off, stored: len(w.buf), long: long, sum: crc32.Checksum(w.buf, castagnoli)}
-	return r, w.write(w.buf)
-}
-
-// appendRaw appends a zstd frame with b in one uncompressed block. b may have 128 KiB.
-func appendRaw(frames, b []byte) []byte {
-	frames = append(frames, 0x28, 0xb5, 0x2f, 0xfd, 2<<6|1<<5) // a length of 4 bytes, and no window
-	frames = binary.LittleEndian.AppendUint32(frames, uint32(len(b)))
-	head := len(b)<<3 | 1 // raw, and the last one
-	return append(append(frames, byte(head), byte(head>>8), byte(head>>16)), b...)
+	r := ref{first: first, from: from, items: items, off: w.off, stored: len(b), long: long, sum: crc32.ChecksumIEEE(b)}
+	return r, w.write(b)
 }
 
 // nodeLen is about how long a node becomes.
-const nodeLen = 32 << 10
+const nodeLen = 4 << 10
 
 // nodes writes the nodes above pages.
 func (w *binder) nodes(refs []ref) (tree, error) {
@@ -351,7 +365,7 @@ func (w *binder) nodes(refs []ref) (tree, error) {
 				n++
 			}
 			last := refs[n-1]
-			r, err := w.page(appendNode(nil, refs[:n]), nil, refs[0].first, refs[0].from, last.from+last.items-refs[0].from)
+			r, err := w.page(appendNode(nil, refs[:n]), refs[0].first, refs[0].from, last.from+last.items-refs[0].from, false)
 			if err != nil {
 				return tree{}, err
 			}
@@ -359,7 +373,7 @@ func (w *binder) nodes(refs []ref) (tree, error) {
 		}
 		if len(above) == 1 {
 			a := above[0]
-			return tree{depth, root{a.items, a.off, a.stored, a.long, a.sum}}, nil
+			return tree{depth, root{Items: a.items, Off: a.off, Stored: a.stored, Long: a.long, Sum: a.sum}}, nil
 		}
 		refs = above
 	}

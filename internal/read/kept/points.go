@@ -81,7 +81,7 @@ func (b *builder) points() (refs []ref, err error) {
 			page = appendString(binary.AppendUvarint(page[:0], uint64(u.len)), u.codec)
 			page = append(binary.AppendUvarint(page, uint64(p.Off)), p.State...)
 			var r ref
-			r, failed = b.w.page(page, nil, appendPointKey(nil, u.volume, u.off, p.At), int64(len(refs)), 1)
+			r, failed = b.w.page(page, appendPointKey(nil, u.volume, u.off, p.At), int64(len(refs)), 1, true)
 			refs = append(refs, r)
 			return failed
 		})

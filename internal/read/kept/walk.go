@@ -1,6 +1,7 @@
 package kept
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -18,7 +19,7 @@ import (
 // Listings read several pages with one request. The first requests are short, so that results come
 // soon.
 const (
-	firstRun = 64 << 10
+	firstRun = 8 << 10
 	longRun  = 1 << 20
 	// runRows is how many rows are decoded at once.
 	runRows = 8 * pageRows
@@ -35,13 +36,13 @@ type stretch struct {
 	err   error
 }
 
-// stretches yields the pages of a shelf that have rows [from, to) in stretches.
-func (x *Index) stretches(ctx context.Context, of *shelf, from, to int64) iter.Seq2[*stretch, error] {
+// stretches yields the pages that have rows [from, to) in stretches.
+func (x *Index) stretches(ctx context.Context, from, to int64) iter.Seq2[*stretch, error] {
 	return pipe.Told(func(tell func(*stretch) error) error {
 		if from >= to {
 			return nil
 		}
-		steps, err := of.findItem(ctx, from)
+		steps, err := x.rows.findItem(ctx, from)
 		run, more := firstRun, steps != nil
 		most := int64(runRows)
 		if x.near {
@@ -49,7 +50,7 @@ func (x *Index) stretches(ctx context.Context, of *shelf, from, to int64) iter.S
 		}
 		for err == nil && more {
 			s := &stretch{}
-			for long, rows := 0, int64(0); err == nil && more && long < run && rows < most; more, err = of.next(ctx, steps) {
+			for long, rows := 0, int64(0); err == nil && more && long < run && rows < most; more, err = x.rows.next(ctx, steps) {
 				r := leaf(steps)
 				if r.from >= to || len(s.refs) > 0 && r.off != s.refs[len(s.refs)-1].off+int64(s.refs[len(s.refs)-1].stored) {
 					break
@@ -69,31 +70,28 @@ func (x *Index) stretches(ctx context.Context, of *shelf, from, to int64) iter.S
 
 // load reads and decodes the pages of a stretch.
 func (x *Index) load(ctx context.Context, s *stretch) {
-	first, last := &s.refs[0], &s.refs[len(s.refs)-1]
-	b, err := x.stored(ctx, first.off, int(last.off-first.off)+last.stored)
-	if err != nil {
-		s.err = err
-		return
+	if !x.near {
+		s.err = x.ahead(ctx, s.refs, longRun)
 	}
-	var raw []byte
-	for i := range s.refs {
-		r := &s.refs[i]
-		if raw, s.err = x.unpack(r, b[r.off-first.off:][:r.stored], raw); s.err != nil {
+	for i := 0; s.err == nil && i < len(s.refs); i++ {
+		var h *sheet
+		if h, s.err = x.sheet(ctx, &s.refs[i]); s.err != nil {
 			return
 		}
-		p, err := x.decodePage(raw, r)
-		if err != nil {
-			s.err = err
-			return
-		}
-		s.pages = append(s.pages, p)
+		s.err = x.guarded(ctx, func() error {
+			p, err := x.decodeRows(h, 0, int(h.items))
+			if err == nil {
+				s.pages = append(s.pages, p)
+			}
+			return err
+		})
 	}
 }
 
-// walk calls each with the pages of a shelf that have rows [from, to), in order. A page is reused
-// after each has returned.
-func (x *Index) walk(ctx context.Context, of *shelf, from, to int64, each func(*page) error) error {
-	return pipe.Ordered(ctx, x.stretches(ctx, of, from, to), x.workers, x.load, func(s *stretch) error {
+// walk calls each with the pages that have rows [from, to), in order. A page is reused after each
+// has returned.
+func (x *Index) walk(ctx context.Context, from, to int64, each func(*page) error) error {
+	return pipe.Ordered(ctx, x.stretches(ctx, from, to), x.workers, x.load, func(s *stretch) error {
 		for i, p := range s.pages {
 			if err := each(p); err != nil {
 				return err
@@ -112,17 +110,17 @@ func (x *Index) Entries(ctx context.Context) iter.Seq2[format.Entry, error] {
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		switch {
 		case x.listing.t.Depth > 0:
-			return x.tellRows(ctx, &x.listing, 0, x.listing.t.Top.Items, tell)
+			return x.tellRanked(ctx, []int64{0, x.count()}, 0, tell)
 		case x.order.t.Depth == 0:
-			return x.tellRows(ctx, &x.rows, 0, x.count(), tell)
+			return x.tellRows(ctx, 0, x.count(), tell)
 		}
 		return x.tellPicked(ctx, x.ordered(ctx, 0), tell)
 	})
 }
 
-// tellRows calls tell with the entries of rows [from, to) of a shelf.
-func (x *Index) tellRows(ctx context.Context, of *shelf, from, to int64, tell func(format.Entry) error) error {
-	return x.walk(ctx, of, from, to, func(p *page) error {
+// tellRows calls tell with the entries of rows [from, to).
+func (x *Index) tellRows(ctx context.Context, from, to int64, tell func(format.Entry) error) error {
+	return x.walk(ctx, from, to, func(p *page) error {
 		for i := range p.entries {
 			if n := p.from + int64(i); n < from || n >= to || p.marks[i].implied {
 				continue
@@ -140,41 +138,17 @@ func (x *Index) EntriesFrom(ctx context.Context, name string) iter.Seq2[format.E
 	return pipe.Told(func(tell func(format.Entry) error) error {
 		f, err := x.find(ctx, name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) || err == nil && f.mark.implied:
+		case errors.Is(err, fs.ErrNotExist) || err == nil && f.implied:
 			return notFound("entries", name)
 		case err != nil:
 			return err
 		case x.listing.t.Depth > 0:
-			n, err := x.listed(ctx, f.rank)
-			if err != nil {
-				return err
-			}
-			return x.tellRows(ctx, &x.listing, n, x.listing.t.Top.Items, tell)
+			return x.tellRanked(ctx, []int64{0, x.count()}, int64(f.rank), tell)
 		case x.order.t.Depth == 0:
-			return x.tellRows(ctx, &x.rows, f.row, x.count(), tell)
+			return x.tellRows(ctx, f.row, x.count(), tell)
 		}
 		return x.tellPicked(ctx, x.ordered(ctx, int64(f.rank)), tell)
 	})
-}
-
-// listed returns the number in the listing of the first row whose rank is not less than rank.
-func (x *Index) listed(ctx context.Context, rank uint32) (int64, error) {
-	steps, err := x.listing.findKey(ctx, binary.BigEndian.AppendUint32(nil, rank))
-	if err != nil || steps == nil {
-		return 0, err
-	}
-	r := leaf(steps)
-	b, err := x.page(ctx, r, nil)
-	if err != nil {
-		return 0, err
-	}
-	p, err := x.decodePage(b, r)
-	if err != nil {
-		return 0, err
-	}
-	n := sort.Search(len(p.ranks), func(i int) bool { return p.ranks[i] >= rank })
-	p.free()
-	return r.from + int64(n), nil
 }
 
 // ordered yields the numbers of rows in the order of the archive, from a rank on.
@@ -263,30 +237,59 @@ func (p pick) at() int    { return int(p & (1<<windowBits - 1)) }
 func (x *Index) pick(ctx context.Context, want []pick, found []format.Entry) error {
 	slices.Sort(want)
 	return pipe.Each(ctx, x.picks(ctx, want), x.workers, func(ctx context.Context, g group) error {
-		s := &stretch{refs: g.refs}
-		if x.load(ctx, s); s.err != nil {
-			return s.err
-		}
-		k := 0
-		for _, p := range s.pages {
-			few := len(g.want)*2 < len(p.entries)
-			for ; k < len(g.want) && g.want[k].row() < p.from+int64(len(p.entries)); k++ {
-				i := int(g.want[k].row() - p.from)
-				if p.marks[i].implied {
-					return x.fail(g.refs[0].off, errRow)
-				}
-				e := p.entries[i]
-				if few { // otherwise one name keeps all names of its page in memory
-					e.Name = strings.Clone(e.Name)
-					h := *e.Ref.(*handle)
-					e.Ref = &h
-				}
-				found[g.want[k].at()] = e
+		if !x.near {
+			if err := x.ahead(ctx, g.refs, longRun); err != nil {
+				return err
 			}
-			p.free()
+		}
+		for i, k := 0, 0; k < len(g.want); {
+			r := &g.refs[i]
+			if g.want[k].row() >= r.from+r.items {
+				i++
+				continue
+			}
+			h, err := x.sheet(ctx, r)
+			if err != nil {
+				return err
+			}
+			// Rows of one block are decoded together.
+			first, n := int(g.want[k].row()-r.from), 1
+			for k+n < len(g.want) && int(g.want[k+n].row()-r.from) < min(first/blockRows*blockRows+blockRows, int(r.items)) {
+				n++
+			}
+			err = x.guarded(ctx, func() error { return x.pickRows(h, g.want[k:][:n], found) })
+			if err != nil {
+				return err
+			}
+			k += n
 		}
 		return nil
 	})
+}
+
+// pickRows finds the entries of rows of one block.
+func (x *Index) pickRows(h *sheet, want []pick, found []format.Entry) error {
+	first := want[0].row()
+	p, err := x.decodeRows(h, int(first-h.from), int(want[len(want)-1].row()-first)+1)
+	if err != nil {
+		return err
+	}
+	defer p.free()
+	few := len(want)*2 < len(p.entries)
+	for _, w := range want {
+		i := int(w.row() - first)
+		if p.marks[i].implied {
+			return x.fail(h.off, errRow)
+		}
+		e := p.entries[i]
+		if few { // otherwise one name keeps all names of its block in memory
+			e.Name = strings.Clone(e.Name)
+			h := *e.Ref.(*handle)
+			e.Ref = &h
+		}
+		found[w.at()] = e
+	}
+	return nil
 }
 
 // A group is the wanted rows of a page, or of adjacent pages.
@@ -350,46 +353,44 @@ func (x *Index) EntriesBelow(ctx context.Context, dir string) iter.Seq2[format.E
 		switch {
 		case rows == 0:
 			return nil
-		case x.listing.t.Depth > 0 && rows > x.count()/8:
-			// Picking them would go through all pages more than once.
-			return x.tellRows(ctx, &x.listing, 0, x.listing.t.Top.Items, func(e format.Entry) error {
-				if !strings.HasPrefix(e.Name, dir+"/") {
-					return nil
-				}
-				return tell(e)
-			})
 		case x.listing.t.Depth == 0 && x.order.t.Depth == 0:
 			var err error
 			for i := 0; i < len(bounds) && err == nil; i += 2 {
-				err = x.tellRows(ctx, &x.rows, bounds[i], bounds[i+1], tell)
+				err = x.tellRows(ctx, bounds[i], bounds[i+1], tell)
 			}
 			return err
 		}
-		type ranked struct{ rank, row uint32 }
-		var all []ranked
-		for i := 0; i < len(bounds); i += 2 {
-			from, to := bounds[i], bounds[i+1]
-			err := x.walk(ctx, &x.rows, from, to, func(p *page) error {
-				for k := range p.entries {
-					if n := p.from + int64(k); n >= from && n < to && !p.marks[k].implied {
-						all = append(all, ranked{p.ranks[k], uint32(n)})
-					}
+		return x.tellRanked(ctx, bounds[:], 0, tell)
+	})
+}
+
+// tellRanked calls tell with the entries of rows between pairs of bounds, in the archive's order,
+// from a rank on.
+func (x *Index) tellRanked(ctx context.Context, bounds []int64, first int64, tell func(format.Entry) error) error {
+	type ranked struct{ rank, row uint32 }
+	var all []ranked
+	for ; len(bounds) > 0; bounds = bounds[2:] {
+		from, to := bounds[0], bounds[1]
+		err := x.walk(ctx, from, to, func(p *page) error {
+			for k := range p.entries {
+				if n := p.from + int64(k); n >= from && n < to && !p.marks[k].implied && int64(p.ranks[k]) >= first {
+					all = append(all, ranked{p.ranks[k], uint32(n)})
 				}
-				return nil
-			})
-			if err != nil {
-				return err
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(all, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
+	return x.tellPicked(ctx, func(yield func(int64, error) bool) {
+		for _, r := range all {
+			if !yield(int64(r.row), nil) {
+				return
 			}
 		}
-		slices.SortFunc(all, func(a, b ranked) int { return int(int64(a.rank) - int64(b.rank)) })
-		return x.tellPicked(ctx, func(yield func(int64, error) bool) {
-			for _, r := range all {
-				if !yield(int64(r.row), nil) {
-					return
-				}
-			}
-		}, tell)
-	})
+	}, tell)
 }
 
 // behind returns the first key after all keys that begin with prefix. The last byte of prefix must
@@ -403,11 +404,7 @@ func behind(prefix []byte) []byte {
 // rowOf is the number of the first row whose key is not less than key.
 func (x *Index) rowOf(ctx context.Context, key []byte) (int64, error) {
 	c := cursor{x: x}
-	var b []byte
-	n, err := c.open(ctx, key, func(dir, base []byte, whole bool) bool {
-		b = place{string(dir), string(base), whole}.appendKey(b[:0])
-		return string(b) < string(key)
-	})
+	n, err := c.open(ctx, key)
 	if err != nil || c.h == nil {
 		return 0, err
 	}

@@ -68,10 +68,8 @@ class Archive(Mapping[str, bytes]):
         self._reader = reader
         self._read: Read = reader.read
         if isinstance(found.rows, Table):
-            find = quick.finder(found.rows)
-            reader.find = found.rows.finder(find)
             if isinstance(found.archive, LocalFile) and hasattr(os, "pread") and not reader.verifies:
-                self._read = quick.reader(found.rows, found.archive, find, reader.read)
+                self._read = quick.reader(found.rows, found.archive, reader.read)
         self._find = reader.find
         self._rows = found.rows
 

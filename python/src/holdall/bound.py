@@ -16,7 +16,7 @@ END_LEN = 4 << 10
 
 def check(index: str, archive: Object, head: dict[str, Any]) -> None:
     """Raise an error if an index belongs to another version of the archive."""
-    reason = _of_folder(archive, head) if isinstance(archive, Folder) else _of_object(archive, head["bound"])
+    reason = _of_folder(archive, head["bound"]) if isinstance(archive, Folder) else _of_object(archive, head["bound"])
     if reason:
         raise StaleIndexError(archive.name, f"the index {index} is not of it: {reason}")
 
@@ -25,9 +25,9 @@ def _of_object(archive: Object, was: dict[str, Any]) -> str:
     """Return how the ends of an archive or its version differ from the index, or ""."""
     if was["size"] != archive.size:
         return f"it is of an archive of {was['size']} bytes, not of {archive.size}"
-    if was.get("tail") != _sum(archive.tail(END_LEN)):
+    if was.get("tail_sha256") != _sum(archive.tail(END_LEN)):
         return "it is of an archive with another end"
-    if archive.near and was.get("head", "") not in ("", _sum(archive.head(END_LEN))):
+    if archive.near and was.get("head_sha256", "") not in ("", _sum(archive.head(END_LEN))):
         return "it is of an archive with another beginning"
     version, now = was.get("version", ""), archive.version
     if version and version == now:

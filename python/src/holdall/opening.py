@@ -7,11 +7,10 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import bound, caf, codecs, lindi, table
+from . import bound, caf, lindi, table
 from .errors import DamagedError, HoldallError, NotFoundError, StaleIndexError, StaleIndexWarning, UnsupportedError
 from .listing import Rows
 from .objects import Folder, Object, open_object
-from .pages import Pages
 
 SUFFIX = ".holdall"
 FRONT = 64 << 10
@@ -30,7 +29,6 @@ class Found:
     view: str = ""
     volumes: list[tuple[str, bool]] = field(default_factory=lambda: [("", False)])
     codecs: list[str] = field(default_factory=list)
-    no_digests: str = ""  # why they cannot be compared
     verify: bool | None = None
     external: bool | None = None
 
@@ -76,8 +74,6 @@ def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | Non
     """Open an archive by an index. An index that was named may be of any view."""
     try:
         head = table.read_head(obj)
-        if head is None:
-            raise UnsupportedError(archive.name, f"the index {obj.name} has no table: make it again by `holdall index`")
         try:
             bound.check(obj.name, archive, head)
             has = str(head.get("view", ""))
@@ -89,16 +85,10 @@ def _by_index(archive: Object, obj: Object, view: str | None, verify: bool | Non
         except (KeyError, TypeError, AttributeError) as err:
             raise DamagedError(obj.name, f"its head is none: {err!r}") from err
         rows = table.Table(obj, head, archive.name)
-        no_digests = ""
-        if rows.chunk and verify is not False:
-            if codecs.has_zstd():
-                rows.pages = Pages(obj, rows.rows, rows.chunk)
-            else:
-                no_digests = "they are in parts of the index that need a decoder of zstd (Python 3.14, or the package zstandard)"
     except BaseException:
         obj.close()
         raise
-    return Found(archive, kind, rows, obj.name, has, rows.volumes, rows.codecs, no_digests)
+    return Found(archive, kind, rows, obj.name, has, rows.volumes, rows.codecs)
 
 
 def _by_itself(archive: Object, view: str | None, verify: bool | None) -> Found:

@@ -368,8 +368,6 @@ def _digests(found: Any) -> tuple[dict[str, Digest], str]:
         return {}, "verify is False"
     if not found.rows.algos:
         return {}, "the archive has no digests"
-    if found.no_digests:
-        return {}, found.no_digests
     made: dict[str, Digest] = {}
     why = ""
     for a in found.rows.algos:

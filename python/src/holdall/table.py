@@ -1,8 +1,8 @@
-"""The flat part of an index: a table of names and places that is read in place.
+"""The rows of an index: names, places and digests.
 
-docs/index.md describes the bytes. A local index is mapped into memory; blocks of a remote one are fetched when they are
-first used. A block of 4096 bytes is compared with its checksum before it is used. Which blocks have been compared is
-the only state. Threads and forks may lose or repeat it without harm.
+docs/index.md describes the bytes. A local index is mapped into memory; pages of a remote one are fetched when they are
+first used. A page is compared with its checksum before it is used. Rows are decoded in blocks of 64, and some blocks
+are kept. Threads and forks may lose or repeat what is kept without harm.
 """
 
 from __future__ import annotations
@@ -11,44 +11,38 @@ import json
 import mmap
 import struct
 from array import array
-from collections.abc import Callable, Iterator
-from itertools import compress, islice
-from operator import le
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import accumulate, compress, islice
+from operator import add, le
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from .errors import DamagedError, UnsupportedError
-from .listing import INLINE, RAW, Extent, Proof, text
+from .listing import INLINE, RAW, Extent, Proof, order_of, text
 from .objects import LocalFile, Object
 
-MAGIC = b"holdall index 2\n"
-END = b"holdall2"
-TABLE = b"holdtab1"
-BLOCK = 4096
-TAIL = 32 << 10  # of an index, read first
-MAX_HEAD = 64 << 20
-PLACE = 12  # size of a row
-RUN = 24
-MAX_RUN = 16 << 20  # size of a page's digests
-MAX_FETCHED = 1024  # pages of digests of a remote index that are kept
-FETCH = 16  # blocks of a remote index that are fetched together
+MAGIC = b"holdall index 3\n"
+END = b"holdall3"
+OLD_END = b"holdall2"
+TAIL = 18 << 10  # of an index, read first
+MAX_PAGE = 16 << 20
+MAX_NODES = 256 << 20
+ROWS = 64  # in a block
+MAX_BLOCKS = 8192  # that are kept, and twice as many pages
+FETCH = 64 << 10  # bytes of pages of a remote index that are fetched together
 MANY = 64  # number of fetches after which all the rest is fetched
+MAX_FETCH = 8 << 20
+DIGEST = 32
+MAX_SUMS = 1024  # pages of digests that are kept
 
-_LOW48 = (1 << 48) - 1
-_LOW63 = (1 << 63) - 1
-_NONE32 = 0xFFFFFFFF
-_two_u32 = struct.Struct("<II").unpack_from
-_u32 = struct.Struct("<I").unpack_from
-_u64 = struct.Struct("<Q").unpack_from
-_u16 = struct.Struct("<H").unpack_from
-_names = struct.Struct("<32I").unpack_from
-_run = struct.Struct("<QQI").unpack_from
-_two_u64 = struct.Struct("<QQ").unpack_from
-_place = struct.Struct("<QI").unpack_from
-_record = struct.Struct("<QII").unpack_from
-_extent = struct.Struct("<QQQQQII").unpack_from
-
+KINDS = ("file", "dir", "symlink", "hardlink", "fifo", "property")
 CONTENT = ("file", "property")  # kinds with content
+SHARED, REST, HOW, SIZE, OFF, STORED, SKIP, UNIT, SEC, NANO, RANK, FIRST, RARE = range(13)
+ZERO = "zero"
+_LIMIT = 1 << 63
+_MASK = (1 << 64) - 1
+_FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class How(NamedTuple):
@@ -56,286 +50,433 @@ class How(NamedTuple):
 
     kind: str
     file: bool
-    volume: int  # -1: stored nowhere
+    volume: int  # -1: it is not one run
     codec: int
-    digest: int  # -1: none
-    whole: bool
-    long: bool
+    algo: str  # of the digest
+    length: int  # of the digest
     ask: bool
     fault: bool
+    proven: bool  # the digest is that of the only piece
+    content: bool  # of a kind that has content
 
 
-class Head(NamedTuple):
-    """The head of an index."""
+class Ref(NamedTuple):
+    """Where a page or a node is."""
 
-    text: dict[str, Any]
-    end: int  # of the flat part; the part of the index that is read first begins here or before
+    first: bytes  # no key in it is less
+    start: int  # number of its first item
+    items: int
+    offset: int
+    stored: int
+    length: int
+    crc: int
 
 
-def read_head(obj: Object) -> dict[str, Any] | None:
-    """Return the head of an index; None if it has no table."""
+class Cursor:
+    """Parses bytes. Reading beyond the end raises an IndexError."""
+
+    def __init__(self, b: bytes, at: int = 0) -> None:
+        self.b = b
+        self.at = at
+
+    def uvar(self) -> int:
+        """Return the next uvar."""
+        at = self.at
+        c = self.b[at]
+        if c < 0x80:
+            self.at = at + 1
+            return c
+        v = c & 0x7F
+        shift = 7
+        while c >= 0x80:
+            at += 1
+            c = self.b[at]
+            v |= (c & 0x7F) << shift
+            shift += 7
+            if shift > 70:
+                raise IndexError
+        self.at = at + 1
+        return v
+
+    def varint(self) -> int:
+        """Return the next varint."""
+        v = self.uvar()
+        return v >> 1 ^ -(v & 1)
+
+    def take(self, n: int) -> bytes:
+        """Return the next n bytes."""
+        end = self.at + n
+        if end > len(self.b):
+            raise IndexError
+        data = self.b[self.at : end]
+        self.at = end
+        return data
+
+    def number(self, n: int) -> int:
+        """Return the next number of n bytes."""
+        return int.from_bytes(self.take(n), "little")
+
+    def text(self) -> bytes:
+        """Return the next text."""
+        return self.take(self.uvar())
+
+
+class Page:
+    """A page of rows."""
+
+    __slots__ = ("data", "ends", "firsts", "hows", "items", "start", "sums")
+
+    def __init__(self, ref: Ref, data: bytes) -> None:
+        self.start, self.items, self.data = ref.start, ref.items, data
+        self.hows: list[How] = []
+        self.ends: list[int] = []
+        self.firsts: list[bytes] = []  # keys of the first rows of blocks
+        self.sums = 0  # where the digests begin
+
+
+class Block(NamedTuple):
+    """The rows of a block."""
+
+    page: Page
+    start: int
+    size: int
+    names: list[bytes]
+    files: dict[bytes, int]  # position by name
+    hows: list[How]
+    cols: list[Any]  # the values of each column
+    offs: Any
+    sums: Any  # where digests begin in the page, and where the last one ends
+    rares: bytes
+
+
+def read_head(obj: Object) -> dict[str, Any]:
+    """Return the root of an index."""
     tail = obj.tail(TAIL)
     size = obj.size
+    if tail[-8:] == OLD_END:
+        raise UnsupportedError(obj.name, "it was made by an older holdall: make it again by `holdall index`")
     if len(tail) < 32 or tail[-8:] != END:
         raise DamagedError(obj.name, "it does not end as an index does")
-    if len(tail) < 48 or tail[-40:-32] != TABLE:
-        return None
-    length, crc = _two_u32(tail, len(tail) - 48)
-    if length > MAX_HEAD or length > size - 48:
-        raise DamagedError(obj.name, f"a head of {length} bytes")
-    raw = tail[-48 - length : -48] if length + 48 <= len(tail) else obj.read(size - 48 - length, length)
+    offset, stored, length, crc, check = struct.unpack("<QIIII", tail[-32:-8])
+    if crc32(tail[-32:-12]) != check:
+        raise DamagedError(obj.name, "its end is damaged: the CRC-32 is another")
+    if stored != length or length > MAX_PAGE or offset + length > size - 32:
+        raise DamagedError(obj.name, f"a root of {length} bytes at {offset}")
+    at = offset - (size - len(tail))
+    raw = tail[at : at + length] if at >= 0 else obj.read(offset, length)
     if crc32(raw) != crc:
-        raise DamagedError(obj.name, "its head is damaged: the CRC-32 is another")
+        raise DamagedError(obj.name, "its root is damaged: the CRC-32 is another")
     try:
         head = json.loads(raw)
     except (ValueError, RecursionError) as err:
-        raise DamagedError(obj.name, f"its head is no JSON: {err}") from err
+        raise DamagedError(obj.name, f"its root is no JSON: {err}") from err
     if type(head) is not dict:
-        raise DamagedError(obj.name, "its head is no object")
+        raise DamagedError(obj.name, "its root is no object")
     return head
 
 
 class Table:
-    """The rows of an index, from its flat part."""
+    """The rows of an index."""
 
     def __init__(self, obj: Object, head: dict[str, Any], archive: str) -> None:
         self._obj = obj
         self.archive = archive
+        self.codecs: list[str] = []
         try:
             self._take(head)
         except (KeyError, TypeError, ValueError, AttributeError) as err:
-            raise self._bad(f"its head is none: {err!r}") from err
-        self.pages: Any = None  # digests of pieces
+            raise self._bad(f"its root is none: {err!r}") from err
         self.numbers: array[int] | None = None
-        self._map_blocks()
-
-    def _take(self, head: dict[str, Any]) -> None:
-        """Use a head if it is valid."""
-        self.rows = _count(head["rows"], 1 << 32)
-        self.files = _count(head["files"], self.rows + 1)
-        self.total = _count(head["bytes"], 1 << 63)
-        self.digests = [(str(d["algo"]), _count(d["len"], 256)) for d in head.get("digests") or []]
-        self.pages_at = _count(head["pages"], self._obj.size)
-        self.chunk = _count(head.get("chunk", 0), 1 << 32)
-        bits = _count(head["bits"], 33)
-        self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head["volumes"] or []]
-        self.codecs = [str(c) for c in head["codecs"] or []]
-        for name, external in self.volumes:
-            if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
-                raise ValueError(f"a volume {name!r}, which is not in the archive")
-        start = _count(head["start"], self._obj.size)
-        places: dict[str, tuple[int, int]] = {}
-        at = start
-        columns = {"stored": (4,), "skips": (4,), "times": (4, 8), "firsts": (4,)}
-        for name in ("slots", "hashes", "places", *columns, "groups", "names", "longs", "sums", "runs", "checks"):
-            if name in (*columns, "sums", "runs") and name not in head["sections"]:
-                places[name] = (at, 0)
-                continue
-            off, n = (_count(head["sections"][name][k], 1 << 62) for k in ("off", "len"))
-            if off != at or off % BLOCK:
-                raise ValueError(f"section {name} lies at {off}, expected {at}")
-            places[name] = (off, n)
-            at = off + n + -n % BLOCK
-        if places["checks"][0] + places["checks"][1] > self._obj.size:
-            raise ValueError("it reaches beyond the end of the index")
-        blocks = (places["checks"][0] - start) // BLOCK
-        groups = 8 * ((self.rows + 15) // 16 + 1)
-        expected = {"slots": (4 * ((1 << bits) + 1),), "hashes": (8 * self.rows,), "places": (PLACE * self.rows,),
-                    "groups": (groups,), "sums": (0, groups), "checks": (4 * blocks,)}  # fmt: skip
-        expected |= {name: (0, *(w * self.rows for w in widths)) for name, widths in columns.items()}
-        for name, lengths in expected.items():
-            if places[name][1] not in lengths:
-                raise ValueError(f"section {name} of {places[name][1]} bytes, expected {lengths[-1]}")
-        if places["runs"][1] % RUN or (places["runs"][1] > 0) != (places["sums"][1] > 0):
-            raise ValueError(f"section runs of {places['runs'][1]} bytes")
-        self.shift = 32 - bits
-        self._start = start
-        self._sections = places
-        self._checks_crc = head["checks_crc32"]
-        self._how = [self._how_of(h) for h in head["how"] or []]
-        # Rows that are one uncompressed run, which are nearly all; and those that are one in the archive itself.
-        self._raw = frozenset(i for i, h in enumerate(self._how)
-                              if h.file and h.volume >= 0 and h.codec == RAW and not (h.long or h.ask or h.fault))  # fmt: skip
-        self.algos = ("blake3",) if self.chunk else tuple(algo for algo, _ in self.digests) if places["sums"][1] else ()
-        self._files = frozenset(i for i, h in enumerate(self._how) if h.file)
-        self.simple = frozenset(i for i in self._raw if self.volumes[self._how[i].volume] == ("", False))
-
-    def _how_of(self, h: dict[str, Any]) -> How:
-        volume, codec = h.get("volume", -1), h.get("codec", RAW)
-        if not (type(volume) is int and -1 <= volume < len(self.volumes) and type(codec) is int and -1 <= codec < len(self.codecs)):
-            raise ValueError("a volume or a codec that is not there")
-        digest = h.get("digest", -1)
-        if type(digest) is not int or not -1 <= digest < len(self.digests):
-            raise ValueError("a digest that is not there")
-        said = [bool(h.get(k, False)) for k in ("whole", "long", "ask", "fault")]
-        return How(h["kind"], h["kind"] in CONTENT and not h.get("implied", False), volume, codec, digest, *said)
-
-    # Blocks
-
-    def _map_blocks(self) -> None:
-        """Map the flat part. Offsets in the map are relative to self._base."""
-        obj = self._obj
-        checks, n = self._sections["checks"]
-        self._base = 0 if isinstance(obj, LocalFile) else self._start
         self.map: Any = b""
         if isinstance(obj, LocalFile):
-            self._far = False
             try:
                 self.map = mmap.mmap(obj.fd, 0, access=mmap.ACCESS_READ)
             except (OSError, ValueError) as err:
                 raise UnsupportedError(obj.name, f"it cannot be mapped into memory: {err}") from err
-            if len(self.map) < checks + n:
+            if len(self.map) < obj.size:
                 raise self._bad("it became shorter while it was read")
-        else:
-            self._far = True
-            private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-            if checks > self._start:
-                self.map = mmap.mmap(-1, checks - self._start, **private)
-        sums = obj.read(checks, n)
-        if crc32(sums) != self._checks_crc:
-            raise self._bad("its checksums are damaged")
-        self._sums = memoryview(sums).cast("B")
-        at = {name: off - self._base for name, (off, _) in self._sections.items()}
-        self.slots, self.hashes, self.places, self._stored, self._skips = at["slots"], at["hashes"], at["places"], at["stored"], at["skips"]
-        self._sums_at, self._runs_at, self._firsts = at["sums"], at["runs"], at["firsts"]
-        self._runs = self._sections["runs"][1] // RUN - 1  # the last one is only the end of the one before
-        self._checked = bytearray(max(self._runs, 0))  # which runs were compared with their checksums
-        self.groups, self.names_at, self._longs = at["groups"], at["names"], at["longs"]
-        self.names_len, self._longs_len = self._sections["names"][1], self._sections["longs"][1]
-        self._has_skips = self._sections["skips"][1] > 0
-        self._first = (self._start - self._base) // BLOCK
-        # For each block of the map, whether it was compared with its checksum.
-        self.ok = bytearray((checks - self._base) // BLOCK + 1)
+        self._refs: list[Ref] | None = None
+        self._firsts: list[bytes] = []
+        self._starts: list[int] = []
+        self._pages: dict[int, Page] = {}
+        self._blocks: dict[int, Block] = {}
+        self._fetched: dict[int, bytes] = {}
         self._fetches = 0
-        self._fetched: dict[int, bytes] = {}  # digests of pages, by offset
+        self._proofs: list[Ref] | None = None
+        self._proof_starts: list[int] = []
+        self._sums: dict[int, bytes] = {}
 
-    def _check(self, start: int, end: int) -> None:
-        """Compare the blocks of the map that contain [start, end) with their checksums."""
-        ok = self.ok
-        first, last = start // BLOCK, (end - 1) // BLOCK
-        if not (start >= self._first * BLOCK and last < len(ok) - 1):
-            raise self._bad(f"it leads to bytes {start} to {end}, which are not in its table")
-        block = ok.find(0, first, last + 1)
-        while block >= 0:
-            if self._far:
-                self._fetch(block, last)
-            else:
-                self._compare(block, self.map[block * BLOCK : (block + 1) * BLOCK])
-            block = ok.find(0, block, last + 1)
+    def _take(self, head: dict[str, Any]) -> None:
+        """Use a root if it is valid."""
+        self._trees = {name: self._tree(head.get(name)) for name in ("rows", "proofs")}
+        self.rows = _count(self._trees["rows"][1].items, 1 << 32)
+        self.files = _count(head["files"], self.rows + 1)
+        self.total = _count(head["bytes"], _LIMIT)
+        self.chunk = _count(head.get("chunk", 0), 1 << 32)
+        self.volumes = [(str(v["name"]), bool(v.get("external", False))) for v in head.get("volumes") or []]
+        for name, external in self.volumes:
+            if not external and name and (name[0] != "/" or not all(p not in ("", ".", "..") for p in name[1:].split("/"))):
+                raise ValueError(f"a volume {name!r}, which is not in the archive")
+        self.algos = ("blake3",) if self.chunk else tuple(str(a) for a in head.get("digests") or [])
 
-    def _compare(self, block: int, data: bytes) -> None:
-        if crc32(data) != _u32(self._sums, 4 * (block - self._first))[0]:
-            raise self._bad(f"its block at {block * BLOCK + self._base} is damaged: the CRC-32 is another")
-        self.ok[block] = 1
+    def _tree(self, tree: Any) -> tuple[int, Ref]:
+        tree = tree or {"depth": 0, "top": dict.fromkeys(("items", "offset", "stored", "length", "crc32"), 0)}
+        top = [_count(tree["top"][k], 1 << 48) for k in ("items", "offset", "stored", "length", "crc32")]
+        depth = _count(tree["depth"], 9)
+        if not depth and top[0] or depth and not top[0]:
+            raise ValueError("a tree that is none")
+        return depth, Ref(b"", 0, *top)
 
-    def _fetch(self, block: int, last: int) -> None:
-        """Fetch blocks of a remote index: some around the first, or all after many fetches."""
-        self._fetches += 1
-        ok, end = self.ok, len(self.ok) - 1
-        if self._fetches > MANY or end <= MANY * FETCH // 4:
-            first, end = 0, end
-        else:
-            first = block - block % FETCH
-            end = min(max(last + 1, first + FETCH), end)
-        while first < end:
-            n = min(end - first, (8 << 20) // BLOCK)
-            if 0 in ok[first : first + n]:
-                data = self._obj.read(self._base + first * BLOCK, n * BLOCK)
-                for i in range(n):
-                    piece = data[i * BLOCK : (i + 1) * BLOCK]
-                    if not ok[first + i]:
-                        self._compare(first + i, piece)
-                        self.map[(first + i) * BLOCK : (first + i + 1) * BLOCK] = piece
-            first += n
+    # Pages
+
+    def _leaves(self, name: str) -> list[Ref]:
+        """Return all pages of a tree. Nodes of one level are adjacent."""
+        depth, top = self._trees[name]
+        refs = [top] if depth else []
+        for _ in range(depth):
+            begin, end = refs[0].offset, refs[-1].offset + refs[-1].stored
+            if end - begin > MAX_NODES or not 0 <= begin <= end <= self._obj.size:
+                raise self._bad(f"nodes of {end - begin} bytes")
+            data = self._bytes(begin, end - begin)
+            below: list[Ref] = []
+            for r in refs:
+                below += self._node(r, self._checked(r, data[r.offset - begin : r.offset - begin + r.stored]))
+            refs = below
+        return refs
+
+    def _node(self, ref: Ref, data: bytes) -> list[Ref]:
+        c = Cursor(data)
+        refs: list[Ref] = []
+        key = b""
+        try:
+            start, offset = c.uvar(), c.uvar()
+            while c.at < len(data):
+                shared = c.uvar()
+                last, key = key, key[:shared] + c.text()
+                items, stored, length = c.uvar(), c.uvar(), c.uvar()
+                crc = c.number(4)
+                if not items or max(stored, length) > MAX_PAGE or shared > len(last) or key < last or offset + stored > self._obj.size:
+                    raise IndexError
+                refs.append(Ref(key, start, items, offset, stored, length or stored, crc))
+                start, offset = start + items, offset + stored
+        except IndexError:
+            raise self._bad(f"a node at {ref.offset} that is none") from None
+        if not refs or refs[0].start != ref.start or start != ref.start + ref.items:
+            raise self._bad(f"a node at {ref.offset} that leads elsewhere")
+        return refs
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        return self.map[offset : offset + length] if self.map else self._obj.read(offset, length)
+
+    def _checked(self, ref: Ref, data: bytes) -> bytes:
+        if ref.stored != ref.length or len(data) != ref.stored or crc32(data) != ref.crc:
+            raise self._bad(f"its page at {ref.offset} is damaged: the CRC-32 is another")
+        return data
+
+    def _rows_refs(self) -> list[Ref]:
+        """Return where the pages of rows are."""
+        refs = self._refs
+        if refs is None:
+            refs = self._leaves("rows")
+            self._firsts, self._starts = [r.first for r in refs], [r.start for r in refs]
+            self._refs = refs
+        return refs
+
+    def _page(self, k: int) -> Page:
+        """Return a page of rows."""
+        page = self._pages.get(k)
+        if page is None:
+            ref = self._rows_refs()[k]
+            data = self._checked(ref, self._bytes(ref.offset, ref.stored)) if self.map else self._fetch(k)
+            page = self._pages[k] = self._parsed(ref, data)
+            if self.map and len(self._pages) > 2 * MAX_BLOCKS:
+                self._pages.pop(next(iter(self._pages)), None)
+        return page
+
+    def _fetch(self, k: int) -> bytes:
+        """Fetch pages of a remote index: some around one, or all after many fetches."""
+        data = self._fetched.get(k)
+        if data is None:
+            refs = self._rows_refs()
+            self._fetches += 1
+            all_ = self._fetches > MANY or refs[-1].offset + refs[-1].stored - refs[0].offset <= MANY * FETCH // 4
+            first = last = 0 if all_ else k
+            while last < len(refs):
+                begin, end = refs[first].offset, refs[first].offset
+                while last < len(refs) and refs[last].offset == end and (last == first or end - begin < (MAX_FETCH if all_ else FETCH)):
+                    end += refs[last].stored
+                    last += 1
+                if any(i not in self._fetched for i in range(first, last)):
+                    data = self._obj.read(begin, end - begin)
+                    for i in range(first, last):
+                        at = refs[i].offset - begin
+                        self._fetched[i] = self._checked(refs[i], data[at : at + refs[i].stored])
+                if not all_ or last == first:
+                    break
+                first = last
+            data = self._fetched[k]
+        return data
+
+    def _parsed(self, ref: Ref, data: bytes) -> Page:
+        """Parse what a page begins with."""
+        c = Cursor(data)
+        page = Page(ref, data)
+        try:
+            rows, hows = c.uvar(), c.uvar()
+            if rows != ref.items or not 0 < rows <= 2048 or hows > 2048:
+                raise IndexError
+            page.hows = [self._how(c) for _ in range(hows)]
+            blocks = (rows + ROWS - 1) // ROWS
+            ends = [0, *struct.unpack(f"<{blocks}I", c.take(4 * blocks))]
+            page.ends = [e + c.at for e in ends]
+            page.sums = page.ends[-1]
+            if page.sums > len(data) or not all(a < b for a, b in zip(ends, ends[1:], strict=False)):
+                raise IndexError
+            for at in page.ends[:-1]:
+                c = Cursor(data, at + 1)
+                page.firsts.append(_key(c.text(), data[at] != 0))
+        except (IndexError, UnicodeDecodeError):
+            raise self._bad(f"a page at {ref.offset} that is none") from None
+        return page
+
+    def _how(self, c: Cursor) -> How:
+        bits = c.number(2)
+        c.uvar()
+        c.text(), c.text()
+        algo, length, volume, codec = c.text().decode(), c.number(1), c.uvar(), c.text().decode()
+        kind = KINDS[bits & 7]
+        placed = bits & 0x20 != 0
+        if placed and volume >= len(self.volumes):
+            raise IndexError
+        number = RAW
+        if codec and bits & 0x200:
+            if codec not in self.codecs:
+                self.codecs.append(codec)
+            number = self.codecs.index(codec)
+        content = kind in CONTENT or kind == "hardlink"
+        return How(kind, kind in CONTENT and not bits & 8, volume if placed else -1, number, algo, length,
+                   bits & 0x100 != 0, bits & 0x800 != 0, bits & 0x1000 != 0, content and not bits & 8)  # fmt: skip
+
+    # Blocks
+
+    def _block(self, row: int) -> tuple[Block, int]:
+        """Return the block of a row, and the position in it."""
+        if not 0 <= row < self.rows:
+            raise self._bad(f"it leads to row {row} of {self.rows}")
+        self._rows_refs()
+        k = bisect_right(self._starts, row) - 1
+        i = row - self._starts[k]
+        block = self._blocks.get(k << 5 | i >> 6)
+        return block if block is not None else self._decoded(k, i >> 6), i & 63
+
+    def _decoded(self, k: int, j: int) -> Block:
+        """Decode block j of page k, and keep it."""
+        page = self._page(k)
+        try:
+            block = self._decode(page, j)
+        except (IndexError, struct.error):
+            raise self._bad(f"a block of the page at row {page.start} that is none") from None
+        self._blocks[k << 5 | j] = block
+        if len(self._blocks) > MAX_BLOCKS:
+            self._blocks.pop(next(iter(self._blocks)), None)
+        return block
+
+    def _decode(self, page: Page, j: int) -> Block:
+        n = min(ROWS, page.items - j * ROWS)
+        data = page.data[page.ends[j] : page.ends[j + 1]]
+        c = Cursor(data, 1)
+        name = c.text()
+        sums, long, mask = c.uvar(), c.uvar(), c.number(2)
+        heads: list[tuple[int, int, int, int | None]] = []
+        for i in range(13):
+            if mask >> i & 1:
+                head, least = c.number(1), c.varint()
+                if head & 15 > 8 or head > 31:
+                    raise IndexError
+                heads.append((i, head & 15, least, c.varint() if head & 16 else None))
+        zeros = [0] * n
+        cols: list[Any] = [zeros] * 13
+        starts: dict[int, int] = {}
+        for i, width, least, start in heads:
+            raw = c.take(width * n)
+            numbers = zeros
+            if width in _FORMATS:
+                numbers = struct.unpack(f"<{n}{_FORMATS[width]}", raw)  # type: ignore[assignment]
+            elif width:
+                numbers = [int.from_bytes(raw[at : at + width], "little") for at in range(0, len(raw), width)]
+            cols[i] = numbers if not least and i != HOW else [v + least & _MASK for v in numbers]
+            if start is not None:
+                starts[i] = start
+        texts = c.take(long)
+        names = [name]
+        at = 0
+        for shared, rest in zip(cols[SHARED][1:], cols[REST][1:], strict=True):
+            if shared > len(name):
+                raise IndexError
+            name = name[:shared] + texts[at : at + rest]
+            at += rest
+            names.append(name)
+        if at != long:
+            raise IndexError
+        hows = [page.hows[i] for i in cols[HOW]]
+        if SKIP in starts:
+            cols[SKIP] = _chained(cols[SKIP], starts[SKIP], cols[SIZE], [h.volume >= 0 and h.codec != RAW for h in hows])
+        if OFF in starts:
+            steps = [s if h.codec == RAW else t for s, t, h in zip(cols[SIZE], cols[STORED], hows, strict=True)]
+            cols[OFF] = _chained(cols[OFF], starts[OFF], steps, [h.volume >= 0 for h in hows])
+        if FIRST in starts and self.chunk:
+            pieces = [(s - 1) // self.chunk + 1 if s and h.content and not h.fault and not h.proven else 0 for s, h in zip(cols[SIZE], hows, strict=True)]
+            cols[FIRST] = _chained(cols[FIRST], starts[FIRST], pieces, [p > 0 for p in pieces])
+        files = {name: i for i, (name, h) in enumerate(zip(names, hows, strict=True)) if h.file}
+        begin, same = page.sums + sums, hows[0].length if hows.count(hows[0]) == n else 0
+        ends: Any = range(begin, begin + same * n + 1, same) if same else list(accumulate([begin] + [h.length for h in hows]))
+        rares = data[c.at :]
+        if ends[-1] > len(page.data) or max(cols[SIZE]) >= _LIMIT or sum(cols[RARE]) > len(rares):
+            raise IndexError
+        return Block(page, page.start + j * ROWS, n, names, files, hows, cols, cols[OFF], ends, rares)
 
     # Names
 
     def find(self, name: bytes) -> int:
         """Return the row of the file with that name, or -1 if there is none."""
-        m, ok = self.map, self.ok
-        hashed = crc32(name)
-        at = self.slots + 4 * (hashed >> self.shift)
-        if not (ok[at >> 12] and ok[at + 7 >> 12]):
-            self._check(at, at + 8)
-        low, high = _two_u32(m, at)
-        if low >= high:
-            if low > high:
-                raise self._bad("its slots go backwards")
+        refs = self._rows_refs()
+        if not refs:
             return -1
-        if high > self.rows:
-            raise self._bad(f"a slot leads to row {high} of {self.rows}")
-        first, last = self.hashes + 8 * low, self.hashes + 8 * high
-        if last - first > BLOCK or not (ok[first >> 12] and ok[last - 1 >> 12]):
-            self._check(first, last)
-        key = hashed.to_bytes(4, "little")
-        at = m.find(key, first, last)
-        while at >= 0:
-            if not (at - first) & 7:
-                row: int = _u32(m, at + 4)[0]
-                if self.name(row) == name and self._how_of_row(row).file:
-                    return row
-            at = m.find(key, at + 1, last)
-        return -1
-
-    def finder(self, quick: Callable[[bytes], int]) -> Callable[[bytes], int]:
-        """Return a function like find that uses a quicker one, which finds most rows of any kind."""
-        ok, places, m, files, slow = self.ok, self.places, self.map, self._files, self.find
-
-        def find(name: bytes) -> int:
-            row = quick(name)
-            if row < 0:
-                return slow(name)
-            at = places + PLACE * row
-            return row if ok[at >> 12] and ok[at + 11 >> 12] and _u16(m, at + 6)[0] in files else slow(name)
-
-        return find
-
-    def _group(self, row: int) -> tuple[bytes, bytes | tuple[int, ...], int]:
-        """Return the names of the group of 16 rows that contains a row: as stored, with their numbers, and where the
-        texts begin.
-        """
-        if row >= self.rows:
-            raise self._bad(f"it leads to row {row} of {self.rows}")
-        ok = self.ok
-        at = self.groups + 8 * (row >> 4)
-        if not (ok[at >> 12] and ok[at + 15 >> 12]):
-            self._check(at, at + 16)
-        start, end = _two_u64(self.map, at)
-        text = 128 if start >> 63 else 32
-        start, end = start & _LOW63, end & _LOW63
-        if not start + text <= end <= self.names_len:
-            raise self._bad(f"names from {start} to {end} of {self.names_len}")
-        start, end = start + self.names_at, end + self.names_at
-        if end - start > BLOCK or not (ok[start >> 12] and ok[end - 1 >> 12]):
-            self._check(start, end)
-        group: bytes = self.map[start:end]
-        numbers = group[:32] if text == 32 else _names(group)
-        if numbers[0] or max(numbers[:16]) > numbers[16] or text + sum(numbers[16:]) != len(group):
-            raise self._bad("a name that breaks off")
-        return group, numbers, text
+        folder, base, whole = order_of(name)
+        if b"\0" in name:
+            folder, base = folder.replace(b"\0", b"\0\xff"), base.replace(b"\0", b"\0\xff")
+        key = b"%b\0\1%b\0\1%c" % (folder, base, whole)
+        k = max(bisect_right(self._firsts, key) - 1, 0)
+        page = self._pages.get(k) or self._page(k)
+        j = bisect_right(page.firsts, key) - 1
+        if j < 0:
+            return -1
+        block = self._blocks.get(k << 5 | j) or self._decoded(k, j)
+        i = block.files.get(name, -1)
+        return block.start + i if i >= 0 else -1
 
     def name(self, row: int) -> bytes:
         """Return the name of a row."""
-        group, numbers, text = self._group(row)
-        i = row & 15
-        at = text + sum(numbers[16 : 16 + i])
-        return group[text : text + numbers[i]] + group[at : at + numbers[16 + i]]
+        block, i = self._block(row)
+        return block.names[i]
 
-    def _names_of(self, row: int, count: int) -> Iterator[bytes]:
-        """Return the names of the group that begins with a row."""
-        group, numbers, at = self._group(row)
-        first = group[at : at + numbers[16]]
-        for shared, n in zip(numbers[:count], numbers[16:], strict=False):
-            yield first[:shared] + group[at : at + n]
-            at += n
+    def _all(self) -> Iterator[Block]:
+        """Return all blocks. They are not kept."""
+        for k, ref in enumerate(self._rows_refs()):
+            page = self._pages.get(k)
+            if page is None:
+                data = self._checked(ref, self._bytes(ref.offset, ref.stored)) if self.map else self._fetch(k)
+                page = self._parsed(ref, data)
+            for j in range(len(page.ends) - 1):
+                try:
+                    yield self._blocks.get(k << 5 | j) or self._decode(page, j)
+                except (IndexError, struct.error):
+                    raise self._bad(f"a block of the page at row {page.start} that is none") from None
 
     def names(self) -> Iterator[bytes]:
         """Return the names of all files."""
-        flags = self._flags()
-        for at in range(0, self.rows, 16):
-            n = min(16, self.rows - at)
-            all_ = self._names_of(at, n)
-            yield from all_ if flags is None else compress(list(all_), flags[at : at + n])
+        for block in self._all():
+            yield from block.files if len(block.files) == block.size else compress(block.names, [h.file for h in block.hows])
 
     # Rows and numbers
 
@@ -345,256 +486,169 @@ class Table:
 
     def number(self, row: int) -> int:
         """Return the number of the file in a row."""
-        if self.files == self.rows:
-            return row
-        from bisect import bisect_left
-
-        return bisect_left(self._file_rows(), row)
+        return row if self.files == self.rows else bisect_left(self._file_rows(), row)
 
     def _file_rows(self) -> array[int]:
         """Return the rows of all files, by number."""
         if self.numbers is None:
-            numbers = array("I", compress(range(self.rows), self._flags() or b""))
+            numbers = array("I")
+            for block in self._all():
+                numbers.extend(block.start + i for i, h in enumerate(block.hows) if h.file)
             if len(numbers) != self.files:
                 raise self._bad(f"it has {len(numbers)} files, expected {self.files}")
             self.numbers = numbers
         return self.numbers
 
-    def _flags(self) -> bytes | None:
-        """Return a byte for each row that says whether it is a file; None if all are."""
-        if self.files == self.rows:
-            return None
-        start, end = self.places, self.places + PLACE * self.rows
-        self._check(start, end)
-        m, hows = self.map, self._how
-        low: bytes = m[start + 6 : end : PLACE]
-        if len(hows) <= 256:
-            if low and max(low) >= len(hows) or any(m[start + 7 : end : PLACE]):
-                raise self._bad("a row that is like none")
-            return low.translate(bytes(h.file for h in hows) + bytes(256 - len(hows)))
-        both = zip(low, m[start + 7 : end : PLACE], strict=True)
-        try:
-            return bytes(hows[a | b << 8].file for a, b in both)
-        except IndexError:
-            raise self._bad("a row that is like none") from None
-
     def stored(self) -> range | array[int]:
         """Return the numbers of all files in stored order; a range if that is the order of numbers."""
-        if not self.rows:
-            return range(0)
-        start, end = self.places, self.places + PLACE * self.rows
-        self._check(start, end)
-        flags = self._flags()
-        words = bytearray(8 * self.rows)
-        for i in range(8):
-            words[i::8] = self.map[start + i : end : PLACE]
-        places = array("Q")
-        places.frombytes(words)
-        if struct.pack("=H", 1) != b"\x01\x00":
-            places.byteswap()
-        if flags is not None:
-            places = array("Q", compress(places, flags))
-        if len(places) != self.files:
-            raise self._bad(f"it has {len(places)} files, expected {self.files}")
-        volumes = {h.volume for h in self._how if h.file and h.volume >= 0 and not h.long}
-        if len(volumes) < 2 and not self._has_skips:
-            at = [p & _LOW48 for p in places]
-            if all(map(le, at, islice(at, 1, None))):
-                return range(self.files)
-            return array("I", sorted(range(self.files), key=at.__getitem__))
-        keys = [(h.volume, p & _LOW48) for p in places for h in (self._how_at(p >> 48),)]
-        if self._has_skips:
-            self._check(self._skips, self._skips + 4 * self.rows)
-            skips = [s for (s,) in struct.iter_unpack("<I", self.map[self._skips : self._skips + 4 * self.rows])]
-            keys = [(*k, s) for k, s in zip(keys, skips if flags is None else compress(skips, flags), strict=True)]  # type: ignore[misc]
+        keys: list[tuple[int, int, int]] = []
+        for block in self._all():
+            cols = block.cols
+            keys += [(h.volume, at, s) if h.codec != RAW else (h.volume, at, 0)
+                     for h, at, s in zip(block.hows, block.offs, cols[SKIP], strict=True) if h.file]  # fmt: skip
+        if len(keys) != self.files:
+            raise self._bad(f"it has {len(keys)} files, expected {self.files}")
         if all(map(le, keys, islice(keys, 1, None))):
             return range(self.files)
         return array("I", sorted(range(self.files), key=keys.__getitem__))
 
     # Places
 
-    def _how_at(self, number: int) -> How:
-        try:
-            return self._how[number]
-        except IndexError:
-            raise self._bad("a row that is like none") from None
-
-    def _at(self, row: int) -> tuple[int, int]:
-        """Return the place of a row: offset and how, length."""
-        if row >= self.rows:
-            raise self._bad(f"it leads to row {row} of {self.rows}")
-        at = self.places + PLACE * row
-        if not (self.ok[at >> 12] and self.ok[at + 11 >> 12]):
-            self._check(at, at + PLACE)
-        place: tuple[int, int] = _place(self.map, at)
-        return place
-
-    def _column(self, name: str, begin: int, row: int) -> int:
-        """Return the value of a row in a section with four bytes for each row; 0 if there is no such section."""
-        if not self._sections[name][1]:
-            return 0
-        at = begin + 4 * row
-        self._check(at, at + 4)
-        value: int = _u32(self.map, at)[0]
-        return value
-
-    def _how_of_row(self, row: int) -> How:
-        return self._how_at(self._at(row)[0] >> 48)
-
     def runs(self, rows: list[int]) -> list[tuple[int, int, int] | None]:
         """Return volume, offset and length of files that are one uncompressed run, and None for others."""
-        m, ok, places, hows, raw, n = self.map, self.ok, self.places, self._how, self._raw, self.rows
-        runs: list[tuple[int, int, int] | None] = []
-        for row in rows:
-            at = places + PLACE * row
-            if row >= n or not (ok[at >> 12] and ok[at + 11 >> 12]):
-                self._at(row)
-            where, length = _place(m, at)
-            how = where >> 48
-            runs.append((hows[how].volume, where & _LOW48, length) if how in raw else None)
-        return runs
+        return list(map(self.run, rows))
+
+    def run(self, row: int) -> tuple[int, int, int] | None:
+        """Return volume, offset and length of a file that is one uncompressed run; None for others."""
+        block, i = self._block(row)
+        how = block.hows[i]
+        if how.volume < 0 or how.codec != RAW or how.fault or not how.file:
+            return None
+        return how.volume, block.offs[i], block.cols[SIZE][i]
 
     def kind(self, row: int) -> str:
         """Return the kind of a row."""
-        return self._how_of_row(row).kind
+        block, i = self._block(row)
+        return block.hows[i].kind
 
     def size(self, row: int) -> int:
         """Return the size of the content of a row."""
-        where, length = self._at(row)
-        how = self._how_at(where >> 48)
-        return self._long(where & _LOW48)[0] if how.long else length
-
-    def _long(self, at: int) -> tuple[int, int]:
-        """Return the length and number of extents of the record at an offset in longs."""
-        if at % 8 or at + 16 > self._longs_len:
-            raise self._bad(f"a record at {at} of {self._longs_len} bytes")
-        at += self._longs
-        self._check(at, at + 16)
-        length, n, _ = _record(self.map, at)
-        if length >= 1 << 63:
-            raise self._bad(f"a content of {length} bytes")
-        return length, n
+        block, i = self._block(row)
+        size: int = block.cols[SIZE][i]
+        return size
 
     def extents(self, row: int) -> list[Extent]:
         """Return where the content of a row is stored."""
-        where, length = self._at(row)
-        how = self._how_at(where >> 48)
-        offset = where & _LOW48
+        block, i = self._block(row)
+        how = block.hows[i]
+        size, offset = block.cols[SIZE][i], block.offs[i]
         if how.fault:
-            raise DamagedError(self.archive, "it could not be read when the index was made", self._text(row))
+            raise DamagedError(self.archive, "it could not be read when the index was made", text(block.names[i]))
         if how.ask:
-            raise UnsupportedError(self.archive, "the index does not say where it lies; holdall cat reads it", self._text(row))
-        if how.long:
-            return self._extents(offset)
+            raise UnsupportedError(self.archive, "the index does not say where it lies; holdall cat reads it", text(block.names[i]))
         if how.volume < 0:
-            if length:
-                raise self._bad(f"row {row} has {length} bytes and no place")
-            return []
+            return self._rare_extents(block, i, size)
         if how.codec == RAW:
-            return [Extent(0, length, how.volume, offset, length, 0, RAW)]
-        stored = self._column("stored", self._stored, row)
-        skip = 0 if how.whole else self._column("skips", self._skips, row)
-        return [Extent(0, length, how.volume, offset, stored, skip, how.codec)]
+            stored, skip = size, 0
+        else:
+            stored, skip = block.cols[STORED][i], block.cols[SKIP][i]
+            if self.codecs[how.codec] == ZERO:
+                return []
+        if max(offset, stored, skip) >= 1 << 62:
+            raise self._bad(f"a content of {stored} bytes at {offset}")
+        return [Extent(0, size, how.volume, offset, stored, skip, how.codec)]
 
-    def _extents(self, place: int) -> list[Extent]:
-        """Return the extents of a record in longs."""
-        size, n = self._long(place)
-        place += 16
-        if n > (self._longs_len - place) // 48:
-            raise self._bad(f"a record of {n} extents at {place} of {self._longs_len} bytes")
-        if not n:
-            return []
-        self._check(self._longs + place, self._longs + place + 48 * n)
+    def _rare_extents(self, block: Block, i: int, size: int) -> list[Extent]:
+        """Return the extents among the rare properties of a row."""
+        lengths = block.cols[RARE]
+        at = sum(lengths[:i])
+        rare = block.rares[at : at + lengths[i]]
+        try:
+            return self._extents(Cursor(rare), size) if rare and rare[0] & 0x10 else []
+        except (IndexError, UnicodeDecodeError):
+            raise self._bad(f"extents of {text(block.names[i])!r} that are none") from None
+
+    def _extents(self, c: Cursor, size: int) -> list[Extent]:
+        bits = c.number(1)
+        if bits & 1:
+            c.text()
+        if bits & 2:
+            for _ in range(c.uvar()):
+                c.text(), c.text()
+        if bits & 4:
+            raise IndexError  # what is at fault has no extents
         extents: list[Extent] = []
-        end = 0
-        for i in range(n):
-            at, length, offset, stored, skip, volume, codec = _extent(self.map, self._longs + place + 48 * i)
-            if at < end or at + length > size or max(offset, stored, skip) >= 1 << 62:
-                raise self._bad(f"an extent of {length} bytes at {at} of a content of {size}")
-            end = at + length
-            data = b""
-            if volume == _NONE32:
-                if offset + length > self._longs_len:
-                    raise self._bad(f"inline bytes from {offset} to {offset + length} of {self._longs_len}")
-                if length:
-                    self._check(self._longs + offset, self._longs + offset + length)
-                    data = self.map[self._longs + offset : self._longs + offset + length]
-                volume, codec = INLINE, RAW
-            else:
-                codec = RAW if codec == _NONE32 else codec
-                if volume >= len(self.volumes) or codec >= len(self.codecs) or codec == RAW and stored != length:
-                    raise self._bad("an extent in a volume or by a codec that is not there")
-            extents.append(Extent(at, length, volume, offset, stored, skip, codec, data))
+        at = end = 0
+        codec = ""
+        while c.at < len(c.b):
+            bits = c.number(1)
+            volume, offset, length = c.uvar(), end + c.varint(), c.uvar()
+            before = at
+            if bits & 1:
+                at += c.varint()
+            stored = c.uvar() if bits & 2 else length
+            skip = c.uvar() if bits & 4 else 0
+            if bits & 8:
+                c.uvar()
+            if bits & 0x20:
+                codec = c.text().decode()
+            data = c.text()[skip : skip + length] if bits & 0x10 else b""
+            if at < before or at + length > size or not 0 <= offset < 1 << 62 or max(stored, skip) >= 1 << 62 or volume >= len(self.volumes):
+                raise IndexError
+            if bits & 0x10:
+                if len(data) != length:
+                    raise IndexError
+                extents.append(Extent(at, length, INLINE, 0, length, 0, RAW, data))
+            elif codec != ZERO:
+                if codec and codec not in self.codecs:
+                    self.codecs.append(codec)
+                if not codec and stored != length:
+                    raise IndexError
+                extents.append(Extent(at, length, volume, offset, stored, skip, self.codecs.index(codec) if codec else RAW))
+            at, end = at + length, offset + stored
         return extents
 
-    # Extents and digests
+    # Digests
 
     def proof(self, row: int) -> Proof | None:
         """Return what the content of a row is compared with."""
-        how = self._how_of_row(row)
+        block, i = self._block(row)
+        how = block.hows[i]
+        digest = block.page.data[block.sums[i] : block.sums[i + 1]]
         if self.chunk:
-            size = self.size(row)
-            if self.pages is None or not (how.file and size) or how.fault:
+            size = block.cols[SIZE][i]
+            if not (how.file and size) or how.fault:
                 return None
-            proof: Proof = self.pages.proof(self._column("firsts", self._firsts, row), size)
-            return proof
-        if how.digest < 0 or self._runs < 0:
-            return None
-        algo, length = self.digests[how.digest]
-        return Proof(algo, self._digest(row, length))
+            if how.proven:
+                if size > self.chunk or len(digest) != DIGEST:
+                    raise self._bad(f"a digest of {size} bytes that is said to be of one piece")
+                return Proof("blake3", b"", self.chunk, (digest,))
+            return Proof("blake3", b"", self.chunk, self._pieces(block.cols[FIRST][i], (size - 1) // self.chunk + 1))
+        return Proof(how.algo, digest) if how.algo else None
 
-    def _digest(self, row: int, length: int) -> bytes:
-        """Return the digest of a row, which is after the rows of a page."""
-        if not length:
-            return b""
-        group = row >> 4
-        place = self._sums_at + 8 * group
-        self._check(place, place + 8)
-        at: int = _u64(self.map, place)[0]
-        for before in range(group << 4, row):
-            kind = self._how_of_row(before).digest
-            if kind >= 0:
-                at += self.digests[kind][1]
-        low, high = 0, self._runs
-        while high - low > 1:
-            mid = (low + high) // 2
-            if self._run(mid)[0] <= at:
-                low = mid
-            else:
-                high = mid
-        begin, offset, crc = self._run(low)
-        end = self._run(low + 1)[0] if self._runs else 0
-        if not begin <= at <= end - length or end - begin > MAX_RUN:
-            raise self._bad(f"a digest at {at} of {end}")
-        start = self.pages_at + offset
-        if start + end - begin > self._obj.size:
-            raise self._bad("digests after its end")
-        run = self.map[start : start + end - begin] if not self._far else self._far_run(start, end - begin)
-        if not self._checked[low]:
-            if crc32(run) != crc:
-                raise self._bad(f"digests of a page at {start} are damaged: the CRC-32 is another")
-            self._checked[low] = not self._far
-        digest: bytes = run[at - begin : at - begin + length]
-        return digest
-
-    def _run(self, i: int) -> tuple[int, int, int]:
-        """Return where the digests of a page begin if they are after the table, and their checksum."""
-        at = self._runs_at + RUN * i
-        self._check(at, at + RUN)
-        run: tuple[int, int, int] = _run(self.map, at)
-        return run
-
-    def _far_run(self, start: int, length: int) -> bytes:
-        """Return the digests of a page of a remote index, and keep them."""
-        run = self._fetched.get(start)
-        if run is None:
-            run = self._fetched[start] = self._obj.read(start, length)
-            if len(self._fetched) > MAX_FETCHED:
-                self._fetched.pop(next(iter(self._fetched)), None)
-        return run
-
-    def _text(self, row: int) -> str:
-        return text(self.name(row))
+    def _pieces(self, first: int, n: int) -> tuple[bytes, ...]:
+        """Return the digests of n pieces."""
+        refs = self._proofs
+        if refs is None:
+            refs = self._leaves("proofs")
+            self._proof_starts = [r.start for r in refs]
+            self._proofs = refs
+        sums: list[bytes] = []
+        while len(sums) < n:
+            at = first + len(sums)
+            k = bisect_right(self._proof_starts, at) - 1
+            ref = refs[k] if k >= 0 else None
+            if ref is None or at >= ref.start + ref.items or ref.length != ref.items * DIGEST:
+                raise self._bad(f"digest {at}, which is not there")
+            data = self._sums.get(k)
+            if data is None:
+                data = self._sums[k] = self._checked(ref, self._bytes(ref.offset, ref.stored))
+                if len(self._sums) > MAX_SUMS:
+                    self._sums.pop(next(iter(self._sums)), None)
+            begin = (at - ref.start) * DIGEST
+            part = data[begin : begin + (n - len(sums)) * DIGEST]
+            sums += [part[i : i + DIGEST] for i in range(0, len(part), DIGEST)]
+        return tuple(sums)
 
     def _bad(self, reason: str) -> DamagedError:
         return DamagedError(self._obj.name, reason)
@@ -602,6 +656,27 @@ class Table:
     def close(self) -> None:
         """Close the index. The map ends with its last user."""
         self._obj.close()
+
+
+def _key(name: bytes, whole: bool) -> bytes:
+    """Return the key of a row."""
+    at = -1 if whole else name.rfind(b"/", 0, max(len(name) - 1, 0))
+    folder, base = name[: max(at, 0)], name[at + 1 :]
+    if b"\0" in name:
+        folder, base = folder.replace(b"\0", b"\0\xff"), base.replace(b"\0", b"\0\xff")
+    return b"%b\0\1%b\0\1%c" % (folder, base, whole)
+
+
+def _chained(numbers: Any, start: int, steps: Any, has: list[bool]) -> list[int]:
+    """Return the values of a chained column. Rows that have no value do not count."""
+    if all(has):
+        return [v & _MASK for v in accumulate(map(add, numbers, [start, *steps[:-1]]))]
+    values = [0] * len(has)
+    for i, (v, step) in enumerate(zip(numbers, steps, strict=True)):
+        if has[i]:
+            values[i] = start = start + v & _MASK
+            start += step
+    return values
 
 
 def _count(n: Any, below: int) -> int:

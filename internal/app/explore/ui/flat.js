@@ -1,15 +1,13 @@
 // Reads an index (docs/index.md) in ranges: the names, sizes and places of an archive's entries. It
 // needs only a plain file server.
-import { decompress } from './fzstd.js';
-import { mostOf } from './decode.js';
 
 class Damaged extends Error {
   constructor(message) { super(message); this.code = 'bad-index'; }
 }
 
-const table = new Uint32Array(256).map((_, i) => { for (let k = 0; k < 8; k++) i = i & 1 ? i >>> 1 ^ 0x82f63b78 : i >>> 1; return i; });
-/** The CRC-32C of bytes. */
-function crc32c(b) {
+const table = new Uint32Array(256).map((_, i) => { for (let k = 0; k < 8; k++) i = i & 1 ? i >>> 1 ^ 0xedb88320 : i >>> 1; return i; });
+/** The CRC-32 of bytes. */
+function crc32(b) {
   let c = ~0;
   for (let i = 0; i < b.length; i++) c = table[(c ^ b[i]) & 255] ^ c >>> 8;
   return ~c >>> 0;
@@ -30,6 +28,7 @@ class Cursor {
   take(n) { if (n > this.b.length - this.at) this.fail(); this.at += n; return this.b.subarray(this.at - n, this.at); }
   text() { return this.take(this.uvar()); }
   u32() { const p = this.take(4); return (p[0] | p[1] << 8 | p[2] << 16 | p[3] << 24) >>> 0; }
+  number(width) { let v = 0; const p = this.take(width); for (let i = width - 1; i >= 0; i--) v = v * 256 + p[i]; return v; }
   get more() { return this.at < this.b.length; }
 }
 
@@ -65,7 +64,7 @@ export function shown(s) {
 const part = s => (s.includes('\0') ? s.replaceAll('\0', '\0\xff') : s) + '\0\x01';
 const keyOf = (dir, base, whole) => part(dir) + part(base) + (whole ? '\x01' : '\0');
 
-const mostPage = 16 << 20, tailSize = 32 << 10, mostHeld = 64;
+const mostPage = 16 << 20, tailSize = 12 << 10, mostHeld = 128, mostAtOnce = 96 << 10;
 
 export class Flat {
   /** @param {(off:number, n:number)=>Promise<Uint8Array>} read @param {(n:number)=>Promise<{bytes:Uint8Array,size:number}>} tail */
@@ -76,14 +75,15 @@ export class Flat {
     const { bytes, size } = await this.readTail(tailSize);
     this.size = size; this.tail = bytes; this.tailAt = size - bytes.length;
     const end = new Cursor(bytes.subarray(-32), 'the end of the index');
-    if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall2') throw new Damaged('this is not a holdall index');
+    if (raw(bytes.subarray(-8)) === 'holdall2') throw new Damaged('this index was made by an older holdall');
+    if (bytes.length < 32 || raw(bytes.subarray(-8)) !== 'holdall3') throw new Damaged('this is not a holdall index');
     const lo = end.u32(), off = lo + end.u32() * 2 ** 32, stored = end.u32(), length = end.u32(), crc = end.u32();
-    if (end.u32() !== crc32c(bytes.subarray(-32, -12))) throw new Damaged('the end of the index is damaged');
+    if (end.u32() !== crc32(bytes.subarray(-32, -12))) throw new Damaged('the end of the index is damaged');
     try { this.root = JSON.parse(new TextDecoder().decode(await this.page({ off, stored, length, crc }))); } catch (err) { if (err instanceof Damaged) throw err; throw new Damaged('the root of the index is invalid'); }
     const whole = n => Number.isSafeInteger(n) && n >= 0;
     const tree = t => {
       if (!t?.top) return undefined;
-      const { items, offset, stored: s, length: l, crc32c: c } = t.top;
+      const { items, offset, stored: s, length: l, crc32: c } = t.top;
       if (![t.depth, items, offset, s, l, c].every(whole) || t.depth > 8) throw new Damaged('the root of the index is invalid');
       return t.depth ? { depth: t.depth, top: { from: 0, items, off: offset, stored: s, length: l, crc: c, first: '' } } : undefined;
     };
@@ -100,12 +100,9 @@ export class Flat {
     return this.unpack(r, await this.bytes(r.off, r.stored));
   }
   unpack(r, b) {
-    if (crc32c(b) !== r.crc) throw new Damaged(`a page of the index is damaged, at ${r.off}`);
-    if (!(mostOf(b) <= 2 * mostPage)) throw new Damaged(`a page of the index is invalid, at ${r.off}`);
-    let out;
-    try { out = decompress(b); } catch (err) { throw new Damaged(`a page of the index cannot be decoded, at ${r.off}: ${err.message}`); }
-    if (out.length !== r.length) throw new Damaged(`a page of the index has ${out.length} bytes, expected ${r.length}`);
-    return out;
+    if (crc32(b) !== r.crc) throw new Damaged(`a page of the index is damaged, at ${r.off}`);
+    if (b.length !== r.length) throw new Damaged(`a page of the index has ${b.length} bytes, expected ${r.length}`);
+    return b;
   }
   async node(r) {
     let refs = this.nodes.get(r.off);
@@ -114,7 +111,7 @@ export class Flat {
     let from = c.uvar(), off = c.uvar(), last = '';
     refs = [];
     while (c.more) {
-      const k = c.uvar(), first = last.slice(0, k) + raw(c.text()), items = c.uvar(), stored = c.uvar(), length = c.uvar(), crc = c.u32();
+      const k = c.uvar(), first = last.slice(0, k) + raw(c.text()), items = c.uvar(), stored = c.uvar(), length = c.uvar() || stored, crc = c.u32();
       if (k > last.length || !items || stored > mostPage || length > mostPage || first < last) throw new Damaged('a node of the index is invalid');
       refs.push({ first, from, items, off, stored, length, crc });
       last = first; from += items; off += stored;
@@ -136,6 +133,12 @@ export class Flat {
   }
   async rowsOf(r) {
     let rows = this.pages.get(r.off);
+    if (rows) return rows;
+    const first = await this.leaf(this.rows, { item: 0 }), last = await this.leaf(this.rows, { item: this.count - 1 });
+    if (first.off < last.off && last.off + last.stored - first.off <= mostAtOnce) { // of a short index, all pages with one request
+      await this.range(0, this.count);
+      rows = this.pages.get(r.off);
+    }
     if (!rows) {
       rows = this.decoded(r, await this.page(r));
       this.keep(r, rows);
@@ -143,7 +146,7 @@ export class Flat {
     return rows;
   }
   decoded(r, page) {
-    const rows = decodeRows(page, this.root.chunk);
+    const rows = decodeRows(page, this.root.chunk, this.root.volumes?.length ?? 0);
     if (rows.length !== r.items) throw new Damaged('a page of the index has the wrong number of rows');
     return rows;
   }
@@ -207,6 +210,7 @@ export class Flat {
   /** The digests of the pieces of a content. */
   async sums(row) {
     const n = Math.ceil(row.size / this.root.chunk), out = [];
+    if (row.proof < 0) return [row.sum]; // that of the entry
     while (out.length < n) {
       const r = await this.leaf(this.proofs, { item: row.proof + out.length }), b = await this.page(r);
       if (b.length !== r.items * 32) throw new Damaged('a page of digests is invalid');
@@ -223,75 +227,99 @@ class Row {
   get key() { return keyOf(this.dir, this.base, this.whole); }
 }
 
+const invalid = 'a page of the index', blockRows = 64;
+const implied = 8, whole = 16, placed = 32, moded = 64, timed = 128, ask = 256, coded = 512, filled = 1024, faulty = 2048, proven = 4096;
+
+/** A column of a block: a number for each row. Numbers beyond 2^53 are inexact; no archive has them. */
+class Column {
+  least = 0; start = 0; width = 0; chained = false; data; at = 0;
+  head(c) {
+    const b = c.u8();
+    this.width = b & 15; this.chained = !!(b & 16);
+    this.least = c.varint();
+    if (this.chained) this.start = c.varint();
+    if (this.width > 8 || b > 31) c.fail();
+  }
+  /** The value of row i; step leads to the row after it. */
+  value(i, step) {
+    let v = this.least;
+    if (this.width) { let n = 0; for (let k = this.width, at = this.at + i * this.width; k-- > 0;) n = n * 256 + this.data[at + k]; v += n; }
+    if (this.chained) { v += this.start; this.start = v + step; }
+    return v;
+  }
+}
+
 /** Parses a page of rows; chunk is the length of the pieces that have digests, if there are any. */
-function decodeRows(page, chunk) {
-  let c = new Cursor(page, 'a page of the index'), sums;
-  if (page[0] === 6) {
-    c.u8();
-    const n = c.uvar();
-    if (n > page.length - c.at) c.fail();
-    sums = new Cursor(page.subarray(page.length - n), 'a page of the index');
-    const at = c.at;
-    c = new Cursor(page.subarray(0, page.length - n), 'a page of the index');
-    c.at = at;
+function decodeRows(page, chunk, volumes) {
+  const c = new Cursor(page, invalid), n = c.uvar(), hows = [], ends = [], rows = [];
+  for (let k = c.uvar(); k > 0; k--) {
+    const bits = c.number(2), how = { bits, kind: kinds[bits & 7] ?? c.fail(), mode: c.uvar() };
+    how.owner = raw(c.text()); how.group = raw(c.text()); how.algo = raw(c.text()); how.sumLen = c.u8();
+    how.volume = c.uvar(); how.codec = raw(c.text());
+    if (bits & placed && how.volume >= volumes) c.fail();
+    hows.push(how);
   }
-  const rows = [], manners = [];
-  let dir = '', base = '', volume = 0, end = 0, sec = 0, rank = -1, proof = 0;
-  while (c.more) {
-    let flags = c.u8();
-    if (flags === 7) {
-      const k = c.uvar();
-      if (k > dir.length) c.fail();
-      dir = dir.slice(0, k) + raw(c.text()); base = '';
-      flags = c.u8();
-    }
-    const kind = kinds[flags & 7] ?? c.fail(), k = c.uvar();
-    if (k > base.length) c.fail();
-    base = base.slice(0, k) + raw(c.text());
-    const row = new Row(kind, dir, base, !!(flags & 32), !!(flags & 16));
-    rows.push(row);
-    if (row.implied) { row.kind = 'dir'; continue; }
-    const m = c.uvar();
-    if (m === manners.length) {
-      const bits = c.u8(), mode = c.uvar(), owner = raw(c.text()), group = raw(c.text()), algo = raw(c.text());
-      manners.push({ mode: bits & 1 ? mode : undefined, timed: !!(bits & 2), owner, group, algo, sumLen: c.u8() });
-    }
-    const how = manners[m] ?? c.fail();
-    row.size = c.uvar(); row.mode = how.mode; row.owner = how.owner; row.group = how.group; row.algo = how.algo;
-    if (how.timed) { sec += c.varint(); row.time = sec * 1000 + Math.floor(c.uvar() / 1e6); }
-    row.sum = (sums ?? c).take(how.sumLen);
-    rank = row.rank = rank + 1 + c.varint();
-    if (flags & 64) {
-      const rare = c.u8();
-      if (rare & 1) row.link = raw(c.text());
-      if (rare & 2) { row.attr = {}; for (let n = c.uvar(); n > 0; n--) { const key = raw(c.text()); row.attr[key] = raw(c.text()); } }
-      if (rare & 4) { c.text(); c.text(); c.u8(); c.text(); c.varint(); c.text(); c.u8(); row.fault = raw(c.text()); }
-      row.own = !!(rare & 8);
-    }
-    if (chunk && row.size > 0 && row.fault === undefined && ['file', 'hardlink', 'property'].includes(kind)) { row.proof = proof + c.varint(); proof = row.proof + Math.ceil(row.size / chunk); }
-    if (flags & 128) row.elsewhere = true;
-    else if (flags & 8) { row.extents = [{ at: 0, size: row.size, volume, off: end + c.varint(), len: row.size, skip: 0, unit: 0, codec: '' }]; end = row.extents[0].off + row.size; }
-    else {
-      const x = new Cursor(c.text(), 'a place in the index');
-      row.extents = [];
-      let at = 0, from = 0, codec = '';
-      while (x.more) {
-        const bits = x.u8(), e = { volume: x.uvar(), off: from + x.varint(), size: x.uvar(), at, skip: 0, unit: 0 };
-        if (bits & 1) e.at += x.varint();
-        e.len = bits & 2 ? x.uvar() : e.size;
-        if (bits & 4) e.skip = x.uvar();
-        if (bits & 8) e.unit = x.uvar();
-        if (bits & 32) codec = raw(x.text());
-        e.codec = codec;
-        if (bits & 16) e.data = x.text();
-        at = e.at + e.size; from = e.off + e.len;
-        row.extents.push(e);
-      }
-      const [one, more] = row.extents;
-      // The places of the following rows are relative to the end of a single raw run.
-      if (one && !more && one.codec === '' && one.at === 0 && one.skip === 0 && one.unit === 0 && one.len === one.size && one.size === row.size && !one.data) { volume = one.volume; end = one.off + one.len; }
-    }
-  }
-  if (sums?.more) c.fail();
+  for (let k = 0; k < n; k += blockRows) ends.push(c.u32());
+  const blocks = ends.map((end, k) => c.take(end - (ends[k - 1] ?? 0))), sums = c.take(page.length - c.at);
+  for (const [k, block] of blocks.entries()) decodeBlock(new Cursor(block, invalid), Math.min(blockRows, n - k * blockRows), hows, sums, chunk, rows);
   return rows;
+}
+
+/** Parses a block of n rows. */
+function decodeBlock(c, n, hows, sums, chunk, rows) {
+  c.u8();
+  let name = raw(c.text()), sumAt = c.uvar();
+  const long = c.uvar(), mask = c.number(2), cols = [];
+  for (let k = 0; k < 13; k++) { cols.push(new Column()); if (mask >> k & 1) cols[k].head(c); }
+  for (const col of cols) { col.data = c.b; col.at = c.at; c.take(col.width * n); }
+  const texts = new Cursor(c.take(long), invalid);
+  const [shared, rest, howOf, sizes, offs, stored, skips, units, secs, nanos, ranks, firsts, rares] = cols;
+  for (let i = 0; i < n; i++) {
+    if (i) { const k = shared.value(i, 0); if (k > name.length) c.fail(); name = name.slice(0, k) + raw(texts.take(rest.value(i, 0))); }
+    const how = hows[howOf.value(i, 0)] ?? c.fail(), is = bit => !!(how.bits & bit);
+    const slash = is(whole) ? -1 : name.lastIndexOf('/', name.length - 2);
+    const row = new Row(how.kind, name.slice(0, Math.max(slash, 0)), name.slice(slash + 1), is(whole), is(implied));
+    rows.push(row);
+    const rare = new Cursor(c.take(rares.value(i, 0)), invalid);
+    if (row.implied) { row.kind = 'dir'; continue; }
+    row.size = sizes.value(i, 0); row.owner = how.owner; row.group = how.group; row.algo = how.algo;
+    if (is(moded)) row.mode = how.mode;
+    if (is(timed)) row.time = secs.value(i, 0) * 1000 + Math.floor(nanos.value(i, 0) / 1e6);
+    if (how.sumLen > sums.length - sumAt) c.fail();
+    row.sum = sums.subarray(sumAt, sumAt += how.sumLen);
+    row.rank = ranks.value(i, 1);
+    if (is(proven)) row.proof = -1;
+    else if (chunk && row.size > 0 && !is(faulty) && ['file', 'hardlink', 'property'].includes(row.kind)) row.proof = firsts.value(i, Math.ceil(row.size / chunk));
+    row.elsewhere = is(ask);
+    row.extents = [];
+    if (is(placed)) {
+      const len = is(coded) ? stored.value(i, 0) : row.size, skip = is(coded) ? skips.value(i, row.size) : 0;
+      row.extents.push({ at: 0, size: row.size, volume: how.volume, off: offs.value(i, len), len, skip, unit: !is(coded) ? 0 : is(filled) ? row.size : units.value(i, 0), codec: how.codec });
+    }
+    if (rare.more) decodeRare(rare, row);
+    for (const e of row.extents) if (!(e.off >= 0 && e.len >= 0 && e.at >= 0 && e.skip >= 0)) c.fail();
+    if (!(row.size >= 0)) c.fail();
+  }
+}
+
+/** Parses what few rows have. */
+function decodeRare(c, row) {
+  const rare = c.u8();
+  if (rare & 1) row.link = raw(c.text());
+  if (rare & 2) { row.attr = {}; for (let n = c.uvar(); n > 0; n--) { const key = raw(c.text()); row.attr[key] = raw(c.text()); } }
+  if (rare & 4) { c.text(); c.text(); c.u8(); c.text(); c.varint(); c.text(); c.u8(); row.fault = raw(c.text()); }
+  row.own = !!(rare & 8);
+  let at = 0, from = 0, codec = '';
+  while (rare & 16 && c.more) {
+    const bits = c.u8(), e = { volume: c.uvar(), off: from + c.varint(), size: c.uvar(), at, skip: 0, unit: 0 };
+    if (bits & 1) e.at += c.varint();
+    e.len = bits & 2 ? c.uvar() : e.size;
+    if (bits & 4) e.skip = c.uvar();
+    if (bits & 8) e.unit = c.uvar();
+    if (bits & 32) codec = raw(c.text());
+    e.codec = codec;
+    if (bits & 16) e.data = c.text();
+    at = e.at + e.size; from = e.off + e.len;
+    row.extents.push(e);
+  }
 }
