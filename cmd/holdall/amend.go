@@ -82,14 +82,12 @@ func (a *app) addFrom(ctx context.Context, archive, src string, names []string, 
 	if a.view != "" && a.view != zarrView {
 		return usage("--from adds keys and needs --view %s", zarrView)
 	}
-	of := a.format
-	a.format, a.view, a.several = "", "", true
-	in, err := a.openKeys(ctx, src, false)
+	a.view, a.several = zarrView, true
+	in, err := a.openKeys(ctx, src, asked{}, false)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	a.format, a.view = of, zarrView
 	refers(in, a.writes(archive), src, archive, o.Embed, &o.Refer)
 	return a.amend(ctx, archive, func(m *holdall.Amendment) (int64, error) {
 		defer a.showProgress(o.Meter, "added")()

@@ -40,8 +40,23 @@ type app struct {
 	dryRun   bool
 	force    bool
 
-	format     string
-	view       string
+	opening
+	catalogs
+	doubting
+
+	verb    string // the current one, for error lines
+	path    string // the verb with its parent commands
+	address string // the current one, for error lines
+	cleanup []func()
+}
+
+// asked is the format and the view that an archive is opened in. Empty means
+// that the archive decides.
+type asked struct{ format, view string }
+
+// opening is how flags say that archives are opened.
+type opening struct {
+	asked
 	external   []string
 	index      string // the index of an archive to use
 	parity     string // the parity of an archive to repair it with
@@ -52,25 +67,26 @@ type app struct {
 	several    bool              // there are several archives, and the parameters may be for some of them only
 	cacheBytes int64             // for the cache of a remote archive; 0 is the usual
 	stays      bool              // archives stay open for long, so an index is worth more
+}
 
+// catalogs are the catalogues of a verb.
+type catalogs struct {
 	db      string                  // --db
-	shelves map[string]*shelf.Shelf // catalogues that are open as archives, by their addresses
+	shelves map[string]*shelf.Shelf // those that are open as archives, by their addresses
 	through []string                // buckets that the archives also show the objects of
-	queue   string                  // the source that notifies workers of chunks
+}
 
-	verb    string // the current one, for error lines
-	path    string // the verb with its parent commands
-	address string // the current one, for error lines
-	cleanup []func()
-	opened  []*holdall.Archive // opened by the verb, not yet checked for doubts
-	doubted bool               // one of them has a damaged index, or damage hides entries of it
-	losses  int                // number of such entries
-
-	doubtsSaid map[string]bool // the errors that were reported for that
+// doubting is what a verb found that makes its results doubtful.
+type doubting struct {
+	opened     []*holdall.Archive // opened by the verb, not yet checked for doubts
+	doubted    bool               // one of them has a damaged index, or damage hides entries of it
+	losses     int                // number of such entries
+	doubtsSaid map[string]bool    // the errors that were reported for that
 }
 
 func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10), params: map[string]string{}, doubtsSaid: map[string]bool{}}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriterSize(stdout, 64<<10)}
+	a.params, a.doubtsSaid = map[string]string{}, map[string]bool{}
 	a.outTTY, a.errTTY = isTerminal(stdout), isTerminal(stderr)
 	return a
 }
@@ -243,7 +259,12 @@ func (a *app) spool(ctx context.Context, name string) (string, error) {
 // open opens an archive, with an index if there is one, or a folder as if it
 // were an archive.
 func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
-	in, err := a.openBy(ctx, address, few, a.useIndex())
+	return a.openAs(ctx, address, a.asked, few)
+}
+
+// openAs is open, but as a verb asks for the archive, not as flags do.
+func (a *app) openAs(ctx context.Context, address string, as asked, few bool) (*holdall.Archive, error) {
+	in, err := a.openBy(ctx, address, as, few, a.useIndex())
 	if err == nil {
 		a.opened = append(a.opened, in)
 		if s := in.Index(); s.Ignored != "" {
@@ -292,24 +313,24 @@ func doubtsOf(ctx context.Context, in *holdall.Archive) (all []error) {
 }
 
 // openBare opens an archive for callers that examine its own index.
-func (a *app) openBare(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
-	in, err := a.openBy(ctx, address, few, holdall.UseIndex{})
+func (a *app) openBare(ctx context.Context, address, view string, few bool) (*holdall.Archive, error) {
+	in, err := a.openBy(ctx, address, asked{a.format, view}, few, holdall.UseIndex{})
 	if err == nil {
 		a.opened = append(a.opened, in)
 	}
 	return in, err
 }
 
-func (a *app) openBy(ctx context.Context, address string, few bool, index holdall.UseIndex) (*holdall.Archive, error) {
+func (a *app) openBy(ctx context.Context, address string, as asked, few bool, index holdall.UseIndex) (*holdall.Archive, error) {
 	a.address = store.Redact(address)
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
 		return nil, err
 	}
 	o := a.openOptions()
-	o.FewLookups, o.Index = few, index
+	o.Format, o.View, o.FewLookups, o.Index = as.format, as.view, few, index
 	in, err := a.openIn(ctx, st, name, o)
-	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && a.format == "" && a.view == "" && isFolder(address) {
+	if errors.Is(err, format.ErrUnknown) && store.Scheme(address) == "" && as == (asked{}) && isFolder(address) {
 		if err := ofAFolder(o.Param); err != nil && !a.several {
 			return nil, err
 		}
@@ -326,7 +347,7 @@ func isFolder(path string) bool {
 // openOverview opens an archive in the view that shows it as a whole, even if
 // it has no other view.
 func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archive, error) {
-	in, err := a.openBare(ctx, address, false)
+	in, err := a.openBare(ctx, address, a.view, false)
 	var f *format.Format
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		f = format.All().ByName(c.Format)
@@ -339,15 +360,7 @@ func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archiv
 	if err == nil {
 		in.Close()
 	}
-	return a.openView(ctx, address, f.Overview)
-}
-
-// openView opens an archive in a view that the user did not necessarily ask
-// for.
-func (a *app) openView(ctx context.Context, address, view string) (*holdall.Archive, error) {
-	defer func(was string) { a.view = was }(a.view)
-	a.view = view
-	return a.openBare(ctx, address, false)
+	return a.openBare(ctx, address, f.Overview, false)
 }
 
 // line prints one fact, after its name.
@@ -375,45 +388,53 @@ func lookup(ctx context.Context, a *holdall.Archive, name string) (holdall.Entry
 	return e, misspelt(ctx, a, name, err)
 }
 
-// rootCommand returns the root command with all verbs.
+// These are the groups of verbs in the help, in their order.
+var (
+	making   = &cobra.Group{ID: "make", Title: "Make and change:"}
+	reading  = &cobra.Group{ID: "read", Title: "Read:"}
+	checking = &cobra.Group{ID: "check", Title: "Check and repair:"}
+	telling  = &cobra.Group{ID: "about", Title: "About holdall:"}
+)
+
 // A verbSpec describes a command below the root that is not built yet.
 type verbSpec struct {
-	name, group string
-	ops         format.Op // what it does with an archive: the formats' flags for that are its flags
-	make        func(*app) *cobra.Command
+	name  string
+	group *cobra.Group
+	ops   format.Op // what it does with an archive: the formats' flags for that are its flags
+	make  func(*app) *cobra.Command
 }
 
 func verbs() []verbSpec {
 	const open = format.ToOpen
 	return []verbSpec{
-		{"pack", "make", open | format.ToCreate, (*app).packCommand},
-		{"convert", "make", open | format.ToCreate, (*app).convertCommand},
-		{"index", "make", open, (*app).indexCommand},
-		{"protect", "make", 0, (*app).protectCommand},
-		{"add", "make", open | format.ToAmend, (*app).addCommand},
-		{"rm", "make", open | format.ToAmend, (*app).rmCommand},
-		{"mv", "make", open | format.ToAmend, (*app).mvCommand},
-		{"fleet", "make", 0, (*app).fleetCommand},
-		{"ls", "read", open, (*app).lsCommand},
-		{"tree", "read", open, (*app).treeCommand},
-		{"cat", "read", open, (*app).catCommand},
-		{"extract", "read", open, (*app).extractCommand},
-		{"find", "read", open, (*app).findCommand},
-		{"grep", "read", open, (*app).grepCommand},
-		{"browse", "read", open, (*app).browseCommand},
-		{"serve", "read", open, (*app).serveCommand},
-		{"mount", "read", open, (*app).mountCommand},
-		{"catalog", "read", 0, (*app).catalogCommand},
-		{"info", "check", open, (*app).infoCommand},
-		{"map", "check", open, (*app).mapCommand},
-		{"diff", "check", open, (*app).diffCommand},
-		{"verify", "check", open | format.ToVerify, (*app).verifyCommand},
-		{"repair", "check", open | format.ToRepair, (*app).repairCommand},
-		{"oak", "check", 0, (*app).oakCommand},
-		{"formats", "about", 0, (*app).formatsCommand},
-		{"cache", "about", 0, (*app).cacheCommand},
-		{"version", "about", 0, (*app).versionCommand},
-		{"man", "about", 0, (*app).manCommand},
+		{"pack", making, open | format.ToCreate, (*app).packCommand},
+		{"convert", making, open | format.ToCreate, (*app).convertCommand},
+		{"index", making, open, (*app).indexCommand},
+		{"protect", making, 0, (*app).protectCommand},
+		{"add", making, open | format.ToAmend, (*app).addCommand},
+		{"rm", making, open | format.ToAmend, (*app).rmCommand},
+		{"mv", making, open | format.ToAmend, (*app).mvCommand},
+		{"fleet", making, 0, (*app).fleetCommand},
+		{"ls", reading, open, (*app).lsCommand},
+		{"tree", reading, open, (*app).treeCommand},
+		{"cat", reading, open, (*app).catCommand},
+		{"extract", reading, open, (*app).extractCommand},
+		{"find", reading, open, (*app).findCommand},
+		{"grep", reading, open, (*app).grepCommand},
+		{"browse", reading, open, (*app).browseCommand},
+		{"serve", reading, open, (*app).serveCommand},
+		{"mount", reading, open, (*app).mountCommand},
+		{"catalog", reading, 0, (*app).catalogCommand},
+		{"info", checking, open, (*app).infoCommand},
+		{"map", checking, open, (*app).mapCommand},
+		{"diff", checking, open, (*app).diffCommand},
+		{"verify", checking, open | format.ToVerify, (*app).verifyCommand},
+		{"repair", checking, open | format.ToRepair, (*app).repairCommand},
+		{"oak", checking, 0, (*app).oakCommand},
+		{"formats", telling, 0, (*app).formatsCommand},
+		{"cache", telling, 0, (*app).cacheCommand},
+		{"version", telling, 0, (*app).versionCommand},
+		{"man", telling, 0, (*app).manCommand},
 	}
 }
 
@@ -454,10 +475,9 @@ Verbs that read an archive also accept a folder.`,
 	root.SetHelpCommand(helpCommand())
 	a.globalFlags(root)
 	root.SetUsageFunc(func(cmd *cobra.Command) error { return writeUsage(cmd.OutOrStderr(), cmd, min(a.width(), 100)) })
-	root.AddGroup(&cobra.Group{ID: "make", Title: "Make and change:"}, &cobra.Group{ID: "read", Title: "Read:"},
-		&cobra.Group{ID: "check", Title: "Check and repair:"}, &cobra.Group{ID: "about", Title: "About holdall:"})
-	root.SetHelpCommandGroupID("about")
-	root.SetCompletionCommandGroupID("about")
+	root.AddGroup(making, reading, checking, telling)
+	root.SetHelpCommandGroupID(telling.ID)
+	root.SetCompletionCommandGroupID(telling.ID)
 	used := verbs()
 	word, _ := firstWord(root.PersistentFlags(), args)
 	if i := slices.IndexFunc(used, func(v verbSpec) bool { return v.name == word }); i >= 0 {
@@ -467,7 +487,7 @@ Verbs that read an archive also accept a folder.`,
 	}
 	for _, v := range used {
 		cmd := v.make(a)
-		cmd.GroupID = v.group
+		cmd.GroupID = v.group.ID
 		root.AddCommand(a.takes(v.ops, cmd, format.All()...))
 	}
 	a.completions(root)

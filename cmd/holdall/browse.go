@@ -146,7 +146,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	if err := a.mayWrite(ctx, address, file, kindOfPage, explore.IsPage); err != nil {
 		return err
 	}
-	in, err := a.openBare(ctx, address, false)
+	in, err := a.openBare(ctx, address, a.view, false)
 	if err != nil {
 		return err
 	}

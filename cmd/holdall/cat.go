@@ -97,7 +97,7 @@ func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bo
 	if ranged {
 		return &usageError{errDecodeRange}
 	}
-	in, err := a.openKeys(ctx, args[0], false)
+	in, err := a.openKeys(ctx, args[0], a.asked, false)
 	if err != nil {
 		return err
 	}

@@ -56,17 +56,15 @@ store.`,
 // convert writes the contents of src as p.out. --format is the format of p.out
 // here.
 func (a *app) convert(ctx context.Context, src string, p packing) error {
-	to, view, dst := a.format, a.view, a.writes(p.out)
-	a.format = p.from
-	in, err := a.open(ctx, src, false)
-	if err == nil && view == "" && keysWanted(in, dst, src, p.out, &p.o) {
+	to, dst := a.format, a.writes(p.out)
+	in, err := a.openAs(ctx, src, asked{p.from, a.view}, false)
+	if err == nil && a.view == "" && keysWanted(in, dst, src, p.out, &p.o) {
 		same := in.Format().Name == dst.Name
 		bare := dst.Bare != nil && dst.Bare(p.out)
 		if in, err = a.openToRefer(ctx, in, bare && !p.o.Embed, p.o.Refer); err == nil && same {
 			a.warnOfUnseen(ctx, in)
 		}
 	}
-	a.format, a.view = to, view
 	if err != nil {
 		return err
 	}

@@ -35,8 +35,7 @@ code is 1 if there are differences.`,
 			defer left.Close()
 			right, err := a.open(ctx, args[1], false)
 			if none, ok := errors.AsType[*holdall.ViewError](err); ok && none.Format != left.Format().Name {
-				a.view = "" // it was for the other one
-				right, err = a.open(ctx, args[1], false)
+				right, err = a.openAs(ctx, args[1], asked{format: a.format}, false) // the view was for the other one
 			}
 			if err != nil {
 				return err

@@ -51,27 +51,27 @@ const (
 	queueRiver  = "river"
 )
 
-func (a *app) queueFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.queue, "queue", "", "how workers get chunks: river or leases (default river on PostgreSQL, else leases)")
+func queueFlag(cmd *cobra.Command, queue *string) {
+	cmd.Flags().StringVar(queue, "queue", "", "how workers get chunks: river or leases (default river on PostgreSQL, else leases)")
 }
 
 // withFleet calls do with the user's catalogue and with the feed that notifies
 // of its chunks, or nil if there is none. workers is the number of workers
 // that will use them, or 0.
-func (a *app) withFleet(ctx context.Context, workers int, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
+func (a *app) withFleet(ctx context.Context, queue string, workers int, do func(c *catalog.Catalog, feed fleet.Feed) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
 		return err
 	}
 	o, feed, postgres := catalog.Options{Workers: workers}, fleet.Feed(nil), catalog.TakesQueue(address)
 	switch {
-	case a.queue == queueRiver && !postgres:
+	case queue == queueRiver && !postgres:
 		return usage("--queue river needs a catalogue in PostgreSQL, found a file")
-	case a.queue == queueRiver, a.queue == "" && postgres:
+	case queue == queueRiver, queue == "" && postgres:
 		q := &river.Queue{}
 		o.Queue, feed = q, q
-	case a.queue != "" && a.queue != queueLeases:
-		return usage("--queue: expected river or leases, found %q", a.queue)
+	case queue != "" && queue != queueLeases:
+		return usage("--queue: expected river or leases, found %q", queue)
 	}
 	return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(c, feed) })
 }
@@ -81,6 +81,7 @@ func (a *app) fleetPlanCommand() *cobra.Command {
 	var size sizeFlag
 	var protect shareFlag
 	var dry estimating
+	var queue string
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "plan SOURCE... -o TARGET",
@@ -150,7 +151,7 @@ how long packing takes.`,
 			if dry.dry {
 				return a.estimate(ctx, s, dry, rate)
 			}
-			return a.withFleet(ctx, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, queue, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
 				m := &holdall.Meter{}
 				stop := a.showProgress(m, "planned")
 				var told fleet.Planned
@@ -177,7 +178,7 @@ how long packing takes.`,
 	fs.StringVar(&s.Inventory, "inventory", "", "plan the objects of an S3 Inventory: address of its manifest.json")
 	fs.BoolVar(&s.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	dry.flags(fs)
-	a.queueFlag(cmd)
+	queueFlag(cmd, &queue)
 	inParts := slices.DeleteFunc(format.All(), func(f *format.Format) bool { return !f.Chunked && f.Parts == nil })
 	fs.StringVar(&a.index, "index", "", "") // this is for archives that are read: a bundle in parts has its own index in one place only
 	fs.MarkHidden("index")
@@ -229,6 +230,7 @@ func (a *app) linePlanned(p fleet.Planned, are string) {
 
 func (a *app) fleetWorkCommand() *cobra.Command {
 	var o fleet.WorkOptions
+	var queue string
 	cmd := &cobra.Command{
 		Use:   "work [PLAN]",
 		Short: "Pack chunks until none is left",
@@ -255,7 +257,7 @@ lists these objects, now or later.`,
 			case o.Lease < time.Second:
 				return usage("--lease: expected at least 1s, found %s", o.Lease)
 			}
-			return a.withFleet(ctx, o.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
+			return a.withFleet(ctx, queue, o.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
 				o.Feed, o.NoVerify = feed, a.noVerify
 				if len(plan) > 0 {
 					p, err := a.planNamed(ctx, c, plan[0])
@@ -275,7 +277,7 @@ lists these objects, now or later.`,
 	fs.DurationVar(&o.Lease, "lease", 45*time.Second, leaseUsage)
 	fs.BoolVar(&o.NoCopy, "no-copy", false, "read every object, to compare it with its checksum and to compute a digest")
 	fs.BoolVar(&o.Stay, "stay", false, "wait for more chunks when none is left")
-	a.queueFlag(cmd)
+	queueFlag(cmd, &queue)
 	return cmd
 }
 
@@ -649,6 +651,7 @@ and partial uploads are removed. Finished archives stay, also in the catalogue.
 }
 
 func (a *app) fleetRetryCommand() *cobra.Command {
+	var queue string
 	cmd := &cobra.Command{
 		Use:   "retry PLAN",
 		Short: "Queue chunks again that were set aside or cancelled",
@@ -657,7 +660,7 @@ object was set aside and its chunk packed, 'holdall fleet plan' plans the object
 again, as it does with objects that changed.`,
 		Args: args(1, 1, "a plan"),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withFleet(ctx, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
+			return a.withFleet(ctx, queue, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
 				p, err := a.planNamed(ctx, c, args[0])
 				if err != nil {
 					return err
@@ -673,7 +676,7 @@ again, as it does with objects that changed.`,
 			})
 		}),
 	}
-	a.queueFlag(cmd)
+	queueFlag(cmd, &queue)
 	return cmd
 }
 

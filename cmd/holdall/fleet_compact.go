@@ -17,16 +17,17 @@ type rewriting struct {
 	work   fleet.WorkOptions
 	grace  time.Duration
 	dryRun bool
+	queue  string
 }
 
-func (r *rewriting) flags(a *app, cmd *cobra.Command) {
+func (r *rewriting) flags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVarP(&r.dryRun, "dry-run", "n", false, dryRunUsage)
 	fs.DurationVar(&r.grace, "grace", time.Hour, "how long an old archive stays after its files have moved to others")
 	fs.IntVar(&r.work.Workers, "workers", 1, "archives to write at once")
 	fs.IntVarP(&r.work.Jobs, "jobs", "j", 0, "objects of an archive to read at once (default 16)")
 	fs.DurationVar(&r.work.Lease, "lease", 45*time.Second, leaseUsage)
-	a.queueFlag(cmd)
+	queueFlag(cmd, &r.queue)
 }
 
 // onPlans calls plan for the named plans that can be rewritten, or for all of
@@ -42,7 +43,7 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 		return usage("--lease: expected at least 1s, found %s", r.work.Lease)
 	}
 	no := false
-	err := a.withFleet(ctx, r.work.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
+	err := a.withFleet(ctx, r.queue, r.work.Workers, func(c *catalog.Catalog, feed fleet.Feed) error {
 		return a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
 			if f := format.All().ByName(p.Format); len(names) == 0 && (f == nil || !f.Chunked) {
 				return nil
@@ -140,7 +141,7 @@ again to continue.`,
 	fs.DurationVar(&o.Expire, "expire", 0, "delete files that were written longer ago than this")
 	fs.BoolVar(&o.Yes, "yes", false, "delete files even if they are more than a fifth of all")
 	fs.BoolVar(&o.Unlisted, "unlisted", false, "do not list the sources, and delete nothing because it is gone there")
-	r.flags(a, cmd)
+	r.flags(cmd)
 	return cmd
 }
 
@@ -185,6 +186,6 @@ archive stays as long as it is the only one with some file.`,
 	fs := cmd.Flags()
 	fs.BoolVar(&o.Contents, "contents", false, "read all content of the archives to find damage")
 	fs.StringArrayVar(&o.Archives, "archive", nil, "check only this archive; may be repeated")
-	r.flags(a, cmd)
+	r.flags(cmd)
 	return cmd
 }

@@ -96,7 +96,7 @@ func (i *infoJSON) cannot(err error) {
 // usualFacts adds facts that only the archive's usual view shows, not the view
 // of the whole archive.
 func (a *app) usualFacts(ctx context.Context, address string, i *infoJSON) error {
-	in, err := a.openBare(ctx, address, true)
+	in, err := a.openBare(ctx, address, a.view, true)
 	if err != nil {
 		return err
 	}

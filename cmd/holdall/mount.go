@@ -193,7 +193,7 @@ func (a *app) mountTrees(ctx context.Context, addresses []string, o mounting) (t
 			t.Opened = stateOf(ctx, address)
 			t.Version = func(ctx context.Context) string { return stateOf(ctx, address) }
 			t.Reopen = func(ctx context.Context) (*holdall.Archive, error) {
-				return a.openBy(ctx, address, false, a.useIndex())
+				return a.openBy(ctx, address, a.asked, false, a.useIndex())
 			}
 		}
 		t.Archive, err = a.open(ctx, address, false)

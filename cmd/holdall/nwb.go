@@ -22,8 +22,8 @@ const (
 )
 
 // keysOf returns an archive by the keys of its hierarchy, or nil if it has
-// none.
-func (a *app) keysOf(ctx context.Context, in *holdall.Archive) (*holdall.Archive, error) {
+// none. view is the one that was asked for.
+func (a *app) keysOf(ctx context.Context, in *holdall.Archive, view string) (*holdall.Archive, error) {
 	views := in.Format().Views
 	switch {
 	case !slices.Contains(views, zarrView):
@@ -31,7 +31,7 @@ func (a *app) keysOf(ctx context.Context, in *holdall.Archive) (*holdall.Archive
 			return in, nil
 		}
 		return nil, nil
-	case cmp.Or(a.view, views[0]) == zarrView:
+	case cmp.Or(view, views[0]) == zarrView:
 		return in, nil
 	}
 	return a.openAgain(ctx, in, nil)
@@ -39,7 +39,7 @@ func (a *app) keysOf(ctx context.Context, in *holdall.Archive) (*holdall.Archive
 
 // look adds a description of an archive's hierarchy, if it has one.
 func (i *infoJSON) look(ctx context.Context, a *app, in *holdall.Archive) error {
-	keys, err := a.keysOf(ctx, in)
+	keys, err := a.keysOf(ctx, in, a.view)
 	if keys == nil {
 		return err
 	}

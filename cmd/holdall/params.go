@@ -192,7 +192,7 @@ func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
 		case "format", "view", "external", "index":
 			return opens
 		}
-		return opens || cmd.GroupID != "about"
+		return opens || cmd.GroupID != telling.ID
 	})
 }
 

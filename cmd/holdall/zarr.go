@@ -22,14 +22,14 @@ import (
 // hierarchy.
 const zarrView = "zarr"
 
-// openKeys opens an archive by its keys, if it has such a view and the user
-// asked for no other.
-func (a *app) openKeys(ctx context.Context, address string, few bool) (*holdall.Archive, error) {
-	in, err := a.open(ctx, address, few)
-	if err != nil || a.view != "" {
+// openKeys opens an archive by its keys, if it has such a view and no other is
+// asked for.
+func (a *app) openKeys(ctx context.Context, address string, as asked, few bool) (*holdall.Archive, error) {
+	in, err := a.openAs(ctx, address, as, few)
+	if err != nil || as.view != "" {
 		return in, err
 	}
-	keys, err := a.keysOf(ctx, in)
+	keys, err := a.keysOf(ctx, in, "")
 	switch {
 	case keys == nil && err == nil:
 		return in, nil

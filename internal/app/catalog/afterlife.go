@@ -33,7 +33,7 @@ func (c *Catalog) Mark(ctx context.Context, all []Location, o Original) error {
 			}
 		}
 		for _, l := range all {
-			if _, err := s.exec(ctx, "UPDATE locations SET kind = (kind & ~1536) | $3 WHERE archive = $2 AND {path = $1}"+only, blob(l.Path), l.Archive, set); err != nil {
+			if _, err := s.exec(ctx, "UPDATE locations SET kind = (kind & ~1536) | $3 WHERE archive = $2 AND "+s.dialect().is("path", "=", "$1")+only, blob(l.Path), l.Archive, set); err != nil {
 				return err
 			}
 		}
@@ -56,7 +56,7 @@ func (c *Catalog) Identity(ctx context.Context) (Identity, error) {
 
 // decide begins a transaction that decides to remove something.
 func decide(ctx context.Context, s session) error {
-	_, err := s.exec(ctx, lockPublishing)
+	_, err := s.exec(ctx, s.dialect().lockPublishing)
 	if err == nil {
 		_, err = s.exec(ctx, "UPDATE identity SET deletions = deletions + 1, token = $1", rand.Text())
 	}
@@ -97,7 +97,7 @@ func (c *Catalog) Listed(ctx context.Context, roots Roots, last int64, at, befor
 	return c.db.write(ctx, nil, func(s session) error {
 		for l, err := range changed {
 			if err == nil {
-				_, err = s.exec(ctx, "UPDATE locations SET kind = (kind & ~6144) | $3 WHERE {path = $1} AND archive IN (SELECT id FROM archives WHERE roots = $2)", blob(l.Path), blob(roots), l.marks())
+				_, err = s.exec(ctx, "UPDATE locations SET kind = (kind & ~6144) | $3 WHERE "+s.dialect().is("path", "=", "$1")+" AND archive IN (SELECT id FROM archives WHERE roots = $2)", blob(l.Path), blob(roots), l.marks())
 			}
 			if err != nil {
 				return err
@@ -114,7 +114,7 @@ func (c *Catalog) Every(ctx context.Context) iter.Seq2[Location, error] {
 	return func(yield func(Location, error) bool) {
 		last, archive := "", int64(0)
 		for l, err := range paged(ctx, c, (*Location).columns, behindScoped(),
-			"SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob("")) {
+			"SELECT "+locationColumns+" FROM locations AS l WHERE "+c.db.dialect().is("l.path", ">=", "$1")+" ORDER BY "+c.db.dialect().order("l.path")+", l.archive DESC LIMIT CAST($2 AS bigint)", blob("")) {
 			if err == nil && archive > 0 && l.Path == last && l.Archive >= archive { // the same row, read twice
 				continue
 			}
@@ -136,7 +136,7 @@ func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string, last 
 	last = cmp.Or(last, math.MaxInt64)
 	return write(ctx, c, nil, func(s session) (n int64, err error) {
 		for _, path := range paths {
-			changed, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.archive, &m.size} }, "UPDATE locations SET kind = kind | 256 WHERE {path = $1} AND kind & 256 = 0 AND archive <= $4 AND (CAST($3 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2)) RETURNING archive, size",
+			changed, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.archive, &m.size} }, "UPDATE locations SET kind = kind | 256 WHERE "+s.dialect().is("path", "=", "$1")+" AND kind & 256 = 0 AND archive <= $4 AND (CAST($3 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2)) RETURNING archive, size",
 				blob(path), blob(roots), boolean(roots == ""), last)
 			if err != nil {
 				return 0, err
@@ -151,7 +151,7 @@ func (c *Catalog) Delete(ctx context.Context, roots Roots, paths []string, last 
 			}
 			// Plans skip recorded members that are packed, so remove these.
 			members, err := rowsOf(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, `SELECT m.chunk, m.size FROM members AS m
-				WHERE m.chunk IN (SELECT id FROM chunks WHERE state = $3 AND first <= $1 AND last >= $1 AND archive <= $6 AND (CAST($4 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))) AND {m.path = $1} AND coalesce(m.outcome, $5) = $5`,
+				WHERE m.chunk IN (SELECT id FROM chunks WHERE state = $3 AND first <= $1 AND last >= $1 AND archive <= $6 AND (CAST($4 AS bigint) = 1 OR archive IN (SELECT id FROM archives WHERE roots = $2))) AND `+s.dialect().is("m.path", "=", "$1")+` AND coalesce(m.outcome, $5) = $5`,
 				blob(path), blob(roots), int(ChunkDone), boolean(roots == ""), int(Packed), last)
 			if err != nil {
 				return 0, err
@@ -181,13 +181,13 @@ type memberOf struct{ chunk, archive, size int64 }
 // member has no row.
 func (m memberOf) uncount(ctx context.Context, s session, path string) error {
 	_, err := s.exec(ctx, `UPDATE chunks SET objects = objects - 1, bytes = bytes - $3 WHERE archive = $2 AND archive > 0 AND from_locations = 1 AND first <= $1 AND last >= $1
-		AND NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = chunks.id AND {m.path = $1})`, blob(path), m.archive, m.size)
+		AND NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = chunks.id AND `+s.dialect().is("m.path", "=", "$1")+`)`, blob(path), m.archive, m.size)
 	return err
 }
 
 // forget removes a member from its chunk.
 func (m memberOf) forget(ctx context.Context, s session, path string) error {
-	_, err := s.exec(ctx, "DELETE FROM members WHERE chunk = $2 AND {path = $1}", blob(path), m.chunk)
+	_, err := s.exec(ctx, "DELETE FROM members WHERE chunk = $2 AND "+s.dialect().is("path", "=", "$1"), blob(path), m.chunk)
 	if err == nil {
 		_, err = s.exec(ctx, "UPDATE chunks SET objects = objects - 1, bytes = bytes - $2 WHERE id = $1", m.chunk, m.size)
 	}
@@ -202,18 +202,13 @@ func (c *Catalog) Spare(ctx context.Context, dead, alive []int64) error {
 		return nil
 	}
 	return c.db.write(ctx, nil, func(s session) error {
-		_, err := s.exec(ctx, "UPDATE archives SET dead = {clock} WHERE dead = 0 AND {id IN $2}", c.db.clock(), dead)
+		_, err := s.exec(ctx, "UPDATE archives SET dead = "+s.dialect().clock+" WHERE dead = 0 AND "+s.dialect().among("id", "$2"), c.db.clock(), dead)
 		if err == nil {
-			_, err = s.exec(ctx, "UPDATE archives SET dead = 0 WHERE {id IN $1}", alive)
+			_, err = s.exec(ctx, "UPDATE archives SET dead = 0 WHERE "+s.dialect().among("id", "$1"), alive)
 		}
 		return err
 	})
 }
-
-// seenOf selects the visible files of an archive: those that are the newest
-// among the archives with its roots.
-const seenOf = `SELECT l.path FROM locations AS l WHERE l.archive = $1 AND l.kind & 256 = 0 AND {l.path >= $2} AND {l.path <= $3}
-	AND NOT EXISTS (SELECT 1 FROM locations AS n JOIN archives AS a ON a.id = n.archive WHERE {n.path = l.path} AND n.archive > l.archive AND n.kind & 256 = 0 AND a.roots = $4) LIMIT 1`
 
 // Drop removes an archive from the catalogue after none of its files was
 // visible for a while, and records that the archive itself is to be removed.
@@ -227,11 +222,13 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 		type span struct{ first, last, address, roots string }
 		b, err := one(ctx, s, func(b *span) []any {
 			return []any{(*blob)(&b.first), (*blob)(&b.last), (*blob)(&b.address), (*blob)(&b.roots)}
-		}, absent(fmt.Sprintf("archive %d", id)), "SELECT first, last, address, roots FROM archives WHERE id = $2 AND dead > 0 AND dead <= {clock} - $3", c.db.clock(), id, after.Microseconds())
+		}, absent(fmt.Sprintf("archive %d", id)), "SELECT first, last, address, roots FROM archives WHERE id = $2 AND dead > 0 AND dead <= "+s.dialect().clock+" - $3", c.db.clock(), id, after.Microseconds())
 		if err != nil {
 			return err
 		}
-		seen, err := rowsOf(ctx, s, pathIn, seenOf, id, blob(b.first), blob(b.last), blob(b.roots))
+		// A file is visible if it is the newest among the archives with these roots.
+		seen, err := rowsOf(ctx, s, pathIn, `SELECT l.path FROM locations AS l WHERE l.archive = $1 AND l.kind & 256 = 0 AND `+s.dialect().is("l.path", ">=", "$2")+` AND `+s.dialect().is("l.path", "<=", "$3")+`
+			AND NOT EXISTS (SELECT 1 FROM locations AS n JOIN archives AS a ON a.id = n.archive WHERE `+s.dialect().is("n.path", "=", "l.path")+` AND n.archive > l.archive AND n.kind & 256 = 0 AND a.roots = $4) LIMIT 1`, id, blob(b.first), blob(b.last), blob(b.roots))
 		if err == nil && len(seen) > 0 {
 			err = fmt.Errorf("%s: still has a current file, %s", format.Escape(b.address), format.Escape(seen[0]))
 		}
@@ -298,17 +295,6 @@ func (c *Catalog) SetRoots(ctx context.Context, plan int64, roots Roots) error {
 // another archive. It is no longer a member of the chunk.
 const Elsewhere = outcomes
 
-// lockPublishing keeps others from adding archives before the transaction ends.
-const lockPublishing = "{lock publishing}"
-
-// publishing is held by transactions that add archives. Several can hold it,
-// but not while another one holds lockPublishing.
-const publishing = "{publishing}"
-
-// wasOf selects the archive that had a file of a rewriting chunk before: the
-// newest with the same roots.
-const wasOf = "(SELECT max(o.archive) FROM locations AS o JOIN archives AS b ON b.id = o.archive WHERE {o.path = l.path} AND o.archive < $1 AND b.roots = $4)"
-
 // supersede copies the recorded marks and attributes of files to the archive
 // of a chunk that rewrote them. Files that were replaced or deleted since are
 // marked as deleted from the start.
@@ -316,10 +302,12 @@ func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 	if !k.Rewrites || a.ID == 0 {
 		return nil
 	}
-	const packed = " WHERE l.archive = $1 AND {l.path >= $2} AND {l.path <= $3}"
+	// The archive that had a file before is the newest with the same roots.
+	wasOf := "(SELECT max(o.archive) FROM locations AS o JOIN archives AS b ON b.id = o.archive WHERE " + s.dialect().is("o.path", "=", "l.path") + " AND o.archive < $1 AND b.roots = $4)"
+	packed := " WHERE l.archive = $1 AND " + s.dialect().is("l.path", ">=", "$2") + " AND " + s.dialect().is("l.path", "<=", "$3")
 	args := []any{a.ID, blob(k.first), blob(k.last), blob(a.Roots)}
-	_, err := s.exec(ctx, `UPDATE locations AS l SET object = coalesce(object, (SELECT n.object FROM locations AS n WHERE {n.path = l.path} AND n.archive = `+wasOf+`)),
-		kind = kind | coalesce((SELECT n.kind & 7680 FROM locations AS n WHERE {n.path = l.path} AND n.archive = `+wasOf+`), 0)`+packed, args...)
+	_, err := s.exec(ctx, `UPDATE locations AS l SET object = coalesce(object, (SELECT n.object FROM locations AS n WHERE `+s.dialect().is("n.path", "=", "l.path")+` AND n.archive = `+wasOf+`)),
+		kind = kind | coalesce((SELECT n.kind & 7680 FROM locations AS n WHERE `+s.dialect().is("n.path", "=", "l.path")+` AND n.archive = `+wasOf+`), 0)`+packed, args...)
 	if err == nil {
 		_, err = s.exec(ctx, "UPDATE archives SET listed = coalesce((SELECT CASE WHEN min(b.listed) = 0 THEN 0 ELSE max(b.listed) END FROM locations AS l JOIN archives AS b ON b.id = "+wasOf+packed+"), 0) WHERE id = $1", args...)
 	}
@@ -327,11 +315,11 @@ func supersede(ctx context.Context, s session, k Chunk, a Archive) error {
 		return err
 	}
 	stale, err := rowsOf(ctx, s, pathIn, "SELECT l.path FROM locations AS l"+packed+` AND NOT EXISTS (SELECT 1 FROM locations AS n
-		WHERE {n.path = l.path} AND n.kind & 256 = 0 AND n.size = l.size AND n.archive = `+wasOf+`
+		WHERE `+s.dialect().is("n.path", "=", "l.path")+` AND n.kind & 256 = 0 AND n.size = l.size AND n.archive = `+wasOf+`
 			AND (n.object = l.object OR n.object IS NULL AND (n.digest IS NULL OR l.digest IS NULL OR n.digest = l.digest)))`, args...)
 	for _, path := range stale {
 		if err == nil {
-			_, err = s.exec(ctx, "UPDATE locations SET kind = kind | 256 WHERE archive = $2 AND {path = $1}", blob(path), a.ID)
+			_, err = s.exec(ctx, "UPDATE locations SET kind = kind | 256 WHERE archive = $2 AND "+s.dialect().is("path", "=", "$1"), blob(path), a.ID)
 		}
 	}
 	return err

@@ -157,7 +157,7 @@ func (b *batch) publish(ctx context.Context, s session) (done []Added, err error
 	}
 	slices.Sort(addresses)
 	for _, address := range addresses {
-		if _, err := s.exec(ctx, lockAddress, blob(address)); err != nil {
+		if _, err := s.exec(ctx, s.dialect().lockAddress, blob(address)); err != nil {
 			return nil, err
 		}
 	}
@@ -174,12 +174,8 @@ func (b *batch) publish(ctx context.Context, s session) (done []Added, err error
 	return done, nil
 }
 
-// lockAddress keeps others from adding or removing an archive at an address
-// until the transaction ends.
-const lockAddress = "{lock address}"
-
 func publish(ctx context.Context, s session, a Archive, g *staging) (done Added, err error) {
-	was, err := one(ctx, s, (*Archive).columns, absent(a.Address), archiveAt, blob(a.Address))
+	was, err := one(ctx, s, (*Archive).columns, absent(a.Address), archiveAt(s.dialect()), blob(a.Address))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return done, err
 	}
@@ -224,23 +220,25 @@ func publish(ctx context.Context, s session, a Archive, g *staging) (done Added,
 // takeOver copies the marks of files from an archive to its successor at the
 // same address: deleted files, and removed and missing originals.
 func takeOver(ctx context.Context, s session, was, is int64, g *staging) error {
-	marked, err := rowsOf(ctx, s, numberIn, `SELECT 1 FROM locations AS l WHERE l.archive = $1 AND {l.path >= (SELECT first FROM archives WHERE id = $1)} AND {l.path <= (SELECT last FROM archives WHERE id = $1)}
+	marked, err := rowsOf(ctx, s, numberIn, `SELECT 1 FROM locations AS l WHERE l.archive = $1 AND `+s.dialect().is("l.path", ">=", "(SELECT first FROM archives WHERE id = $1)")+` AND `+s.dialect().is("l.path", "<=", "(SELECT last FROM archives WHERE id = $1)")+`
 		AND kind & 7936 <> 0 LIMIT 1`, was)
 	if err != nil || len(marked) == 0 {
 		return err
 	}
-	_, err = s.exec(ctx, `UPDATE locations AS l SET kind = kind | coalesce((SELECT n.kind & 7936 FROM locations AS n WHERE {n.path = l.path} AND n.archive = $2
+	_, err = s.exec(ctx, `UPDATE locations AS l SET kind = kind | coalesce((SELECT n.kind & 7936 FROM locations AS n WHERE `+s.dialect().is("n.path", "=", "l.path")+` AND n.archive = $2
 			AND n.size = l.size AND (n.digest IS NULL OR l.digest IS NULL OR n.digest = l.digest)), 0)
-		WHERE l.archive = $1 AND {l.path >= $3} AND {l.path <= $4}`, is, was, blob(g.first), blob(g.last))
+		WHERE l.archive = $1 AND `+s.dialect().is("l.path", ">=", "$3")+` AND `+s.dialect().is("l.path", "<=", "$4"), is, was, blob(g.first), blob(g.last))
 	return err
 }
 
-const archiveAt = "SELECT " + archiveColumns + " FROM archives AS a WHERE {address = $1}"
+func archiveAt(d *dialect) string {
+	return "SELECT " + archiveColumns + " FROM archives AS a WHERE " + d.address
+}
 
 // forget removes an archive, and returns its record. The caller must have
 // locked its address.
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
-	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt, blob(address))
+	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt(s.dialect()), blob(address))
 	if err == nil {
 		err = remember(ctx, s, a)
 	}
@@ -252,7 +250,7 @@ func forget(ctx context.Context, s session, address string) (a Archive, err erro
 
 // drop removes an archive.
 func drop(ctx context.Context, s session, id int64) error {
-	_, err := s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND {path >= (SELECT first FROM archives WHERE id = $1)} AND {path <= (SELECT last FROM archives WHERE id = $1)}", id)
+	_, err := s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND "+s.dialect().is("path", ">=", "(SELECT first FROM archives WHERE id = $1)")+" AND "+s.dialect().is("path", "<=", "(SELECT last FROM archives WHERE id = $1)"), id)
 	if err == nil {
 		_, err = s.exec(ctx, "DELETE FROM archives WHERE id = $1", id)
 	}
@@ -298,7 +296,7 @@ func (c *Catalog) add(ctx context.Context, all []Addition, last func([]Added) er
 // Remove removes an archive from the catalogue, and returns its record.
 func (c *Catalog) Remove(ctx context.Context, address string) (Archive, error) {
 	return write(ctx, c, nil, func(s session) (Archive, error) {
-		if _, err := s.exec(ctx, lockAddress, blob(address)); err != nil {
+		if _, err := s.exec(ctx, s.dialect().lockAddress, blob(address)); err != nil {
 			return Archive{}, err
 		}
 		return forget(ctx, s, address)
@@ -313,12 +311,14 @@ func (c *Catalog) Verified(ctx context.Context, id int64, at time.Time) error {
 	})
 }
 
-const holders = "SELECT " + locationColumns + ", " + archiveColumns + " FROM locations AS l JOIN archives AS a ON a.id = l.archive WHERE {l.path = $1} AND " + there + " ORDER BY l.archive DESC"
+func (c *Catalog) holders() string {
+	return "SELECT " + locationColumns + ", " + archiveColumns + " FROM locations AS l JOIN archives AS a ON a.id = l.archive WHERE " + c.db.dialect().is("l.path", "=", "$1") + " AND " + there + " ORDER BY l.archive DESC"
+}
 
 // Newest returns where the newest file of that path is, or an error that wraps
 // fs.ErrNotExist.
 func (c *Catalog) Newest(ctx context.Context, path string) (Found, error) {
-	return readOne(ctx, c, path, (*Found).columns, holders+" LIMIT 1", blob(path))
+	return readOne(ctx, c, path, (*Found).columns, c.holders()+" LIMIT 1", blob(path))
 }
 
 // NewestIn is Newest for some archives.
@@ -343,13 +343,13 @@ func (c *Catalog) ArchiveOf(ctx context.Context, id int64) (Archive, error) {
 
 // Holders returns all archives that have a path, the newest first.
 func (c *Catalog) Holders(ctx context.Context, path string) ([]Found, error) {
-	return read(ctx, c, (*Found).columns, holders, blob(path))
+	return read(ctx, c, (*Found).columns, c.holders(), blob(path))
 }
 
 // Archive returns the record of the archive at an address, or an error that
 // wraps fs.ErrNotExist.
 func (c *Catalog) Archive(ctx context.Context, address string) (Archive, error) {
-	return readOne(ctx, c, address, (*Archive).columns, archiveAt, blob(address))
+	return readOne(ctx, c, address, (*Archive).columns, archiveAt(c.db.dialect()), blob(address))
 }
 
 // Archives returns all archives, the oldest first.
@@ -388,7 +388,7 @@ func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, 
 		}
 		for _, b := range bounds {
 			paged(ctx, c, (*Location).columns, behind, "SELECT "+locationColumns+` FROM locations AS l
-				WHERE l.archive = $3 AND {l.path >= $1} AND {l.path <= $4} ORDER BY {l.path} LIMIT CAST($2 AS bigint)`, blob(b.first), a.ID, blob(b.last))(yield)
+				WHERE l.archive = $3 AND `+c.db.dialect().is("l.path", ">=", "$1")+` AND `+c.db.dialect().is("l.path", "<=", "$4")+` ORDER BY `+c.db.dialect().order("l.path")+` LIMIT CAST($2 AS bigint)`, blob(b.first), a.ID, blob(b.last))(yield)
 		}
 	}
 }
@@ -397,9 +397,9 @@ func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, 
 // archives of a scope, in byte order. If before is empty, there is no upper
 // bound. A scan that stops early costs only what it has yielded.
 func (c *Catalog) Between(ctx context.Context, from, before string, in Scope) iter.Seq2[Location, error] {
-	sql, args := "SELECT "+locationColumns+" FROM locations AS l WHERE {l.path >= $1} AND "+there, []any(nil)
+	sql, args := "SELECT "+locationColumns+" FROM locations AS l WHERE "+c.db.dialect().is("l.path", ">=", "$1")+" AND "+there, []any(nil)
 	if before != "" {
-		sql, args = sql+" AND {l.path < $3}", []any{blob(before)}
+		sql, args = sql+" AND "+c.db.dialect().is("l.path", "<", "$3"), []any{blob(before)}
 	}
 	return func(yield func(Location, error) bool) {
 		last, any := "", false
@@ -407,7 +407,7 @@ func (c *Catalog) Between(ctx context.Context, from, before string, in Scope) it
 		if in != nil {
 			next = behindScoped()
 		}
-		for l, err := range paged(ctx, c, (*Location).columns, next, sql+" ORDER BY {l.path}, l.archive DESC LIMIT CAST($2 AS bigint)", blob(from), args...) {
+		for l, err := range paged(ctx, c, (*Location).columns, next, sql+" ORDER BY "+c.db.dialect().order("l.path")+", l.archive DESC LIMIT CAST($2 AS bigint)", blob(from), args...) {
 			if err == nil && (any && l.Path == last || !in.has(l.Archive)) { // in an older archive
 				continue
 			}

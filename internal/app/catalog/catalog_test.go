@@ -319,6 +319,8 @@ type counting struct {
 	found int
 }
 
+func (c *counting) dialect() *dialect { return c.engine.dialect() }
+
 func (c *counting) read(ctx context.Context, several bool, do func(s session) error) error {
 	return c.engine.read(ctx, several, func(s session) error {
 		c.session = s

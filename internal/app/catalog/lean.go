@@ -60,9 +60,9 @@ func leave(ctx context.Context, s session, of []int64, a Archive) error {
 	}
 	left := int64(0)
 	for _, span := range spans {
-		n, err := s.exec(ctx, `DELETE FROM members AS m WHERE {m.chunk IN $1} AND coalesce(m.outcome, $2) = $2 AND m.origin = $4 AND m.note IS NULL AND m.proof IS NULL
+		n, err := s.exec(ctx, `DELETE FROM members AS m WHERE `+s.dialect().among("m.chunk", "$1")+` AND coalesce(m.outcome, $2) = $2 AND m.origin = $4 AND m.note IS NULL AND m.proof IS NULL
 			AND m.path >= $5 AND (CAST($7 AS bigint) = 1 OR m.path < $6)
-			AND EXISTS (SELECT 1 FROM {listed by $3} WHERE l.path = m.path AND l.size = m.size AND {etag of l.object} = m.version)`,
+			AND EXISTS (SELECT 1 FROM `+s.dialect().listed+` WHERE l.path = m.path AND l.size = m.size AND `+s.dialect().etag+` = m.version)`,
 			of, int(Packed), a.ID, span.origin, blob(span.from), blob(span.before), boolean(span.before == ""))
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func leave(ctx context.Context, s session, of []int64, a Archive) error {
 		left += n
 	}
 	if left > 0 {
-		_, err = s.exec(ctx, "UPDATE chunks SET from_locations = 1 WHERE {id IN $1}", of)
+		_, err = s.exec(ctx, "UPDATE chunks SET from_locations = 1 WHERE "+s.dialect().among("id", "$1"), of)
 	}
 	return err
 }
@@ -96,11 +96,11 @@ func withLocations(ctx context.Context, s session, chunk int64, from string, n i
 		return rows, err
 	}
 	k := of[0]
-	if _, err := s.exec(ctx, "{in order}"); err != nil {
+	if _, err := s.exec(ctx, s.dialect().inOrder); err != nil {
 		return rows, err
 	}
 	located, err := rowsOf(ctx, s, (*Location).columns, "SELECT "+locationColumns+` FROM locations AS l
-		WHERE l.archive = $3 AND {l.path >= $1} AND {l.path <= $4} AND `+there+` ORDER BY {l.path} LIMIT CAST($2 AS bigint)`, blob(max(from, k.first)), n, k.in.ID, blob(k.last))
+		WHERE l.archive = $3 AND `+s.dialect().is("l.path", ">=", "$1")+` AND `+s.dialect().is("l.path", "<=", "$4")+` AND `+there+` ORDER BY `+s.dialect().order("l.path")+` LIMIT CAST($2 AS bigint)`, blob(max(from, k.first)), n, k.in.ID, blob(k.last))
 	if err != nil || len(located) == 0 {
 		return rows, err
 	}
@@ -132,9 +132,9 @@ func remember(ctx context.Context, s session, a Archive) error {
 			if err != nil {
 				return err
 			}
-			_, err = s.exec(ctx, `INSERT INTO members (chunk, path, origin, size, version) SELECT CAST($2 AS bigint), l.path, CAST($3 AS int), l.size, {etag of l.object} FROM locations AS l
-				WHERE l.archive = $1 AND {l.path >= $4} AND {l.path <= $5} AND l.path >= $6 AND (CAST($8 AS bigint) = 1 OR l.path < $7) AND `+there+`
-					AND NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $2 AND {m.path = l.path}) ORDER BY {l.path}`,
+			_, err = s.exec(ctx, `INSERT INTO members (chunk, path, origin, size, version) SELECT CAST($2 AS bigint), l.path, CAST($3 AS int), l.size, `+s.dialect().etag+` FROM locations AS l
+				WHERE l.archive = $1 AND `+s.dialect().is("l.path", ">=", "$4")+` AND `+s.dialect().is("l.path", "<=", "$5")+` AND l.path >= $6 AND (CAST($8 AS bigint) = 1 OR l.path < $7) AND `+there+`
+					AND NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $2 AND `+s.dialect().is("m.path", "=", "l.path")+`) ORDER BY `+s.dialect().order("l.path"),
 				a.ID, k.chunk, span.origin, blob(k.first), blob(k.last), blob(span.from), blob(span.before), boolean(span.before == ""))
 		}
 		if err == nil {

@@ -361,7 +361,7 @@ func TestETagsAreReadByTheDatabases(t *testing.T) {
 			}
 		})
 		type pair struct{ path, etag string }
-		got, err := read(t.Context(), c, func(p *pair) []any { return []any{(*blob)(&p.path), (*blob)(&p.etag)} }, "SELECT l.path, {etag of l.object} FROM locations AS l")
+		got, err := read(t.Context(), c, func(p *pair) []any { return []any{(*blob)(&p.path), (*blob)(&p.etag)} }, "SELECT l.path, "+c.db.dialect().etag+" FROM locations AS l")
 		if err != nil || len(got) != len(want) {
 			t.Fatalf("%d, %v", len(got), err)
 		}

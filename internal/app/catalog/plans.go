@@ -89,7 +89,7 @@ func (c *Catalog) AddPlan(ctx context.Context, p Plan) (Plan, error) {
 	}
 	taken := &fs.PathError{Op: "plan", Path: p.Name, Err: fs.ErrExist}
 	return write(ctx, c, nil, func(s session) (Plan, error) {
-		return one(ctx, s, (*Plan).columns, taken, "INSERT INTO plans (created, name, format, target, settings) VALUES ({clock}, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING "+planColumns,
+		return one(ctx, s, (*Plan).columns, taken, "INSERT INTO plans (created, name, format, target, settings) VALUES ("+s.dialect().clock+", $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING "+planColumns,
 			c.db.clock(), p.Name, p.Format, blob(p.Target), p.Settings)
 	})
 }
@@ -132,7 +132,7 @@ func (c *Catalog) AddChunks(ctx context.Context, plan int64, all []NewChunk) ([]
 		}
 		return nil
 	}, func(s session) ([]Chunk, error) {
-		p, err := one(ctx, s, (*Plan).columns, noPlan(plan), "SELECT "+planColumns+" FROM plans WHERE id = $1{ FOR UPDATE}", plan)
+		p, err := one(ctx, s, (*Plan).columns, noPlan(plan), "SELECT "+planColumns+" FROM plans WHERE id = $1"+s.dialect().forUpdate, plan)
 		if p.Cancelled {
 			err = fmt.Errorf("plan %d: %w", plan, ErrCancelled)
 		}
@@ -232,7 +232,7 @@ func (c *Catalog) members(ctx context.Context, chunk int64, from string, n int) 
 	err = c.db.read(ctx, true, func(s session) error {
 		all, err = rowsOf(ctx, s, (*Member).columns,
 			`SELECT m.path, m.origin, m.size, m.version, coalesce(m.outcome, (SELECT CASE state WHEN $4 THEN CAST($5 AS int) ELSE $6 END FROM chunks WHERE id = $3)), coalesce(m.note, ''), coalesce(m.proof, '')
-			FROM members AS m WHERE m.chunk = $3 AND {m.path >= $1} ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(from), n, chunk, int(ChunkDone), int(Packed), int(Pending))
+			FROM members AS m WHERE m.chunk = $3 AND `+s.dialect().is("m.path", ">=", "$1")+` ORDER BY m.chunk, `+s.dialect().order("m.path")+` LIMIT CAST($2 AS bigint)`, blob(from), n, chunk, int(ChunkDone), int(Packed), int(Pending))
 		if err == nil {
 			all, err = withLocations(ctx, s, chunk, from, n, all)
 		}
@@ -264,12 +264,12 @@ func (c *Catalog) LeftOut(ctx context.Context, plan int64, why ...Outcome) iter.
 			}
 			for m, err := range paged(ctx, c, (*Member).columns, func(m Member) any { return blob(m.Path + "\x00") },
 				`SELECT m.path, m.origin, m.size, m.version, m.outcome, coalesce(m.note, ''), '' FROM members AS m
-				WHERE m.chunk = $3 AND {m.path >= $1} AND {m.outcome IN $4}
+				WHERE m.chunk = $3 AND `+c.db.dialect().is("m.path", ">=", "$1")+` AND `+c.db.dialect().among("m.outcome", "$4")+`
 					AND NOT EXISTS (SELECT 1 FROM chunks AS l JOIN members AS n ON n.chunk = l.id
-						WHERE l.plan = $5 AND l.number > $6 AND l.first <= m.path AND l.last >= m.path AND {n.path = m.path})
+						WHERE l.plan = $5 AND l.number > $6 AND l.first <= m.path AND l.last >= m.path AND `+c.db.dialect().is("n.path", "=", "m.path")+`)
 					AND NOT EXISTS (SELECT 1 FROM chunks AS k JOIN locations AS l ON l.archive = k.archive
-						WHERE k.plan = $5 AND k.number > $6 AND k.from_locations = 1 AND k.first <= m.path AND k.last >= m.path AND {l.path = m.path} AND `+there+`)
-				ORDER BY m.chunk, {m.path} LIMIT CAST($2 AS bigint)`, blob(""), k.ID, outcomes, plan, k.Number) {
+						WHERE k.plan = $5 AND k.number > $6 AND k.from_locations = 1 AND k.first <= m.path AND k.last >= m.path AND `+c.db.dialect().is("l.path", "=", "m.path")+` AND `+there+`)
+				ORDER BY m.chunk, `+c.db.dialect().order("m.path")+` LIMIT CAST($2 AS bigint)`, blob(""), k.ID, outcomes, plan, k.Number) {
 				if !yield(m, err) || err != nil {
 					return
 				}
@@ -306,10 +306,10 @@ func (c *Catalog) Members(ctx context.Context, chunk int64) iter.Seq2[Member, er
 func (c *Catalog) Claim(ctx context.Context, r Request) (Chunk, error) {
 	return write(ctx, c, nil, func(s session) (Chunk, error) {
 		// A concurrent claim by another worker skips the chunk that is locked here.
-		return one(ctx, s, (*Chunk).columns, ErrNone, `UPDATE chunks SET state = $2, owner = $3, fence = fence+1, attempts = attempts+1, due = {clock} + $4, started = {clock}, bytes_done = 0
-			WHERE id = (SELECT id FROM chunks AS f WHERE state < 2 AND due <= {clock} AND (CAST($5 AS bigint) = 0 OR plan = $5) AND (CAST($6 AS bigint) = 0 OR id = $6) AND (NOT CAST($9 AS boolean) OR state = $2)
+		return one(ctx, s, (*Chunk).columns, ErrNone, `UPDATE chunks SET state = $2, owner = $3, fence = fence+1, attempts = attempts+1, due = `+s.dialect().clock+` + $4, started = `+s.dialect().clock+`, bytes_done = 0
+			WHERE id = (SELECT id FROM chunks AS f WHERE state < 2 AND due <= `+s.dialect().clock+` AND (CAST($5 AS bigint) = 0 OR plan = $5) AND (CAST($6 AS bigint) = 0 OR id = $6) AND (NOT CAST($9 AS boolean) OR state = $2)
 				AND (role <> $7 OR NOT EXISTS (SELECT 1 FROM chunks WHERE plan = f.plan AND number < f.number AND state <> $8))
-				ORDER BY id LIMIT 1{ FOR UPDATE SKIP LOCKED})
+				ORDER BY id LIMIT 1`+s.dialect().skipLocked+`)
 			RETURNING `+chunkColumns, c.db.clock(), int(ChunkLeased), words(r.Owner), r.Lease.Microseconds(), r.Plan, r.Chunk, roleLast, int(ChunkDone), r.Lapsed)
 	})
 }
@@ -332,7 +332,7 @@ func (c *Catalog) ifClaimed(ctx context.Context, claim Chunk, sql string, then f
 // worker has claimed the chunk. Renewing a finished claim is not an error: its
 // worker may not have received the answer yet.
 func (c *Catalog) Renew(ctx context.Context, claim Chunk, lease time.Duration, bytesDone int64) error {
-	err := c.ifClaimed(ctx, claim, "due = {clock} + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
+	err := c.ifClaimed(ctx, claim, "due = "+c.db.dialect().clock+" + $5, bytes_done = $6", func(session, Chunk) error { return nil }, lease.Microseconds(), bytesDone)
 	if errors.Is(err, ErrLost) {
 		if k, rerr := c.Chunk(ctx, claim.ID); rerr == nil {
 			_, err = k.claimed(claim)
@@ -348,7 +348,7 @@ func (c *Catalog) Release(ctx context.Context, claim Chunk, problem string, agai
 	if setAside {
 		state = ChunkSetAside
 	}
-	return c.ifClaimed(ctx, claim, "due = {clock} + $5, state = $6, problem = $7, failures = failures + CASE WHEN $7 <> '' THEN 1 ELSE 0 END, bytes_done = 0", func(s session, k Chunk) error {
+	return c.ifClaimed(ctx, claim, "due = "+c.db.dialect().clock+" + $5, state = $6, problem = $7, failures = failures + CASE WHEN $7 <> '' THEN 1 ELSE 0 END, bytes_done = 0", func(s session, k Chunk) error {
 		if setAside {
 			return nil
 		}
@@ -403,13 +403,13 @@ func (f *finishing) stage(ctx context.Context, s session, left iter.Seq2[Member,
 		err = f.archive.stage(ctx, s)
 	}
 	if err == nil {
-		_, err = s.exec(ctx, "{know what waits}")
+		_, err = s.exec(ctx, s.dialect().knowWaiting)
 	}
 	return err
 }
 
 func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Added, err error) {
-	k, err := one(ctx, s, (*Chunk).columns, lost(claim), "SELECT "+chunkColumns+" FROM chunks WHERE id = $1{ FOR UPDATE}", claim.ID)
+	k, err := one(ctx, s, (*Chunk).columns, lost(claim), "SELECT "+chunkColumns+" FROM chunks WHERE id = $1"+s.dialect().forUpdate, claim.ID)
 	if err != nil {
 		return done, err
 	}
@@ -420,9 +420,9 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 	if err != nil || finished {
 		return done, err
 	}
-	lock := publishing
+	lock := s.dialect().publishing
 	if k.Rewrites {
-		lock = lockPublishing
+		lock = s.dialect().lockPublishing
 	}
 	if _, err := s.exec(ctx, lock); err != nil {
 		return done, err
@@ -447,19 +447,19 @@ func (f *finishing) finish(ctx context.Context, s session, claim Chunk) (done Ad
 			return done, &fs.PathError{Op: "chunk", Path: format.Escape(done.Address), Err: fs.ErrExist}
 		}
 	}
-	if _, err := s.exec(ctx, "{join at once}"); err != nil {
+	if _, err := s.exec(ctx, s.dialect().joinAtOnce); err != nil {
 		return done, err
 	}
 	if err := account(ctx, s, k, done.Archive); err != nil {
 		return done, err
 	}
-	if _, err := s.exec(ctx, "{join as ever}"); err != nil {
+	if _, err := s.exec(ctx, s.dialect().joinAsEver); err != nil {
 		return done, err
 	}
 	if err := supersede(ctx, s, k, done.Archive); err != nil {
 		return done, err
 	}
-	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = {clock}, archive = $3, vanished = $4, changed = $5, set_aside = $6, damaged = $7, proven = $8, bytes_done = bytes, problem = '', due = 0
+	k, err = one(ctx, s, (*Chunk).columns, nil, `UPDATE chunks SET state = $2, finished = `+s.dialect().clock+`, archive = $3, vanished = $4, changed = $5, set_aside = $6, damaged = $7, proven = $8, bytes_done = bytes, problem = '', due = 0
 		WHERE id = $9 RETURNING `+chunkColumns, f.db.clock(), int(ChunkDone), done.ID, k.Left.Vanished, k.Left.Changed, k.Left.SetAside, k.Left.Damaged, words(claim.Proven), k.ID)
 	if err == nil {
 		err = s.finished(ctx, k)
@@ -474,7 +474,7 @@ func (f *finishing) elsewhere(ctx context.Context, s session, k Chunk) (Chunk, e
 	for _, path := range paths {
 		var m memberOf
 		if err == nil {
-			m, err = one(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, absent(path), "SELECT chunk, size FROM members WHERE chunk = $2 AND {path = $1}", blob(path), k.ID)
+			m, err = one(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, absent(path), "SELECT chunk, size FROM members WHERE chunk = $2 AND "+s.dialect().is("path", "=", "$1"), blob(path), k.ID)
 		}
 		if err == nil {
 			err = m.forget(ctx, s, path)
@@ -495,7 +495,7 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	if f.left == 0 {
 		return l, nil
 	}
-	strange, err := rowsOf(ctx, s, pathIn, "SELECT s.path FROM staged_members AS s WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $1 AND {m.path = s.path}) LIMIT 1", k.ID)
+	strange, err := rowsOf(ctx, s, pathIn, "SELECT s.path FROM staged_members AS s WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE m.chunk = $1 AND "+s.dialect().is("m.path", "=", "s.path")+") LIMIT 1", k.ID)
 	if len(strange) > 0 {
 		err = fmt.Errorf("%s: %s: not a member of the chunk", format.Escape(k.Name), format.Escape(strange[0]))
 	}
@@ -504,7 +504,7 @@ func (f *finishing) settle(ctx context.Context, s session, k Chunk) (l Left, err
 	if err == nil {
 		_, err = s.exec(ctx, `UPDATE members AS m SET outcome = s.outcome, note = nullif(s.note, ''), proof = nullif(s.proof, ''),
 				size = CASE s.outcome WHEN $2 THEN s.size ELSE m.size END, version = CASE s.outcome WHEN $2 THEN s.version ELSE m.version END
-			FROM `+newest+" WHERE m.chunk = $1 AND {m.path = s.path}", k.ID, int(Packed))
+			FROM `+newest+" WHERE m.chunk = $1 AND "+s.dialect().is("m.path", "=", "s.path"), k.ID, int(Packed))
 	}
 	if err == nil {
 		l, err = one(ctx, s, (*Left).columns, nil, "SELECT count(*) FILTER (WHERE outcome = $1), count(*) FILTER (WHERE outcome = $2), count(*) FILTER (WHERE outcome = $3), count(*) FILTER (WHERE outcome = $4) FROM "+newest,
@@ -540,7 +540,7 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 			apart = apart && (len(of) == 1 || last < p.first)
 			of, last = append(of, p.ID), p.last
 		}
-		if _, err := s.exec(ctx, "UPDATE chunks SET archive = $2 WHERE {id IN $1}", of, a.ID); err != nil {
+		if _, err := s.exec(ctx, "UPDATE chunks SET archive = $2 WHERE "+s.dialect().among("id", "$1"), of, a.ID); err != nil {
 			return err
 		}
 	}
@@ -551,7 +551,7 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 			return err
 		}
 	}
-	lacking, err := rowsOf(ctx, s, pathIn, "SELECT m.path FROM members AS m WHERE {m.chunk IN $1} AND coalesce(m.outcome, $2) = $2 AND NOT EXISTS (SELECT 1 FROM {listed by $3} WHERE l.path = m.path) LIMIT 1",
+	lacking, err := rowsOf(ctx, s, pathIn, "SELECT m.path FROM members AS m WHERE "+s.dialect().among("m.chunk", "$1")+" AND coalesce(m.outcome, $2) = $2 AND NOT EXISTS (SELECT 1 FROM "+s.dialect().listed+" WHERE l.path = m.path) LIMIT 1",
 		of, int(Packed), a.ID)
 	if err != nil {
 		return err
@@ -559,14 +559,14 @@ func account(ctx context.Context, s session, k Chunk, a Archive) error {
 		return fmt.Errorf("%s: %s: neither in the archive nor with an outcome", format.Escape(k.Name), format.Escape(lacking[0]))
 	}
 	if !apart {
-		if due, err = one(ctx, s, numberIn, nil, "SELECT count(DISTINCT path) FROM members WHERE {chunk IN $1} AND coalesce(outcome, $2) = $2", of, int(Packed)); err != nil {
+		if due, err = one(ctx, s, numberIn, nil, "SELECT count(DISTINCT path) FROM members WHERE "+s.dialect().among("chunk", "$1")+" AND coalesce(outcome, $2) = $2", of, int(Packed)); err != nil {
 			return err
 		}
 	}
 	if due == a.Entries {
 		return nil
 	}
-	strange, err := rowsOf(ctx, s, pathIn, "SELECT l.path FROM {listed by $3} WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE {m.chunk IN $1} AND m.path = l.path AND coalesce(m.outcome, $2) = $2) LIMIT 1",
+	strange, err := rowsOf(ctx, s, pathIn, "SELECT l.path FROM "+s.dialect().listed+" WHERE NOT EXISTS (SELECT 1 FROM members AS m WHERE "+s.dialect().among("m.chunk", "$1")+" AND m.path = l.path AND coalesce(m.outcome, $2) = $2) LIMIT 1",
 		of, int(Packed), a.ID)
 	switch {
 	case err != nil:

@@ -304,6 +304,8 @@ func (db *postgresDB) clock() any {
 // the client, even if it reads only a few, and many callers want only one row.
 func (db *postgresDB) pages() (first, most int) { return 16, 4096 }
 
+func (db *postgresDB) dialect() *dialect { return inPostgres }
+
 func (db *postgresDB) check(context.Context, session, func(string)) error { return nil }
 
 // transact calls do within a transaction.

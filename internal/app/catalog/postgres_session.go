@@ -29,37 +29,34 @@ type Queue interface {
 // inPostgres is the dialect of PostgreSQL. Its indexes contain only the
 // beginnings of paths.
 var inPostgres = &dialect{
-	words: map[string]string{
-		// The database's clock, unless a time is given.
-		"clock":        "coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
-		"address = $1": "sha256(address) = sha256($1)",
-		"lock address": "SELECT pg_advisory_xact_lock(hashtextextended(encode($1, 'hex') || current_schema(), 0))",
-		// A newer addition gets its number, and becomes visible, before the next one.
-		"publishing":              "SELECT pg_advisory_xact_lock_shared(hashtextextended('publishing' || current_schema(), 0))",
-		"lock publishing":         "SELECT pg_advisory_xact_lock(hashtextextended('publishing' || current_schema(), 0))",
-		" FOR UPDATE":             " FOR UPDATE",
-		" FOR UPDATE SKIP LOCKED": " FOR UPDATE SKIP LOCKED",
-		// PostgreSQL has no statistics of new tables, and its estimates are bad.
-		"know what waits": "ANALYZE pg_temp.staged_members, pg_temp.staged",
-		// It may also have no statistics of members that were planned recently. Then it
-		// would compare each of them with each listed object.
-		"join at once": "SET LOCAL enable_nestloop = off",
-		"join as ever": "SET LOCAL enable_nestloop = on",
-		// Without statistics of new locations, it would sort all rows to return the
-		// first few.
-		"in order": "SET LOCAL enable_sort = off",
-		// The listed objects, from a table that has statistics.
-		"listed by $3": "(SELECT path, size, object FROM staged WHERE $3::bigint > 0) AS l",
-		"etag of l.object": `CASE WHEN l.object IS NULL THEN '' WHEN get_byte(l.object, 0) & 8 <> 0
+	// The database's clock, unless a time is given.
+	clock:      "coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
+	address:    "sha256(address) = sha256($1)",
+	forUpdate:  " FOR UPDATE",
+	skipLocked: " FOR UPDATE SKIP LOCKED",
+	// The listed objects, from a table that has statistics.
+	listed: "(SELECT path, size, object FROM staged WHERE $3::bigint > 0) AS l",
+	etag: `CASE WHEN l.object IS NULL THEN '' WHEN get_byte(l.object, 0) & 8 <> 0
 			THEN convert_to('"' || encode(substr(l.object, length(l.object) - 15), 'hex') || '"', 'UTF8') ELSE object_etag(l.object) END`,
-	},
-	path: func(path string) string { return "substring(" + path + ", 1, 1024), " + path },
-	compare: func(path, operator, with string) string {
+	lockAddress: "SELECT pg_advisory_xact_lock(hashtextextended(encode($1, 'hex') || current_schema(), 0))",
+	// A newer addition gets its number, and becomes visible, before the next one.
+	publishing:     "SELECT pg_advisory_xact_lock_shared(hashtextextended('publishing' || current_schema(), 0))",
+	lockPublishing: "SELECT pg_advisory_xact_lock(hashtextextended('publishing' || current_schema(), 0))",
+	// PostgreSQL has no statistics of new tables, and its estimates are bad.
+	knowWaiting: "ANALYZE pg_temp.staged_members, pg_temp.staged",
+	// It may also have no statistics of members that were planned recently. Then it
+	// would compare each of them with each listed object.
+	joinAtOnce: "SET LOCAL enable_nestloop = off",
+	joinAsEver: "SET LOCAL enable_nestloop = on",
+	// Without statistics of new locations, it would sort all rows to return the
+	// first few.
+	inOrder: "SET LOCAL enable_sort = off",
+	is: func(path, operator, with string) string {
 		loose := strings.Replace(operator+"=", "==", "=", 1) // < becomes <= for the indexed beginnings of paths
 		return "substring(" + path + ", 1, 1024) " + loose + " substring(" + with + "::bytea, 1, 1024) AND " + path + " " + operator + " " + with
 	},
-	among:  func(number, list string) string { return number + " = ANY(" + list + ")" },
-	finish: func(sql string) string { return sql },
+	order: func(path string) string { return "substring(" + path + ", 1, 1024), " + path },
+	among: func(number, list string) string { return number + " = ANY(" + list + ")" },
 }
 
 // createStaged creates tables of the connection's own, in which rows are
@@ -85,6 +82,8 @@ type postgresSession struct {
 	staged int64  // rows of archives
 }
 
+func (s *postgresSession) dialect() *dialect { return inPostgres }
+
 func (s *postgresSession) query(ctx context.Context, sql string, args []any) (pgx.Rows, func() error, error) {
 	if !s.begin {
 		rows, err := s.q.Query(ctx, sql, args...)
@@ -104,7 +103,7 @@ func (s *postgresSession) query(ctx context.Context, sql string, args []any) (pg
 
 func (s *postgresSession) rows(ctx context.Context, sql string, into []any, args ...any) iter.Seq[error] {
 	return func(yield func(error) bool) {
-		rows, end, err := s.query(ctx, inPostgres.of(sql), args)
+		rows, end, err := s.query(ctx, sql, args)
 		defer end()
 		if err != nil {
 			yield(err)
@@ -123,7 +122,7 @@ func (s *postgresSession) rows(ctx context.Context, sql string, into []any, args
 }
 
 func (s *postgresSession) exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	done, err := s.q.Exec(ctx, inPostgres.of(sql), args...)
+	done, err := s.q.Exec(ctx, sql, args...)
 	return done.RowsAffected(), err
 }
 

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"iter"
-	"regexp"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -36,15 +33,16 @@ type engine interface {
 	// check looks for damage that ordinary statements do not find.
 	check(ctx context.Context, s session, report func(string)) error
 	close() error
+	dialect() *dialect
 }
 
-// A session executes statements, one after the other. They are in our dialect.
+// A session executes statements, one after the other.
 type session interface {
 	// rows runs a statement. For each row it stores the columns through the
 	// pointers in into, and yields nil. An error is the last value that it yields.
 	rows(ctx context.Context, sql string, into []any, args ...any) iter.Seq[error]
 	// exec runs a statement, and returns how many rows it changed. If a statement
-	// is empty in the database's dialect, exec does nothing.
+	// is empty, exec does nothing.
 	exec(ctx context.Context, sql string, args ...any) (int64, error)
 	// copy adds rows to a staging table of members. Each time rows yields nil,
 	// values point to the columns of a row.
@@ -59,45 +57,31 @@ type session interface {
 	// due and finished notify a queue of chunks, if there is one.
 	due(ctx context.Context, all []Chunk) error
 	finished(ctx context.Context, k Chunk) error
+	dialect() *dialect
 }
 
-// A dialect translates statements into those of one kind of database.
-// Statements are written in the common subset, with parameters called $1.
-// Anything that differs is in braces: a comparison of paths, {path >= $1}; a
-// path to sort by, {path}; a number in a list, {id IN $1}; and words that each
-// dialect defines.
+// A dialect is what statements for one kind of database have in place of the
+// common subset of SQL. Parameters are called $1.
 type dialect struct {
-	words   map[string]string
-	path    func(path string) string                 // to sort by
-	compare func(path, operator, with string) string // of paths
-	among   func(number, list string) string
-	finish  func(sql string) string
-	known   sync.Map // translations of our statements
-}
+	clock      string // the time now, of which $1 is engine.clock
+	address    string // that the address is $1
+	forUpdate  string // after a SELECT: no other transaction changes these rows
+	skipLocked string // the same, without rows that another one locks
+	listed     string // the objects of the archive $3, as l
+	etag       string // of l.object
 
-var braces = regexp.MustCompile(`\{([^{}]*)\}`)
+	// These are statements. If one is empty, the database needs none.
+	lockAddress    string // no other transaction adds or removes an archive at $1
+	publishing     string // held by those that add archives; several can hold it
+	lockPublishing string // no other transaction holds publishing
+	knowWaiting    string // rows have been staged
+	joinAtOnce     string // joins of staged rows follow
+	joinAsEver     string // they are done
+	inOrder        string // the first few rows of many follow
 
-func (d *dialect) of(sql string) string {
-	if s, ok := d.known.Load(sql); ok {
-		return s.(string)
-	}
-	s := d.finish(braces.ReplaceAllStringFunc(sql, func(in string) string {
-		in = in[1 : len(in)-1]
-		if word, ok := d.words[in]; ok {
-			return word
-		}
-		what, rest, compared := strings.Cut(in, " ")
-		operator, with, _ := strings.Cut(rest, " ")
-		switch {
-		case !compared:
-			return d.path(what)
-		case operator == "IN":
-			return d.among(what, with)
-		}
-		return d.compare(what, operator, with)
-	}))
-	d.known.Store(sql, s)
-	return s
+	is    func(path, operator, with string) string // a comparison of paths
+	order func(path string) string                 // what to sort by
+	among func(number, list string) string         // that a number is in a list
 }
 
 // each yields the rows of a statement. columns returns pointers to the fields

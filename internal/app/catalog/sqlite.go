@@ -274,6 +274,8 @@ func (db *sqliteDB) release(c *sqlite.Conn) {
 	c.Close()
 }
 
+func (db *sqliteDB) dialect() *dialect { return inSQLite }
+
 func (db *sqliteDB) take(ctx context.Context, from chan struct{}) error {
 	select {
 	case _, open := <-from:

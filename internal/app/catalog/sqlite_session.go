@@ -20,26 +20,14 @@ import (
 // inSQLite is the dialect of SQLite. Only one connection writes, so no other
 // locks are needed. SQLite has no lists, so lists are JSON.
 var inSQLite = &dialect{
-	words: map[string]string{
-		"clock":                   "$1",
-		"address = $1":            "address = $1",
-		"lock address":            "",
-		"lock publishing":         "",
-		"publishing":              "",
-		" FOR UPDATE":             "",
-		" FOR UPDATE SKIP LOCKED": "",
-		"know what waits":         "",
-		"join at once":            "",
-		"join as ever":            "",
-		"in order":                "",
-		"etag of l.object":        "object_etag(l.object)",
-		"listed by $3": `(SELECT path, size, object FROM locations WHERE archive = $3 AND path >= (SELECT first FROM archives WHERE id = $3)
+	clock:   "$1",
+	address: "address = $1",
+	listed: `(SELECT path, size, object FROM locations WHERE archive = $3 AND path >= (SELECT first FROM archives WHERE id = $3)
 			AND path <= (SELECT last FROM archives WHERE id = $3)) AS l`,
-	},
-	path:    func(path string) string { return path },
-	compare: func(path, operator, with string) string { return path + " " + operator + " " + with },
-	among:   func(number, list string) string { return number + " IN (SELECT value FROM json_each(" + list + "))" },
-	finish:  func(sql string) string { return strings.ReplaceAll(sql, "$", "?") }, // $2 is a name there
+	etag:  "object_etag(l.object)",
+	is:    func(path, operator, with string) string { return path + " " + operator + " " + with },
+	order: func(path string) string { return path },
+	among: func(number, list string) string { return number + " IN (SELECT value FROM json_each(" + list + "))" },
 }
 
 // createStagedMembers creates a table of the connection's own, in which
@@ -79,7 +67,7 @@ func (s *sqliteSession) rows(ctx context.Context, sql string, into []any, args .
 }
 
 func (s *sqliteSession) exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	if inSQLite.of(sql) == "" {
+	if sql == "" {
 		return 0, nil
 	}
 	for err := range s.rows(ctx, sql, nil, args...) {
@@ -91,7 +79,7 @@ func (s *sqliteSession) exec(ctx context.Context, sql string, args ...any) (int6
 }
 
 func (s *sqliteSession) prepare(sql string, args []any) (*sqlite.Stmt, error) {
-	stmt, err := s.conn.Prepare(inSQLite.of(sql))
+	stmt, err := s.conn.Prepare(strings.ReplaceAll(sql, "$", "?")) // $2 is a name there
 	for i, a := range args {
 		if err == nil {
 			err = s.bind(stmt, i+1, a)
@@ -330,6 +318,8 @@ func (s *sqliteSession) publish(_ context.Context, archive int64, g *staging) (n
 	}
 	return n, nil
 }
+
+func (s *sqliteSession) dialect() *dialect { return inSQLite }
 
 // A file has no queue.
 func (s *sqliteSession) due(context.Context, []Chunk) error    { return nil }

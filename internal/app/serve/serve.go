@@ -22,8 +22,9 @@ import (
 // If the whole content is requested, it is compared with the archive's digest,
 // if there is one. Up to 1 MiB is compared before the first byte is sent.
 // Longer content is compared while it is sent, and its last byte is sent only
-// after the digest has matched. Ranges of longer content are sent without a
-// comparison, unless an index has digests of its pieces.
+// after the digest has matched. A range is compared as Archive.Compares says:
+// unproven are only ranges of content that is longer than 1 MiB and has no
+// digests of pieces.
 type handler struct {
 	a        *Archive
 	log      *slog.Logger

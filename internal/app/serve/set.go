@@ -89,9 +89,9 @@ func (a *Archive) Current(ctx context.Context) bool {
 	if s.isOld() {
 		_ = s.look(ctx, always) // if a folder cannot be listed, its old list is kept
 	}
+	s.lookAgain(ctx, a.o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lookAgain(ctx, a.o)
 	return !a.o.retired
 }
 
@@ -334,10 +334,11 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	}
 	key := openKey{name, cmp.Or(view, src.View)}
 	s.mu.Lock()
-	if o := s.open[key]; o != nil {
-		s.lookAgain(ctx, o)
-	}
 	o := s.open[key]
+	s.mu.Unlock()
+	s.lookAgain(ctx, o)
+	s.mu.Lock()
+	o = s.open[key]
 	if o != nil && o.isReady() && o.err != nil && time.Since(o.last) > errKept {
 		s.retire(o)
 		o = nil
@@ -384,19 +385,29 @@ func viewOf(in *holdall.Archive) string {
 	return ""
 }
 
-// lookAgain retires an open archive if its source has changed since. mu must
-// be held; it is released during the check.
+// lookAgain retires an archive if it is open and its source has changed since.
 func (s *Set) lookAgain(ctx context.Context, o *opened) {
-	if o.src.State == nil || o.retired || !o.isReady() || o.err != nil || o.state == "" || time.Since(o.looked) < cmp.Or(o.src.Every, 2*time.Second) {
+	if !s.isDue(o) {
 		return
 	}
-	o.looked = time.Now() // requests that come meanwhile do not wait
-	s.mu.Unlock()
 	now := o.src.State(ctx)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if now != "" && now != o.state && !o.retired {
 		s.retire(o)
 	}
+}
+
+// isDue reports whether it is time for lookAgain. Requests that come meanwhile
+// do not wait.
+func (s *Set) isDue(o *opened) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := o != nil && o.src.State != nil && !o.retired && o.isReady() && o.err == nil && o.state != "" && time.Since(o.looked) >= cmp.Or(o.src.Every, 2*time.Second)
+	if due {
+		o.looked = time.Now()
+	}
+	return due
 }
 
 func (o *opened) isReady() bool {
