@@ -122,12 +122,14 @@ func (a *app) staticPage(ctx context.Context, address, dir string) error {
 	if err != nil {
 		return err
 	}
-	a.say(struct {
-		Page    string `json:"page"`
-		Archive string `json:"archive"`
-		Index   int64  `json:"index_bytes"`
-	}{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page for %s with %s; copy %s there too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
+	a.say(pageJSON{filepath.Join(dir, "index.html"), archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page for %s with %s; copy %s there too", dir, count(sum.Entries, "entry"), a.humanSize(sum.Index)+" of index", archive))
 	return answer(sum.Unproven > 0)
+}
+
+type pageJSON struct {
+	Page    string `json:"page"`
+	Archive string `json:"archive"`
+	Index   int64  `json:"index_bytes"`
 }
 
 // staticIndex writes an index with which a page reads an archive, and verifies
@@ -193,11 +195,7 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	if err := writeFile(ctx, file, func(w io.Writer) error { return explore.Single(w, archive, regions, parts) }); err != nil {
 		return err
 	}
-	a.say(struct {
-		Page    string `json:"page"`
-		Archive string `json:"archive"`
-		Index   int64  `json:"index_bytes"`
-	}{file, archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page with %s", file, count(sum.Entries, "entry")))
+	a.say(pageJSON{file, archive, sum.Index}, "%s\n", fmt.Sprintf("%s: page with %s", file, count(sum.Entries, "entry")))
 	return answer(sum.Unproven > 0)
 }
 

@@ -88,7 +88,7 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 		if len(entries) > 1 { // a pattern stands for the files
 			entries = slices.DeleteFunc(entries, func(e holdall.Entry) bool { return !e.Kind.HasContent() })
 		}
-		return all(entries, func(e holdall.Entry) error { return a.cat(ctx, in, e, r) })
+		return all(entries, func(e holdall.Entry) error { return a.catEnded(writeContent(ctx, a.out, in, e, r)) })
 	})
 }
 
@@ -103,10 +103,6 @@ func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bo
 	}
 	defer a.close(ctx, in)
 	return all(args[1:], func(name string) error { return a.decode(ctx, in, name, as) })
-}
-
-func (a *app) cat(ctx context.Context, in *holdall.Archive, e holdall.Entry, r byteRange) error {
-	return a.catEnded(writeContent(ctx, a.out, in, e, r))
 }
 
 // writeContent writes the content of an entry, or the requested part of it.

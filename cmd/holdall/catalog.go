@@ -320,7 +320,7 @@ func newestOf(ctx context.Context, c *catalog.Catalog, path string) (found catal
 			return found, err
 		}
 	}
-	return found, absentHere(path)
+	return found, catalog.Absent(path)
 }
 
 func (a *app) catalogFindCommand() *cobra.Command {
@@ -545,7 +545,7 @@ func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) e
 		from = paths[len(paths)-1] + "\x00"
 	}
 	if deleted == 0 {
-		return absentHere(name)
+		return catalog.Absent(name)
 	}
 	a.tellDeleted(name, deleted)
 	return nil

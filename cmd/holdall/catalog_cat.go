@@ -75,7 +75,7 @@ func (a *app) catalogCat(ctx context.Context, c *catalog.Catalog, paths []string
 	}
 	return pipe.Ordered(ctx, files, min(catsAhead, len(paths)), func(ctx context.Context, x *foundFile) {
 		if x.e, x.err = lookup(ctx, in, x.path); errors.Is(x.err, fs.ErrNotExist) {
-			x.err = absentHere(x.path)
+			x.err = catalog.Absent(x.path)
 		}
 		if x.err != nil {
 			return
@@ -99,12 +99,6 @@ func (a *app) catalogCat(ctx context.Context, c *catalog.Catalog, paths []string
 	}, func(*foundFile) {})
 }
 
-// absentHere returns the error for a path that is in none of a catalogue's
-// archives.
-func absentHere(path string) error {
-	return &fs.PathError{Op: "catalogue", Path: path, Err: fs.ErrNotExist}
-}
-
 func (a *app) catalogExtractCommand() *cobra.Command {
 	var dir string
 	var o holdall.ExtractOptions
@@ -124,7 +118,7 @@ times, holdall reads only the content of these files.`,
 			for _, path := range args {
 				e, err := lookup(ctx, in, path)
 				if errors.Is(err, fs.ErrNotExist) {
-					err = absentHere(path)
+					err = catalog.Absent(path)
 				}
 				if err != nil {
 					return err
@@ -132,13 +126,7 @@ times, holdall reads only the content of these files.`,
 				o.Names = append(o.Names, e.Name)
 			}
 			o.Meter = &holdall.Meter{}
-			stop := a.showProgress(o.Meter, "extracted")
-			sum, err := a.extractBelow(ctx, in, dir, o)
-			stop()
-			if err != nil {
-				return err
-			}
-			return a.tellExtracted(sum)
+			return a.extractTo(ctx, in, dir, o)
 		}),
 	}
 	extractFlags(cmd.Flags(), &dir, &o)

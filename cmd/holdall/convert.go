@@ -164,7 +164,7 @@ func isFolderName(dst string) bool {
 	return err == nil && info.IsDir()
 }
 
-// extractTo extracts into a new folder.
+// extractTo extracts into a folder, and reports the result.
 func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) error {
 	stop := a.showProgress(o.Meter, "extracted")
 	sum, err := a.extractBelow(ctx, in, dir, o)

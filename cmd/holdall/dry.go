@@ -130,10 +130,10 @@ type dryAmendment struct {
 	o          store.Object
 	f          *os.File
 	base, size int64
-	patched    []span
+	patched    []patch
 }
 
-type span struct{ off, end int64 }
+type patch struct{ off, end int64 }
 
 func (a *dryAmendment) Size() int64                { return a.size }
 func (a *dryAmendment) Sync(context.Context) error { return nil }
@@ -153,7 +153,7 @@ func (a *dryAmendment) WriteAt(_ context.Context, p []byte, off int64) error {
 		return fmt.Errorf("write at %d: the object ends at %d", off, a.size)
 	}
 	if off < a.base {
-		a.patched = append(a.patched, span{off, min(end, a.base)})
+		a.patched = append(a.patched, patch{off, min(end, a.base)})
 	}
 	a.size = max(a.size, end)
 	_, err := a.f.WriteAt(p, off)
@@ -170,7 +170,7 @@ func (a *dryAmendment) ReadAt(ctx context.Context, p []byte, off int64) error {
 			return err
 		}
 	}
-	for _, s := range append([]span{{a.base, end}}, a.patched...) {
+	for _, s := range append([]patch{{a.base, end}}, a.patched...) {
 		if from, to := max(s.off, off), min(s.end, end); from < to {
 			if _, err := a.f.ReadAt(p[from-off:to-off], from); err != nil {
 				return err

@@ -161,7 +161,7 @@ how long packing takes.`,
 				})
 				stop()
 				if err == nil || p.Chunks > 0 {
-					a.tellPlanned(p)
+					a.tell(asPlannedJSON(p), func() { a.linePlanned(p, "are new") })
 				}
 				return err
 			})
@@ -187,30 +187,13 @@ how long packing takes.`,
 }
 
 type plannedJSON struct {
-	Plan    string `json:"plan"`
-	Target  string `json:"target"`
-	Chunks  int    `json:"chunks"`
-	Objects int64  `json:"objects"`
-	Bytes   int64  `json:"bytes"`
-	Known   int64  `json:"known"`
-	// These count files that were listed but are not to be packed.
-	Archives int64 `json:"archives"`
-	Markers  int64 `json:"markers"`
-	Refused  int64 `json:"refused,omitempty"`
-	Vanished int64 `json:"vanished,omitempty"`
-	Outside  int64 `json:"outside,omitempty"`
-	Deleted  int64 `json:"deleted,omitempty"`
-	Older    int64 `json:"older,omitempty"`
-	Doubles  int64 `json:"doubles,omitempty"`
+	Plan   string `json:"plan"`
+	Target string `json:"target"`
+	fleet.Planned
 }
 
 func asPlannedJSON(p fleet.Planned) plannedJSON {
-	return plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p.Chunks, p.Objects, p.Bytes, p.Known, p.Archives, p.Markers,
-		p.Refused, p.Vanished, p.Outside, p.Deleted, p.Older, p.Doubles}
-}
-
-func (a *app) tellPlanned(p fleet.Planned) {
-	a.tell(asPlannedJSON(p), func() { a.linePlanned(p, "are new") })
+	return plannedJSON{p.Plan.Name, format.Escape(p.Plan.Target), p}
 }
 
 func (a *app) linePlanned(p fleet.Planned, are string) {
@@ -283,15 +266,6 @@ lists these objects, now or later.`,
 
 const leaseUsage = "how long a chunk stays reserved for a worker that stopped responding"
 
-type workedJSON struct {
-	Done     int   `json:"done"`
-	Failed   int   `json:"failed"`
-	Lost     int   `json:"lost"`
-	SetAside int   `json:"set_aside"`
-	Objects  int64 `json:"objects"`
-	Bytes    int64 `json:"bytes"`
-}
-
 func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOptions) error {
 	o.Meter = &holdall.Meter{}
 	aside := false
@@ -302,7 +276,7 @@ func (a *app) fleetWork(ctx context.Context, c *catalog.Catalog, o fleet.WorkOpt
 	stop := a.showProgress(o.Meter, "packed")
 	sum, err := fleet.Work(ctx, c, o)
 	stop()
-	a.tell(workedJSON{sum.Done, sum.Failed, sum.Lost, sum.SetAside, sum.Objects, sum.Bytes}, func() {
+	a.tell(sum, func() {
 		fmt.Fprintf(a.out, "packed %s, %s in %s\n", count(sum.Objects, "object"), a.humanSize(sum.Bytes), count(int64(sum.Done), "chunk"))
 	})
 	return cmp.Or(err, ctx.Err(), answer(sum.SetAside > 0 || aside))
@@ -416,9 +390,9 @@ func (a *app) fleetStatus(ctx context.Context, c *catalog.Catalog, names []strin
 	gap := ""
 	return a.plansNamed(ctx, c, names, func(p catalog.Plan) error {
 		s, err := fleet.StatusOf(ctx, c, p)
-		var n *originalsJSON
+		var n *fleet.Originals
 		if err == nil && originals {
-			n, err = originalsOf(ctx, c, p)
+			n, err = fleet.OriginalsOf(ctx, c, p)
 		}
 		if err == nil {
 			j := statusAsJSON(s)
@@ -564,12 +538,6 @@ func chunkWord(s catalog.ChunkState) string {
 	return s.String()
 }
 
-type tallyJSON struct {
-	Chunks  int64 `json:"chunks"`
-	Objects int64 `json:"objects"`
-	Bytes   int64 `json:"bytes"`
-}
-
 type chunkJSON struct {
 	Chunk     string    `json:"chunk"`
 	State     string    `json:"state"`
@@ -584,20 +552,20 @@ type chunkJSON struct {
 }
 
 type statusJSON struct {
-	Plan      string               `json:"plan"`
-	Format    string               `json:"format"`
-	Target    string               `json:"target"`
-	Created   time.Time            `json:"created"`
-	Cancelled bool                 `json:"cancelled,omitempty"`
-	Chunks    map[string]tallyJSON `json:"chunks"`
-	Objects   map[string]int64     `json:"objects"`
-	Proven    map[string]int64     `json:"proven"`
-	Damaged   []leftJSON           `json:"damaged"`
-	Rate      float64              `json:"rate"`
-	Left      float64              `json:"seconds_left,omitempty"`
-	Running   []chunkJSON          `json:"running"`
-	Problems  []chunkJSON          `json:"problems"`
-	Originals *originalsJSON       `json:"originals,omitempty"`
+	Plan      string                   `json:"plan"`
+	Format    string                   `json:"format"`
+	Target    string                   `json:"target"`
+	Created   time.Time                `json:"created"`
+	Cancelled bool                     `json:"cancelled,omitempty"`
+	Chunks    map[string]catalog.Tally `json:"chunks"`
+	Objects   map[string]int64         `json:"objects"`
+	Proven    map[string]int64         `json:"proven"`
+	Damaged   []leftJSON               `json:"damaged"`
+	Rate      float64                  `json:"rate"`
+	Left      float64                  `json:"seconds_left,omitempty"`
+	Running   []chunkJSON              `json:"running"`
+	Problems  []chunkJSON              `json:"problems"`
+	Originals *fleet.Originals         `json:"originals,omitempty"`
 }
 
 // joined makes one word of several, for JSON.
@@ -605,9 +573,9 @@ func joined(words string) string { return strings.ReplaceAll(words, " ", "_") }
 
 func statusAsJSON(s fleet.Status) statusJSON {
 	j := statusJSON{Plan: s.Plan.Name, Format: s.Plan.Format, Target: format.Escape(s.Plan.Target), Created: s.Plan.Created, Cancelled: s.Plan.Cancelled,
-		Chunks: map[string]tallyJSON{}, Objects: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
+		Chunks: map[string]catalog.Tally{}, Objects: map[string]int64{}, Proven: s.Proven, Damaged: []leftJSON{}, Rate: s.Rate, Left: s.Left.Seconds(), Running: []chunkJSON{}, Problems: []chunkJSON{}}
 	for i, t := range s.States {
-		j.Chunks[joined(chunkWord(catalog.ChunkState(i)))] = tallyJSON(t)
+		j.Chunks[joined(chunkWord(catalog.ChunkState(i)))] = t
 	}
 	for i, n := range s.Outcomes {
 		j.Objects[joined(catalog.Outcome(i).String())] = n

@@ -77,17 +77,8 @@ func (a *app) onPlans(ctx context.Context, names []string, r *rewriting, plan fu
 }
 
 type compactedJSON struct {
-	Plan      string `json:"plan"`
-	Gone      int64  `json:"gone"`
-	Missing   int64  `json:"missing"`
-	Expired   int64  `json:"expired"`
-	Archives  int64  `json:"archives"`
-	Files     int64  `json:"files"`
-	Bytes     int64  `json:"bytes"`
-	Stored    int64  `json:"stored_bytes"`
-	Rewrite   int    `json:"rewrite"`
-	Rewritten int64  `json:"rewrite_bytes"`
-	Chunks    int    `json:"chunks"`
+	Plan string `json:"plan"`
+	fleet.Compacted
 }
 
 func (a *app) fleetCompactCommand() *cobra.Command {
@@ -126,7 +117,7 @@ again to continue.`,
 				if err != nil {
 					return 0, err
 				}
-				a.tell(compactedJSON{p.Name, done.Gone, done.Missing, done.Expired, done.Archives, done.Live, done.LiveBytes, done.Bytes, done.Old, done.Rewritten, done.Chunks}, func() {
+				a.tell(compactedJSON{p.Name, done}, func() {
 					fmt.Fprintf(a.out, "%s: %s, %s in %s of %s; %d gone, %d expired, %d missing; %s to rewrite, %s\n", format.Escape(p.Name), count(done.Live, "file"), a.humanSize(done.LiveBytes),
 						count(done.Archives, "archive"), a.humanSize(done.Bytes), done.Gone, done.Expired, done.Missing, count(int64(done.Old), "archive"), a.humanSize(done.Rewritten))
 				})

@@ -240,20 +240,8 @@ func (a *app) lineRetired(p catalog.Plan, done fleet.Retired, dry bool) {
 	}
 }
 
-// originalsJSON counts the outcomes for the originals of packed files.
-type originalsJSON struct {
-	There   int64 `json:"there"`
-	Leaving int64 `json:"leaving"`
-	Retired int64 `json:"retired"`
-}
-
-func originalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (*originalsJSON, error) {
-	n, err := fleet.OriginalsOf(ctx, c, p)
-	return &originalsJSON{n.Stay, n.Leaving, n.Retired}, err
-}
-
-func (a *app) tellOriginals(n *originalsJSON) {
+func (a *app) tellOriginals(n *fleet.Originals) {
 	if n != nil {
-		fmt.Fprintf(a.out, "originals: %s retired, %s being retired, %s still there\n", thousands(n.Retired), thousands(n.Leaving), thousands(n.There))
+		fmt.Fprintf(a.out, "originals: %s retired, %s being retired, %s still there\n", thousands(n.Retired), thousands(n.Leaving), thousands(n.Stay))
 	}
 }

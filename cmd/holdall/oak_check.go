@@ -307,7 +307,7 @@ func (a *app) printFix(store string, s oak.FixStep) {
 	switch s.Action {
 	case oak.FixReplace:
 		words = append(words, "replace", store, s.Path, "--from", s.From)
-		means = "restores the state" + timeOf(s.Time) + "; later changes below it are lost"
+		means = "restores the state" + timeIn(s.Time) + "; later changes below it are lost"
 	case oak.FixRemove:
 		words = append(words, "rm", store, s.Path)
 		means = "lost: no older revision has it intact"
@@ -325,13 +325,6 @@ func (a *app) printFix(store string, s oak.FixStep) {
 		words[i] = shellWord(printable(w))
 	}
 	fmt.Fprintf(a.out, "%s\n  %s\n%s", strings.Join(words, " "), means, ifAny("  damage: %s\n", printable(s.Problem)))
-}
-
-func timeOf(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return " of " + t.Format(time.RFC3339)
 }
 
 // shellWord quotes a word for a shell.

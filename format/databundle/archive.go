@@ -236,16 +236,16 @@ type shard struct {
 	dataOff int64
 	header  header
 	codec   string
-	records []place // nil if not loaded
+	records []storedAt // nil if not loaded
 	loaded  bool
 	wrong   *format.CorruptError // why its records cannot be read
 	decode  error                // why its content cannot be decoded
-	last    place                // the record whose end is in end
+	last    storedAt             // the record whose end is in end
 	end     int64
 }
 
-// place is where a record is stored, from the rows of the index, sorted by uncompressed offset.
-type place struct {
+// storedAt is where a record is stored, from the rows of the index, sorted by uncompressed offset.
+type storedAt struct {
 	off int64 // offset of its first byte in the shard's stream
 	at  int64 // where it is stored, relative to dataOff; -1 if it is all zeros
 	len int64 // size up to the next stored record or the end of the shard
@@ -326,7 +326,7 @@ func missingShard(name string, err error) error {
 }
 
 // placesOf returns the records of a shard, or none if it is not compressed.
-func (a *bundle) placesOf(ctx context.Context, s *shard) ([]place, error) {
+func (a *bundle) placesOf(ctx context.Context, s *shard) ([]storedAt, error) {
 	a.mu.Lock()
 	loaded, records, wrong := s.loaded, s.records, s.wrong
 	a.mu.Unlock()
@@ -352,7 +352,7 @@ func shardKeys(i uint64) (from, to []byte) {
 }
 
 // parsePlace parses a row of a shard's records. Its value must agree with its key.
-func parsePlace(row sstable.Row) (shard uint64, p place, err error) {
+func parsePlace(row sstable.Row) (shard uint64, p storedAt, err error) {
 	_, rest, err := varuint(row.Key)
 	if err != nil {
 		return 0, p, err
@@ -372,16 +372,16 @@ func parsePlace(row sstable.Row) (shard uint64, p place, err error) {
 	if r.shard != 0 && r.shard != shard || r.offset != 0 && r.offset != off {
 		return shard, p, fmt.Errorf("the value is for shard %d, offset %d", r.shard, r.offset)
 	}
-	p = place{off: int64(off), at: int64(r.at)}
+	p = storedAt{off: int64(off), at: int64(r.at)}
 	if r.allZeros {
 		p.at = -1
 	}
 	return shard, p, nil
 }
 
-func (a *bundle) loadPlaces(ctx context.Context, s *shard) ([]place, *format.CorruptError, error) {
+func (a *bundle) loadPlaces(ctx context.Context, s *shard) ([]storedAt, *format.CorruptError, error) {
 	from, to := shardKeys(s.index)
-	records := []place{}
+	records := []storedAt{}
 	for row, err := range a.rows.Scan(ctx, from, to) {
 		if err != nil {
 			return nil, nil, err
@@ -405,7 +405,7 @@ func (a *bundle) loadPlaces(ctx context.Context, s *shard) ([]place, *format.Cor
 
 // measure determines the stored sizes of records: up to where the next record is stored. In most
 // bundles that is the next one in order, but writers may store them in any order.
-func measure(records []place, end int64) {
+func measure(records []storedAt, end int64) {
 	next, ordered := end, true
 	for i := len(records) - 1; i >= 0; i-- {
 		if p := &records[i]; p.at >= 0 {
@@ -436,7 +436,7 @@ func measure(records []place, end int64) {
 // endOf returns the end of the stream of a shard whose last record is p. No row contains it, and
 // files may end before it, because the last file may have been replaced by one in another shard.
 // The end follows from the length of the record, which is not known if the record is damaged.
-func (a *bundle) endOf(ctx context.Context, s *shard, p place) (end int64, known bool, err error) {
+func (a *bundle) endOf(ctx context.Context, s *shard, p storedAt) (end int64, known bool, err error) {
 	length := methods[s.header.compression].length
 	if p.at < 0 || length == nil {
 		return p.off + p.len, false, nil

@@ -375,7 +375,7 @@ func (s *shard) linear(off, n int64) (format.Extent, error) {
 }
 
 // extentOf returns the part of a file in the record numbered k.
-func (a *bundle) extentOf(ctx context.Context, s *shard, places []place, k int, at stretch, size int64) (format.Extent, error) {
+func (a *bundle) extentOf(ctx context.Context, s *shard, places []storedAt, k int, at stretch, size int64) (format.Extent, error) {
 	p := places[k]
 	end, known := int64(0), true
 	if k+1 < len(places) {

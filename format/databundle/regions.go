@@ -80,7 +80,7 @@ func (r *reader) Regions(ctx context.Context) iter.Seq2[format.Region, error] {
 
 func (a *bundle) shardRegions(ctx context.Context, o object, used kit.Ranges) ([]format.Region, error) {
 	s, err := a.shard(ctx, o.shard)
-	var places []place
+	var places []storedAt
 	if err == nil {
 		places, err = a.placesOf(ctx, s)
 	}

@@ -16,7 +16,7 @@ import (
 // repair plans a new index with all rows whose content exists, and new headers for shards that
 // lost theirs. Records stay where they are.
 func repair(ctx context.Context, st store.Store, name string, o format.OpenOptions, report func(format.Problem)) (format.Plan, error) {
-	m := &repairer{bad: map[int]bool{}, headers: map[uint64]bool{}, places: map[uint64][]place{}}
+	m := &repairer{bad: map[int]bool{}, headers: map[uint64]bool{}, places: map[uint64][]storedAt{}}
 	damage, err := m.inspect(ctx, st, name, o, report)
 	if err != nil {
 		return format.Plan{}, err
@@ -127,12 +127,12 @@ type repairer struct {
 	faults, indexFaults int          // problems that were found
 	bad                 map[int]bool // numbers of rows of files that are omitted
 	headers             map[uint64]bool
-	ends                map[uint64]int64   // how far content is known in the streams of shards
-	places              map[uint64][]place // of shards with wrong rows, from what is stored
-	sums                bool               // empty files have other checksums than that of no bytes
-	files               int                // files that can be read
-	beside              int                // number of these in damaged records
-	rescue              bool               // rows were lost, so bytes that no file covers are kept
+	ends                map[uint64]int64      // how far content is known in the streams of shards
+	places              map[uint64][]storedAt // of shards with wrong rows, from what is stored
+	sums                bool                  // empty files have other checksums than that of no bytes
+	files               int                   // files that can be read
+	beside              int                   // number of these in damaged records
+	rescue              bool                  // rows were lost, so bytes that no file covers are kept
 	notes               []string
 	lost                []string
 }

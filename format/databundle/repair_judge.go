@@ -303,7 +303,7 @@ func (m *repairer) headerOf(i uint64) []byte {
 //
 // It relies on rows for what cannot be found in this way: records that are all zeros, and records
 // that cannot be decoded.
-func (m *repairer) rescan(ctx context.Context, s *shard) (_ []place, end int64, _ error) {
+func (m *repairer) rescan(ctx context.Context, s *shard) (_ []storedAt, end int64, _ error) {
 	length := methods[s.header.compression].length
 	if length == nil {
 		return nil, 0, nil
@@ -315,12 +315,12 @@ func (m *repairer) rescan(ctx context.Context, s *shard) (_ []place, end int64, 
 	}
 	scan := recordScan{s: s, length: length, usual: mostStored(int64(max(m.cfg.recordSize, defaultRecord)))}
 	align := int64(max(s.header.align, 1))
-	out := []place{}
+	out := []storedAt{}
 	off, at := int64(0), int64(0)
 	for off < end || m.rescue {
 		p, known := said[off]
 		if known && p.at < 0 {
-			out = append(out, place{off: off, at: -1})
+			out = append(out, storedAt{off: off, at: -1})
 			off = p.end
 			continue
 		}
@@ -329,11 +329,11 @@ func (m *repairer) rescan(ctx context.Context, s *shard) (_ []place, end int64, 
 		case err != nil:
 			return nil, 0, err
 		case size > 0:
-			out = append(out, place{off: off, at: at})
+			out = append(out, storedAt{off: off, at: at})
 			off, at = off+size, at+roundUp(stored, align)
 			continue
 		case known && p.at == at && p.next > at:
-			out = append(out, place{off: off, at: at})
+			out = append(out, storedAt{off: off, at: at})
 			off, at = p.end, p.next
 			continue
 		}
@@ -355,7 +355,7 @@ type saidPlace struct {
 
 // saidPlaces returns the rows of a shard's records that can be read, by offset.
 func (m *repairer) saidPlaces(ctx context.Context, s *shard, end int64) (map[int64]saidPlace, error) {
-	var rows []place
+	var rows []storedAt
 	from, to := shardKeys(s.index)
 	for row, err := range m.rows.Scan(ctx, from, to) {
 		if err != nil {

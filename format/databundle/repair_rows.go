@@ -93,9 +93,9 @@ func (m *repairer) recordShards(ctx context.Context) ([]uint64, error) {
 }
 
 // recordsOf returns a shard with its records, or nil if it or they cannot be read.
-func (m *repairer) recordsOf(ctx context.Context, i uint64) (*shard, []place, error) {
+func (m *repairer) recordsOf(ctx context.Context, i uint64) (*shard, []storedAt, error) {
 	s, err := m.shard(ctx, i)
-	var places []place
+	var places []storedAt
 	if err == nil {
 		places, err = m.placesOf(ctx, s)
 	}
@@ -153,7 +153,7 @@ func (m *repairer) foundFiles(ctx context.Context) ([]sstable.Row, error) {
 	}
 	var out []sstable.Row
 	for s, err := range m.opened(ctx) {
-		var places []place
+		var places []storedAt
 		if err == nil {
 			s, places, err = m.recordsOf(ctx, s.index)
 		}
@@ -201,7 +201,7 @@ func (m *repairer) freeName(ctx context.Context, name string) (string, error) {
 }
 
 // gap returns files for the readable parts of bytes that no file covers, without zeros.
-func (r *recordReader) gap(ctx context.Context, shard uint64, places []place, x kit.Range) (all []meta, _ error) {
+func (r *recordReader) gap(ctx context.Context, shard uint64, places []storedAt, x kit.Range) (all []meta, _ error) {
 	var cur meta
 	zeros := true
 	end := func() {

@@ -70,9 +70,9 @@ type shardWriter struct {
 	obj     store.Writer   // nil if out is scratch
 	scratch format.Scratch // for a shard whose header contains the index
 	dataOff int64
-	at      int64   // of the next stored byte, relative to dataOff
-	stream  int64   // bytes appended to the stream
-	records []place // only off and at are set
+	at      int64      // of the next stored byte, relative to dataOff
+	stream  int64      // bytes appended to the stream
+	records []storedAt // only off and at are set
 }
 
 func create(ctx context.Context, st store.Store, name string, o format.CreateOptions) (format.Writer, error) {
@@ -202,7 +202,7 @@ func (w *writer) cut() error {
 	}
 	s, b := w.cur, w.pending
 	w.mu.Lock()
-	s.records = append(s.records, place{off: s.stream - int64(len(b)), at: -1})
+	s.records = append(s.records, storedAt{off: s.stream - int64(len(b)), at: -1})
 	zeros := allZeros(b)
 	if !zeros {
 		w.jobs = append(w.jobs, job{s, len(s.records) - 1})

@@ -49,7 +49,7 @@ type archive struct {
 	size   int64        // of obj
 	held   []piece      // what has been read
 	entry  entry
-	table  *table
+	table  *memberTable
 	notes  []format.Problem // problems that did not prevent reading
 	doubt  *format.Problem  // the first note that concerns all of index or lindi.json
 	rfs    *rfs
@@ -289,8 +289,8 @@ func (a *archive) loadTable(ctx context.Context, wantRFS bool) error {
 }
 
 // indexed reads entry and index. It returns why they cannot be used.
-func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Problem, error) {
-	bad := func(code format.Code, off int64, msg string, args ...any) (*table, *format.Problem, error) {
+func (a *archive) indexed(ctx context.Context, wantRFS bool) (*memberTable, *format.Problem, error) {
+	bad := func(code format.Code, off int64, msg string, args ...any) (*memberTable, *format.Problem, error) {
 		p := a.problem(code, format.Error, off, msg, args...)
 		return nil, &p, nil
 	}
@@ -343,7 +343,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*table, *format.Pr
 // readIndex reads the index in blocks, without keeping its text. What is after the text is not
 // looked at, because something else may have been written there, unless the length of the text is
 // not known.
-func (a *archive) readIndex(ctx context.Context, e entry) (*table, error) {
+func (a *archive) readIndex(ctx context.Context, e entry) (*memberTable, error) {
 	if err := a.checkRoom(e.d, e.s); err != nil {
 		return nil, err
 	}
@@ -388,7 +388,7 @@ func (a *archive) readIndex(ctx context.Context, e entry) (*table, error) {
 		next += n
 		return b, nil
 	}
-	t := &table{keep: a.texts}
+	t := &memberTable{keep: a.texts}
 	if err := t.parse(s); err != nil {
 		return nil, err
 	}
@@ -546,7 +546,7 @@ func (a *archive) readRFS(ctx context.Context) error {
 }
 
 // last returns the row of a name that counts.
-func (t *table) last(name string) (row, bool) {
+func (t *memberTable) last(name string) (row, bool) {
 	for i := t.Len() - 1; i >= 0; i-- {
 		if t.Name(i) == name {
 			return t.row(i), true

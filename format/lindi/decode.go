@@ -109,7 +109,7 @@ func digested(context.Context, io.Reader, func(format.Problem)) (format.Proof, e
 // Decoder prepares for decoding the contents of keys.
 func (k *keys) Decoder(context.Context) (func(format.Entry) format.Decode, error) {
 	return func(e format.Entry) format.Decode {
-		p, ok := e.Ref.(place)
+		p, ok := e.Ref.(storedAt)
 		way, known := k.way(e.Name)
 		switch {
 		case !ok || p.external:

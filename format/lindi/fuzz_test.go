@@ -64,11 +64,11 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"files": [{"d": 1, "n": "\ud800", "o": 2, "s": 3, "x": NaN}, 7, {"n": 5}], "files": []}`))
 	f.Add(append(appendRow([]byte(indexHead), row{name: "a", o: 1536, d: 2048, s: 5, sum: string(make([]byte, digestLen))}), indexTail...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x := &table{keep: true, size: 1 << 40}
+		x := &memberTable{keep: true, size: 1 << 40}
 		err := x.parse(&scanner{b: b, depth: 50})
 		// A text that is read in blocks means the same.
 		at := 0
-		y := &table{keep: true, size: 1 << 40}
+		y := &memberTable{keep: true, size: 1 << 40}
 		berr := y.parse(&scanner{depth: 50, more: func(rest []byte) ([]byte, error) {
 			p := append(bytes.Clone(rest), b[at:min(at+max(3, len(rest)), len(b))]...)
 			at += len(p) - len(rest)

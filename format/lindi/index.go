@@ -32,8 +32,8 @@ type row struct {
 // end returns where the next header can be.
 func (r row) end() int64 { return r.d + padded(r.s) }
 
-// table has the members of a tar. A row takes little more than its name and digest.
-type table struct {
+// memberTable has the members of a tar. A row takes little more than its name and digest.
+type memberTable struct {
 	volume string
 	size   int64                // of the tar
 	rows   columns.Rows[uint64] // where each row is in packed
@@ -62,7 +62,7 @@ type textProof struct {
 }
 
 // used returns how much of the room of a member its content takes, and the content's digest.
-func (t *table) used(r row) (int64, format.Digest) {
+func (t *memberTable) used(r row) (int64, format.Digest) {
 	for _, p := range t.proofs {
 		if p.sum != "" && p.d == r.d && p.n <= r.s {
 			return p.n, format.Digest{Algo: digestAlgo, Sum: p.sum}
@@ -72,7 +72,7 @@ func (t *table) used(r row) (int64, format.Digest) {
 }
 
 // pack copies a row.
-func (t *table) pack(r row) uint64 {
+func (t *memberTable) pack(r row) uint64 {
 	p := binary.AppendUvarint(t.buf[:0], uint64(len(r.name)))
 	p = append(p, r.name...)
 	for _, n := range [...]int64{r.o, r.d - r.o, r.s, int64(len(r.sum))} {
@@ -82,9 +82,9 @@ func (t *table) pack(r row) uint64 {
 	return t.packed.Add(t.buf)
 }
 
-func (t *table) add(r row) { t.rows.Add(t.pack(r)) }
+func (t *memberTable) add(r row) { t.rows.Add(t.pack(r)) }
 
-func (t *table) row(i int) (r row) {
+func (t *memberTable) row(i int) (r row) {
 	d := t.packed.Decoder(*t.rows.At(i))
 	r.name, r.o = d.Text(), int64(d.Number())
 	r.d = r.o + int64(d.Number())
@@ -93,7 +93,7 @@ func (t *table) row(i int) (r row) {
 }
 
 // list returns all rows.
-func (t *table) list() []row {
+func (t *memberTable) list() []row {
 	rows := make([]row, t.Len())
 	for i := range rows {
 		rows[i] = t.row(i)
@@ -102,7 +102,7 @@ func (t *table) list() []row {
 }
 
 // all yields all rows.
-func (t *table) all(yield func(row) bool) {
+func (t *memberTable) all(yield func(row) bool) {
 	for i := range t.Len() {
 		if !yield(t.row(i)) {
 			return
@@ -123,14 +123,14 @@ func appendMember(p []byte, m member) []byte {
 	return append(append(append(p, m.key...), ": "...), m.value...)
 }
 
-func (t *table) Len() int { return t.rows.Len() }
+func (t *memberTable) Len() int { return t.rows.Len() }
 
-func (t *table) Name(i int) string {
+func (t *memberTable) Name(i int) string {
 	d := t.packed.Decoder(*t.rows.At(i))
 	return d.Text()
 }
 
-func (t *table) Entry(i int) format.Entry {
+func (t *memberTable) Entry(i int) format.Entry {
 	r := t.row(i)
 	e := format.Entry{Name: r.name, Size: r.s, Ref: r.d}
 	switch r.name {
@@ -155,7 +155,7 @@ func (r row) digest() format.Digest {
 }
 
 // fault returns why a member cannot be read, or nil if it can.
-func (t *table) fault(r row) *format.Problem {
+func (t *memberTable) fault(r row) *format.Problem {
 	if r.d <= t.size-r.s {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (t *table) fault(r row) *format.Problem {
 
 // parse parses the text of an index, without what is after it. Unusable rows are set aside; it
 // fails only if the text is not an index.
-func (t *table) parse(s *scanner) error {
+func (t *memberTable) parse(s *scanner) error {
 	files := false
 	err := s.members(func(key []byte) error {
 		if string(key) != `"files"` {
@@ -193,7 +193,7 @@ func (t *table) parse(s *scanner) error {
 	return err
 }
 
-func (t *table) parseRow(s *scanner) error {
+func (t *memberTable) parseRow(s *scanner) error {
 	var at int
 	var r row
 	var ok bool
@@ -289,7 +289,7 @@ func eightDigits(x uint64) (n uint32, ok bool) {
 
 // strange sets a row aside. Only the first ones are kept, because an index may consist of nothing
 // else.
-func (t *table) strange(at int64, msg string, args ...any) {
+func (t *memberTable) strange(at int64, msg string, args ...any) {
 	const most = 100
 	if t.odds++; t.odds <= most {
 		t.odd = append(t.odd, oddRow{at, fmt.Sprintf(msg, args...)})

@@ -101,8 +101,8 @@ func (t keyTable) Entry(i int) format.Entry {
 	return t.entry(t.a.rfs.refs[i+t.a.rfs.Len()])
 }
 
-// place is where a key's content is stored.
-type place struct {
+// storedAt is where a key's content is stored.
+type storedAt struct {
 	value    []byte // content that is in lindi.json
 	object   string
 	external bool
@@ -124,7 +124,7 @@ func (k *keys) entry(r ref) format.Entry {
 		if err != nil {
 			return bad(format.BadData, "cannot decode its content in %s: %v", rfsName, err)
 		}
-		e.Size, e.Ref = n, place{value: v, off: k.a.place(r), n: n}
+		e.Size, e.Ref = n, storedAt{value: v, off: k.a.place(r), n: n}
 		if v[0] == '"' {
 			e.Size = k.filled(r.key, n)
 		}
@@ -134,7 +134,7 @@ func (k *keys) entry(r ref) format.Entry {
 	if err != nil {
 		return bad(format.BadIndex, "%.80q is not a reference: %v", v, err)
 	}
-	p := place{off: t.off, n: t.n}
+	p := storedAt{off: t.off, n: t.n}
 	name, within := t.inside()
 	switch {
 	case !within:
@@ -348,7 +348,7 @@ func (k *keys) Can() format.Abilities {
 // Run returns the extent of a key's content, if it is a single run in an object of this archive's
 // store.
 func (k *keys) Run(e format.Entry) (format.Extent, bool) {
-	p, ok := e.Ref.(place)
+	p, ok := e.Ref.(storedAt)
 	if !ok || e.Fault != nil || p.value != nil || p.external || p.n == 0 || p.n != e.Size {
 		return format.Extent{}, false
 	}
@@ -360,7 +360,7 @@ func (k *keys) Extents(ctx context.Context, e format.Entry, off, n int64) iter.S
 		return c.extents(ctx, off, n)
 	}
 	return func(yield func(format.Extent, error) bool) {
-		p, ok := e.Ref.(place)
+		p, ok := e.Ref.(storedAt)
 		switch {
 		case e.Fault != nil || !ok:
 			yield(format.Extent{}, e.Unreadable("lindi"))
@@ -392,7 +392,7 @@ func (k *keys) used(ctx context.Context) (all kit.Ranges, _ error) {
 		if err != nil {
 			return all, err
 		}
-		if p, ok := e.Ref.(place); ok && p.value == nil && !p.external && e.Fault == nil {
+		if p, ok := e.Ref.(storedAt); ok && p.value == nil && !p.external && e.Fault == nil {
 			all.Add(p.off, p.off+p.n)
 		}
 	}

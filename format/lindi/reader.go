@@ -243,7 +243,7 @@ func (r *members) About(context.Context) (format.About, error) {
 }
 
 // indexBytes returns the size of the members that say where all others are.
-func (t *table) indexBytes() (n int64) {
+func (t *memberTable) indexBytes() (n int64) {
 	for row := range t.all {
 		if row.name == indexName || row.name == rfsName || row.name == entryName {
 			n += blockLen + row.s

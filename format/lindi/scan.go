@@ -288,12 +288,12 @@ func (v *view) at(off, n int64) ([]byte, error) {
 
 // scan makes a table from headers. If several members have the same name, the last complete one
 // counts; for lindi.json, the last one that can be read.
-func (a *archive) scan(ctx context.Context) (*table, error) {
+func (a *archive) scan(ctx context.Context) (*memberTable, error) {
 	w, err := a.walk(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	t := &table{found: true, size: a.size, holes: w.holes}
+	t := &memberTable{found: true, size: a.size, holes: w.holes}
 	any := false
 	var rows []row
 	var rfs *row

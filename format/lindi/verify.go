@@ -310,7 +310,7 @@ func (c *checker) keys(ctx context.Context, k *keys) error {
 			c.report(*e.Fault)
 			continue
 		}
-		p, ok := e.Ref.(place)
+		p, ok := e.Ref.(storedAt)
 		if ok && p.n < e.Size {
 			short++
 		}
@@ -432,7 +432,7 @@ func (a *archive) place(r ref) int64 {
 }
 
 // file checks that a file of a folder exists and is long enough.
-func (c *checker) file(ctx context.Context, r ref, p place) error {
+func (c *checker) file(ctx context.Context, r ref, p storedAt) error {
 	info, err := store.Briefly(c.a.st, p.object).Info(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

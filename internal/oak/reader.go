@@ -74,8 +74,8 @@ const (
 	referencesAttr = "references" // how many segments it refers to, if the graph has that
 )
 
-// place is where an entry's content is.
-type place struct {
+// contentAt is where an entry's content is.
+type contentAt struct {
 	object string
 	off    int64
 }
@@ -134,7 +134,7 @@ func (r *segmentReader) targets(ctx context.Context, t *segmentTar, e tarfile.En
 func (r *segmentReader) entryOf(ctx context.Context, t *segmentTar, x tarfile.Entry) (format.Entry, error) {
 	object, off := t.lies(x.Pos)
 	e := format.Entry{
-		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: place{object, off},
+		Name: t.Name + "/" + x.ID.String(), Size: int64(x.Len), Ref: contentAt{object, off},
 		Attr: map[string]string{
 			kindAttr: kindOf(x.ID), generationAttr: strconv.Itoa(int(x.Generation.Gen)), fullAttr: strconv.Itoa(int(x.Generation.Full)),
 			compactedAttr: strconv.FormatBool(x.Generation.Compacted), positionAttr: strconv.FormatInt(x.Pos, 10),
@@ -184,7 +184,7 @@ func (r *repository) shown() (all []repo.File) {
 }
 
 func (r *repository) fileEntry(f repo.File) format.Entry {
-	return format.Entry{Name: f.Name, Size: f.Size, Ref: place{r.list.Path(f.Name), 0}}
+	return format.Entry{Name: f.Name, Size: f.Size, Ref: contentAt{r.list.Path(f.Name), 0}}
 }
 
 // Entries yields the files beside the tars, then the segments in the order in which they were
@@ -321,7 +321,7 @@ func (r *segmentReader) Run(e format.Entry) (format.Extent, bool) {
 
 // extentOf returns where e is stored: one run, or a segment with its header.
 func (r *segmentReader) extentOf(e format.Entry) (format.Extent, bool) {
-	at, ok := e.Ref.(place)
+	at, ok := e.Ref.(contentAt)
 	if !ok || e.Fault != nil || e.Size == 0 || e.Kind != format.File {
 		return format.Extent{}, false
 	}

@@ -219,10 +219,10 @@ func (c *Catalog) Drop(ctx context.Context, id int64, after time.Duration) error
 		if err := decide(ctx, s); err != nil {
 			return err
 		}
-		type span struct{ first, last, address, roots string }
-		b, err := one(ctx, s, func(b *span) []any {
+		type bounds struct{ first, last, address, roots string }
+		b, err := one(ctx, s, func(b *bounds) []any {
 			return []any{(*blob)(&b.first), (*blob)(&b.last), (*blob)(&b.address), (*blob)(&b.roots)}
-		}, absent(fmt.Sprintf("archive %d", id)), "SELECT first, last, address, roots FROM archives WHERE id = $2 AND dead > 0 AND dead <= "+s.dialect().clock+" - $3", c.db.clock(), id, after.Microseconds())
+		}, Absent(fmt.Sprintf("archive %d", id)), "SELECT first, last, address, roots FROM archives WHERE id = $2 AND dead > 0 AND dead <= "+s.dialect().clock+" - $3", c.db.clock(), id, after.Microseconds())
 		if err != nil {
 			return err
 		}

@@ -175,7 +175,7 @@ func (b *batch) publish(ctx context.Context, s session) (done []Added, err error
 }
 
 func publish(ctx context.Context, s session, a Archive, g *staging) (done Added, err error) {
-	was, err := one(ctx, s, (*Archive).columns, absent(a.Address), archiveAt(s.dialect()), blob(a.Address))
+	was, err := one(ctx, s, (*Archive).columns, Absent(a.Address), archiveAt(s.dialect()), blob(a.Address))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return done, err
 	}
@@ -238,7 +238,7 @@ func archiveAt(d *dialect) string {
 // forget removes an archive, and returns its record. The caller must have
 // locked its address.
 func forget(ctx context.Context, s session, address string) (a Archive, err error) {
-	a, err = one(ctx, s, (*Archive).columns, absent(address), archiveAt(s.dialect()), blob(address))
+	a, err = one(ctx, s, (*Archive).columns, Absent(address), archiveAt(s.dialect()), blob(address))
 	if err == nil {
 		err = remember(ctx, s, a)
 	}
@@ -332,7 +332,7 @@ func (c *Catalog) NewestIn(ctx context.Context, path string, in Scope) (Found, e
 			return f, nil
 		}
 	}
-	return Found{}, cmp.Or(err, absent(path))
+	return Found{}, cmp.Or(err, Absent(path))
 }
 
 // ArchiveOf returns the record of the archive with an ID, or an error that
@@ -381,12 +381,12 @@ func behindScoped() func(l Location) any {
 // Locations yields all locations of an archive, in byte order of the paths.
 func (c *Catalog) Locations(ctx context.Context, a Archive) iter.Seq2[Location, error] {
 	return func(yield func(Location, error) bool) {
-		type span struct{ first, last string }
-		bounds, err := read(ctx, c, func(s *span) []any { return []any{(*blob)(&s.first), (*blob)(&s.last)} }, "SELECT first, last FROM archives WHERE id = $1", a.ID)
+		type bounds struct{ first, last string }
+		all, err := read(ctx, c, func(s *bounds) []any { return []any{(*blob)(&s.first), (*blob)(&s.last)} }, "SELECT first, last FROM archives WHERE id = $1", a.ID)
 		if err != nil {
 			yield(Location{}, err)
 		}
-		for _, b := range bounds {
+		for _, b := range all {
 			paged(ctx, c, (*Location).columns, behind, "SELECT "+locationColumns+` FROM locations AS l
 				WHERE l.archive = $3 AND `+c.db.dialect().is("l.path", ">=", "$1")+` AND `+c.db.dialect().is("l.path", "<=", "$4")+` ORDER BY `+c.db.dialect().order("l.path")+` LIMIT CAST($2 AS bigint)`, blob(b.first), a.ID, blob(b.last))(yield)
 		}

@@ -355,6 +355,7 @@ func After(prefix string) string {
 	return ""
 }
 
-func absent(what string) error {
+// Absent is the error for a path or a name that is not in the catalogue.
+func Absent(what string) error {
 	return &fs.PathError{Op: "catalogue", Path: what, Err: fs.ErrNotExist}
 }

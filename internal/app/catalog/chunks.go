@@ -164,7 +164,11 @@ type Request struct {
 }
 
 // A Tally counts chunks, and their planned objects and bytes.
-type Tally struct{ Chunks, Objects, Bytes int64 }
+type Tally struct {
+	Chunks  int64 `json:"chunks"`
+	Objects int64 `json:"objects"`
+	Bytes   int64 `json:"bytes"`
+}
 
 // Totals is the progress of a plan.
 type Totals struct {
@@ -200,7 +204,7 @@ func (c Chunk) claimed(claim Chunk) (finished bool, err error) {
 
 func lost(claim Chunk) error { return fmt.Errorf("%s: %w", format.Escape(claim.Name), ErrLost) }
 
-func noPlan(id int64) error { return absent(fmt.Sprintf("plan %d", id)) }
+func noPlan(id int64) error { return Absent(fmt.Sprintf("plan %d", id)) }
 
 // words converts any bytes to text, because not every database can store all
 // bytes as text. The text is for people only, so it may be shortened.

@@ -10,9 +10,9 @@ import (
 // the archive's location. If the location has everything that planning again
 // needs, the member's own row is removed when its chunk is done.
 
-// A span is the paths in [from, before). If before is empty, there is no upper
+// A pathRange is the paths in [from, before). If before is empty, there is no upper
 // bound.
-type span struct {
+type pathRange struct {
 	origin       int
 	from, before string
 }
@@ -20,11 +20,11 @@ type span struct {
 // spans returns the ranges of paths between first and last that belong to the
 // archive's roots. It returns none if the roots are unknown or ambiguous, or if
 // there are too many ranges.
-func (a Archive) spans(first, last string) (all []span) {
+func (a Archive) spans(first, last string) (all []pathRange) {
 	const most = 16
 	roots := a.Roots.All()
 	for i, r := range roots {
-		if s := (span{i, r.Prefix, After(r.Prefix)}); s.from <= last && (s.before == "" || s.before > first) {
+		if s := (pathRange{i, r.Prefix, After(r.Prefix)}); s.from <= last && (s.before == "" || s.before > first) {
 			if all = append(all, s); len(all) > most {
 				return nil
 			}
@@ -32,7 +32,7 @@ func (a Archive) spans(first, last string) (all []span) {
 	}
 	for _, s := range all {
 		// A path that two roots match could be from either.
-		if slices.ContainsFunc(all, func(t span) bool { return s.origin != t.origin && strings.HasPrefix(s.from, t.from) }) {
+		if slices.ContainsFunc(all, func(t pathRange) bool { return s.origin != t.origin && strings.HasPrefix(s.from, t.from) }) {
 			return nil
 		}
 	}
@@ -115,7 +115,7 @@ func withLocations(ctx context.Context, s session, chunk int64, from string, n i
 			continue
 		}
 		m := Member{Path: located[0].Path, Size: located[0].Size, Version: located[0].ETag, Modified: located[0].Modified, Outcome: Packed}
-		if i := slices.IndexFunc(spans, func(s span) bool { return strings.HasPrefix(m.Path, s.from) }); i >= 0 {
+		if i := slices.IndexFunc(spans, func(s pathRange) bool { return strings.HasPrefix(m.Path, s.from) }); i >= 0 {
 			m.Origin = spans[i].origin
 		}
 		all, located = append(all, m), located[1:]

@@ -97,7 +97,7 @@ func (c *Catalog) AddPlan(ctx context.Context, p Plan) (Plan, error) {
 // Plan returns the plan of a name, or an error that wraps fs.ErrNotExist.
 func (c *Catalog) Plan(ctx context.Context, name string) (Plan, error) {
 	if name == "" || name != words(name) {
-		return Plan{}, absent(name)
+		return Plan{}, Absent(name)
 	}
 	return readOne(ctx, c, name, (*Plan).columns, "SELECT "+planColumns+" FROM plans WHERE name = $1", name)
 }
@@ -474,7 +474,7 @@ func (f *finishing) elsewhere(ctx context.Context, s session, k Chunk) (Chunk, e
 	for _, path := range paths {
 		var m memberOf
 		if err == nil {
-			m, err = one(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, absent(path), "SELECT chunk, size FROM members WHERE chunk = $2 AND "+s.dialect().is("path", "=", "$1"), blob(path), k.ID)
+			m, err = one(ctx, s, func(m *memberOf) []any { return []any{&m.chunk, &m.size} }, Absent(path), "SELECT chunk, size FROM members WHERE chunk = $2 AND "+s.dialect().is("path", "=", "$1"), blob(path), k.ID)
 		}
 		if err == nil {
 			err = m.forget(ctx, s, path)
@@ -594,11 +594,7 @@ func (c *Catalog) RetryPlan(ctx context.Context, plan int64) (int, error) {
 // states to another one.
 func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql string, to, one, other ChunkState) (int, error) {
 	return write(ctx, c, nil, func(s session) (int, error) {
-		changed, err := s.exec(ctx, "UPDATE plans SET cancelled = $2 WHERE id = $1", plan, cancelled)
-		if err == nil && changed == 0 {
-			err = noPlan(plan)
-		}
-		if err != nil {
+		if err := setCancelled(ctx, s, plan, cancelled); err != nil {
 			return 0, err
 		}
 		all, err := rowsOf(ctx, s, (*Chunk).columns, "UPDATE chunks SET "+sql+" WHERE plan = $1 AND state IN ($3, $4) RETURNING "+chunkColumns, plan, int(to), int(one), int(other))
@@ -607,6 +603,14 @@ func (c *Catalog) setPlan(ctx context.Context, plan int64, cancelled bool, sql s
 		}
 		return len(all), err
 	})
+}
+
+func setCancelled(ctx context.Context, s session, plan int64, cancelled bool) error {
+	changed, err := s.exec(ctx, "UPDATE plans SET cancelled = $2 WHERE id = $1", plan, cancelled)
+	if err == nil && changed == 0 {
+		err = noPlan(plan)
+	}
+	return err
 }
 
 // ForgetPlan removes a plan that no worker works on any more, with all records
@@ -620,11 +624,7 @@ func (c *Catalog) ForgetPlan(ctx context.Context, plan int64) error {
 	}
 	for _, id := range append(chunks, 0) {
 		if _, err := write(ctx, c, nil, func(s session) (int64, error) {
-			changed, err := s.exec(ctx, "UPDATE plans SET cancelled = $2 WHERE id = $1", plan, true)
-			if err == nil && changed == 0 {
-				err = noPlan(plan)
-			}
-			if err != nil {
+			if err := setCancelled(ctx, s, plan, true); err != nil {
 				return 0, err
 			}
 			open, err := rowsOf(ctx, s, numberIn, "SELECT id FROM chunks WHERE plan = $1 AND state IN ($2, $3) LIMIT 1", plan, int(ChunkPlanned), int(ChunkLeased))

@@ -162,7 +162,7 @@ func read[T any](ctx context.Context, c *Catalog, columns func(*T) []any, sql st
 // there is nothing with the name.
 func readOne[T any](ctx context.Context, c *Catalog, name string, columns func(*T) []any, sql string, args ...any) (x T, err error) {
 	err = c.db.read(ctx, false, func(s session) error {
-		x, err = one(ctx, s, columns, absent(name), sql, args...)
+		x, err = one(ctx, s, columns, Absent(name), sql, args...)
 		return err
 	})
 	return x, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -390,14 +391,7 @@ func (q *question) history() error {
 	if v.History == nil || !v.isNode() {
 		return bad("this archive has no revisions")
 	}
-	steps := []any{}
-	for s, err := range v.History(q.ctx(), q.path(), int(most)) {
-		if err != nil {
-			return err
-		}
-		steps = append(steps, s)
-	}
-	return q.json(map[string]any{"steps": steps})
+	return list(q, "steps", v.History(q.ctx(), q.path(), int(most)))
 }
 
 // revisions responds with the states of the archive that can be compared.
@@ -411,14 +405,19 @@ func (q *question) revisions() error {
 	if v.Revisions == nil || !v.isNode() {
 		return bad("this archive has no revisions")
 	}
-	all := []Revision{}
-	for r, err := range v.Revisions(q.ctx(), int(most)) {
+	return list(q, "revisions", v.Revisions(q.ctx(), int(most)))
+}
+
+// list responds with all of a sequence.
+func list[T any](q *question, name string, seq iter.Seq2[T, error]) error {
+	all := []T{}
+	for x, err := range seq {
 		if err != nil {
 			return err
 		}
-		all = append(all, r)
+		all = append(all, x)
 	}
-	return q.json(map[string]any{"revisions": all})
+	return q.json(map[string]any{name: all})
 }
 
 // changes responds with the differences in a folder between two revisions. The

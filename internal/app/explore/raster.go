@@ -140,7 +140,7 @@ func (q *question) float(key string) float64 {
 
 // each yields the spikes of units, or a sample if there are very many, and
 // records which of them cannot be read.
-func (j *rasterJSON) each(ctx context.Context, times *zarr.Array, units []span, spike func(unit int, t float64)) error {
+func (j *rasterJSON) each(ctx context.Context, times *zarr.Array, units []listRange, spike func(unit int, t float64)) error {
 	room, total := int64(maxDecoded), int64(0)
 	p := &piece{array: times, room: &room}
 	for _, u := range units {
@@ -191,7 +191,7 @@ type piece struct {
 
 // times yields the readable elements of a span, and returns the fault of the
 // rest.
-func (p *piece) times(ctx context.Context, s span, each func(t float64)) (wrong fault, err error) {
+func (p *piece) times(ctx context.Context, s listRange, each func(t float64)) (wrong fault, err error) {
 	for at := s.from; at < s.end; {
 		if at < p.from || at >= p.end || p.step > 1 {
 			if err := p.read(ctx, at, s.end); err != nil {

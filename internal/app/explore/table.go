@@ -80,8 +80,8 @@ type column struct {
 // A fault stands for a value that cannot be read.
 type fault string
 
-// A span is the range of a list's elements, or the fault that hides it.
-type span struct {
+// A listRange is the range of a list's elements, or the fault that hides it.
+type listRange struct {
 	from, end int64
 	fault     fault
 }
@@ -358,7 +358,7 @@ func (g *group) columns(ctx context.Context, j *tableJSON, room *int64) (list []
 
 // cells returns the rows of a column in [from, end).
 func (c *column) cells(ctx context.Context, from, end int64) ([]cellJSON, error) {
-	lists, err := c.lists(ctx, 0, []span{{from: from, end: end}})
+	lists, err := c.lists(ctx, 0, []listRange{{from: from, end: end}})
 	if err != nil {
 		return nil, err
 	}
@@ -367,7 +367,7 @@ func (c *column) cells(ctx context.Context, from, end int64) ([]cellJSON, error)
 
 // lists returns the cells for spans of rows: those of an index or, at the
 // innermost level, of the data.
-func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJSON, error) {
+func (c *column) lists(ctx context.Context, level int, spans []listRange) ([][]cellJSON, error) {
 	if level == len(c.index) {
 		return c.values(ctx, spans)
 	}
@@ -375,7 +375,7 @@ func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJS
 	if level+1 < len(c.index) {
 		rows = c.index[level+1].Shape[0]
 	}
-	var inner []span // of all rows
+	var inner []listRange // of all rows
 	for _, s := range spans {
 		if s.fault == "" {
 			bounds, err := c.bounds(ctx, c.index[level], s.from, s.end, rows)
@@ -414,7 +414,7 @@ func (c *column) lists(ctx context.Context, level int, spans []span) ([][]cellJS
 // bounds reads where lists begin and end: each begins at the end of the one
 // before. The values of an index are not trusted: they may be out of range, or
 // decrease.
-func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows int64) ([]span, error) {
+func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows int64) ([]listRange, error) {
 	if from >= end {
 		return nil, nil
 	}
@@ -422,7 +422,7 @@ func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows 
 	if err != nil {
 		return nil, err
 	}
-	ends := make([]span, len(values)) // end only
+	ends := make([]listRange, len(values)) // end only
 	for i, v := range values {
 		switch v := v.(type) {
 		case fault:
@@ -435,18 +435,18 @@ func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows 
 		}
 	}
 	if from == 0 {
-		ends = append([]span{{}}, ends...)
+		ends = append([]listRange{{}}, ends...)
 	}
-	out := make([]span, end-from)
+	out := make([]listRange, end-from)
 	for i := range out {
 		a, b := ends[i], ends[i+1]
-		switch out[i] = (span{from: a.end, end: b.end}); {
+		switch out[i] = (listRange{from: a.end, end: b.end}); {
 		case b.fault != "":
-			out[i] = span{fault: b.fault}
+			out[i] = listRange{fault: b.fault}
 		case a.fault != "":
-			out[i] = span{fault: a.fault}
+			out[i] = listRange{fault: a.fault}
 		case b.end < a.end:
-			out[i] = span{fault: fault(fmt.Sprintf("%s: row %d ends at %d, before it begins at %d", path.Base(index.Path), from+int64(i), b.end, a.end))}
+			out[i] = listRange{fault: fault(fmt.Sprintf("%s: row %d ends at %d, before it begins at %d", path.Base(index.Path), from+int64(i), b.end, a.end))}
 		}
 	}
 	return out, nil
@@ -454,7 +454,7 @@ func (c *column) bounds(ctx context.Context, index *zarr.Array, from, end, rows 
 
 // values returns the cells for spans of the data. It reads adjacent spans
 // together.
-func (c *column) values(ctx context.Context, spans []span) ([][]cellJSON, error) {
+func (c *column) values(ctx context.Context, spans []listRange) ([][]cellJSON, error) {
 	out := make([][]cellJSON, len(spans))
 	chunk := max(1, c.data.Chunks[0])
 	for i := 0; i < len(spans); {

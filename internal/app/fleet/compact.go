@@ -46,15 +46,16 @@ type CompactOptions struct {
 
 // Compacted is what a compaction found, and what remains to be done.
 type Compacted struct {
-	Gone    int64 // files that were deleted at the sources
-	Missing int64 // further files whose originals were not found there
-	Expired int64
-	// Archives counts the plan's archives. Live and LiveBytes count their visible
-	// files and the bytes of these.
-	Archives, Live, LiveBytes, Bytes int64
-	// Old is the number of archives to be rewritten, by Chunks chunks.
-	Old, Chunks int
-	Rewritten   int64 // bytes
+	Gone      int64 `json:"gone"`    // files that were deleted at the sources
+	Missing   int64 `json:"missing"` // further files whose originals were not found there
+	Expired   int64 `json:"expired"`
+	Archives  int64 `json:"archives"` // of the plan
+	Live      int64 `json:"files"`    // that are visible
+	LiveBytes int64 `json:"bytes"`    // of these
+	Bytes     int64 `json:"stored_bytes"`
+	Old       int   `json:"rewrite"` // archives to be rewritten
+	Rewritten int64 `json:"rewrite_bytes"`
+	Chunks    int   `json:"chunks"` // that rewrite them
 }
 
 // goneAfter is the usual CompactOptions.GoneAfter.
@@ -86,17 +87,9 @@ func (e *ShareError) Error() string {
 // that rewrite archives with many invisible files and merge small archives.
 // Workers on the plan pack these chunks; Tidy then removes the old archives.
 func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactOptions) (done Compacted, err error) {
-	j, err := openToDelete(ctx, c, p)
+	j, err := openToRewrite(ctx, c, p, "compacted", o.DryRun)
 	if err != nil {
 		return done, err
-	}
-	if !j.format.Chunked {
-		return done, fmt.Errorf("%s archives cannot be compacted: %w", j.format.Name, errors.ErrUnsupported)
-	}
-	if !o.DryRun {
-		if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil {
-			return done, err
-		}
 	}
 	if err := j.shared(ctx, c); err != nil {
 		return done, err
@@ -124,6 +117,18 @@ func Compact(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o CompactO
 	}
 	done.Chunks, err = j.rewrite(ctx, c, rewritten, catalog.NewChunk{Rewrites: true})
 	return done, err
+}
+
+// openToRewrite opens a plan whose archives are to be rewritten.
+func openToRewrite(ctx context.Context, c *catalog.Catalog, p catalog.Plan, what string, dryRun bool) (*job, error) {
+	j, err := openToDelete(ctx, c, p)
+	if err == nil && !j.format.Chunked {
+		err = fmt.Errorf("%s archives cannot be %s: %w", j.format.Name, what, errors.ErrUnsupported)
+	}
+	if err == nil && !dryRun {
+		err = c.SetRoots(ctx, p.ID, j.roots())
+	}
+	return j, err
 }
 
 // A SharedError reports that another plan packs the same sources. It is then

@@ -99,7 +99,7 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 		sums.besides = perPart
 	}
 	for _, o := range r.origins {
-		sums.from = append(sums.from, place{far: !o.st.Can().Near, s3: store.Scheme(o.address) == "s3"})
+		sums.from = append(sums.from, route{far: !o.st.Can().Near, s3: store.Scheme(o.address) == "s3"})
 	}
 	if can := r.target.Can().CopiesFrom; can != nil && r.format.Parts == nil {
 		for i, o := range r.origins {
@@ -140,7 +140,7 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 	listed := e.Objects + e.Known + e.Archives + e.Markers
 	if l != nil {
 		e.Requests.Get += l.asked
-	} else if slices.ContainsFunc(sums.from, func(p place) bool { return p.far }) {
+	} else if slices.ContainsFunc(sums.from, func(p route) bool { return p.far }) {
 		e.Requests.List += max(int64(len(r.origins)), (listed+keysListed-1)/keysListed)
 	}
 	if sums.picked != nil {
@@ -152,7 +152,7 @@ func DryRun(ctx context.Context, c *catalog.Catalog, s Spec, measure int, progre
 // A summer adds up the work of packing.
 type summer struct {
 	e       *Estimate
-	from    []place  // by source
+	from    []route  // by source
 	far     bool     // the target is not a disk
 	besides Requests // for each chunk
 	picked  *reservoir
@@ -160,8 +160,8 @@ type summer struct {
 	copied  int64 // parts of it that the server copies
 }
 
-// A place is the relation of a source to the target.
-type place struct {
+// A route is the relation of a source to the target.
+type route struct {
 	far, s3 bool
 	copies  bool // the target's server can copy from it
 }

@@ -15,26 +15,26 @@ import (
 
 // Planned is the result of Plan.
 type Planned struct {
-	Plan    catalog.Plan
-	Chunks  int   // that are new
-	Objects int64 // in them
-	Bytes   int64
-	Known   int64 // objects that were planned before
-	Skipped       // objects that are not to be packed
+	Plan    catalog.Plan `json:"-"`
+	Chunks  int          `json:"chunks"`  // that are new
+	Objects int64        `json:"objects"` // in them
+	Bytes   int64        `json:"bytes"`
+	Known   int64        `json:"known"` // objects that were planned before
+	Skipped              // objects that are not to be packed
 }
 
 // Skipped counts the listed objects that are not planned.
 type Skipped struct {
-	Archives int64 // objects of archives that the catalogue records, or that a plan makes
-	Markers  int64 // empty objects that represent folders
-	Refused  int64 // objects to which access is refused, or whose keys cannot be requested
+	Archives int64 `json:"archives"`          // objects of archives that the catalogue records, or that a plan makes
+	Markers  int64 `json:"markers"`           // empty objects that represent folders
+	Refused  int64 `json:"refused,omitempty"` // objects to which access is refused, or whose keys cannot be requested
 
 	// These are only counted for lists.
-	Vanished int64 // objects that do not exist
-	Outside  int64 // objects outside the source
-	Deleted  int64 // delete markers
-	Older    int64 // versions that are not the newest
-	Doubles  int64 // further entries of the same name: the last one counts
+	Vanished int64 `json:"vanished,omitempty"` // objects that do not exist
+	Outside  int64 `json:"outside,omitempty"`  // objects outside the source
+	Deleted  int64 `json:"deleted,omitempty"`  // delete markers
+	Older    int64 `json:"older,omitempty"`    // versions that are not the newest
+	Doubles  int64 `json:"doubles,omitempty"`  // further entries of the same name: the last one counts
 }
 
 // batch is how many members of small chunks are written in one transaction,

@@ -42,17 +42,9 @@ type Repaired struct {
 // their parity. Workers on the plan pack the chunks; Tidy then removes the old
 // archives.
 func Repair(ctx context.Context, c *catalog.Catalog, p catalog.Plan, o RepairOptions) (done Repaired, err error) {
-	j, err := openToDelete(ctx, c, p)
+	j, err := openToRewrite(ctx, c, p, "rebuilt", o.DryRun)
 	if err != nil {
 		return done, err
-	}
-	if !j.format.Chunked {
-		return done, fmt.Errorf("%s archives cannot be rebuilt: %w", j.format.Name, errors.ErrUnsupported)
-	}
-	if !o.DryRun {
-		if err := c.SetRoots(ctx, p.ID, j.roots()); err != nil {
-			return done, err
-		}
 	}
 	for _, address := range o.Archives { // otherwise a mistyped address would count as sound
 		if _, err := c.Archive(ctx, address); err != nil {

@@ -654,13 +654,14 @@ func locations(all []*original) (some []catalog.Location) {
 // Originals counts the outcomes for the originals of the visible files in a
 // plan's archives.
 type Originals struct {
-	Stay    int64
-	Leaving int64 // an unfinished run was about to remove them, or has
-	Retired int64
+	Stay    int64 `json:"there"`
+	Leaving int64 `json:"leaving"` // an unfinished run was about to remove them, or has
+	Retired int64 `json:"retired"`
 }
 
 // OriginalsOf reads all files of a plan's archives.
-func OriginalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (n Originals, err error) {
+func OriginalsOf(ctx context.Context, c *catalog.Catalog, p catalog.Plan) (*Originals, error) {
+	n := &Originals{}
 	j, err := open(ctx, p)
 	if err != nil {
 		return n, err

@@ -70,7 +70,7 @@ func (s *site) wantMarks(want Originals) {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	if is, err := OriginalsOf(s.T.Context(), s.C, p); err != nil || is != want {
+	if is, err := OriginalsOf(s.T.Context(), s.C, p); err != nil || *is != want {
 		s.T.Errorf("%+v, %v, want %+v", is, err, want)
 	}
 }

@@ -82,8 +82,12 @@ const (
 
 // Worked counts the outcomes of the chunks that a worker claimed.
 type Worked struct {
-	Done, Failed, Lost, SetAside int
-	Objects, Bytes               int64 // of those done
+	Done     int   `json:"done"`
+	Failed   int   `json:"failed"`
+	Lost     int   `json:"lost"`
+	SetAside int   `json:"set_aside"`
+	Objects  int64 `json:"objects"` // of those done
+	Bytes    int64 `json:"bytes"`
 }
 
 type worker struct {

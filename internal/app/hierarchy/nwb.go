@@ -254,18 +254,18 @@ func (n *NWB) read(ctx context.Context, h *Hierarchy, timed int) error {
 	return err
 }
 
-type place struct {
+type textAt struct {
 	at string
 	to *string
 }
 
 // texts returns where texts are stored, and where they go.
-func (n *NWB) texts() []place {
+func (n *NWB) texts() []textAt {
 	s, who := &n.Session, &Subject{}
 	if n.Subject != nil {
 		who = n.Subject
 	}
-	return []place{
+	return []textAt{
 		{"identifier", &s.Identifier},
 		{"session_description", &s.Description},
 		{"session_start_time", &s.StartTime},

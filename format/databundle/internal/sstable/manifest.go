@@ -32,11 +32,11 @@ type version struct {
 	prevLog uint64
 	hasNext bool
 	edits   int
-	live    map[place]*table
+	live    map[tableID]*table
 }
 
-// place is the level and number of a table. A table may change its level.
-type place struct{ level, num uint64 }
+// tableID is the level and number of a table. A table may change its level.
+type tableID struct{ level, num uint64 }
 
 // apply applies one edit. Its deletions are applied before its additions, because LevelDB moves a
 // table to another level within one edit.
@@ -62,9 +62,9 @@ func (v *version) apply(edit []byte) *Error {
 			f.number()
 			f.text()
 		case tagDelete:
-			delete(v.live, place{f.number(), f.number()})
+			delete(v.live, tableID{f.number(), f.number()})
 		case tagAdd, tagAddSeqs:
-			p := place{f.number(), f.number()}
+			p := tableID{f.number(), f.number()}
 			size := f.number()
 			t := &table{num: p.num, level: int(min(p.level, maxLevel+1)),
 				smallest: bytes.Clone(f.text()), largest: bytes.Clone(f.text())}
@@ -95,7 +95,7 @@ func (v *version) apply(edit []byte) *Error {
 		return corruptf(-1, "manifest: edit %d is cut off", v.edits)
 	}
 	for _, t := range added {
-		v.live[place{uint64(t.level), t.num}] = t
+		v.live[tableID{uint64(t.level), t.num}] = t
 	}
 	v.edits++
 	return nil
@@ -107,7 +107,7 @@ func readVersion(ctx context.Context, w *window) (*version, error) {
 	if w.size > maxManifest {
 		return nil, faultf(Limit, -1, "manifest: %d bytes, expected at most %d", w.size, maxManifest).at(w.name, -1)
 	}
-	v := &version{live: map[place]*table{}}
+	v := &version{live: map[tableID]*table{}}
 	r := logReader{w: w, report: func(e *Error) error {
 		e.Class = Corrupt
 		return e

@@ -123,18 +123,18 @@ func matchCode(n uint32) uint8 {
 // kind is one of the three kinds of codes in sequences: the tables that it can have, and what the
 // last block used.
 type kind struct {
-	fixed  *table // needs no description
-	most   int    // log of the largest table
+	fixed  *codeTable // needs no description
+	most   int        // log of the largest table
 	count  [mostSymbols]uint32
-	own    *table // room for a table of the block
-	last   *table // a decoder has this one, if known
+	own    *codeTable // room for a table of the block
+	last   *codeTable // a decoder has this one, if known
 	known  bool
 	shift  uint // of the mode in the byte for all three
-	chosen *table
+	chosen *codeTable
 }
 
 // constant codes a symbol that is the only one with no bits.
-var constant = &table{}
+var constant = &codeTable{}
 
 // choose picks the table for n codes that are counted, and appends its description.
 func (k *kind) choose(b []byte, n int, mode *byte) []byte {
@@ -204,9 +204,9 @@ type coder struct {
 func newCoder() coder {
 	return coder{
 		huff: &huff0.Scratch{WantLogLess: 6},
-		ll:   kind{fixed: defaultLiterals, most: 9, shift: 6, own: new(table), last: new(table)},
-		of:   kind{fixed: defaultOffsets, most: 8, shift: 4, own: new(table), last: new(table)},
-		ml:   kind{fixed: defaultMatches, most: 9, shift: 2, own: new(table), last: new(table)},
+		ll:   kind{fixed: defaultLiterals, most: 9, shift: 6, own: new(codeTable), last: new(codeTable)},
+		of:   kind{fixed: defaultOffsets, most: 8, shift: 4, own: new(codeTable), last: new(codeTable)},
+		ml:   kind{fixed: defaultMatches, most: 9, shift: 2, own: new(codeTable), last: new(codeTable)},
 	}
 }
 

@@ -22,8 +22,8 @@ type step struct {
 	find int32
 }
 
-// table is a table of one kind of codes, as an encoder uses it.
-type table struct {
+// codeTable is a table of one kind of codes, as an encoder uses it.
+type codeTable struct {
 	log     int
 	symbols int // later ones have no states
 	weight  [mostSymbols]int16
@@ -46,8 +46,8 @@ var (
 	defaultMatches  = newDefault(6, []int16{1, 4, 3, 2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, -1, -1, -1, -1, -1, -1, -1})
 )
 
-func newDefault(log int, weight []int16) *table {
-	t := &table{log: log, symbols: len(weight)}
+func newDefault(log int, weight []int16) *codeTable {
+	t := &codeTable{log: log, symbols: len(weight)}
 	copy(t.weight[:], weight)
 	t.build()
 	return t
@@ -55,7 +55,7 @@ func newDefault(log int, weight []int16) *table {
 
 // weigh assigns a share of the states to every code that occurs. There are n codes, at least two
 // of them different.
-func (t *table) weigh(count []uint32, n, most int) {
+func (t *codeTable) weigh(count []uint32, n, most int) {
 	t.symbols = 0
 	different := 0
 	for i, c := range count {
@@ -103,7 +103,7 @@ func (t *table) weigh(count []uint32, n, most int) {
 
 // cost returns how many bits the codes take with this table; infinitely many if it lacks one of
 // them.
-func (t *table) cost(count []uint32) float64 {
+func (t *codeTable) cost(count []uint32) float64 {
 	sum := 0.0
 	for i, c := range count {
 		if c > 0 {
@@ -117,7 +117,7 @@ func (t *table) cost(count []uint32) float64 {
 }
 
 // build makes steps and next from the weights, which must add up to 1<<log.
-func (t *table) build() {
+func (t *codeTable) build() {
 	size := 1 << t.log
 	// Spread the symbols over the states as the decoder does: those of weight -1 from the end,
 	// one state each, and the others in strides.
@@ -158,14 +158,14 @@ func (t *table) build() {
 
 // begin returns the encoder's first state, from which the decoder gets the code s. No bits
 // precede it.
-func (t *table) begin(s uint8) uint32 {
+func (t *codeTable) begin(s uint8) uint32 {
 	d := t.steps[s&63]
 	shed := (d.bits + 1<<15) >> 16
 	return uint32(t.next[int32((shed<<16-d.bits)>>shed)+d.find])
 }
 
 // describe appends the weights (section 4.1.1).
-func (t *table) describe(b []byte) []byte {
+func (t *codeTable) describe(b []byte) []byte {
 	acc, n := uint64(t.log-leastLog), 4
 	left, reach, width := 1<<t.log+1, 1<<t.log, t.log+1
 	for s := 0; left > 1; {

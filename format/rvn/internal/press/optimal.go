@@ -21,8 +21,8 @@ type way struct {
 	length, offset uint32
 }
 
-// place is what is known about a place once the cheapest way to it has been found.
-type place struct {
+// reached is what is known about a place once the cheapest way to it has been found.
+type reached struct {
 	rep      repeats
 	literals uint32 // since the last match
 }
@@ -37,7 +37,7 @@ type optimal struct {
 	splitter
 	price  [stretch + 1]int32
 	ways   [stretch + 1]way
-	places [stretch + 1]place
+	places [stretch + 1]reached
 	path   [stretch / leastMatch]int
 }
 
@@ -78,7 +78,7 @@ func (e *Encoder) parseOptimal(src []byte, from, to int) {
 			i += 1 + (i-begin)>>8
 			continue
 		}
-		o.places[0] = place{r, uint32(i - begin)}
+		o.places[0] = reached{r, uint32(i - begin)}
 		n, last := o.stretch(b, i, list)
 		k := len(o.path)
 		for at := n; at > 0; {
@@ -124,7 +124,7 @@ func (o *optimal) stretch(b []byte, i int, list []candidate) (n int, last way) {
 		if p <= o.price[at] {
 			o.price[at] = p
 			o.ways[at] = way{}
-			*here = place{was.rep, was.literals + 1}
+			*here = reached{was.rep, was.literals + 1}
 		} else {
 			w := o.ways[at]
 			was = &o.places[at-int(w.length)]

@@ -47,7 +47,7 @@ func (c *coder) code(seqs []sequence) {
 
 // appendStream appends the codes and their extra bits, with the last sequence first, because a
 // decoder reads from the end.
-func appendStream(dst []byte, seqs []sequence, ll, of, ml *table) []byte {
+func appendStream(dst []byte, seqs []sequence, ll, of, ml *codeTable) []byte {
 	// A sequence takes at most 81 bits; the writes extend 8 bytes further.
 	at := len(dst)
 	most := 11*len(seqs) + 16

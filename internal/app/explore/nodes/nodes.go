@@ -13,6 +13,7 @@ import (
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/app/explore"
 	"github.com/holdall/holdall/internal/oak"
 )
@@ -41,100 +42,86 @@ func Of(a *holdall.Archive) (x explore.Extra) {
 		return err
 	}
 	x.History = func(ctx context.Context, path string, most int) iter.Seq2[any, error] {
-		return func(yield func(any, error) bool) {
-			s, err := open(ctx)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			defer s.Close()
-			for step, err := range s.History(ctx, rooted(path), oak.HistoryOptions{Last: most}) {
-				if !yield(step, err) || err != nil {
-					return
-				}
-			}
-		}
+		return inStore(ctx, open, func(s *oak.Store, tell func(any) error) error {
+			return each(s.History(ctx, rooted(path), oak.HistoryOptions{Last: most}), func(step oak.Step) error { return tell(step) })
+		})
 	}
 	x.Revisions = func(ctx context.Context, most int) iter.Seq2[explore.Revision, error] {
-		return func(yield func(explore.Revision, error) bool) {
-			s, err := open(ctx)
+		return inStore(ctx, open, func(s *oak.Store, tell func(explore.Revision) error) error {
+			err := each(s.History(ctx, "/", oak.HistoryOptions{Last: most, All: true}), func(step oak.Step) error {
+				return tell(explore.Revision{ID: step.Revision, Millis: step.Millis, Lost: step.Lost})
+			})
 			if err != nil {
-				yield(explore.Revision{}, err)
-				return
-			}
-			defer s.Close()
-			for step, err := range s.History(ctx, "/", oak.HistoryOptions{Last: most, All: true}) {
-				if !yield(explore.Revision{ID: step.Revision, Millis: step.Millis, Lost: step.Lost}, err) || err != nil {
-					return
-				}
+				return err
 			}
 			kept, err := s.Checkpoints(ctx, time.Time{}, false)
 			if damage, ok := errors.AsType[*format.CorruptError](err); ok { // revisions can still be compared
-				yield(explore.Revision{Name: "checkpoints", Millis: -1, Lost: format.Escape(damage.Message)}, nil)
-				return
-			}
-			if err != nil {
-				yield(explore.Revision{}, err)
-				return
+				return tell(explore.Revision{Name: "checkpoints", Millis: -1, Lost: format.Escape(damage.Message)})
 			}
 			for _, c := range kept {
 				r := explore.Revision{ID: "checkpoint:" + c.Name, Name: c.Name, Millis: -1, Lost: c.Problem}
 				if c.Created != nil {
 					r.Millis = c.Created.UnixMilli()
 				}
-				if !yield(r, nil) {
-					return
+				if err := tell(r); err != nil {
+					return err
 				}
 			}
-		}
+			return err
+		})
 	}
 	x.Changes = func(ctx context.Context, path, from, to string) iter.Seq2[any, error] {
-		return func(yield func(any, error) bool) {
-			s, err := open(ctx)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			defer s.Close()
+		return inStore(ctx, open, func(s *oak.Store, tell func(any) error) error {
 			before, err := s.TreeNamed(ctx, from)
 			if err != nil {
-				yield(nil, err)
-				return
+				return err
 			}
 			after, err := s.TreeNamed(ctx, to)
 			if err != nil {
-				yield(nil, err)
-				return
+				return err
 			}
-			for c, err := range before.Changes(ctx, after, rooted(path), oak.ChangesOptions{Depth: 1}) {
+			return each(before.Changes(ctx, after, rooted(path), oak.ChangesOptions{Depth: 1}), func(c oak.Change) error {
 				c.Path = format.Escape(c.Path)
-				if !yield(c, err) || err != nil {
-					return
-				}
-			}
-		}
+				return tell(c)
+			})
+		})
 	}
 	x.Sizes = func(ctx context.Context) iter.Seq2[explore.FolderSize, error] {
-		return func(yield func(explore.FolderSize, error) bool) {
-			s, err := open(ctx)
-			if err != nil {
-				yield(explore.FolderSize{}, err)
-				return
-			}
-			defer s.Close()
+		return inStore(ctx, open, func(s *oak.Store, tell func(explore.FolderSize) error) error {
 			t, err := s.Tree(ctx, o.Param)
 			if err != nil {
-				yield(explore.FolderSize{}, err)
-				return
+				return err
 			}
-			for n, err := range t.NodeSizes(ctx, "/") {
-				if !yield(explore.FolderSize{Path: strings.TrimPrefix(n.Path, "/"), Records: n.Records, Binaries: n.Binaries, Outside: n.External, Lost: n.Lost}, err) || err != nil {
-					return
-				}
-			}
-		}
+			return each(t.NodeSizes(ctx, "/"), func(n oak.SizeNode) error {
+				return tell(explore.FolderSize{Path: strings.TrimPrefix(n.Path, "/"), Records: n.Records, Binaries: n.Binaries, Outside: n.External, Lost: n.Lost})
+			})
+		})
 	}
 	return x
+}
+
+// inStore yields what do tells of the store, which is open meanwhile.
+func inStore[T any](ctx context.Context, open func(context.Context) (*oak.Store, error), do func(s *oak.Store, tell func(T) error) error) iter.Seq2[T, error] {
+	return pipe.Told(func(tell func(T) error) error {
+		s, err := open(ctx)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return do(s, tell)
+	})
+}
+
+func each[T any](all iter.Seq2[T, error], do func(T) error) error {
+	for x, err := range all {
+		if err == nil {
+			err = do(x)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // rooted converts a path to the form that a store uses.

@@ -17,7 +17,7 @@ import (
 // It must be called after all other units. It returns an error only if the source fails.
 func (a *Audit) Across(ctx context.Context, report func(Problem)) error {
 	if slices.ContainsFunc(a.tars, func(t *unit) bool { return t.refs != nil }) {
-		a.known = table{} // only one of the two is needed
+		a.known = segmentTable{} // only one of the two is needed
 		a.known = newTable(a.tars)
 	}
 	t := newTeller(report)
@@ -54,10 +54,10 @@ func (a *Audit) order(t *teller, r *reach) (late bool) {
 			break
 		}
 	}
-	n, first := 0, place{}
+	n, first := 0, tarEntry{}
 	for i, x := range a.tars {
 		for k, e := range x.All() {
-			if p := (place{uint32(i), uint32(k)}); !e.ID.IsData() && r.needed[i].has(p.entry) && !r.held[i].has(p.entry) {
+			if p := (tarEntry{uint32(i), uint32(k)}); !e.ID.IsData() && r.needed[i].has(p.entry) && !r.held[i].has(p.entry) {
 				if n++; n == 1 {
 					first = p
 				}
@@ -234,7 +234,7 @@ func (a *Audit) gcLog(ctx context.Context, t *teller, r *reach, reported bool) e
 	return nil
 }
 
-func (a *Audit) describe(p place) string {
+func (a *Audit) describe(p tarEntry) string {
 	x := a.tars[p.tar]
 	return fmt.Sprintf("segment %s in %s", x.At(int(p.entry)).ID, x.Name)
 }
@@ -265,7 +265,7 @@ type reach struct {
 
 // referrer is the first segment that refers to a missing one.
 type referrer struct {
-	place
+	tarEntry
 	n int
 }
 
@@ -309,7 +309,7 @@ func (r *reach) from(ctx context.Context, heads ...tarfile.ID) error {
 	return nil
 }
 
-func (r *reach) add(p place, id tarfile.ID) {
+func (r *reach) add(p tarEntry, id tarfile.ID) {
 	if !r.needed[p.tar].has(p.entry) {
 		r.needed[p.tar].set(p.entry)
 		r.n++
@@ -342,14 +342,14 @@ func (r *reach) follow(ctx context.Context, i int) error {
 					r.edge(Place{i, int(k)}, Place{int(p.tar), int(p.entry)})
 				}
 			} else {
-				r.miss(id, place{uint32(i), k})
+				r.miss(id, tarEntry{uint32(i), k})
 			}
 		}
 	}
 	return nil
 }
 
-func (r *reach) miss(id tarfile.ID, by place) {
+func (r *reach) miss(id tarfile.ID, by tarEntry) {
 	if m := r.missing[id]; m != nil {
 		m.n++
 	} else if len(r.missing) < manyMissing {
@@ -364,18 +364,18 @@ func (r *reach) miss(id tarfile.ID, by place) {
 func (r *reach) tell() {
 	slices.SortFunc(r.order, func(x, y tarfile.ID) int {
 		a, b := r.missing[x], r.missing[y]
-		return cmp.Or(cmp.Compare(a.tar, b.tar), cmp.Compare(r.a.pos(a.place), r.a.pos(b.place)), x.Compare(y))
+		return cmp.Or(cmp.Compare(a.tar, b.tar), cmp.Compare(r.a.pos(a.tarEntry), r.a.pos(b.tarEntry)), x.Compare(y))
 	})
 	if len(r.order) > 0 && r.a.unread() {
 		m := r.missing[r.order[0]]
-		r.t.of(Unknown, Warning, r.a.tars[m.tar].Name, r.a.pos(m.place), r.order[0],
-			"%d segments that the head needs are in no index; this is the first; %s refers to it", len(r.order)+r.more, r.a.describe(m.place))
+		r.t.of(Unknown, Warning, r.a.tars[m.tar].Name, r.a.pos(m.tarEntry), r.order[0],
+			"%d segments that the head needs are in no index; this is the first; %s refers to it", len(r.order)+r.more, r.a.describe(m.tarEntry))
 		return
 	}
 	for _, id := range r.order {
 		m := r.missing[id]
-		r.t.of(Missing, Error, r.a.tars[m.tar].Name, r.a.pos(m.place), id,
-			"missing; %s, which the head needs, refers to it, as the first of %d", r.a.describe(m.place), m.n)
+		r.t.of(Missing, Error, r.a.tars[m.tar].Name, r.a.pos(m.tarEntry), id,
+			"missing; %s, which the head needs, refers to it, as the first of %d", r.a.describe(m.tarEntry), m.n)
 	}
 	if r.more > 0 {
 		r.t.about(TooMany, Error, "", -1, "%s: %d more references", Missing, r.more)
@@ -428,10 +428,10 @@ func (r *reach) garbage(ctx context.Context) error {
 
 // compactedSince counts needed segments that a compaction wrote, from the newest in the store to
 // the one at root, or all. It returns the newest of them.
-func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
+func (r *reach) compactedSince(root tarEntry, ok bool) (n int, newest tarEntry) {
 	for i, x := range r.a.tars {
 		for _, k := range slices.Backward(x.ByPosition()) {
-			p := place{uint32(i), k}
+			p := tarEntry{uint32(i), k}
 			if ok && p == root {
 				return n, newest
 			}
@@ -446,7 +446,7 @@ func (r *reach) compactedSince(root place, ok bool) (n int, newest place) {
 	return n, newest
 }
 
-func (a *Audit) pos(p place) int64 { return a.tars[p.tar].At(int(p.entry)).Pos }
+func (a *Audit) pos(p tarEntry) int64 { return a.tars[p.tar].At(int(p.entry)).Pos }
 
 // edges returns what the segments of a tar refer to: from its graph, from what was found in it
 // or, if there is neither, from the segments.

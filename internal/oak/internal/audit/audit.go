@@ -35,9 +35,9 @@ type Source struct {
 // An Audit checks a repository. Its units may run in parallel, except that Across must be last.
 type Audit struct {
 	src     Source
-	tars    []*unit   // those in use, newest first
-	numbers [][]*unit // also those that only Directory checks
-	known   table     // segments by the indexes; for Across with those that were found
+	tars    []*unit      // those in use, newest first
+	numbers [][]*unit    // also those that only Directory checks
+	known   segmentTable // segments by the indexes; for Across with those that were found
 
 	// Head is where reading begins, if there is such a revision. Start and Across set it.
 	Head *repo.Head
@@ -146,7 +146,7 @@ func (a *Audit) unread() bool {
 	return slices.ContainsFunc(a.tars, func(t *unit) bool { return t.t == nil && t.refs == nil && t.read == nil })
 }
 
-type table struct {
+type segmentTable struct {
 	rows  []row    // by id; of two with one id the newest first
 	first []uint32 // of the rows whose id begins with these bits, or more
 	shift uint
@@ -154,23 +154,23 @@ type table struct {
 
 type row struct {
 	hi, lo uint64 // the id
-	place
+	tarEntry
 }
 
-// place is where a segment is: an entry of a tar's index, or of what was found in the tar.
-type place struct{ tar, entry uint32 }
+// tarEntry is where a segment is: an entry of a tar's index, or of what was found in the tar.
+type tarEntry struct{ tar, entry uint32 }
 
 func (r row) compare(o row) int { return cmp.Or(cmp.Compare(r.hi, o.hi), cmp.Compare(r.lo, o.lo)) }
 
-func newTable(tars []*unit) table {
+func newTable(tars []*unit) segmentTable {
 	n := 0
 	for _, t := range tars {
 		n += t.Len()
 	}
-	b := table{rows: make([]row, 0, n)}
+	b := segmentTable{rows: make([]row, 0, n)}
 	for i, t := range tars {
 		for k, e := range t.All() {
-			b.rows = append(b.rows, row{binary.BigEndian.Uint64(e.ID[:]), binary.BigEndian.Uint64(e.ID[8:]), place{uint32(i), uint32(k)}})
+			b.rows = append(b.rows, row{binary.BigEndian.Uint64(e.ID[:]), binary.BigEndian.Uint64(e.ID[8:]), tarEntry{uint32(i), uint32(k)}})
 		}
 	}
 	slices.SortFunc(b.rows, func(x, y row) int {
@@ -193,13 +193,13 @@ func newTable(tars []*unit) table {
 }
 
 // find returns where the newest of that id is.
-func (b *table) find(id tarfile.ID) (place, bool) {
+func (b *segmentTable) find(id tarfile.ID) (tarEntry, bool) {
 	want := row{hi: binary.BigEndian.Uint64(id[:]), lo: binary.BigEndian.Uint64(id[8:])}
 	bucket := want.hi >> b.shift
 	rows := b.rows[b.first[bucket]:b.first[bucket+1]]
 	i, ok := slices.BinarySearchFunc(rows, want, row.compare)
 	if !ok {
-		return place{}, false
+		return tarEntry{}, false
 	}
-	return rows[i].place, true
+	return rows[i].tarEntry, true
 }

@@ -21,7 +21,7 @@ func TestTableFindsTheNewestOfEachID(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{0, 1, 2, 5, 100, 5000} {
 		var tars []*unit
-		newest := map[tarfile.ID]place{}
+		newest := map[tarfile.ID]tarEntry{}
 		for i := range 3 {
 			found := someEntries(r, n)
 			for k := 0; i > 0 && k < n; k += 7 {
@@ -30,7 +30,7 @@ func TestTableFindsTheNewestOfEachID(t *testing.T) {
 			tars = append(tars, &unit{Index: tarfile.NewIndex(found)})
 			for k, e := range tars[i].All() {
 				if _, ok := newest[e.ID]; !ok {
-					newest[e.ID] = place{uint32(i), uint32(k)}
+					newest[e.ID] = tarEntry{uint32(i), uint32(k)}
 				}
 			}
 		}

@@ -48,7 +48,7 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 	if o.Shared == nil {
 		o.Shared = func(segment.ID) bool { return false }
 	}
-	return &Copier{shared: o.Shared, from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: mostKnown, m: map[segment.ID][]place{}, index: map[segment.ID]int32{}}, progress: o.Progress}
+	return &Copier{shared: o.Shared, from: from, to: to, bulk: bulk, depth: o.Depth, known: known{limit: mostKnown, m: map[segment.ID][]newRecord{}, index: map[segment.ID]int32{}}, progress: o.Progress}
 }
 
 func (c *Copier) Nodes() int64 { return c.nodes }
@@ -284,14 +284,14 @@ const mostNumber = segment.MaxSize / 9
 // removes the segments that it saw first; what they share with others is then written twice.
 type known struct {
 	limit, n int // in places, those between records that are known too
-	m        map[segment.ID][]place
+	m        map[segment.ID][]newRecord
 	order    []segment.ID // of m
 	made     []segment.ID // new segments, by their number in a place
 	index    map[segment.ID]int32
 }
 
-// A place is a record of the new store. It is zero if the record is not known.
-type place struct {
+// A newRecord is a record of the new store. It is zero if the record is not known.
+type newRecord struct {
 	segment int32 // in made, from 1
 	record  int32
 }
@@ -325,7 +325,7 @@ func (k *known) put(id, is segment.RecordID) {
 		k.m[id.Segment] = places
 		k.n += cap(places) - was
 	}
-	places[id.Number] = place{number, is.Number}
+	places[id.Number] = newRecord{number, is.Number}
 	for k.n > k.limit && len(k.order) > 1 {
 		k.n -= cap(k.m[k.order[0]])
 		delete(k.m, k.order[0])

@@ -197,7 +197,7 @@ func TestCopiesOfPropertiesAreTheirOwn(t *testing.T) {
 
 // What is forgotten is written again, and nothing else goes wrong.
 func TestSegmentsThatWereMetFirstAreForgottenFirst(t *testing.T) {
-	k := known{limit: 4, m: map[segment.ID][]place{}, index: map[segment.ID]int32{}}
+	k := known{limit: 4, m: map[segment.ID][]newRecord{}, index: map[segment.ID]int32{}}
 	id := func(s byte, n int32) segment.RecordID { return segment.RecordID{Segment: segment.ID{s}, Number: n} }
 	for s := range byte(3) {
 		for n := range int32(2) {

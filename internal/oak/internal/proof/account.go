@@ -23,17 +23,17 @@ type account struct {
 	above  []segment.RecordID
 	met    *marks // bad: the scan has just found it so; pending: accounted for
 
-	places map[place]int // in losses
-	owners map[segment.RecordID]span
+	places map[weakness]int // in losses
+	owners map[segment.RecordID]lossRange
 	losses []Loss
 	lost   int64
 }
 
-// A span is the range of losses that belong to properties of one node.
-type span struct{ from, to int }
+// A lossRange is the range of losses that belong to properties of one node.
+type lossRange struct{ from, to int }
 
-// A place is where something is damaged.
-type place struct {
+// A damage is where something is damaged.
+type weakness struct {
 	segment segment.ID
 	record  int32
 	off     int64
@@ -83,7 +83,7 @@ func (a *account) node(id segment.RecordID, path string) error {
 			return err
 		}
 		if to := len(a.losses); to > from {
-			a.owners[id] = span{from, to}
+			a.owners[id] = lossRange{from, to}
 		}
 	}
 	below, err := a.below(n, path)
@@ -163,7 +163,7 @@ func (a *account) add(l Loss) {
 	if !a.report {
 		return
 	}
-	where := place{l.Err.Segment, l.Err.Record, l.Err.Off, l.Err.What}
+	where := weakness{l.Err.Segment, l.Err.Record, l.Err.Off, l.Err.What}
 	if i, ok := a.places[where]; ok && !a.p.o.Each {
 		a.losses[i].Others++
 		return

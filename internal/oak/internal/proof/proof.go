@@ -99,7 +99,7 @@ func (p *Prover) Tree(ctx context.Context, id segment.RecordID, path string, rep
 		p.nodes.settle(good)
 		return res, nil
 	}
-	a := account{p: p, ctx: ctx, met: newMarks(p.o.Memory / 4), places: map[place]int{}, owners: map[segment.RecordID]span{}, report: report != nil}
+	a := account{p: p, ctx: ctx, met: newMarks(p.o.Memory / 4), places: map[weakness]int{}, owners: map[segment.RecordID]lossRange{}, report: report != nil}
 	for _, id := range s.fresh {
 		p.mark(a.met, id, bad)
 	}

@@ -66,12 +66,12 @@ func (s *Segment) Check(report func(Problem)) {
 type checker struct {
 	s      *Segment
 	out    func(Problem)
-	used   []bool  // references
-	places []place // of records, by place
-	slots  []slot  // of a record, kept for the next
+	used   []bool     // references
+	places []recordAt // of records, by place
+	slots  []slot     // of a record, kept for the next
 }
 
-type place struct {
+type recordAt struct {
 	pos    int32
 	number int32
 	typ    Type
@@ -131,7 +131,7 @@ func (c *checker) refs() {
 
 func (c *checker) rows() {
 	s := c.s
-	c.places = make([]place, 0, s.records)
+	c.places = make([]recordAt, 0, s.records)
 	last := int64(-1)
 	for i := range s.records {
 		row, off := s.row(i), int64(s.table+rowLen*i)
@@ -147,7 +147,7 @@ func (c *checker) rows() {
 			c.report(RowOffset, row.Number, off+rowOffset, "%s", what)
 			continue
 		}
-		c.places = append(c.places, place{int32(pos), row.Number, row.Type})
+		c.places = append(c.places, recordAt{int32(pos), row.Number, row.Type})
 	}
 	slices.Reverse(c.places) // then those of known writers are in order
 	if !slices.IsSortedFunc(c.places, byPlace) {
@@ -156,7 +156,7 @@ func (c *checker) rows() {
 	}
 }
 
-func byPlace(a, b place) int { return cmp.Compare(a.pos, b.pos) }
+func byPlace(a, b recordAt) int { return cmp.Compare(a.pos, b.pos) }
 
 func (c *checker) gap() {
 	s := c.s

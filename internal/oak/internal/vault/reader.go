@@ -124,8 +124,8 @@ const (
 	folder                       // an nt:folder, unless a document has its type
 )
 
-// A place is what a file represents.
-type place struct {
+// A meaning is what a file represents.
+type meaning struct {
 	kind     kind
 	names    []string // of a node
 	property string   // of a binary
@@ -137,7 +137,7 @@ type place struct {
 func Excluded(name string) bool { return name == ".vlt" || strings.HasPrefix(name, ".vlt-") }
 
 // place returns what a file represents. It opens a file that ends in .xml.
-func (r *Reader) place(ctx context.Context, e format.Entry) (p place, ok bool, err error) {
+func (r *Reader) place(ctx context.Context, e format.Entry) (p meaning, ok bool, err error) {
 	rest, ok := strings.CutPrefix(e.Name, Root+"/")
 	if !ok || e.Kind != format.File && e.Kind != format.Dir {
 		return p, false, nil
@@ -249,7 +249,7 @@ func (r *Reader) all(ctx context.Context) error {
 	r.order = sorter.New(sorter.Options{Scratch: r.o.Scratch, Duplicate: func([]byte) error { return nil }})
 	defer func() { r.order.Close() }()
 	// Later steps override earlier ones: documents override files, and binaries both.
-	steps := []func(context.Context, format.Entry, place) error{r.look, r.file, r.document, r.binary}
+	steps := []func(context.Context, format.Entry, meaning) error{r.look, r.file, r.document, r.binary}
 	for _, step := range steps {
 		for e, err := range r.files.Entries(ctx) {
 			if err == nil {
@@ -258,7 +258,7 @@ func (r *Reader) all(ctx context.Context) error {
 			if err == nil && e.Fault != nil {
 				err = &format.CorruptError{Format: "zip", Problem: *e.Fault}
 			}
-			var p place
+			var p meaning
 			ok := false
 			if err == nil {
 				p, ok, err = r.place(ctx, e)
@@ -275,7 +275,7 @@ func (r *Reader) all(ctx context.Context) error {
 }
 
 // look determines what files with a folder are, and yields the nodes of folders.
-func (r *Reader) look(ctx context.Context, e format.Entry, p place) error {
+func (r *Reader) look(ctx context.Context, e format.Entry, p meaning) error {
 	if p.kind == folder && r.Filter.contains(pathOf(p.names)) {
 		return r.tell(nodejson.Item{Kind: nodejson.NodeItem, Path: r.path(p.names), Again: true, Properties: []nodejson.Property{text("jcr:primaryType", segment.Name, "nt:folder")}})
 	}
@@ -321,7 +321,7 @@ func text(name string, t segment.PropertyType, value string) nodejson.Property {
 }
 
 // file yields the nodes that the reference would make of a file.
-func (r *Reader) file(ctx context.Context, e format.Entry, p place) error {
+func (r *Reader) file(ctx context.Context, e format.Entry, p meaning) error {
 	if p.kind != plainFile || !r.Filter.contains(pathOf(p.names)) {
 		return nil
 	}
@@ -360,7 +360,7 @@ func (r *Reader) content(ctx context.Context, e format.Entry, path, property str
 }
 
 // binary yields a property that is a file.
-func (r *Reader) binary(ctx context.Context, e format.Entry, p place) error {
+func (r *Reader) binary(ctx context.Context, e format.Entry, p meaning) error {
 	if p.kind != binaryFile || !r.Filter.contains(pathOf(p.names)) || !r.Filter.hasProperty(pathOf(append(slices.Clone(p.names), p.property))) {
 		return nil
 	}
@@ -392,7 +392,7 @@ type frame struct {
 	next  uint64              // number of its next child
 }
 
-func (r *Reader) document(ctx context.Context, e format.Entry, p place) error {
+func (r *Reader) document(ctx context.Context, e format.Entry, p meaning) error {
 	if p.kind != documentFile {
 		return nil
 	}
