@@ -182,10 +182,7 @@ HOLDALL_CACHE=none disables the cache.`,
 		RunE: folder(func(_ context.Context, f *holdall.IndexFolder) error {
 			n, bytes, err := f.Clear()
 			if err == nil {
-				a.say(struct {
-					Bytes   int64 `json:"bytes"`
-					Removed int   `json:"removed"`
-				}{bytes, n}, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
+				a.say(map[string]any{"bytes": bytes, "removed": n}, "%s, %s\n", count(int64(n), "index"), a.humanSize(bytes))
 			}
 			return err
 		}),

@@ -224,9 +224,7 @@ func (a *app) serve(ctx context.Context, addresses []string, o serving) error {
 	}
 	if o.s3 {
 		at := doors[1].url(o, "")
-		a.say(struct {
-			S3 string `json:"s3"`
-		}{at}, "serving buckets at %s\n", at)
+		a.say(map[string]any{"s3": at}, "serving buckets at %s\n", at)
 	}
 	if err := a.out.Flush(); err != nil {
 		return errors.Join(err, closeAll(doors))

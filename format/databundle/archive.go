@@ -146,7 +146,7 @@ func (a *bundle) openSingle(ctx context.Context) error {
 
 // inParts reports whether there are lists of parts that have not been merged.
 func (a *bundle) inParts(ctx context.Context) bool {
-	for _, err := range store.List(ctx, a.st, below(a.root, partsDir)+"/") {
+	for _, err := range store.List(ctx, a.st, sstable.Join(a.root, partsDir)+"/") {
 		return err == nil
 	}
 	return false
@@ -154,7 +154,7 @@ func (a *bundle) inParts(ctx context.Context) bool {
 
 // anything reports whether there is any object with the bundle's name.
 func (a *bundle) anything(ctx context.Context) (bool, error) {
-	for _, err := range store.List(ctx, a.st, below(a.root, "")) {
+	for _, err := range store.List(ctx, a.st, sstable.Join(a.root, "")) {
 		if err == nil || !errors.Is(err, errors.ErrUnsupported) {
 			return err == nil, err
 		}
@@ -197,7 +197,7 @@ func (a *bundle) indexDir() string {
 	if a.part != nil {
 		return partDir(*a.part)
 	}
-	return below(a.root, indexDir)
+	return sstable.Join(a.root, indexDir)
 }
 
 func (a *bundle) firstShard() uint64 {
@@ -207,7 +207,7 @@ func (a *bundle) firstShard() uint64 {
 	return 0
 }
 
-func (a *bundle) shardName(i uint64) string { return below(a.root, shardName(i)) }
+func (a *bundle) shardName(i uint64) string { return sstable.Join(a.root, shardName(i)) }
 
 func (a *bundle) close() error {
 	a.mu.Lock()

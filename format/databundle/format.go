@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
 )
 
 // Format is the DataBundle format.
@@ -21,7 +22,7 @@ var Format = &format.Format{
 	Create:       create,
 	Steady:       true, // most memory is buffers that are used again
 	Parts: &format.Parts{
-		Most: maxShards, Object: partObject, Decides: func(archive string) string { return below(archive, currentName) },
+		Most: maxShards, Object: partObject, Decides: func(archive string) string { return sstable.Join(archive, currentName) },
 		Create: createPart, Tries: triesOf, Open: openPart, Merge: mergeParts, Clear: clearParts,
 	},
 	Verify: verify,

@@ -114,7 +114,7 @@ var errNoIndex = errors.New("there is no " + currentName)
 // openDirectory opens the index of a bundle, or returns errNoIndex.
 func openDirectory(ctx context.Context, st store.Store, dir string, o sstable.Options) (directoryRows, error) {
 	db, err := sstable.Open(ctx, st, dir, o)
-	if e, ok := errors.AsType[*sstable.Error](err); ok && e.Class == sstable.Missing && e.Object == below(dir, path.Base(currentName)) {
+	if e, ok := errors.AsType[*sstable.Error](err); ok && e.Class == sstable.Missing && e.Object == sstable.Join(dir, path.Base(currentName)) {
 		return directoryRows{}, errNoIndex
 	}
 	return directoryRows{db}, indexError(err)
@@ -129,7 +129,7 @@ type indexWriter struct {
 func newIndexWriter(st store.Store, root string, copies int, o sstable.WriterOptions) *indexWriter {
 	w := &indexWriter{st: st}
 	for i := range copies + 1 {
-		w.all = append(w.all, sstable.NewWriter(st, below(root, indexName(i)), o))
+		w.all = append(w.all, sstable.NewWriter(st, sstable.Join(root, indexName(i)), o))
 		o.Once = false // a copy that an interrupted writer left is overwritten
 	}
 	return w

@@ -49,14 +49,6 @@ func copyOf(name string) int {
 	return 0
 }
 
-// below joins the name of a bundle and that of one of its objects.
-func below(root, name string) string {
-	if root == "" {
-		return name
-	}
-	return strings.TrimSuffix(root, "/") + "/" + name
-}
-
 // A shard begins with
 //
 //	"daBS"  u32 length of the header  u32 position of the first data byte

@@ -49,12 +49,12 @@ func partLen(row []byte) (int64, error) {
 }
 
 func partObject(archive string, number int) string {
-	return below(strings.TrimSuffix(archive, "/"), shardName(uint64(number)))
+	return sstable.Join(strings.TrimSuffix(archive, "/"), shardName(uint64(number)))
 }
 
 // listsOf returns the prefix of the names of a part's lists.
 func listsOf(archive string, number int) string {
-	return below(strings.TrimSuffix(archive, "/"), fmt.Sprintf("%s/%08d.", partsDir, number))
+	return sstable.Join(strings.TrimSuffix(archive, "/"), fmt.Sprintf("%s/%08d.", partsDir, number))
 }
 
 func partDir(p format.Part) string {
@@ -257,7 +257,7 @@ func (m *merger) open(ctx context.Context, p format.Part) error {
 
 // vacant returns an error if there is an index, which is not replaced.
 func (m *merger) vacant(ctx context.Context) error {
-	name := below(m.root, currentName)
+	name := sstable.Join(m.root, currentName)
 	_, err := store.Briefly(m.st, name).Info(ctx)
 	switch {
 	case err == nil:
@@ -330,7 +330,7 @@ func (m *merger) count(row *sstable.Row) error {
 		err = fmt.Errorf("in shard %d of only %d", f.shard, len(m.parts))
 	}
 	if err != nil {
-		return fault(badMetadata, below(m.root, partsDir), -1, "row %x of a list: %v", row.Key, err)
+		return fault(badMetadata, sstable.Join(m.root, partsDir), -1, "row %x of a list: %v", row.Key, err)
 	}
 	m.sum.Entries++
 	if !f.isLink() {
@@ -341,7 +341,7 @@ func (m *merger) count(row *sstable.Row) error {
 
 func clearParts(ctx context.Context, st store.Store, archive string) error {
 	var names []string
-	for info, err := range store.List(ctx, st, below(strings.TrimSuffix(archive, "/"), partsDir+"/")) {
+	for info, err := range store.List(ctx, st, sstable.Join(strings.TrimSuffix(archive, "/"), partsDir+"/")) {
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/codec"
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/store"
 )
@@ -165,7 +166,7 @@ type object struct {
 // objects returns the bundle's objects, from a listing if the store can list.
 func (a *bundle) objects(ctx context.Context) ([]object, error) {
 	var all []object
-	prefix := below(a.root, "")
+	prefix := sstable.Join(a.root, "")
 	if a.root == "" {
 		prefix = ""
 	}

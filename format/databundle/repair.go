@@ -96,7 +96,7 @@ func (m *repairer) inspect(ctx context.Context, st store.Store, name string, o f
 		if a.single {
 			return a.rows, nil
 		}
-		return openDirectory(ctx, st, below(a.root, indexDir), sstable.Options{})
+		return openDirectory(ctx, st, sstable.Join(a.root, indexDir), sstable.Options{})
 	}
 	return damage, nil
 }
@@ -166,11 +166,11 @@ func (m *repairer) build(ctx context.Context, to store.Store, root string, objec
 			if err != nil {
 				return err
 			}
-			if err := kit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
+			if err := kit.Copy(ctx, to, sstable.Join(root, shardName(o.shard)), m.st, s.name, m.headerOf(o.shard), nil); err != nil {
 				return err
 			}
 		case !inPlace:
-			if err := kit.Copy(ctx, to, below(root, shardName(o.shard)), m.st, o.name, nil, nil); err != nil {
+			if err := kit.Copy(ctx, to, sstable.Join(root, shardName(o.shard)), m.st, o.name, nil, nil); err != nil {
 				return err
 			}
 		}
@@ -180,7 +180,7 @@ func (m *repairer) build(ctx context.Context, to store.Store, root string, objec
 		if there[i] {
 			continue
 		}
-		if err := kit.WriteBytes(ctx, to, below(root, shardName(i)), m.headerOf(i)); err != nil {
+		if err := kit.WriteBytes(ctx, to, sstable.Join(root, shardName(i)), m.headerOf(i)); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // hasIndex reports whether there is any trace of an index.
 func (m *repairer) hasIndex(ctx context.Context) (bool, error) {
 	for i := range mostCopies + 1 {
-		for _, err := range store.List(ctx, m.st, below(m.root, indexName(i))+"/") {
+		for _, err := range store.List(ctx, m.st, sstable.Join(m.root, indexName(i))+"/") {
 			return err == nil, err
 		}
 	}
@@ -30,7 +30,7 @@ func (m *repairer) recover(ctx context.Context, damage *format.CorruptError) err
 	for i := 1; i <= mostCopies; i++ {
 		dir := indexName(i)
 		open := func(ctx context.Context) (rows, error) {
-			db, err := sstable.Open(ctx, m.st, below(m.root, dir), sstable.Options{})
+			db, err := sstable.Open(ctx, m.st, sstable.Join(m.root, dir), sstable.Options{})
 			return directoryRows{db}, indexError(err)
 		}
 		r, err := open(ctx)
@@ -52,7 +52,7 @@ func (m *repairer) recover(ctx context.Context, damage *format.CorruptError) err
 		r.Close()
 		m.rows = nil
 	}
-	left := salvaged{m.st, below(m.root, indexDir), func(p sstable.Problem) {
+	left := salvaged{m.st, sstable.Join(m.root, indexDir), func(p sstable.Problem) {
 		if p.Rows {
 			m.rescue = true
 			m.lose("rows of the index: %v", p.Err)

@@ -30,7 +30,7 @@ func (x *spared) instead(ctx context.Context, err error) (rows, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := 1; x.copy == nil && i <= mostCopies; i++ {
-		d, oerr := openDirectory(ctx, x.a.st, below(x.a.root, indexName(i)), sstable.Options{MaxLog: min(x.a.limits.Index, 1<<30)})
+		d, oerr := openDirectory(ctx, x.a.st, sstable.Join(x.a.root, indexName(i)), sstable.Options{MaxLog: min(x.a.limits.Index, 1<<30)})
 		if oerr != nil {
 			continue
 		}

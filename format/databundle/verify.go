@@ -110,7 +110,7 @@ func (v *check) checkCopies(ctx context.Context) error {
 			continue
 		}
 		seen[o.copy] = true
-		dir := below(v.root, indexName(o.copy))
+		dir := sstable.Join(v.root, indexName(o.copy))
 		db, err := sstable.Open(ctx, v.st, dir, sstable.Options{MaxLog: min(v.limits.Index, 1<<30)})
 		if err == nil {
 			err = sameRows(ctx, v.rows, directoryRows{db})

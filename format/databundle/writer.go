@@ -132,7 +132,7 @@ func (w *writer) addShard(ctx context.Context) (err error) {
 	if w.part != nil {
 		i = uint64(w.part.Number)
 	}
-	s := &shardWriter{index: i, name: below(w.root, shardName(i))}
+	s := &shardWriter{index: i, name: sstable.Join(w.root, shardName(i))}
 	if w.o.inline {
 		s.scratch, err = w.scratch()
 		s.out = s.scratch

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdall/holdall/internal/arrays/pyjson"
@@ -228,12 +229,7 @@ func inlineSize(value []byte) (int64, error) {
 
 // isMeta reports whether the value of a key is stored as a JSON object.
 func isMeta(key string) bool {
-	for _, end := range [...]string{".zattrs", ".zgroup", ".zarray", "zarr.json"} {
-		if strings.HasSuffix(key, end) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{".zattrs", ".zgroup", ".zarray", "zarr.json"}, func(end string) bool { return strings.HasSuffix(key, end) })
 }
 
 // blobFrom is the size from which content becomes a member of its own.

@@ -260,7 +260,7 @@ func joinNames(names []string) string {
 func (c *checker) revision(ctx context.Context, e repo.Entry, r *CheckedRevision) error {
 	super := e.Revision
 	if _, err := c.records.Node(ctx, super); err != nil {
-		lost := damaged(err)
+		lost := proof.Damage(err)
 		if lost == nil {
 			return err
 		}
@@ -352,12 +352,6 @@ func (r *CheckResult) Missing() (trees []CheckedTree) {
 	return trees
 }
 
-// damaged returns the damage of a segment that err reports, nil if it reports something else.
-func damaged(err error) *segment.Error {
-	e, _ := errors.AsType[*segment.Error](err)
-	return e
-}
-
 // trees finds nodes in super roots, and verifies everything below them.
 type trees struct {
 	records *segment.Reader
@@ -375,7 +369,7 @@ func (s *Store) trees(binaries bool, workers int) trees {
 // whether a child exists.
 func (t trees) down(ctx context.Context, id segment.RecordID, names ...string) (_ segment.RecordID, ok bool, lost *segment.Error, err error) {
 	id, missing, err := t.records.Down(ctx, id, names...)
-	return id, err == nil && missing == "", damaged(err), unlessDamaged(err)
+	return id, err == nil && missing == "", proof.Damage(err), unlessDamaged(err)
 }
 
 // prove proves the tree at a path below the root, or below that of a checkpoint.
@@ -446,11 +440,11 @@ func (t trees) checkpoints(ctx context.Context, super segment.RecordID) (names [
 	}
 	n, err := t.records.Node(ctx, id)
 	if err != nil {
-		return nil, damaged(err), unlessDamaged(err)
+		return nil, proof.Damage(err), unlessDamaged(err)
 	}
 	for e, err := range n.Children(ctx) {
 		if err != nil {
-			if lost = damaged(err); lost == nil {
+			if lost = proof.Damage(err); lost == nil {
 				return nil, nil, err
 			}
 			continue

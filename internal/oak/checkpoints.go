@@ -42,12 +42,8 @@ func (s *Store) Checkpoints(ctx context.Context, now time.Time, sizes bool) ([]C
 }
 
 func (t *treeReader) listCheckpoints(ctx context.Context, now time.Time, sizes bool) (all []Checkpoint, err error) {
-	list, missing, err := t.records.Down(ctx, t.super, checkpointsName)
+	n, missing, err := t.records.NodeAt(ctx, t.super, checkpointsName)
 	if err != nil || missing != "" {
-		return nil, t.corrupt(err, checkpointsName)
-	}
-	n, err := t.records.Node(ctx, list)
-	if err != nil {
 		return nil, t.corrupt(err, checkpointsName)
 	}
 	used, err := t.asyncReferences(ctx)
@@ -181,12 +177,8 @@ func (t *treeReader) textOf(ctx context.Context, p segment.Property) (string, bo
 // asyncReferences returns the checkpoints from which the indexers continue. Oak's tools read them
 // from the same properties: those with one text, whose names end in async.
 func (t *treeReader) asyncReferences(ctx context.Context) (names []string, err error) {
-	id, missing, err := t.records.Down(ctx, t.super, rootName, asyncName)
+	n, missing, err := t.records.NodeAt(ctx, t.super, rootName, asyncName)
 	if err != nil || missing != "" {
-		return nil, t.corrupt(err, asyncName)
-	}
-	n, err := t.records.Node(ctx, id)
-	if err != nil {
 		return nil, t.corrupt(err, asyncName)
 	}
 	for p, err := range n.Properties(ctx) {

@@ -13,6 +13,7 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/newstore"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
+	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
 )
 
@@ -64,7 +65,7 @@ func (s *Store) Compact(ctx context.Context, to store.Store, name string, o Comp
 	}
 	w := newstore.New(to, name, newstore.Options{})
 	defer w.Abort()
-	job := &compaction{s: s, o: o, w: w, source: &parsed{r: s.r}, copied: make([][]uint64, len(s.r.tars))}
+	job := &compaction{s: s, o: o, w: w, source: &parsed{r: s.r}, copied: make([]tarfile.Bits, len(s.r.tars))}
 	journal, err := job.run(ctx, revisions)
 	if err != nil {
 		return c, err
@@ -101,7 +102,7 @@ type compaction struct {
 	source *parsed
 	w      *newstore.Writer
 	copier *compact.Copier
-	copied [][]uint64 // a bit for each segment of each tar
+	copied []tarfile.Bits // a bit for each segment of each tar
 	tell   func(segment.Finished) error
 }
 
@@ -147,12 +148,12 @@ func (j *compaction) bulk(ctx context.Context, id segment.ID) error {
 			continue
 		}
 		if j.copied[i] == nil {
-			j.copied[i] = make([]uint64, t.Len()/64+1)
+			j.copied[i] = tarfile.NewBits(t.Len())
 		}
-		if j.copied[i][n/64]>>(n%64)&1 == 1 {
+		if j.copied[i].Has(n) {
 			return nil
 		}
-		j.copied[i][n/64] |= 1 << (n % 64)
+		j.copied[i].Set(n)
 		break
 	}
 	b, err := j.source.read(ctx, id)

@@ -246,7 +246,9 @@ func (j *copyJob) missing(a *copiedArchive) error {
 				number, seen := t.blobs.Number(i)
 				have[number], unseen[number] = e, !seen
 			}
-			j.unmade(a)
+			// It must also have all its parts besides segments.
+			a.whole = a.whole && t.blobs.SizeOf(cloud.Binaries) > 0 && t.blobs.SizeOf(cloud.Graph) > 0 &&
+				(j.to.Can().ListHeaders != nil || t.blobs.SizeOf(cloud.Index) > 0)
 		} else {
 			byID := make(map[segment.ID]int, len(a.order))
 			for i, number := range a.numbers {
@@ -289,12 +291,6 @@ func (j *copyJob) missing(a *copiedArchive) error {
 		}
 	}
 	return nil
-}
-
-// unmade checks whether an archive of blobs has all its parts besides segments.
-func (j *copyJob) unmade(a *copiedArchive) {
-	b := a.there.blobs
-	a.whole = a.whole && b.SizeOf(cloud.Binaries) > 0 && b.SizeOf(cloud.Graph) > 0 && (j.to.Can().ListHeaders != nil || b.SizeOf(cloud.Index) > 0)
 }
 
 // archive copies one.

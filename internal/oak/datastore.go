@@ -330,13 +330,9 @@ func (s *Store) RepositoryID(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	id, missing, err := s.records.Down(ctx, head.Revision, rootName, clusterNode)
+	n, missing, err := s.records.NodeAt(ctx, head.Revision, rootName, clusterNode)
 	if missing != "" {
 		return "", nil
-	}
-	var n segment.Node
-	if err == nil {
-		n, err = s.records.Node(ctx, id)
 	}
 	var text string
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/repo"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
@@ -145,7 +146,7 @@ func (f *fixer) node(ctx context.Context, id segment.RecordID, names []string) e
 		err = &segment.Error{Class: segment.Corrupt, Segment: id.Segment, Record: id.Number, Off: -1, What: fmt.Sprintf("tree: expected at most %d levels, found more", treeDepth)}
 	}
 	if err != nil {
-		lost := damaged(err)
+		lost := proof.Damage(err)
 		if lost == nil {
 			return err
 		}
@@ -168,7 +169,7 @@ func (f *fixer) node(ctx context.Context, id segment.RecordID, names []string) e
 	for c, err := range n.Children(ctx) {
 		if err == nil {
 			err = f.node(ctx, c.Value, append(names[:len(names):len(names)], c.Name))
-		} else if e := damaged(err); e != nil {
+		} else if e := proof.Damage(err); e != nil {
 			lost, err = cmp.Or(lost, e), nil
 		}
 		if err != nil {
@@ -279,7 +280,7 @@ func (f *fixer) children(ctx context.Context, n segment.Node, names []string, lo
 	for c, err := range n.Children(ctx) {
 		if err == nil {
 			known[c.Name] = true
-		} else if damaged(err) == nil {
+		} else if proof.Damage(err) == nil {
 			return err
 		}
 	}
@@ -292,7 +293,7 @@ func (f *fixer) children(ctx context.Context, n segment.Node, names []string, lo
 		whole := true
 		for c, err := range d.Children(ctx) {
 			switch {
-			case err != nil && damaged(err) == nil:
+			case err != nil && proof.Damage(err) == nil:
 				return false, err
 			case err != nil:
 				whole = false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/pipe"
+	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 	"github.com/holdall/holdall/store"
@@ -85,7 +86,7 @@ func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 		}
 	}
 	b, err := t.read(ctx, e, nil, s.r.trusting)
-	if bad := damaged(err); bad != nil {
+	if bad := proof.Damage(err); bad != nil {
 		info.Problems = append(info.Problems, bad.What)
 		b, err = t.read(ctx, e, nil, true)
 	}

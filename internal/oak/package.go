@@ -118,12 +118,8 @@ const (
 )
 
 func (t *treeReader) namespaces(ctx context.Context) (map[string]string, error) {
-	id, missing, err := t.records.Down(ctx, t.top, systemName, namespacesName)
+	n, missing, err := t.records.NodeAt(ctx, t.top, systemName, namespacesName)
 	if err != nil || missing != "" {
-		return nil, err
-	}
-	n, err := t.records.Node(ctx, id)
-	if err != nil {
 		return nil, err
 	}
 	has := map[string]string{}
@@ -146,12 +142,8 @@ func (t *treeReader) namespaces(ctx context.Context) (map[string]string, error) 
 }
 
 func (t *treeReader) nodeTypes(ctx context.Context) (map[string]bool, error) {
-	id, missing, err := t.records.Down(ctx, t.top, systemName, nodeTypesName)
+	n, missing, err := t.records.NodeAt(ctx, t.top, systemName, nodeTypesName)
 	if err != nil || missing != "" {
-		return nil, err
-	}
-	n, err := t.records.Node(ctx, id)
-	if err != nil {
 		return nil, err
 	}
 	types := map[string]bool{}

@@ -61,7 +61,8 @@ func (d *document) node(ctx context.Context, s spot, top bool) error {
 	}
 	d.w.Start(name)
 	for prop, lost := range n.Properties(ctx) {
-		if strings.HasPrefix(prop.Name, ":") || d.typesOnly && prop.Name != primaryTypeName && prop.Name != mixinTypesName || d.packer.isLost(d, s, prop) {
+		isLost := prop.Type == segment.Binary && d.lost[s.under(writeTreeName(prop.Name, false))]
+		if strings.HasPrefix(prop.Name, ":") || d.typesOnly && prop.Name != primaryTypeName && prop.Name != mixinTypesName || isLost {
 			continue
 		}
 		err := lost
@@ -86,10 +87,6 @@ func (d *document) node(ctx context.Context, s spot, top bool) error {
 		}
 	}
 	return d.w.End()
-}
-
-func (p *packer) isLost(d *document, s spot, prop segment.Property) bool {
-	return prop.Type == segment.Binary && d.lost[s.under(writeTreeName(prop.Name, false))]
 }
 
 // below writes the children of a node, except for children of the folder that are written

@@ -15,11 +15,10 @@ import (
 // definitions.
 func (p *packer) nodeTypesFile(ctx context.Context) ([]byte, error) {
 	c := typeWriter{packer: p, prefixes: map[string]bool{}, done: map[string]bool{}}
-	top, missing, err := p.t.records.Down(ctx, p.t.top, systemName, nodeTypesName)
+	all, missing, err := p.t.records.NodeAt(ctx, p.t.top, systemName, nodeTypesName)
 	if err != nil || missing != "" {
 		return nil, p.lost("/"+systemName+"/"+nodeTypesName, err)
 	}
-	all, err := p.t.records.Node(ctx, top)
 	for _, name := range slices.Sorted(maps.Keys(p.types)) {
 		if err == nil {
 			err = c.add(ctx, all, name)

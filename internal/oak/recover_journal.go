@@ -229,7 +229,7 @@ func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, err
 		return may, nil
 	}
 	t, err := f.records.Template(ctx, id)
-	if err != nil && damaged(err) == nil {
+	if err != nil && proof.Damage(err) == nil {
 		return false, err
 	}
 	may = err == nil && t.Primary == nil && !t.HasMixins && len(t.Properties) == 0 &&
@@ -265,7 +265,7 @@ func (f *finder) isSuper(ctx context.Context, c *candidate) (bool, error) {
 }
 
 func unlessDamaged(err error) error {
-	if damaged(err) != nil {
+	if proof.Damage(err) != nil {
 		return nil
 	}
 	return err

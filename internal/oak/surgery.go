@@ -63,13 +63,9 @@ func (o *operation) commit(ctx context.Context) (Surgery, error) {
 // node returns the node of the newest revision at the path names, or an error if there is none.
 func (o *operation) node(ctx context.Context, names []string) (segment.Node, error) {
 	s := o.v.s
-	id, missing, err := s.records.Down(ctx, o.v.super, append([]string{rootName}, names...)...)
-	if err == nil && missing != "" {
-		return segment.Node{}, &fs.PathError{Op: "lookup", Path: joinNames(names), Err: fs.ErrNotExist}
-	}
-	var n segment.Node
-	if err == nil {
-		n, err = s.records.Node(ctx, id)
+	n, missing, err := s.records.NodeAt(ctx, o.v.super, append([]string{rootName}, names...)...)
+	if missing != "" {
+		return n, &fs.PathError{Op: "lookup", Path: joinNames(names), Err: fs.ErrNotExist}
 	}
 	return n, s.r.corrupt(err, joinNames(names))
 }
@@ -114,8 +110,9 @@ func (s *Store) Set(ctx context.Context, path, property string, values []string,
 		p.Type, p.Multi = segment.Name, true
 	}
 	if o.Type != "" {
-		if p.Type = typeNamed(o.Type); p.Type == 0 {
-			return op.said, fmt.Errorf("oak: type %.80q: expected one of %s: %w", o.Type, strings.Join(typeNames(), ", "), fs.ErrInvalid)
+		same := func(name string) bool { return strings.EqualFold(name, o.Type) }
+		if p.Type = segment.PropertyType(slices.IndexFunc(segment.TypeNames, same) + 1); p.Type == 0 {
+			return op.said, fmt.Errorf("oak: type %.80q: expected one of %s: %w", o.Type, strings.Join(segment.TypeNames, ", "), fs.ErrInvalid)
 		}
 	}
 	for _, text := range values {
@@ -152,22 +149,6 @@ func shapeOf(t *segment.Template, name string) (segment.PropertyName, bool) {
 		return segment.PropertyName{}, false
 	}
 	return t.Properties[i], true
-}
-
-func typeNamed(name string) segment.PropertyType {
-	for t := segment.String; t <= segment.Decimal; t++ {
-		if strings.EqualFold(t.String(), name) {
-			return t
-		}
-	}
-	return 0
-}
-
-func typeNames() (all []string) {
-	for t := segment.String; t <= segment.Decimal; t++ {
-		all = append(all, t.String())
-	}
-	return all
 }
 
 var (

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/oak/internal/proof"
 	"github.com/holdall/holdall/internal/testkit"
 	"github.com/holdall/holdall/store/storetest"
 )
@@ -225,7 +226,7 @@ func TestADamagedDonorIsRefused(t *testing.T) {
 	err := onStore(t.Context(), fixture(t, "corrupt-value"), func(s *Store) error {
 		return replaceFrom(t.Context(), s, "/content/d3", "head")
 	})
-	if err == nil || !strings.Contains(err.Error(), "damaged there too") && damaged(err) == nil && !errors.Is(err, format.ErrCorrupt) {
+	if err == nil || !strings.Contains(err.Error(), "damaged there too") && proof.Damage(err) == nil && !errors.Is(err, format.ErrCorrupt) {
 		t.Error(err)
 	}
 	for _, lines := range []string{

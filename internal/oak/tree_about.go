@@ -63,15 +63,11 @@ func (t *treeReader) aboutCheckpoints(ctx context.Context, fact func(key, msg st
 		fact(key, "%v", err)
 		return nil
 	}
-	id, missing, err := t.records.Down(ctx, t.super, checkpointsName)
+	all, missing, err := t.records.NodeAt(ctx, t.super, checkpointsName)
 	if missing != "" {
 		return nil
 	}
-	var all segment.Node
 	n := 0
-	if err == nil {
-		all, err = t.records.Node(ctx, id)
-	}
 	if err == nil {
 		n, err = all.ChildCount(ctx)
 	}

@@ -215,13 +215,9 @@ func (f *filesReader) file(ctx context.Context, e *format.Entry, n segment.Node,
 	if primary == assetType {
 		way = append(slices.Clone(original), jcrContent)
 	}
-	id, missing, err := f.records.Down(ctx, n.ID(), way...)
+	content, missing, err := f.records.NodeAt(ctx, n.ID(), way...)
 	if missing != "" {
-		return false, f.unlessDamage(err)
-	}
-	var content segment.Node
-	if err == nil {
-		content, err = f.records.Node(ctx, id)
+		return false, nil
 	}
 	if err != nil {
 		if primary != assetType && primary != fileType {

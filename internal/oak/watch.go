@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -204,11 +205,7 @@ func (s *Store) renew(ctx context.Context) error {
 	if err == nil {
 		err = r.beside(ctx)
 	}
-	was.tars = nil
-	for _, t := range r.had {
-		was.tars = append(was.tars, t)
-	}
-	r.had = nil
+	was.tars, r.had = slices.Collect(maps.Values(r.had)), nil
 	s.r, s.source.r = r, r
 	return errors.Join(err, was.close())
 }

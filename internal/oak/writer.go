@@ -197,13 +197,8 @@ func (w *treeWriter) contentError(e format.Entry, err error) error {
 // addProperty adds a property of a node, as treeReader shows it.
 func (w *treeWriter) addProperty(ctx context.Context, e format.Entry, path []string, r *sized) error {
 	w.tree.Bare()
-	p := newtree.Property{Name: path[len(path)-1]}
+	p := newtree.Property{Name: path[len(path)-1], Type: segment.TypeNamed(e.Attr[typeAttr])}
 	path = path[:len(path)-1]
-	for t := segment.String; t <= segment.Decimal; t++ {
-		if t.String() == e.Attr[typeAttr] {
-			p.Type = t
-		}
-	}
 	multiple := e.Attr[multipleAttr] == "true"
 	switch {
 	case p.Type == 0:
@@ -314,7 +309,7 @@ func (w *treeWriter) Commit(ctx context.Context) (format.Summary, error) {
 	w.ended = true
 	sum, err := w.commit(ctx)
 	if err != nil {
-		return w.sum, errors.Join(err, w.release(), w.below.remove(context.WithoutCancel(ctx)))
+		return w.sum, errors.Join(err, w.release(), kit.Remove(context.WithoutCancel(ctx), w.below.Store, w.below.made))
 	}
 	w.sum.Stored, w.sum.Volumes = sum.Bytes, sum.Files
 	return w.sum, nil
@@ -383,10 +378,6 @@ func (n *noting) close() error {
 	}
 	n.open = nil
 	return errors.Join(errs...)
-}
-
-func (n *noting) remove(ctx context.Context) error {
-	return kit.Remove(ctx, n.Store, n.made)
 }
 
 type notingWriter struct {

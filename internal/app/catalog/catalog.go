@@ -138,7 +138,7 @@ func (a Addition) checked() (Addition, error) {
 		return a, fmt.Errorf("%s: expected an address and a size, found %d bytes", format.Escape(a.Address), a.Size)
 	}
 	given := a.Rows
-	a.headers = newHeaderSets()
+	a.headers = &headerSets{seen: map[uint64]bool{}}
 	a.Rows = func(yield func(Location, error) bool) {
 		for l, err := range given {
 			if err == nil {

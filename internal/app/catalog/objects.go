@@ -157,8 +157,6 @@ type headerSets struct {
 // mostSeen bounds how many existing header sets are remembered.
 const mostSeen = 1 << 16
 
-func newHeaderSets() *headerSets { return &headerSets{seen: map[uint64]bool{}} }
-
 // add returns the ID of a set, or 0 for none.
 func (h *headerSets) add(text string) (uint64, error) {
 	id := headersID(Location{HeaderText: text})

@@ -166,7 +166,7 @@ func (q *question) archive() error {
 	if q.err != nil {
 		return q.err
 	}
-	q.h.startSurvey(v)
+	q.h.start(v, &v.survey, q.h.makeSurvey)
 	v.survey.wait(q.ctx(), soon)
 	j := q.h.describe(q.ctx(), v)
 	if full == "yes" {

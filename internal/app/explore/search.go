@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -71,12 +72,7 @@ func (p *pattern) matches(name []byte) bool {
 	} else {
 		p.low = lower(p.low[:0], name)
 	}
-	for _, w := range p.words {
-		if !bytes.Contains(p.low, w) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.words, func(w []byte) bool { return !bytes.Contains(p.low, w) })
 }
 
 // below returns the prefix of the names in the requested folder.

@@ -163,9 +163,7 @@ func (h *Handler) await(ctx context.Context, v *view, s *survey, f surveyor) (*s
 	}
 }
 
-// startSurvey starts a survey of v, unless it is running or done.
-func (h *Handler) startSurvey(v *view) { h.start(v, &v.survey, h.makeSurvey) }
-
+// start starts a survey of v, unless it is running or done.
 func (h *Handler) start(v *view, s *survey, f surveyor) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/internal/app/hierarchy"
 	"github.com/holdall/holdall/store"
 	"github.com/holdall/holdall/zarr"
 )
@@ -113,13 +114,7 @@ func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 	return nil, bad("its soft links have no target")
 }
 
-func (g *group) text(key string) string { return words(g.attrs[key]) }
-
-// words returns an attribute that is a text, or "" if it is not.
-func words(v any) string {
-	s, _ := v.(string)
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+func (g *group) text(key string) string { return hierarchy.Text(g.attrs[key]) }
 
 // names returns an attribute that is a list of texts, or one text.
 func (g *group) names(key string) (list []string, ok bool) {
@@ -200,12 +195,12 @@ func (g *group) column(ctx context.Context, name string, rows int64, room *int64
 	}
 	for at := name + "_index"; len(c.index) < maxNested; at += "_index" {
 		x := g.open(ctx, at)
-		if x == nil || len(x.Shape) != 1 || x.DType.Kind != 'u' && x.DType.Kind != 'i' || words(x.Attrs["neurodata_type"]) != "VectorIndex" && x.Attrs["neurodata_type"] != nil {
+		if x == nil || len(x.Shape) != 1 || x.DType.Kind != 'u' && x.DType.Kind != 'i' || hierarchy.Text(x.Attrs["neurodata_type"]) != "VectorIndex" && x.Attrs["neurodata_type"] != nil {
 			break
 		}
 		c.index = append([]*zarr.Array{x}, c.index...)
 	}
-	c.Path, c.About, c.Unit = format.Escape(c.data.Path), cut(words(c.data.Attrs["description"]), 1000), cut(words(c.data.Attrs["unit"]), 40)
+	c.Path, c.About, c.Unit = format.Escape(c.data.Path), cut(hierarchy.Text(c.data.Attrs["description"]), 1000), cut(hierarchy.Text(c.data.Attrs["unit"]), 40)
 	c.Type, c.Nested, c.Number = c.data.DType.String(), len(c.index), c.data.Numeric() && c.data.DType.Kind != 'b'
 	for _, f := range c.data.Compound() {
 		c.Fields = append(c.Fields, cut(f.Name, 40))

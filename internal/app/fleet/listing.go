@@ -79,12 +79,10 @@ func (a archives) has(address string) bool {
 // ofArchive reports whether an address is that of an archive, or of a file
 // beside one.
 func ofArchive(address string, is func(string) bool) bool {
-	for _, beside := range []string{"", parity.Suffix, kept.Suffix} {
-		if name, ok := strings.CutSuffix(address, beside); ok && is(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"", parity.Suffix, kept.Suffix}, func(beside string) bool {
+		name, ok := strings.CutSuffix(address, beside)
+		return ok && is(name)
+	})
 }
 
 // own returns a function that recognises the archives that the plan may make,

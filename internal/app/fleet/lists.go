@@ -3,7 +3,6 @@ package fleet
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -17,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/format/kit/sorter"
 	"github.com/holdall/holdall/store"
@@ -264,9 +264,7 @@ func etag(tag string) (string, error) {
 // A whole is an object that is read from start to end.
 type whole struct {
 	*bufio.Reader
-	ctx  context.Context
 	o    store.Object
-	off  int64
 	size int64
 }
 
@@ -284,25 +282,7 @@ func openWhole(ctx context.Context, address string) (*whole, error) {
 	if err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
-	w := &whole{ctx: ctx, o: o, size: info.Size}
-	w.Reader = bufio.NewReaderSize((*rest)(w), listAhead)
-	return w, nil
+	return &whole{bufio.NewReaderSize(&kit.RangeReader{Ctx: ctx, Object: o, End: info.Size}, listAhead), o, info.Size}, nil
 }
 
 func (w *whole) Close() error { return w.o.Close() }
-
-// rest is the reader below the buffer of a whole.
-type rest whole
-
-func (r *rest) Read(p []byte) (int, error) {
-	n := int(min(int64(len(p)), r.size-r.off))
-	if n == 0 {
-		return 0, cmp.Or(r.ctx.Err(), io.EOF)
-	}
-	err := r.o.ReadAt(r.ctx, p[:n], r.off)
-	if err != nil {
-		return 0, err
-	}
-	r.off += int64(n)
-	return n, nil
-}

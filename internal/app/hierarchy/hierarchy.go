@@ -50,12 +50,10 @@ type told struct {
 
 // Is reports whether the names in an archive are the keys of a hierarchy.
 func Is(ctx context.Context, in *holdall.Archive) bool {
-	for _, name := range []string{".zgroup", ".zarray", zarr.MetaName} {
-		if _, err := in.Lookup(ctx, name); err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{".zgroup", ".zarray", zarr.MetaName}, func(name string) bool {
+		_, err := in.Lookup(ctx, name)
+		return err == nil
+	})
 }
 
 // Read reads the descriptions of groups and arrays. It reads many texts at

@@ -96,10 +96,10 @@ const (
 // timestamps also the duration, from the first and the last timestamp.
 func (h *Hierarchy) NWB(ctx context.Context, timed int) (*NWB, error) {
 	attrs, err := zarr.Attributes(ctx, h, "")
-	if text(attrs["neurodata_type"]) != "NWBFile" {
+	if Text(attrs["neurodata_type"]) != "NWBFile" {
 		return nil, ctx.Err()
 	}
-	n := &NWB{Version: text(attrs["nwb_version"]), Err: err}
+	n := &NWB{Version: Text(attrs["nwb_version"]), Err: err}
 	if _, ok := h.array["general/subject"]; ok {
 		n.Subject = &Subject{}
 	}
@@ -121,12 +121,12 @@ func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 	if err != nil {
 		n.fail(err)
 	}
-	typ := text(attrs["neurodata_type"])
+	typ := Text(attrs["neurodata_type"])
 	if typ == "" {
 		return
 	}
 	if path.Dir(at) == "general/devices" {
-		n.Devices = append(n.Devices, Device{path.Base(at), typ, text(attrs["description"]), text(attrs["manufacturer"])})
+		n.Devices = append(n.Devices, Device{path.Base(at), typ, Text(attrs["description"]), Text(attrs["manufacturer"])})
 	}
 	has := func(name string) bool {
 		_, ok := h.array[at+"/"+name]
@@ -159,7 +159,7 @@ func (n *NWB) add(ctx context.Context, h *Hierarchy, at string) {
 func (h *Hierarchy) series(ctx context.Context, at, typ string) Series {
 	s := Series{Path: at, Type: typ}
 	if data := s.open(ctx, h, "data"); data != nil {
-		s.Shape, s.DType, s.Unit, s.Conversion = data.Shape, data.DType.String(), text(data.Attrs["unit"]), number(data.Attrs["conversion"])
+		s.Shape, s.DType, s.Unit, s.Conversion = data.Shape, data.DType.String(), Text(data.Attrs["unit"]), number(data.Attrs["conversion"])
 	}
 	if start := s.open(ctx, h, "starting_time"); start != nil {
 		s.Rate = number(start.Attrs["rate"])
@@ -336,8 +336,8 @@ func number(v any) *float64 {
 	return finite(f)
 }
 
-// text returns the value of an attribute, if it is a text.
-func text(v any) string {
+// Text returns the value of an attribute that is a text, or "" if it is not.
+func Text(v any) string {
 	s, _ := v.(string)
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
@@ -347,7 +347,7 @@ func texts(values []any) []string {
 	var all []string
 	for _, v := range values {
 		if _, ok := v.(string); ok {
-			all = append(all, text(v))
+			all = append(all, Text(v))
 		}
 	}
 	return all

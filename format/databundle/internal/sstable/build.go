@@ -139,8 +139,6 @@ type tableBuilder struct {
 	smallest []byte
 }
 
-func (t *tableBuilder) empty() bool { return t.smallest == nil }
-
 func (t *tableBuilder) add(key, value []byte) {
 	if t.data.count > 0 && t.data.size()+len(key)+len(value) > maxBlock {
 		t.endBlock()

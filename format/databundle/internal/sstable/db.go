@@ -42,8 +42,8 @@ type DB struct {
 	suffix atomic.Int32 // the index of the suffix that the last table was found with
 }
 
-// join names a file of a directory.
-func join(dir, name string) string {
+// Join names a file of a directory.
+func Join(dir, name string) string {
 	if dir == "" {
 		return name
 	}
@@ -59,10 +59,10 @@ const headLen = 64 << 10
 // nothing.
 func First(dir string) []store.Range {
 	return []store.Range{
-		{Name: join(dir, currentName), Len: headLen},
-		{Name: join(dir, manifestName(manifestNumber)), Len: headLen},
-		{Name: join(dir, logName(logNumber)), Len: headLen},
-		{Name: join(dir, tableName(firstTable, tableSuffixes[0])), Len: wholeLen, Tail: true},
+		{Name: Join(dir, currentName), Len: headLen},
+		{Name: Join(dir, manifestName(manifestNumber)), Len: headLen},
+		{Name: Join(dir, logName(logNumber)), Len: headLen},
+		{Name: Join(dir, tableName(firstTable, tableSuffixes[0])), Len: wholeLen, Tail: true},
 	}
 }
 
@@ -85,7 +85,7 @@ func (db *DB) Close() error {
 }
 
 func (db *DB) readManifest(ctx context.Context) error {
-	w, err := openWindow(ctx, db.st, join(db.dir, currentName), headLen)
+	w, err := openWindow(ctx, db.st, Join(db.dir, currentName), headLen)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (db *DB) readManifest(ctx context.Context) error {
 	if f != nil {
 		return f.at(w.name, 0)
 	}
-	m, err := openWindow(ctx, db.st, join(db.dir, name), headLen)
+	m, err := openWindow(ctx, db.st, Join(db.dir, name), headLen)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (db *DB) ours() bool {
 }
 
 func (db *DB) readLog(ctx context.Context, num uint64) error {
-	name := join(db.dir, logName(num))
+	name := Join(db.dir, logName(num))
 	w, err := openWindow(ctx, db.st, name, headLen)
 	if errors.Is(err, fs.ErrNotExist) {
 		// An empty log may never have been created.
@@ -197,7 +197,7 @@ type listed struct {
 // listFiles lists logs and tables by number. Where the store cannot list, the error
 // wraps errors.ErrUnsupported.
 func listFiles(ctx context.Context, st store.Store, dir string) ([]listed, error) {
-	prefix := join(dir, "")
+	prefix := Join(dir, "")
 	var all []listed
 	for info, err := range store.List(ctx, st, prefix) {
 		if err != nil {

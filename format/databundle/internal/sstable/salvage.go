@@ -60,7 +60,7 @@ func (s *salvage) find(ctx context.Context) ([]listed, error) {
 	for num, misses := uint64(1), 0; misses < guesses; num++ {
 		misses++
 		for _, suffix := range [...]string{".sst", ".ldb", ".log"} {
-			name := join(s.dir, tableName(num, suffix))
+			name := Join(s.dir, tableName(num, suffix))
 			info, err := store.Briefly(s.st, name).Info(ctx)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue

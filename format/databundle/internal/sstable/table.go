@@ -57,7 +57,7 @@ func (db *DB) object(ctx context.Context, num uint64, want int64) (name string, 
 	first := int(db.suffix.Load())
 	for i := range tableSuffixes {
 		which := (first + i) % len(tableSuffixes)
-		name = join(db.dir, tableName(num, tableSuffixes[which]))
+		name = Join(db.dir, tableName(num, tableSuffixes[which]))
 		obj, tail, size, err = kit.OpenPart(ctx, db.st, name, int(want), store.ReadTail)
 		if err == nil {
 			db.suffix.Store(int32(which))
@@ -66,7 +66,7 @@ func (db *DB) object(ctx context.Context, num uint64, want int64) (name string, 
 			return name, obj, tail, size, readError(name, -1, err)
 		}
 	}
-	name = join(db.dir, tableName(num, tableSuffixes[first]))
+	name = Join(db.dir, tableName(num, tableSuffixes[first]))
 	return name, nil, nil, 0, readError(name, -1, err)
 }
 

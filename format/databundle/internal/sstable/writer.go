@@ -86,7 +86,7 @@ func (w *Writer) Add(ctx context.Context, key, value []byte) error {
 // write writes what was built to the store.
 func (w *Writer) write(ctx context.Context) error {
 	if w.obj == nil {
-		name := join(w.dir, tableName(w.next, tableSuffixes[0]))
+		name := Join(w.dir, tableName(w.next, tableSuffixes[0]))
 		obj, err := store.Create(ctx, w.st, name)
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func (w *Writer) endTable(ctx context.Context) error {
 	if err := w.write(ctx); err != nil {
 		return err
 	}
-	if err := w.commit(ctx, w.obj, join(w.dir, tableName(w.next, tableSuffixes[0]))); err != nil {
+	if err := w.commit(ctx, w.obj, Join(w.dir, tableName(w.next, tableSuffixes[0]))); err != nil {
 		return err
 	}
 	w.obj = nil
@@ -150,7 +150,7 @@ func (w *Writer) Commit(ctx context.Context) error {
 }
 
 func (w *Writer) finish(ctx context.Context) error {
-	if !w.build.empty() {
+	if w.build.smallest != nil {
 		if err := w.endTable(ctx); err != nil {
 			return err
 		}
@@ -170,7 +170,7 @@ func (w *Writer) finish(ctx context.Context) error {
 		{manifest, appendRecord(nil, edit)},
 		{currentName, []byte(manifest + "\n")},
 	} {
-		if err := w.put(ctx, join(w.dir, f.name), f.content); err != nil {
+		if err := w.put(ctx, Join(w.dir, f.name), f.content); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (w *Writer) finish(ctx context.Context) error {
 }
 
 func (w *Writer) put(ctx context.Context, name string, content []byte) (err error) {
-	obj, err := store.CreateAs(ctx, w.st, name, store.Wishes{Once: w.o.Once && name == join(w.dir, currentName)})
+	obj, err := store.CreateAs(ctx, w.st, name, store.Wishes{Once: w.o.Once && name == Join(w.dir, currentName)})
 	if err != nil {
 		return err
 	}

@@ -222,10 +222,6 @@ func appendHeader(dst []byte, kind, size int) []byte {
 	return append(dst, byte(h), byte(h>>8), byte(h>>16))
 }
 
-func appendRaw(dst, src []byte) []byte {
-	return append(appendHeader(dst, blockRaw, len(src)), src...)
-}
-
 // block appends src, given as literals and sequences, as one block.
 func (c *coder) block(dst, src []byte) []byte {
 	at := len(dst)
@@ -242,7 +238,7 @@ func (c *coder) block(dst, src []byte) []byte {
 		// A decoder does not see the above.
 		c.rep = before
 		c.treeKnown = false
-		return appendRaw(dst[:at], src)
+		return append(appendHeader(dst[:at], blockRaw, len(src)), src...)
 	}
 	if len(c.sequences) > 0 {
 		c.ll.used()

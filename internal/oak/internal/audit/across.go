@@ -57,7 +57,7 @@ func (a *Audit) order(t *teller, r *reach) (late bool) {
 	n, first := 0, tarEntry{}
 	for i, x := range a.tars {
 		for k, e := range x.All() {
-			if p := (tarEntry{uint32(i), uint32(k)}); !e.ID.IsData() && r.needed[i].has(p.entry) && !r.held[i].has(p.entry) {
+			if p := (tarEntry{uint32(i), uint32(k)}); !e.ID.IsData() && r.needed[i].Has(int(p.entry)) && !r.held[i].Has(int(p.entry)) {
 				if n++; n == 1 {
 					first = p
 				}
@@ -253,9 +253,9 @@ type reach struct {
 	a       *Audit
 	t       *teller
 	edge    func(from, to Place) // or nil
-	needed  []bits               // of each tar
+	needed  []tarfile.Bits       // of each tar
 	n       int                  // of all that are needed
-	held    []bits               // of these, the bulk segments before a segment that refers to them
+	held    []tarfile.Bits       // of these, the bulk segments before a segment that refers to them
 	next    [][]uint32           // data segments of each tar whose references are to be followed
 	missing map[tarfile.ID]*referrer
 	order   []tarfile.ID // of missing
@@ -272,15 +272,10 @@ type referrer struct {
 func newReach(a *Audit, t *teller) *reach {
 	r := &reach{a: a, t: t, next: make([][]uint32, len(a.tars)), missing: map[tarfile.ID]*referrer{}}
 	for _, x := range a.tars {
-		r.needed, r.held = append(r.needed, make(bits, (x.Len()+63)/64)), append(r.held, make(bits, (x.Len()+63)/64))
+		r.needed, r.held = append(r.needed, tarfile.NewBits(x.Len())), append(r.held, tarfile.NewBits(x.Len()))
 	}
 	return r
 }
-
-type bits []uint64
-
-func (b bits) has(i uint32) bool { return b[i/64]>>(i%64)&1 != 0 }
-func (b bits) set(i uint32)      { b[i/64] |= 1 << (i % 64) }
 
 // from follows all references from existing segments, and reports those to missing ones.
 func (r *reach) from(ctx context.Context, heads ...tarfile.ID) error {
@@ -310,8 +305,8 @@ func (r *reach) from(ctx context.Context, heads ...tarfile.ID) error {
 }
 
 func (r *reach) add(p tarEntry, id tarfile.ID) {
-	if !r.needed[p.tar].has(p.entry) {
-		r.needed[p.tar].set(p.entry)
+	if !r.needed[p.tar].Has(int(p.entry)) {
+		r.needed[p.tar].Set(int(p.entry))
 		r.n++
 		if id.IsData() {
 			r.next[p.tar] = append(r.next[p.tar], p.entry)
@@ -336,7 +331,7 @@ func (r *reach) follow(ctx context.Context, i int) error {
 			if p, ok := r.a.known.find(id); ok {
 				r.add(p, id)
 				if int(p.tar) > i || int(p.tar) == i && e.x.At(int(p.entry)).Pos < e.x.At(int(k)).Pos {
-					r.held[p.tar].set(p.entry)
+					r.held[p.tar].Set(int(p.entry))
 				}
 				if r.edge != nil {
 					r.edge(Place{i, int(k)}, Place{int(p.tar), int(p.entry)})
@@ -393,7 +388,7 @@ func (r *reach) garbage(ctx context.Context) error {
 		var first tarfile.ID
 		at := int64(-1)
 		for k, from := range x.All() {
-			if r.ok && r.needed[i].has(uint32(k)) || !from.ID.IsData() {
+			if r.ok && r.needed[i].Has(k) || !from.ID.IsData() {
 				continue
 			}
 			to, err := e.targets(ctx, k)
@@ -435,7 +430,7 @@ func (r *reach) compactedSince(root tarEntry, ok bool) (n int, newest tarEntry) 
 			if ok && p == root {
 				return n, newest
 			}
-			if e := x.At(int(k)); e.ID.IsData() && r.needed[i].has(k) && e.Generation.Compacted {
+			if e := x.At(int(k)); e.ID.IsData() && r.needed[i].Has(int(k)) && e.Generation.Compacted {
 				if n == 0 {
 					newest = p
 				}

@@ -425,14 +425,6 @@ func (p *parser) properties() (all []Property) {
 	return all
 }
 
-var propertyTypes = func() map[string]segment.PropertyType {
-	m := map[string]segment.PropertyType{}
-	for t := segment.String; t <= segment.Decimal; t++ {
-		m[t.String()] = t
-	}
-	return m
-}()
-
 // maxValues is how many values a property can have: a list of three levels.
 const maxValues = 255 * 255 * 255
 
@@ -445,7 +437,7 @@ func (p *parser) property(x *Property) error {
 		switch key {
 		case "type":
 			s := p.text()
-			if x.Type = propertyTypes[s]; x.Type == 0 {
+			if x.Type = segment.TypeNamed(s); x.Type == 0 {
 				p.fail(fmt.Errorf("expected a type, found %.60q", s))
 			}
 		case "multiple":

@@ -100,7 +100,7 @@ func (a *account) node(id segment.RecordID, path string) error {
 
 // spoil accounts for a node that cannot be read completely.
 func (a *account) spoil(id segment.RecordID, l Loss, err error) error {
-	if l.Err = damage(err); l.Err == nil {
+	if l.Err = Damage(err); l.Err == nil {
 		return err
 	}
 	a.p.mark(a.p.nodes, id, bad)

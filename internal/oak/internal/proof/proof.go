@@ -127,8 +127,8 @@ func (p *Prover) mark(m *marks, id segment.RecordID, s state) {
 	m.set(id, s)
 }
 
-// damage returns the damage that err reports, nil if it reports something else.
-func damage(err error) *segment.Error {
+// Damage returns the damage that err reports, nil if it reports something else.
+func Damage(err error) *segment.Error {
 	e, _ := errors.AsType[*segment.Error](err)
 	return e
 }

@@ -121,7 +121,7 @@ func (s *scan) visit(id segment.RecordID) error {
 	}
 	n, err := s.p.r.Node(s.ctx, id)
 	if err != nil {
-		if damage(err) == nil {
+		if Damage(err) == nil {
 			return err
 		}
 		s.spoil(id)
@@ -157,7 +157,7 @@ func (s *scan) children(n segment.Node) error {
 	}
 	for e, err := range n.Children(s.ctx) {
 		if err != nil {
-			if damage(err) == nil {
+			if Damage(err) == nil {
 				return err
 			}
 			if !spoiled {
@@ -195,7 +195,7 @@ func (p *Prover) Own(ctx context.Context, n segment.Node, lost func(property str
 		if err == nil {
 			continue
 		}
-		e := damage(err)
+		e := Damage(err)
 		if e == nil {
 			return err
 		}

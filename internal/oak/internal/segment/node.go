@@ -69,6 +69,15 @@ func (r *Reader) Down(ctx context.Context, from RecordID, names ...string) (id R
 	return id, "", nil
 }
 
+// NodeAt is Down that returns the node itself.
+func (r *Reader) NodeAt(ctx context.Context, from RecordID, names ...string) (n Node, missing string, err error) {
+	id, missing, err := r.Down(ctx, from, names...)
+	if err == nil && missing == "" {
+		n, err = r.Node(ctx, id)
+	}
+	return n, missing, err
+}
+
 func (n Node) valuesAt() int {
 	if n.t.Rule == NoChild {
 		return nodeChildAt

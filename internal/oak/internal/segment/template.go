@@ -28,6 +28,12 @@ const (
 
 var propertyTypeNames = [...]string{"?", "String", "Binary", "Long", "Double", "Date", "Boolean", "Name", "Path", "Reference", "WeakReference", "URI", "Decimal"}
 
+// TypeNames has the names of the types, from String on.
+var TypeNames = propertyTypeNames[1:]
+
+// TypeNamed returns the type of that name, or 0.
+func TypeNamed(name string) PropertyType { return PropertyType(slices.Index(TypeNames, name) + 1) }
+
 func (t PropertyType) String() string { return Word("PropertyType", t, propertyTypeNames[:]...) }
 
 // Names of properties that are special fields of a template.

@@ -27,7 +27,7 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 	p := &Plan{Head: head, Tars: make([]TarPlan, len(tars)), report: o.Report}
 	for i, t := range tars {
 		tp := &p.Tars[i]
-		*tp = TarPlan{Tar: t, Entries: t.Index().Len(), garbage: newBitmap(t.Index().Len())}
+		*tp = TarPlan{Tar: t, Entries: t.Index().Len(), garbage: tarfile.NewBits(t.Index().Len())}
 		if err := m.data(ctx, tp); err != nil {
 			return nil, err
 		}
@@ -41,9 +41,9 @@ func Mark(ctx context.Context, tars []Tar, head Head, o Options) (*Plan, error) 
 		t := &p.Tars[i]
 		for k, e := range t.Index().All() {
 			if o.Keep != nil && o.Keep(e.ID) {
-				t.garbage.unset(k)
+				t.garbage.Unset(k)
 			} else if !e.ID.IsData() && !m.bulk.all && !m.bulk.referred(e.ID) {
-				t.garbage.set(k)
+				t.garbage.Set(k)
 			}
 		}
 		t.decide(o)
@@ -121,7 +121,7 @@ func (m *marker) data(ctx context.Context, t *TarPlan) error {
 		switch {
 		case !e.ID.IsData():
 		case e.Generation.Compacted && m.ahead || m.o.old(m.head.Generation, e.Generation):
-			t.garbage.set(int(i))
+			t.garbage.Set(int(i))
 			m.newer = m.newer || e.Generation.Gen > m.head.Gen
 		case graph != nil:
 			targets, _ := graph.Targets(e.ID)
@@ -220,7 +220,7 @@ func (t *TarPlan) sound() bool { return t.GraphDamage == nil && t.BinariesDamage
 // bulk has the IDs of all segments without records, and whether something refers to them.
 type bulk struct {
 	ids  []tarfile.ID
-	refs bitmap
+	refs tarfile.Bits
 	all  bool
 }
 
@@ -243,7 +243,7 @@ func newBulk(tars []Tar) (b bulk) {
 	}
 	slices.SortFunc(b.ids, tarfile.ID.Compare)
 	b.ids = slices.Compact(b.ids)
-	b.refs = newBitmap(len(b.ids))
+	b.refs = tarfile.NewBits(len(b.ids))
 	return b
 }
 
@@ -257,12 +257,12 @@ func (b *bulk) refer(targets tarfile.IDs) {
 			continue
 		}
 		if i, ok := b.find(id); ok {
-			b.refs.set(i)
+			b.refs.Set(i)
 		}
 	}
 }
 
 func (b *bulk) referred(id tarfile.ID) bool {
 	i, _ := b.find(id)
-	return b.refs.has(i)
+	return b.refs.Has(i)
 }

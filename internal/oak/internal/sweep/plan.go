@@ -90,17 +90,17 @@ type TarPlan struct {
 	// Rewrite writes new ones.
 	GraphDamage, BinariesDamage *tarfile.Error
 
-	garbage bitmap
+	garbage tarfile.Bits
 }
 
 // IsGarbage reports whether entry i is garbage. A tar that is not rewritten still contains it.
-func (t *TarPlan) IsGarbage(i int) bool { return t.garbage.has(i) }
+func (t *TarPlan) IsGarbage(i int) bool { return t.garbage.Has(i) }
 
 // Keeps reports whether any tar has the segment and it is not garbage there.
 func (p *Plan) Keeps(id tarfile.ID) bool {
 	for i := range p.Tars {
 		t := &p.Tars[i]
-		if k, ok := t.Index().Find(id); ok && !t.garbage.has(k) {
+		if k, ok := t.Index().Find(id); ok && !t.garbage.Has(k) {
 			return true
 		}
 	}
@@ -112,14 +112,6 @@ func (p *Plan) Removes(tar, i int) bool {
 	t := &p.Tars[tar]
 	return t.IsGarbage(i) && (t.Action == Rewrite || t.Action == Drop) && !p.Keeps(t.Index().At(i).ID)
 }
-
-// bitmap has a bit for each entry of an index.
-type bitmap []uint64
-
-func newBitmap(n int) bitmap    { return make(bitmap, (n+63)/64) }
-func (b bitmap) has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
-func (b bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
-func (b bitmap) unset(i int)    { b[i/64] &^= 1 << (i % 64) }
 
 // Log converts a gc.log to one that matches the store after the plan has been applied. It returns
 // how many lines were removed: those whose root is garbage or in no tar, and those that cannot be

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/holdall/holdall/store"
@@ -121,7 +122,7 @@ func BenchmarkCheckEntries(b *testing.B) {
 	for b.Loop() {
 		for _, i := range order {
 			at := t.Index().At(int(i)).Whole()
-			buf = grow(buf, int(at.Len))
+			buf = slices.Grow(buf[:0], int(at.Len))[:at.Len]
 			if err := t.obj.ReadAt(b.Context(), buf, at.Off); err != nil {
 				b.Fatal(err)
 			}

@@ -135,6 +135,14 @@ func (x *Index) ByPosition() []uint32 {
 	return order
 }
 
+// Bits has a bit for each entry of an index.
+type Bits []uint64
+
+func NewBits(n int) Bits      { return make(Bits, (n+63)/64) }
+func (b Bits) Has(i int) bool { return b[i/64]>>(i%64)&1 != 0 }
+func (b Bits) Set(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b Bits) Unset(i int)    { b[i/64] &^= 1 << (i % 64) }
+
 // indexPlace is where an index is in its file, according to its footer.
 type indexPlace struct {
 	step   int

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdall/holdall/store"
 )
@@ -93,18 +94,11 @@ func (t *Tar) Read(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	if e.Pos+int64(e.Len) > t.size {
 		return nil, t.fault(OutOfBounds, e.Pos, "segment %s: ends at %d, expected at most %d", e.ID, e.Pos+int64(e.Len), t.size)
 	}
-	buf = grow(buf, e.Len)
+	buf = slices.Grow(buf[:0], e.Len)[:e.Len]
 	if err := t.obj.ReadAt(ctx, buf, e.Pos); err != nil {
 		return nil, readError(t.name, e.Pos, err)
 	}
 	return buf, nil
-}
-
-func grow(buf []byte, n int) []byte {
-	if cap(buf) < n {
-		return make([]byte, n)
-	}
-	return buf[:n]
 }
 
 // ReadHeader reads the header of entry i.

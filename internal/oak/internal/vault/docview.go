@@ -20,14 +20,6 @@ type attribute struct {
 
 const binaryReference = "BinaryRef"
 
-var types = func() map[string]segment.PropertyType {
-	m := map[string]segment.PropertyType{"undefined": 0}
-	for t := segment.String; t <= segment.Decimal; t++ {
-		m[t.String()] = t
-	}
-	return m
-}()
-
 // parseAttribute parses the XML form of a property: [{Type}](value | [value,..]).
 func parseAttribute(s string) (a attribute, err error) {
 	if rest, ok := strings.CutPrefix(s, "{"); ok {
@@ -35,11 +27,12 @@ func parseAttribute(s string) (a attribute, err error) {
 		if !ok {
 			return a, fmt.Errorf("expected a } after the type, found %.60q", s)
 		}
-		if a.Type, ok = types[name]; !ok && name != binaryReference {
-			return a, fmt.Errorf("expected a type, found %.60q", name)
-		}
-		if a.Reference = !ok; a.Reference {
+		a.Type, a.Reference = segment.TypeNamed(name), name == binaryReference
+		switch {
+		case a.Reference:
 			a.Type = segment.Binary
+		case a.Type == 0 && name != "undefined":
+			return a, fmt.Errorf("expected a type, found %.60q", name)
 		}
 		s = rest
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -66,12 +67,7 @@ func allowed(rules []filterRule, path string) bool {
 
 // above reports whether a root is below a path.
 func (f *Filter) above(path string) bool {
-	for i := range f.sets {
-		if f.sets[i].root != path && covers(path, f.sets[i].root) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.sets, func(s filterSet) bool { return s.root != path && covers(path, s.root) })
 }
 
 // readFilter reads a filter.xml.
