@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/holdall/holdall/internal/testkit"
 )
 
 // An object, a store or a writer that wraps another one must say itself what it can do. If it embeds
@@ -24,6 +26,7 @@ import (
 // ability that it forgets, and each that is added later, bypasses it. So a wrapper begins with none
 // and names those that it has: one that it forgets is absent.
 func TestNoAbilityBypassesAWrapper(t *testing.T) {
+	testkit.Serial(t)
 	all := listed(t)
 	found := 0
 	for _, p := range all {
