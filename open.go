@@ -172,10 +172,10 @@ func (p opening) healed(ctx context.Context) (*Archive, error) {
 	return a, nil
 }
 
-// reopen opens the archive again, by itself.
-func (p opening) reopen(ctx context.Context, by store.Store) (*content.Source, error) {
-	p.o.Index = UseIndex{}
-	a, err := p.from(ctx, by)
+// reopen opens the archive in another store, by itself.
+func (p opening) reopen(ctx context.Context, st store.Store) (*content.Source, error) {
+	p.st, p.o.Index = st, UseIndex{}
+	a, err := p.from(ctx, st)
 	if err != nil {
 		return nil, err
 	}

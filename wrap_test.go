@@ -199,6 +199,7 @@ func wholeAbilities(f *ast.File, info *types.Info, say func(token.Pos, string, .
 }
 
 func TestWrappersThatAreBypassedAreFound(t *testing.T) {
+	testkit.Serial(t)
 	all := listed(t)
 	for code, want := range map[string]string{
 		"type w struct{ store.Store }":                                                                                                              "has the abilities",

@@ -35,8 +35,7 @@ type healer struct {
 	// For an archive that was opened before its parity was found:
 	reopen func(ctx context.Context, st store.Store) (*Source, error)
 	again  sync.Once
-	opened *Source // through the parity; nil if that fails
-	anew   *Source // returns healed blocks, at the places that opened knows
+	anew   *Source // opened through the parity; nil if that fails
 
 	checked *Source // returns an error for healed blocks
 	healed  *Source // returns healed blocks
@@ -96,8 +95,8 @@ func (h *healer) close() error {
 	}
 	h.again.Do(func() {})
 	var errs []error
-	if h.opened != nil {
-		errs = append(errs, h.anew.CloseObjects(), h.opened.Close())
+	if h.anew != nil {
+		errs = append(errs, h.anew.Close())
 	}
 	return errors.Join(append(errs, h.checked.CloseObjects(), h.healed.CloseObjects(), h.plain.CloseObjects(), h.guard.Close())...)
 }
@@ -167,12 +166,7 @@ func (h *healer) lookAgain(ctx context.Context, e Entry) (Entry, bool) {
 	if h.reopen == nil {
 		return e, false
 	}
-	h.again.Do(func() {
-		var err error
-		if h.opened, err = h.reopen(ctx, h.guard.Store()); err == nil {
-			h.anew = h.opened.Over(h.guard.Store())
-		}
-	})
+	h.again.Do(func() { h.anew, _ = h.reopen(ctx, h.guard.Store()) })
 	if h.anew == nil {
 		return e, false
 	}

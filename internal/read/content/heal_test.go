@@ -60,13 +60,12 @@ func hurt(t *testing.T, st *storetest.Mem, rnd *rand.Rand, n int) (what string) 
 func openHealing(t *testing.T, st store.Store, kind string, on func(string)) *content.Source {
 	t.Helper()
 	f := formatNamed(t, kind)
-	again := func(ctx context.Context, by store.Store) (*content.Source, error) {
-		return tryOpen(ctx, st, "x", f, way{by: by})
-	}
 	if !st.Can().Near {
 		s, err := tryOpen(t.Context(), st, "x", f, way{})
 		if err == nil && s.Doubt() == nil {
-			s.HealBy(nil, "", on, again)
+			s.HealBy(nil, "", on, func(ctx context.Context, by store.Store) (*content.Source, error) {
+				return tryOpen(ctx, by, "x", f, way{})
+			})
 			t.Cleanup(func() { s.Close() })
 			return s
 		}
@@ -83,7 +82,7 @@ func openHealing(t *testing.T, st store.Store, kind string, on func(string)) *co
 	if g.Suits != nil {
 		by = st
 	}
-	s, err := again(t.Context(), by)
+	s, err := tryOpen(t.Context(), st, "x", f, way{by: by})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +315,7 @@ func TestWhatParityCannotHealStaysAnError(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.HealBy(nil, "", nil, func(ctx context.Context, by store.Store) (*content.Source, error) {
-				return tryOpen(ctx, st, "x", plain.Format, way{by: by})
+				return tryOpen(ctx, by, "x", plain.Format, way{})
 			})
 			for _, name := range []string{"long", "d1/f01"} {
 				e := lookup(t, s, name)
