@@ -86,10 +86,6 @@ type IndexOptions struct {
 	// read can be compared. It must be a power of two from 64 KiB to 1 MiB, or 0 for no digests.
 	// Making digests requires reading all contents.
 	Chunk int64
-	// NoTable has no effect.
-	//
-	// Deprecated: indexes have no table any more.
-	NoTable bool
 	// Force also replaces an object that is not an index.
 	Force bool `json:"force,omitempty"`
 	// OnError is called for each content that gets no digests, because it cannot be read or does

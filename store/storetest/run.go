@@ -38,7 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) (st store.Store, put func(name st
 		{"names are plain text, not patterns or escapes", testNames},
 		{"writer", testWriters},
 		{"lister", testLister},
-		{"what it can do is said", testSaid},
+		{"Can returns each ability", testSaid},
 		{"remover", testRemover},
 		{"remover of one version", testRemoverAs},
 		{"amendments", testAmendments},

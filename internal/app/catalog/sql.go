@@ -63,7 +63,7 @@ type session interface {
 // A dialect is what statements for one kind of database have in place of the
 // common subset of SQL. Parameters are called $1.
 type dialect struct {
-	clock      string // the time now, of which $1 is engine.clock
+	clock      string // the current time; its $1 is engine.clock
 	address    string // that the address is $1
 	forUpdate  string // after a SELECT: no other transaction changes these rows
 	skipLocked string // the same, without rows that another one locks

@@ -11,7 +11,7 @@ import (
 )
 
 // Shared returns a store in which all readers of one archive share its objects, so that each is
-// opened once, and all see the same version. Of a store on a network, it also caches what was read,
+// opened once, and all see the same version. For a store on a network, it also caches what was read,
 // in up to limit bytes of memory, 32 MiB if limit is 0. A disk needs no cache. Objects that grow are
 // not shared there: each time that one is opened, it is longer.
 func Shared(st store.Store, limit int64) store.Store {
