@@ -143,6 +143,16 @@ func (a *Archive) Compares(ctx context.Context, e Entry) (parts, whole bool) {
 	return p.Parts, p.Whole()
 }
 
+// Unproven reports whether nothing detects damage in e's content: neither reading all of it nor
+// [Verify].
+func (a *Archive) Unproven(ctx context.Context, e Entry) bool {
+	if !e.Kind.HasContent() || e.Fault != nil || a.Format().ReadsAll {
+		return false
+	}
+	_, whole := a.Compares(ctx, e)
+	return !whole
+}
+
 // Doubt returns an error if the archive's index does not match its own digest, as far as the
 // index has been read. Names and offsets in the index may then be wrong. It returns nil if no
 // damage is known.

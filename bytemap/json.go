@@ -19,6 +19,7 @@ type jsonMap struct {
 	Shared   int64            `json:"shared_runs"`
 	SharedBy int64            `json:"sharing_files"`
 	Parity   string           `json:"parity,omitempty"`
+	Unproven *Unproven        `json:"unproven,omitempty"`
 }
 
 type jsonVolume struct {
@@ -44,6 +45,9 @@ type jsonSpan struct {
 // each cell. Names are escaped with format.Escape.
 func (m *Map) JSON(w io.Writer) error {
 	out := jsonMap{Size: m.size(), Uses: m.Totals.byName(), Volumes: []jsonVolume{}, Largest: []jsonSpan{}, Outside: m.Outside, Shared: m.Shared, SharedBy: m.SharedBy, Parity: format.Escape(m.Parity)}
+	if m.Unproven.Files > 0 {
+		out.Unproven = &m.Unproven
+	}
 	for _, v := range m.Volumes {
 		jv := jsonVolume{
 			Name: format.Escape(v.Name), Size: v.Size, Uses: v.Totals.byName(), Exact: v.Exact,

@@ -84,6 +84,14 @@ type Map struct {
 
 	// Parity describes the parity of the archive.
 	Parity string
+
+	Unproven Unproven
+}
+
+// Unproven is the content in which nothing detects damage.
+type Unproven struct {
+	Files int64 `json:"files"`
+	Bytes int64 `json:"bytes"`
 }
 
 // A VolumeMap has the uses of the bytes of one volume.

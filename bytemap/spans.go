@@ -15,6 +15,7 @@ type Archive interface {
 	Regions(ctx context.Context) iter.Seq2[format.Region, error]
 	Volumes(ctx context.Context) ([]string, error)
 	VolumeSize(ctx context.Context, volume string) (int64, error)
+	Unproven(ctx context.Context, e format.Entry) bool
 }
 
 // Of returns a Map of an archive. Spans are generated as they are needed, so an archive with
@@ -32,19 +33,30 @@ func Of(ctx context.Context, a Archive) (m *Map, err error) {
 		}
 		volumes = append(volumes, Volume{Name: name, Size: size})
 	}
+	var unproven Unproven
 	m = Build(volumes, func(yield func(Span) bool) {
-		for s, serr := range Spans(ctx, a) {
+		for s, serr := range spans(ctx, a, func(e format.Entry) {
+			if a.Unproven(ctx, e) {
+				unproven.Files, unproven.Bytes = unproven.Files+1, plus(unproven.Bytes, e.Size)
+			}
+		}) {
 			if err = serr; err != nil || !yield(s) {
 				return
 			}
 		}
 	})
+	m.Unproven = unproven
 	return m, err
 }
 
 // Spans yields the uses of an archive's bytes. It omits content outside the archive, and inline
 // content in an index that has a region.
 func Spans(ctx context.Context, a Archive) iter.Seq2[Span, error] {
+	return spans(ctx, a, func(format.Entry) {})
+}
+
+// spans calls seen with each entry that has content.
+func spans(ctx context.Context, a Archive, seen func(format.Entry)) iter.Seq2[Span, error] {
 	return func(yield func(Span, error) bool) {
 		for e, err := range a.Entries(ctx) {
 			if err != nil {
@@ -54,6 +66,7 @@ func Spans(ctx context.Context, a Archive) iter.Seq2[Span, error] {
 			if !e.Kind.HasContent() || e.Fault != nil {
 				continue
 			}
+			seen(e)
 			for x, err := range a.Extents(ctx, e) {
 				if err != nil {
 					yield(Span{}, err)

@@ -36,6 +36,9 @@ func (l *layout) notes() (notes []string) {
 	if l.m.Parity != "" {
 		notes = append(notes, "parity: "+format.Escape(l.m.Parity))
 	}
+	if u := l.m.Unproven; u.Files > 0 {
+		notes = append(notes, "unproven: "+several(u.Files, "file")+", "+human(u.Bytes))
+	}
 	return notes
 }
 

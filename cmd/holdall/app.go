@@ -264,9 +264,8 @@ func (a *app) open(ctx context.Context, address string, few bool) (*holdall.Arch
 
 // openAs is open, but as a verb asks for the archive, not as flags do.
 func (a *app) openAs(ctx context.Context, address string, as asked, few bool) (*holdall.Archive, error) {
-	in, err := a.openBy(ctx, address, as, few, a.useIndex())
+	in, err := a.openDoubted(ctx, address, as, few, a.useIndex())
 	if err == nil {
-		a.opened = append(a.opened, in)
 		if s := in.Index(); s.Ignored != "" {
 			a.warn("%s: not used: %v", s.Ignored, s.Why)
 		}
@@ -314,7 +313,12 @@ func doubtsOf(ctx context.Context, in *holdall.Archive) (all []error) {
 
 // openBare opens an archive for callers that examine its own index.
 func (a *app) openBare(ctx context.Context, address, view string, few bool) (*holdall.Archive, error) {
-	in, err := a.openBy(ctx, address, asked{a.format, view}, few, holdall.UseIndex{})
+	return a.openDoubted(ctx, address, asked{a.format, view}, few, holdall.UseIndex{})
+}
+
+// openDoubted opens an archive whose doubts are reported at the end.
+func (a *app) openDoubted(ctx context.Context, address string, as asked, few bool, index holdall.UseIndex) (*holdall.Archive, error) {
+	in, err := a.openBy(ctx, address, as, few, index)
 	if err == nil {
 		a.opened = append(a.opened, in)
 	}
@@ -344,10 +348,61 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
+// An overview is an archive as its own index shows it, and what a kept index
+// proves of it.
+type overview struct {
+	*holdall.Archive
+	indexed *holdall.Archive // by its kept index, if there is one
+}
+
+// proven returns an entry as it is proven best.
+func (o overview) proven(ctx context.Context, e holdall.Entry) (*holdall.Archive, holdall.Entry) {
+	if o.indexed != nil {
+		if of, err := o.indexed.Lookup(ctx, e.Name); err == nil && of.Size == e.Size {
+			return o.indexed, of
+		}
+	}
+	return o.Archive, e
+}
+
+func (o overview) Unproven(ctx context.Context, e holdall.Entry) bool {
+	in, e := o.proven(ctx, e)
+	return in.Unproven(ctx, e)
+}
+
+func (o overview) Compares(ctx context.Context, e holdall.Entry) (parts, whole bool) {
+	in, e := o.proven(ctx, e)
+	return in.Compares(ctx, e)
+}
+
+func (o overview) Close() error {
+	if o.indexed != nil {
+		o.indexed.Close()
+	}
+	return o.Archive.Close()
+}
+
 // openOverview opens an archive in the view that shows it as a whole, even if
 // it has no other view.
-func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archive, error) {
-	in, err := a.openBare(ctx, address, a.view, false)
+func (a *app) openOverview(ctx context.Context, address string) (o overview, err error) {
+	u := a.useIndex()
+	u.Folder = nil                                     // what is kept there has no digests
+	u.Beside = u.Beside && store.Scheme(address) == "" // elsewhere it takes a request
+	if o.Archive, err = a.openWhole(ctx, address, u); err != nil || o.Index().Used == "" {
+		return o, err
+	}
+	o.indexed = o.Archive
+	if o.Archive, err = a.openWhole(ctx, address, holdall.UseIndex{}); err != nil {
+		o.indexed.Close()
+	}
+	return o, err
+}
+
+func (a *app) openWhole(ctx context.Context, address string, index holdall.UseIndex) (*holdall.Archive, error) {
+	open := func(view string) (*holdall.Archive, error) {
+		return a.openDoubted(ctx, address, asked{a.format, view}, false, index)
+	}
+	in, err := open(a.view)
 	var f *format.Format
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		f = format.All().ByName(c.Format)
@@ -360,7 +415,7 @@ func (a *app) openOverview(ctx context.Context, address string) (*holdall.Archiv
 	if err == nil {
 		in.Close()
 	}
-	return a.openBare(ctx, address, f.Overview, false)
+	return open(f.Overview)
 }
 
 // line prints one fact, after its name.

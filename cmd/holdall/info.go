@@ -71,7 +71,7 @@ unusual: use 'holdall verify' to check an archive.`,
 				}
 			}
 			i.Parity = in.Protection(ctx)
-			if err := i.look(ctx, a, in); err != nil {
+			if err := i.look(ctx, a, in.Archive); err != nil {
 				i.cannot(err)
 			}
 			a.tell(i, func() {
@@ -116,7 +116,7 @@ func (i *infoJSON) addFacts(facts [][2]string) {
 	}
 }
 
-func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
+func gatherInfo(ctx context.Context, in overview) (*infoJSON, error) {
 	about, err := in.About(ctx)
 	if err != nil {
 		return nil, err
@@ -141,12 +141,10 @@ func gatherInfo(ctx context.Context, in *holdall.Archive) (*infoJSON, error) {
 		case e.Kind.HasContent():
 			i.Files++
 			i.Bytes += e.Size
-			if in.Format().ReadsAll {
-				break // its checksums do not cover entries
-			}
-			if parts, whole := in.Compares(ctx, e); !whole {
+			switch parts, _ := in.Compares(ctx, e); {
+			case in.Unproven(ctx, e):
 				i.Unproven++
-			} else if !parts {
+			case !parts && e.Fault == nil && !in.Format().ReadsAll: // its checksums do not cover entries
 				i.Ranges++
 			}
 		}

@@ -101,6 +101,9 @@ func appendEntry(ctx context.Context, b []byte, a *holdall.Archive, run func(hol
 	link, _ := shown(e.Link)
 	str("link", link)
 	str("digest", e.Digest.String())
+	if a.Unproven(ctx, *e) {
+		b = append(b, `,"unproven":true`...)
+	}
 	if len(e.Attr) > 0 {
 		b = append(b, `,"attributes":{`...)
 		for i, key := range slices.Sorted(maps.Keys(e.Attr)) {

@@ -58,7 +58,7 @@ damaged.`,
 		ValidArgsFunction: a.completeMembers,
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&l.long, "long", "l", false, "also print kind, mode, size, time and digest")
+	f.BoolVarP(&l.long, "long", "l", false, "also print kind, mode, size, time, and digest or unproven")
 	f.BoolVarP(&l.recursive, "recursive", "R", false, "list everything below")
 	f.BoolVarP(&l.self, "directory", "d", false, "list folders themselves, not what is in them")
 	f.BoolVarP(&l.bySize, "by-size", "S", false, "sort by size, largest first")
@@ -218,7 +218,7 @@ func (a *app) lineOf(ctx context.Context, in *holdall.Archive, long bool) func([
 		case a.json:
 			return appendEntry(ctx, b, in, run, e)
 		case long:
-			b = append(b, a.longLine(*e, modeWidth)...)
+			b = append(b, a.longLine(*e, modeWidth, in.Unproven(ctx, *e))...)
 		default:
 			b = append(append(b, quoteEmpty(format.Escape(e.Name))...), suffix(*e)...)
 		}
@@ -336,8 +336,9 @@ func suffix(e holdall.Entry) string {
 	return ""
 }
 
-// longLine returns the line of an entry with its stored attributes.
-func (a *app) longLine(e holdall.Entry, modeWidth int) string {
+// longLine returns the line of an entry with its stored attributes, and says so where nothing
+// would show damage in its content.
+func (a *app) longLine(e holdall.Entry, modeWidth int, unproven bool) string {
 	mode := cmp.Or(map[format.Kind]string{format.Dir: "d", format.Symlink: "l", format.HardLink: "h", format.Fifo: "p", format.Property: "="}[e.Kind], "-")
 	if e.HasMode {
 		mode += e.Mode.Perm().String()[1:]
@@ -359,6 +360,8 @@ func (a *app) longLine(e holdall.Entry, modeWidth int) string {
 	if d := e.Digest.String(); d != "" {
 		algo, sum, _ := strings.Cut(d, ":")
 		line += "  " + algo + ":" + sum[:min(12, len(sum))] + "…"
+	} else if unproven {
+		line += "  unproven"
 	}
 	line += "  " + quoteEmpty(format.Escape(e.Name)) + suffix(e)
 	if e.Fault != nil {
