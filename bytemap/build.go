@@ -169,13 +169,11 @@ func (b *bin) add(u Use, from, to int64) {
 	b.end = max(b.end, to)
 }
 
-// touch records that a span touches its cells.
 func (b *bin) touch(from, to int64) {
 	b.fill[from/b.v.CellSize].touch++
 	b.fill[(to-1)/b.v.CellSize+1].touch--
 }
 
-// count adds bytes to the cells and the totals, unless the range is empty.
 func (b *bin) count(u Use, from, to int64) {
 	if from < to {
 		b.put(u, from, to)
@@ -183,7 +181,6 @@ func (b *bin) count(u Use, from, to int64) {
 	}
 }
 
-// put adds bytes to the cells.
 func (b *bin) put(u Use, from, to int64) {
 	size := b.v.CellSize
 	first, last := from/size, (to-1)/size

@@ -61,8 +61,6 @@ func (l *layout) rows(v *VolumeMap) int {
 	return int(max(v.Size-1, 0)/l.rowSize) + 1
 }
 
-// roundUp returns the smallest number with four significant bits that is not less than n, so that
-// rows begin at readable offsets. It is at most an eighth larger.
 func roundUp(n int64) int64 {
 	shift := max(0, bits.Len64(uint64(n))-4)
 	up := (uint64(n-1)>>shift + 1) << shift

@@ -126,7 +126,6 @@ type Cell struct {
 	Spans int64 // number of spans that touch it
 }
 
-// length returns the size of cell i.
 func (v *VolumeMap) length(i int) int64 {
 	return min(v.CellSize, v.Size-int64(i)*v.CellSize)
 }

@@ -63,7 +63,6 @@ func (m *Map) PNG(w io.Writer) error {
 	return png.Encode(w, img)
 }
 
-// paintVolume draws the rows of a volume, starting at y.
 func (l *layout) paintVolume(img *image.Paletted, v *VolumeMap, y int) {
 	column := func(x, from, to int, c uint8) {
 		paint(img, image.Rect(pngMargin+x, from, pngMargin+x+1, to), c)

@@ -119,7 +119,6 @@ func (d *svgDrawing) scale() {
 		x, d.y-16, svgWidth-svgMargin, x-6, d.y-9, human(n))
 }
 
-// x returns the width of n bytes in a row.
 func (d *svgDrawing) x(n int64) float64 {
 	return float64(n) / float64(d.rowSize) * svgStrip
 }

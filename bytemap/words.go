@@ -49,7 +49,6 @@ func several(n int64, what string) string {
 	return counted(n) + " " + what + "s"
 }
 
-// describe returns a description of a span.
 func describe(s Run) string {
 	text := s.Use.String()
 	if s.Label != "" {
@@ -64,7 +63,6 @@ func describe(s Run) string {
 	return fmt.Sprintf("%s\nbytes %s – %s, %s", text, counted(s.Off), counted(s.Off+s.Len), human(s.Len))
 }
 
-// describe returns a description of the uses of bytes [from, to).
 func (m mix) describe(from, to int64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "bytes %s – %s", counted(from), counted(to))
@@ -87,7 +85,6 @@ func (m *Map) legend() (uses []Use) {
 	return uses
 }
 
-// size returns the size of all volumes.
 func (m *Map) size() (n int64) {
 	for _, v := range m.Volumes {
 		n = plus(n, v.Size)

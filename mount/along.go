@@ -91,7 +91,6 @@ func (a *along) read(idle chan struct{}) {
 	}
 }
 
-// close ends the reading and waits for that.
 func (a *along) close() {
 	a.cancel()
 	a.mu.Lock()

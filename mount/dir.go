@@ -160,7 +160,6 @@ const (
 	looksTime = 2 * time.Second
 )
 
-// note counts a lookup.
 func (l *looks) note() {
 	now := time.Now().UnixNano()
 	if now-l.since.Load() > int64(looksTime) {

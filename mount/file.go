@@ -100,7 +100,6 @@ func (f *filesystem) Write(<-chan struct{}, *fuse.WriteIn, []byte) (uint32, fuse
 	return 0, fuse.EROFS
 }
 
-// Close ends reading ahead.
 func (x *file) Close() error {
 	x.mu.Lock()
 	a, along := x.ahead, x.along

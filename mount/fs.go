@@ -21,7 +21,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// filesystem handles the requests of the kernel.
 type filesystem struct {
 	fuse.RawFileSystem // returns ENOSYS
 	trees              []*tree

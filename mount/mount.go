@@ -147,7 +147,6 @@ type silence struct{}
 
 func (silence) Write(p []byte) (int, error) { return len(p), nil }
 
-// target checks the folder to mount at.
 func target(dir string, nonEmpty bool) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -343,7 +342,6 @@ func (m *Mount) invalidate(t *tree) {
 	}
 }
 
-// mountError returns why an archive could not be mounted.
 func mountError(dir string, err error) error {
 	if _, serr := os.Stat(device); errors.Is(serr, iofs.ErrNotExist) {
 		return fmt.Errorf("%s: %w (%s is missing)", store.Redact(dir), ErrNoFUSE, device)

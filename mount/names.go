@@ -53,7 +53,6 @@ func escape(name string) string {
 
 var unescapes = strings.NewReplacer(`\x2f`, "/", `\x00`, "\x00", `\x5cx`, `\x`, `\x2e`, ".")
 
-// unescape is the inverse of escape.
 func unescape(s string) string {
 	if s == `\x` {
 		return ""
@@ -61,7 +60,6 @@ func unescape(s string) string {
 	return unescapes.Replace(s)
 }
 
-// cut shortens a shown name if it is too long.
 func cut(s, name string) string {
 	if len(s) <= mostName {
 		return s

@@ -66,7 +66,6 @@ func mix(h uint64) uint64 {
 	return h
 }
 
-// folderOf returns the folder in which an entry is listed.
 func folderOf(name string) string {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 || !format.ValidPath(name) {
@@ -154,7 +153,6 @@ func (ns *nodes) get(ino uint64) *node {
 	return &node{d.tree, d.join(rec.base()), ino}
 }
 
-// forget reports whether the kernel no longer knows a node.
 func (ns *nodes) forget(ino, times uint64) bool {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()

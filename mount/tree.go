@@ -71,7 +71,6 @@ func (v *version) done() {
 	}
 }
 
-// isUsed reports whether new requests use v.
 func (v *version) isUsed() bool {
 	v.tree.mu.RLock()
 	defer v.tree.mu.RUnlock()

@@ -65,7 +65,6 @@ func stored(ctx context.Context, v *version, e holdall.Entry) (ranges, codecs st
 	return b.String(), strings.Join(slices.Sorted(maps.Keys(names)), ","), nil
 }
 
-// xattr returns an attribute; ok is false if the entry does not have it.
 func xattr(ctx context.Context, v *version, e holdall.Entry, attr string) (value string, ok bool, err error) {
 	switch attr {
 	case attrDigest:

@@ -14,7 +14,6 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// amendedJSON is the result of add, rm or mv.
 type amendedJSON struct {
 	format.Amended
 	Failed int64 `json:"failed,omitempty"`
@@ -77,7 +76,6 @@ and arrays of SRC are added.`,
 	return cmd
 }
 
-// addFrom adds the groups and arrays of src.
 func (a *app) addFrom(ctx context.Context, archive, src string, names []string, o holdall.AddOptions) error {
 	if a.view != "" && a.view != zarrView {
 		return usage("--from adds keys and needs --view %s", zarrView)
@@ -195,7 +193,6 @@ func (a *app) namesBelow(ctx context.Context, address string, paths []string, fo
 	return names, nil
 }
 
-// amend opens an archive for changes, makes them and commits them.
 func (a *app) amend(ctx context.Context, address string, change func(*holdall.Amendment) (failed int64, err error)) (err error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {

@@ -96,7 +96,6 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// width returns how many columns results may take.
 func (a *app) width() int {
 	if f, ok := a.stdout.(*os.File); ok && a.outTTY {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 0 {
@@ -106,12 +105,10 @@ func (a *app) width() int {
 	return 80
 }
 
-// colour reports whether results may have colours.
 func (a *app) colour() bool {
 	return a.outTTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// run executes a command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.rootCommand(args)
 	cmd := root
@@ -163,7 +160,6 @@ func (a *app) warn(format string, args ...any) {
 	}
 }
 
-// openOptions returns the options that flags set for every archive.
 func (a *app) openOptions() holdall.OpenOptions {
 	return holdall.OpenOptions{Format: a.format, View: a.view, CacheBytes: a.cacheBytes, External: a.mayLead(), Limits: format.Limits{Index: int64(a.maxIndex)}, Param: a.given(^format.ToCreate), NoVerify: a.noVerify, CompareWhole: int64(a.whole), Parity: a.parity, OnHeal: a.saysHealed()}
 }
@@ -181,7 +177,6 @@ func (a *app) written() holdall.OpenOptions {
 	return holdall.OpenOptions{Format: a.format, External: a.external, Limits: format.Limits{Index: int64(a.maxIndex)}}
 }
 
-// openIn opens the archive called name in a store.
 func (a *app) openIn(ctx context.Context, st store.Store, name string, o holdall.OpenOptions) (*holdall.Archive, error) {
 	if _, ok := st.(*shelf.Shelf); ok {
 		o = ofCatalog(o)
@@ -418,7 +413,6 @@ func (a *app) openWhole(ctx context.Context, address string, index holdall.UseIn
 	return open(f.Overview)
 }
 
-// line prints one fact, after its name.
 func (a *app) line(key, text string, args ...any) {
 	fmt.Fprintf(a.out, "%-14s %s\n", key, fmt.Sprintf(text, args...))
 }
@@ -549,7 +543,6 @@ Verbs that read an archive also accept a folder.`,
 	return root
 }
 
-// globalFlags defines the flags that every verb accepts.
 func (a *app) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.BoolVar(&a.json, "json", false, "print results and errors as JSON")
@@ -568,12 +561,10 @@ func (a *app) globalFlags(root *cobra.Command) {
 	f.Var(&a.maxIndex, "max-index", "largest index to accept (default 1GiB)")
 }
 
-// writable returns the formats of which new archives can be written.
 func writable() []*format.Format {
 	return slices.DeleteFunc(format.All(), func(f *format.Format) bool { return f.Create == nil })
 }
 
-// formatFlag defines -f, the output format of some verbs.
 func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, formats []*format.Format) {
 	names := make([]string, len(formats))
 	for i, f := range formats {
@@ -583,7 +574,6 @@ func (a *app) formatFlag(cmd *cobra.Command, f *pflag.FlagSet, usage string, for
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// argOr returns an argument, or a default if it is missing.
 func argOr(args []string, i int, usual string) string {
 	if i < len(args) {
 		return args[i]

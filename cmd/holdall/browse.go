@@ -73,7 +73,6 @@ With --static and --single the exit code is 1 if some content is damaged.`,
 	return cmd
 }
 
-// kindOfPage is what browse writes.
 const kindOfPage = "a page of an archive"
 
 // staticPage writes a page that shows an archive without a holdall server.
@@ -143,7 +142,6 @@ func (a *app) staticIndex(ctx context.Context, st store.Store, name string, to s
 // maxSingle is the largest archive that a page may contain.
 const maxSingle = 64 << 20
 
-// singlePage writes a page that contains the archive.
 func (a *app) singlePage(ctx context.Context, address, file string) error {
 	if err := a.mayWrite(ctx, address, file, kindOfPage, explore.IsPage); err != nil {
 		return err
@@ -199,7 +197,6 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 	return answer(sum.Unproven > 0)
 }
 
-// copyObject copies a whole object.
 func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) error {
 	o, err := st.Open(ctx, name)
 	if err != nil {
@@ -213,7 +210,6 @@ func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) e
 	return store.CopyRange(ctx, w, o, 0, info.Size)
 }
 
-// noBrowser is the value that starts no browser.
 const noBrowser = "none"
 
 // browsers returns the commands that may open a page, the preferred first.

@@ -92,7 +92,6 @@ func (a *app) catNames(ctx context.Context, address string, names []string, r by
 	})
 }
 
-// catArrays writes the elements of Zarr arrays.
 func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bool) error {
 	if ranged {
 		return &usageError{errDecodeRange}
@@ -105,7 +104,6 @@ func (a *app) catArrays(ctx context.Context, args []string, as string, ranged bo
 	return all(args[1:], func(name string) error { return a.decode(ctx, in, name, as) })
 }
 
-// writeContent writes the content of an entry, or the requested part of it.
 func writeContent(ctx context.Context, w io.Writer, in *holdall.Archive, e holdall.Entry, r byteRange) error {
 	if r.set {
 		return catRange(ctx, w, in, e, r)

@@ -74,12 +74,10 @@ func shownCatalog(address string) string {
 	return format.Escape(address)
 }
 
-// noCatalogError reports that the catalogue does not exist.
 type noCatalogError struct{ error }
 
 func (e *noCatalogError) Unwrap() error { return e.error }
 
-// withCatalog calls do with the user's catalogue.
 func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *catalog.Catalog) error) error {
 	address, _, err := a.catalogAddress()
 	if err != nil {
@@ -94,7 +92,6 @@ func (a *app) withCatalog(ctx context.Context, o catalog.Options, do func(c *cat
 	return errors.Join(do(c), c.Close())
 }
 
-// onCatalog adapts a function on the user's catalogue.
 func (a *app) onCatalog(o catalog.Options, do func(ctx context.Context, c *catalog.Catalog, args []string) error) func(*cobra.Command, []string) error {
 	return run(func(ctx context.Context, args []string) error {
 		return a.withCatalog(ctx, o, func(c *catalog.Catalog) error { return do(ctx, c, args) })
@@ -141,7 +138,6 @@ updated and its content stays. Any other file is left unchanged.`,
 	}
 }
 
-// archiveJSON is a catalogue's record of an archive.
 type archiveJSON struct {
 	ID       int64      `json:"id"`
 	Archive  string     `json:"archive"`
@@ -161,7 +157,6 @@ func archiveAsJSON(x catalog.Archive) archiveJSON {
 	return j
 }
 
-// locationJSON is a catalogue's record of where a file is.
 type locationJSON struct {
 	Path      string     `json:"path"`
 	PathHex   string     `json:"path_hex,omitempty"`
@@ -404,7 +399,6 @@ func (a *app) listArchives(ctx context.Context, c *catalog.Catalog) error {
 	return err
 }
 
-// listCatalog lists the contents of a folder, or the file of that name.
 func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string, long, recursive bool) error {
 	prefix := folderPrefix(folder)
 	shownAny := false
@@ -441,7 +435,6 @@ func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string
 	return err
 }
 
-// folderPrefix returns the prefix of the paths in a folder.
 func folderPrefix(folder string) string {
 	folder = format.Unescape(strings.TrimPrefix(folder, "./"))
 	if folder == "." || folder == "" {
@@ -503,7 +496,6 @@ func (a *app) forgetArchive(ctx context.Context, c *catalog.Catalog, address str
 	return err
 }
 
-// deleteFile deletes a file, or everything in a folder, in batches.
 func (a *app) deleteFile(ctx context.Context, c *catalog.Catalog, name string) error {
 	del := func(paths ...string) (int64, error) {
 		if a.dryRun {

@@ -47,7 +47,6 @@ archive and reports the damage.`,
 	return cmd
 }
 
-// catalogCheck compares a catalogue with its archives.
 type catalogCheck struct {
 	app      *app
 	c        *catalog.Catalog
@@ -57,7 +56,6 @@ type catalogCheck struct {
 	archives, entries, differences int64
 }
 
-// differenceJSON is one difference between a catalogue and an archive.
 type differenceJSON struct {
 	Difference string `json:"difference"`
 	Archive    string `json:"archive,omitempty"`

@@ -21,7 +21,6 @@ import (
 
 func init() { format.Register(shelf.Format) }
 
-// catalogScheme is the prefix of catalogue addresses.
 const catalogScheme = "catalog:"
 
 // catalogued finds the catalogue that an address names, and the part of it:
@@ -100,7 +99,6 @@ func (a *app) shelfOf(ctx context.Context, c *catalog.Catalog, address string) (
 	return shelf.New(ctx, c, shelf.Options{Address: shownCatalog(address), Open: a.storeOf, Through: a.through, NoVerify: a.noVerify})
 }
 
-// openTree opens an open catalogue as one archive.
 func (a *app) openTree(ctx context.Context, c *catalog.Catalog) (*holdall.Archive, func(), error) {
 	address, _, err := a.catalogAddress()
 	if err != nil {
@@ -167,7 +165,6 @@ func (a *app) extraOf(in *holdall.Archive) explore.Extra {
 	return x
 }
 
-// tablesOf returns tables that show the contents of a catalogue.
 func tablesOf(sum shelf.Summary) []explore.Table {
 	buckets := explore.Table{Title: "Buckets", Columns: []explore.Column{{Name: "Packed from"}, {Name: "Archives", Kind: "count"}, {Name: "Files", Kind: "count"}, {Name: "Stored", Kind: "size"}, {Name: "Verified", Kind: "count"},
 		{Name: "Replaced or deleted", Kind: "count"}, {Name: "Deleted", Kind: "count"}, {Name: "Originals removed", Kind: "count"}}, Rows: [][]any{}}

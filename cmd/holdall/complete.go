@@ -209,7 +209,6 @@ func isNear(address string) bool {
 	return address != "-" && (s == "" || s == "file")
 }
 
-// keepsIndex reports whether this machine has an index for a remote archive.
 func (a *app) keepsIndex(ctx context.Context, address string) bool {
 	f := a.indexFolder()
 	if a.index != "" || f == nil {

@@ -152,7 +152,6 @@ func joins(f *format.Format, o *holdall.PackOptions) bool {
 	return f.Joined != nil && f.Joined(o.Param) != nil
 }
 
-// isFolderName reports whether dst is meant to be a folder.
 func isFolderName(dst string) bool {
 	if strings.HasSuffix(dst, "/") {
 		return true
@@ -164,7 +163,6 @@ func isFolderName(dst string) bool {
 	return err == nil && info.IsDir()
 }
 
-// extractTo extracts into a folder, and reports the result.
 func (a *app) extractTo(ctx context.Context, in *holdall.Archive, dir string, o holdall.ExtractOptions) error {
 	stop := a.showProgress(o.Meter, "extracted")
 	sum, err := a.extractBelow(ctx, in, dir, o)
@@ -208,7 +206,6 @@ func (a *app) extractBelow(ctx context.Context, in *holdall.Archive, dir string,
 	return holdall.Extract(ctx, in, root, o)
 }
 
-// tellExtracted prints the result of an extraction.
 func (a *app) tellExtracted(sum holdall.Extracted) error {
 	if sum.Stripped > 0 {
 		a.warn("removed the leading slash from %s", count(sum.Stripped, "name"))

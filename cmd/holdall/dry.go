@@ -14,7 +14,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// dryRunUsage is the usage of --dry-run.
 const dryRunUsage = "only print what would be done"
 
 // dryRunFlag defines -n for a verb that then works on a store that discards
@@ -39,7 +38,6 @@ type dryStore struct {
 	noParity bool // changes are discarded, so there is nothing to protect afterwards
 }
 
-// dry returns a store that discards its writes, if this is a dry run.
 func (a *app) dry(st store.Store, noParity bool) store.Store {
 	if a.dryRun {
 		return dryStore{st, noParity}
@@ -71,7 +69,6 @@ func (s dryStore) Can() store.Abilities {
 	}
 }
 
-// A dryWriter counts the bytes written to it.
 type dryWriter struct {
 	name string
 	n    int64

@@ -57,7 +57,6 @@ unless you give --overwrite.`,
 	return cmd
 }
 
-// extractFlags defines the flags of all verbs that extract.
 func extractFlags(fs *pflag.FlagSet, dir *string, o *holdall.ExtractOptions) {
 	fs.StringVarP(dir, "directory", "C", ".", "folder to extract into, created if it does not exist")
 	fs.BoolVar(&o.Overwrite, "overwrite", false, "replace existing files")

@@ -77,8 +77,6 @@ func folderOf(ctx context.Context, in *holdall.Archive, pattern string) string {
 	return pattern[:i]
 }
 
-// globMatcher returns a function that reports whether a name matches a
-// pattern.
 func globMatcher(pattern string, fold bool) (func(name string) bool, error) {
 	p, err := glob.Compile(pattern, fold)
 	return p.Match, err

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// choice is a flag that is one of a few words.
 type choice struct {
 	to    *string
 	words []string

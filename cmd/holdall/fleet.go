@@ -530,7 +530,6 @@ func (a *app) tellStatus(s fleet.Status) {
 	}
 }
 
-// chunkWord returns the command line's word for a state.
 func chunkWord(s catalog.ChunkState) string {
 	if s == catalog.ChunkLeased {
 		return "at work"

@@ -12,7 +12,6 @@ import (
 	"github.com/holdall/holdall/internal/app/fleet"
 )
 
-// rewriting holds what is common to the verbs that rewrite archives of a plan.
 type rewriting struct {
 	work   fleet.WorkOptions
 	grace  time.Duration

@@ -33,7 +33,6 @@ func (e *estimating) flags(fs *pflag.FlagSet) {
 	fs.IntVarP(&e.jobs, "jobs", "j", 16, "with --rate measured: objects to read at once")
 }
 
-// check validates the flags, and returns the given rate.
 func (e *estimating) check(fs *pflag.FlagSet) (rate float64, err error) {
 	for _, name := range []string{"prices", "rate", "workers", "jobs"} {
 		if fs.Changed(name) && !e.dry {

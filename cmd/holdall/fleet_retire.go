@@ -107,7 +107,6 @@ func (l *retireLog) write(all ...retiredJSON) error {
 	return cmp.Or(err, l.f.Sync())
 }
 
-// retiredJSON is the outcome for one original.
 type retiredJSON struct {
 	Plan     string    `json:"plan"`
 	Path     string    `json:"path"`

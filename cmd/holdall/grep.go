@@ -77,13 +77,11 @@ code is 1 if nothing matches, or if a file could not be read.`,
 	return cmd
 }
 
-// searched holds the options by which lines are matched.
 type searched struct {
 	exprs                      []string
 	fold, invert, words, fixed bool
 }
 
-// compile returns a function that reports whether a line matches.
 func (s *searched) compile(exprs []string) (func(line []byte) bool, error) {
 	var any []string
 	for _, expr := range exprs {
@@ -109,7 +107,6 @@ func (s *searched) compile(exprs []string) (func(line []byte) bool, error) {
 	return func(line []byte) bool { return re.Match(line) != s.invert }, nil
 }
 
-// grepping is one search.
 type grepping struct {
 	app       *app
 	hit       func(line []byte) bool

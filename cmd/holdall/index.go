@@ -20,7 +20,6 @@ import (
 // noIndex is the value of --index and HOLDALL_CACHE that turns indexes off.
 const noIndex = "none"
 
-// useIndex returns which indexes archives may be read with.
 func (a *app) useIndex() holdall.UseIndex {
 	switch a.index {
 	case noIndex:
@@ -36,7 +35,6 @@ func (a *app) useIndex() holdall.UseIndex {
 // memory.
 const expensiveToKeep = 100 * time.Millisecond
 
-// indexFolder returns the folder of the index cache, or nil for none.
 func (a *app) indexFolder() *holdall.IndexFolder {
 	dir := os.Getenv("HOLDALL_CACHE")
 	if dir == noIndex {

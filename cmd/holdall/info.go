@@ -14,7 +14,6 @@ import (
 	"github.com/holdall/holdall/internal/app/hierarchy"
 )
 
-// infoJSON describes an archive as a whole.
 type infoJSON struct {
 	Format      string            `json:"format"`
 	Title       string            `json:"title"`

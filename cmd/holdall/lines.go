@@ -163,7 +163,6 @@ func appendSpan(b []byte, x format.Extent) []byte {
 	return append(b, '}')
 }
 
-// octal formats a mode for chmod.
 func octal(m fs.FileMode) string {
 	n := uint32(m.Perm())
 	for i, bit := range []fs.FileMode{fs.ModeSticky, fs.ModeSetgid, fs.ModeSetuid} {

@@ -76,7 +76,6 @@ damaged.`,
 	return cmd
 }
 
-// lister holds the options of ls.
 type lister struct {
 	app                                            *app
 	long, recursive, self, bySize, byTime, reverse bool
@@ -84,7 +83,6 @@ type lister struct {
 	names                                          *glob.Filter
 }
 
-// list prints the entries that paths name, or their contents.
 func (l *lister) list(ctx context.Context, in *holdall.Archive, paths []string) error {
 	print := l.app.entryPrinter(ctx, in, l.long)
 	if len(paths) == 0 && l.recursive {
@@ -110,7 +108,6 @@ func (l *lister) list(ctx context.Context, in *holdall.Archive, paths []string) 
 	})
 }
 
-// one prints an entry, or its contents.
 func (l *lister) one(ctx context.Context, in *holdall.Archive, e holdall.Entry, print func(holdall.Entry) error) error {
 	selected := func(e holdall.Entry) error {
 		if !l.names.Wants(e.Name) {
@@ -182,7 +179,6 @@ func (l *lister) inOrder(print func(holdall.Entry) error, do func(print func(hol
 	})
 }
 
-// each calls do for each value of seq, until there is an error.
 func each[T any](seq iter.Seq2[T, error], do func(T) error) error {
 	for x, err := range seq {
 		if err == nil {
@@ -195,7 +191,6 @@ func each[T any](seq iter.Seq2[T, error], do func(T) error) error {
 	return nil
 }
 
-// all returns the values of a list as a sequence.
 func all[T any](list []T, do func(T) error) error {
 	for _, x := range list {
 		if err := do(x); err != nil {
@@ -226,7 +221,6 @@ func (a *app) lineOf(ctx context.Context, in *holdall.Archive, long bool) func([
 	}
 }
 
-// entryPrinter returns a function that prints an entry on a line.
 func (a *app) entryPrinter(ctx context.Context, in *holdall.Archive, long bool) func(holdall.Entry) error {
 	var b []byte
 	line := a.lineOf(ctx, in, long)
@@ -403,7 +397,6 @@ func (a *app) treeCommand() *cobra.Command {
 	return cmd
 }
 
-// treeDrawing draws the folders of an archive as a tree.
 type treeDrawing struct {
 	app                *app
 	in                 *holdall.Archive

@@ -29,7 +29,6 @@ func (a *app) manCommand() *cobra.Command {
 	}
 }
 
-// writePages writes a page for a command and for each of its subcommands.
 func writePages(dir string, cmd *cobra.Command) error {
 	if err := os.WriteFile(filepath.Join(dir, pageOf(cmd)+".1"), []byte(manPage(cmd)), 0o666); err != nil {
 		return err
@@ -44,7 +43,6 @@ func writePages(dir string, cmd *cobra.Command) error {
 	return nil
 }
 
-// pageOf is the name of a command's page.
 func pageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
 // manPage is the manual page of a command, in roff with the macros of man.
@@ -125,7 +123,6 @@ func roffText(b *strings.Builder, text string) {
 	}
 }
 
-// roff is text as it appears on a page.
 func roff(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {

@@ -72,7 +72,6 @@ could be mounted.`,
 	return cmd
 }
 
-// mounting holds the options of mount.
 type mounting struct {
 	daemon     bool
 	foreground bool
@@ -83,7 +82,6 @@ type mounting struct {
 	nonEmpty   bool
 }
 
-// freeName returns a name that is not in taken.
 func freeName(name string, taken map[string]bool) string {
 	free := name
 	for n := 2; taken[free]; n++ {
@@ -110,7 +108,6 @@ func (f *ownerFlag) Set(s string) error {
 	return nil
 }
 
-// mountedJSON is the result of a mount: where the archives are.
 type mountedJSON struct {
 	Archive string     `json:"archive"`
 	Dir     string     `json:"dir,omitempty"`
@@ -255,7 +252,6 @@ func stateOf(ctx context.Context, address string) string {
 	return stateIn(ctx, st, name)
 }
 
-// stateIn is stateOf for a name in a store.
 func stateIn(ctx context.Context, st store.Store, name string) string {
 	if v := versionIn(ctx, st, name); v != "" {
 		return v
@@ -301,7 +297,6 @@ func (a *app) answerParent() (logTo io.Writer, ready func(), err error) {
 	}, nil
 }
 
-// mountInBackground starts a daemon and waits until it is ready.
 func (a *app) mountInBackground(ctx context.Context, addresses []string, o mounting) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -37,7 +37,6 @@ func (a *app) keysOf(ctx context.Context, in *holdall.Archive, view string) (*ho
 	return a.openAgain(ctx, in, nil)
 }
 
-// look adds a description of an archive's hierarchy, if it has one.
 func (i *infoJSON) look(ctx context.Context, a *app, in *holdall.Archive) error {
 	keys, err := a.keysOf(ctx, in, a.view)
 	if keys == nil {
@@ -66,7 +65,6 @@ func (i *infoJSON) look(ctx context.Context, a *app, in *holdall.Archive) error 
 // foreign formats a text from an archive so that it can be shown on one line.
 func foreign(s string) string { return format.Escape(strings.Join(strings.Fields(s), " ")) }
 
-// paragraph prints a wrapped text after first.
 func (a *app) paragraph(first, text string) {
 	indent := len([]rune(first))
 	line, at, lines := first, indent, 1
@@ -125,7 +123,6 @@ func (a *app) printNWB(n *hierarchy.NWB) {
 	})
 }
 
-// rows writes the first of several values.
 func rows[T any](a *app, title string, all []T, one func(T)) {
 	if len(all) == 0 {
 		return
@@ -139,7 +136,6 @@ func rows[T any](a *app, title string, all []T, one func(T)) {
 	}
 }
 
-// seriesText describes a series.
 func seriesText(x hierarchy.Series) string {
 	if x.Error != "" && x.Shape == nil {
 		return printable(x.Error)
@@ -175,7 +171,6 @@ func decimal(v float64) string {
 	return strconv.FormatFloat(v, 'g', -1, 64)
 }
 
-// seconds formats a time for people.
 func seconds(v float64) string {
 	s := strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) + " s"
 	if v >= 120 && v < 1e9 {

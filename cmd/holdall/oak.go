@@ -39,7 +39,6 @@ never write anything into the folder, even if the store is damaged.`,
 	return cmd
 }
 
-// oakHints maps faults in the tree of a store to advice.
 var oakHints = map[string]string{
 	"oak not-a-store":     "expected the folder with the tars, which is usually called segmentstore",
 	"oak no-head":         "'holdall oak recover-journal' finds revisions without a journal, --view segments shows the segments",
@@ -269,7 +268,6 @@ func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions
 	return nil
 }
 
-// notes prints lines below a result.
 func (a *app) notes(list []string) {
 	for _, n := range list {
 		fmt.Fprintln(a.out, "note: "+printable(n))

@@ -79,7 +79,6 @@ func (a *app) printCheckpoint(c oak.Checkpoint, sizes bool) {
 	fmt.Fprint(a.out, ifAny("  damaged: %s\n", printable(c.Problem)))
 }
 
-// age formats how long ago something was.
 func age(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -265,7 +264,6 @@ func (a *app) withDonor(ctx context.Context, s *oak.Store, own, said string, do 
 	return a.withOak(ctx, address, false, tree)
 }
 
-// input opens a file, or standard input for -.
 func (a *app) input(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), nil

@@ -74,7 +74,6 @@ func checkedOf(r oak.CheckResult) checkedJSON {
 	return c
 }
 
-// answer returns the error that ends a check: errNo if anything is wrong.
 func (c checkedJSON) answer() error {
 	found := slices.ContainsFunc(c.CheckResult.Findings, func(p format.Problem) bool { return p.Severity > format.Note })
 	return answer((!c.Whole || found) && c.Fixed == nil)
@@ -327,7 +326,6 @@ func (a *app) printFix(store string, s oak.FixStep) {
 	fmt.Fprintf(a.out, "%s\n  %s\n%s", strings.Join(words, " "), means, ifAny("  damage: %s\n", printable(s.Problem)))
 }
 
-// shellWord quotes a word for a shell.
 func shellWord(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@%+,=") == "" {
 		return s

@@ -21,7 +21,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// showsNodes reports whether an archive is the tree of a segment store.
 func (a *app) showsNodes(in *holdall.Archive) bool {
 	return in.Format() == oak.Format && cmp.Or(a.view, oak.Format.Views[0]) == "tree"
 }
@@ -135,7 +134,6 @@ func (a *app) oakPackage(ctx context.Context, address, out string, paths []strin
 	})
 }
 
-// A packageFiles is an archive that is a package.
 type packageFiles struct{ *holdall.Archive }
 
 func (p packageFiles) Open(ctx context.Context, e format.Entry) (io.ReadCloser, error) {
@@ -164,7 +162,6 @@ func (a *app) openPackage(ctx context.Context, name string) (oak.Package, error)
 	return packageFiles{in}, nil
 }
 
-// withTree opens the tree of a store that the flags select.
 func (a *app) withTree(ctx context.Context, address string, do func(*oak.Tree) error) error {
 	return a.withOak(ctx, address, false, func(s *oak.Store) error {
 		t, err := s.Tree(ctx, a.openOptions().Param)

@@ -184,7 +184,6 @@ repository has its mark in the data store and is not among the STOREs.`,
 	return cmd
 }
 
-// datastore opens a data store, which must exist.
 func (a *app) datastore(ctx context.Context, address string) (in oak.Datastore, err error) {
 	if in.Store, in.Dir, err = a.locate(ctx, address); err != nil {
 		return in, err
@@ -209,7 +208,6 @@ func (a *app) oakBlobs(ctx context.Context, t *oak.Tree, in oak.Datastore, missi
 	return cmp.Or(err, answer(absent || lost > 0))
 }
 
-// oakGarbage lists or removes the records that no store uses.
 func (a *app) oakGarbage(ctx context.Context, addresses []string, in oak.Datastore, older time.Duration, remove, dry bool) error {
 	o := oak.GarbageOptions{Datastore: in, Scratch: pack.NewScratch, Before: time.Now().Add(-older)}
 	var stores []*oak.Store

@@ -15,7 +15,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// forceFlag defines --force for a verb that writes files.
 func (a *app) forceFlag(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.force, "force", false, "replace a file that is nothing this command writes")
 }
@@ -34,7 +33,6 @@ func (a *app) mayWrite(ctx context.Context, in, out, kind string, ours func(form
 	return output.Guard{Inputs: []string{store.AddressOf(from, inName)}, Kind: kind, Ours: ours, Force: a.force}.Check(ctx, st, name)
 }
 
-// begins returns a function that recognises files by how they begin.
 func begins(with ...string) func(format.Probe) bool {
 	return func(p format.Probe) bool {
 		return slices.ContainsFunc(with, func(s string) bool { return bytes.HasPrefix(p.Head, []byte(s)) })

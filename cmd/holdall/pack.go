@@ -22,7 +22,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// packing holds the options of the verbs that write archives.
 type packing struct {
 	o         holdall.PackOptions
 	out       string
@@ -103,7 +102,6 @@ func (a *app) writes(out string) *format.Format {
 	return f
 }
 
-// entryFailed reports an entry that a verb had to leave out.
 func (a *app) entryFailed(name string, err error) {
 	if a.json {
 		d := describe(err)
@@ -244,7 +242,6 @@ func (p *packing) check(a *app, inputs []string, f *format.Format) ([]string, er
 	return append(inputs, listed...), nil
 }
 
-// pack packs inputs, and records the archive in a catalogue if there is one.
 func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p packing) error {
 	st, name, err := a.locateOut(ctx, p.out)
 	if err != nil {
@@ -275,7 +272,6 @@ func (a *app) pack(ctx context.Context, c *catalog.Catalog, inputs []string, p p
 	return err
 }
 
-// locateOut returns the store to write into.
 func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, error) {
 	if out == "-" && !a.dryRun {
 		if a.outTTY {
@@ -290,7 +286,6 @@ func (a *app) locateOut(ctx context.Context, out string) (store.Store, string, e
 	return a.dry(st, false), name, err
 }
 
-// readList reads a list of paths.
 func (a *app) readList(file string) ([]string, error) {
 	r := a.stdin
 	if file != "-" {
@@ -315,7 +310,6 @@ func (a *app) readList(file string) ([]string, error) {
 // errUnsound ends a pack if its archive turns out to be damaged.
 var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
-// packed prints what was written, and verifies it on request.
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
 	for _, kind := range slices.Sorted(maps.Keys(sum.Dropped)) {
 		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
@@ -410,7 +404,6 @@ func (a *app) printPacked(sum holdall.Summary, p packing) {
 	fmt.Fprintf(a.out, "%s: %s, %s%s%s\n", name, count(sum.Entries, thing), a.humanSize(sum.Stored), what, a.didNot())
 }
 
-// count formats a number of things.
 func count(n int64, what string) string {
 	switch {
 	case n == 1:
@@ -433,7 +426,6 @@ func thousands(n int64) string {
 	return s
 }
 
-// verifyQuietly verifies archives, and prints only problems.
 func (a *app) verifyQuietly(ctx context.Context, st store.Store, names []string, o holdall.OpenOptions) error {
 	for _, name := range names {
 		sum, err := holdall.Verify(ctx, name, holdall.VerifyOptions{OpenOptions: o.In(st)}, func(p holdall.Problem) { a.warn("%s", problemLine(p)) })

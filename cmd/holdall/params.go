@@ -28,7 +28,6 @@ type formatParam struct {
 	format *format.Format
 }
 
-// flagOf returns the name of a parameter's flag.
 func flagOf(p *format.Param) string { return cmp.Or(p.Flag, p.Name) }
 
 func (f *paramFlag) String() string { return "" }
@@ -120,7 +119,6 @@ func (a *app) takes(ops format.Op, cmd *cobra.Command, formats ...*format.Format
 	return cmd
 }
 
-// given returns the parameters for ops that flags set.
 func (a *app) given(ops format.Op) map[string]string {
 	given := map[string]string{}
 	for _, f := range format.All() {
@@ -177,12 +175,10 @@ func inWords(list []string) string {
 	return strings.Join(list[:last], ", ") + " and " + list[last]
 }
 
-// ownFlags returns a verb's flags without the parameters of formats.
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return flagsLike(cmd.LocalFlags(), func(f *pflag.Flag) bool { _, is := f.Value.(*paramFlag); return !is })
 }
 
-// globalFlags returns the global flags that apply to this verb.
 func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
 	return flagsLike(cmd.InheritedFlags(), func(f *pflag.Flag) bool {
 		_, opens := cmd.Annotations[opensAnArchive]
@@ -196,7 +192,6 @@ func globalFlags(cmd *cobra.Command) *pflag.FlagSet {
 	})
 }
 
-// paramFlags returns a verb's parameters for a format.
 func paramFlags(cmd *cobra.Command, f *format.Format) *pflag.FlagSet {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {

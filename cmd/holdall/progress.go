@@ -18,8 +18,6 @@ const (
 	plainEvery = 10 * time.Second
 )
 
-// showProgress shows the progress of work until the returned function is
-// called.
 func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
 	mode := a.progress
 	if mode == "none" || a.quiet || a.verbose && mode == "auto" || mode == "auto" && !a.errTTY {
@@ -41,7 +39,6 @@ func (a *app) showProgress(m *holdall.Meter, done string) (stop func()) {
 	})
 }
 
-// plainProgress writes a line now and then, for logs.
 func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{}) {
 	start := time.Now()
 	t := time.NewTicker(plainEvery)
@@ -59,8 +56,6 @@ func (a *app) plainProgress(m *holdall.Meter, done string, quit <-chan struct{})
 	}
 }
 
-// timeLeft returns the total amount and the remaining time, where they are
-// known.
 func timeLeft(p meter.Progress, took time.Duration) string {
 	if p.TotalBytes <= 0 || p.Bytes <= 0 || p.Bytes > p.TotalBytes {
 		return ""

@@ -40,7 +40,6 @@ func shareText(share float64) string {
 	return strconv.FormatFloat(math.Round(share*1e4)/100, 'f', -1, 64) + "%"
 }
 
-// protectedJSON is the result of protect.
 type protectedJSON struct {
 	Path string `json:"path"`
 	holdall.Protection
@@ -91,7 +90,6 @@ code is 2. Repair the archive first.`,
 	return cmd
 }
 
-// updateParity updates the parity of an archive.
 func (a *app) updateParity(ctx context.Context, address string) error {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {

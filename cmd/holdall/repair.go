@@ -12,7 +12,6 @@ import (
 	"github.com/holdall/holdall/store/local"
 )
 
-// repairedJSON is the result of a repair.
 type repairedJSON struct {
 	Output   string           `json:"output,omitempty"`
 	Backup   string           `json:"backup,omitempty"`

@@ -20,14 +20,12 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// usageError reports an invalid command line.
 type usageError struct{ error }
 
 func (e *usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// errorJSON is an error for programs.
 type errorJSON struct {
 	Code    string `json:"code"`
 	Class   string `json:"class,omitempty"`
@@ -93,7 +91,6 @@ func printable(s string) string {
 	return b.String()
 }
 
-// describe returns the code and the message of an error.
 func describe(err error) errorJSON {
 	e := errorJSON{Code: "failed", Message: err.Error()}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
@@ -157,7 +154,6 @@ func describe(err error) errorJSON {
 	return e
 }
 
-// is reports whether err is, or wraps, an error of a type.
 func is[T error](err error) bool {
 	_, ok := errors.AsType[T](err)
 	return ok
@@ -237,7 +233,6 @@ func hintOfDamage(c *format.CorruptError) string {
 	return "'holdall verify' lists the damage, 'holdall repair' recovers what it can"
 }
 
-// problemJSON is a finding for programs.
 type problemJSON struct {
 	Severity string `json:"severity"`
 	Code     string `json:"code"`
@@ -260,7 +255,6 @@ func problemAsJSON(p holdall.Problem) problemJSON {
 	return j
 }
 
-// problemLine is a finding for people.
 func problemLine(p holdall.Problem) string {
 	s := p.Severity.String() + ": "
 	if p.HasEntry {
@@ -284,7 +278,6 @@ func ifAny(text, shown string) string {
 
 func quoteEmpty(s string) string { return cmp.Or(s, `""`) }
 
-// tellProblem writes a finding as a result.
 func (a *app) tellProblem(p holdall.Problem) {
 	a.tell(problemAsJSON(p), func() { fmt.Fprintln(a.out, problemLine(p)) })
 }

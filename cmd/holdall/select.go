@@ -12,7 +12,6 @@ import (
 	"github.com/holdall/holdall/internal/base/glob"
 )
 
-// selection are the flags that select entries by their names.
 type selection struct{ include, exclude, from []string }
 
 func (s *selection) register(fs *pflag.FlagSet) {
@@ -23,7 +22,6 @@ func (s *selection) register(fs *pflag.FlagSet) {
 
 const excludeUsage = "leave out names that match this pattern: '*.tmp', 'cache/*'; may be repeated"
 
-// given reports whether any is given.
 func (s *selection) given() bool { return len(s.include)+len(s.exclude)+len(s.from) > 0 }
 
 // patterns returns all given patterns. In pattern files, empty lines and lines
@@ -47,7 +45,6 @@ func (s *selection) patterns(a *app) (include, exclude []string, err error) {
 	return s.include, exclude, nil
 }
 
-// filter returns the filter for the patterns.
 func (s *selection) filter(a *app) (*glob.Filter, error) {
 	include, exclude, err := s.patterns(a)
 	if err != nil {
@@ -61,7 +58,6 @@ func (a *app) verboseFlag(fs *pflag.FlagSet) {
 	fs.BoolVarP(&a.verbose, "verbose", "v", false, "print the name of each entry to standard error when it is done")
 }
 
-// newMeter returns a meter, which prints each entry on request.
 func (a *app) newMeter() *holdall.Meter {
 	m := &holdall.Meter{}
 	if a.verbose {

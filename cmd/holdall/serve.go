@@ -80,7 +80,6 @@ By default only this machine can connect; --addr sets another address.`,
 	return cmd
 }
 
-// serving holds the options of serve.
 type serving struct {
 	addr        string
 	cors        []string
@@ -162,13 +161,11 @@ func secretOf(flag, variable string) (string, error) {
 	return text, err
 }
 
-// exploreJSON is a result: the address of the explorer.
 type exploreJSON struct {
 	Explore string `json:"explore"`
 	Token   string `json:"token,omitempty"` // "needed": in the query, once
 }
 
-// servedJSON is a result: the address at which an archive is served.
 type servedJSON struct {
 	Archive string     `json:"archive"`
 	URL     string     `json:"url"`
@@ -178,7 +175,6 @@ type servedJSON struct {
 // shutdownGrace is how long requests may continue when the server is to end.
 const shutdownGrace = 1500 * time.Millisecond
 
-// logTo returns a log of events for a verb that runs for long.
 func (a *app) logTo(w io.Writer) slog.Handler {
 	if a.json {
 		return slog.NewJSONHandler(w, nil)
@@ -319,7 +315,6 @@ func (a *app) sayWhere(door string, o serving) {
 	}
 }
 
-// An entrance is an address on which the server listens.
 type entrance struct {
 	addr    string
 	handler http.Handler
@@ -381,13 +376,11 @@ func (a *app) listen(ctx context.Context, doors []*entrance, o serving) error {
 	return nil
 }
 
-// placed is an archive to be served, or a folder of archives.
 type placed struct {
 	source serve.Source
 	folder *serve.Folder
 }
 
-// whatToServe finds the archives at an address.
 func (a *app) whatToServe(ctx context.Context, address string, files bool) (placed, error) {
 	a.address = store.Redact(address)
 	at, _, _ := strings.Cut(address, "?")
@@ -406,7 +399,6 @@ func (a *app) whatToServe(ctx context.Context, address string, files bool) (plac
 	return placed{source: a.sourceIn(st, name, archiveName(address), store.Redact(address), store.Info{})}, nil
 }
 
-// sourceIn returns the source for the archive of that name in a store.
 func (a *app) sourceIn(st store.Store, name, called, address string, info store.Info) serve.Source {
 	src := serve.Source{Name: called, Address: address, View: a.view, ModTime: info.ModTime}
 	if !info.ModTime.IsZero() || info.Version != "" {
@@ -445,7 +437,6 @@ func (a *app) sourceIn(st store.Store, name, called, address string, info store.
 	return src
 }
 
-// localToServe finds the archives at a path.
 func (a *app) localToServe(ctx context.Context, address string, files bool) (placed, error) {
 	st, name, err := a.locate(ctx, address)
 	if err != nil {
@@ -594,7 +585,6 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 	return placed{folder: &serve.Folder{List: list, Every: 30 * time.Second}}, nil
 }
 
-// versionIn returns the version of an object, or "" if it has none.
 func versionIn(ctx context.Context, st store.Store, name string) string {
 	o, err := st.Open(ctx, name)
 	if err != nil {

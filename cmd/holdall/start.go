@@ -75,7 +75,6 @@ func isAddress(word string) bool {
 	return err == nil || store.Scheme(word) != ""
 }
 
-// variable returns the environment variable for a flag.
 func variable(flag string) string {
 	return "HOLDALL_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

@@ -88,7 +88,6 @@ func likeTar(word string) error {
 	return &misspeltError{usage("%s is an option of tar, and holdall has verbs", word), "'holdall " + verb + "'"}
 }
 
-// unknownVerb returns the error for a word after cmd that is not a verb.
 func unknownVerb(cmd *cobra.Command, word string) error {
 	var verbs []string
 	for _, c := range cmd.Commands() {

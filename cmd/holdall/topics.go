@@ -73,7 +73,6 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// formatTable lists the formats, for help.
 func formatTable() string {
 	var b strings.Builder
 	for _, f := range format.All() {

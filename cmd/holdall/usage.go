@@ -62,7 +62,6 @@ func writeUsage(w io.Writer, cmd *cobra.Command, columns int) error {
 	return err
 }
 
-// paramUsages returns the help for the parameters of each format.
 func paramUsages(cmd *cobra.Command, columns int) string {
 	var b strings.Builder
 	for _, f := range format.All() {

@@ -15,7 +15,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// verifiedJSON is the last line of a check.
 type verifiedJSON struct {
 	Archive string `json:"archive"`
 	holdall.Verified
@@ -167,7 +166,6 @@ func (a *app) printBeyond(r *holdall.ParityReport) {
 	}
 }
 
-// healedJSON is the result of a repair from another copy.
 type healedJSON struct {
 	repairedJSON
 	Damaged int64 `json:"damaged"`
@@ -175,7 +173,6 @@ type healedJSON struct {
 	Fetched int64 `json:"fetched_bytes"`
 }
 
-// repairFrom repairs an archive from another copy of it.
 func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace, dryRun bool) error {
 	return a.locked(ctx, address, inPlace && !dryRun, func(st store.Store, name string) error {
 		o := a.openOptions()
@@ -201,7 +198,6 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 	})
 }
 
-// sumJSON is a file's digest for programs.
 type sumJSON struct {
 	Path    string `json:"path"`
 	PathHex string `json:"path_hex,omitempty"`

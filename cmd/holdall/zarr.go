@@ -109,7 +109,6 @@ func (a *app) warnOfKeys(ctx context.Context, inputs []string, o *holdall.PackOp
 	}
 }
 
-// decode writes the elements of an array.
 func (a *app) decode(ctx context.Context, in *holdall.Archive, name, as string) error {
 	array, err := zarr.Open(ctx, in, strings.Trim(name, "/"))
 	if err != nil {
@@ -121,7 +120,6 @@ func (a *app) decode(ctx context.Context, in *holdall.Archive, name, as string) 
 	return array.WriteText(ctx, a.out)
 }
 
-// arrayJSON is the description of an array in the output of info.
 type arrayJSON struct {
 	Path    string  `json:"path"`
 	Shape   []int64 `json:"shape"`

@@ -152,7 +152,6 @@ func (a *bundle) inParts(ctx context.Context) bool {
 	return false
 }
 
-// anything reports whether there is any object with the bundle's name.
 func (a *bundle) anything(ctx context.Context) (bool, error) {
 	for _, err := range store.List(ctx, a.st, sstable.Join(a.root, "")) {
 		if err == nil || !errors.Is(err, errors.ErrUnsupported) {
@@ -166,7 +165,6 @@ func (a *bundle) anything(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// configure reads the row of the bundle itself.
 func (a *bundle) configure(ctx context.Context) error {
 	value, ok, err := a.rows.Get(ctx, configKey)
 	if err != nil {
@@ -192,7 +190,6 @@ func (a *bundle) indexName() string {
 	return a.indexDir()
 }
 
-// indexDir returns the directory of the index.
 func (a *bundle) indexDir() string {
 	if a.part != nil {
 		return partDir(*a.part)
@@ -251,7 +248,6 @@ type storedAt struct {
 	len int64 // size up to the next stored record or the end of the shard
 }
 
-// shard opens a shard, once.
 func (a *bundle) shard(ctx context.Context, i uint64) (*shard, error) {
 	a.mu.Lock()
 	s := a.shards[i]

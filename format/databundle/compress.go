@@ -75,7 +75,6 @@ func parseLevel(s string, usual, most int) (int, error) {
 	return n, nil
 }
 
-// record appends src as a record.
 func (c *compressor) record(worker int, dst, src []byte) ([]byte, error) {
 	switch c.kind {
 	case snappy:

@@ -7,7 +7,6 @@ import (
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 )
 
-// Format is the DataBundle format.
 var Format = &format.Format{
 	Name:       "databundle",
 	Title:      "DataBundle",

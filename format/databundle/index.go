@@ -157,7 +157,6 @@ func (w *indexWriter) commit(ctx context.Context) (names []string, size int64, e
 	return names, size, nil
 }
 
-// abort discards what was not committed.
 func (w *indexWriter) abort(ctx context.Context) error {
 	var errs []error
 	for _, x := range w.all {

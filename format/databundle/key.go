@@ -93,7 +93,6 @@ func cutBytes(b []byte) (s string, rest []byte, err error) {
 	}
 }
 
-// appendFileKey appends the key of the row for a path.
 func appendFileKey(b []byte, name string) []byte {
 	dir, base := splitName(name)
 	b = appendVaruint(b, fileTable)
@@ -127,7 +126,6 @@ func nameOf(dir, base string) (name string, ok bool) {
 	return strings.TrimPrefix(dir, "/") + "/" + base, ok
 }
 
-// appendRecordKey appends the key of the row for a record.
 func appendRecordKey(b []byte, shard, offset uint64) []byte {
 	return appendVaruint(appendVaruint(appendVaruint(b, recordTable), shard), offset)
 }

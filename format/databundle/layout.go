@@ -20,7 +20,6 @@ const (
 
 func shardName(i uint64) string { return fmt.Sprintf("%s%08d", shardPrefix, i) }
 
-// parseShardName is the inverse of shardName.
 func parseShardName(name string) (uint64, bool) {
 	i, err := strconv.ParseUint(strings.TrimPrefix(name, shardPrefix), 10, 64)
 	return i, err == nil && shardName(i) == name
@@ -89,7 +88,6 @@ var methods = map[compression]struct {
 // the record.
 func mostStored(n int64) int64 { return n + n/6 + 1024 }
 
-// roundUp returns the smallest multiple of align that is not less than n.
 func roundUp(n, align int64) int64 {
 	if align <= 1 {
 		return n

@@ -100,7 +100,6 @@ const (
 	wire32     = 5
 )
 
-// eachField calls do for each field of b.
 func eachField(b []byte, do func(field) error) error {
 	for len(b) > 0 {
 		tag, n := binary.Uvarint(b)

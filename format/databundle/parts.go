@@ -145,7 +145,6 @@ func triesOf(ctx context.Context, st store.Store, archive string, number int) ([
 	return all, nil
 }
 
-// missingPart returns the error for a missing part or list.
 func missingPart(p format.Part, why string) error {
 	return fmt.Errorf("%s, by %s: %s: %w", partObject(p.Archive, p.Number), partDir(p), why, fs.ErrNotExist)
 }

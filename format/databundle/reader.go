@@ -95,7 +95,6 @@ func (a *bundle) slashed(ctx context.Context) (bool, error) {
 	return odd, err
 }
 
-// row finds the row of a name.
 func (a *bundle) row(ctx context.Context, name string) (row sstable.Row, ok bool, err error) {
 	dir, base := splitName(name)
 	for _, front := range [...]string{"", "/"} {
@@ -282,7 +281,6 @@ func (r *reader) readSubdirs(ctx context.Context, dir string, prefix []byte, sho
 	return nil
 }
 
-// Can returns the optional functions of the reader.
 func (r *reader) Can() format.Abilities {
 	return format.Abilities{Run: r.Run, EntriesFrom: r.EntriesFrom, Doubt: r.doubts}
 }

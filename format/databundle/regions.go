@@ -154,7 +154,6 @@ func (a *bundle) shardRegions(ctx context.Context, o object, used kit.Ranges) ([
 	return out, nil
 }
 
-// object is an object of a bundle.
 type object struct {
 	name    string
 	size    int64

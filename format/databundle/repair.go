@@ -120,7 +120,6 @@ func (m *repairer) replaced(ctx context.Context, plan *format.Plan, objects []ob
 	return nil
 }
 
-// repairer is the state of a repair.
 type repairer struct {
 	*bundle
 	reopen              func(context.Context) (rows, error)

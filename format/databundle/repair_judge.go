@@ -522,7 +522,6 @@ func (r *recordReader) read(ctx context.Context, e format.Entry, take func([]byt
 
 var nothing [64 << 10]byte
 
-// extent calls take with the bytes of an extent.
 func (r *recordReader) extent(ctx context.Context, x format.Extent, take func([]byte)) error {
 	switch x.Codec {
 	case codec.Zero:

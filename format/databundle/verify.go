@@ -28,7 +28,6 @@ func verify(ctx context.Context, st store.Store, name string, o format.OpenOptio
 	return v.run(ctx)
 }
 
-// check is the state of a check of a bundle's structure.
 type check struct {
 	*bundle
 	report  func(format.Problem)

@@ -32,7 +32,6 @@ type BackupOptions struct {
 	Progress func(segments, bytes int64)
 }
 
-// A BackedUp is the result of a backup.
 type BackedUp struct {
 	Head      string   `json:"head"`      // of both
 	Revisions int      `json:"revisions"` // in the journal

@@ -109,7 +109,6 @@ func btoi(b bool) int {
 	return 0
 }
 
-// checkpointInfo reads the description of a checkpoint.
 func (t *treeReader) checkpointInfo(ctx context.Context, id segment.RecordID, c *Checkpoint, now time.Time) error {
 	n, err := t.records.Node(ctx, id)
 	if err != nil {
@@ -196,7 +195,6 @@ func (t *treeReader) asyncReferences(ctx context.Context) (names []string, err e
 	return names, nil
 }
 
-// CheckpointChoice selects checkpoints.
 type CheckpointChoice struct {
 	Names        []string
 	Unreferenced bool // those that the state of asynchronous indexing does not name

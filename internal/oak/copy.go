@@ -94,7 +94,6 @@ func (s *Store) Copy(ctx context.Context, to store.Store, name string, o CopyOpt
 	return &j.c, j.writeJournal(ctx)
 }
 
-// A copyJob is a copy in progress.
 type copyJob struct {
 	s  *Store
 	to store.Store
@@ -165,7 +164,6 @@ func (s *Store) copyJob(ctx context.Context, to store.Store, name string, o Copy
 	return j, nil
 }
 
-// open examines what is in the folder.
 func (j *copyJob) open(ctx context.Context) error {
 	r, err := openSegments(ctx, j.to, j.dir.Dir, format.OpenOptions{Limits: j.s.r.limits})
 	if err == nil {
@@ -293,7 +291,6 @@ func (j *copyJob) missing(a *copiedArchive) error {
 	return nil
 }
 
-// archive copies one.
 func (j *copyJob) archive(ctx context.Context, a *copiedArchive) error {
 	switch {
 	case a.whole:
@@ -365,7 +362,6 @@ func (j *copyJob) progress(segments, bytes int64) {
 	}
 }
 
-// tar writes an archive as a tar.
 func (j *copyJob) tar(ctx context.Context, a *copiedArchive) error {
 	_, err := store.Write(ctx, j.to, j.dir.Path(a.from.Name), func(out store.Writer) error {
 		w := tarfile.NewWriter(out, a.from.Name, nil)
@@ -491,7 +487,6 @@ func (j *copyJob) files(ctx context.Context, name string) (b, old []byte, same b
 	return b, old, bytes.Equal(b, old), nil
 }
 
-// file copies a file that is beside the archives.
 func (j *copyJob) file(ctx context.Context, name string) error {
 	b, old, same, err := j.files(ctx, name)
 	if err != nil || same {

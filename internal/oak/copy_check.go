@@ -91,7 +91,6 @@ func (s *Store) CheckCopy(ctx context.Context, to store.Store, name string, o Co
 	return c, nil
 }
 
-// compare compares an archive with its copy.
 func (j *copyJob) compare(ctx context.Context, a *copiedArchive, t *segmentTar, c *CopyCheck, differ func(archive, segment, what string)) error {
 	err := pipe.Each(ctx, pipe.All(a.order), copiesAtOnce, func(ctx context.Context, i uint32) error {
 		e := plain(a.from.At(int(i)))

@@ -397,7 +397,6 @@ func (c *crowd) write(ctx context.Context, walk func(tell func(told) error) erro
 		}, func(*handful) {})
 }
 
-// next returns an empty handful.
 func (c *crowd) next() *handful {
 	h, _ := c.spare.Get().(*handful)
 	if h == nil {

@@ -233,7 +233,6 @@ func (f *fixer) whole(ctx context.Context, path string) func(segment.RecordID) (
 	}
 }
 
-// broken handles a node that cannot be read.
 func (f *fixer) broken(ctx context.Context, id segment.RecordID, names []string, lost *segment.Error) error {
 	s, ok, err := f.find(ctx, id, names, f.whole(ctx, joinNames(names)))
 	if !ok {
@@ -242,7 +241,6 @@ func (f *fixer) broken(ctx context.Context, id segment.RecordID, names []string,
 	return cmp.Or(err, f.step(s, names, lost))
 }
 
-// root handles a root that cannot be read.
 func (f *fixer) root(ctx context.Context, id segment.RecordID, lost *segment.Error) error {
 	s, ok, err := f.find(ctx, id, nil, f.whole(ctx, "/"))
 	if err == nil && !ok {

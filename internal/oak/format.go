@@ -11,7 +11,6 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/tarfile"
 )
 
-// Format is Oak's segment store.
 var Format = &format.Format{
 	Name:     "oak",
 	Title:    "Oak segment store",
@@ -81,7 +80,6 @@ func isBlob(name string) bool {
 	return ok && isTar(dir)
 }
 
-// IsTar parses the name of a store's tar.
 func IsTar(name string) (number int, letter byte, ok bool) { return tarfile.ParseName(name) }
 
 // Views of a store.

@@ -67,7 +67,6 @@ type history struct {
 	told   int
 }
 
-// moment is a node in a revision.
 type moment struct {
 	repo.Entry
 	t     *treeReader
@@ -243,7 +242,6 @@ func (s *Step) note(to *[]NameChange, name, kind string) {
 	*to = append(*to, NameChange{name, kind})
 }
 
-// add extends a step by one more revision.
 func (s *Step) add(revision string) {
 	if s.Revisions++; s.Revisions > 1 {
 		s.Oldest = revision

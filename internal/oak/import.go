@@ -78,7 +78,6 @@ func lines(r io.Reader) items {
 	}
 }
 
-// all imports a complete export.
 func (in *importer) all(ctx context.Context, from items) error {
 	for item, err := range from {
 		if err == nil {

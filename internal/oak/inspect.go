@@ -71,7 +71,6 @@ type RecordRow struct {
 	Position int    `json:"position"` // in the segment; -1 if the row is damaged
 }
 
-// Segment describes a segment, including what is wrong with it.
 func (s *Store) Segment(ctx context.Context, id string) (SegmentInfo, error) {
 	t, e, err := s.find(id)
 	if err != nil {
@@ -152,7 +151,6 @@ func (s *Store) find(id string) (*segmentTar, tarfile.Entry, error) {
 
 type RecordInfo = segment.Description
 
-// Record describes the record with the name UUID:NUMBER.
 func (s *Store) Record(ctx context.Context, id string) (RecordInfo, error) {
 	x, err := segment.ParseRecordID(id)
 	if err != nil {

@@ -94,7 +94,6 @@ func (t *Tree) Package(ctx context.Context, to format.Writer, names []string, o 
 // within reports whether name is top or below it.
 func within(name, top string) bool { return name == top || strings.HasPrefix(name, top+"/") }
 
-// A packer writes a package.
 type packer struct {
 	t     *treeReader
 	to    format.Writer
@@ -441,7 +440,6 @@ func (p *packer) value(ctx context.Context, name string, at time.Time, of segmen
 	return p.add(ctx, name, at, size, r)
 }
 
-// A valueReader reads a value from front to back.
 type valueReader struct {
 	ctx       context.Context
 	v         segment.Value
@@ -460,7 +458,6 @@ func (r *valueReader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// write writes a document into a folder.
 func (p *packer) write(ctx context.Context, dir string, d *document, s spot) error {
 	content, size, release, err := kit.Spool(p.o.Scratch, func(w io.Writer) error {
 		d.w = vault.NewWriter(w, p.uri)

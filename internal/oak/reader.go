@@ -214,7 +214,6 @@ func (r *segmentReader) Entries(ctx context.Context) iter.Seq2[format.Entry, err
 	})
 }
 
-// tarNamed finds a tar that has segments.
 func (r *repository) tarNamed(name string) *segmentTar {
 	for _, t := range r.tars {
 		if t.Name == name && t.Len() > 0 {

@@ -241,7 +241,6 @@ func (f *finder) mayBeSuper(ctx context.Context, id segment.RecordID) (bool, err
 	return may, nil
 }
 
-// isSuper reports whether a node has the children of a super root.
 func (f *finder) isSuper(ctx context.Context, c *candidate) (bool, error) {
 	n, err := f.records.Node(ctx, c.Revision)
 	if err != nil {
@@ -331,7 +330,6 @@ func (f *finder) choose(ctx context.Context, j *RecoveredJournal, some []candida
 	return nil
 }
 
-// A JournalChange describes a change of the journal.
 type JournalChange struct {
 	Head    string   `json:"head"`             // the newest revision of the new journal
 	Lines   int      `json:"lines"`            // that were dropped from the old journal

@@ -191,7 +191,6 @@ func (f *nodeFinder) what(ctx context.Context, n segment.Node) (string, error) {
 	return "", damage
 }
 
-// has reports whether a value of a property, or a part of one, is in the segment.
 func (f *nodeFinder) has(ctx context.Context, p segment.Property) (bool, error) {
 	for v, err := range p.Values(ctx) {
 		if err != nil {

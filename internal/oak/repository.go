@@ -346,7 +346,6 @@ func (r *repository) journal(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	}
 }
 
-// revisions yields the lines that can be read.
 func (r *repository) revisions(ctx context.Context) iter.Seq2[repo.Entry, error] {
 	return func(yield func(repo.Entry, error) bool) {
 		for e, err := range r.journal(ctx) {
@@ -484,7 +483,6 @@ var codes = map[string]format.Code{
 // fault makes a CorruptError.
 var fault = kit.Classes{Format: "oak", Codes: codes}.Fault
 
-// storeFault converts an error about a tar to a CorruptError.
 func (r *repository) storeFault(err error) error {
 	if e, ok := errors.AsType[*tarfile.Error](err); ok {
 		object, off := e.Object, e.Offset

@@ -24,7 +24,6 @@ type SizeNode struct {
 	Lost   int64 `json:"lost,omitempty"` // places that damage hid
 }
 
-// Total returns how many bytes a tree takes in the store.
 func (n *SizeNode) Total() int64 { return n.Records + n.Binaries }
 
 func (n *SizeNode) add(m *SizeNode) {

@@ -23,13 +23,11 @@ type credentials struct {
 
 func (c credentials) anonymous() bool { return c.key == nil && c.sas == "" }
 
-// settings are what the environment says about an account.
 type settings struct {
 	account, key, sas, endpoint string
 	from                        string // the variable that they come from
 }
 
-// find combines options and the environment.
 func find(account string, o Options) (*url.URL, credentials, error) {
 	anonymous, err := far.Switch(o.Anonymous, "HOLDALL_AZURE_ANONYMOUS")
 	if err != nil {
@@ -73,7 +71,6 @@ func find(account string, o Options) (*url.URL, credentials, error) {
 	return endpoint, c, nil
 }
 
-// environment reads the variables that Azure's own tools use.
 func environment() (settings, error) {
 	s := settings{account: os.Getenv("AZURE_STORAGE_ACCOUNT"), endpoint: os.Getenv("AZURE_STORAGE_SERVICE_ENDPOINT")}
 	text := os.Getenv("AZURE_STORAGE_CONNECTION_STRING")

@@ -15,7 +15,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// appendBlock is the number of bytes that are appended in one request.
 const appendBlock = 4 * mib
 
 // Append adds p to the end of an append blob that is at bytes long. If at is 0, it creates the
@@ -69,10 +68,8 @@ func (st *Store) appendBlock(ctx context.Context, name, key string, p []byte, at
 
 const leaseSeconds = 60
 
-// leaseRenewed is the interval at which a lease is renewed.
 var leaseRenewed = 15 * time.Second
 
-// errLeased means that another program has the lease.
 var errLeased = fmt.Errorf("another program holds its lease: %w", fs.ErrExist)
 
 // refused reports whether err is a refusal with that error code.

@@ -71,7 +71,6 @@ func (w *writer) WriteRange(ctx context.Context, from store.Object, off, n int64
 	return nil
 }
 
-// errNoCopy means that the server does not copy, or may not read the source.
 var errNoCopy = errors.New("the server cannot copy")
 
 func (w *writer) copy(ctx context.Context, src *object, version string, off, n int64) error {

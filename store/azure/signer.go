@@ -114,7 +114,6 @@ func (st *Store) do(ctx context.Context, c call) (*http.Response, error) {
 	}
 }
 
-// once sends a request once.
 func (st *Store) once(ctx context.Context, c call) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, c.method, c.url.String(), bytes.NewReader(c.body))
 	if err != nil {

@@ -160,7 +160,6 @@ func checkKey(key string) error {
 	return far.CheckKey(key)
 }
 
-// key returns the key of the object called name.
 func (st *Store) key(name string) (string, error) {
 	if err := far.CheckName(name); err != nil {
 		return "", err
@@ -178,7 +177,6 @@ func (st *Store) Address(name string) string {
 	return u.String()
 }
 
-// Can returns the abilities of containers.
 func (st *Store) Can() store.Abilities {
 	return store.Abilities{Address: st.Address, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, Append: st.Append, Lease: st.Lease}
 }
@@ -196,7 +194,6 @@ func (st *Store) Open(ctx context.Context, name string) (store.Object, error) {
 	return o, nil
 }
 
-// page is a page of a listing.
 type page struct {
 	XMLName xml.Name `xml:"EnumerationResults"`
 	Blobs   []struct {
@@ -348,7 +345,6 @@ func (st *Store) page(ctx context.Context, prefix, marker string, full bool) (*p
 	}
 }
 
-// Remove deletes the object called name.
 func (st *Store) Remove(ctx context.Context, name string) error {
 	key, err := st.key(name)
 	if err == nil {
@@ -416,7 +412,6 @@ func (o *object) headers(ctx context.Context) (map[string]string, error) {
 	return all, o.Named(err)
 }
 
-// head returns the header of an object.
 func (st *Store) head(ctx context.Context, key string) (http.Header, error) {
 	resp, err := st.do(ctx, call{method: http.MethodHead, url: st.address(key)})
 	if err != nil {

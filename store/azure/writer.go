@@ -31,7 +31,6 @@ const (
 	ownMark = "X-Ms-Meta-Holdallwriter"
 )
 
-// blockSize returns the size of the block that begins after sent bytes.
 func blockSize(sent int64) int {
 	return int(max(firstBlock, (sent/growth+mib-1)/mib*mib))
 }
@@ -56,7 +55,6 @@ func (st *Store) CreateAs(ctx context.Context, name string, wish store.Wishes) (
 	return w, nil
 }
 
-// writer uploads an object in blocks.
 type writer struct {
 	far.Parts
 	st        *Store
@@ -87,7 +85,6 @@ func (w *writer) put(p []byte, number int) error {
 	return nil
 }
 
-// drop closes a response whose body is not needed.
 func drop(resp *http.Response, err error) error {
 	if err == nil {
 		_ = resp.Body.Close() // only the status counts
@@ -95,7 +92,6 @@ func drop(resp *http.Response, err error) error {
 	return err
 }
 
-// sum returns the checksum of a body for the server to compare.
 func sum(p []byte) string {
 	s := md5.Sum(p)
 	return base64.StdEncoding.EncodeToString(s[:])

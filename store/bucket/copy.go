@@ -265,7 +265,6 @@ func (w *writer) copyPart(ctx context.Context, r run, off, n int64, number int) 
 	return part, nil
 }
 
-// through appends a range that the server does not copy.
 func (w *writer) through(ctx context.Context, src *object, off, n int64) error {
 	p := make([]byte, min(n, throughBlock))
 	for n > 0 {

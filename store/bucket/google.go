@@ -180,7 +180,6 @@ func (p place) contentMD5(body []byte) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// scheme returns the scheme of the addresses of a place's objects.
 func (p place) scheme() string {
 	if p.google != nil {
 		return "gs"

@@ -45,7 +45,6 @@ func amazonHost(region string) string {
 	return "s3." + region + ".amazonaws.com"
 }
 
-// base returns the address of the bucket itself, with a slash at the end.
 func (p place) base(bucket string) *url.URL {
 	u := *p.endpoint
 	if p.pathStyle {
@@ -56,7 +55,6 @@ func (p place) base(bucket string) *url.URL {
 	return &u
 }
 
-// find combines options, the environment and the user's profile.
 func find(bucket string, o Options) (place, *credentials.Credentials, error) {
 	if o.Google {
 		return findGoogle(o)

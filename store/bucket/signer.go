@@ -302,7 +302,6 @@ func (s *signer) meaning(said refusal) error {
 	return fmt.Errorf("%d %s", said.status, what)
 }
 
-// anonymous reports whether requests are sent without a signature.
 func (s *signer) anonymous() bool {
 	if g := s.where.google; g != nil {
 		return g.anonymous()

@@ -205,7 +205,6 @@ func defaultAccount() string {
 	return filepath.Join(home, ".config", "gcloud", name)
 }
 
-// readAccount reads the file of an account. Errors contain nothing of the file except its type.
 func readAccount(file, what string) (*tokens, error) {
 	f, err := os.Open(file)
 	if err != nil {

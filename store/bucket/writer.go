@@ -40,8 +40,6 @@ const (
 	abortWait = 30 * time.Second
 )
 
-// partSize returns the size of the part that begins after written bytes; first is the size of the
-// first parts.
 func partSize(first int, written int64) int {
 	unit := int64(first / 8)
 	least := int64(first)
@@ -61,7 +59,6 @@ func longEnough(sent int64, count int) int {
 	return int(float64(sent)*math.Log(far.MaxSize/float64(sent))/left/mib) * mib
 }
 
-// size returns the size of the part that begins after sent bytes.
 func (w *writer) size(sent int64) int {
 	n := partSize(w.st.part, sent)
 	if len(w.copies) > 0 {
@@ -270,7 +267,6 @@ func (w *writer) wishes() (o minio.PutObjectOptions) {
 	return o
 }
 
-// whole sends an object of one part.
 func (w *writer) whole(ctx context.Context) (etag string, err error) {
 	if err := w.st.settle(ctx); err != nil {
 		return "", err

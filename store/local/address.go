@@ -35,7 +35,6 @@ func Open(_ context.Context, address string) (store.Store, string, error) {
 	return New(dir), name, nil
 }
 
-// filePath returns the path of a file address without its "file://".
 func filePath(rest string) (string, error) {
 	host, p, ok := strings.Cut(rest, "/")
 	if host != "" && !strings.EqualFold(host, "localhost") {

@@ -34,7 +34,6 @@ var (
 // protocolHeaders are the headers that a request needs wherever it is redirected to.
 var protocolHeaders = []string{"Range", "Accept-Encoding", "If-Match", "If-Unmodified-Since", "User-Agent"}
 
-// span is a range of an object: n bytes from off, or the last n bytes if off < 0.
 type span struct{ off, n int64 }
 
 func (s span) header() string {

@@ -233,10 +233,8 @@ func (st *Store) OpenAs(ctx context.Context, info store.Info) (store.Object, err
 	return o, nil
 }
 
-// retrier returns a retrier for one read.
 func (st *Store) retrier() *far.Retrier { return &far.Retrier{Tries: st.tries, Jitter: st.jitter} }
 
-// resolve returns the address of the object called name.
 func (st *Store) resolve(name string) (*url.URL, error) {
 	if st.base.Scheme != "http" && st.base.Scheme != "https" || st.base.Host == "" {
 		return nil, fmt.Errorf("expected a store at http://host/ or https://host/: %w", errors.ErrUnsupported)

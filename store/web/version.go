@@ -69,7 +69,6 @@ func (v *version) agree(size int64, h http.Header, bytes bool) error {
 	return nil
 }
 
-// known returns the object's size, or -1 if it is not known yet.
 func (v *version) known() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()

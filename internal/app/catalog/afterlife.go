@@ -49,7 +49,6 @@ type Identity struct {
 	Token     string // random, of the last of them
 }
 
-// Identity returns the current identity.
 func (c *Catalog) Identity(ctx context.Context) (Identity, error) {
 	return readOne(ctx, c, "identity", func(i *Identity) []any { return []any{&i.ID, &i.Deletions, &i.Token} }, "SELECT id, deletions, token FROM identity")
 }
@@ -67,7 +66,6 @@ func decide(ctx context.Context, s session) error {
 // that shows the last deletion of a catalogue to older copies of it.
 const Markers = ".holdall-catalogue-"
 
-// Marker returns the name of the marker of the last deletion.
 func (i Identity) Marker() string {
 	return fmt.Sprintf("%s%s/%016d-%s", Markers, i.ID, i.Deletions, i.Token)
 }
@@ -86,7 +84,6 @@ func ParseMarker(name string) (i Identity, ok bool) {
 	return i, true
 }
 
-// IsMarker reports whether a name ends like that of a marker.
 func IsMarker(name string) bool { return marker.MatchString(name) }
 
 // Listed records what a listing of all originals of archives found: which are
@@ -185,7 +182,6 @@ func (m memberOf) uncount(ctx context.Context, s session, path string) error {
 	return err
 }
 
-// forget removes a member from its chunk.
 func (m memberOf) forget(ctx context.Context, s session, path string) error {
 	_, err := s.exec(ctx, "DELETE FROM members WHERE chunk = $2 AND "+s.dialect().is("path", "=", "$1"), blob(path), m.chunk)
 	if err == nil {
@@ -264,12 +260,10 @@ func (r *Removal) columns() []any {
 	return []any{&r.id, (*blob)(&r.Address), &r.Size, (*blob)(&r.Version)}
 }
 
-// Removals returns the archives that are to be removed.
 func (c *Catalog) Removals(ctx context.Context) ([]Removal, error) {
 	return read(ctx, c, (*Removal).columns, "SELECT id, address, size, version FROM removals ORDER BY id")
 }
 
-// Removed records that an archive was removed.
 func (c *Catalog) Removed(ctx context.Context, r Removal) error {
 	return c.db.write(ctx, nil, func(s session) error {
 		_, err := s.exec(ctx, "DELETE FROM removals WHERE id = $1", r.id)

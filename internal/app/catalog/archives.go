@@ -248,7 +248,6 @@ func forget(ctx context.Context, s session, address string) (a Archive, err erro
 	return a, err
 }
 
-// drop removes an archive.
 func drop(ctx context.Context, s session, id int64) error {
 	_, err := s.exec(ctx, "DELETE FROM locations WHERE archive = $1 AND "+s.dialect().is("path", ">=", "(SELECT first FROM archives WHERE id = $1)")+" AND "+s.dialect().is("path", "<=", "(SELECT last FROM archives WHERE id = $1)"), id)
 	if err == nil {
@@ -293,7 +292,6 @@ func (c *Catalog) add(ctx context.Context, all []Addition, last func([]Added) er
 	})
 }
 
-// Remove removes an archive from the catalogue, and returns its record.
 func (c *Catalog) Remove(ctx context.Context, address string) (Archive, error) {
 	return write(ctx, c, nil, func(s session) (Archive, error) {
 		if _, err := s.exec(ctx, s.dialect().lockAddress, blob(address)); err != nil {

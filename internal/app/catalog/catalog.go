@@ -38,7 +38,6 @@ type Archive struct {
 	Listed time.Time
 }
 
-// Same reports whether b is the same version of an archive as a.
 func (a Archive) Same(b Archive) bool {
 	return a.Address == b.Address && a.Format == b.Format && a.Size == b.Size && a.Version == b.Version
 }
@@ -122,7 +121,6 @@ type Listed struct {
 	Folder bool // Path ends in a slash, and is the prefix of the folder's contents
 }
 
-// An Addition is an archive to be added, with its contents.
 type Addition struct {
 	Archive
 	// Rows are the archive's locations, in any order; byte order of the paths is
@@ -155,7 +153,6 @@ func (a Addition) checked() (Addition, error) {
 	return a, nil
 }
 
-// Added is the result of Add.
 type Added struct {
 	Archive
 	// Replaced is the earlier record of the address. Its ID is 0 if there was

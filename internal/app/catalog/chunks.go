@@ -138,7 +138,6 @@ type Left struct{ Vanished, Changed, SetAside, Damaged int64 }
 
 func (l Left) sum() int64 { return l.Vanished + l.Changed + l.SetAside + l.Damaged }
 
-// of is how many were left out for one reason.
 func (l Left) of(o Outcome) int64 {
 	switch o {
 	case Vanished:
@@ -153,7 +152,6 @@ func (l Left) of(o Outcome) int64 {
 	return 0
 }
 
-// A Request selects the chunk to claim.
 type Request struct {
 	Owner string
 	Lease time.Duration
@@ -163,14 +161,12 @@ type Request struct {
 	Lapsed bool
 }
 
-// A Tally counts chunks, and their planned objects and bytes.
 type Tally struct {
 	Chunks  int64 `json:"chunks"`
 	Objects int64 `json:"objects"`
 	Bytes   int64 `json:"bytes"`
 }
 
-// Totals is the progress of a plan.
 type Totals struct {
 	States    [chunkStates]Tally // by ChunkState
 	Outcomes  [outcomes]int64    // members, by Outcome
@@ -184,7 +180,6 @@ var ErrNone = errors.New("no chunk is due")
 // worker has the chunk, or the plan was cancelled. Nothing was recorded.
 var ErrLost = errors.New("another worker has the chunk")
 
-// ErrCancelled reports that a plan was cancelled.
 var ErrCancelled = errors.New("the plan is cancelled")
 
 // ErrOpen reports that a plan has chunks that are still to be packed.
@@ -281,7 +276,6 @@ func (r *run) compare(s *run) int {
 	return cmp.Or(strings.Compare(r.head().Path, s.head().Path), cmp.Compare(s.chunk.Number, r.chunk.Number))
 }
 
-// fill reads the next members, and reports whether there are any.
 func (r *run) fill(ctx context.Context, c *Catalog, n int) (bool, error) {
 	r.page, r.at = nil, 0
 	if r.done {

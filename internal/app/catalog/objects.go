@@ -25,7 +25,6 @@ type Root struct{ Prefix, Address string }
 // Roots are the roots of an archive in a canonical text form.
 type Roots string
 
-// RootsOf returns the canonical form of roots.
 func RootsOf(all []Root) Roots {
 	b, err := json.Marshal(all)
 	if err != nil { // of strings
@@ -82,7 +81,6 @@ func appendObject(b []byte, l Location) []byte {
 	return b
 }
 
-// plainMD5 returns the MD5 in an ETag, if it is one.
 func plainMD5(etag string) ([]byte, bool) {
 	const digits = 32
 	if len(etag) != digits+2 || etag[0] != '"' || etag[digits+1] != '"' || strings.ToLower(etag) != etag {
@@ -173,7 +171,6 @@ func (h *headerSets) add(text string) (uint64, error) {
 	return id, h.sorted.Add(binary.BigEndian.AppendUint64(nil, id), []byte(text))
 }
 
-// headersID returns the ID of a location's headers.
 func headersID(l Location) uint64 {
 	if l.HeaderText == "" {
 		return l.Headers
@@ -182,7 +179,6 @@ func headersID(l Location) uint64 {
 	return max(binary.BigEndian.Uint64(sum[:8]), 1)
 }
 
-// keep stores the sets in the database.
 func (h *headerSets) keep(ctx context.Context, s session) error {
 	if h == nil || h.sorted == nil {
 		return nil
@@ -216,7 +212,6 @@ func (h *headerSets) close() {
 	}
 }
 
-// A headerMemory caches recently used header sets.
 type headerMemory struct {
 	mu    sync.Mutex
 	known map[uint64]map[string]string
@@ -253,7 +248,6 @@ func (c *Catalog) Headers(ctx context.Context, id uint64) (map[string]string, er
 	return headers, nil
 }
 
-// digestLen is how long a digest is in its column.
 func digestLen(d format.Digest) int {
 	if d.Algo == "" {
 		return 0

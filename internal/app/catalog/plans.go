@@ -648,7 +648,6 @@ func (c *Catalog) ForgetPlan(ctx context.Context, plan int64) error {
 	return nil
 }
 
-// Totals returns the progress of a plan.
 func (c *Catalog) Totals(ctx context.Context, plan int64) (t Totals, err error) {
 	type sums struct {
 		state ChunkState

@@ -194,7 +194,6 @@ func createPostgres(ctx context.Context, address string) error {
 	})
 }
 
-// migratePostgres carries out the migrations after version at.
 func migratePostgres(ctx context.Context, tx pgx.Tx, at int) error {
 	for ; at < len(postgresMigrations); at++ {
 		if _, err := tx.Exec(ctx, postgresMigrations[at]); err != nil {
@@ -308,7 +307,6 @@ func (db *postgresDB) dialect() *dialect { return inPostgres }
 
 func (db *postgresDB) check(context.Context, session, func(string)) error { return nil }
 
-// transact calls do within a transaction.
 func (db *postgresDB) transact(ctx context.Context, do func(tx pgx.Tx) error) error {
 	if db.readOnly {
 		return &fs.PathError{Op: "write", Path: db.name, Err: errors.New("opened read-only")}

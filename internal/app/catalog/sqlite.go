@@ -173,7 +173,6 @@ func openFile(ctx context.Context, name string, o Options) (engine, error) {
 	return db, nil
 }
 
-// upToDate compares the file's schema with ours, and migrates it.
 func (db *sqliteDB) upToDate(ctx context.Context) error {
 	c, err := db.reader()
 	if err != nil {

@@ -167,7 +167,6 @@ func blobAt(s *sqlite.Stmt, col int) string {
 	return b.String()
 }
 
-// inserted carries out a statement that adds a row.
 func inserted(insert *sqlite.Stmt) error {
 	_, err := insert.Step()
 	if rerr := insert.Reset(); err == nil {

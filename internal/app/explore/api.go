@@ -73,7 +73,6 @@ func (h *Handler) routes() {
 	}
 }
 
-// ServeHTTP serves the page and answers its requests.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	head := w.Header()
 	head.Set("X-Content-Type-Options", "nosniff")
@@ -113,12 +112,10 @@ type refusal struct {
 
 func (e *refusal) Error() string { return e.what }
 
-// bad returns an error for an invalid request.
 func bad(msg string, args ...any) error {
 	return &refusal{http.StatusBadRequest, "usage", fmt.Sprintf(msg, args...)}
 }
 
-// busy returns the error for too much running work.
 func busy(what string) error { return &refusal{http.StatusTooManyRequests, "busy", what} }
 
 var errSlow = &refusal{http.StatusGatewayTimeout, "slow", "the request takes too long"}

@@ -29,7 +29,6 @@ const (
 	maxPoints  = 1 << 20   // elements of a response
 )
 
-// zarr returns the requested archive in the view of its arrays.
 func (q *question) zarr() *view {
 	v := q.view()
 	if q.err == nil && v.name != zarrView {
@@ -54,7 +53,6 @@ func (q *question) arraysOf(v *view) (*view, error) {
 	return q.inView(v, zarrView)
 }
 
-// arrayed returns the requested archive in the view of its arrays.
 func (q *question) arrayed() *view {
 	v := q.view()
 	if q.err == nil {
@@ -152,7 +150,6 @@ type scaleJSON struct {
 	Fault      string  `json:"fault,omitempty"` // why there is no time
 }
 
-// scale returns the meaning of an array's elements.
 func (q *question) scale(a *zarr.Array) *scaleJSON {
 	number := func(attrs map[string]any, key string, usual float64) float64 {
 		if n, ok := attrs[key].(json.Number); ok {
@@ -210,8 +207,6 @@ func coloured(a *zarr.Array) bool {
 	return a.DType.Kind == 'u' && a.DType.Size == 1 || typ == "RGBImage" || typ == "RGBAImage"
 }
 
-// array responds with a description of an array. If its elements are not
-// numbers, the response includes the beginning of its text.
 func (q *question) array() error {
 	defer q.busy()()
 	a := q.opened()
@@ -457,7 +452,6 @@ func (q *question) image(a *zarr.Array, w *windowJSON, points int64, axes int) (
 	return a.Sample(q.ctx(), w.From, w.Count, w.Step)
 }
 
-// arrays responds with the first arrays of an archive, by name.
 func (q *question) arrays() error {
 	defer q.busy()()
 	v := q.zarr()

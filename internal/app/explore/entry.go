@@ -18,7 +18,6 @@ import (
 	"github.com/holdall/holdall/zarr"
 )
 
-// archiveJSON describes an archive.
 type archiveJSON struct {
 	Name    string     `json:"name"`
 	Address string     `json:"address,omitempty"`
@@ -159,7 +158,6 @@ func (h *Handler) cannotList(err error) {
 // quickly.
 const soon = 50 * time.Millisecond
 
-// archive responds with a description of an archive, and starts its survey.
 func (q *question) archive() error {
 	v := q.view()
 	full := q.word("about", "no", "yes")
@@ -394,7 +392,6 @@ func (q *question) history() error {
 	return list(q, "steps", v.History(q.ctx(), q.path(), int(most)))
 }
 
-// revisions responds with the states of the archive that can be compared.
 func (q *question) revisions() error {
 	defer q.busy()()
 	v := q.view()
@@ -408,7 +405,6 @@ func (q *question) revisions() error {
 	return list(q, "revisions", v.Revisions(q.ctx(), int(most)))
 }
 
-// list responds with all of a sequence.
 func list[T any](q *question, name string, seq iter.Seq2[T, error]) error {
 	all := []T{}
 	for x, err := range seq {

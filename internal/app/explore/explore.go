@@ -78,7 +78,6 @@ type FolderSize struct {
 	Lost     int64 // places that damage hides
 }
 
-// A Revision is a state of an archive.
 type Revision struct {
 	ID     string `json:"id"`             // the ID for Changes
 	Name   string `json:"name,omitempty"` // the name that keeps it
@@ -86,7 +85,6 @@ type Revision struct {
 	Lost   string `json:"lost,omitempty"` // why it cannot be read
 }
 
-// Options are options for a handler; the zero value suits most callers.
 type Options struct {
 	// Log receives errors of the server; nil means slog.Default().
 	Log *slog.Logger
@@ -133,7 +131,6 @@ type Handler struct {
 
 var errClosed = errors.New("the explorer is closed")
 
-// New returns a handler that shows the archives of a set.
 func New(set *serve.Set, o Options) *Handler {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	o.Verifies = cmp.Or(o.Verifies, 2)

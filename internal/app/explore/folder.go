@@ -121,7 +121,6 @@ func (c *folderCache) forget(v *view) {
 	maps.DeleteFunc(c.list, func(key folderKey, _ *folder) bool { return key.v == v })
 }
 
-// trim removes the least recently used folders while the cache is too large.
 func (c *folderCache) trim(keep *folder) {
 	for {
 		var sum int64
@@ -396,7 +395,6 @@ type rowJSON struct {
 	healthJSON
 }
 
-// path returns the path of row i.
 func (f *folder) path(i int) string {
 	name := f.names.at(i)
 	if f.key.dir == "." || *f.kind.At(i)&wholeBit != 0 {

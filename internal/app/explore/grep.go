@@ -11,7 +11,6 @@ import (
 	"github.com/holdall/holdall/internal/read/grep"
 )
 
-// foundJSON is a matching line of a file.
 type foundJSON struct {
 	Path  string `json:"p"`
 	Size  int64  `json:"s"`
@@ -111,7 +110,6 @@ func (q *question) grep() error {
 	return nil
 }
 
-// around returns the part of a line where the text is.
 func around(line []byte, re *regexp.Regexp) string {
 	if at := re.FindIndex(line); len(line) > maxShown && at != nil {
 		from := max(0, at[0]-maxShown/3)

@@ -53,7 +53,6 @@ var kindOfExtension = sync.OnceValue(func() map[string]kind {
 	return all
 })
 
-// kindOf returns the kind of the file with this path.
 func kindOf(name string) kind {
 	name = path.Base(name)
 	ext := name
@@ -82,7 +81,6 @@ func isChunk(name string) bool {
 	return true
 }
 
-// isShown reports whether browsers show a file of this name as a picture.
 func isShown(name string) bool {
 	switch ext := path.Ext(name); len(ext) {
 	case 4:

@@ -485,7 +485,6 @@ func useNames() (all []string) {
 	return all
 }
 
-// spanJSON is a span for people.
 type spanJSON struct {
 	Use    string `json:"use"`
 	Name   string `json:"name"` // the name of the entry, or a description

@@ -65,7 +65,6 @@ type nameCursor struct {
 	name []byte
 }
 
-// from returns a cursor at the i-th name.
 func (l *names) from(i int) *nameCursor {
 	c := &nameCursor{l: l, i: i - i%nameBlock}
 	for c.i < i {

@@ -45,13 +45,11 @@ type unitJSON struct {
 	Within int64 `json:"within"`
 }
 
-// faultJSON is a unit that cannot be read.
 type faultJSON struct {
 	Unit int64  `json:"unit"`
 	Why  string `json:"why"`
 }
 
-// raster responds with the spikes of some units, in an interval or all.
 func (q *question) raster() error {
 	defer q.busy()()
 	first := q.number("from", 0, 0, math.MaxInt64-maxUnits)

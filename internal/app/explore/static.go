@@ -205,7 +205,6 @@ func staticPage(archive, policy string, mapped bool, loads *strings.Replacer) (s
 // kindsModule is a generated module, not a file.
 const kindsModule = "kinds.js"
 
-// module returns a file of the page.
 func module(name string) ([]byte, error) {
 	if name != kindsModule {
 		return ui.ReadFile("ui/" + name)

@@ -65,7 +65,6 @@ type surveyed struct {
 	sized bool
 }
 
-// A tally counts amounts.
 type tally struct {
 	bytes, files, stored int64
 	holds                [kinds]int64 // bytes by kind
@@ -85,7 +84,6 @@ func (t *tally) less(o *tally) {
 	}
 }
 
-// most returns the kind with the most bytes.
 func (t *tally) most() (k kind) {
 	for i, n := range t.holds {
 		if n > t.holds[k] {
@@ -120,7 +118,6 @@ const (
 	surveyUnasked = "the archive was not read to its end"
 )
 
-// cost returns approximately how many bytes s takes.
 func (s *surveyed) cost() int64 {
 	n := s.names.bytes + 9*int64(s.size.Len()) + 12*int64(s.stored.Len()) + 216*int64(len(s.paths))
 	if s.spans != nil {
@@ -458,7 +455,6 @@ func (s *survey) sums(dir string) func(name string) (bytes, files int64) {
 	}
 }
 
-// wait waits for a running survey, up to a limit.
 func (s *survey) wait(ctx context.Context, most time.Duration) {
 	s.mu.Lock()
 	done, runs := s.done, s.state == "running"

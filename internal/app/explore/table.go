@@ -45,7 +45,6 @@ type tableJSON struct {
 	Fault   string       `json:"fault,omitempty"`
 }
 
-// columnJSON describes the contents of a column.
 type columnJSON struct {
 	Name   string   `json:"name"`
 	Path   string   `json:"path,omitempty"`
@@ -60,7 +59,6 @@ type columnJSON struct {
 	Fault  string   `json:"fault,omitempty"`
 }
 
-// cellJSON is a value for people.
 type cellJSON struct {
 	Text  string     `json:"t,omitempty"`
 	Ref   string     `json:"r,omitempty"` // the path of the value's target
@@ -69,7 +67,6 @@ type cellJSON struct {
 	Fault string     `json:"f,omitempty"`
 }
 
-// A column reads some rows of a column.
 type column struct {
 	columnJSON
 	data  *zarr.Array
@@ -94,7 +91,6 @@ type group struct {
 	attrs map[string]any
 }
 
-// groupAt returns a description of a group.
 func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 	for range 40 {
 		attrs, err := zarr.Attributes(ctx, in, at)
@@ -116,7 +112,6 @@ func groupAt(ctx context.Context, in zarr.Source, at string) (*group, error) {
 
 func (g *group) text(key string) string { return hierarchy.Text(g.attrs[key]) }
 
-// names returns an attribute that is a list of texts, or one text.
 func (g *group) names(key string) (list []string, ok bool) {
 	switch v := g.attrs[key].(type) {
 	case []any:
@@ -131,7 +126,6 @@ func (g *group) names(key string) (list []string, ok bool) {
 	return nil, false
 }
 
-// isTable reports whether a group is a table.
 func (g *group) isTable() bool {
 	_, ok := g.names("colnames")
 	return ok
@@ -142,7 +136,6 @@ func (g *group) isUnits(ctx context.Context) bool {
 	return g.isTable() && g.open(ctx, "spike_times") != nil && g.open(ctx, "spike_times_index") != nil
 }
 
-// isSeries reports whether a group has data over time.
 func (g *group) isSeries(ctx context.Context) bool {
 	if g.open(ctx, "data") == nil {
 		return false
@@ -151,7 +144,6 @@ func (g *group) isSeries(ctx context.Context) bool {
 	return err == nil || g.open(ctx, "timestamps") != nil
 }
 
-// array opens an array in the group.
 func (g *group) array(ctx context.Context, name string) (*zarr.Array, error) {
 	a, err := zarr.Open(ctx, g.in, path.Join(g.path, name))
 	if err == nil {
@@ -234,7 +226,6 @@ func missing(err error) string {
 	return why(err)
 }
 
-// rows returns how many rows the column has.
 func (c *column) rows() int64 {
 	if len(c.index) > 0 {
 		return c.index[0].Shape[0]
@@ -262,7 +253,6 @@ func (c *column) words(ctx context.Context, in zarr.Source, at string) (list []s
 	return list, err
 }
 
-// table responds with a table and some of its rows.
 func (q *question) table() error {
 	defer q.busy()()
 	from := q.number("from", 0, 0, math.MaxInt64-maxRows)
@@ -306,7 +296,6 @@ func (q *question) table() error {
 	return q.json(j)
 }
 
-// group returns the requested group.
 func (q *question) group() (g *group) {
 	v := q.arrayed()
 	at := q.path()
@@ -351,7 +340,6 @@ func (g *group) columns(ctx context.Context, j *tableJSON, room *int64) (list []
 	return list
 }
 
-// cells returns the rows of a column in [from, end).
 func (c *column) cells(ctx context.Context, from, end int64) ([]cellJSON, error) {
 	lists, err := c.lists(ctx, 0, []listRange{{from: from, end: end}})
 	if err != nil {
@@ -607,7 +595,6 @@ func (c *column) read(ctx context.Context, a *zarr.Array, from, end int64) ([]an
 	return values, nil
 }
 
-// cell formats a value of the column for people.
 func (c *column) cell(v any) cellJSON {
 	if n, ok := v.(json.Number); ok && c.enum != nil {
 		i, err := strconv.ParseInt(string(n), 10, 64)
@@ -640,7 +627,6 @@ func cellOf(v any, deep int) cellJSON {
 	return cellJSON{Text: plain(v)}
 }
 
-// plain formats a value in few words.
 func plain(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -663,7 +649,6 @@ func plain(v any) string {
 	return ""
 }
 
-// attributes responds with the attributes of a group or an array.
 func (q *question) attributes() error {
 	defer q.busy()()
 	g := q.group()

@@ -86,7 +86,6 @@ func (q *question) treemap() error {
 	return q.json(map[string]any{"box": top, "holds": totals, "kinds": names, "stored": d.knowsStored() || v.Sizes != nil && v.isNode(), "nodes": d.sized, "lost": d.sized && d.count.Unreadable > 0})
 }
 
-// amountBy returns an amount by the measure of a treemap.
 func (t *tally) amountBy(by string) int64 {
 	switch by {
 	case "stored":

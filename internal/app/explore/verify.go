@@ -18,7 +18,6 @@ import (
 // counted.
 const maxProblems = 10_000
 
-// verifies holds the last check of each archive.
 type verifies struct {
 	mu      sync.Mutex
 	of      map[string]*verification
@@ -116,7 +115,6 @@ type healthJSON struct {
 	Below  int    `json:"below,omitempty"`  // damaged entries below a folder
 }
 
-// problemsOf returns the problems that the last check found in an entry.
 func (h *Handler) problemsOf(v *view, path string) (list []problemJSON) {
 	x := h.verification(v.Name)
 	if x == nil || v.of != v || h.health(v)(path).Health == "" {

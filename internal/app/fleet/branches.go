@@ -146,7 +146,6 @@ func (f *forest) end() {
 	f.changed.Broadcast()
 }
 
-// hungry reports whether some listers are idle.
 func (f *forest) hungry() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -279,7 +278,6 @@ func (f *forest) spill(page []store.Info) (block, error) {
 	return b, err
 }
 
-// read returns the next page, and whether there are more.
 func (f *forest) read() (all []store.Info, err error, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

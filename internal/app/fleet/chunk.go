@@ -44,7 +44,6 @@ type entryError interface {
 	EntryName() string
 }
 
-// pack makes a chunk's archive and records it.
 func (w *worker) pack(ctx context.Context, k catalog.Chunk, e *Event, m *holdall.Meter) error {
 	j, err := w.job(ctx, k.Plan)
 	if err != nil {
@@ -109,7 +108,6 @@ func (j *job) named(k catalog.Chunk, name string) error {
 	return nil
 }
 
-// made is the outcome of a chunk's members.
 type made struct {
 	left   []catalog.Member // that are not in its archive, in byte order
 	proven string           // in the form of Chunk.Proven
@@ -244,7 +242,6 @@ func (j *job) stillForbidden(ctx context.Context, all []catalog.Member) error {
 	return nil
 }
 
-// source opens a member's object at its source.
 func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error) {
 	from := j.origins[m.Origin]
 	name := strings.TrimPrefix(m.Path, from.prefix)
@@ -255,7 +252,6 @@ func (j *job) source(ctx context.Context, m catalog.Member) (store.Object, error
 	return o, err
 }
 
-// originOf returns the number of the source that a path is from.
 func (j *job) originOf(path string) int {
 	return max(0, slices.IndexFunc(j.origins, func(o origin) bool { return strings.HasPrefix(path, o.prefix) }))
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// CompactOptions are options for a compaction.
 type CompactOptions struct {
 	// Dead is the share of an archive's content that must be invisible before the
 	// archive is rewritten; 0 means a fifth.
@@ -139,7 +138,6 @@ func (e *SharedError) Error() string {
 	return fmt.Sprintf("plan %s packs the same sources as plan %s, so no archive is removed: forget one of the plans", format.Escape(e.Other), format.Escape(e.Plan))
 }
 
-// shared returns an error if another plan packs the same sources.
 func (j *job) shared(ctx context.Context, c *catalog.Catalog) error {
 	plans, err := c.Plans(ctx)
 	for _, p := range plans {

@@ -236,15 +236,12 @@ type Prices struct {
 	PerGBOut   float64 `json:"per_gb_out"`
 }
 
-// ListPrices returns Amazon's list prices for S3 Standard, without any
-// discounts.
 func ListPrices() Prices {
 	p := Prices{Name: "Amazon's list prices of January 2025 for S3 Standard in us-east-1, read from the same region", Currency: "USD", PerGBMonth: 0.023}
 	p.Per1000.Get, p.Per1000.Put, p.Per1000.Copy, p.Per1000.List = 0.0004, 0.005, 0.005, 0.005
 	return p
 }
 
-// maxPrices is the maximum size of a file of prices.
 const maxPrices = 1 << 20
 
 // ReadPrices reads prices as JSON. A missing price is 0; an unknown one is an

@@ -77,7 +77,6 @@ func parseManifest(b []byte) (m manifest, err error) {
 
 func (m manifest) column(name string) int { return slices.Index(m.columns, name) }
 
-// readInventory adds the objects of an inventory to the list.
 func (l *list) readInventory(ctx context.Context, address string) error {
 	source, err := url.Parse(store.AddressOf(l.from.st, ""))
 	if err != nil || source.Scheme != "s3" {

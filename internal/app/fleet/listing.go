@@ -255,7 +255,6 @@ func fresh(listed, planned iter.Seq2[catalog.Member, error], known *int64) iter.
 	}
 }
 
-// same reports whether two members are the same version of an object.
 func same(a, b catalog.Member) bool {
 	return a.Size == b.Size && a.Version == b.Version && a.Origin == b.Origin
 }

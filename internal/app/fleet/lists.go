@@ -49,7 +49,6 @@ type list struct {
 	refused int // in a row
 }
 
-// listed reports whether a Spec has a list.
 func (s Spec) listed() bool { return s.List != "" || s.Inventory != "" }
 
 // takeList reads the list of a source, if it has one. The caller must close
@@ -181,7 +180,6 @@ func (l *list) readLines(ctx context.Context, address string) error {
 	})
 }
 
-// eachLine calls do for each line.
 func eachLine(r io.Reader, address string, do func(line []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4<<10), maxLine)
@@ -214,13 +212,10 @@ func splitLines(data []byte, end bool) (advance int, line []byte, err error) {
 	return 0, nil, nil
 }
 
-// parseKey parses a line that is a key. The name is empty if the line has
-// none.
 func parseKey(line []byte) (name string, size int64, version string, err error) {
 	return string(bytes.TrimSuffix(line, []byte("\r"))), -1, "", nil
 }
 
-// parseObject reads a line of JSON.
 func parseObject(line []byte) (name string, size int64, version string, err error) {
 	if line = bytes.TrimSpace(line); len(line) == 0 {
 		return "", -1, "", nil
@@ -268,7 +263,6 @@ type whole struct {
 	size int64
 }
 
-// openWhole opens the object at an address for reading from its start.
 func openWhole(ctx context.Context, address string) (*whole, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {

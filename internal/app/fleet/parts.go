@@ -45,7 +45,6 @@ type seat struct {
 	parts   []catalog.Chunk
 }
 
-// next returns the seat of the chunk after k.
 func (s seat) next(k catalog.Chunk) seat {
 	if k.Last {
 		return seat{archive: s.archive + 1}
@@ -72,17 +71,14 @@ func (j *job) seatOf(ctx context.Context, c *catalog.Catalog, number int) (s sea
 	return s, nil
 }
 
-// part returns the part that a chunk writes under the current claim.
 func (s seat) part(k catalog.Chunk) format.Part {
 	return format.Part{Archive: s.name, Number: len(s.parts), Try: k.Fence}
 }
 
-// creating returns the options for writing parts and merging them.
 func (j *job) creating() format.CreateOptions {
 	return format.CreateOptions{NoDigests: j.set.Plain, Param: j.set.Param, Scratch: pack.NewScratch}
 }
 
-// writing returns the format for the object of one part.
 func (j *job) writing(p format.Part) *format.Format {
 	f := *j.format
 	f.Create = func(ctx context.Context, st store.Store, _ string, o format.CreateOptions) (format.Writer, error) {
@@ -187,7 +183,6 @@ func (j *job) sound(ctx context.Context, p format.Part) (bool, error) {
 	return v.Errors == 0, err
 }
 
-// nothingElse returns an error unless an archive has n entries.
 func nothingElse(ctx context.Context, k catalog.Chunk, in *holdall.Archive, n int64) error {
 	found := int64(0)
 	for e, err := range in.Entries(ctx) {

@@ -213,7 +213,6 @@ type planner struct {
 	kind     catalog.NewChunk // the kind of all its chunks
 }
 
-// chunk returns the next chunk, without members.
 func (pl *planner) chunk() catalog.NewChunk {
 	if of := pl.j.format.Parts; of != nil {
 		pl.parts++
@@ -225,7 +224,6 @@ func (pl *planner) chunk() catalog.NewChunk {
 	return k
 }
 
-// last returns the chunk that merges the parts.
 func (pl *planner) last() catalog.NewChunk {
 	pl.archive, pl.parts = pl.archive+1, 0
 	return catalog.NewChunk{Last: true, Name: store.AddressOf(pl.j.target, pl.j.whole(pl.archive-1))}
@@ -324,7 +322,6 @@ func (c *cutter) one() (m catalog.Member, ok bool, err error) {
 	return m, true, nil
 }
 
-// take returns up to n members, and whether there may be more.
 func (c *cutter) take(n int) (some []catalog.Member, more bool, err error) {
 	for len(some) < n {
 		m, ok, err := c.one()

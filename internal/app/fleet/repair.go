@@ -17,7 +17,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// RepairOptions are options for a repair.
 type RepairOptions struct {
 	// Archives are the addresses of the archives to check; none means all of the
 	// plan.

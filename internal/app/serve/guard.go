@@ -174,7 +174,6 @@ func allows(cors []string, origin string) string {
 
 var errOrigin = errors.New("expected an origin such as https://example.org, or *")
 
-// CheckOrigin returns an error if an origin is not valid for Options.CORS.
 func CheckOrigin(o string) error {
 	if o == "*" {
 		return nil

@@ -79,7 +79,6 @@ func parsePage(query string) (p page, err error) {
 	return p, nil
 }
 
-// next returns the token for the entries after a place.
 func next(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
 
 // list sends the entries in dir as they are read: a folder may have millions.

@@ -51,7 +51,6 @@ func (m *meter) count(route string, code int, sent int64, took time.Duration) {
 	r.took[i]++
 }
 
-// write writes all metrics in the text format of Prometheus.
 func (m *meter) write(w http.ResponseWriter, set *Set, version string) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	out := &bytes.Buffer{}

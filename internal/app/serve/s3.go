@@ -22,7 +22,6 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// S3Options are options for an S3.
 type S3Options struct {
 	// Key must sign requests. If its ID is empty, everyone may read.
 	Key Key
@@ -40,7 +39,6 @@ type S3 struct {
 	o    S3Options
 }
 
-// NewS3 returns a server that shares a site's archives, limits and metrics.
 func NewS3(site *Site, o S3Options) *S3 {
 	o.Region = cmp.Or(o.Region, "us-east-1")
 	if o.Clock == nil {
@@ -316,7 +314,6 @@ func modTime(a *Archive, e holdall.Entry) time.Time {
 	return time.Unix(1, 0)
 }
 
-// A keysQuery is a request for a listing of keys.
 type keysQuery struct {
 	v2                bool
 	prefix, delimiter string
@@ -392,7 +389,6 @@ func successor(s string) string {
 	return ""
 }
 
-// A found is a key of a listing, or a common prefix.
 type found struct {
 	name   string
 	common bool

@@ -62,7 +62,6 @@ type Archive struct {
 	done sync.Once
 }
 
-// Release ends the use of the archive.
 func (a *Archive) Release() { a.done.Do(func() { a.set.release(a.o) }) }
 
 // Hold adds one more use of the archive, which release ends. The caller must
@@ -118,7 +117,6 @@ type Folder struct {
 	Every time.Duration
 }
 
-// SetOptions are options for a Set; the zero value suits most callers.
 type SetOptions struct {
 	MaxOpen int           // how many unused archives are kept open; 0 means 32
 	Idle    time.Duration // how long an archive may be unused before it is closed; 0 is five minutes
@@ -190,7 +188,6 @@ type setCounts struct{ opens, failures, hits, closes int64 }
 // tried again.
 const errKept = 3 * time.Second
 
-// NewSet returns a set without archives.
 func NewSet(o SetOptions) *Set {
 	s := &Set{
 		max: cmp.Or(o.MaxOpen, 32), idle: cmp.Or(o.Idle, 5*time.Minute), log: cmp.Or(o.Log, slog.Default()),
@@ -201,7 +198,6 @@ func NewSet(o SetOptions) *Set {
 	return s
 }
 
-// Add adds a source and returns its name.
 func (s *Set) Add(src Source) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -374,7 +370,6 @@ func (s *Set) Use(ctx context.Context, name, view string) (*Archive, error) {
 	return &Archive{Archive: o.a, Name: name, Address: src.Address, View: viewOf(o.a), Version: o.version, ModTime: src.ModTime, Once: o.once, set: s, o: o}, nil
 }
 
-// viewOf returns the name of the view that an archive is open in.
 func viewOf(in *holdall.Archive) string {
 	if view := in.Options().View; view != "" {
 		return view

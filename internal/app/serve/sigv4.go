@@ -98,7 +98,6 @@ func (s *signature) fill(credential, headers, sum, at, bad string) (code string)
 	return ""
 }
 
-// A Key signs requests to a bucket.
 type Key struct{ ID, Secret string }
 
 // wrong checks the signature of a request. It returns Amazon's code for an

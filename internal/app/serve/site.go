@@ -15,7 +15,6 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
-// SiteOptions are options for a Site; the zero value suits most callers.
 type SiteOptions struct {
 	// Page handles requests for /, /ui/ and /api/. If it is nil, / lists the
 	// archives.
@@ -57,7 +56,6 @@ type Site struct {
 	meter meter
 }
 
-// NewSite returns a server of the archives in a set.
 func NewSite(set *Set, o SiteOptions) *Site {
 	o.Log, o.Stall = cmp.Or(o.Log, slog.Default()), cmp.Or(o.Stall, time.Minute)
 	s := &Site{set: set, o: o, gate: make(gate, cmp.Or(o.MaxRequests, 512))}
@@ -208,7 +206,6 @@ func (s *Site) open(r *http.Request, name, view string) (h *handler, code int, t
 	return nil, http.StatusInternalServerError, "500: the archive cannot be opened: " + outwardly(err)
 }
 
-// outwardly returns the part of an error that clients may see.
 func outwardly(err error) string {
 	if c, ok := errors.AsType[*format.CorruptError](err); ok {
 		return format.Escape(c.Message)

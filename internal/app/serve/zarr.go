@@ -104,7 +104,6 @@ func (a *Archive) consolidated(ctx context.Context) (made, error) {
 	return text, nil
 }
 
-// keys yields the names of all entries.
 func (a *Archive) keys(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for e, err := range a.Entries(ctx) {

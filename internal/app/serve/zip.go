@@ -83,7 +83,6 @@ func (s *sent) Write(p []byte) (n int, err error) {
 // maxOnly is how many paths of a folder a request may name.
 const maxOnly = 1000
 
-// among reports whether a path is one of the paths in only, or below one.
 func among(only map[string]bool, name string) bool {
 	for i := 0; i <= len(name); i++ {
 		if (i == len(name) || name[i] == '/') && only[name[:i]] {

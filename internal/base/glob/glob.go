@@ -120,7 +120,6 @@ func NewFilter(include, exclude []string) (*Filter, error) {
 	return f, nil
 }
 
-// Wants reports whether the filter selects a name.
 func (f *Filter) Wants(name string) bool {
 	return !f.Excluded(name) && f.Includes(name)
 }

@@ -171,7 +171,6 @@ type object struct {
 	sized   bool // something was read, so that Info costs nothing
 }
 
-// run is a range that is cached.
 type run struct {
 	o    *object
 	off  int64
@@ -190,7 +189,6 @@ type flight struct {
 	err  error
 }
 
-// handle is one user's view of an object.
 type handle struct {
 	*object
 	closed bool
@@ -394,7 +392,6 @@ func (h *handle) land(f *flight, err error) {
 	c.makeRoom()
 }
 
-// makeRoom drops the least recently used runs.
 func (c *cached) makeRoom() {
 	for c.held > c.limit {
 		r := c.used.Back().Value.(*run)

@@ -54,7 +54,6 @@ func Known(algo string) bool {
 // IsChecksum reports whether an algorithm only detects accidental damage, not forgery.
 func IsChecksum(algo string) bool { return strings.HasPrefix(algo, "crc") }
 
-// Of returns the digest of b.
 func Of(algo string, b []byte) (format.Digest, bool) {
 	if algo == "blake3" { // without the hash's own state, which is 2 kB
 		d := blake3.Sum256(b)
@@ -94,7 +93,6 @@ func (e *Error) What() string {
 	return s
 }
 
-// Unwrap returns format.ErrCorrupt.
 func (e *Error) Unwrap() error { return format.ErrCorrupt }
 
 // A Search looks for a single wrong bit in contents. Its total cost is bounded, because trying all

@@ -41,7 +41,6 @@ type sweepItem struct {
 	err     error
 }
 
-// size is how much memory a batch takes.
 func (b *batch) size() int64 {
 	n := b.decoded + b.stored + int64(len(b.items))*itemCost
 	switch {
@@ -56,7 +55,6 @@ func (b *batch) size() int64 {
 	return n
 }
 
-// extents yields the extents of all contents that belong in buf.
 func (b *batch) extents() Extents {
 	return func(yield func(format.Extent, error) bool) {
 		for _, it := range b.items {
@@ -209,7 +207,6 @@ func (s *sweep) batches(items iter.Seq2[Item, error]) iter.Seq2[*batch, error] {
 	}
 }
 
-// fits reports whether an item belongs in b.
 func (s *sweep) fits(b *batch, it Item, p place) bool {
 	if len(b.items) == 0 {
 		return true
@@ -230,7 +227,6 @@ func (s *sweep) fits(b *batch, it Item, p place) bool {
 	return more == 0 || more <= most-b.decoded-b.need
 }
 
-// put puts an item into b.
 func (s *sweep) put(b *batch, it Item, p place) {
 	x := sweepItem{Item: it, at: b.need}
 	var last []*unit // of this item

@@ -66,7 +66,6 @@ func (g *Engine) Doubting() *Engine {
 	return d
 }
 
-// Close closes what the engine keeps open for the next read.
 func (g *Engine) Close() { g.cursors.close() }
 
 // Object returns the object that e lies in, as the engine reads it.
@@ -91,7 +90,6 @@ func (s *storedReader) Close() error {
 	return nil
 }
 
-// MaxRequest is the most bytes that one request reads.
 func (g *Engine) MaxRequest() int64 { return g.limits.Request }
 
 // Extents yields where the content bytes of something are stored.

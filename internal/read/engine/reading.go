@@ -32,7 +32,6 @@ type piece struct {
 	u *unit
 }
 
-// add adds an extent whose content is stored.
 func (r *reading) add(e format.Extent) {
 	switch {
 	case !Coded(e):

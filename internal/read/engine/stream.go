@@ -68,7 +68,6 @@ func (s *stream) whole() {
 	}
 }
 
-// wait waits until no request is under way. Cancel ctx first to make that soon.
 func (s *stream) wait() {
 	for _, f := range s.queue {
 		<-f.done
@@ -109,7 +108,6 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// room returns a buffer of n bytes.
 func (s *stream) room(n int64) []byte {
 	for i, b := range s.idle {
 		if int64(cap(b)) >= n {

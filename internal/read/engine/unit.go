@@ -48,7 +48,6 @@ func keyOf(e format.Extent) unitKey {
 	return unitKey{e.Object, e.External, e.Off, e.Len, e.Unit, e.Codec}
 }
 
-// extent returns an extent of all of the unit.
 func (k unitKey) extent() format.Extent {
 	return format.Extent{Size: k.size, Object: k.object, External: k.external, Off: k.off, Len: k.len, Codec: k.codecName, Unit: k.size}
 }

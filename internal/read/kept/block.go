@@ -105,7 +105,6 @@ type sheet struct {
 	held   int      // bytes of memory
 }
 
-// newSheet parses what a page begins with.
 func (x *Index) newSheet(b []byte, r *ref) (*sheet, error) {
 	c := &scanner{b: b}
 	h := &sheet{ref: *r, held: 256}
@@ -409,7 +408,6 @@ func (d *record) set(column int, v int64) {
 	d.has |= 1 << column
 }
 
-// take sets d to r.
 func (d *record) take(r *row) {
 	e := r.entry
 	d.name, d.sum, d.extra, d.has, d.v = d.name[:0], append(d.sum[:0], e.Digest.Sum...), d.extra[:0], 0, [columns]int64{}

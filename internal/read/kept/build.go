@@ -192,7 +192,6 @@ func (b *builder) finish(root rootPage) error {
 	return b.w.write(append(f, endMagic...))
 }
 
-// A builder makes an index.
 type builder struct {
 	ctx  context.Context
 	r    format.Reader
@@ -263,7 +262,6 @@ const batchRows = 512
 // mostSeen is how many directories are remembered, so that each is implied once or a few times.
 const mostSeen = 1 << 14
 
-// newBatch allocates room for all entries of a batch, because rows point to them.
 func newBatch() *batch {
 	return &batch{rows: make([]row, 0, batchRows), entries: make([]format.Entry, 0, batchRows)}
 }

@@ -28,7 +28,6 @@ type Use struct {
 	SizeOnly bool
 }
 
-// Any reports whether u allows any index at all.
 func (u Use) Any() bool { return u.At != "" || u.Beside || u.Folder != nil }
 
 // State says which index an archive is read by, and why an index is ignored.

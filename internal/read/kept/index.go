@@ -124,7 +124,6 @@ const (
 	MaxChunk = 1 << 20
 )
 
-// IsChunk reports whether n is a valid piece length.
 func IsChunk(n int64) bool { return MinChunk <= n && n <= MaxChunk && n&(n-1) == 0 }
 
 // sane keeps an index from referring to anything outside its archive. External volumes are checked
@@ -139,13 +138,10 @@ func (v Volume) sane() error {
 	return nil
 }
 
-// Name is the name or address of the index.
 func (x *Index) Name() string { return x.name }
 
-// Size is the length of the index.
 func (x *Index) Size() int64 { return x.size }
 
-// Close ends the use of the index.
 func (x *Index) Close() error {
 	x.sheets.mu.Lock()
 	x.sheets.drop()
@@ -166,7 +162,6 @@ func (x *Index) object(volume int) (string, bool) {
 	return x.archive + v.Name, false
 }
 
-// A page is decoded rows.
 type page struct {
 	from    int64
 	entries []format.Entry // with their names; Ref is a *handle
@@ -196,7 +191,6 @@ type handle struct {
 // spares are pages that are used again.
 var spares = sync.Pool{New: func() any { return new(page) }}
 
-// decodeRows decodes n rows of a sheet, beginning with row from.
 func (x *Index) decodeRows(h *sheet, from, n int) (*page, error) {
 	p := spares.Get().(*page)
 	p.from = h.from + int64(from)
@@ -246,13 +240,11 @@ func (x *Index) decodeRows(h *sheet, from, n int) (*page, error) {
 	return p, nil
 }
 
-// free makes a page available for reuse.
 func (p *page) free() {
 	clear(p.entries)
 	spares.Put(p)
 }
 
-// place returns the place of a row.
 func (p *page) place(i int) place {
 	m, name := &p.marks[i], p.entries[i].Name
 	at := place{base: name, whole: m.whole}
@@ -588,7 +580,6 @@ func IsElsewhere(e format.Entry) bool {
 // ErrElsewhere means that only the archive itself knows where a content lies.
 var ErrElsewhere = errors.New("the index does not have the place of this content")
 
-// Can returns what else an index can do.
 func (x *Index) Can() format.Abilities {
 	return format.Abilities{Run: x.Run, EntriesBelow: x.EntriesBelow, EntriesFrom: x.EntriesFrom, ReadDirFrom: x.ReadDirFrom}
 }

@@ -14,7 +14,6 @@ type place struct {
 	whole     bool
 }
 
-// placeOf is the place of an entry's name.
 func placeOf(name string) place {
 	if !format.ValidPath(name) {
 		return place{base: name, whole: true}

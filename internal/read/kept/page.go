@@ -167,7 +167,6 @@ type pages struct {
 
 func (p *pages) fail(off int64, err error) error { return &Error{Name: p.name, Off: off, Err: err} }
 
-// stored reads [off, off+n).
 func (p *pages) stored(ctx context.Context, off int64, n int) ([]byte, error) {
 	if off < 0 || n < 0 || off+int64(n) > p.size {
 		return nil, p.fail(off, fmt.Errorf("%d bytes, expected to end before %d", n, p.size))

@@ -99,7 +99,6 @@ func (b *builder) points() (refs []ref, err error) {
 	return refs, nil
 }
 
-// objectOf returns the object of a volume that is not external.
 func (b *builder) objectOf(volume int) string { return b.name + b.head.Volumes[volume].Name }
 
 // StoredBytes reads n stored bytes of an object of the archive.

@@ -57,7 +57,6 @@ const (
 	maxExtents = 100_000
 )
 
-// bit returns b if is is true, and 0 otherwise.
 func bit(is bool, b uint16) uint16 {
 	if is {
 		return b
@@ -65,7 +64,6 @@ func bit(is bool, b uint16) uint16 {
 	return 0
 }
 
-// isPlain reports whether all of a content of that size is one raw run.
 func isPlain(x *format.Extent, size int64) bool {
 	return x.Codec == codec.Raw && x.At == 0 && x.Skip == 0 && x.Unit == 0 && x.Size == x.Len && x.Size == size && len(x.Data) == 0
 }
@@ -91,7 +89,6 @@ func appendRare(b []byte, e *format.Entry, rare byte) []byte {
 	return b
 }
 
-// appendExtents appends where a content lies.
 func appendExtents(b []byte, xs []format.Extent, volumes []int) []byte {
 	at, end := int64(0), int64(0)
 	last := codec.Raw
@@ -183,7 +180,6 @@ func (c *scanner) size() int64 {
 	return int64(v & math.MaxInt64)
 }
 
-// bytes returns n bytes without copying them.
 func (c *scanner) bytes(n uint64) []byte {
 	if c.bad || n > uint64(len(c.b)-c.at) {
 		c.bad = true

@@ -31,7 +31,6 @@ const (
 	sheetsRest = 15 * time.Second
 )
 
-// get returns the sheet of a page, or nil if it is not in memory.
 func (t *sheets) get(r *ref) *sheet {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +70,6 @@ func (t *sheets) look() {
 	t.drop()
 }
 
-// drop drops all sheets; mu must be held.
 func (t *sheets) drop() {
 	if t.idle != nil {
 		t.idle.Stop()
@@ -143,7 +141,6 @@ func (m *mapping) close() {
 	m.bytes, m.closed = nil, true
 }
 
-// sheet returns the sheet of a page.
 func (x *Index) sheet(ctx context.Context, r *ref) (*sheet, error) {
 	if h := x.sheets.get(r); h != nil {
 		return h, nil

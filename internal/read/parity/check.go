@@ -124,7 +124,6 @@ type checking struct {
 	left, need []int32 // of each group: usable parity blocks, damaged blocks
 }
 
-// look finds the damaged blocks in a range.
 func (c *checking) look(ctx context.Context, first, end int64, m *meter.Meter) error {
 	g := c.g
 	return g.sweep(ctx, first, end, 1, func(block int64, b []byte, err error) error {
@@ -233,7 +232,6 @@ func (c *checking) cure(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// mark records whether a block is lost.
 func (g *Guard) mark(block int64, lost bool) error {
 	var b [1]byte
 	err := g.lost.read(b[:], block/8)
@@ -268,7 +266,6 @@ func (g *Guard) IsBeyond() (bool, error) {
 	return false, nil
 }
 
-// Covers reports whether the object of that name is protected.
 func (g *Guard) Covers(object string) bool { return g.parts[object] != nil }
 
 // Beyond reports whether a range of an object lies in blocks that Check has found to be

@@ -179,7 +179,6 @@ func (c *coder) addTogether(ctx context.Context, i int64, b, near []byte) error 
 	return nil
 }
 
-// prepare prepares for a run.
 func (c *coder) prepare(run int64) {
 	if c.ready != run+1 {
 		c.code.Run(int(run))

@@ -118,7 +118,6 @@ func (e *Encoder) Close() {
 // than requested.
 var ErrTooMuch = errors.New("the archive is longer than expected")
 
-// Write takes the next bytes.
 func (e *Encoder) Write(p []byte) (n int, err error) {
 	for n < len(p) && e.err == nil {
 		// Up to the end of the blocks that are added together.
@@ -179,7 +178,6 @@ func (e *Encoder) Rewind(to int64) bool {
 	return e.err == nil
 }
 
-// take takes the next blocks.
 func (e *Encoder) take(b []byte) error {
 	if size := e.g.block; e.together == 1 || len(b) < e.together*size || e.next == e.held {
 		for ; len(b) > 0; b = b[size:] {
@@ -203,7 +201,6 @@ func (e *Encoder) take(b []byte) error {
 	return e.endNear(e.next)
 }
 
-// add takes the next block.
 func (e *Encoder) add(b []byte) error {
 	i := e.next
 	e.next++

@@ -64,7 +64,6 @@ func (f *File) Summary() Summary { return f.h.summary(f.Total, len(f.Objects)) }
 // Size is the length of the file if nothing is missing.
 func (f *File) Size() int64 { return f.h.size() }
 
-// Close ends the use of the file.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -227,7 +226,6 @@ func passing(ctx context.Context, err error) bool {
 // mostKept is how many bytes of the directory are kept in memory.
 const mostKept = 8 << 20
 
-// piece returns a record of the directory.
 func (f *File) piece(ctx context.Context, i int64) ([]byte, error) {
 	f.mu.Lock()
 	b := f.directory[i]
@@ -298,7 +296,6 @@ func (f *File) compute(ctx context.Context, in shape, group int64) error {
 	return c.solve(ctx, func(i int64, at int, b []byte) error { return f.whole.write(b, i*int64(f.h.block)+int64(at)) })
 }
 
-// about reads the description of the archive.
 func (f *File) about(ctx context.Context) error {
 	var a about
 	text := f.h.blocks * digestLen

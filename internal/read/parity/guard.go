@@ -125,10 +125,8 @@ func sameTime(p *part, info store.Info) bool {
 	return p.Modified.Equal(info.ModTime) || info.ModTime.Nanosecond() == 0 && p.Modified.Unix() == info.ModTime.Unix()
 }
 
-// File is the parity file.
 func (g *Guard) File() *File { return g.f }
 
-// Close ends the use of the guard and of its file.
 func (g *Guard) Close() error {
 	errs := []error{g.f.Close()}
 	for _, p := range g.objs {

@@ -173,7 +173,6 @@ func (g geometry) summary(size int64, objects int) Summary {
 	return Summary{size, g.blocks, g.groups, g.all(), g.block, objects}
 }
 
-// near is the number of neighbour sums.
 func (g geometry) near() int64 { return (g.blocks + nearLen - 1) / nearLen }
 
 // inDirectory is the shape of the directory. The parity is useless without it, so it has more
@@ -186,7 +185,6 @@ func (g geometry) inDirectory() shape {
 	return s
 }
 
-// stride is the length of a record.
 func (g geometry) stride() int64 { return headerLen + int64(g.block) }
 
 // size is the length of the parity file.

@@ -44,7 +44,6 @@ func Record(ctx context.Context, stage *store.Stage, root string, expect int64, 
 	return &Recorder{ctx: ctx, stage: stage, root: strings.TrimRight(root, "/"), expect: expect, loss: loss}
 }
 
-// Close discards what was not committed.
 func (r *Recorder) Close() {
 	if r.e != nil {
 		r.e.Close()

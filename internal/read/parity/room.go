@@ -100,7 +100,6 @@ func (r *room) borrow(at, n int64) (loan, error) {
 	return loan{r, at, b}, r.read(b, at)
 }
 
-// keep writes the changes back.
 func (l loan) keep() error {
 	if l.r.disk == nil {
 		return nil

@@ -48,7 +48,6 @@ func (k *Keeper) watch(g *Guard) {
 	k.lost = !g.Same || len(g.objs) != 1 || g.objs[0].Object.Name != ""
 }
 
-// Close ends the use of the keeper.
 func (k *Keeper) Close() error {
 	k.kept.close()
 	return k.g.Close()

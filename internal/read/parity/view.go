@@ -230,7 +230,6 @@ func (v *view) edge(ctx context.Context, block int64) ([]byte, error) {
 	return e.b, nil
 }
 
-// An edge is a block that was read.
 type edge struct {
 	block int64
 	b     []byte

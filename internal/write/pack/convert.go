@@ -180,8 +180,6 @@ func (p *packer) swept(ctx context.Context, src *content.Source, entries iter.Se
 	})
 }
 
-// addContent adds an entry of an archive after comparing it with its digest. If it differs, it is
-// left out.
 func (p *packer) addContent(ctx context.Context, c content.Content) error {
 	e := c.Entry
 	switch {

@@ -41,7 +41,6 @@ const (
 	smallFile = 256 << 10
 )
 
-// files packs the files at roots. It reads several at once, and writes them in order.
 func (p *packer) files(ctx context.Context, roots []tree.Root) error {
 	own := p.ownFiles()
 	if p.f.WantsManifest {
@@ -352,7 +351,6 @@ func (p *packer) read(l *load) {
 	}
 }
 
-// describe sets the properties of an opened file.
 func (p *packer) describe(e *format.Entry, m tree.Meta) {
 	e.Size, e.Mode, e.HasMode, e.ModTime = m.Size, m.Mode, true, m.ModTime
 	if p.f.Keeps&format.KeepsOwners != 0 && m.UID >= 0 {
@@ -371,7 +369,6 @@ func (p *packer) statLink(n tree.Node, e *format.Entry) error {
 	return nil
 }
 
-// write adds a load's entries.
 func (p *packer) write(ctx context.Context, l *load) error {
 	var r byteReader
 	for i := range l.files {

@@ -101,7 +101,6 @@ func (g *graft) choose(ctx context.Context, names []string) error {
 	return nil
 }
 
-// is reports whether an archive has a key.
 func (g *graft) is(ctx context.Context, s *content.Source, key string) bool {
 	_, err := s.Reader.Lookup(ctx, key)
 	return err == nil
@@ -152,7 +151,6 @@ func (g *graft) fits(ctx context.Context) error {
 	return nil
 }
 
-// inArray reports whether a path is that of an added array, or below one.
 func (g *graft) inArray(dir string) bool {
 	for !g.arrays[dir] {
 		if dir == "" {
@@ -241,7 +239,6 @@ func (g *graft) refer(ctx context.Context) error {
 	return nil
 }
 
-// copy copies the remaining entries.
 func (g *graft) copy(ctx context.Context) error {
 	return g.from.Sweep(ctx, pipe.All(g.entries), content.Compared, func(c content.Content, err error) error {
 		e := c.Entry

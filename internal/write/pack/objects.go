@@ -140,7 +140,6 @@ func itemsAt(ctx context.Context, addresses []string) iter.Seq2[item, error] {
 	}
 }
 
-// itemAt returns the object at an address.
 func itemAt(ctx context.Context, address string) (item, error) {
 	st, name, err := store.OpenAddress(ctx, address)
 	if err != nil {

@@ -173,7 +173,6 @@ func (o Options) format(name string) (*format.Format, error) {
 	return f, f.CheckParams(format.ToCreate, o.Param)
 }
 
-// joined returns the order that the format wants because it joins contents, or nil.
 func (p *packer) joined() func(a, b format.Entry) int {
 	if p.f.Joined == nil {
 		return nil
@@ -496,7 +495,6 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 	return nil
 }
 
-// adjust applies the options to an entry.
 func (p *packer) adjust(e *format.Entry) {
 	if a, ok := p.o.Attrs[e.Name]; ok {
 		e.Owner, e.Group = cmp.Or(a.Owner, e.Owner), cmp.Or(a.Group, e.Group)

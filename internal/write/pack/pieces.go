@@ -129,7 +129,6 @@ func (q *pieces) stop() {
 	q.wg.Wait()
 }
 
-// failed returns the error that ended the reading early, or nil.
 func (q *pieces) failed() error { return context.Cause(q.ctx) }
 
 // start starts goroutines that list, request and read.

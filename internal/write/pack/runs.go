@@ -28,7 +28,6 @@ const (
 	memberRoom = 512
 )
 
-// bytes returns the size of an item's content.
 func (it item) bytes() int64 {
 	if it.ranged {
 		return max(0, it.size)
@@ -134,7 +133,6 @@ func (p *packer) runs(items iter.Seq2[item, error], may bool) iter.Seq2[item, er
 	}
 }
 
-// together joins a run into one item.
 func together(run []item) item {
 	it := run[0]
 	if len(run) > 1 {

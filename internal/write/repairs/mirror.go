@@ -109,7 +109,6 @@ func (h *healing) heal(ctx context.Context, wanted []damagedPiece, sum *Healed) 
 	return plan, nil
 }
 
-// edits returns the changes to one object.
 func (h *healing) edits(object string) (all []format.Edit) {
 	p := h.fetched[object]
 	if p == nil {

@@ -7,7 +7,6 @@ import (
 	"syscall"
 )
 
-// OwnerOf returns the numbers of a file's owner and group.
 func OwnerOf(info fs.FileInfo) (uid, gid int, ok bool) {
 	if st, is := info.Sys().(*syscall.Stat_t); is {
 		return int(st.Uid), int(st.Gid), true

@@ -311,7 +311,6 @@ func (x *extraction) tempName() string {
 
 var errExists = errors.New("a file with this name exists and is kept")
 
-// metadata sets the owner and mode of an open file.
 func (x *extraction) metadata(f output, e format.Entry) error {
 	owned := x.chown(f, e)
 	if !e.HasMode {
@@ -358,7 +357,6 @@ func (x *extraction) links(ctx context.Context) error {
 	return nil
 }
 
-// linkMetadata sets the owner, mode and time of a link or a FIFO.
 func (x *extraction) linkMetadata(e format.Entry) error {
 	uid, gid, owned := x.ownerOf(e)
 	if owned {

@@ -164,7 +164,6 @@ func (x *extraction) key(name string) string {
 	return name
 }
 
-// wanted yields the entries to extract, in stored order.
 func (x *extraction) wanted(ctx context.Context) (iter.Seq2[format.Entry, error], error) {
 	if len(x.o.Names) == 0 {
 		return x.src.Packed(ctx), nil

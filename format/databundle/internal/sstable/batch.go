@@ -111,7 +111,6 @@ func (m *mem) full() *Error {
 	return faultf(Limit, -1, "log: more than the limit of %d bytes are in no table yet", m.limit)
 }
 
-// sort orders the rows, and keeps the last of each key.
 func (m *mem) sort() {
 	slices.SortFunc(m.rows, func(a, b memRow) int {
 		c := bytes.Compare(m.records[a.key:][:a.keyLen], m.records[b.key:][:b.keyLen])

@@ -233,7 +233,6 @@ func (it *blockIter) reset(b *block) {
 	it.b, it.next, it.key, it.val = b, 0, it.key[:0], nil
 }
 
-// advance moves to the next entry, if there is one.
 func (it *blockIter) advance() bool {
 	if it.next >= len(it.b.entries) {
 		return false

@@ -56,7 +56,6 @@ func sharedLen(a, b []byte) int {
 	return i
 }
 
-// size returns the size that the block would have.
 func (w *blockBuilder) size() int { return len(w.b) + 4*len(w.restarts) + 4 }
 
 // finish returns the block, which is valid until the next add.
@@ -191,7 +190,6 @@ func (t *tableBuilder) finish() (largest []byte) {
 	return largest
 }
 
-// reset prepares t for the next table.
 func (t *tableBuilder) reset() {
 	t.data.reset()
 	t.index.reset()

@@ -36,7 +36,6 @@ func (c *lru[K, V]) put(k K, v V) {
 	c.held += v.memory()
 }
 
-// pop removes the least recently used value.
 func (c *lru[K, V]) pop() V {
 	old := c.used.Remove(c.used.Back()).(*kept[K, V])
 	delete(c.at, old.k)

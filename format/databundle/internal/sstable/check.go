@@ -80,7 +80,6 @@ func (k *walk) block(ctx context.Context, h handle, limit int, r role) (b block,
 	return b, nil
 }
 
-// A tableCheck checks one table.
 type tableCheck struct {
 	walk
 	o      *openTable

@@ -25,7 +25,6 @@ const maxMaxLog = 1 << 31 // places in records are u32
 
 func (o Options) maxLog() int64 { return min(cmp.Or(o.MaxLog, 256<<20), maxMaxLog) }
 
-// A Row is a key and its value.
 type Row struct{ Key, Value []byte }
 
 // A DB is an open directory. Its methods may be called in parallel.
@@ -42,7 +41,6 @@ type DB struct {
 	suffix atomic.Int32 // the index of the suffix that the last table was found with
 }
 
-// Join names a file of a directory.
 func Join(dir, name string) string {
 	if dir == "" {
 		return name

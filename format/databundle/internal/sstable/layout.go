@@ -67,7 +67,6 @@ type handle struct{ off, size uint64 }
 // end returns where the next block can begin. Checked handles do not overflow.
 func (h handle) end() uint64 { return h.off + h.size + blockTrailerLen }
 
-// within reports whether the block is in the first n bytes.
 func (h handle) within(n uint64) bool {
 	return h.off <= n && h.size <= n-h.off && n-h.off-h.size >= blockTrailerLen
 }
@@ -174,7 +173,6 @@ func parseNumber(s string) (uint64, bool) {
 	return n, err == nil
 }
 
-// parseCurrent returns the name of the manifest.
 func parseCurrent(b []byte) (string, *Error) {
 	name, ok := strings.CutSuffix(string(b), "\n")
 	digits, isManifest := strings.CutPrefix(name, "MANIFEST-")

@@ -233,7 +233,6 @@ type tableIter struct {
 	grown int // what the last read requested
 }
 
-// iterate opens a table for a merge.
 func (db *DB) iterate(t *table, m *merge) (rowIter, error) {
 	o, err := db.acquire(m.ctx, t)
 	if err != nil {

@@ -154,7 +154,6 @@ func (o *openTable) readBlock(ctx context.Context, h handle) (*block, error) {
 	return &b, nil
 }
 
-// stored returns a stored block with its trailer.
 func (o *openTable) stored(ctx context.Context, h handle) ([]byte, error) {
 	if o.whole != nil {
 		return o.whole[h.off:h.end()], nil

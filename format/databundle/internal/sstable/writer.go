@@ -53,7 +53,6 @@ type Writer struct {
 	done   bool
 }
 
-// NewWriter begins a directory.
 func NewWriter(st store.Store, dir string, o WriterOptions) *Writer {
 	o.TableSize = cmp.Or(o.TableSize, 64<<20)
 	return &Writer{st: st, dir: dir, o: o, next: firstTable, hash: blake3.New(), build: tableBuilder{
@@ -83,7 +82,6 @@ func (w *Writer) Add(ctx context.Context, key, value []byte) error {
 	return w.err
 }
 
-// write writes what was built to the store.
 func (w *Writer) write(ctx context.Context) error {
 	if w.obj == nil {
 		name := Join(w.dir, tableName(w.next, tableSuffixes[0]))

@@ -31,7 +31,6 @@ func (c stem) path(name string) (string, bool) {
 
 func (c stem) name(path string) string { return c.names + path[len(c.paths):] }
 
-// A reader reads a tree.
 type reader struct {
 	s      *Shelf
 	bucket string // SCHEME/BUCKET; empty for the tree of all files
@@ -56,7 +55,6 @@ func (s *Shelf) reader(ctx context.Context, name string) (format.Reader, error) 
 	return r, nil
 }
 
-// find returns the current stems of the tree.
 func (r *reader) find(ctx context.Context) ([]stem, error) {
 	if r.bucket == "" {
 		return []stem{{}}, nil
@@ -130,7 +128,6 @@ func (r *reader) entry(ctx context.Context, name string, l catalog.Location, who
 	return e, nil
 }
 
-// own looks a location up in its archive.
 func (r *reader) own(ctx context.Context, l catalog.Location) (format.Entry, error) {
 	a, err := r.s.archive(ctx, l.Archive)
 	if a.ID == 0 {
@@ -179,7 +176,6 @@ func (r *reader) Lookup(ctx context.Context, name string) (format.Entry, error) 
 	return format.Entry{}, &fs.PathError{Op: "lookup", Path: name, Err: fs.ErrNotExist}
 }
 
-// An item is one result of a stem.
 type item struct {
 	name  string // ends in a slash if it is a folder
 	where catalog.Location

@@ -40,7 +40,6 @@ const (
 	magic = "holdall catalogue\n"
 )
 
-// Options are options for a Shelf.
 type Options struct {
 	// Address is the shown address of the catalogue, without secrets.
 	Address string
@@ -74,7 +73,6 @@ type Shelf struct {
 	through []source
 }
 
-// known is cached information about an archive.
 type known struct {
 	catalog.Archive
 	at   time.Time // it was in the catalogue
@@ -157,14 +155,12 @@ func (k *known) err() error {
 	return nil
 }
 
-// A Bucket is a bucket that archives were packed from.
 type Bucket struct {
 	Name    string
 	Address string // SCHEME://BUCKET
 	Of      string // the name of its tree in the Shelf
 }
 
-// Buckets returns the buckets that archives were packed from, by name.
 func (s *Shelf) Buckets(ctx context.Context) (found []Bucket, err error) {
 	all, err := s.archives(ctx)
 	for _, a := range all {
@@ -202,7 +198,6 @@ func (s *Shelf) Called() string { return s.o.Address }
 // Can reports that a shelf is near if all its archives are.
 func (s *Shelf) Can() store.Abilities { return store.Abilities{Near: s.near, Address: s.address} }
 
-// address returns the address of an object.
 func (s *Shelf) address(name string) string {
 	rest, ok := strings.CutPrefix(name, archives)
 	if !ok {
@@ -242,7 +237,6 @@ func (s *Shelf) Open(ctx context.Context, name string) (store.Object, error) {
 	return &object{s: s, name: name, of: a}, nil
 }
 
-// Close closes all open archives.
 func (s *Shelf) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +279,6 @@ type object struct {
 	of   catalog.Archive
 }
 
-// held is an object that is open.
 type held struct {
 	name string
 	o    store.Object
@@ -460,7 +453,6 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("%s: changed since it was added: expected %s, found %s", store.Redact(e.Address), e.Known, e.Found)
 }
 
-// ShownVersion is a version of an archive for people.
 func ShownVersion(size int64, version string) string {
 	if version == "" {
 		return fmt.Sprintf("%d bytes", size)

@@ -9,7 +9,6 @@ import (
 	"github.com/holdall/holdall/internal/app/catalog"
 )
 
-// A Summary describes the contents of a catalogue.
 type Summary struct {
 	Buckets []BucketSummary // by their addresses
 	Plans   []PlanSummary   // the oldest first
@@ -32,7 +31,6 @@ type BucketSummary struct {
 	Left     int64 // files whose originals were removed
 }
 
-// A PlanSummary is the progress of a plan.
 type PlanSummary struct {
 	catalog.Plan
 	catalog.Totals
@@ -41,7 +39,6 @@ type PlanSummary struct {
 // mostCounted is the largest number of files for which marks are counted.
 const mostCounted = 2_000_000
 
-// Summary returns a summary of the catalogue.
 func (s *Shelf) Summary(ctx context.Context) (Summary, error) {
 	all, err := s.archives(ctx)
 	if err != nil {

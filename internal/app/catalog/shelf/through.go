@@ -91,7 +91,6 @@ func (r *reader) through() (all []int) {
 	return all
 }
 
-// atSource looks a name up in the sources.
 func (r *reader) atSource(ctx context.Context, name string) (format.Entry, error) {
 	for _, i := range r.through() {
 		x := r.s.through[i]

@@ -85,7 +85,6 @@ func (s Survey) opened(ctx context.Context) (size int64, version string, ok bool
 	return info.Size, Version(info, s.st.Can().Near), err == nil
 }
 
-// objectVersion requests the size and version of one object.
 func objectVersion(ctx context.Context, st store.Store, name string) (int64, string, error) {
 	o, err := st.Open(ctx, name)
 	if err != nil {

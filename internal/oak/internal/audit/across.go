@@ -90,7 +90,6 @@ func (a *Audit) Needed(ctx context.Context, others []tarfile.ID, report func(Pro
 	return r.n, err
 }
 
-// A Place is a segment of an audit: an entry of the index of a tar.
 type Place struct{ Tar, Entry int }
 
 // Start checks the journal, and the record with which reading begins. Whatever reports on a store
@@ -263,7 +262,6 @@ type reach struct {
 	ok      bool         // the head exists
 }
 
-// referrer is the first segment that refers to a missing one.
 type referrer struct {
 	tarEntry
 	n int

@@ -80,7 +80,6 @@ func (a *Audit) letters(t *teller) {
 	}
 }
 
-// names lists all tars except the one that is kept.
 func names(letters []*unit, keep *unit) string {
 	var all []string
 	for _, l := range letters {

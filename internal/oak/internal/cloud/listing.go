@@ -19,7 +19,6 @@ import (
 // mostListed limits how many segments are listed: some 2 TB of them, in a gigabyte of memory.
 const mostListed = 8 << 20
 
-// atOnce is how many requests run concurrently.
 const atOnce = 16
 
 // A Listing lists the objects below the folder of a store. The zero value is empty.
@@ -30,7 +29,6 @@ type Listing struct {
 	segments int
 }
 
-// A File is an object in the folder of the store.
 type File struct {
 	Name string // below it
 	Size int64
@@ -57,7 +55,6 @@ type Archive struct {
 	lacksGenerations bool
 }
 
-// A blob is a segment.
 type blob struct {
 	tarfile.Entry
 	number int32
@@ -161,7 +158,6 @@ func blocks(n int64) int64 {
 	return (n + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
 
-// Archive returns the archive of that name, or nil.
 func (l *Listing) Archive(name string) *Archive {
 	if l == nil {
 		return nil
@@ -188,7 +184,6 @@ func (a *Archive) Number(i int) (number int, seen bool) {
 	return int(a.segments[i].number), !a.segments[i].unseen
 }
 
-// BlobOf returns the name of the blob of the i-th segment, in the folder of the store.
 func (a *Archive) BlobOf(i int) string {
 	return a.Name + "/" + BlobName(int(a.segments[i].number), a.segments[i].ID)
 }
@@ -228,7 +223,6 @@ func (a *Archive) Beside() (all []File) {
 	return all
 }
 
-// Blobs returns all objects of an archive.
 func (a *Archive) Blobs() []File {
 	all := a.Beside()
 	if a.Closed {
@@ -240,7 +234,6 @@ func (a *Archive) Blobs() []File {
 	return all
 }
 
-// SizeOf returns the size of the archive's blob with that suffix, or -1.
 func (a *Archive) SizeOf(end string) int64 {
 	if n, ok := a.sizes[a.Name+end]; ok {
 		return n
@@ -309,7 +302,6 @@ func (a *Archive) readIndex(ctx context.Context, st store.Store, dir string) err
 	return nil
 }
 
-// readAt reads a range of an object.
 func readAt(ctx context.Context, st store.Store, name string, p []byte, off int64) error {
 	o, err := st.Open(ctx, name)
 	if err != nil {

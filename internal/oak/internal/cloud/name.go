@@ -41,10 +41,8 @@ func ParseBlobName(name string) (number int, id segment.ID, ok bool) {
 // journalPart is the name of a part of the journal, which come in the order of their names.
 var journalPart = regexp.MustCompile(`^journal\.log\.[0-9]{3,9}$`)
 
-// JournalPart returns the name of the part with the given number.
 func JournalPart(number int) string { return fmt.Sprintf("journal.log.%03d", number) }
 
-// PartNumber returns the number of the part with the given name.
 func PartNumber(name string) int {
 	n, _ := strconv.Atoi(name[strings.LastIndexByte(name, '.')+1:])
 	return n
@@ -66,7 +64,6 @@ const (
 	typeSegment = "segment"
 )
 
-// Metadata returns the metadata of a segment's blob.
 func Metadata(number int, e tarfile.Entry) map[string]string {
 	return map[string]string{
 		store.MetaHeader + metaType:       typeSegment,
@@ -94,7 +91,6 @@ func parseMetadata(headers map[string]string, number int, id segment.ID) (g segm
 // compacted.
 const indexRow = 33
 
-// AppendRow appends a row of an index.
 func AppendRow(b []byte, number int, e tarfile.Entry) []byte {
 	b = append(b, e.ID[:]...)
 	for _, v := range [...]uint32{uint32(number), uint32(e.Len), uint32(e.Generation.Gen), uint32(e.Generation.Full)} {

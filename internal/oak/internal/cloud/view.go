@@ -50,7 +50,6 @@ func (v *view) Open(ctx context.Context, name string) (store.Object, error) {
 	return v.Store.Open(ctx, name)
 }
 
-// JournalSize returns the total size of the parts of the journal.
 func JournalSize(parts []File) (n int64) {
 	for _, p := range parts {
 		n += p.Size

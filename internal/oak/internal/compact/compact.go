@@ -53,7 +53,6 @@ func New(from *segment.Reader, to *segment.Builder, bulk func(context.Context, s
 
 func (c *Copier) Nodes() int64 { return c.nodes }
 
-// An Error reports which node could not be copied.
 type Error struct {
 	Path string // from the requested node, "" for that node
 	Err  error

@@ -293,7 +293,6 @@ func (t *Tree) add(path []string, kind byte, key, value []byte) error {
 	return t.err
 }
 
-// Abort releases what the tree holds.
 func (t *Tree) Abort() error {
 	if t.err == nil {
 		t.err = errors.New("new tree: aborted")

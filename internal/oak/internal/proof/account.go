@@ -40,7 +40,6 @@ type weakness struct {
 	what    string
 }
 
-// node accounts for a node and everything below it.
 func (a *account) node(id segment.RecordID, path string) error {
 	known := a.p.nodes.get(id)
 	if known == good {

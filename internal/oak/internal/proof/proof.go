@@ -10,7 +10,6 @@ import (
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
 
-// Options are options of a Prover.
 type Options struct {
 	// Binaries means that each block of a binary is read. Otherwise only the existence of the
 	// segments that should contain the blocks is checked.
@@ -59,7 +58,6 @@ func New(r *segment.Reader, o Options) *Prover {
 	return &Prover{r: r, o: o, nodes: newMarks(o.Memory / 4 * 3), values: newMarks(o.Memory / 8), bulk: map[segment.ID]struct{}{}}
 }
 
-// A Result is the result of a proof.
 type Result struct {
 	Whole bool
 	Nodes int64 // that were read, without those known before

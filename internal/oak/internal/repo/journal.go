@@ -33,7 +33,6 @@ type Entry struct {
 	Doubt  string // why a part of this line or newer lines may be lost; empty if nothing shows that
 }
 
-// AppendLine appends the line of a journal that Oak writes for a revision.
 func AppendLine(b []byte, r Revision, millis int64) []byte {
 	return fmt.Appendf(b, "%s root %d\n", r, millis)
 }

@@ -69,7 +69,6 @@ type Listing struct {
 	held    []store.Object
 }
 
-// Path returns the name of a file of the directory in the store.
 func (l *Listing) Path(name string) string { return in(l.Dir, name) }
 
 func in(dir, name string) string {

@@ -15,7 +15,6 @@ import (
 // crcAt is where the name in a header has the 8 digits of the checksum.
 const crcAt = 37
 
-// A judge rates a segment that is recorded at a place.
 type judge struct {
 	*survey
 	from int
@@ -28,7 +27,6 @@ func (j *judge) wrong(c tarfile.Class, off, n int64, format string, a ...any) {
 	j.problem(j.from, tarfile.Problem{Class: c, Off: off, Len: n, Segment: j.id, HasSegment: true, What: fmt.Sprintf(format, a...)})
 }
 
-// segment returns the rated segment.
 func (j *judge) segment(n int, crc uint32, proof Proof) Segment {
 	return Segment{ID: j.id, Pos: j.pos, From: int32(j.from), Len: int32(n), CRC: crc, Proof: proof}
 }

@@ -59,7 +59,6 @@ type Segment struct {
 	again bool
 }
 
-// padded returns the length of n bytes with the zeros after them.
 func padded(n int32) int64 {
 	return (int64(n) + tarfile.BlockSize - 1) / tarfile.BlockSize * tarfile.BlockSize
 }
@@ -105,7 +104,6 @@ type Plan struct {
 	at     map[tarfile.ID]int32
 }
 
-// Find returns the segment of an id.
 func (p *Plan) Find(id tarfile.ID) (Segment, bool) {
 	k, ok := p.at[id]
 	if !ok {
@@ -208,7 +206,6 @@ func (p *Plan) does() string {
 	return "the tar must be rewritten"
 }
 
-// count returns a number of things, with its thousands separated.
 func count(n int64, thing string) string {
 	digits := fmt.Sprint(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -92,7 +92,6 @@ func (b *Builder) newID(content []byte) (id ID) {
 	return id
 }
 
-// limit returns an error about something that does not fit into segments.
 func (b *Builder) limit(format string, a ...any) error {
 	return &Error{Class: Limit, Segment: b.id, Record: -1, Off: -1, What: fmt.Sprintf(format, a...)}
 }
@@ -134,7 +133,6 @@ func (d *draft) own() *draft {
 
 func align(n, to int) int { return (n + to - 1) / to * to }
 
-// size returns the size of the segment with that much more.
 func (b *Builder) size(refs, records, data int) int {
 	return align(headerLen+refLen*(len(b.refs)+refs)+len(b.rows)+rowLen*records+b.used+data, sizeFactor)
 }
@@ -267,7 +265,6 @@ const (
 	writtenText  = 512 // longer strings are hardly ever repeated
 )
 
-// room makes room for n bytes more.
 func (w *written) room(n int) {
 	if w.bytes += n + 64; w.text == nil || w.bytes > writtenLimit {
 		if w.keeps {

@@ -81,7 +81,6 @@ func (c *checker) report(code Code, record int32, off int64, format string, a ..
 	c.out(Problem{code, c.s.id, record, off, fmt.Sprintf(format, a...)})
 }
 
-// err reports an error of a decoder of this segment.
 func (c *checker) err(code Code, err error) {
 	if e, ok := err.(*Error); ok {
 		what := e.What
@@ -172,7 +171,6 @@ func (c *checker) gap() {
 	}
 }
 
-// record checks the i-th record by place.
 func (c *checker) record(i int) {
 	p, end := c.places[i], len(c.s.b)
 	if i+1 < len(c.places) {

@@ -21,7 +21,6 @@ type Description struct {
 	end int // where the next record begins, or the segment ends
 }
 
-// A Field is a part of a record.
 type Field struct {
 	Name     string `json:"name"`
 	Position int    `json:"position"` // in the segment

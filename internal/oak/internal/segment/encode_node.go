@@ -33,7 +33,6 @@ type NewNode struct {
 	Stable     RecordID        // the previous node; zero if it is new
 }
 
-// Node writes a node with its properties, its map of children and its template.
 func (b *Builder) Node(ctx context.Context, n NewNode) (_ RecordID, err error) {
 	switch len(n.Children) {
 	case 0:

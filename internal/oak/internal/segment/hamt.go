@@ -113,7 +113,6 @@ func (rec Record) mapRecord() (m mapRecord, err error) {
 	return m, rec.need(leafHead, (4+pairLen)*m.size, "map leaf")
 }
 
-// bucket opens the k-th bucket of a branch.
 func (m mapRecord) bucket(ctx context.Context, r *Reader, k int) (mapRecord, error) {
 	id, err := m.id(branchHead + recordIDLen*k)
 	if err != nil {
@@ -149,7 +148,6 @@ func (m mapRecord) pair(i int) (key, value RecordID, err error) {
 
 func (m Map) Len() int { return m.top.size }
 
-// isName reports whether the string at key is want.
 func (r *Reader) isName(ctx context.Context, key RecordID, near *Segment, want string) (bool, error) {
 	v, err := r.value(ctx, key, near)
 	if err != nil {

@@ -27,7 +27,6 @@ func (id ID) AppendText(b []byte) []byte {
 	return b
 }
 
-// IsData reports whether id names a segment of records.
 func (id ID) IsData() bool { return id[8]>>4 == 0xA }
 
 // IsBulk reports whether id names a segment of bare bytes. IDs that are neither data nor bulk are
@@ -81,7 +80,6 @@ type RecordID struct {
 	Number  int32
 }
 
-// String returns the form "UUID:NUMBER".
 func (id RecordID) String() string {
 	return string(strconv.AppendInt(append(id.Segment.AppendText(nil), ':'), int64(id.Number), 10))
 }

@@ -61,7 +61,6 @@ func (r Record) need(off, n int, what string) error {
 	return nil
 }
 
-// left returns the number of bytes up to the segment's end.
 func (r Record) left() int { return r.seg.size - r.pos }
 
 // bytes returns n bytes from off, which need has found to be there.

@@ -9,7 +9,6 @@ import (
 	"sort"
 )
 
-// MaxSize is the maximum size of a segment.
 const MaxSize = 256 << 10
 
 // Offsets in the header, and lengths of what follows it.

@@ -277,7 +277,6 @@ func (v Value) each(ctx context.Context, off, n int64, do func([]byte)) error {
 	return nil
 }
 
-// bytes returns the bytes of a piece.
 func (r *Reader) bytes(ctx context.Context, p Piece, near *Segment) ([]byte, error) {
 	if near == nil || near.id != p.Segment {
 		var err error

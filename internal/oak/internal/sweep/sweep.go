@@ -46,7 +46,6 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) 
 	return info, nil
 }
 
-// free ensures that nothing is overwritten.
 func free(ctx context.Context, st store.Store, name string) error {
 	o, err := st.Open(ctx, name)
 	if err == nil {
@@ -116,7 +115,6 @@ func (w *writer) parts(ctx context.Context) (err error) {
 	return nil
 }
 
-// entry writes a kept entry.
 func (w *writer) entry(ctx context.Context, i int) error {
 	e := w.t.Index().At(i)
 	refs, binaries, err := w.references(ctx, i, e)
@@ -224,7 +222,6 @@ func (w *writer) references(ctx context.Context, i int, e tarfile.Entry) (refs t
 	return kept, binaries, err
 }
 
-// end writes what follows the segments.
 func (w *writer) end(ctx context.Context) error {
 	if err := w.flush(ctx); err != nil {
 		return err

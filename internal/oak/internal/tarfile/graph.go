@@ -75,7 +75,6 @@ func parseGraph(b []byte, f footer) (*Graph, *Error) {
 	return g, nil
 }
 
-// Held returns how many bytes a graph takes in memory.
 func (g *Graph) Held() int { return len(g.b) + 4*len(g.lists) }
 
 func (g *Graph) Len() int { return len(g.lists) }

@@ -32,7 +32,6 @@ const (
 // pad returns how many zeros follow n bytes to fill the last block.
 func pad[T int | int64](n T) T { return -n & (BlockSize - 1) }
 
-// A Header is a parsed header block of an entry.
 type Header struct {
 	Name       string // up to the first NUL; it may contain any bytes
 	Size       int64
@@ -131,7 +130,6 @@ func putOctal(b []byte, v int64) {
 
 var zeros [BlockSize]byte
 
-// isZero reports whether there are only zeros in b.
 func isZero(b []byte) bool {
 	for len(b) > len(zeros) {
 		if !bytes.Equal(b[:len(zeros)], zeros[:]) {

@@ -92,7 +92,6 @@ func appendGeneration(b []byte, g Generation) []byte {
 	return append(b, 0)
 }
 
-// Find returns which entry is that of a segment.
 func (x *Index) Find(id ID) (i int, ok bool) {
 	if x.step == 0 {
 		return slices.BinarySearchFunc(x.found, id, func(e Entry, id ID) int { return e.ID.Compare(id) })
@@ -225,7 +224,6 @@ func parseIndex(b []byte, p indexPlace) (*Index, *NoIndex) {
 	return x, nil
 }
 
-// appendEntry appends an entry of version 2.
 func appendEntry(b []byte, e Entry) []byte {
 	b = append(b, e.ID[:]...)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.Pos))

@@ -71,7 +71,6 @@ func ParseEntryName(name string) (EntryName, bool) {
 	return e, true
 }
 
-// entryName returns the name of the entry of a segment.
 func entryName(id ID, crc uint32) string { return string(appendEntryName(nil, id, crc)) }
 
 func appendEntryName(b []byte, id ID, crc uint32) []byte {

@@ -101,7 +101,6 @@ func (t *Tar) Read(ctx context.Context, i int, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// ReadHeader reads the header of entry i.
 func (t *Tar) ReadHeader(ctx context.Context, i int) (Header, error) {
 	e := t.index.At(i)
 	off := e.Pos - BlockSize
@@ -128,7 +127,6 @@ type part struct {
 // content returns where the content begins, whose size is in the footer.
 func (p part) content() int64 { return p.end() - int64(p.f.size) }
 
-// A Span is a run of bytes.
 type Span struct{ Off, Len int64 }
 
 func (s Span) end() int64 { return s.Off + s.Len }

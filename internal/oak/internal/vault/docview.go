@@ -130,7 +130,6 @@ func appendText(b []byte, s string, first, multi bool) []byte {
 	return b
 }
 
-// AppendXML appends a text, escaped for an attribute or for text.
 func AppendXML(b []byte, s string) []byte {
 	for _, c := range s {
 		if c == '\\' {
