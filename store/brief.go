@@ -2,6 +2,18 @@ package store
 
 import "context"
 
+// OpenInfo opens an object and requests its Info.
+func OpenInfo(ctx context.Context, st Store, name string) (o Object, info Info, err error) {
+	if o, err = st.Open(ctx, name); err != nil {
+		return nil, info, err
+	}
+	if info, err = o.Info(ctx); err != nil {
+		o.Close()
+		return nil, info, err
+	}
+	return o, info, nil
+}
+
 // Briefly returns an object that is opened anew for each call of its methods. It is for programs
 // that use more objects than a process can hold open.
 func Briefly(st Store, name string) Object { return briefly{st, name} }

@@ -90,16 +90,10 @@ func OpenAs(ctx context.Context, st Store, info Info) (Object, error) {
 	if open := st.Can().OpenAs; open != nil {
 		return open(ctx, info)
 	}
-	o, err := st.Open(ctx, info.Name)
-	if err != nil {
-		return nil, err
-	}
-	now, err := o.Info(ctx)
+	o, now, err := OpenInfo(ctx, st, info.Name)
 	if err == nil && (now.Size != info.Size || info.Version != "" && now.Version != info.Version) {
-		err = &Error{Op: "open", Name: info.Name, Off: -1, Err: ErrChanged}
+		o.Close()
+		return nil, &Error{Op: "open", Name: info.Name, Off: -1, Err: ErrChanged}
 	}
-	if err != nil {
-		return nil, errors.Join(err, o.Close())
-	}
-	return o, nil
+	return o, err
 }

@@ -198,15 +198,11 @@ func (a *app) singlePage(ctx context.Context, address, file string) error {
 }
 
 func copyObject(ctx context.Context, w io.Writer, st store.Store, name string) error {
-	o, err := st.Open(ctx, name)
+	o, info, err := store.OpenInfo(ctx, st, name)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return err
-	}
 	return store.CopyRange(ctx, w, o, 0, info.Size)
 }
 

@@ -105,13 +105,9 @@ func (s dryStore) amend(ctx context.Context, name string) (store.Amendment, erro
 			return nil, &store.LockedError{Name: name, Holder: by}
 		}
 	}
-	o, err := s.Store.Open(ctx, name)
+	o, info, err := store.OpenInfo(ctx, s.Store, name)
 	if err != nil {
 		return nil, err
-	}
-	info, err := o.Info(ctx)
-	if err != nil {
-		return nil, errors.Join(err, o.Close())
 	}
 	f, err := os.CreateTemp("", "holdall-dry-")
 	if err != nil {

@@ -586,15 +586,11 @@ func (a *app) prefixToServe(ctx context.Context, address, at string) (placed, er
 }
 
 func versionIn(ctx context.Context, st store.Store, name string) string {
-	o, err := st.Open(ctx, name)
+	info, err := store.Briefly(st, name).Info(ctx)
 	if err != nil {
 		return ""
 	}
-	defer o.Close()
-	if info, err := o.Info(ctx); err == nil {
-		return info.Version
-	}
-	return ""
+	return info.Version
 }
 
 // archiveName returns the default name of an archive: the last element of its

@@ -16,6 +16,7 @@ import (
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/store"
 )
 
 // outcome is the result of reading the files of a shard.
@@ -266,14 +267,11 @@ func (m *repairer) findRecords(ctx context.Context, s *shard) (found bool, undo 
 // assume opens a shard as if it had the header of the others.
 func (m *repairer) assume(ctx context.Context, i uint64) (*shard, error) {
 	s := &shard{index: i, name: m.shardName(i)}
-	var err error
-	if s.obj, err = m.st.Open(ctx, s.name); err != nil {
+	obj, info, err := store.OpenInfo(ctx, m.st, s.name)
+	if err != nil {
 		return nil, err
 	}
-	info, err := s.obj.Info(ctx)
-	if err != nil {
-		return nil, errors.Join(err, s.obj.Close())
-	}
+	s.obj = obj
 	b := m.headerOf(i)
 	s.size, s.dataOff = info.Size, int64(len(b))
 	s.header, err = parseHeader(b[prefixLen:][:binary.LittleEndian.Uint32(b[4:])])

@@ -22,15 +22,11 @@ func WriteBytes(ctx context.Context, st store.Store, name string, b []byte) erro
 // Copy makes an object from an existing one. It replaces the beginning with head, which has as
 // many bytes as it replaces, and appends tail.
 func Copy(ctx context.Context, to store.Store, name string, st store.Store, from string, head, tail []byte) error {
-	o, err := st.Open(ctx, from)
+	o, info, err := store.OpenInfo(ctx, st, from)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return err
-	}
 	_, err = store.Write(ctx, to, name, func(w store.Writer) error {
 		_, err := w.Write(head)
 		if err == nil {
@@ -68,23 +64,18 @@ func Fetch(ctx context.Context, st store.Store, want []store.Range) (release fun
 // Alike reports whether two objects have the same bytes. The error is fs.ErrNotExist if b does not
 // exist.
 func Alike(ctx context.Context, st store.Store, a, b string) (bool, error) {
-	second, err := st.Open(ctx, b)
+	second, y, err := store.OpenInfo(ctx, st, b)
 	if err != nil {
 		return false, err
 	}
 	defer second.Close()
-	y, err := second.Info(ctx)
-	if err != nil {
-		return false, err
-	}
-	first, err := st.Open(ctx, a)
+	first, x, err := store.OpenInfo(ctx, st, a)
 	if err != nil {
 		return false, err
 	}
 	defer first.Close()
-	x, err := first.Info(ctx)
-	if err != nil || x.Size != y.Size {
-		return false, err
+	if x.Size != y.Size {
+		return false, nil
 	}
 	p, q := make([]byte, 1<<20), make([]byte, 1<<20)
 	for off := int64(0); off < x.Size; off += int64(len(p)) {

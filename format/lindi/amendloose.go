@@ -147,15 +147,11 @@ func (m *looseMedium) copy(ctx context.Context, from, to string) error {
 	if err := m.stage.Publish(ctx); err != nil {
 		return err
 	}
-	o, err := m.a.st.Open(ctx, m.object(from))
+	o, info, err := store.OpenInfo(ctx, m.a.st, m.object(from))
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return err
-	}
 	e := format.Entry{Name: to, Size: info.Size}
 	return putObject(ctx, m.stage, m.object(to), e, format.NewSection(ctx, o, 0, info.Size), m.buf)
 }

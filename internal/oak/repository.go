@@ -148,12 +148,8 @@ func (r *repository) missing(ctx context.Context, dir string) error {
 }
 
 func sizeOf(ctx context.Context, st store.Store, name string) (int64, error) {
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	info, err := o.Info(ctx)
-	return info.Size, errors.Join(err, o.Close())
+	info, err := store.Briefly(st, name).Info(ctx)
+	return info.Size, err
 }
 
 // openTars opens of each number the letters that count.

@@ -50,13 +50,12 @@ func (st *Store) appendBlock(ctx context.Context, name, key string, p []byte, at
 		return err
 	}
 	// If a response is lost, the request may have succeeded and made the blob longer.
-	o, oerr := st.Open(ctx, name)
+	o, info, oerr := store.OpenInfo(ctx, st, name)
 	if oerr != nil {
 		return err
 	}
 	defer o.Close()
-	info, oerr := o.Info(ctx)
-	if oerr != nil || info.Size != at+int64(len(p)) {
+	if info.Size != at+int64(len(p)) {
 		return err
 	}
 	there := make([]byte, len(p))

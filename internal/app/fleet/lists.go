@@ -119,15 +119,8 @@ func (l *list) infos(ctx context.Context) iter.Seq2[store.Info, error] {
 		if x.Size >= 0 {
 			return
 		}
-		x.asked = true
-		var o store.Object
-		if o, x.err = l.from.st.Open(ctx, x.Name); x.err != nil {
-			return
-		}
-		defer o.Close()
-		var is store.Info
-		is, x.err = o.Info(ctx)
-		x.Size, x.Version = is.Size, is.Version
+		is, err := store.Briefly(l.from.st, x.Name).Info(ctx)
+		x.asked, x.err, x.Size, x.Version = true, err, is.Size, is.Version
 	}
 	return pipe.Told(func(tell func(store.Info) error) error {
 		return pipe.Ordered(ctx, rows, lists, ask, func(x *row) error {
@@ -268,13 +261,9 @@ func openWhole(ctx context.Context, address string) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := st.Open(ctx, name)
+	o, info, err := store.OpenInfo(ctx, st, name)
 	if err != nil {
 		return nil, err
-	}
-	info, err := o.Info(ctx)
-	if err != nil {
-		return nil, errors.Join(err, o.Close())
 	}
 	return &whole{bufio.NewReaderSize(&kit.RangeReader{Ctx: ctx, Object: o, End: info.Size}, listAhead), o, info.Size}, nil
 }

@@ -127,12 +127,7 @@ func (w *worker) adoptPart(ctx context.Context, j *job, k catalog.Chunk, p forma
 // isThere requests an object. If the object does not exist, the error wraps
 // fs.ErrNotExist.
 func isThere(ctx context.Context, st store.Store, name string) error {
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer o.Close()
-	_, err = o.Info(ctx)
+	_, err := store.Briefly(st, name).Info(ctx)
 	return err
 }
 

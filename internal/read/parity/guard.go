@@ -101,18 +101,14 @@ func bind(ctx context.Context, f *File, st store.Store, name string) (*Guard, er
 }
 
 func (p *part) open(ctx context.Context, st store.Store) error {
-	o, err := st.Open(ctx, p.name)
+	o, info, err := store.OpenInfo(ctx, st, p.name)
 	if err == nil {
-		var info store.Info
-		if info, err = o.Info(ctx); err == nil {
-			if p.obj, p.there = o, info.Size; p.brief {
-				o.Close()
-				p.obj = store.Briefly(st, p.name)
-			}
-			p.same = info.Size == p.Size && (p.Version != "" && p.Version == info.Version || !p.Modified.IsZero() && sameTime(p, info))
-			return nil
+		if p.obj, p.there = o, info.Size; p.brief {
+			o.Close()
+			p.obj = store.Briefly(st, p.name)
 		}
-		o.Close()
+		p.same = info.Size == p.Size && (p.Version != "" && p.Version == info.Version || !p.Modified.IsZero() && sameTime(p, info))
+		return nil
 	}
 	if passing(ctx, err) {
 		return err

@@ -24,16 +24,9 @@ func IsFolder(ctx context.Context, st store.Store, name string) bool {
 
 // Find returns the objects that an archive consists of: one, or those of a folder.
 func Find(ctx context.Context, st store.Store, name string) (all []Object, err error) {
-	o, err := st.Open(ctx, name)
+	info, err := store.Briefly(st, name).Info(ctx)
 	if err == nil {
-		var info store.Info
-		if info, err = o.Info(ctx); err == nil {
-			all = append(all, objectOf("", info))
-		}
-		o.Close()
-	}
-	if err == nil {
-		return all, nil
+		return []Object{objectOf("", info)}, nil
 	}
 	prefix := strings.TrimSuffix(name, "/")
 	for info, lerr := range store.List(ctx, st, prefix+"/") {

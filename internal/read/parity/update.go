@@ -195,15 +195,11 @@ func (f *File) Renew(ctx context.Context, st store.Store, name string, m *meter.
 // update writes the old parity with the changes added. It returns errLost if a part of the parity
 // file that it needs is damaged, and ErrTooMuch if the parity no longer suffices.
 func (k *Keeper) update(ctx context.Context, to io.Writer) error {
-	o, err := k.st.Open(ctx, k.name)
+	o, info, err := store.OpenInfo(ctx, k.st, k.name)
 	if err != nil {
 		return err
 	}
 	defer o.Close()
-	info, err := o.Info(ctx)
-	if err != nil {
-		return err
-	}
 	f, g := k.g.f, k.g.f.h.geometry
 	size := int64(g.block)
 	was := g.blocks

@@ -145,12 +145,7 @@ func itemAt(ctx context.Context, address string) (item, error) {
 	if err != nil {
 		return item{}, err
 	}
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return item{}, err
-	}
-	defer o.Close()
-	info, err := o.Info(ctx)
+	info, err := store.Briefly(st, name).Info(ctx)
 	return item{st: st, info: info, name: path.Base(name)}, err
 }
 

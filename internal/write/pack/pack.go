@@ -338,12 +338,7 @@ func (p *packer) older(ctx context.Context) string {
 		return ""
 	}
 	name := ChunkName(p.name, p.chunk+1, p.f.Extensions[0])
-	o, err := p.st.Open(ctx, name)
-	if err != nil {
-		return ""
-	}
-	defer o.Close()
-	if _, err := o.Info(ctx); err != nil {
+	if _, err := store.Briefly(p.st, name).Info(ctx); err != nil {
 		return ""
 	}
 	return name

@@ -224,12 +224,7 @@ func (p *packer) addItem(ctx context.Context, it item, content io.Reader, by str
 // stillThere checks that the object of a run is still the listed version. Without this check, a
 // change would be noticed only after part of the run was copied.
 func (o *opened) stillThere(ctx context.Context) error {
-	is, err := o.st.Open(ctx, o.info.Name)
-	if err != nil {
-		return err
-	}
-	defer is.Close()
-	now, err := is.Info(ctx)
+	now, err := store.Briefly(o.st, o.info.Name).Info(ctx)
 	if err == nil {
 		err = store.Unchanged(o.info, now)
 	}

@@ -207,16 +207,13 @@ func (h *healing) of(ctx context.Context, object string) (*patches, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, err := h.mirror.Open(ctx, h.mirrorName+rest)
+	from, info, err := store.OpenInfo(ctx, h.mirror, h.mirrorName+rest)
 	if err != nil {
 		return nil, err
 	}
-	info, err := from.Info(ctx)
-	if err == nil && info.Size != size {
-		err = fmt.Errorf("%s is not a copy: %d bytes, expected %d", h.mirrorName+rest, info.Size, size)
-	}
-	if err != nil {
-		return nil, errors.Join(err, from.Close())
+	if info.Size != size {
+		from.Close()
+		return nil, fmt.Errorf("%s is not a copy: %d bytes, expected %d", h.mirrorName+rest, info.Size, size)
 	}
 	p := &patches{from: from, size: size}
 	h.fetched[object] = p

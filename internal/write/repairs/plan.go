@@ -22,7 +22,7 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 	if plan.Build != nil {
 		return build(ctx, plan, outStore, out, outStore == st && out == name)
 	}
-	obj, info, err := open(ctx, st, name)
+	obj, info, err := store.OpenInfo(ctx, st, name)
 	if err != nil && !plan.Changes() {
 		return copyAll(ctx, st, name, outStore, out, err)
 	}
@@ -58,16 +58,6 @@ func Apply(ctx context.Context, st store.Store, name string, plan format.Plan, o
 	}
 	_, err = w.Commit(ctx)
 	return err
-}
-
-func open(ctx context.Context, st store.Store, name string) (o store.Object, info store.Info, err error) {
-	if o, err = st.Open(ctx, name); err != nil {
-		return nil, info, err
-	}
-	if info, err = o.Info(ctx); err != nil {
-		o.Close()
-	}
-	return o, info, err
 }
 
 // copyAll copies the objects of an archive that is a folder. If there are none, it returns why.

@@ -86,12 +86,7 @@ func (s Survey) opened(ctx context.Context) (size int64, version string, ok bool
 }
 
 func objectVersion(ctx context.Context, st store.Store, name string) (int64, string, error) {
-	o, err := st.Open(ctx, name)
-	if err != nil {
-		return 0, "", err
-	}
-	defer o.Close()
-	info, err := o.Info(ctx)
+	info, err := store.Briefly(st, name).Info(ctx)
 	return info.Size, Version(info, st.Can().Near), err
 }
 

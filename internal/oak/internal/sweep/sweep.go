@@ -47,11 +47,7 @@ func (p *Plan) Sweep(ctx context.Context, st store.Store, prefix string, i int) 
 }
 
 func free(ctx context.Context, st store.Store, name string) error {
-	o, err := st.Open(ctx, name)
-	if err == nil {
-		_, err = o.Info(ctx)
-		o.Close()
-	}
+	_, err := store.Briefly(st, name).Info(ctx)
 	switch {
 	case err == nil:
 		return fmt.Errorf("%s: %w", name, fs.ErrExist)
