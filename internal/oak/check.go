@@ -29,8 +29,6 @@ type CheckOptions struct {
 	Binaries    bool     // also read the content of binaries, except external ones
 	// Last is how many revisions are checked. If it is 0, the check stops at the first good one.
 	Last int
-	// Workers is how many goroutines read; 0 is one for each core.
-	Workers int
 }
 
 // What became of a path in a revision.
@@ -111,7 +109,7 @@ func (s *Store) Check(ctx context.Context, o CheckOptions) (CheckResult, error) 
 	if s.r.single {
 		return CheckResult{}, fmt.Errorf("oak: %s: a single tar has no journal to check: %w", s.r.name, errors.ErrUnsupported)
 	}
-	c := checker{trees: s.trees(o.Binaries, o.Workers), s: s, o: o, res: CheckResult{Revisions: []CheckedRevision{}, Trees: []CheckedTree{}, Losses: []Loss{}}}
+	c := checker{trees: s.trees(o.Binaries, 0), s: s, o: o, res: CheckResult{Revisions: []CheckedRevision{}, Trees: []CheckedTree{}, Losses: []Loss{}}}
 	by, err := s.r.writtenBy(ctx)
 	if err != nil {
 		return CheckResult{}, err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -294,9 +295,11 @@ func TestLastLooksAtSoManyRevisions(t *testing.T) {
 func TestParallelCheckSaysTheSame(t *testing.T) {
 	st := fixture(t, "wide")
 	plantFlips(t, st, rand.New(rand.NewPCG(7, 7)))
-	one := mustCheck(t, st, CheckOptions{Workers: 1, Last: 3, Binaries: true})
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	one := mustCheck(t, st, CheckOptions{Last: 3, Binaries: true})
+	runtime.GOMAXPROCS(8)
 	for range 5 {
-		if many := mustCheck(t, st, CheckOptions{Workers: 8, Last: 3, Binaries: true}); !reflect.DeepEqual(one, many) {
+		if many := mustCheck(t, st, CheckOptions{Last: 3, Binaries: true}); !reflect.DeepEqual(one, many) {
 			t.Fatalf("alone %+v\ntogether %+v", one, many)
 		}
 	}
@@ -464,7 +467,7 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		defer s.Close()
-		r, err := s.Check(t.Context(), CheckOptions{Binaries: true, Workers: 2})
+		r, err := s.Check(t.Context(), CheckOptions{Binaries: true})
 		if err == nil && r.Whole == (r.Lost > 0) && r.LossesOf != "" {
 			t.Errorf("whole %v with %d losses", r.Whole, r.Lost)
 		}

@@ -12,13 +12,6 @@ import (
 	"github.com/holdall/holdall/store"
 )
 
-// showBlobs makes archives of blobs readable as tars.
-func (r *repository) showBlobs() {
-	if r.list.Blobs != nil {
-		r.st = cloud.View(r.st, r.list.Path(""), r.list.Blobs)
-	}
-}
-
 // openTar opens a tar, or an archive of blobs. name is its name in the folder, and called the name
 // for messages.
 func (r *repository) openTar(ctx context.Context, obj store.Object, name, called string) (*tarfile.Tar, error) {

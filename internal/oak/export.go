@@ -166,9 +166,6 @@ func (x *exporter) below(ctx context.Context, s spot, do func(context.Context, s
 	defer delete(x.above, s.id)
 	for c, err := range x.t.children(ctx, s) {
 		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
 			err = do(ctx, c)
 		}
 		if err != nil {

@@ -95,9 +95,6 @@ func (d *document) below(ctx context.Context, s spot, ordered, apart bool) error
 	d.above[s.id] = true
 	defer delete(d.above, s.id)
 	for c, err := range d.packer.children(ctx, s) {
-		if err == nil {
-			err = ctx.Err()
-		}
 		if err != nil {
 			return err
 		}
@@ -254,9 +251,6 @@ func (d *document) binaries(ctx context.Context, s spot, dir string, top bool) e
 	defer delete(d.above, s.id)
 	top = top && !isFileItself(n)
 	for c, err := range d.packer.children(ctx, s) {
-		if err == nil {
-			err = ctx.Err()
-		}
 		if err != nil {
 			return err
 		}

@@ -255,9 +255,6 @@ func (p *packer) folder(ctx context.Context, s spot, dir string) error {
 		return nil
 	}
 	for c, err := range p.children(ctx, s) {
-		if err == nil {
-			err = ctx.Err()
-		}
 		if err != nil {
 			return err
 		}
@@ -552,10 +549,8 @@ func (p *packer) ordered(ctx context.Context, s spot, told map[uint64]struct{}, 
 			some = append(some, spot{s.under(writeTreeName(name, s.depth == 0)), id, s.depth + 1, nil})
 		}
 		more = i < order.Len()
-		for _, c := range some {
-			if err := tell(c); err != nil {
-				return err
-			}
+		if err := tellAll(ctx, some, tell); err != nil {
+			return err
 		}
 	}
 	return nil

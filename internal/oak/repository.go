@@ -114,7 +114,9 @@ func (r *repository) find(ctx context.Context, dir string) (err error) {
 	if r.list, err = repo.List(ctx, r.st, dir); err != nil {
 		return err
 	}
-	r.showBlobs()
+	if r.list.Blobs != nil {
+		r.st = cloud.View(r.st, r.list.Path(""), r.list.Blobs)
+	}
 	if len(r.list.Tars) == 0 && r.list.Journal == nil {
 		if err := r.beside(ctx); err != nil {
 			return err

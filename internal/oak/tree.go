@@ -177,14 +177,25 @@ func (t *treeReader) children(ctx context.Context, s spot) iter.Seq2[spot, error
 					break
 				}
 			}
-			for _, c := range some {
-				if err := tell(c); err != nil {
-					return err
-				}
+			if err := tellAll(ctx, some, tell); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+func tellAll(ctx context.Context, some []spot, tell func(spot) error) error {
+	for _, c := range some {
+		err := ctx.Err()
+		if err == nil {
+			err = tell(c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // childNamed finds a child. If some of the children are lost, it may not be known whether the
@@ -316,9 +327,6 @@ func (w *walker) walk(ctx context.Context, s spot) error {
 		return err
 	}
 	for c, err := range w.t.children(ctx, s) {
-		if err == nil {
-			err = ctx.Err()
-		}
 		if err == nil {
 			err = w.walk(ctx, c)
 		}

@@ -140,9 +140,6 @@ func (f *filesReader) listed(ctx context.Context, dir string, on bool) iter.Seq2
 func (f *filesReader) walk(ctx context.Context, s spot, kind format.Kind, above []segment.RecordID, on bool, tell func(format.Entry) error) error {
 	above = append(above, s.id)
 	for c, err := range f.children(ctx, s) {
-		if err == nil {
-			err = ctx.Err()
-		}
 		if err != nil {
 			return f.corrupt(err, s.name)
 		}

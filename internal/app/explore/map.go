@@ -431,9 +431,13 @@ func (q *question) drawn() (v *view, d *surveyed) {
 	return v, d
 }
 
-func (q *question) span(m *spanMap) (from, to int64) {
-	from = q.number("from", 0, 0, m.size-1)
-	return from, q.number("to", m.size, from+1, m.size)
+// drawnPart is drawn with the bounds of the requested part.
+func (q *question) drawnPart() (v *view, d *surveyed, from, to int64) {
+	if v, d = q.drawn(); q.err == nil {
+		from = q.number("from", 0, 0, d.spans.size-1)
+		to = q.number("to", d.spans.size, from+1, d.spans.size)
+	}
+	return v, d, from, to
 }
 
 // byteMap responds with cells: the length of a JSON object, the object, and
@@ -442,15 +446,11 @@ func (q *question) byteMap() error {
 	defer q.busy()()
 	cells := q.number("cells", 4096, 1, 1<<16)
 	by := q.word("by", colourings...)
-	v, d := q.drawn()
+	v, d, from, to := q.drawnPart()
 	if q.err != nil {
 		return q.err
 	}
 	m := d.spans
-	from, to := q.span(m)
-	if q.err != nil {
-		return q.err
-	}
 	p := m.picture(from, to, int(min(cells, to-from)), d.colouring(by))
 	for _, at := range q.h.marks(v.Name, m) {
 		p.mark(at[0], at[1])
@@ -500,15 +500,11 @@ type spanJSON struct {
 // number.
 func (q *question) mapAt() error {
 	limit := q.number("limit", 20, 1, maxPage)
-	_, d := q.drawn()
+	_, d, from, to := q.drawnPart()
 	if q.err != nil {
 		return q.err
 	}
 	m := d.spans
-	from, to := q.span(m)
-	if q.err != nil {
-		return q.err
-	}
 	list, count := []spanJSON{}, 0
 	take := func(s *spans, i int, use, name string, entry bool) {
 		if count++; len(list) >= int(limit) {

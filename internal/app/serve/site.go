@@ -79,7 +79,8 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, r, route, func(w http.ResponseWriter, r *http.Request) {
 		if route == "healthz" {
 			if begin(w, r, s.o.CORS) {
-				plain(w, "ok\n")
+				w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+				w.Write([]byte("ok\n"))
 			}
 			return
 		}
@@ -257,9 +258,4 @@ func (s *Site) list(w http.ResponseWriter, r *http.Request, route string) {
 		l.entry(x.Name, in+x.Name, e)
 	}
 	l.end("")
-}
-
-func plain(w http.ResponseWriter, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Write([]byte(text))
 }

@@ -689,9 +689,3 @@ func (w *rowPages) flush() error {
 	w.refs = append(w.refs, ref)
 	return err
 }
-
-// all writes the last page and returns the refs of all pages.
-func (w *rowPages) all() ([]ref, error) {
-	err := w.flush() // it adds the last page
-	return w.refs, err
-}

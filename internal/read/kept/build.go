@@ -497,7 +497,8 @@ func (b *builder) rows() ([]ref, error) {
 		}
 		key, lastKey = lastKey, key
 	}
-	return w.all()
+	err := w.flush() // it adds the last page
+	return w.refs, err
 }
 
 func (b *builder) count(d *record) {

@@ -267,11 +267,7 @@ type cursor struct {
 	ahead int // bytes that are read at once
 }
 
-// seek goes to the first row that is not less than a place.
-func (x *Index) seek(ctx context.Context, at place) (*cursor, error) {
-	return x.seekKey(ctx, at.appendKey(nil))
-}
-
+// seekKey goes to the first row that is not less than a key.
 func (x *Index) seekKey(ctx context.Context, key []byte) (*cursor, error) {
 	c := &cursor{x: x, ahead: firstRun}
 	i, err := c.open(ctx, key)
@@ -457,7 +453,7 @@ func (x *Index) readDir(ctx context.Context, dir, from string, both bool) iter.S
 		}
 		if from != "" {
 			at.base = from
-			c, err = x.seek(ctx, at)
+			c, err = x.seekKey(ctx, at.appendKey(nil))
 		}
 		dirs := dirsAbove{x: x}
 		for ; err == nil && c.in(at.dir); err = c.next(ctx) {

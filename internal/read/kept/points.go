@@ -67,7 +67,7 @@ func (b *builder) points() (refs []ref, err error) {
 		if i > 0 && all[i-1].volume == u.volume && all[i-1].off == u.off {
 			continue // one of the two is wrong about where it ends
 		}
-		r, err := b.stored(b.ctx, b.objectOf(u.volume), u.off, u.len)
+		r, err := b.stored(b.ctx, b.name+b.head.Volumes[u.volume].Name, u.off, u.len)
 		if err != nil {
 			return nil, err
 		}
@@ -98,8 +98,6 @@ func (b *builder) points() (refs []ref, err error) {
 	}
 	return refs, nil
 }
-
-func (b *builder) objectOf(volume int) string { return b.name + b.head.Volumes[volume].Name }
 
 // StoredBytes reads n stored bytes of an object of the archive.
 type StoredBytes func(ctx context.Context, object string, off, n int64) (io.ReadCloser, error)
