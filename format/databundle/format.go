@@ -7,6 +7,7 @@ import (
 	"github.com/holdall/holdall/format/databundle/internal/sstable"
 )
 
+// Format is the DataBundle format.
 var Format = &format.Format{
 	Name:       "databundle",
 	Title:      "DataBundle",

@@ -177,6 +177,7 @@ func (st *Store) Address(name string) string {
 	return u.String()
 }
 
+// Can returns the abilities of containers.
 func (st *Store) Can() store.Abilities {
 	return store.Abilities{Address: st.Address, List: st.List, ListHeaders: st.ListHeaders, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs, Append: st.Append, Lease: st.Lease}
 }
@@ -345,6 +346,7 @@ func (st *Store) page(ctx context.Context, prefix, marker string, full bool) (*p
 	}
 }
 
+// Remove deletes the object called name.
 func (st *Store) Remove(ctx context.Context, name string) error {
 	key, err := st.key(name)
 	if err == nil {

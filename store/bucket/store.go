@@ -222,6 +222,7 @@ func (st *Store) Address(name string) string {
 	return u.String()
 }
 
+// Can returns the abilities of buckets.
 func (st *Store) Can() store.Abilities {
 	return store.Abilities{Address: st.Address, List: st.List, ListFrom: st.ListFrom, Level: st.Level, OpenAs: st.OpenAs, OpenGrowing: st.OpenGrowing, Create: st.CreateAs, Remove: st.Remove, RemoveAs: st.RemoveAs,
 		Unfinished: st.Unfinished, CopiesFrom: st.CopiesFrom}

@@ -76,6 +76,7 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 	return failed("remove", p, missing(err))
 }
 
+// RemoveAs deletes a file if it is still the version of info.
 func (s *Store) RemoveAs(ctx context.Context, info store.Info) error {
 	now, err := store.Briefly(s, info.Name).Info(ctx)
 	if err == nil {

@@ -24,6 +24,7 @@ type Progress struct {
 	TotalEntries, TotalBytes int64
 }
 
+// Snapshot returns the current counts.
 func (m *Meter) Snapshot() Progress {
 	return Progress{m.entries.Load(), m.bytes.Load(), m.totalEntries.Load(), m.totalBytes.Load()}
 }
@@ -31,6 +32,7 @@ func (m *Meter) Snapshot() Progress {
 // WantsTotal reports whether totals should be counted.
 func (m *Meter) WantsTotal() bool { return m != nil && m.WantTotal }
 
+// Expect sets the totals.
 func (m *Meter) Expect(entries, bytes int64) {
 	if m != nil {
 		m.totalEntries.Store(entries)
@@ -38,6 +40,7 @@ func (m *Meter) Expect(entries, bytes int64) {
 	}
 }
 
+// Add adds finished work.
 func (m *Meter) Add(entries, bytes int64) {
 	if m != nil {
 		m.entries.Add(entries)

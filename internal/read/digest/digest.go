@@ -93,6 +93,7 @@ func (e *Error) What() string {
 	return s
 }
 
+// Unwrap returns format.ErrCorrupt.
 func (e *Error) Unwrap() error { return format.ErrCorrupt }
 
 // A Search looks for a single wrong bit in contents. Its total cost is bounded, because trying all
