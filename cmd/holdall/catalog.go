@@ -158,8 +158,7 @@ func archiveAsJSON(x catalog.Archive) archiveJSON {
 }
 
 type locationJSON struct {
-	Path      string     `json:"path"`
-	PathHex   string     `json:"path_hex,omitempty"`
+	pathJSON
 	Kind      string     `json:"kind"`
 	Size      int64      `json:"size"`
 	Digest    string     `json:"digest,omitempty"`
@@ -173,8 +172,7 @@ type locationJSON struct {
 }
 
 func locationAsJSON(l catalog.Location) locationJSON {
-	j := locationJSON{Kind: l.Kind.String(), Size: l.Size, Digest: l.Digest.String(), ArchiveID: l.Archive}
-	j.Path, j.PathHex = shown(l.Path)
+	j := locationJSON{pathJSON: pathOf(l.Path), Kind: l.Kind.String(), Size: l.Size, Digest: l.Digest.String(), ArchiveID: l.Archive}
 	if l.Raw {
 		j.Offset, j.Length = &l.Off, &l.Size
 	}
@@ -408,7 +406,7 @@ func (a *app) listCatalog(ctx context.Context, c *catalog.Catalog, folder string
 		case a.json:
 			j := locationAsJSON(l)
 			if folder {
-				j.Path, j.PathHex = shown(strings.TrimSuffix(l.Path, "/"))
+				j.pathJSON = pathOf(strings.TrimSuffix(l.Path, "/"))
 			}
 			a.printJSON(j)
 		case long && folder:

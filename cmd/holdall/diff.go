@@ -62,14 +62,11 @@ code is 1 if there are differences.`,
 
 func (a *app) printDifference(d holdall.Difference) error {
 	if a.json {
-		j := struct {
-			Path    string `json:"path"`
-			PathHex string `json:"path_hex,omitempty"`
-			Change  string `json:"change"`
-			Why     string `json:"why,omitempty"`
-		}{Change: string(d.Kind), Why: d.Why}
-		j.Path, j.PathHex = shown(d.Name)
-		a.printJSON(j)
+		a.printJSON(struct {
+			pathJSON
+			Change string `json:"change"`
+			Why    string `json:"why,omitempty"`
+		}{pathOf(d.Name), string(d.Kind), d.Why})
 		return nil
 	}
 	sign, why := "~", " ("+d.Why+")"

@@ -433,9 +433,8 @@ func (a *app) planNamed(ctx context.Context, c *catalog.Catalog, name string) (c
 }
 
 type outcomeJSON struct {
-	Plan    string `json:"plan"`
-	Path    string `json:"path"`
-	PathHex string `json:"path_hex,omitempty"`
+	Plan string `json:"plan"`
+	pathJSON
 	Size    int64  `json:"size"`
 	Outcome string `json:"outcome"`
 	Problem string `json:"problem,omitempty"`
@@ -459,9 +458,9 @@ is 1 if there are such objects.`,
 						return err
 					}
 					found = true
-					path, hex := shown(m.Path)
-					a.tell(outcomeJSON{p.Name, path, hex, m.Size, joined(m.Outcome.String()), m.Note}, func() {
-						fmt.Fprintf(a.out, "%s: %s%s\n", path, m.Outcome, ifAny(": %s", m.Note))
+					path := pathOf(m.Path)
+					a.tell(outcomeJSON{p.Name, path, m.Size, joined(m.Outcome.String()), m.Note}, func() {
+						fmt.Fprintf(a.out, "%s: %s%s\n", path.Path, m.Outcome, ifAny(": %s", m.Note))
 					})
 				}
 				return nil
@@ -472,8 +471,7 @@ is 1 if there are such objects.`,
 }
 
 type leftJSON struct {
-	Path    string `json:"path"`
-	PathHex string `json:"path_hex,omitempty"`
+	pathJSON
 	Problem string `json:"problem"`
 }
 
@@ -580,8 +578,7 @@ func statusAsJSON(s fleet.Status) statusJSON {
 		j.Objects[joined(catalog.Outcome(i).String())] = n
 	}
 	for _, m := range s.Damaged {
-		path, hex := shown(m.Path)
-		j.Damaged = append(j.Damaged, leftJSON{path, hex, m.Note})
+		j.Damaged = append(j.Damaged, leftJSON{pathOf(m.Path), m.Note})
 	}
 	list := func(all []catalog.Chunk, to *[]chunkJSON) {
 		for _, k := range all {
@@ -603,16 +600,13 @@ and partial uploads are removed. Finished archives stay, also in the catalogue.
 'holdall fleet retry' resumes the plan.`,
 		Args: args(1, 1, "a plan"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
-			p, err := a.planNamed(ctx, c, args[0])
-			if err != nil {
+			return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
+				n, err := fleet.Cancel(ctx, c, p)
+				if err == nil {
+					a.tell(map[string]any{"plan": p.Name, "uploads": n}, func() { fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name)) })
+				}
 				return err
-			}
-			n, err := fleet.Cancel(ctx, c, p)
-			if err != nil {
-				return err
-			}
-			a.tell(map[string]any{"plan": p.Name, "uploads": n}, func() { fmt.Fprintf(a.out, "%s: cancelled\n", format.Escape(p.Name)) })
-			return nil
+			})
 		}),
 	}
 }
@@ -628,18 +622,15 @@ again, as it does with objects that changed.`,
 		Args: args(1, 1, "a plan"),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withFleet(ctx, queue, 0, func(c *catalog.Catalog, _ fleet.Feed) error {
-				p, err := a.planNamed(ctx, c, args[0])
-				if err != nil {
+				return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
+					n, err := c.RetryPlan(ctx, p.ID)
+					if err == nil {
+						a.tell(map[string]any{"plan": p.Name, "chunks": n}, func() {
+							fmt.Fprintf(a.out, "%s: %s queued again\n", format.Escape(p.Name), count(int64(n), "chunk"))
+						})
+					}
 					return err
-				}
-				n, err := c.RetryPlan(ctx, p.ID)
-				if err != nil {
-					return err
-				}
-				a.tell(map[string]any{"plan": p.Name, "chunks": n}, func() {
-					fmt.Fprintf(a.out, "%s: %s queued again\n", format.Escape(p.Name), count(int64(n), "chunk"))
 				})
-				return nil
 			})
 		}),
 	}
@@ -656,15 +647,13 @@ objects. Its archives stay, also in the catalogue. A plan with unfinished chunks
 is refused: cancel it first.`,
 		Args: args(1, 1, "a plan"),
 		RunE: a.onCatalog(catalog.Options{}, func(ctx context.Context, c *catalog.Catalog, args []string) error {
-			p, err := a.planNamed(ctx, c, args[0])
-			if err != nil {
+			return a.plansNamed(ctx, c, args, func(p catalog.Plan) error {
+				err := c.ForgetPlan(ctx, p.ID)
+				if err == nil {
+					a.tell(map[string]any{"plan": p.Name}, func() { fmt.Fprintf(a.out, "%s: forgotten\n", format.Escape(p.Name)) })
+				}
 				return err
-			}
-			if err := c.ForgetPlan(ctx, p.ID); err != nil {
-				return err
-			}
-			a.tell(map[string]any{"plan": p.Name}, func() { fmt.Fprintf(a.out, "%s: forgotten\n", format.Escape(p.Name)) })
-			return nil
+			})
 		}),
 	}
 }

@@ -108,9 +108,8 @@ func (l *retireLog) write(all ...retiredJSON) error {
 }
 
 type retiredJSON struct {
-	Plan     string    `json:"plan"`
-	Path     string    `json:"path"`
-	PathHex  string    `json:"path_hex,omitempty"`
+	Plan string `json:"plan"`
+	pathJSON
 	Original string    `json:"original"`
 	Version  string    `json:"version"`
 	Size     int64     `json:"size"`
@@ -123,8 +122,7 @@ type retiredJSON struct {
 }
 
 func asRetiredJSON(p catalog.Plan, x fleet.Retirement, event string) retiredJSON {
-	path, hex := shown(x.Path)
-	return retiredJSON{Plan: p.Name, Path: path, PathHex: hex, Original: format.Escape(x.Original), Version: format.Escape(x.Version), Size: x.Size,
+	return retiredJSON{Plan: p.Name, pathJSON: pathOf(x.Path), Original: format.Escape(x.Original), Version: format.Escape(x.Version), Size: x.Size,
 		Archive: format.Escape(x.Archive), ProvenBy: x.By, Event: event}
 }
 

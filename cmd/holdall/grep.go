@@ -165,11 +165,9 @@ func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 	}
 	if g.count {
 		c := struct {
-			Path    string `json:"path"`
-			PathHex string `json:"path_hex,omitempty"`
-			Count   int64  `json:"count"`
-		}{Count: lines}
-		c.Path, c.PathHex = shown(e.Name)
+			pathJSON
+			Count int64 `json:"count"`
+		}{pathOf(e.Name), lines}
 		g.app.tell(c, func() { fmt.Fprintf(g.app.out, "%s:%d\n", name, lines) })
 	}
 	return nil
@@ -177,13 +175,11 @@ func (g *grepping) file(e holdall.Entry, content io.Reader) error {
 
 func (g *grepping) json(e holdall.Entry, found grep.Match) {
 	m := struct {
-		Path    string `json:"path"`
-		PathHex string `json:"path_hex,omitempty"`
-		Line    int    `json:"line,omitempty"`
-		Offset  int64  `json:"offset"`
-		Text    string `json:"text,omitempty"`
-	}{Line: found.Line, Offset: found.Off}
-	m.Path, m.PathHex = shown(e.Name)
+		pathJSON
+		Line   int    `json:"line,omitempty"`
+		Offset int64  `json:"offset"`
+		Text   string `json:"text,omitempty"`
+	}{pathJSON: pathOf(e.Name), Line: found.Line, Offset: found.Off}
 	if found.Binary || g.namesOnly {
 		m.Line = 0
 	} else {

@@ -17,6 +17,17 @@ import (
 	"github.com/holdall/holdall/format"
 )
 
+// pathJSON is a name for programs.
+type pathJSON struct {
+	Path    string `json:"path"`
+	PathHex string `json:"path_hex,omitempty"`
+}
+
+func pathOf(name string) (j pathJSON) {
+	j.Path, j.PathHex = shown(name)
+	return j
+}
+
 // shown returns a name in the form in which it is printed. If that differs
 // from the stored bytes, it also returns these in hexadecimal.
 func shown(name string) (path, pathHex string) {

@@ -259,11 +259,7 @@ func (a *app) oakCleanup(ctx context.Context, s *oak.Store, o oak.CleanupOptions
 			fmt.Fprintf(a.out, "%s: %s; %s of %s in %d of %d segments are garbage\n", t.Name, what, a.humanSize(t.GarbageBytes), a.humanSize(t.Bytes), t.Garbage, t.Segments)
 		}
 		a.notes(c.Notes)
-		verb := "freed"
-		if dryRun {
-			verb = "would be freed"
-		}
-		fmt.Fprintf(a.out, "%s of %s %s\n", a.humanSize(c.Before-c.After), a.humanSize(c.Before), verb)
+		fmt.Fprintf(a.out, "%s of %s %s\n", a.humanSize(c.Before-c.After), a.humanSize(c.Before), done(dryRun, "freed"))
 	})
 	return nil
 }

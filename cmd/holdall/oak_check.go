@@ -254,13 +254,11 @@ func (a *app) printRecovered(r recoveredJSON) {
 	if r.Lines == 0 {
 		return
 	}
-	verb := "would be "
 	if r.Written != nil {
-		verb = ""
 		fmt.Fprint(a.out, ifAny("the old journal is %s\n", r.Written.Backup))
 		a.notes(r.Written.Notes)
 	}
-	fmt.Fprintf(a.out, "%swritten: %s; head %s%s\n", verb, count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
+	fmt.Fprintf(a.out, "%s: %s; head %s%s\n", done(r.Written == nil, "written"), count(int64(r.Lines), "line"), r.Head.Revision, timeIn(r.Head.Time))
 }
 
 // oakFix repairs the newest revision by writing a new one, and checks that.

@@ -255,10 +255,7 @@ func (a *app) removeGarbage(ctx context.Context, stores []*oak.Store, o oak.Garb
 	})
 	what := "unused"
 	if remove {
-		what = "removed"
-		if dry {
-			what = "would be removed"
-		}
+		what = done(dry, "removed")
 	}
 	if !a.json && (n > 0 || remove) {
 		fmt.Fprintf(a.out, "%s %s, %s\n", count(n, "binary"), what, a.humanSize(bytes))

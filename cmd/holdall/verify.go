@@ -199,10 +199,9 @@ func (a *app) repairFrom(ctx context.Context, address, from, out string, inPlace
 }
 
 type sumJSON struct {
-	Path    string `json:"path"`
-	PathHex string `json:"path_hex,omitempty"`
-	Size    int64  `json:"size"`
-	Digest  string `json:"digest"`
+	pathJSON
+	Size   int64  `json:"size"`
+	Digest string `json:"digest"`
 }
 
 // sums writes a line a file, as sha256sum -c and b3sum -c read it.
@@ -222,9 +221,7 @@ func (a *app) sums(ctx context.Context, address, algo string) (bad bool, err err
 			return nil
 		}
 		if a.json {
-			j := sumJSON{Size: e.Size, Digest: d.String()}
-			j.Path, j.PathHex = shown(e.Name)
-			a.printJSON(j)
+			a.printJSON(sumJSON{pathOf(e.Name), e.Size, d.String()})
 			return nil
 		}
 		_, err = a.out.WriteString(sumLine(e.Name, d))
