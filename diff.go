@@ -26,15 +26,11 @@ type Compared struct {
 }
 
 // Diff compares the entries of a and b by name, and calls report for each difference in order of
-// names. Contents are compared by their digests if both archives have digests of the same kind,
-// and byte by byte otherwise. Modes are compared if both archives have them. Times are not
-// compared. An error that report returns ends the comparison.
-func Diff(ctx context.Context, a, b *Archive, m *Meter, report func(Difference) error) (Compared, error) {
-	return DiffSome(ctx, a, b, func(string) bool { return true }, m, report)
-}
-
-// DiffSome is Diff of the entries that are wanted by their names.
-func DiffSome(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *Meter, report func(Difference) error) (Compared, error) {
+// names. If wanted is not nil, only entries are compared for whose names it returns true. Contents
+// are compared by their digests if both archives have digests of the same kind, and byte by byte
+// otherwise. Modes are compared if both archives have them. Times are not compared. An error that
+// report returns ends the comparison.
+func Diff(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *Meter, report func(Difference) error) (Compared, error) {
 	var sum Compared
 	as, err := byName(ctx, a, wanted)
 	if err != nil {
@@ -95,7 +91,7 @@ func byName(ctx context.Context, a *Archive, wanted func(name string) bool) ([]E
 		if err != nil {
 			return nil, err
 		}
-		if wanted(e.Name) {
+		if wanted == nil || wanted(e.Name) {
 			es = append(es, e)
 		}
 	}

@@ -137,7 +137,7 @@ func TestSixthFormatNeedsOnlyItsFolder(t *testing.T) {
 	}
 	defer b.Close()
 	var diffs []string
-	_, err = holdall.Diff(ctx, a, b, nil, func(d holdall.Difference) error {
+	_, err = holdall.Diff(ctx, a, b, nil, nil, func(d holdall.Difference) error {
 		diffs = append(diffs, fmt.Sprint(d.Name, " ", d.Kind))
 		return nil
 	})

@@ -49,7 +49,7 @@ code is 1 if there are differences.`,
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "compared")
 			defer stop()
-			sum, err := holdall.DiffSome(ctx, left, right, names.Wants, m, a.printDifference)
+			sum, err := holdall.Diff(ctx, left, right, names.Wants, m, a.printDifference)
 			if err == nil && sum.Added+sum.Removed+sum.Changed > 0 {
 				err = errNo
 			}
