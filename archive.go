@@ -47,7 +47,7 @@ func (a *Archive) Format() *format.Format { return a.src.Format }
 func (a *Archive) Name() string { return a.src.Name }
 
 // Store returns the store that contains the archive under [Archive.Name]. It is nil for a folder
-// that was opened with [OpenDir].
+// that was opened with the format "dir".
 func (a *Archive) Store() store.Store {
 	if a.IsDir() {
 		return nil

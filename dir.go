@@ -23,9 +23,8 @@ var dirFormat = &format.Format{
 	Keeps: format.KeepsModes | format.KeepsTimes | format.KeepsDirs | format.KeepsSymlinks | format.KeepsFifos,
 }
 
-// OpenDir opens a local folder as if it were an archive. It returns an error if dir is not a
-// folder.
-func OpenDir(ctx context.Context, dir string) (*Archive, error) {
+// openFolder opens a local folder as if it were an archive.
+func openFolder(ctx context.Context, dir string) (*Archive, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func OpenDir(ctx context.Context, dir string) (*Archive, error) {
 	return &Archive{src: src}, nil
 }
 
-// IsDir reports whether the archive is a folder that was opened with [OpenDir].
+// IsDir reports whether the archive is a folder that was opened with the format "dir".
 func (a *Archive) IsDir() bool { return a.src.Format == dirFormat }
 
 type dirReader struct{ *format.Index }

@@ -377,7 +377,7 @@ func TestFileSeeksAndReads(t *testing.T) {
 // A folder is an archive whose files are stored as they are: the limit on how
 // much more than is stored may come out of one must not mistake it.
 func TestFolderStoresWhatItHas(t *testing.T) {
-	a, err := holdall.OpenDir(t.Context(), tree(t, sample))
+	a, err := holdall.Open(t.Context(), tree(t, sample), holdall.OpenOptions{Format: "dir"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestLookupsInALongIndexRunInParallel(t *testing.T) {
 }
 
 func TestGetTakesNoMoreThanIsAllowed(t *testing.T) {
-	a, err := holdall.OpenDir(t.Context(), tree(t, map[string]string{"d/x": "content"}))
+	a, err := holdall.Open(t.Context(), tree(t, map[string]string{"d/x": "content"}), holdall.OpenOptions{Format: "dir"})
 	if err != nil {
 		t.Fatal(err)
 	}

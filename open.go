@@ -26,7 +26,8 @@ type OpenOptions struct {
 	// Store has the archive, by its name in it. If it is nil, that is decided by the address.
 	Store store.Store `json:"-"`
 	// Format is the name of the format. If it is empty, the format is detected from the archive's
-	// bytes.
+	// bytes. "dir" opens a local folder, given by its path, as if it were an archive; the other
+	// options then have no effect.
 	Format string `json:"format,omitempty"`
 	// View is one of the format's views. If it is empty, the format's default view is used.
 	View string `json:"view,omitempty"`
@@ -92,6 +93,9 @@ func (o OpenOptions) inner() format.OpenOptions {
 // Open opens the archive at an address: a path, a URL of a registered scheme, or a name in
 // OpenOptions.Store. The caller must close the archive.
 func Open(ctx context.Context, address string, o OpenOptions) (*Archive, error) {
+	if o.Format == dirFormat.Name && o.Store == nil {
+		return openFolder(ctx, address)
+	}
 	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return nil, err

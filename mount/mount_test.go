@@ -521,7 +521,7 @@ func far(t *testing.T, formatName string, files, size int) (*storetest.Mem, map[
 			t.Fatal(err)
 		}
 	}
-	in, err := holdall.OpenDir(t.Context(), src)
+	in, err := holdall.Open(t.Context(), src, holdall.OpenOptions{Format: "dir"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -765,7 +765,7 @@ func versions(t *testing.T) (one, two []byte) {
 			files["kind"] = "y"
 		}
 		testkit.Tree(t, src, files)
-		in, err := holdall.OpenDir(t.Context(), src)
+		in, err := holdall.Open(t.Context(), src, holdall.OpenOptions{Format: "dir"})
 		if err != nil {
 			t.Fatal(err)
 		}

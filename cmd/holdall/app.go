@@ -333,7 +333,7 @@ func (a *app) openBy(ctx context.Context, address string, as asked, few bool, in
 		if err := ofAFolder(o.Param); err != nil && !a.several {
 			return nil, err
 		}
-		return holdall.OpenDir(ctx, address) // an ordinary folder
+		return holdall.Open(ctx, address, holdall.OpenOptions{Format: "dir"}) // an ordinary folder
 	}
 	return in, err
 }

@@ -450,7 +450,7 @@ func (a *app) localToServe(ctx context.Context, address string, files bool) (pla
 				if view != "" {
 					return nil, "", &holdall.ViewError{Format: "folder", View: view}
 				}
-				in, err := holdall.OpenDir(ctx, path)
+				in, err := holdall.Open(ctx, path, holdall.OpenOptions{Format: "dir"})
 				return in, "", err
 			}}}, nil
 		}

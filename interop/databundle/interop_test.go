@@ -191,7 +191,7 @@ func pack(t *testing.T, in, dir string, p param) string {
 	_, err := holdall.Pack(t.Context(), out, []string{in}, holdall.PackOptions{Param: p})
 	if errors.Is(err, holdall.ErrNothing) { // only a conversion writes an archive without entries
 		var dir *holdall.Archive
-		if dir, err = holdall.OpenDir(t.Context(), in); err == nil {
+		if dir, err = holdall.Open(t.Context(), in, holdall.OpenOptions{Format: "dir"}); err == nil {
 			defer dir.Close()
 			_, err = holdall.Convert(t.Context(), dir, out, holdall.PackOptions{Param: p})
 		}

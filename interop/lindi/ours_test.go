@@ -147,7 +147,7 @@ func served(t *testing.T, a *holdall.Archive) string {
 
 func openFolder(t *testing.T, dir string) *holdall.Archive {
 	t.Helper()
-	a, err := holdall.OpenDir(t.Context(), dir)
+	a, err := holdall.Open(t.Context(), dir, holdall.OpenOptions{Format: "dir"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -616,7 +616,7 @@ func TestFoldersHaveNoValidators(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f.txt"), []byte("one"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	a, err := holdall.OpenDir(t.Context(), dir)
+	a, err := holdall.Open(t.Context(), dir, holdall.OpenOptions{Format: "dir"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func TestNodesHaveSizes(t *testing.T) {
 }
 
 func TestOtherFormatsGetNothing(t *testing.T) {
-	in, err := holdall.OpenDir(t.Context(), t.TempDir())
+	in, err := holdall.Open(t.Context(), t.TempDir(), holdall.OpenOptions{Format: "dir"})
 	if err != nil {
 		t.Fatal(err)
 	}
