@@ -3,6 +3,7 @@ package holdall
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/holdall/holdall/internal/read/content"
@@ -105,11 +106,17 @@ type IndexSummary struct {
 	Unproven int64 `json:"unproven,omitempty"`
 }
 
-// BuildIndex writes an index of the archive at address to the address to.
+// BuildIndex writes an index of the archive at address to the address to. If to is empty, the index
+// is written beside the archive, where UseIndex.Beside finds it.
 func BuildIndex(ctx context.Context, address, to string, o IndexOptions) (IndexSummary, error) {
 	st, name, err := at(ctx, o.Store, address)
 	if err != nil {
 		return IndexSummary{}, err
+	}
+	if to == "" {
+		if to = strings.TrimRight(name, "/") + kept.Suffix; o.To == nil {
+			o.To = st
+		}
 	}
 	toStore, toName, err := at(ctx, o.To, to)
 	if err != nil {

@@ -49,7 +49,7 @@ type OpenOptions struct {
 	// Index says where to look for a kept index of the archive.
 	Index UseIndex `json:"index"`
 	// Parity is the address of the archive's parity, which is used to repair damaged data while
-	// it is read. If it is empty, parity is looked for beside the archive. NoParity disables it.
+	// it is read. If it is empty, parity is looked for beside the archive. "none" disables it.
 	Parity string `json:"parity,omitempty"`
 	// OnHeal is called once, with the location of the parity, when damaged data is first
 	// repaired.

@@ -22,8 +22,8 @@ const ParitySuffix = parity.Suffix
 // NoParity is the value of OpenOptions.Parity that disables parity.
 const NoParity = parity.None
 
-// UsualLoss is the default share of an archive that may be lost.
-const UsualLoss = 0.05
+// usualLoss is the default share of an archive that may be lost.
+const usualLoss = 0.05
 
 // ProtectOptions are the options of [Protect].
 type ProtectOptions struct {
@@ -31,8 +31,11 @@ type ProtectOptions struct {
 	// address.
 	Store store.Store `json:"-"`
 	To    store.Store `json:"-"`
-	// Loss is the share of the archive that may be lost; 0 means UsualLoss.
+	// Loss is the share of the archive that may be lost; 0 means 0.05.
 	Loss float64
+	// Update rewrites the parity beside one archive if it belongs to an older version. This reads
+	// the whole archive, and fails if it has damaged blocks. The place and the share stay the same.
+	Update bool `json:"-"`
 	// Force also replaces an object that is not parity.
 	Force bool `json:"force,omitempty"`
 	// Meter, if not nil, counts progress.
@@ -50,6 +53,8 @@ type Protection struct {
 	Blocks  int64   `json:"blocks"`
 	Groups  int64   `json:"groups"`
 	Spare   int64   `json:"parity_blocks"`
+	// Updated says that ProtectOptions.Update found parity of an older version, and rewrote it.
+	Updated bool `json:"-"`
 	// Unused says why existing parity is not used: it is damaged, or belongs to another version
 	// of the archive.
 	Unused string `json:"unused,omitempty"`
@@ -89,10 +94,11 @@ func (a *Archive) Protection(ctx context.Context) *Protection {
 	return &p
 }
 
-// Protect writes parity of the archives at addresses to the address to. Parity recovers lost and
-// damaged blocks of the archive, up to the share o.Loss of all its blocks. If existing parity
-// would be replaced and the archive no longer matches it, Protect returns an error; use [Repair]
-// first.
+// Protect writes parity of the archives at addresses to the address to. If to is empty, the parity
+// is written beside them, under the name by which Open, Verify and Repair find it. Parity recovers
+// lost and damaged blocks of the archive, up to the share o.Loss of all its blocks. If existing
+// parity would be replaced and the archive no longer matches it, Protect returns an error; use
+// [Repair] first.
 //
 // Several archives are protected as one set, so that a lost archive can be recovered if it is not
 // larger than the share that may be lost. Archives of a set are in one folder, which also contains
@@ -109,17 +115,26 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 			return sum, fmt.Errorf("%s and %s are in different places: the archives of a set must be in one folder", addresses[0], address)
 		}
 	}
+	switch {
+	case len(names) == 0:
+		return sum, errors.New("nothing to protect")
+	case o.Update && (len(names) > 1 || to != "" || o.Loss != 0):
+		return sum, errors.New("to update parity, name one archive, and neither a place nor a share")
+	case o.Update:
+		return renew(ctx, st, names[0], o.Meter)
+	case to == "":
+		if to = parity.NameOf(names); o.To == nil {
+			o.To = st
+		}
+	}
 	toStore, toName, err := at(ctx, o.To, to)
 	if err != nil {
 		return sum, err
 	}
 	var objects []parity.Object
-	switch len(names) {
-	case 0:
-		return sum, errors.New("nothing to protect")
-	case 1:
+	if len(names) == 1 {
 		objects, err = parity.Find(ctx, st, names[0])
-	default:
+	} else {
 		objects, err = parity.Beside(ctx, st, names)
 	}
 	if err != nil {
@@ -135,7 +150,7 @@ func Protect(ctx context.Context, addresses []string, to string, o ProtectOption
 		}
 	}
 	if o.Loss == 0 {
-		o.Loss = UsualLoss
+		o.Loss = usualLoss
 	}
 	if err := g.Check(ctx, toStore, toName); err != nil {
 		return sum, err
@@ -173,36 +188,31 @@ func damagedNow(ctx context.Context, st store.Store, name string, to store.Store
 	return err
 }
 
-// UpdateParity updates the parity beside an archive if it belongs to an older version. This reads
-// the whole archive. UpdateParity reports whether an update was necessary. It fails if the
-// archive has damaged blocks.
-func UpdateParity(ctx context.Context, address string, o ProtectOptions) (sum Protection, updated bool, err error) {
-	st, name, err := at(ctx, o.Store, address)
-	if err != nil {
-		return sum, false, err
-	}
+// renew is Protect with ProtectOptions.Update.
+func renew(ctx context.Context, st store.Store, name string, m *Meter) (sum Protection, err error) {
 	g, err := parity.Seek(ctx, st, name, "")
 	if err == nil && g == nil {
 		err = &fs.PathError{Op: "open", Path: parity.NameOf([]string{name}), Err: fs.ErrNotExist}
 	}
 	if err != nil {
-		return sum, false, err
+		return sum, err
 	}
 	defer g.Close()
 	f := g.File()
 	s, size := f.Summary(), f.Size()
 	// Nothing shows whether files were added to a folder.
-	if updated = !g.Same || parity.IsFolder(ctx, st, name); updated {
-		if err := damagedNow(ctx, st, name, st, parity.NameOf([]string{name}), o.Meter); err != nil {
-			return sum, false, err
+	updated := !g.Same || parity.IsFolder(ctx, st, name)
+	if updated {
+		if err := damagedNow(ctx, st, name, st, parity.NameOf([]string{name}), m); err != nil {
+			return sum, err
 		}
-		if s, size, err = f.Renew(ctx, st, name, o.Meter); err != nil {
-			return sum, false, err
+		if s, size, err = f.Renew(ctx, st, name, m); err != nil {
+			return sum, err
 		}
 	}
 	sum = protection(s, size, f.Loss)
-	sum.At = f.At
-	return sum, updated, nil
+	sum.At, sum.Updated = f.At, updated
+	return sum, nil
 }
 
 // Healing describes the damage that parity repaired while the archive was read.

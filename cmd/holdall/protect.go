@@ -97,13 +97,13 @@ func (a *app) updateParity(ctx context.Context, address string) error {
 	}
 	m := &holdall.Meter{}
 	stop := a.showProgress(m, "protected")
-	sum, updated, err := holdall.UpdateParity(ctx, name, holdall.ProtectOptions{Store: a.dry(st, false), Meter: m})
+	sum, err := holdall.Protect(ctx, []string{name}, "", holdall.ProtectOptions{Store: a.dry(st, false), Update: true, Meter: m})
 	stop()
 	if err != nil {
 		return err
 	}
 	what := "up to date"
-	if updated {
+	if sum.Updated {
 		what = "updated"
 	}
 	a.say(protectedJSON{sum.At, sum}, "%s: %s, %s of parity for %s%s\n", sum.At, what, a.humanSize(sum.Parity), a.humanSize(sum.Bytes), a.didNot())
