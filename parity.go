@@ -215,19 +215,11 @@ func renew(ctx context.Context, st store.Store, name string, m *Meter) (sum Prot
 	return sum, nil
 }
 
-// Healing describes the damage that parity repaired while the archive was read.
-type Healing struct {
-	// Blocks is the number of damaged blocks that were computed again.
-	Blocks int64
-	By     string // where the parity is
-	// Ignored says why existing parity was not used.
-	Ignored error
-}
-
-// Healing returns the damage that parity has repaired so far.
-func (a *Archive) Healing() Healing {
-	n, by, why := a.src.Healed()
-	return Healing{n, by, errors.Join(a.parity, why)}
+// Healing returns how many damaged blocks have been computed again from parity so far, where the
+// parity is, and why existing parity was ignored.
+func (a *Archive) Healing() (blocks int64, by string, ignored error) {
+	blocks, by, why := a.src.Healed()
+	return blocks, by, errors.Join(a.parity, why)
 }
 
 // A ParityReport is the result of a check of an archive against its parity.

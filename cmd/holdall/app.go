@@ -281,8 +281,8 @@ func (a *app) doubts(ctx context.Context) bool {
 			}
 			a.doubtsSaid[err.Error()] = true
 		}
-		if h := in.Healing(); h.Ignored != nil {
-			a.warn("%s: parity not used: %v", in.Name(), h.Ignored)
+		if _, _, ignored := in.Healing(); ignored != nil {
+			a.warn("%s: parity not used: %v", in.Name(), ignored)
 		}
 	}
 	a.opened = nil

@@ -94,7 +94,7 @@ func (h *Handler) describe(ctx context.Context, v *view) archiveJSON {
 	}
 	j.Front = v.front()
 	j.Stored, _ = v.in.StoredSize(ctx)
-	j.Healed = v.in.Healing().Blocks
+	j.Healed, _, _ = v.in.Healing()
 	if err := v.in.Doubt(); err != nil {
 		j.Doubt = why(err)
 	}
