@@ -47,7 +47,7 @@ const ETagAttr = "etag"
 func IsObjectAttr(name string) bool { return name == ETagAttr || store.IsHeader(name) }
 
 // HasObjectAttr reports whether e has an attribute for which [IsObjectAttr] returns true.
-func (e Entry) HasObjectAttr() bool {
+func HasObjectAttr(e Entry) bool {
 	for name := range e.Attr {
 		if IsObjectAttr(name) {
 			return true

@@ -17,13 +17,6 @@ var (
 
 type opener = func(ctx context.Context, address string) (st Store, name string, err error)
 
-// Schemes returns the registered schemes in order; "" is the scheme of plain paths.
-func Schemes() []string {
-	schemesMu.RLock()
-	defer schemesMu.RUnlock()
-	return slices.Sorted(maps.Keys(schemes))
-}
-
 // Register registers the addresses of a scheme, such as "https", or "" for plain paths. The
 // function open returns the store and the object's name for an address; it need not send
 // requests. Register panics if the scheme is already registered.

@@ -442,7 +442,7 @@ func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) err
 		return nil
 	}
 	p.adjust(&e)
-	p.headers = p.headers || e.HasObjectAttr()
+	p.headers = p.headers || format.HasObjectAttr(e)
 	if e.Kind == format.HardLink && p.failed[e.Link] {
 		return p.fail(e.Name, fmt.Errorf("hard link to %s, which could not be packed", format.Escape(e.Link)))
 	}

@@ -152,7 +152,7 @@ func Catalogued(e holdall.Entry) bool { return e.Kind != format.Dir && !e.Intern
 // through the format.
 func (s Survey) Locate(ctx context.Context, e holdall.Entry) (catalog.Location, error) {
 	l := catalog.Location{Path: e.Name, Kind: e.Kind, Size: max(e.Size, 0), Digest: e.Digest, Modified: e.ModTime, ETag: e.Attr[format.ETagAttr]}
-	if e.HasObjectAttr() {
+	if format.HasObjectAttr(e) {
 		headers := map[string]string{}
 		for name, value := range e.Attr {
 			if store.IsHeader(name) {

@@ -1,0 +1,2 @@
+// Package detect reads what the formats recognise an archive by.
+package detect
