@@ -31,8 +31,8 @@ type Amendment struct {
 }
 
 // Amend opens the archive at an address for changes. The entries that can be changed are those of
-// OpenOptions.View. If archives of the format cannot be changed in place, the error wraps
-// [ErrImmutable]. The caller must close the Amendment.
+// OpenOptions.View. If archives of the format or objects of the store cannot be changed in place,
+// the error wraps [errors.ErrUnsupported]. The caller must close the Amendment.
 func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, error) {
 	st, name, err := at(ctx, o.Store, address)
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 var imports = map[string]string{
 	"codec":                              "",
 	"store":                              "",
+	"store/storekit":                     "store",
 	"store/storetest":                    "store",
 	"store/storetest/s3test":             "",
 	"store/local":                        "store internal/base/sysfile",
@@ -54,6 +55,7 @@ var imports = map[string]string{
 	"format/formattest/ar":               "format store format/kit",
 	"format/formattest/tiny":             "format store codec",
 	"format/internal/tarhead":            "",
+	"format/kit/naming":                  "",
 	"format/kit/pipe":                    "",
 	"internal/testkit":                   "store store/storetest",
 	"internal/testkit/oaktest":           "internal/testkit",
@@ -66,6 +68,7 @@ var imports = map[string]string{
 	"internal/base/people":               "",
 	"format/kit/sorter":                  "",
 	"internal/read/cache":                "store",
+	"internal/read/detect":               "",
 	"internal/read/kept":                 "format store codec internal/read/listing format/kit/pipe format/kit/sorter internal/base/sysfile format/kit/columns",
 	"internal/read/digest":               "format store internal/base/meter",
 	"internal/base/meter":                "",
@@ -265,9 +268,9 @@ func TestRoomsKeepTheirBudgets(t *testing.T) {
 	}
 }
 
-// kept says what formats keep in memory to meet again, and why: where, and by which
+// remembered says what formats keep in memory to meet again, and why: where, and by which
 // sign it is found.
-var kept = map[string]string{
+var remembered = map[string]string{
 	"format/databundle/internal/sstable: cache": "a lookup goes through the blocks of several tables, and the next one through most of them again",
 	"internal/oak: cache":                       "records refer to others in any segment: each node would read and parse several",
 	"internal/oak: pool":                        "buffers of 256 KiB, which hold nothing that is met again",
@@ -293,7 +296,7 @@ func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 		}
 		signs(f, func(n ast.Node, sign string) {
 			key := path.Dir(file) + ": " + sign
-			if needed[key] = true; kept[key] == "" {
+			if needed[key] = true; remembered[key] == "" {
 				t.Errorf("%s: a %s: formats start no goroutine and keep no cache (docs/DESIGN.md)", set.Position(n.Pos()), sign)
 			}
 		})
@@ -304,7 +307,7 @@ func TestFormatsStartNoGoroutineAndKeepNoCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for key := range kept {
+	for key := range remembered {
 		if !needed[key] {
 			t.Errorf("%q is not kept any more: take it from the list", key)
 		}

@@ -28,7 +28,7 @@ type RepairOptions struct {
 	// FromStore, if not nil, is the store of the other copy, and From its name there.
 	FromStore store.Store `json:"-"`
 	// Force lets ApplyStore replace an object that is not an archive of the same format. Without
-	// it, the error is an [*OutputError].
+	// it, the error wraps [fs.ErrExist].
 	Force bool `json:"force,omitempty"`
 	// Report, if not nil, is called for each problem in the archive. It is not used with From.
 	Report func(Problem) `json:"-"`

@@ -353,7 +353,7 @@ type RefusedError struct{ Name, Why string }
 
 // Refuse returns a RefusedError.
 func Refuse(name, why string, args ...any) *RefusedError {
-	return &RefusedError{name, fmt.Sprintf(why, args...)}
+	return &RefusedError{Name: name, Why: fmt.Sprintf(why, args...)}
 }
 
 func (e *RefusedError) Error() string { return Escape(e.Name) + ": " + e.Why }
