@@ -20,67 +20,49 @@ type Difference struct {
 	Why string
 }
 
-// Compared counts the entries that [Diff] compared.
-type Compared struct {
-	Same, Added, Removed, Changed int64
-}
-
 // Diff compares the entries of a and b by name, and calls report for each difference in order of
 // names. If wanted is not nil, only entries are compared for whose names it returns true. Contents
 // are compared by their digests if both archives have digests of the same kind, and byte by byte
 // otherwise. Modes are compared if both archives have them. Times are not compared. An error that
-// report returns ends the comparison.
-func Diff(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *Meter, report func(Difference) error) (Compared, error) {
-	var sum Compared
+// report returns ends the comparison. Diff returns how many entries are the same.
+func Diff(ctx context.Context, a, b *Archive, wanted func(name string) bool, m *Meter, report func(Difference) error) (same int64, err error) {
 	as, err := byName(ctx, a, wanted)
 	if err != nil {
-		return sum, err
+		return 0, err
 	}
 	bs, err := byName(ctx, b, wanted)
 	if err != nil {
-		return sum, err
-	}
-	tell := func(d Difference) error {
-		switch d.Kind {
-		case "added":
-			sum.Added++
-		case "removed":
-			sum.Removed++
-		default:
-			sum.Changed++
-		}
-		return report(d)
+		return 0, err
 	}
 	for len(as) > 0 || len(bs) > 0 {
 		if ctx.Err() != nil {
-			return sum, context.Cause(ctx)
+			return same, context.Cause(ctx)
 		}
-		var err error
 		switch {
 		case len(bs) == 0 || len(as) > 0 && as[0].Name < bs[0].Name:
-			err = tell(Difference{Name: as[0].Name, Kind: "removed", A: as[0]})
+			err = report(Difference{Name: as[0].Name, Kind: "removed", A: as[0]})
 			as = as[1:]
 		case len(as) == 0 || bs[0].Name < as[0].Name:
-			err = tell(Difference{Name: bs[0].Name, Kind: "added", B: bs[0]})
+			err = report(Difference{Name: bs[0].Name, Kind: "added", B: bs[0]})
 			bs = bs[1:]
 		default:
 			why, derr := differ(ctx, a, as[0], b, bs[0])
 			switch {
 			case derr != nil:
-				return sum, derr
+				return same, derr
 			case why != "":
-				err = tell(Difference{Name: as[0].Name, Kind: "changed", A: as[0], B: bs[0], Why: why})
+				err = report(Difference{Name: as[0].Name, Kind: "changed", A: as[0], B: bs[0], Why: why})
 			default:
-				sum.Same++
+				same++
 			}
 			m.Add(1, as[0].Size)
 			as, bs = as[1:], bs[1:]
 		}
 		if err != nil {
-			return sum, err
+			return same, err
 		}
 	}
-	return sum, nil
+	return same, nil
 }
 
 // byName returns the wanted entries of a, sorted by name. It omits folders that have entries in

@@ -49,8 +49,12 @@ code is 1 if there are differences.`,
 			m := &holdall.Meter{}
 			stop := a.showProgress(m, "compared")
 			defer stop()
-			sum, err := holdall.Diff(ctx, left, right, names.Wants, m, a.printDifference)
-			if err == nil && sum.Added+sum.Removed+sum.Changed > 0 {
+			differ := false
+			_, err = holdall.Diff(ctx, left, right, names.Wants, m, func(d holdall.Difference) error {
+				differ = true
+				return a.printDifference(d)
+			})
+			if err == nil && differ {
 				err = errNo
 			}
 			return err
