@@ -2,269 +2,99 @@ package zarr
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"math"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/holdall/holdall/format/kit/jsontext"
 )
 
 // Python writes NaN, Infinity and -Infinity without quotes, which encoding/json refuses, and lone
-// surrogates, which it replaces. So this package has a JSON reader of its own. Its values are
-// nil, bool, string, json.Number (including these three), []any and map[string]any. A lone
-// surrogate becomes the three bytes that UTF-8 would have for it.
+// surrogates, which it replaces. So this package makes values itself: nil, bool, string, json.Number
+// (including these three), []any and map[string]any. A lone surrogate becomes the three bytes that
+// UTF-8 would have for it.
 
 const jsonDepth = 200
 
-// jsonReader parses in once. After the first error it is at the end.
+// jsonReader makes the values of a text.
 type jsonReader struct {
-	in   []byte
-	at   int
+	jsontext.Scanner
 	room *int64 // bytes that values may still take
-	err  error
 }
 
 // parseJSON parses in, which must be a single value and white space. It subtracts the memory of
 // the values from room, and fails when room is used up.
 func parseJSON(in []byte, room *int64) (any, error) {
-	if !utf8.Valid(in) {
-		return nil, corrupt("json: expected UTF-8")
+	r := &jsonReader{jsontext.Scanner{Buf: in, Depth: jsonDepth, UTF8: true, Python: true}, room}
+	v := r.value()
+	r.End()
+	if e, ok := errors.AsType[*jsontext.Error](r.Err); ok {
+		return v, corrupt("json: offset %d: %s", e.Off, e.What)
 	}
-	r := &jsonReader{in: in, room: room}
-	v := r.value(0)
-	if r.space(); r.at != len(in) {
-		r.wrong("the end")
-	}
-	return v, r.err
-}
-
-func (r *jsonReader) fail(err error) {
-	if r.err == nil {
-		r.err, r.at = err, len(r.in)
-	}
-}
-
-func (r *jsonReader) wrong(expected string) {
-	found := "the end"
-	if r.at < len(r.in) {
-		found = fmt.Sprintf("%q", r.in[r.at])
-	}
-	r.fail(corrupt("json: offset %d: expected %s, found %s", r.at, expected, found))
+	return v, r.Err
 }
 
 // take subtracts memory that is about to be used from room.
 func (r *jsonReader) take(n int) bool {
 	if *r.room -= int64(n); *r.room < 0 {
-		r.fail(&marked{"json: its values take more memory than the limit", ErrLimit})
+		r.Stop(&marked{"json: its values take more memory than the limit", ErrLimit})
 	}
-	return r.err == nil
+	return r.Err == nil
 }
 
-// peek returns the next byte, or 0 at the end.
-func (r *jsonReader) peek() byte {
-	if r.at < len(r.in) {
-		return r.in[r.at]
-	}
-	return 0
-}
-
-func (r *jsonReader) space() {
-	for c := r.peek(); c == ' ' || c == '\t' || c == '\n' || c == '\r'; c = r.peek() {
-		r.at++
-	}
-}
-
-func (r *jsonReader) word(w string) bool {
-	if len(r.in)-r.at >= len(w) && string(r.in[r.at:r.at+len(w)]) == w {
-		r.at += len(w)
-		return true
-	}
-	return false
-}
-
-func (r *jsonReader) value(depth int) any {
-	if depth > jsonDepth {
-		r.fail(corrupt("json: offset %d: nested more than %d deep", r.at, jsonDepth))
-	}
-	if r.space(); r.at < len(r.in) && !r.take(16) {
+func (r *jsonReader) value() any {
+	c := r.Space()
+	if c != 0 && !r.take(16) {
 		return nil
 	}
-	switch c := r.peek(); {
+	switch {
 	case c == '"':
-		return r.str()
+		return r.str(r.String())
+	case c == '{':
+		r.take(48)
+		m := map[string]any{}
+		for r.Begin('{'); r.Next('}'); {
+			name := r.str(r.Key())
+			if v := r.value(); r.take(64) { // a slot of a map, half of which are empty
+				m[name] = v // like Python, this keeps the last of equal names
+			}
+		}
+		return m
+	case c == '[':
+		r.take(40)
+		list := []any{}
+		for r.Begin('['); r.Next(']'); {
+			if v := r.value(); r.take(16) { // append doubles its memory
+				list = append(list, v)
+			}
+		}
+		return list
 	case c == '-' || '0' <= c && c <= '9':
-		return r.number()
-	case r.word("{"):
-		return r.object(depth)
-	case r.word("["):
-		return r.list(depth)
-	case r.word("null"):
+		if text := r.Number(); r.take(24 + len(text)) {
+			return json.Number(text)
+		}
 		return nil
-	case r.word("true"):
-		return true
-	case r.word("false"):
-		return false
-	case r.word("NaN"):
-		return json.Number("NaN")
-	case r.word("Infinity"):
-		return json.Number("Infinity")
 	}
-	r.wrong("a value")
+	switch w := r.Word(); w {
+	case "true", "false":
+		return w == "true"
+	case "NaN", "Infinity":
+		return json.Number(w)
+	}
 	return nil
 }
 
-// items calls one for each of the items that are separated by commas and ended by closing.
-func (r *jsonReader) items(closing string, one func()) {
-	if r.space(); r.word(closing) {
-		return
+// str returns the text of a string that was read.
+func (r *jsonReader) str(raw []byte) string {
+	if !r.take(32 + len(raw)) {
+		return ""
 	}
-	for r.err == nil {
-		one()
-		if r.space(); r.word(closing) {
-			return
-		}
-		if !r.word(",") {
-			r.wrong("a comma or " + closing)
-		}
+	if r.Escaped {
+		raw, _ = jsontext.AppendText(nil, raw, true)
 	}
-}
-
-func (r *jsonReader) list(depth int) any {
-	r.take(40)
-	list := []any{}
-	r.items("]", func() {
-		if v := r.value(depth + 1); r.take(16) { // append doubles its memory
-			list = append(list, v)
-		}
-	})
-	return list
-}
-
-func (r *jsonReader) object(depth int) any {
-	r.take(48)
-	m := map[string]any{}
-	r.items("}", func() {
-		if r.space(); r.peek() != '"' {
-			r.wrong("a name in quotes")
-			return
-		}
-		name := r.str()
-		if r.space(); !r.word(":") {
-			r.wrong("a colon")
-		}
-		if v := r.value(depth + 1); r.take(64) { // a slot of a map, half of which are empty
-			m[name] = v // like Python, this keeps the last of equal names
-		}
-	})
-	return m
-}
-
-func (r *jsonReader) digits() {
-	from := r.at
-	for c := r.peek(); '0' <= c && c <= '9'; c = r.peek() {
-		r.at++
-	}
-	if r.at == from {
-		r.wrong("a digit")
-	}
-}
-
-func (r *jsonReader) number() any {
-	from := r.at
-	if r.word("-"); r.word("Infinity") {
-		return json.Number("-Infinity")
-	}
-	first := r.at
-	r.digits()
-	if r.err == nil && r.in[first] == '0' && r.at > first+1 {
-		r.at = first + 1
-		r.wrong("no digit after a leading 0")
-	}
-	if r.word(".") {
-		r.digits()
-	}
-	if r.word("e") || r.word("E") {
-		if !r.word("+") {
-			r.word("-")
-		}
-		r.digits()
-	}
-	if r.err != nil || !r.take(24+r.at-from) {
-		return nil
-	}
-	return json.Number(r.in[from:r.at])
-}
-
-func (r *jsonReader) str() string {
-	r.at++
-	from := r.at
-	var out []byte
-	for r.err == nil {
-		plain := r.at
-		for r.at < len(r.in) && r.in[r.at] != '"' && r.in[r.at] != '\\' && r.in[r.at] >= ' ' {
-			r.at++
-		}
-		text := r.in[plain:r.at]
-		switch {
-		case r.at == len(r.in):
-			r.wrong("a closing quote")
-		case r.peek() == '"':
-			if r.take(32 + r.at - from) {
-				r.at++
-				return string(append(out, text...))
-			}
-		case r.word(`\`):
-			out = r.escape(append(out, text...))
-		default:
-			r.wrong("a control character escaped")
-		}
-	}
-	return ""
-}
-
-var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
-
-// escape reads what follows a backslash.
-func (r *jsonReader) escape(out []byte) []byte {
-	if c, ok := escapes[r.peek()]; ok {
-		r.at++
-		return append(out, c)
-	}
-	c := r.unit()
-	if back := r.at; utf16.IsSurrogate(c) && c < 0xdc00 && r.at+1 < len(r.in) && r.in[r.at] == '\\' && r.in[r.at+1] == 'u' {
-		r.at++
-		if both := utf16.DecodeRune(c, r.unit()); both != utf8.RuneError || r.err != nil {
-			return utf8.AppendRune(out, both)
-		}
-		r.at = back
-	}
-	return appendRune(out, c)
-}
-
-// unit reads u and four hexadecimal digits.
-func (r *jsonReader) unit() rune {
-	if !r.word("u") {
-		r.wrong("an escape")
-	} else if len(r.in)-r.at < 4 {
-		r.at = len(r.in)
-		r.wrong("four hexadecimal digits")
-	}
-	var c rune
-	for range 4 {
-		d := rune(r.peek())
-		switch {
-		case '0' <= d && d <= '9':
-			d -= '0'
-		case 'a' <= d|0x20 && d|0x20 <= 'f':
-			d = d | 0x20 - 'a' + 10
-		default:
-			r.wrong("a hexadecimal digit")
-			return 0
-		}
-		c = c<<4 | d
-		r.at++
-	}
-	return c
+	return string(raw)
 }
 
 // appendRune is like utf8.AppendRune, but keeps surrogates.

@@ -7,13 +7,11 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 	"unsafe"
 
 	"github.com/holdall/holdall/format"
-	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/store"
 )
 
@@ -32,7 +30,7 @@ type object struct {
 	there   bool
 	written int64  // nanoseconds since 1970, or noTime
 	etag    []byte // without escapes
-	headers []byte // JSON members, sorted by name, separated by commas
+	headers []byte // a JSON object, sorted by name
 }
 
 // noTime means that there is no time.
@@ -56,22 +54,20 @@ func appendObject(b []byte, e format.Entry) []byte {
 		return b
 	}
 	var x object
-	var members []byte
+	var headers []byte
 	for _, name := range slices.Sorted(maps.Keys(e.Attr)) {
 		switch {
 		case name == format.ETagAttr:
-			x.there, x.etag = true, []byte(e.Attr[name])
+			x.etag = []byte(e.Attr[name])
 		case store.IsHeader(name):
-			x.there = true
-			if len(members) > 0 {
-				members = append(members, ',')
-			}
-			members = appendString(append(appendString(members, name), ':'), e.Attr[name])
+			headers = append(headers, "{,"[min(len(headers), 1)])
+			headers = appendString(append(appendString(headers, name), ':'), e.Attr[name])
 		}
 	}
-	if x.written, x.headers = timeOf(e.ModTime), members; len(x.etag)+len(x.headers) == 0 {
-		x.there = false
+	if len(headers) > 0 {
+		x.headers = append(headers, '}')
 	}
+	x.written, x.there = timeOf(e.ModTime), len(x.etag)+len(x.headers) > 0
 	return x.appendTo(b)
 }
 
@@ -98,7 +94,7 @@ func (x object) appendTo(b []byte) []byte {
 	}
 	if len(x.headers) > 0 {
 		member("headers")
-		b = append(append(append(b, '{'), x.headers...), '}')
+		b = append(b, x.headers...)
 	}
 	return append(b, '}')
 }
@@ -108,180 +104,58 @@ func (x object) appendTo(b []byte) []byte {
 // ETag is in scratch, which is returned.
 func (x *object) objectIn(b, scratch []byte) (n int, _ []byte) {
 	*x = object{written: noTime}
-	at := 1
-	if len(b) == 0 || b[0] != '{' {
+	s := jsontext.Scanner{Buf: b, Depth: 2}
+	member := -1
+	for s.Begin('{'); s.Next('}'); {
+		before := member
+		member = slices.Index([]string{"modified", "etag", "headers"}, string(s.Key()))
+		ok := true
+		switch member {
+		case 0:
+			var t time.Time
+			v := s.String()
+			ok = len(v) <= mostTime && bytes.HasSuffix(v, []byte{'Z'}) && t.UnmarshalText(v) == nil && timeOf(t) != noTime
+			x.written = timeOf(t)
+		case 1:
+			scratch, ok = appendText(scratch[:0], &s)
+			x.etag = scratch
+		case 2:
+			from := s.At
+			ok = headersIn(&s)
+			x.headers = b[from:s.At]
+		}
+		if !ok || member <= before {
+			return 0, scratch
+		}
+	}
+	if x.there = len(x.etag)+len(x.headers) > 0; !x.there || s.Err != nil || s.Blanks {
 		return 0, scratch
 	}
-	member := func(name string) bool {
-		rest := b[at:]
-		if at > 1 {
-			if !bytes.HasPrefix(rest, []byte{','}) {
-				return false
-			}
-			rest = rest[1:]
-		}
-		if len(rest) < len(name)+3 || rest[0] != '"' || string(rest[1:1+len(name)]) != name || rest[1+len(name)] != '"' || rest[2+len(name)] != ':' {
+	return s.At, scratch
+}
+
+// headersIn reads an object of headers. It reports whether it is written as holdall does.
+func headersIn(s *jsontext.Scanner) (ok bool) {
+	var last []byte
+	for s.Begin('{'); s.Next('}'); {
+		name := s.Key()
+		if len(name) == 0 || s.Escaped || bytes.Compare(name, last) <= 0 || !store.IsHeader(unsafe.String(&name[0], len(name))) {
 			return false
 		}
-		at = len(b) - len(rest) + len(name) + 3
-		return true
-	}
-	if member("modified") {
-		s, k := plainString(b[at:])
-		var t time.Time
-		if k == 0 || len(s) > mostTime || !bytes.HasSuffix(s, []byte{'Z'}) || t.UnmarshalText(s) != nil {
-			return 0, scratch
-		}
-		if x.written = timeOf(t); x.written == noTime {
-			return 0, scratch
-		}
-		at += k
-	}
-	if member("etag") {
-		k := 0
-		if x.etag, k = unescaped(b[at:], scratch[:0]); k == 0 || len(x.etag) == 0 {
-			return 0, scratch
-		}
-		scratch = x.etag
-		at += k
-	}
-	if member("headers") {
-		k := headersIn(b[at:])
-		if k <= 2 {
-			return 0, scratch
-		}
-		x.headers = b[at+1 : at+k-1]
-		at += k
-	}
-	if x.there = len(x.etag)+len(x.headers) > 0; !x.there || at >= len(b) || b[at] != '}' {
-		return 0, scratch
-	}
-	return at + 1, scratch
-}
-
-// headersIn returns the length of the object of headers at the beginning of b, or 0 if it is not
-// written as holdall does.
-func headersIn(b []byte) (n int) {
-	if len(b) == 0 || b[0] != '{' {
-		return 0
-	}
-	n = 1
-	var last []byte
-	for n < len(b) && b[n] != '}' {
-		if n > 1 {
-			if b[n] != ',' {
-				return 0
-			}
-			n++
-		}
-		name, k := plainString(b[n:])
-		if k == 0 || bytes.Compare(name, last) <= 0 || !store.IsHeader(unsafe.String(&name[0], len(name))) {
-			return 0
+		if _, ok := appendText(nil, s); !ok && s.Escaped {
+			return false
 		}
 		last = name
-		if n += k; n >= len(b) || b[n] != ':' {
-			return 0
-		}
-		n++
-		if k = stringLen(b[n:]); k == 0 {
-			return 0
-		}
-		n += k
 	}
-	if n >= len(b) {
-		return 0
-	}
-	return n + 1
+	return last != nil
 }
 
-// plainString parses a non-empty string without escapes at the beginning of b; k is its length
-// with quotes.
-func plainString(b []byte) (s []byte, k int) {
-	if len(b) == 0 || b[0] != '"' {
-		return nil, 0
-	}
-	n, _ := plainPrefix(b[1:])
-	if n == 0 || n+1 >= len(b) || b[n+1] != '"' {
-		return nil, 0
-	}
-	return b[1 : n+1], n + 2
-}
-
-// stringLen returns the length, with quotes, of the string at the beginning of b, or 0 if there
-// is none.
-func stringLen(b []byte) (k int) {
-	if len(b) == 0 || b[0] != '"' {
-		return 0
-	}
-	for k = 1; k < len(b); {
-		n, _ := plainPrefix(b[k:])
-		switch k += n; {
-		case k >= len(b) || b[k] < 0x20:
-			return 0
-		case b[k] == '"':
-			return k + 1
-		}
-		n = escapeLen(b[k:])
-		if k += n; n == 0 {
-			return 0
-		}
-	}
-	return 0
-}
-
-// escapeLen returns the length of an escape as holdall writes it: any except those of surrogates.
-func escapeLen(b []byte) int {
-	if len(b) < 2 {
-		return 0
-	}
-	if b[1] != 'u' {
-		if _, ok := kit.Unescaped(b[1]); !ok {
-			return 0
-		}
-		return 2
-	}
-	if r, ok := hex4(b[2:]); !ok || r >= 0xd800 && r < 0xe000 {
-		return 0
-	}
-	return 6
-}
-
-func hex4(b []byte) (r rune, ok bool) {
-	if len(b) < 4 {
-		return 0, false
-	}
-	for _, c := range b[:4] {
-		i := strings.IndexByte(hexDigits, c|0x20)
-		if c < '0' || c > '9' && c < 'A' || i < 0 {
-			return 0, false
-		}
-		r = r<<4 | rune(i)
-	}
-	return r, true
-}
-
-// unescaped parses a string at the beginning of b, and appends it to to.
-func unescaped(b, to []byte) (_ []byte, k int) {
-	if k = stringLen(b); k == 0 {
-		return to, 0
-	}
-	for s := b[1 : k-1]; len(s) > 0; {
-		n, _ := plainPrefix(s)
-		to = append(to, s[:n]...)
-		if s = s[n:]; len(s) == 0 {
-			break
-		}
-		n = escapeLen(s)
-		if n == 6 {
-			r, _ := hex4(s[2:])
-			to = utf8.AppendRune(to, r)
-		} else {
-			c, _ := kit.Unescaped(s[1])
-			to = append(to, c)
-		}
-		s = s[n:]
-	}
-	return to, k
+// appendText reads a string and appends its text. It reports false if the text is empty or has
+// half of a surrogate pair.
+func appendText(p []byte, s *jsontext.Scanner) (_ []byte, ok bool) {
+	raw := s.String()
+	p, half := jsontext.AppendText(p, raw, false)
+	return p, len(raw) > 0 && !half
 }
 
 // asOurs parses a member that has been read completely, with any white space, as the field.
@@ -424,11 +298,13 @@ func (x object) tell(e *format.Entry) {
 	if len(x.etag) > 0 {
 		e.Attr[format.ETagAttr] = unsafe.String(&x.etag[0], len(x.etag))
 	}
-	for b := x.headers; len(b) > 0; {
-		name, k := plainString(b)
-		value, n := unescaped(b[k+1:], nil)
-		e.Attr[string(name)] = string(value)
-		b = b[k+1+n:]
-		b = bytes.TrimPrefix(b, []byte{','})
+	if len(x.headers) == 0 {
+		return
+	}
+	s := jsontext.Scanner{Buf: x.headers, Depth: 1}
+	for s.Begin('{'); s.Next('}'); {
+		name := string(s.Key())
+		value, _ := appendText(nil, &s)
+		e.Attr[name] = string(value)
 	}
 }

@@ -230,7 +230,7 @@ func (m *repairer) try(off int64) (_ *table, whole bool, _ error) {
 	s := scanRange(m.fetch, off, limit, m.limits.Depth, t.add)
 	s.salvage = true
 	err := s.scan()
-	m.work -= s.at() - off
+	m.work -= s.Offset() - off
 	if _, isFault := errors.AsType[*fault](err); err != nil && !isFault && err != errSalvaged {
 		return nil, false, err
 	}

@@ -72,7 +72,7 @@ func scanIndex(index []byte, block int) (got scanned) {
 			return nil
 		}
 		s = scanRange(fetch, at, at+int64(len(index)), format.DefaultMaxDepth, onRow)
-		s.buf, s.block = nil, block
+		s.Buf, s.block = nil, block
 	}
 	got.err = s.scan()
 	got.top = s.top
@@ -286,7 +286,7 @@ func TestScanSurfacesFetchErrors(t *testing.T) {
 				return nil
 			}
 			s := scanRange(fetch, 0, int64(len(index)), 256, func(*row) error { return nil })
-			s.buf, s.block, s.salvage = nil, 2, salvage
+			s.Buf, s.block, s.salvage = nil, 2, salvage
 			err := s.scan()
 			if _, isFault := errors.AsType[*fault](err); isFault && !salvage && int64(fail) > bytesBefore(index, '!') {
 				continue // it breaks before the fetch does

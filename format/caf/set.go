@@ -46,7 +46,7 @@ func (s *scanner) ofSet(key string) bool {
 	if to == nil || s.top.writer != writer {
 		return false
 	}
-	_, value, _ := bytes.Cut(s.buf[s.keyFrom:s.r], []byte(":"))
+	_, value, _ := bytes.Cut(s.Since(s.member), []byte(":"))
 	n, err := strconv.Atoi(string(bytes.TrimSpace(value)))
 	if err != nil || n < 1 || n > mostChunks {
 		return false

@@ -5,7 +5,6 @@ import (
 	"context"
 	"hash"
 	"io"
-	"strings"
 
 	"github.com/holdall/holdall/format"
 )
@@ -175,14 +174,4 @@ func (s *Spill) Close() (err error) {
 	}
 	s.file, s.held = nil, nil
 	return err
-}
-
-// Unescaped returns the meaning of a letter after a backslash in a JSON string, if it means a
-// single byte.
-func Unescaped(c byte) (byte, bool) {
-	i := strings.IndexByte(`"\/bfnrt`, c)
-	if i < 0 {
-		return 0, false
-	}
-	return "\"\\/\b\f\n\r\t"[i], true
 }

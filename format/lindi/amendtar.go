@@ -57,7 +57,7 @@ type tarRow struct {
 type run struct{ off, n int64 }
 
 // ownKey is the name of holdall's list in the index, which other tools keep.
-const ownKey = `"holdall"`
+const ownKey = "holdall"
 
 // asObject makes an amendment readable as an object.
 type asObject struct{ f store.Amendment }
@@ -144,13 +144,11 @@ func (t *tarMedium) load() error {
 // ownList reads holdall's list: [[offset, length], …] of what should be in the trash. Its first
 // two elements are the second places of index and lindi.json.
 func (t *tarMedium) ownList(value []byte) {
-	s := &scanner{b: value, depth: 4}
-	_ = s.elements(func() error {
-		n, err := s.numbers()
-		n = append(n, 0, 0)
+	s := scannerOf(value, 4)
+	for s.Begin('['); s.Next(']'); {
+		n := append(numbers(s), 0, 0)
 		t.trash = append(t.trash, run{n[0], n[1]})
-		return err
-	})
+	}
 }
 
 // tidy corrects what an interrupted change left, and the end of the tar.
@@ -460,7 +458,7 @@ func (t *tarMedium) indexText(oldIndex, oldRFS slot) []byte {
 	for _, m := range t.extra {
 		p = append(appendMember(p, m), ", "...)
 	}
-	p = append(p, ownKey+": ["...)
+	p = append(p, `"`+ownKey+`": [`...)
 	second := t.spare[1]
 	if t.set.changed {
 		second = oldRFS

@@ -11,6 +11,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/holdall/holdall/format"
+	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/store"
 )
 
@@ -253,7 +254,7 @@ func (a *archive) text(ctx context.Context, off, room, hint int64, parse func([]
 			return err
 		}
 		err = parse(bytes.TrimRight(b, " \t\r\n"))
-		if t, ok := errors.AsType[*textError](err); !ok || n == room || !t.cut {
+		if t, ok := errors.AsType[*jsontext.Error](err); !ok || n == room || !t.Early {
 			if ok && 0 < hint && hint < n && parse(b[:hint]) == nil {
 				return nil
 			}
@@ -313,7 +314,7 @@ func (a *archive) indexed(ctx context.Context, wantRFS bool) (*memberTable, *for
 		return nil, nil, err
 	}
 	t, err := a.readIndex(ctx, e)
-	if _, ok := errors.AsType[*textError](err); ok {
+	if _, ok := errors.AsType[*jsontext.Error](err); ok {
 		return bad(format.BadIndex, e.d, "cannot read %s: %v", indexName, err)
 	}
 	if c, ok := errors.AsType[*format.CorruptError](err); ok && c.Code != format.Limit {
@@ -355,8 +356,9 @@ func (a *archive) readIndex(ctx context.Context, e entry) (*memberTable, error) 
 	var buf []byte
 	var sum *blake3.Hasher
 	next := int64(0)
-	s := &scanner{depth: a.limits.Depth}
-	s.more = func(rest []byte) ([]byte, error) {
+	s := scannerOf(nil, a.limits.Depth)
+	s.More = func(from int) ([]byte, error) {
+		rest := s.Buf[from:]
 		n := min(max(block, int64(len(rest))), e.s-next)
 		if next < first {
 			n = min(n, first-next)
@@ -392,12 +394,13 @@ func (a *archive) readIndex(ctx context.Context, e entry) (*memberTable, error) 
 	if err := t.parse(s); err != nil {
 		return nil, err
 	}
-	end := s.base + int64(s.i)
-	if said := e.indexText - s.base; end <= e.indexText && said < int64(len(s.b)) {
-		s.b = s.b[:said]
+	end := s.Offset()
+	if said := e.indexText - s.Base; end <= e.indexText && said < int64(len(s.Buf)) {
+		s.Buf = s.Buf[:said]
 	}
-	if err := s.end(); err != nil {
-		return nil, err
+	s.More = nil
+	if s.End(); s.Err != nil {
+		return nil, s.Err
 	}
 	if a.indexEnd = e.d + end; sum != nil && string(sum.Sum(nil)) != e.indexSum {
 		a.damaged(e.d, indexName)
@@ -539,8 +542,8 @@ func (a *archive) readRFS(ctx context.Context) error {
 	if err != nil {
 		a.rfs = nil
 	}
-	if t, ok := errors.AsType[*textError](err); ok {
-		return a.corrupt(format.BadIndex, off+int64(t.off), "cannot read %s: %v", rfsName, err)
+	if t, ok := errors.AsType[*jsontext.Error](err); ok {
+		return a.corrupt(format.BadIndex, off+t.Off, "cannot read %s: %v", rfsName, err)
 	}
 	return err
 }

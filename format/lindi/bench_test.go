@@ -71,3 +71,44 @@ func BenchmarkLookup(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkParse parses the texts of a large archive as the reference writes them, and as holdall
+// does.
+func BenchmarkParse(b *testing.B) {
+	const rows = 100_000
+	ours, theirs, refs := []byte(indexHead), []byte("{\n  \"files\": [\n"), []byte("{\n  \"refs\": {\n")
+	for i := range rows {
+		if i > 0 {
+			ours, theirs, refs = append(ours, ','), append(theirs, ",\n"...), append(refs, ",\n"...)
+		}
+		r := row{name: fmt.Sprintf("blobs/%032x", i), o: int64(i+3) * 2048, d: int64(i+3)*2048 + 512, s: 1500, sum: fmt.Sprintf("%032d", i)}
+		ours = appendRow(ours, r)
+		theirs = fmt.Appendf(theirs, "    {\n      \"d\": %d,\n      \"n\": \"%s\",\n      \"o\": %d,\n      \"s\": %d\n    }", r.d, r.name, r.o, r.s)
+		refs = fmt.Appendf(refs, "    \"acquisition/series/%d.0\": [\n      \"./%s\",\n      0,\n      1500\n    ]", i, r.name)
+	}
+	ours, theirs, refs = append(ours, indexTail...), append(theirs, "\n  ]\n}"...), append(refs, "\n  }\n}"...)
+	for _, c := range []struct {
+		name string
+		text []byte
+	}{{"our index", ours}, {"their index", theirs}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(c.text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				t := &memberTable{}
+				if err := t.parse(scannerOf(c.text, 50)); err != nil || t.Len() != rows {
+					b.Fatal(t.Len(), err)
+				}
+			}
+		})
+	}
+	b.Run("their references", func(b *testing.B) {
+		b.SetBytes(int64(len(refs)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if x, err := parseRFS(refs, 50); err != nil || x.Len() != rows {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -79,8 +79,10 @@ func (k *keys) decode(e format.Entry, at format.Problem, chunks []chunk) format.
 			}
 			one, err := format.Decoded, error(nil)
 			if c.Prover == nil {
-				text := &scanner{b: b, depth: k.a.limits.Depth}
-				err = cmp.Or(text.skip(), text.end())
+				text := scannerOf(b, k.a.limits.Depth)
+				text.Skip()
+				text.End()
+				err = text.Err
 			} else if err = c.Prove(b); c.Summed && c.value == nil {
 				one = format.Summed
 			}

@@ -57,15 +57,12 @@ func detect(p format.Probe) format.Match {
 		if strings.Contains(string(p.Head[:min(len(p.Head), 4096)]), `"refs"`) || strings.Contains(string(p.Tail), `"refs"`) {
 			return format.Likely
 		}
-		s := &scanner{b: p.Head, depth: format.DefaultMaxDepth}
-		said := format.No
-		_ = s.members(func(key []byte) error {
-			if string(key) == `"refs"` || string(key) == `"generationMetadata"` {
-				said = format.Likely
+		s := scannerOf(p.Head, format.DefaultMaxDepth)
+		for s.Begin('{'); s.Next('}'); s.Skip() {
+			if key := string(s.Key()); key == "refs" || key == "generationMetadata" {
+				return format.Likely
 			}
-			return s.skip()
-		})
-		return said
+		}
 	}
 	return format.No
 }

@@ -65,15 +65,19 @@ func FuzzIndex(f *testing.F) {
 	f.Add(append(appendRow([]byte(indexHead), row{name: "a", o: 1536, d: 2048, s: 5, sum: string(make([]byte, digestLen))}), indexTail...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x := &memberTable{keep: true, size: 1 << 40}
-		err := x.parse(&scanner{b: b, depth: 50})
+		err := x.parse(scannerOf(b, 50))
 		// A text that is read in blocks means the same.
 		at := 0
 		y := &memberTable{keep: true, size: 1 << 40}
-		berr := y.parse(&scanner{depth: 50, more: func(rest []byte) ([]byte, error) {
+		blocks := scannerOf(nil, 50)
+		blocks.More = func(from int) ([]byte, error) {
+			rest := blocks.Buf[from:]
 			p := append(bytes.Clone(rest), b[at:min(at+max(3, len(rest)), len(b))]...)
 			at += len(p) - len(rest)
+			clear(rest) // it may be overwritten
 			return p, nil
-		}})
+		}
+		berr := y.parse(blocks)
 		if (err == nil) != (berr == nil) {
 			t.Fatalf("%v, in blocks %v", err, berr)
 		}
@@ -85,9 +89,9 @@ func FuzzIndex(f *testing.F) {
 		}
 		for i, r := range x.list() {
 			// The fast parser must return the same as the slow one.
-			slow, ok, err := (&scanner{b: []byte(x.texts[i]), depth: 50}).row()
-			if err != nil || !ok || slow != r {
-				t.Fatalf("%q is %+v, slowly %+v, %v", x.texts[i], r, slow, err)
+			s := scannerOf([]byte(x.texts[i]), 50)
+			if slow, ok := parseRow(s, new([digestLen]byte)); s.Err != nil || !ok || slow != r {
+				t.Fatalf("%q is %+v, slowly %+v, %v", x.texts[i], r, slow, s.Err)
 			}
 			if r.o < 0 || r.d < 0 || r.s < 0 {
 				t.Fatalf("row %+v", r)

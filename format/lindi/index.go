@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit/columns"
+	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
@@ -116,11 +117,12 @@ type oddRow struct {
 	msg string
 }
 
-// member is a member of a JSON object: key and value, as text.
+// member is a member of a JSON object, as text: what is between the quotes of the key, and the
+// value.
 type member struct{ key, value []byte }
 
 func appendMember(p []byte, m member) []byte {
-	return append(append(append(p, m.key...), ": "...), m.value...)
+	return append(append(append(append(p, '"'), m.key...), `": `...), m.value...)
 }
 
 func (t *memberTable) Len() int { return t.rows.Len() }
@@ -170,93 +172,143 @@ func (t *memberTable) fault(r row) *format.Problem {
 
 // parse parses the text of an index, without what is after it. Unusable rows are set aside; it
 // fails only if the text is not an index.
-func (t *memberTable) parse(s *scanner) error {
+func (t *memberTable) parse(s *jsontext.Scanner) error {
 	files := false
-	err := s.members(func(key []byte) error {
-		if string(key) != `"files"` {
-			m := member{key: bytes.Clone(key)}
-			err := s.try(func() (err error) {
-				m.value, err = s.value()
-				return err
-			})
-			m.value = bytes.Clone(m.value)
-			t.extra = append(t.extra, m)
-			return err
+	for s.Begin('{'); s.Next('}'); {
+		key := bytes.Clone(s.Key())
+		if string(key) != "files" {
+			t.extra = append(t.extra, member{key, bytes.Clone(s.Value())})
+			continue
 		}
 		files = true
 		t.rows, t.texts, t.odd, t.odds = columns.Rows[uint64]{}, nil, nil, 0 // of equal keys, the last one counts
-		return s.elements(func() error { return t.parseRow(s) })
-	})
-	if err == nil && !files {
-		err = &textError{msg: `no "files"`}
+		for s.Begin('['); s.Next(']'); {
+			t.parseRow(s)
+		}
 	}
-	return err
+	if !files {
+		s.Stop(textError(`no "files"`))
+	}
+	return s.Err
 }
 
-func (t *memberTable) parseRow(s *scanner) error {
-	var at int
-	var r row
-	var ok bool
-	err := s.try(func() (err error) {
-		s.blanks()
-		at = s.i
-		if r, s.i, ok = fastRowAt(s.b, at, &t.sum); ok {
-			return nil
-		}
-		if s.peek() != '{' {
-			return s.skip()
-		}
-		r, ok, err = s.row()
-		return err
-	})
-	text := s.b[at:s.i]
+func (t *memberTable) parseRow(s *jsontext.Scanner) {
+	c := s.Space()
+	from := s.Mark()
+	r, ok := t.quickRow(s)
+	if !ok && c == '{' {
+		r, ok = parseRow(s, &t.sum)
+	} else if !ok {
+		s.Skip()
+	}
+	s.Release()
+	text := s.Since(from)
 	switch {
-	case err != nil:
+	case s.Err != nil:
 	case ok:
 		t.add(r)
 		if t.keep {
 			t.texts = append(t.texts, t.packed.At(t.packed.Add(text), len(text)))
 		}
-	case text[0] == '{':
-		t.strange(s.base+int64(at), "%.80q lacks valid d, n, o and s", text)
+	case c == '{':
+		t.strange(from, "%.80q lacks valid d, n, o and s", text)
 	default:
-		t.strange(s.base+int64(at), "%.40q is not a row", text)
+		t.strange(from, "%.40q is not a row", text)
 	}
-	return err
 }
 
-// row parses an object with the place of a member: in the index, or in the entry. It reports
-// false if there is no place.
-func (s *scanner) row() (r row, ok bool, err error) {
-	var name []byte
-	var n [3][]byte
-	err = s.members(func(key []byte) error {
-		v, err := s.value()
-		switch string(key) {
-		case `"o"`:
-			n[0] = v
-		case `"d"`:
-			n[1] = v
-		case `"s"`:
-			n[2] = v
-		case `"n"`:
-			name = v
-		case `"` + digestAlgo + `"`:
-			if r.sum = ""; len(v) == 2+2*digestLen && v[0] == '"' {
-				r.sum = digestAt(v[1:], new([digestLen]byte))
-			}
+// layout is what is around the values of a row that was written with sorted keys.
+type layout struct{ d, n, o, s, end string }
+
+// The layouts of holdall, after a digest, and of the reference.
+var (
+	ownLayout   = layout{`"d":`, `,"n":"`, `","o":`, `,"s":`, "}"}
+	theirLayout = layout{"\n      \"d\": ", ",\n      \"n\": \"", "\",\n      \"o\": ", ",\n      \"s\": ", "\n    }"}
+)
+
+// quickRow parses a row with one of these layouts, as nearly all have. It refuses any other. The row
+// shares its name with the text, and its digest with t.
+func (t *memberTable) quickRow(s *jsontext.Scanner) (r row, ok bool) {
+	b := s.Buf[s.At:]
+	const beforeSum, beforeData = len(`{"` + digestAlgo + `":"`), len(`{"`+digestAlgo+`":"`) + 2*digestLen
+	l := &theirLayout
+	switch {
+	case len(b) < beforeData+2 || b[0] != '{':
+		return r, false
+	case string(b[:beforeSum]) == `{"`+digestAlgo+`":"` && string(b[beforeData:beforeData+2]) == `",`:
+		if r.sum = digestAt(b[beforeSum:], &t.sum); r.sum == "" {
+			return r, false
 		}
-		return err
-	})
-	ok = len(name) >= 2 && name[0] == '"'
-	for i, to := range []*int64{&r.o, &r.d, &r.s} {
-		k, isNumber := whole(n[i])
-		*to, ok = k, ok && isNumber
+		l, b = &ownLayout, b[beforeData+2:]
+	default:
+		b = b[1:]
 	}
-	if err == nil && ok {
-		r.name = shared(name)
+	if r.d, b, ok = after(b, l.d); !ok || len(b) < len(l.n) || string(b[:len(l.n)]) != l.n {
+		return r, false
 	}
-	return r, ok, err
+	b = b[len(l.n):]
+	n, high := jsontext.Plain(b)
+	r.name = sharedText(b[:n])
+	if r.o, b, ok = after(b[n:], l.o); !ok || high {
+		return r, false
+	}
+	if r.s, b, ok = after(b, l.s); !ok || len(b) < len(l.end) || string(b[:len(l.end)]) != l.end {
+		return r, false
+	}
+	s.At = len(s.Buf) - len(b) + len(l.end)
+	return r, true
+}
+
+// after parses a text and the number after it.
+func after(b []byte, text string) (n int64, rest []byte, ok bool) {
+	if len(b) < len(text) || string(b[:len(text)]) != text {
+		return 0, nil, false
+	}
+	b = b[len(text):]
+	n, k := jsontext.Digits(b)
+	return n, b[k:], k > 0
+}
+
+// parseRow parses an object with the place of a member: in the index, or in the entry. It reports
+// false if there is no place. The row shares its name with the text, and its digest with sum.
+func parseRow(s *jsontext.Scanner, sum *[digestLen]byte) (r row, ok bool) {
+	var has [4]bool
+	var at int64 // where the name begins
+	name := 0    // its length
+	escapes := false
+	s.Mark()
+	for s.Begin('{'); s.Next('}'); {
+		switch string(s.Key()) {
+		case "o":
+			r.o, has[0] = s.Whole()
+		case "d":
+			r.d, has[1] = s.Whole()
+		case "s":
+			r.s, has[2] = s.Whole()
+		case "n":
+			if has[3] = s.Space() == '"'; has[3] {
+				name = len(s.String())
+				at, escapes = s.Offset()-1-int64(name), s.Escaped
+			} else {
+				s.Skip()
+			}
+		case digestAlgo:
+			r.sum = ""
+			if v := s.Value(); len(v) == 2+2*digestLen && v[0] == '"' {
+				r.sum = digestAt(v[1:], sum)
+			}
+		default:
+			s.Skip()
+		}
+	}
+	s.Release()
+	if ok = s.Err == nil && has == [4]bool{true, true, true, true}; ok {
+		raw := s.Buf[at-s.Base:][:name]
+		if r.name = sharedText(raw); escapes {
+			r.name = escaped(raw)
+		}
+	}
+	return r, ok
 }
 
 // digestAt decodes the digest that begins with these digits into sum. It returns "" if they are
@@ -296,13 +348,12 @@ func (t *memberTable) strange(at int64, msg string, args ...any) {
 	}
 }
 
-// shared returns the string for a token, without a copy if it has no escapes. The text must never
-// change.
-func shared(token []byte) string {
-	if !plain(token) {
-		return string(appendString(nil, token))
+// shared is textOf without a copy if there are no escapes. The text must never change.
+func shared(raw []byte) string {
+	if !plain(raw) {
+		return escaped(raw)
 	}
-	return sharedText(token[1 : len(token)-1])
+	return sharedText(raw)
 }
 
 func sharedText(b []byte) string {
@@ -325,49 +376,35 @@ type entry struct {
 
 // parseEntry parses the text of .tar_entry.json.
 func parseEntry(text []byte, depth int) (e entry, err error) {
-	s := &scanner{b: text, depth: depth}
+	s := scannerOf(text, depth)
 	said := false
-	err = s.members(func(key []byte) error {
-		switch string(key) {
-		case `"index"`:
-			if s.peek() != '{' {
-				return s.fail("expected an object")
-			}
-			r, ok, err := s.row()
+	for s.Begin('{'); s.Next('}'); {
+		switch key := string(s.Key()); {
+		case key == "index":
+			r, ok := parseRow(s, new([digestLen]byte))
 			said = ok && r.name == indexName
 			e.o, e.d, e.s = r.o, r.d, r.s
-			return err
-		case sumsKey:
-			if s.peek() != '[' {
-				return s.skip()
-			}
-			sums, err := s.sums()
-			if err == nil && len(sums) == 2 {
+		case key == sumsKey && s.Space() == '[':
+			if sums := sums(s); len(sums) == 2 {
 				e.indexSum, e.rfsSum = sums[0], sums[1]
 			}
-			return err
-		case `"holdall"`:
-			if s.peek() != '[' {
-				return s.skip()
-			}
-			hint, err := s.numbers()
-			if len(hint) == 3 {
+		case key == "holdall" && s.Space() == '[':
+			if hint := numbers(s); len(hint) == 3 {
 				e.indexText, e.rfsAt, e.rfsText = hint[0], hint[1], hint[2]
 			}
-			return err
+		default:
+			s.Skip()
 		}
-		return s.skip()
-	})
-	if err != nil {
-		return e, err
 	}
-	if !said {
-		return e, &textError{msg: `"index" does not give the place of ` + indexName + " is"}
+	switch {
+	case s.Err != nil:
+	case !said:
+		return e, textError(`"index" does not give the place of ` + indexName)
+	case e.d != e.o+blockLen || e.o < frontLen:
+		return e, textError(fmt.Sprintf("the index cannot be at %d with its header at %d", e.d, e.o))
 	}
-	if e.d != e.o+blockLen || e.o < frontLen {
-		return e, &textError{msg: fmt.Sprintf("the index cannot be at %d with its header at %d", e.d, e.o)}
-	}
-	return e, s.end()
+	s.End()
+	return e, s.Err
 }
 
 // appendEntry appends the text of the entry. It must fit into commitLen, so that one sector
@@ -375,13 +412,13 @@ func parseEntry(text []byte, depth int) (e entry, err error) {
 func appendEntry(p []byte, e entry) []byte {
 	p = fmt.Appendf(p, `{"holdall": [%d, %d, %d], `, e.indexText, e.rfsAt, e.rfsText)
 	if e.indexSum+e.rfsSum != "" {
-		p = fmt.Appendf(p, `%s: ["%x", "%x"], `, sumsKey, e.indexSum, e.rfsSum)
+		p = fmt.Appendf(p, `"%s": ["%x", "%x"], `, sumsKey, e.indexSum, e.rfsSum)
 	}
 	return fmt.Appendf(p, `"index": {"d": %d, "n": "%s", "o": %d, "s": %d}}`, e.d, indexName, e.o, e.s)
 }
 
 // sumsKey is the key of the digests of the texts in the entry.
-const sumsKey = `"holdall_blake3"`
+const sumsKey = "holdall_blake3"
 
 // The beginnings of texts that holdall writes, which differ from those of the reference.
 const (

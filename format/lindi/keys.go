@@ -321,20 +321,21 @@ func (k *keys) link(dir string) (to string) {
 	if !bytes.Contains(k.a.rfs.value(at), []byte("_SOFT_LINK")) {
 		return ""
 	}
-	s := &scanner{b: k.a.rfs.meta(at), depth: k.a.limits.Depth}
-	err := s.members(func(key []byte) error {
-		if string(key) != `"_SOFT_LINK"` || s.peek() != '{' {
-			return s.skip()
+	s := scannerOf(k.a.rfs.meta(at), k.a.limits.Depth)
+	for s.Begin('{'); s.Next('}'); {
+		if string(s.Key()) != "_SOFT_LINK" || s.Space() != '{' {
+			s.Skip()
+			continue
 		}
-		return s.members(func(key []byte) error {
-			v, err := s.value()
-			if string(key) == `"path"` && err == nil && v[0] == '"' {
-				to = str(v)
+		for s.Begin('{'); s.Next('}'); {
+			if string(s.Key()) == "path" && s.Space() == '"' {
+				to = textOf(s.String())
+			} else {
+				s.Skip()
 			}
-			return err
-		})
-	})
-	if err != nil {
+		}
+	}
+	if s.Err != nil {
 		return ""
 	}
 	return to
@@ -479,7 +480,7 @@ func (k *keys) About(ctx context.Context) (format.About, error) {
 	about.Facts = append(about.Facts, [2]string{"keys", fmt.Sprintf("%d inline, %d in members, %d outside", here, inside, outside)})
 	for _, m := range a.rfs.top {
 		about.Carry = append(about.Carry, [2]string{string(m.key), string(m.value)})
-		if str(m.key) == "generationMetadata" {
+		if textOf(m.key) == "generationMetadata" {
 			about.Facts = append(about.Facts, [2]string{"generationMetadata", fmt.Sprintf("%.200s", m.value)})
 		}
 	}

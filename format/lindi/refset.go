@@ -32,6 +32,12 @@ func newRefset(x *rfs) *refset {
 	return s
 }
 
+// keyText returns a key as it is written between quotes.
+func keyText(key string) []byte {
+	p := pyjson.AppendString(nil, key)
+	return p[1 : len(p)-1]
+}
+
 func (s *refset) has(key string) bool { _, ok := s.place[key]; return ok }
 
 // put sets the value of a key. It returns the member that the key referred to, if no key refers
@@ -44,7 +50,7 @@ func (s *refset) put(key string, value []byte) (freed string) {
 	i, there := s.place[key]
 	if !there {
 		s.place[key] = len(s.list)
-		s.list = append(s.list, member{pyjson.AppendString(nil, key), value})
+		s.list = append(s.list, member{keyText(key), value})
 		return ""
 	}
 	freed = s.release(s.list[i].value)
@@ -82,7 +88,7 @@ func (s *refset) remove(key string) (freed string, err error) {
 func (s *refset) compact() {
 	s.list, s.holes = slices.DeleteFunc(s.list, func(e member) bool { return e.key == nil }), 0
 	for i, e := range s.list {
-		s.place[str(e.key)] = i
+		s.place[textOf(e.key)] = i
 	}
 }
 
@@ -97,7 +103,7 @@ func (s *refset) rename(from, to string) error {
 	s.changed = true
 	delete(s.place, from)
 	s.place[to] = i
-	s.list[i].key = pyjson.AppendString(nil, to)
+	s.list[i].key = keyText(to)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/internal/arrays/pyjson"
 )
 
@@ -43,7 +44,7 @@ func (x *rfs) version() string {
 // find returns the value of a key, or nil if there is none.
 func find(in []member, key string) (value []byte) {
 	for _, m := range in {
-		if str(m.key) == key {
+		if textOf(m.key) == key {
 			value = m.value
 		}
 	}
@@ -53,40 +54,56 @@ func find(in []member, key string) (value []byte) {
 // parseRFS parses the text of lindi.json, which must not change afterwards.
 func parseRFS(text []byte, depth int) (*rfs, error) {
 	x := &rfs{text: text}
-	s := &scanner{b: text, depth: depth}
+	s := scannerOf(text, depth)
 	refs := false
-	err := s.members(func(key []byte) error {
-		if string(key) != `"refs"` {
-			v, err := s.value()
-			x.top = append(x.top, member{key, v})
-			return err
+	for s.Begin('{'); s.Next('}'); {
+		key := s.Key()
+		if string(key) != "refs" {
+			x.top = append(x.top, member{key, s.Value()})
+			continue
 		}
 		refs = true
 		x.refs = make([]ref, 0, len(text)/40)
-		if s.peek() != '{' {
-			return s.fail(`"refs" is not an object`)
-		}
-		return s.members(func(key []byte) error {
-			at := s.i
-			if end := fastRefAt(s.b, at); end > 0 {
-				s.i = end
-			} else if err := s.skip(); err != nil {
-				return err
+		for s.Begin('{'); s.Next('}'); {
+			key := s.Key()
+			s.Space()
+			at := s.At
+			if end := quickRef(text[at:]); end > 0 {
+				s.At += end
+			} else {
+				s.Skip()
 			}
-			x.refs = append(x.refs, ref{shared(key), uint32(at), uint32(s.i - at)})
-			return nil
-		})
-	})
-	if err == nil {
-		err = s.end()
+			x.refs = append(x.refs, ref{shared(key), uint32(at), uint32(s.At - at)})
+		}
 	}
-	if err == nil && !refs {
-		err = &textError{msg: `no "refs"`}
+	if s.End(); !refs {
+		s.Stop(textError(`no "refs"`))
 	}
-	if err != nil {
-		return nil, err
+	if s.Err != nil {
+		return nil, s.Err
 	}
 	return x, x.parseTemplates(depth)
+}
+
+// quickRef returns the length of a reference as holdall or the reference writes it, as nearly all
+// values in a long lindi.json are. It returns 0 for any other value.
+func quickRef(text []byte) (n int) {
+	l := layout{n: `["`, o: `", `, s: ", ", end: "]"}
+	if len(text) > 1 && text[1] == '\n' {
+		l = layout{n: "[\n      \"", o: "\",\n      ", s: ",\n      ", end: "\n    ]"}
+	}
+	if len(text) < len(l.n) || string(text[:len(l.n)]) != l.n {
+		return 0
+	}
+	k, high := jsontext.Plain(text[len(l.n):])
+	_, b, ok := after(text[len(l.n)+k:], l.o)
+	if ok && !high {
+		_, b, ok = after(b, l.s)
+	}
+	if !ok || high || len(b) < len(l.end) || string(b[:len(l.end)]) != l.end {
+		return 0
+	}
+	return len(text) - len(b) + len(l.end)
 }
 
 func (x *rfs) parseTemplates(depth int) error {
@@ -94,15 +111,17 @@ func (x *rfs) parseTemplates(depth int) error {
 	if len(v) == 0 || v[0] != '{' {
 		return nil
 	}
-	s := &scanner{b: v, depth: depth}
+	s := scannerOf(v, depth)
 	x.templates = map[string]string{}
-	return s.members(func(key []byte) error {
-		v, err := s.value()
-		if err == nil && v[0] == '"' {
-			x.templates[str(key)] = str(v)
+	for s.Begin('{'); s.Next('}'); {
+		key := textOf(s.Key())
+		if s.Space() == '"' {
+			x.templates[key] = textOf(s.String())
+		} else {
+			s.Skip()
 		}
-		return err
-	})
+	}
+	return s.Err
 }
 
 // maxExpanded limits the length of an address after templates are replaced.
@@ -145,35 +164,27 @@ func (t target) inside() (string, bool) { return strings.CutPrefix(t.address, ".
 
 // target parses the value of a reference: [address, offset, length].
 func (x *rfs) target(value []byte) (t target, err error) {
-	s := &scanner{b: value, depth: 2}
-	i := 0
-	err = s.elements(func() error {
-		v, err := s.value()
-		if err != nil {
-			return err
-		}
-		ok := true
+	s := scannerOf(value, 2)
+	i, ok := 0, true
+	for s.Begin('['); ok && s.Next(']'); i++ {
 		switch i {
 		case 0:
-			if ok = v[0] == '"'; ok {
-				t.address = str(v)
-			}
+			t.address = textOf(s.String())
 		case 1:
-			t.off, ok = whole(v)
+			t.off, ok = s.Whole()
 		case 2:
-			t.n, ok = whole(v)
+			t.n, ok = s.Whole()
+		default:
+			ok = false
 		}
-		if i++; !ok || i > 3 {
-			return s.fail("expected an address, an offset and a length")
-		}
-		return nil
-	})
-	if err == nil && i != 3 {
-		err = s.fail("expected an address, an offset and a length")
 	}
-	if err == nil {
-		t.address, err = x.expand(t.address)
+	if !ok || i != 3 {
+		s.Fail("expected an address, an offset and a length")
 	}
+	if s.Err != nil {
+		return t, s.Err
+	}
+	t.address, err = x.expand(t.address)
 	return t, err
 }
 
@@ -205,8 +216,8 @@ const base64Mark = "base64:"
 func inline(value []byte) ([]byte, error) {
 	switch {
 	case value[0] == '{':
-		s := &scanner{b: value, depth: len(value)}
-		return s.dumps(nil)
+		s := scannerOf(value, len(value))
+		return dumps(s, nil), s.Err
 	case value[0] != '"':
 		return nil, fmt.Errorf("%.40q is neither content nor a reference", value)
 	case !bytes.HasPrefix(value[1:], []byte(base64Mark)):
@@ -244,14 +255,12 @@ func isInline(key string, size int64) bool {
 // appendInline appends content as the value of a key.
 func appendInline(p []byte, key string, content []byte) []byte {
 	if isMeta(key) {
-		s := &scanner{b: content, depth: 200} // the depth limit of Python's parser is about 1000
-		if s.peek() == '{' {
-			at := len(p)
-			out, err := s.dumps(p)
-			if err == nil && s.end() == nil {
+		s := scannerOf(content, 200) // the depth limit of Python's parser is about 1000
+		if s.Space() == '{' {
+			out := dumps(s, p)
+			if s.End(); s.Err == nil {
 				return out
 			}
-			p = p[:at]
 		}
 	}
 	ascii := !bytes.HasPrefix(content, []byte(base64Mark)) // readers would decode the rest

@@ -8,6 +8,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/internal/tarhead"
+	"github.com/holdall/holdall/format/kit/jsontext"
 )
 
 // found is a member from its header.
@@ -242,7 +243,7 @@ func (a *archive) nested(v *view, pos int64) (int64, error) {
 func pax(b []byte) (name string, size int64, sized bool) {
 	for len(b) > 0 {
 		digits, rest, ok := bytes.Cut(b, []byte(" "))
-		n, good := whole(digits)
+		n, good := jsontext.ParseWhole(digits)
 		if !ok || !good || n <= int64(len(digits))+1 || n > int64(len(b)) {
 			return name, size, sized
 		}
@@ -253,7 +254,7 @@ func pax(b []byte) (name string, size int64, sized bool) {
 		case "path":
 			name = string(value)
 		case "size":
-			size, sized = whole(value)
+			size, sized = jsontext.ParseWhole(value)
 		}
 	}
 	return name, size, sized
@@ -355,19 +356,17 @@ func (a *archive) recall(ctx context.Context, rows []row) error {
 		d, s int64
 	}
 	sums := map[key]string{}
-	for s := (&scanner{b: text}); ; s.i++ {
-		i := bytes.IndexByte(text[s.i:], '{')
+	for from := 0; ; from++ {
+		i := bytes.IndexByte(text[from:], '{')
 		if i < 0 {
 			break
 		}
-		s.i += i
-		from := s.i
-		s.depth = a.limits.Depth
-		if r, ok, err := s.row(); err == nil && ok && r.sum != "" {
+		from += i
+		s := scannerOf(text[from:], a.limits.Depth)
+		if r, ok := parseRow(s, new([digestLen]byte)); s.Err == nil && ok && r.sum != "" {
 			sums[key{r.name, r.d, r.s}] = r.sum
-			from = s.i - 1
+			from += s.At - 1
 		}
-		s.i = from
 	}
 	for i, r := range rows {
 		rows[i].sum = sums[key{r.name, r.d, r.s}]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdall/holdall/format"
 	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/jsontext"
 	"github.com/holdall/holdall/format/kit/pipe"
 	"github.com/holdall/holdall/internal/arrays/zarr3"
 	"github.com/holdall/holdall/store"
@@ -144,7 +145,7 @@ func (c *checker) padding(ctx context.Context, name string, off, end int64) erro
 		if err := c.a.obj.ReadAt(ctx, p, off); err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(p, func(b byte) bool { return !isBlank[b] }); i >= 0 {
+		if i := slices.IndexFunc(p, func(b byte) bool { return !jsontext.IsSpace(b) }); i >= 0 {
 			c.repairable(format.BadIndex, format.Warning, off+int64(i), name, "expected only blanks after its text")
 			break
 		}

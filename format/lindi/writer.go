@@ -95,7 +95,7 @@ func create(ctx context.Context, st store.Store, name string, o format.CreateOpt
 		return nil, err
 	}
 	for _, kv := range o.Carry {
-		if kv[0] != `"templates"` && kv[0] != `"refs"` { // templates are replaced in addresses
+		if kv[0] != "templates" && kv[0] != "refs" { // templates are replaced in addresses
 			w.top = append(w.top, kv)
 		}
 	}
@@ -324,7 +324,7 @@ func (w *archiveWriter) rfsText() ([]byte, error) {
 	}
 	text := append(make([]byte, 0, len(refs)+256), '{')
 	for _, kv := range w.top {
-		text = append(text, "\n "+kv[0]+": "+kv[1]+","...)
+		text = append(text, "\n \""+kv[0]+"\": "+kv[1]+","...)
 	}
 	text = append(text, "\n \"refs\": {"...)
 	text = append(text, refs...)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/holdall/holdall/format/kit"
+	"github.com/holdall/holdall/format/kit/jsontext"
 )
 
 // An arrayReader parses a JSON array of strings, without keeping any of them in memory. After
@@ -131,7 +131,7 @@ func (a *arrayReader) Read(p []byte) (n int, err error) {
 
 func (a *arrayReader) escape() {
 	c := a.byte()
-	b, ok := kit.Unescaped(c)
+	b, ok := jsontext.Unescaped(c)
 	switch {
 	case ok:
 		a.left = append(a.left[:0], b)

@@ -2,13 +2,10 @@ package nodejson
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/holdall/holdall/internal/oak/internal/segment"
 )
@@ -295,48 +292,13 @@ func (d *Decoder) read() (line, error) {
 	}
 }
 
-func (d *Decoder) parse() (l line, err error) {
-	if !utf8.Valid(d.line) {
-		return l, d.errorf("line: expected UTF-8")
-	}
-	if !paired(d.line) {
-		return l, d.errorf("line: expected surrogates in pairs")
-	}
-	p := parser{b: d.line}
-	l = p.line()
-	if p.peek(); p.at < len(p.b) {
-		p.wrong("one object")
-	}
-	if p.err != nil {
-		return l, &Error{Line: d.n, Offset: d.off, What: "json", Err: p.err}
+func (d *Decoder) parse() (line, error) {
+	p := parserOf(d.line)
+	l := p.line()
+	if p.End(); p.Err != nil {
+		return l, &Error{Line: d.n, Offset: d.off, What: "json", Err: p.Err}
 	}
 	return l, nil
-}
-
-// paired reports whether all escaped surrogates are in pairs; others have no meaning in UTF-8.
-func paired(b []byte) bool {
-	want := false // a low one
-	for {
-		i := bytes.IndexByte(b, '\\')
-		if i < 0 || i+1 >= len(b) {
-			return !want
-		}
-		if want && i > 0 {
-			return false
-		}
-		u, err := uint64(0), error(nil)
-		if b[i+1] == 'u' && i+6 <= len(b) {
-			u, err = strconv.ParseUint(string(b[i+2:i+6]), 16, 16)
-		}
-		low, high := err == nil && u>>10 == 0xDC00>>10, err == nil && u>>10 == 0xD800>>10
-		if low != want {
-			return false
-		}
-		want = high
-		if b = b[i+2:]; low || high {
-			b = b[4:]
-		}
-	}
 }
 
 // What a line has.
@@ -452,8 +414,8 @@ func (p *parser) property(x *Property) error {
 		}
 	})
 	switch {
-	case p.err != nil:
-		return p.err
+	case p.Err != nil:
+		return p.Err
 	case x.Type == 0:
 		return errors.New("expected a type")
 	case m.has == "lost":
@@ -561,20 +523,17 @@ func (v Value) suits(t segment.PropertyType) string {
 }
 
 func (p *parser) values() (all []Value) {
-	p.list('[', ']', func() {
+	for p.Begin('['); p.Next(']'); {
 		m := members{has: "value"}
-		switch p.peek() {
-		case '"':
-			m.text = p.text()
-		case '{':
+		if p.Space() == '{' {
 			m.has = ""
 			p.object(func(key string) { p.member(key, &m) })
-		default:
-			p.wrong("a string or an object")
+		} else {
+			m.text = p.text()
 		}
 		v, err := m.value()
 		p.fail(err)
 		all = append(all, v)
-	})
+	}
 	return all
 }

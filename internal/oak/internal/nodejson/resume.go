@@ -2,6 +2,7 @@ package nodejson
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -68,7 +69,7 @@ func beginning(r *io.SectionReader) (path string, node bool, err error) {
 		if _, err := r.ReadAt(b, 0); err != nil && err != io.EOF {
 			return "", false, err
 		}
-		p := parser{b: b}
+		p := parserOf(b)
 		if path, node, err = p.beginning(); err == nil || most >= r.Size() {
 			return path, node, err
 		}
@@ -76,13 +77,12 @@ func beginning(r *io.SectionReader) (path string, node bool, err error) {
 }
 
 func (p *parser) beginning() (path string, node bool, err error) {
-	p.expect('{')
-	if key := p.text(); key != "path" {
-		p.fail(fmt.Errorf("%.60q: expected the path", key))
+	p.Begin('{')
+	if p.Next('}'); string(p.Key()) != "path" {
+		p.fail(errors.New("expected the path"))
 	}
-	p.expect(':')
 	path = p.text()
-	p.expect(',')
-	key := p.text()
-	return path, key == "properties" || key == "lost", p.err
+	p.Next('}')
+	key := string(p.Key())
+	return path, key == "properties" || key == "lost", p.Err
 }
