@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"path"
 	"sort"
 	"strings"
@@ -194,10 +195,70 @@ func (g *Guard) look(ctx context.Context) error {
 		}
 		return err
 	})
-	if n := good.Load(); err == nil && (2*n < int64(len(places)) || len(places) == 0 && there > 0) {
+	n, similar := good.Load(), false
+	if err == nil && 2*n < int64(len(places)) {
+		similar, err = g.similar(ctx)
+	}
+	if err == nil && !similar && (2*n < int64(len(places)) || len(places) == 0 && there > 0) {
 		g.Suits = fmt.Errorf("it belongs to another version of the archive: of %d blocks checked, %d match", len(places), n)
 	}
 	return err
+}
+
+// fewBlocks is the length of an archive of which a few wrong bytes may be in most of the blocks.
+const fewBlocks = 16
+
+// similar reports whether an archive of few blocks is much like the one that the parity restores:
+// seven of eight bits are the same.
+func (g *Guard) similar(ctx context.Context) (bool, error) {
+	if g.f.h.blocks > fewBlocks {
+		return false, nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	on := g.OnHeal
+	g.OnHeal = nil // it may be another archive
+	defer func() { g.OnHeal = on }()
+	block := int64(g.f.h.block)
+	whole := make([]byte, g.f.h.blocks*block)
+	for i := range g.f.h.blocks {
+		b := whole[i*block : (i+1)*block]
+		err := g.raw(ctx, i, b)
+		if err == errLost {
+			err = g.heal(ctx, i, b)
+		}
+		if err == ErrBeyond || err == errLost {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	stored, equal := 0, 0
+	for _, p := range g.objs {
+		b := make([]byte, min(p.there, p.Size))
+		stored += len(b)
+		if p.obj == nil || p.obj.ReadAt(ctx, b, 0) != nil {
+			continue
+		}
+		was := whole[p.from : p.from+p.Size]
+		equal += max(common(b, was), common(b, was[len(was)-len(b):])) // it may have lost its beginning
+	}
+	if equal < 7*stored {
+		return false, ctx.Err()
+	}
+	if len(g.healed) > 0 && on != nil {
+		on(g.f.At)
+	}
+	return true, nil
+}
+
+// common returns how many bits of b are the same in a, which is not shorter.
+func common(b, a []byte) (n int) {
+	for i := range b {
+		n += bits.OnesCount8(^(a[i] ^ b[i]))
+	}
+	return n
 }
 
 // at returns the index of the object that contains a byte of the archive.

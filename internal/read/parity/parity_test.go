@@ -241,3 +241,62 @@ func TestRunsInParts(t *testing.T) {
 		parts.close()
 	}
 }
+
+// TestEveryLengthIsHealed damages archives of all lengths as far as protect promises: wrong bits in as many
+// blocks as can be lost, and a run of five bytes in a hundred. An archive of one block that has
+// other bytes is not the one that the parity belongs to.
+func TestEveryLengthIsHealed(t *testing.T) {
+	rnd := testkit.Rand(t)
+	lengths := []int{1, 2, 3, 20, 100, 4095, 4096, 4097, 8192, 8193, 12289, 20000, 65536, 65537, 70000}
+	for n := 1; n < 10_000_000; n = n*3/2 + 1 + rnd.IntN(n) {
+		lengths = append(lengths, n)
+	}
+	ctx := context.Background()
+	for _, n := range lengths {
+		st := &storetest.Mem{}
+		was := testkit.Noise(rnd, n)
+		st.Put("a", was)
+		protect(t, st, 0.05, "a")
+		g := seek(t, st, "a")
+		block, lost := int(g.f.h.block), min(int(g.f.h.blocks), int(g.f.h.parity))
+		g.Close()
+		heals := func(what string, b []byte) {
+			t.Helper()
+			st.Put("a", b)
+			g := seek(t, st, "a")
+			defer g.Close()
+			if err := g.Look(ctx); err != nil {
+				t.Errorf("%d bytes in blocks of %d, %s: %v", n, block, what, err)
+				return
+			}
+			got := make([]byte, n)
+			o, err := g.Store().Open(ctx, "a")
+			if err == nil {
+				err = o.ReadAt(ctx, got, 0)
+			}
+			if err != nil || !bytes.Equal(got, was) {
+				t.Errorf("%d bytes in blocks of %d, %s: not healed: %v", n, block, what, err)
+			}
+		}
+		b := slices.Clone(was)
+		for _, i := range rnd.Perm(int(g.f.h.blocks))[:lost] {
+			b[i*block+rnd.IntN(min(block, n-i*block))] ^= 1 << rnd.IntN(8)
+		}
+		heals("wrong bits in as many blocks as can be lost", b)
+		b = slices.Clone(was)
+		run := n / 20
+		at := rnd.IntN(n - run + 1)
+		hurt(rnd, b[at:at+run])
+		heals("a run", b)
+		heals("without its end", was[:n-run])
+		heals("without its beginning", was[run:])
+		if n > 20 && n <= fewBlocks*block {
+			st.Put("a", testkit.Noise(rnd, n))
+			g := seek(t, st, "a")
+			if g.Look(ctx) == nil {
+				t.Errorf("%d bytes: other bytes count as the same archive", n)
+			}
+			g.Close()
+		}
+	}
+}
