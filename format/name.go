@@ -3,6 +3,7 @@ package format
 import (
 	"fmt"
 	"path"
+	"path/filepath"
 	"strings"
 )
 
@@ -35,10 +36,16 @@ func ValidPath(name string) bool {
 
 // NameFault returns why an entry called name must not be extracted, as a word such as
 // "name-traversal", or "" if it may be. The name is also checked with backslashes as separators,
-// so that an archive is equally safe on systems that use them.
-func NameFault(name string) string {
+// so that an archive is equally safe on systems that use them. A drive letter without a backslash,
+// as in "a:b", is one only on Windows.
+func NameFault(name string) string { return nameFaultOn(filepath.Separator == '\\', name) }
+
+func nameFaultOn(windows bool, name string) string {
 	if fault := nameFault(name); fault != "" {
 		return fault
+	}
+	if len(name) >= 2 && name[1] == ':' && isLetter(name[0]) && (windows || strings.HasPrefix(name[2:], `\`)) {
+		return "name-drive"
 	}
 	if strings.IndexByte(name, '\\') >= 0 {
 		if fault := nameFault(strings.ReplaceAll(name, `\`, "/")); fault != "" {
@@ -68,8 +75,6 @@ func nameFault(name string) string {
 		return "name-traversal"
 	case name[0] == '/':
 		return "name-absolute"
-	case len(name) >= 2 && name[1] == ':' && isLetter(name[0]):
-		return "name-drive"
 	case path.Clean(name) != name:
 		return "name-unclean"
 	}

@@ -14,11 +14,16 @@ func TestNameFault(t *testing.T) {
 		{"a\x00b", "name-nul"},
 		{"/abs", "name-absolute"}, {"//server/share", "name-absolute"}, {`\abs`, "name-absolute"},
 		{"..", "name-traversal"}, {"../x", "name-traversal"}, {"a/../b", "name-traversal"}, {`a\..\..\b`, "name-traversal"}, {"a/..", "name-traversal"},
-		{"C:", "name-drive"}, {`C:\x`, "name-drive"}, {"c:x", "name-drive"},
+		{`C:\x`, "name-drive"}, {`c:\`, "name-drive"}, {`1:\x`, ""}, {"C:", ""}, {"c:x", ""}, {"a:b/c", ""}, {"C:/x", ""}, {"b/a:c", ""},
 		{"a//b", "name-unclean"}, {"./x", "name-unclean"}, {"dir/", "name-unclean"}, {"a/./b", "name-unclean"}, {`a\\b`, "name-unclean"},
 	} {
-		if got := NameFault(tt.name); got != tt.want {
+		if got := nameFaultOn(false, tt.name); got != tt.want {
 			t.Errorf("NameFault(%q) = %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	for _, name := range []string{"C:", `C:\x`, "c:x", "C:/x"} {
+		if got := nameFaultOn(true, name); got != "name-drive" {
+			t.Errorf("NameFault(%q) on Windows = %q", name, got)
 		}
 	}
 	long := make([]byte, 256)
