@@ -28,6 +28,7 @@ type Amendment struct {
 	o    OpenOptions
 	keep *parity.Keeper // nil if there is no parity
 	odd  error          // why existing parity cannot be used
+	had  format.Keeps   // attributes of what was added
 }
 
 // Amend opens the archive at an address for changes. The entries that can be changed are those of
@@ -69,6 +70,7 @@ func Amend(ctx context.Context, address string, o OpenOptions) (*Amendment, erro
 // parity is out of date.
 func (m *Amendment) Commit(ctx context.Context) (format.Amended, error) {
 	sum, err := m.Amender.Commit(ctx)
+	sum.Lost = pack.Lost(m.had &^ m.f.Keeps)
 	if err != nil || m.keep == nil && m.odd == nil {
 		return sum, err
 	}
@@ -130,7 +132,7 @@ func (m *Amendment) Add(ctx context.Context, paths []string, o AddOptions) (fail
 		err := n.Err
 		switch {
 		case err != nil:
-		case n.Type.IsRegular() && own(n.Path) || n.Type.IsDir() && (!n.Bare || m.f.Keeps&format.KeepsDirs == 0):
+		case n.Type.IsRegular() && own(n.Path) || n.Type.IsDir() && !n.Bare:
 			continue
 		default:
 			err = m.addNode(ctx, n, o)
@@ -189,6 +191,9 @@ func (m *Amendment) addNode(ctx context.Context, n tree.Node, o AddOptions) erro
 	}
 	defer file.Close()
 	e.Size, e.Mode, e.HasMode, e.ModTime = info.Size, info.Mode, true, info.ModTime
+	if m.had |= format.KeepsModes | format.KeepsTimes; info.UID >= 0 {
+		m.had |= format.KeepsOwners
+	}
 	if err := m.Put(ctx, e, file); err != nil {
 		return err
 	}

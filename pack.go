@@ -93,6 +93,9 @@ type Summary struct {
 	Failed int64 `json:"failed,omitempty"`
 	// Dropped counts the entries that the format cannot store, by kind, such as "symlink".
 	Dropped map[string]int64 `json:"dropped,omitempty"`
+	// LeftOut has the names of the entries that failed or were dropped, and the reasons: the first
+	// 10,000 of them.
+	LeftOut []Problem `json:"-"`
 	// Older names a chunk of an earlier, longer set of the same name. It is not part of the new
 	// set.
 	Older string `json:"older,omitempty"`

@@ -336,6 +336,7 @@ type Amended struct {
 	Renamed  int64    `json:"renamed"`
 	Stored   int64    `json:"stored_bytes"` // size of the archive now
 	Notes    []string `json:"notes,omitempty"`
+	Lost     []string `json:"lost,omitempty"` // attributes of added files that the format cannot store
 }
 
 // ErrFull means that an entry must go into the next archive of a set.

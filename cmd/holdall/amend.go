@@ -63,6 +63,7 @@ and arrays of SRC are added.`,
 	sel.register(f)
 	a.verboseFlag(f)
 	a.dryRunFlag(f)
+	a.strictFlag(f)
 	f.BoolVar(&o.Follow, "follow", false, "add the files that symbolic links point to")
 	f.StringVar(&o.Prefix, "prefix", "", "put this in front of every name")
 	f.StringVar(&from, "from", "", "add groups and arrays of this file or archive")
@@ -216,6 +217,7 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 	for _, n := range sum.Notes {
 		a.warn("%s", n)
 	}
+	a.tellLost(sum.Lost)
 	if a.json {
 		a.printJSON(amendedJSON{sum, failed})
 	} else if !a.quiet {
@@ -233,5 +235,5 @@ func (a *app) amend(ctx context.Context, address string, change func(*holdall.Am
 		}
 		fmt.Fprintf(a.out, "%s: %s, %s%s\n", a.address, strings.Join(words, ", "), a.humanSize(sum.Stored), a.didNot())
 	}
-	return answer(failed > 0)
+	return answer(failed > 0 || a.strict && len(sum.Lost) > 0)
 }

@@ -33,6 +33,7 @@ type app struct {
 
 	json     bool
 	quiet    bool
+	strict   bool
 	progress string
 	exact    bool // print sizes in bytes
 	noSync   bool

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/holdall/holdall"
 	"github.com/holdall/holdall/format"
@@ -48,6 +49,7 @@ func (p *packing) register(a *app, cmd *cobra.Command) {
 	fs.StringVar(&p.timestamp, "timestamp", "", "set the time of every entry, in seconds since 1970 (default for RVN: $SOURCE_DATE_EPOCH)")
 	fs.BoolVar(&p.o.Plain, "plain", false, "write the bare format, without the digests that holdall adds")
 	fs.Var(&p.protect, "protect", "write parity beside the archive that can restore this share of it: 5%")
+	a.strictFlag(fs)
 	fs.BoolVar(&p.verify, "verify", false, "read the archive back and verify it")
 	p.names.register(fs)
 	a.verboseFlag(fs)
@@ -311,17 +313,7 @@ func (a *app) readList(file string) ([]string, error) {
 var errUnsound = fmt.Errorf("%w: the written archive is damaged", errNo)
 
 func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p packing) error {
-	for _, kind := range slices.Sorted(maps.Keys(sum.Dropped)) {
-		what := map[string]string{"dir": "empty folders", "symlink": "symbolic links", "hardlink": "hard links", "fifo": "FIFOs"}[kind]
-		extra := ""
-		if kind == "symlink" && a.verb == "pack" {
-			extra = "; --follow packs the files they point to"
-		}
-		a.warn("%d %s left out: the format cannot store them%s", sum.Dropped[kind], what, extra)
-	}
-	if len(sum.Lost) > 0 {
-		a.warn("the format does not keep %s", strings.Join(sum.Lost, ", "))
-	}
+	a.tellLeftOut(sum)
 	if index := sum.Stored - sum.Content; len(sum.Volumes) == 1 && index > format.DefaultMaxIndex {
 		a.warn("the index has %s: to read the archive, use --max-index; a smaller --chunk-size avoids this", humanSize(index))
 	}
@@ -332,7 +324,7 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 		a.tellStaleParity(ctx, st, sum, p)
 	}
 	if a.json {
-		a.printJSON(sum)
+		a.printJSON(packedJSON{sum, leftOut(sum)})
 	} else if p.out != "-" {
 		a.printPacked(sum, p)
 	}
@@ -354,10 +346,69 @@ func (a *app) packed(ctx context.Context, st store.Store, sum holdall.Summary, p
 	}
 	if sum.Failed > 0 {
 		a.warn("%s could not be packed", count(sum.Failed, "entry"))
-		return errNo
 	}
-	return nil
+	return answer(sum.Failed > 0 || len(sum.Dropped) > 0 || a.strict && len(sum.Lost) > 0)
 }
+
+// packedJSON is the result of pack and convert for programs.
+type packedJSON struct {
+	holdall.Summary
+	LeftOut []leftOutJSON `json:"left_out,omitempty"`
+}
+
+type leftOutJSON struct {
+	Path    string `json:"path"`
+	PathHex string `json:"path_hex,omitempty"`
+	Reason  string `json:"reason"`
+}
+
+func leftOut(sum holdall.Summary) (all []leftOutJSON) {
+	for _, p := range sum.LeftOut {
+		j := leftOutJSON{Reason: printable(p.Message)}
+		j.Path, j.PathHex = shown(p.Entry)
+		all = append(all, j)
+	}
+	return all
+}
+
+// tellLeftOut names what the format cannot store: of each kind of entry the
+// first and a count, and with -v all of them. Attributes are in one line.
+func (a *app) tellLeftOut(sum holdall.Summary) {
+	for _, kind := range slices.Sorted(maps.Keys(sum.Dropped)) {
+		first := ""
+		for _, p := range slices.Backward(sum.LeftOut) {
+			if p.Class == kind {
+				first = quoteEmpty(format.Escape(p.Entry))
+			}
+		}
+		if n := sum.Dropped[kind]; n > 1 {
+			first += fmt.Sprintf(", and %s more", thousands(n-1))
+		}
+		extra := ""
+		if kind == "symlink" && a.verb == "pack" {
+			extra = "; --follow packs the files they point to"
+		}
+		a.warn("%s left out, which the format cannot store: %s%s", count(sum.Dropped[kind], kindWords[kind]), first, extra)
+	}
+	for _, p := range sum.LeftOut {
+		if a.verbose && p.Class != "" { // failures were reported when they happened
+			a.warn("left out: %s", quoteEmpty(format.Escape(p.Entry)))
+		}
+	}
+	a.tellLost(sum.Lost)
+}
+
+func (a *app) tellLost(attributes []string) {
+	if len(attributes) > 0 {
+		a.warn("the format does not keep %s", strings.Join(attributes, ", "))
+	}
+}
+
+func (a *app) strictFlag(fs *pflag.FlagSet) {
+	fs.BoolVar(&a.strict, "strict", false, "exit with 1 also if the format does not keep an attribute, such as times")
+}
+
+var kindWords = map[string]string{"dir": "empty folder", "symlink": "symbolic link", "hardlink": "hard link", "fifo": "FIFO"}
 
 // tellStaleParity warns of a parity file of an earlier archive: it cannot
 // repair this one. Remote stores are not checked.

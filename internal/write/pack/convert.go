@@ -54,7 +54,7 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 	if err := src.Expect(ctx, o.Meter, func(e format.Entry) bool { return !e.Internal && p.names.Wants(e.Name) }); err != nil {
 		return Summary{}, err
 	}
-	sum, err := p.run(ctx, func(ctx context.Context) (err error) {
+	return p.run(ctx, func(ctx context.Context) (err error) {
 		defer func() {
 			if err == nil {
 				err = src.Vouched() // more of the index has been read
@@ -78,14 +78,6 @@ func Convert(ctx context.Context, src *content.Source, st store.Store, name stri
 		}
 		return p.swept(ctx, src, entries)
 	})
-	sum.Lost = lost(src.Format.Keeps &^ p.f.Keeps)
-	if p.copies {
-		sum.Lost = append(sum.Lost, "hard links (stored as copies)")
-	}
-	if p.headers && !p.keepsHeaders() {
-		sum.Lost = append(sum.Lost, "headers of objects")
-	}
-	return sum, err
 }
 
 // expectOf starts recording parity for the entries of an archive.
@@ -145,7 +137,7 @@ func (p *packer) unsorted(ctx context.Context, src *content.Source) iter.Seq2[fo
 				}
 				if err == nil {
 					file.Name = e.Name
-					e, p.copies = file, true
+					e, p.ledger.links = file, true
 				}
 			}
 			if !yield(e, err) || err != nil {
@@ -221,19 +213,4 @@ func (p *packer) implied(ctx context.Context, src *content.Source, e format.Entr
 		return err == nil
 	}
 	return false
-}
-
-// lost returns words for the properties in k.
-func lost(k format.Keeps) (words []string) {
-	for _, w := range []struct {
-		k    format.Keeps
-		name string
-	}{
-		{format.KeepsModes, "modes"}, {format.KeepsTimes, "times"}, {format.KeepsOwners, "owners"}, {format.KeepsProperties, "types of properties"},
-	} {
-		if k&w.k != 0 {
-			words = append(words, w.name)
-		}
-	}
-	return words
 }

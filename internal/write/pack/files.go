@@ -352,6 +352,7 @@ func (p *packer) read(l *load) {
 }
 
 func (p *packer) describe(e *format.Entry, m tree.Meta) {
+	p.ledger.read(m)
 	e.Size, e.Mode, e.HasMode, e.ModTime = m.Size, m.Mode, true, m.ModTime
 	if p.f.Keeps&format.KeepsOwners != 0 && m.UID >= 0 {
 		e.Owner, e.Group = p.people.User(m.UID), p.people.Group(m.GID)

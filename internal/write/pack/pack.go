@@ -89,6 +89,7 @@ type Summary struct {
 	format.Summary
 	Failed      int64
 	Dropped     map[string]int64
+	LeftOut     []format.Problem
 	Older       string
 	Copied      int64
 	Resumed     int64
@@ -200,9 +201,8 @@ type packer struct {
 	nodes    []tree.Node          // of which the manifest was made
 	folders  map[string]bool      // above the names in PackOptions.Only
 	seen     map[tree.Same]string // first names of files with several names
-	copies   bool                 // hard links became files
-	headers  bool                 // some entries have headers of objects
-	failed   map[string]bool      // names that could not be packed
+	ledger   ledger
+	failed   map[string]bool // names that could not be packed
 	people   people.People
 
 	w        format.Writer
@@ -253,6 +253,7 @@ func (p *packer) run(ctx context.Context, feed func(context.Context) error) (sum
 	defer func() {
 		sum.Copied, sum.Resumed = p.st.Saved()
 		sum.Kept = p.st.Kept()
+		sum.Lost = p.lost()
 	}()
 	if err := p.st.Vacant(ctx, p.name); err != nil {
 		return p.sum, err
@@ -435,14 +436,11 @@ func (s *source) Read(p []byte) (int, error) {
 // and left out. If the archive cannot be written, add returns the error.
 func (p *packer) add(ctx context.Context, e format.Entry, content io.Reader) error {
 	if kept, kind := p.keeps(e); !kept {
-		if p.sum.Dropped == nil {
-			p.sum.Dropped = map[string]int64{}
-		}
-		p.sum.Dropped[kind]++
+		p.drop(p.o.Prefix+e.Name, kind)
 		return nil
 	}
+	p.note(&e)
 	p.adjust(&e)
-	p.headers = p.headers || format.HasObjectAttr(e)
 	if e.Kind == format.HardLink && p.failed[e.Link] {
 		return p.fail(e.Name, fmt.Errorf("hard link to %s, which could not be packed", format.Escape(e.Link)))
 	}
@@ -528,6 +526,7 @@ func (s *source) Failed() error { return s.err }
 
 func (p *packer) fail(name string, err error) error {
 	p.sum.Failed++
+	p.sum.leave(name, "", err.Error())
 	if p.failed == nil {
 		p.failed = map[string]bool{}
 	}

@@ -63,7 +63,7 @@ func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err 
 }
 
 func metaOf(st *syscall.Stat_t) Meta {
-	m := Meta{Size: st.Size, Mode: fs.FileMode(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()), UID: int(st.Uid), GID: int(st.Gid)}
+	m := Meta{Size: st.Size, Mode: fs.FileMode(st.Mode & 0o777), ModTime: time.Unix(st.Mtim.Unix()), UID: int(st.Uid), GID: int(st.Gid), Same: Same{uint64(st.Dev), st.Ino}, Several: st.Nlink > 1}
 	for _, bit := range [...]struct {
 		sys  uint32
 		mode fs.FileMode

@@ -27,6 +27,7 @@ func Load(p string, buf []byte, follow bool) (m Meta, n int, rest *os.File, err 
 	if uid, gid, ok := OwnerOf(info); ok {
 		m.UID, m.GID = uid, gid
 	}
+	m.Same, m.Several = SameOf(info)
 	f, err := os.Open(p)
 	if err != nil {
 		return m, 0, nil, err

@@ -173,6 +173,8 @@ type Meta struct {
 	Mode     fs.FileMode
 	ModTime  time.Time
 	UID, GID int // -1 if the system has none
+	Same     Same
+	Several  bool // the file has several names, which share Same
 }
 
 // ErrChanged means that the length of a file changed after it was opened.
