@@ -29,6 +29,7 @@ type VerifyOptions struct {
 // Verified is the result of [Verify].
 type Verified struct {
 	Format   string `json:"format"`
+	Quick    bool   `json:"quick,omitempty"` // only the structure was checked
 	Entries  int64  `json:"entries"`
 	Bytes    int64  `json:"bytes"` // content that was proven correct
 	Errors   int64  `json:"errors"`
@@ -43,6 +44,25 @@ type Verified struct {
 	// Parity is the result of a check against the archive's parity. It is nil if there is none.
 	Parity *ParityReport `json:"parity,omitempty"`
 }
+
+// Verdict returns the answer in a word: "damaged" if there are errors or warnings; "unproven" if
+// there is content in which damage would not be seen; "sound" if all content was compared. Without
+// contents it is "damaged" or "structure-sound".
+func (v Verified) Verdict() string {
+	switch {
+	case v.Errors+v.Warnings > 0:
+		return "damaged"
+	case v.Quick:
+		return "structure-sound"
+	case v.Doubtful() > 0:
+		return "unproven"
+	}
+	return "sound"
+}
+
+// Doubtful returns the number of files in which damage would not be seen: nothing is compared
+// with, or their content was only decoded.
+func (v Verified) Doubtful() int64 { return v.Unproven + v.Proven.Decoding }
 
 // Proven counts files by what proves their content.
 type Proven struct {
@@ -63,7 +83,7 @@ func Verify(ctx context.Context, address string, o VerifyOptions, report func(Pr
 }
 
 func verify(ctx context.Context, st store.Store, name string, o VerifyOptions, report func(Problem)) (Verified, error) {
-	c := check{o: o, report: report, told: map[Problem]bool{}}
+	c := check{o: o, report: report, told: map[Problem]bool{}, sum: Verified{Quick: o.Quick}}
 	err := c.run(ctx, st, name)
 	return c.sum, err
 }
@@ -274,7 +294,7 @@ func (c *check) contents(ctx context.Context, src *content.Source) error {
 			case by == format.Summed && !o.Quick:
 				c.sum.Proven.Checksum++
 				c.sum.Bytes += e.Size
-			default:
+			case e.Size > 0:
 				c.sum.Unproven++
 			}
 		}

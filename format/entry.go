@@ -134,7 +134,10 @@ type Extent struct {
 	Skip     int64
 	// Unit is the size of all that the stored bytes decode to; 0 if the format does not know it.
 	Unit int64
-	Data []byte // the content itself if Codec is codec.Inline; Object, Off and Len then say where it was found
+	// Summed means that what the stored bytes decode to is compared with a checksum at their end. Codecs that
+	// always do that need not say so.
+	Summed bool
+	Data   []byte // the content itself if Codec is codec.Inline; Object, Off and Len then say where it was found
 	// Make, if not nil, returns what Data would contain, if that takes work. It is called when
 	// the content is read, not when reads are planned.
 	Make func(ctx context.Context) ([]byte, error)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"syscall"
@@ -47,6 +48,11 @@ func (f *filesystem) newFile(ctx context.Context, n *node, v *version, e holdall
 		return nil, err // damage is reported when the file is read
 	}
 	parts, whole := v.a.Compares(ctx, e)
+	if f.o.Log != nil && e.Size > 0 && v.a.Unproven(ctx, e) {
+		v.tree.doubt.Do(func() {
+			f.o.Log.Info("unproven: damage in this file, and in others like it, would not be seen", slog.String("archive", v.tree.shownName()), slog.String("entry", format.Escape(e.Name)))
+		})
+	}
 	x := &file{f: f, n: n, v: v, e: e, run: run, long: whole && !parts}
 	x.slow = !x.run && e.Kind.HasContent() && e.Size > worthAhead
 	return x, nil

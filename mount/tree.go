@@ -25,6 +25,7 @@ type tree struct {
 	cur     *version // nil after the mount has ended
 	again   chan struct{}
 	stale   atomic.Bool // it has changed and cannot be opened again
+	doubt   sync.Once   // the first file is logged in which damage would not be seen
 	lastSaw string      // result of Tree.Version for the version that is open; only for the watcher
 }
 

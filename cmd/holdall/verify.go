@@ -17,6 +17,7 @@ import (
 
 type verifiedJSON struct {
 	Archive string `json:"archive"`
+	Verdict string `json:"verdict"`
 	holdall.Verified
 }
 
@@ -105,7 +106,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	}
 	shownAddress := store.Redact(address)
 	if a.json {
-		a.printJSON(verifiedJSON{shownAddress, sum})
+		a.printJSON(verifiedJSON{shownAddress, sum.Verdict(), sum})
 		return sum, nil
 	}
 	var found []string
@@ -115,7 +116,7 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 	if sum.Warnings > 0 {
 		found = append(found, count(sum.Warnings, "warning"))
 	}
-	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), "sound"), count(sum.Entries, "entry"))
+	line := fmt.Sprintf("%s: %s; %s", shownAddress, cmp.Or(strings.Join(found, ", "), verdicts[sum.Verdict()]), count(sum.Entries, "entry"))
 	by := map[string]int64{"digest": sum.Proven.Digest, "checksum": sum.Proven.Checksum, "decoding": sum.Proven.Decoding, "nothing": sum.Unproven}
 	maps.DeleteFunc(by, func(_ string, n int64) bool { return n == 0 })
 	if !quick {
@@ -125,9 +126,15 @@ func (a *app) verify(ctx context.Context, address string, quick bool) (holdall.V
 		line += "; being written by another program"
 	}
 	fmt.Fprintln(a.out, line)
+	if sum.Verdict() == "unproven" {
+		fmt.Fprintf(a.out, "%s: nothing wrong was found, but damage in %s would not be seen: 'holdall index --chunk-digests' or 'holdall protect' makes it visible from now on\n", shownAddress, count(sum.Doubtful(), "file"))
+	}
 	a.printParity(shownAddress, sum.Parity, quick)
 	return sum, nil
 }
+
+// verdicts are the words for archives without errors and warnings.
+var verdicts = map[string]string{"sound": "sound", "structure-sound": "the structure is sound", "unproven": "unproven"}
 
 // printParity prints what protects an archive, and how much more loss it could
 // repair.

@@ -52,7 +52,7 @@ type memberTable struct {
 
 	bare bool // lindi.json is empty, and exists only because it is required
 
-	proofs [2]textProof // of index and lindi.json
+	proofs [3]textProof // of index, lindi.json and the entry
 }
 
 // textProof is the digest of the text of index or lindi.json, which the entry has. The content of
@@ -138,6 +138,7 @@ func (t *memberTable) Entry(i int) format.Entry {
 	switch r.name {
 	case entryName:
 		e.Internal = true
+		e.Size, e.Digest = t.used(r)
 	case indexName, rfsName:
 		e.Internal = t.bare || r.name == indexName
 		e.Size, e.Digest = t.used(r)

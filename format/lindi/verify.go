@@ -120,7 +120,7 @@ func (c *checker) entry(ctx context.Context) error {
 		return nil // that has been reported
 	}
 	text, err := a.read(ctx, entryData, entryLen)
-	if err != nil || bytes.HasPrefix(text, []byte(theirs)) || bytes.HasPrefix(text, []byte(`{"index"`)) {
+	if err != nil || isTheirEntry(text) {
 		return err
 	}
 	wrong := !bytes.HasPrefix(text, appendEntry(nil, a.entry))

@@ -70,6 +70,7 @@ func isSkippable(b []byte) bool { return binary.LittleEndian.Uint32(b)&^0xf == 0
 type frame struct {
 	off, len int64 // of the stored bytes
 	at, n    int64 // of the decoded bytes; both lengths are -1 if the frame was not read to its end
+	summed   bool  // it ends with a checksum, which a frame of zstd need not have
 }
 
 // frames decodes a compressed tar sequentially, and records its frames.
@@ -273,6 +274,7 @@ func (f *frames) end() error {
 	}
 	f.frame.len, f.frame.n = f.stored.off()-f.frame.off, f.at-f.frame.at
 	if f.frame.n > 0 {
+		f.frame.summed = f.block != nil && f.block.sum > 0
 		f.all = append(f.all, f.frame)
 	}
 	return err

@@ -398,7 +398,7 @@ func (r *reader) run(x span, at int64, frames []frame, off, n int64, yield func(
 	}
 	lo, hi := max(off, x.off), min(off+n, x.off+x.n)
 	for _, f := range within(frames, at+lo-x.off, hi-lo) {
-		e := format.Extent{Object: r.name, Off: f.off, Len: f.len, Codec: r.codec, Unit: f.n}
+		e := format.Extent{Object: r.name, Off: f.off, Len: f.len, Codec: r.codec, Unit: f.n, Summed: f.summed}
 		from, to := max(f.at, at), at+x.n
 		if f.n < 0 {
 			e.Len, e.Unit = r.size-f.off, 0

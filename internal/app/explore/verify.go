@@ -306,7 +306,7 @@ type verifyJSON struct {
 	Unproven int64            `json:"unproven,omitempty"`
 	Counts   map[string]int64 `json:"counts,omitempty"`
 	Why      string           `json:"why,omitempty"`
-	Health   string           `json:"health"` // "unknown", "good", "odd", "damaged"
+	Health   string           `json:"health"` // "unknown", "good", "structure", "unproven", "odd", "damaged"
 }
 
 func (x *verification) json() verifyJSON {
@@ -327,7 +327,7 @@ func (x *verification) locked() verifyJSON {
 		end = time.Now()
 	} else if x.state == "complete" {
 		j.Entries, j.Bytes, j.Proven, j.Unproven = x.sum.Entries, x.sum.Bytes, x.sum.Proven, x.sum.Unproven
-		j.Health = "good"
+		j.Health = map[string]string{"sound": "good", "structure-sound": "structure", "unproven": "unproven"}[x.sum.Verdict()]
 	}
 	if x.counts["warning"] > 0 {
 		j.Health = "odd"

@@ -66,7 +66,7 @@ func inUnit(e format.Extent) bool {
 // returned, or at least when the unit is read to its end.
 func Summed(e format.Extent) (before, summed bool) {
 	c, ok := codec.Lookup(e.Codec)
-	return ok && c.Sums && inUnit(e), ok && c.Sums
+	return ok && c.Sums && inUnit(e), ok && (c.Sums || e.Summed)
 }
 
 func newUnit(k unitKey) *unit { return &unit{key: k, want: k.size, done: make(chan struct{})} }

@@ -27,6 +27,7 @@ class Info(NamedTuple):
     kind: str  # "file", or "property" of a content repository
     size: int
     number: int
+    proven: bool = False  # whether all of it is compared with a digest when it is read
 
 
 class Archive(Mapping[str, bytes]):
@@ -103,7 +104,8 @@ class Archive(Mapping[str, bytes]):
         """Return the properties of a file, by its name or number."""
         row = self._reader.row(which)
         rows = self._rows
-        return Info(text(rows.name(row)), rows.kind(row), rows.size(row), rows.number(row))
+        proven = rows.size(row) == 0 or self.verifies and rows.proof(row) is not None
+        return Info(text(rows.name(row)), rows.kind(row), rows.size(row), rows.number(row), proven)
 
     def read(self, which: str | int, start: int = 0, end: int | None = None) -> Content:
         """Return a part of a file. start and end are as in a slice."""

@@ -3,7 +3,7 @@ import { plainName, el, ask, say, size, num, count, problem, health } from './ba
 import { address } from './state.js';
 
 const columns = [['name', 'Name'], ['format', 'Format'], ['entries', 'Entries'], ['content', 'Content'], ['stored', 'Stored'], ['health', 'Health']];
-const worst = ['damaged', 'odd', 'unknown', 'good'];
+const worst = ['damaged', 'odd', 'unknown', 'unproven', 'structure', 'good'];
 let round = 0;
 export async function showArchives(main) {
   const mine = ++round;

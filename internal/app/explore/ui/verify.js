@@ -54,7 +54,7 @@ export class Check {
     this.told.textContent = {
       none: 'Not checked since the server was started.',
       running: `${looked}${v.of_bytes ? ' of ' + size(v.of_bytes) : ''} so far` + (found ? ': ' + found : ''),
-      complete: `${found || 'No problems'}. ${looked} in ${duration(v.seconds)}${v.quick ? ', structure only' : proven && `; proven by ${proven}`}.`,
+      complete: `${found || 'No problems'}. ${looked} in ${duration(v.seconds)}${v.quick ? ', structure only' : proven && `; proven by ${proven}`}.` + (v.health === 'unproven' ? ` Damage in ${count((v.unproven ?? 0) + v.proven.decoding, 'file')} would not be seen: an index with digests or parity makes it visible from now on.` : ''),
       cancelled: `Cancelled after ${duration(v.seconds)}${found ? ': ' + found : ''}.`,
       failed: 'The check failed: ' + v.why,
     }[v.state];
